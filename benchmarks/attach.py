@@ -1,4 +1,4 @@
-"""How soon after attaching to a big process tree its call paths are whole."""
+"""Time from attaching to a big process tree until its call paths are whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hpcd.model import frame as frames
 from hpcd.model.unwind_status import UnwindStatus
 
 PROCESSES = sized(64, 2)
-# So long two cores take to start the interpreters, and so long they are watched.
+# Seconds that two cores take to start the interpreters, and that they are watched.
 START_SECONDS, SECONDS = sized((20, 6), (1, 1))
 LOADERS = sized(("object", "bcc"), ("object",))
 _CHILD = """
@@ -88,7 +88,7 @@ def _attach(pid: int, loader: str) -> dict[str, str]:
 
 
 def _memory(pid: int) -> dict[str, int]:
-    """What a process has resident, and the most it had, KiB; nothing when it has ended."""
+    """Return a process's resident memory and its peak, KiB; empty when it has ended."""
     status = Path(f"/proc/{pid}/status").read_text()
     return {name: int(size) for name, size in re.findall(r"(VmRSS|VmHWM):\s+(\d+)", status)}
 

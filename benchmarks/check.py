@@ -1,8 +1,8 @@
-"""What checking a database costs against only reading it, and against decompressing it too.
+"""Checking a database, beside only reading it, and beside decompressing it too.
 
-``python -m benchmarks.check [--ranks N] [--records N] [DATABASE]``. The peers are what no check can
+``python -m benchmarks.check [--ranks N] [--records N] [DATABASE]``. The peers do what no check can
 do without: every byte of every file read, and every block of the trace decompressed, by as many
-threads. They take turns with ``hpcd check``; all read from memory where the database fits it.
+threads. They take turns with ``hpcd check``; all read from memory if the database fits it.
 """
 
 from __future__ import annotations

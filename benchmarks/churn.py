@@ -38,7 +38,7 @@ class Footprint:
 
 
 def footprint(pid: int) -> Footprint:
-    """What process ``pid`` holds now. The kernel says of each map what it really takes (6.4)."""
+    """Return what process ``pid`` holds now. The kernel reports the true size of each map (6.4)."""
     status = Path(f"/proc/{pid}/status").read_text()
     resident = re.search(r"VmRSS:\s+(\d+) kB", status)
     maps = 0

@@ -1,4 +1,4 @@
-"""What a report of a known stack costs the collector, from the ring to the file.
+"""Cost of a report of a known stack in the collector, from the ring to the file.
 
 The ring of samples is fed with what real programs would have sent, far faster than any machine
 does, and drained by the real collector into a real measurement: the records of a recording

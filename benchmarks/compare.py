@@ -41,14 +41,14 @@ _RUNS = sized((("1", "1"), ("1", "1.5")), (("0.1", "0.1"), ("0.1", "0.3")))
 
 
 def told(command: list[str]) -> tuple[str, float]:
-    """What a command says, and the seconds it takes."""
+    """Return the output of a command and its duration in seconds."""
     begin = time.perf_counter()
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     return done.stdout, time.perf_counter() - begin
 
 
 def perf(program: Path, folder: Path) -> tuple[str, float]:
-    """What changed by ``perf diff``."""
+    """Compare two recordings of ``program`` by ``perf diff``; return its output and duration."""
     files = []
     for number, seconds in enumerate(_RUNS):
         files.append(str(folder / f"{number}.data"))
@@ -61,7 +61,7 @@ def perf(program: Path, folder: Path) -> tuple[str, float]:
 
 
 def hpcd(program: Path, folder: Path) -> tuple[str, float]:
-    """What changed by ``hpcd compare``."""
+    """Compare two recordings of ``program`` by ``hpcd compare``; return its output and duration."""
     databases = []
     for number, seconds in enumerate(_RUNS):
         path = folder / str(number)

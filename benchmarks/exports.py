@@ -1,5 +1,5 @@
-"""What exporting a database costs in each format: time beside a plain copy of what is written, and
-memory as the trace grows.
+"""Exporting a database in each format: time beside a plain copy of the files written, and memory as
+the trace grows.
 
 ``python -m benchmarks.exports [--ranks N] [--records N] [--format F ...] [DATABASE]``. The peer is
 ``cp`` of the exported files: what no export can do without is writing them. Memory is compared with
@@ -29,7 +29,7 @@ from hpcd.interchange.formats import FORMATS
 from hpcd.measurement.synthetic import Shape
 
 _THREADS = len(os.sched_getaffinity(0))
-# Of larger files so much is copied, and the time for all of it worked out.
+# Bytes copied of larger files; the time for all of it is extrapolated.
 _COPIED_BYTES = 8 << 30
 _CHUNK = 16 << 20
 _NEEDS = {"otf2": "otf2", "parquet": "pyarrow", "arrow": "pyarrow"}
@@ -37,7 +37,7 @@ _NEEDS = {"otf2": "otf2", "parquet": "pyarrow", "arrow": "pyarrow"}
 
 @dataclass(frozen=True)
 class Export:
-    """What an export took: elapsed and CPU seconds, and memory in MiB."""
+    """Cost of an export: elapsed and CPU seconds, and memory in MiB."""
 
     elapsed: float
     cpu: float

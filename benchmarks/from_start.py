@@ -104,7 +104,7 @@ def by_hpcd(workload: Workload, cache: Path) -> tuple[dict[str, Any], int]:
 
 
 def share(summary: dict[str, Any]) -> str:
-    """Of the call paths, those that are whole."""
+    """Format the share of call paths that are whole."""
     return f"{100 * summary['unwind']['complete'] / max(summary['unwind']['paths'], 1):.2f} %"
 
 

@@ -5,7 +5,7 @@
 Each mutant is made from (seed, number) alone, so a finding can be made again with ``--first N
 --files 1``. Batches run in a child process with an address space limit; the child reports what
 each mutant did, and a child that dies is itself a finding. A mutant passes when
-:func:`~hpcd.daemon.unwind.unwind_table.build_table` returns, or raises ``FormatError``, within a
+:func:`~hpcd.daemon.unwind.table_builder.build_table` returns, or raises ``FormatError``, within a
 second of
 CPU time: by the clock, a busy machine makes innocent mutants look slow. What blocks without using
 the CPU is ended by the clock all the same.
@@ -46,7 +46,7 @@ def _alarm(signum: int, frame: object) -> None:
 
 @dataclass
 class Outcome:
-    """What became of some mutants."""
+    """Counts of how some mutants ended."""
 
     results: Counter[str] = field(default_factory=Counter)
     findings: list[tuple[int, str]] = field(default_factory=list)

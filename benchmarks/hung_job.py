@@ -1,10 +1,10 @@
-"""Where does everybody stand? ``hpcd stacks`` beside tools that stop who they look at: how long it
-takes, what is said, and what the threads notice.
+"""``hpcd stacks`` on a hung job, beside tools that stop the process they look at: how long it
+takes, what is printed, and what the threads notice.
 
-Ranks: eight, one of which writes while the others are in MPI_Allreduce. Threads: of
-a C program and of a Python program, all asleep. What they notice is read from /proc: context
-switches that the tool adds to sleeping threads, and for how long a process was traced or stopped,
-as seen by looking every millisecond. Red Hat's ``pstack`` is gdb's ``thread apply all bt``.
+Ranks: eight, one of which writes while the others are in MPI_Allreduce. Threads: of a C program and
+of a Python program, all asleep. What they notice is read from /proc: context switches that the tool
+adds to sleeping threads, and for how long a process was traced or stopped, as seen by looking every
+millisecond. Red Hat's ``pstack`` is gdb's ``thread apply all bt``.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _held(pid: int) -> bool:
 
 
 def _switches(pids: list[int]) -> int:
-    """How often the threads of ``pids`` have left their CPUs."""
+    """Return the number of times that the threads of ``pids`` have left their CPUs."""
     return sum(
         int(line.split()[-1])
         for pid in pids
@@ -153,7 +153,7 @@ def _python() -> Iterator[int]:
 
 
 def _said(commands: list[list[str]]) -> tuple[str, float]:
-    """What commands say one after another, and the seconds they take."""
+    """Run commands one after another; return their output and duration in seconds."""
     begin = time.perf_counter()
     text = [
         subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -1,4 +1,4 @@
-"""What a recorded system call, and a recorded request to io_uring, cost beside other tools."""
+"""Cost of a recorded system call, and of a recorded request to io_uring, beside other tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast merging is on what real recordings look like, and how it grows.
+"""Speed of merging shapes of real recordings, and how its cost grows.
 
 ``python -m benchmarks.merge [--records N] [--workers N] [--measurements N] [--shape NAME ...]``.
 
@@ -127,7 +127,7 @@ def many(measurements: int, workers: int) -> Table:
 
 
 def growth(records: int) -> Table:
-    """What ten times as much of everything costs, of the shape mpi."""
+    """Compare the cost of ten times as much of everything, of the shape mpi."""
     table = Table("ten times as many", "CPU seconds", "ten times", "exponent",
                   title=f"growth, one worker, shape mpi, {records:,} records")  # fmt: skip
     base = Shape(96, records // 96, 10_000, ranks_per_node=24)

@@ -1,4 +1,4 @@
-"""How soon the call paths of a new process are whole, when its program has run before."""
+"""Time until the call paths of a new process are whole, if its program has run before."""
 
 from __future__ import annotations
 

@@ -160,12 +160,12 @@ def perf(output: Path, rate: str, paths: str, *events: str) -> list[str]:
     command = ["perf", "record", "-a", "--call-graph", paths, *chosen,
                "-o", str(output), "--", "sleep", "1000"]  # fmt: skip
     used = watched(command, SECONDS)
-    found = re.search(r"\((\d+) samples\)", used.err)
+    match = re.search(r"\((\d+) samples\)", used.err)
     return [
         " ".join(["perf record -a --call-graph", paths, *chosen]),
         *used.columns(),
         megabytes(output),
-        f"{int(found[1]):,}" if found else "?",
+        f"{int(match[1]):,}" if match else "?",
         "",
     ]
 
@@ -189,8 +189,8 @@ def offcputime(output: Path) -> list[str]:
 
 @dataclass
 class Used:
-    """What a recorder took: CPU seconds until it recorded, until it was told to end, and at its
-    end; seconds in BPF programs and MB of memory, each at some moments."""
+    """Cost of a recorder: CPU seconds until it recorded, until it was asked to end, and at its end;
+    seconds in BPF programs and MB of memory, each at some moments."""
 
     before: float
     until: float = 0.0
@@ -263,13 +263,13 @@ def bpf_seconds(pid: int) -> float:
     total = 0
     for info in Path(f"/proc/{pid}/fdinfo").iterdir():
         with suppress(OSError):
-            found = re.search(r"^run_time_ns:\s+(\d+)", info.read_text(), re.MULTILINE)
-            total += int(found[1]) if found else 0
+            match = re.search(r"^run_time_ns:\s+(\d+)", info.read_text(), re.MULTILINE)
+            total += int(match[1]) if match else 0
     return total / 1e9
 
 
 def share(cpu: float, seconds: float) -> str:
-    """Of all CPUs in a time."""
+    """Format CPU seconds as a share of all CPUs over ``seconds``."""
     return f"{100 * cpu / seconds / (os.cpu_count() or 1):.2f}%"
 
 

@@ -1,4 +1,4 @@
-"""A receiver of OpenTelemetry's profiles that counts them: for agents that must send to somebody.
+"""A receiver of OpenTelemetry's profiles that counts them: for agents that must send to a receiver.
 
 It answers every unary gRPC call with success and an empty message. HTTP/2 as far as that needs (RFC
 9113): what is in a request's headers is not looked at, and answers use no compression of theirs.
@@ -23,7 +23,7 @@ _INITIAL_WINDOW_SIZE = 4
 
 @dataclass
 class Received:
-    """Where it listens (127.0.0.1), calls answered and bytes of theirs so far."""
+    """The port listened at (127.0.0.1), and the calls answered and their bytes so far."""
 
     port: int
     calls: int = 0

@@ -1,4 +1,4 @@
-"""What a probe costs the program, a call: hpcd beside perf, bpftrace and ltrace."""
+"""Cost of a probe to the program, a call: hpcd beside perf, bpftrace and ltrace."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def _perf_event(library: Path) -> str:
         ["perf", "probe", "-f", "-x", str(library), "called_often"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    found = re.search(r"(probe_\w+:called_often\w*)", done.stdout + done.stderr)
-    assert found, done.stderr
-    return found[1]
+    match = re.search(r"(probe_\w+:called_often\w*)", done.stdout + done.stderr)
+    assert match, done.stderr
+    return match[1]
 
 
 def _measured(folder: Path) -> dict[str, float]:

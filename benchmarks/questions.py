@@ -80,8 +80,8 @@ def _asked(question: Question, folder: Path, words: dict[str, str]) -> tuple[flo
         )  # fmt: skip
         said = done.stdout
     seconds = time.perf_counter() - begin
-    found = re.search(question.answer, said, re.M)
-    return seconds, re.sub(r"\s+", " ", found[0]).strip() if found else "nothing"
+    match = re.search(question.answer, said, re.M)
+    return seconds, re.sub(r"\s+", " ", match[0]).strip() if match else "nothing"
 
 
 def _prepared(folder: Path) -> Callable[[str], str]:

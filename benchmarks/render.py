@@ -1,4 +1,4 @@
-"""How long a picture takes, at any zoom of a trace of any length.
+"""Duration of drawing a picture, at any zoom of a trace of any length.
 
 ``python -m benchmarks.render [DB ...]``: 100 random windows of 2560 x 1600 pixels, whole trace to
 0.1 ms. Without a database, of lines with 10^4, 10^5, 10^6 records each, grown

@@ -1,8 +1,8 @@
-"""What real recordings look like, for benchmarks to grow their measurements from.
+"""Shapes of real recordings, for benchmarks to grow their measurements from.
 
 ``python -m benchmarks.shapes [NAME ...]`` (as root) records the programs below anew and keeps a
 small part of each in tests/data/recordings: some thousand records of each of the busiest lines, the
-calling contexts these reach, and nothing that tells of the machine. :func:`source` reads them.
+calling contexts these reach, and nothing that identifies the machine. :func:`source` reads them.
 
 ========== =========================================================================================
 mpi        LAMMPS, 2 ranks on 2 cores: computes, waits for messages and, now and then, a CPU
@@ -41,7 +41,7 @@ _UNITS = 500
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """How a recording is made, and what is kept of it: ``records`` of ``lines`` at most."""
+    """The command of a recording, and the part that is kept: ``records`` of ``lines`` at most."""
 
     command: Callable[[Path], list[str]]
     records: int
@@ -87,7 +87,8 @@ NAMES = (BUILT_IN, *RECORDED)
 
 
 def source(name: str, contexts: int = 0) -> Source:
-    """What measurements of the shape ``name`` are grown from; ``contexts`` for the built-in one."""
+    """Return the source that measurements of the shape ``name`` are grown from; ``contexts``
+    applies to the built-in one."""
     if name == BUILT_IN:
         return built_in_source(contexts or 4000)
     return recorded_source(RECORDINGS / name)

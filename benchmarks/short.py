@@ -1,4 +1,4 @@
-"""Where programs of 0.3 to 5 ms spend their time: hpcd, and perf at ten times the rate."""
+"""Profiles of programs of 0.3 to 5 ms: hpcd, and perf at ten times the rate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PERF_RATE = 9999
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What the program says of itself: seconds."""
+    """The program's own account of its time, in seconds."""
 
     first: float
     second: float
@@ -36,7 +36,7 @@ class Truth:
 
     @property
     def share(self) -> float:
-        """Of first() in the two together."""
+        """The share of first() in the two together."""
         return self.first / (self.first + self.second)
 
 

@@ -1,4 +1,4 @@
-"""What sampling costs the sampled program: work done a CPU second, with and without a recorder.
+"""Slowdown of a sampled program: work done a CPU second, with and without a recorder.
 
 Copies of one program share a CPU, one for each recorder and one for none, so that whatever else
 slows the machine slows them alike. Then they change places: in a square of as many rounds each has

@@ -1,5 +1,6 @@
-"""How soon recording begins and ends, beside perf: from the command to the first line of a program,
-or to the first sample of one that runs already, and from a program's end to the command's."""
+"""Time until recording begins and ends, beside perf: from the command to the first line of a
+program, or to the first sample of one that runs already, and from a program's end to the
+command's."""
 
 from __future__ import annotations
 

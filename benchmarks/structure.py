@@ -79,7 +79,7 @@ def addresses_of(program: Path, count: int) -> list[int]:
 
 
 def ask(command: list[str], addresses: list[int]) -> tuple[str, float]:
-    """What another symbolizer says, and the seconds it takes."""
+    """Return another symbolizer's output and its duration in seconds."""
     begin = time.perf_counter()
     done = subprocess.run(
         command,

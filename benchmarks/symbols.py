@@ -44,7 +44,7 @@ int main(int, char **argv) {
 }
 """
 _FREQUENCIES = sized((997, 4999), (997,))
-# The best of so many is what counts: others use the machine, too.
+# Runs, the best of which counts: others use the machine, too.
 _TIMES = sized(3, 1)
 
 
@@ -68,7 +68,7 @@ class Perf(NamedTuple):
 
 
 def perf(command: list[str], frequency: int, folder: Path) -> Perf:
-    """What perf makes of ``command``."""
+    """Record ``command`` with perf and return its result."""
     data = folder / "perf.data"
     record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(frequency)]
     run([*record, "--call-graph", "dwarf,4096", "-o", str(data), "--", *command])

@@ -75,7 +75,7 @@ def measure(path: Path) -> dict[str, float]:
 
 
 def measure_pyelftools(path: Path) -> dict[str, float]:
-    """The same library's decoder; what it raises on is counted, not hidden."""
+    """Measure pyelftools' decoder; what it raises on is counted, not hidden."""
     from elftools.elf.elffile import ELFFile
 
     start, cpu = time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""How long a person waits in the browser, at 2560 x 1600.
+"""Time a person waits in the browser, at 2560 x 1600.
 
 ``python -m benchmarks.viewer [--memory] [DB ...]``; without a database, of 64 lines with 10^5
 records each, grown from a recording of an MPI program (see :mod:`benchmarks.shapes`).
@@ -136,13 +136,13 @@ def measure(browser: Browser, path: Path) -> list[str]:
 
 
 def held(pid: int) -> str:
-    """What a process has in memory: all, and of that its own, without mapped files."""
+    """Format a process's memory: resident, and its own without mapped files."""
     memory = psutil.Process(pid).memory_info()
     return f"{memory.rss / 1e6:.0f}, {(memory.rss - memory.shared) / 1e6:.0f} MB"
 
 
 def growth(browser: Browser, path: Path) -> Table:
-    """What the server holds during many moves."""
+    """Measure the server's memory over many moves."""
     table = Table("moves", "server: all, its own", title=f"memory of the server, {path.name}")
     with served(path) as (url, process):
         page = browser.new_page(viewport=SIZE)

@@ -1,7 +1,7 @@
-"""What the in-kernel walk costs a sample, beside the kernel's own frame pointer walk.
+"""Cost of the in-kernel walk a sample, beside the kernel's own frame pointer walk.
 
-The two take turns, and of each the median round counts: whoever else uses the processor's caches
-changes what a walk costs from one second to the next.
+The two take turns, and the median round of each counts: other users of the processor's caches
+change what a walk costs from one second to the next.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def walk_cost(program: str, depth: int, folder: Path) -> float:
 
 
 def frame_pointer_cost(program: str, depth: int) -> float:
-    """The same for a program that has frame pointers and a sampler that follows those."""
+    """Measure a program that has frame pointers with a sampler that follows those."""
     programs = Programs(str(Path(__file__).with_name(_SOURCE)), {}, ["frame_pointers"], [], [])
     stats = libbpf.enable_stats()
     process = subprocess.Popen([program, str(_SECONDS), str(depth)])

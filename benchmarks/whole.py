@@ -1,4 +1,4 @@
-"""How many call paths are whole: hpcd, and perf with frame pointers and with copied stacks."""
+"""Share of call paths that are whole: hpcd, and perf with frame pointers and with copied stacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMED = 'file="$1"; shift; "$@"; times > "$file"'
 
 @dataclass(frozen=True)
 class PerfResult:
-    """What a recording by perf came to."""
+    """The outcome of a recording by perf."""
 
     whole: float
     """Share of the user samples whose path reaches the thread's start."""

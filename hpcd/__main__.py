@@ -29,7 +29,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
     def suggestion(self, word: str) -> str:
-        """What to say of an argument that none of the options takes."""
+        """Return the message for an argument that none of the options takes."""
         options = self._option_string_actions
         if word.startswith("-"):
             name = word.partition("=")[0]
@@ -49,7 +49,7 @@ class _VerbsFormatter(argparse.HelpFormatter):
     def _format_action(self, action: argparse.Action) -> str:
         if not isinstance(action, argparse._SubParsersAction):
             return super()._format_action(action)
-        listed = {each.dest: each for each in action._choices_actions}
+        listed = {choice.dest: choice for choice in action._choices_actions}
         text = ""
         for title, verbs in GROUPS.items():
             self._indent()

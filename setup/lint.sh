@@ -1,5 +1,5 @@
 #!/bin/sh
-# lint.sh: style, types and import arrows; types of the viewer's page.
+# lint.sh: style, wording, types and import arrows; types of the viewer's page.
 set -eu
 
 run() {
@@ -10,6 +10,7 @@ run() {
 tools=$PWD/.venv/bin
 run "$tools/ruff" check .
 run "$tools/ruff" format --check .
+run "$tools/python" setup/wording.py
 if ! command -v tsc >/dev/null; then
 	echo "lint.sh: tsc is missing: install what setup/packages-lint.txt lists" >&2
 	exit 1

@@ -129,7 +129,7 @@ def comparing(page: Page) -> None:
 
 
 def messages(page: Page) -> None:
-    """Who waited for whom, and the messages of one such wait."""
+    """Capture the waits between ranks, and the messages of one such wait."""
     page.fill("#filter", "process:lmp")
     expect(page.locator("#count")).to_contain_text(" of ")
     page.get_by_role("tab", name="Messages").click()

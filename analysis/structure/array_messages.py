@@ -93,7 +93,7 @@ def from_arrays(kind: type[T], arrays: Arrays) -> T:
 
 
 class Strings(Sequence[str]):
-    """Many texts, each decoded when asked for.
+    """Many texts, each decoded on access.
 
     ``data`` ``uint8[m]`` holds them end to end, ``bounds`` ``int64[n + 1]`` says where each begins.
     """

@@ -36,8 +36,8 @@ _PIECE = 2 << 20
 class Structure:
     """Scopes of a module's addresses.
 
-    ``scope`` ``int32[n]``: the innermost scope, of ``forest``, of each address asked for: a
-    statement where lines are known, else a loop or procedure. ``notes`` say what is missing, and
+    ``scope`` ``int32[n]``: the innermost scope, of ``forest``, of each requested address: a
+    statement if lines are known, else a loop or procedure. ``notes`` say what is missing, and
     why.
     """
 
@@ -46,7 +46,7 @@ class Structure:
     notes: tuple[str, ...] = ()
 
     def chain(self, number: int) -> list[Call]:
-        """The calls at the address asked for as ``number``, innermost first.
+        """The calls at the requested address ``number``, innermost first.
 
         The first one's file and line are those of the address, the others' those of the calls.
         """
@@ -116,7 +116,7 @@ class StructureReader:
         return module.structure(addresses, module.functions)
 
     def lines(self, path: Path, addresses: U64 | None) -> ModuleLines:
-        """What a file's debug information says of ``addresses`` at least, of all if None.
+        """Return a file's lines for ``addresses`` at least, for all if None.
 
         Raises :class:`FormatError`, :class:`OSError`.
         """
@@ -157,7 +157,7 @@ class StructureReader:
 
 
 class Module:
-    """One file being read."""
+    """A module whose structure is read."""
 
     def __init__(self, reader: StructureReader, path: Path, build_id: str = "") -> None:
         self._reader = reader
@@ -200,7 +200,7 @@ class Module:
             witnesses = [
                 column[inside.holds(column)] for column in (table.start, table.last, table.exit)
             ]
-        # Once for all of them: what a file is asked for is found by going through most of it.
+        # Once for all of them: any request goes through most of the file.
         if not lines.known.is_everything:
             lines = self.lines(np.concatenate([addresses, *witnesses]))
         lines = lines.restricted([addresses, *witnesses])
@@ -211,8 +211,8 @@ class Module:
             if symbols is None:
                 symbols = _named(self._path, self._build_id, addresses)
             named = _procedures(symbols), symbols.index[unknown].astype(np.int32)
-            forest, (scope, others) = joined([(forest, scope), named])
-            scope[unknown] = others
+            forest, (scope, procedure) = joined([(forest, scope), named])
+            scope[unknown] = procedure
         forest, scope = with_loops(forest, scope, addresses, lines, table)
         forest, scope = forest.only(scope)
         return Structure(forest, scope, tuple(self._notes))
@@ -239,10 +239,8 @@ class Module:
         return lines
 
     def lines(self, addresses: U64 | None) -> ModuleLines:
-        """What debug information says of ``addresses`` at least, of all if None.
-
-        Kept lines and those that are new.
-        """
+        """Return the lines of ``addresses`` at least, of all if None: kept ones and newly read
+        ones."""
         lines = self._look_for_lines(addresses)
         tried = False
         left = np.zeros(0, np.uint64) if addresses is None else np.unique(addresses)
@@ -317,7 +315,7 @@ class Module:
 
 
 def _holding(functions: Functions, addresses: U64) -> Functions:
-    """Those functions any of ``addresses`` is in."""
+    """Return the functions that contain any of ``addresses``."""
     if not len(functions.start):
         return functions
     at = np.searchsorted(functions.start, addresses, side="right") - 1

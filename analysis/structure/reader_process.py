@@ -7,12 +7,16 @@ ask for too much memory costs that module its lines or loops, never the caller i
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 from typing import Any
 
 from hpcd.analysis.structure.array_messages import Arrays, pack_arrays, unpack_arrays
-from hpcd.analysis.structure.reader_messages import REQUEST
 from hpcd.sandbox.worker_process import WorkerProcess
+
+REQUEST = struct.Struct("<IQ")
+"""Lengths of a request's JSON and of its packed arrays, which follow; the file's descriptor comes
+with them."""
 
 # The biggest modules there are (2 GB of debug information) take a minute.
 _TIMEOUT_SECONDS = 300.0
@@ -21,7 +25,7 @@ _PROGRAM = "from hpcd.analysis.structure.reader_worker import main; main()"
 
 
 class Reader:
-    """A worker process, started when first asked. Use from one thread at a time, and close."""
+    """A worker process, started by the first request. Use from one thread at a time, and close."""
 
     def __init__(self, timeout: float = _TIMEOUT_SECONDS) -> None:
         self._worker = WorkerProcess("reader", ["-c", _PROGRAM], timeout)
@@ -37,7 +41,8 @@ class Reader:
         self._worker.channel()
 
     def arrays(self, fd: int, name: str, **request: Any) -> Arrays:
-        """What the worker makes of the file open at ``fd``; ``name`` stands in errors.
+        """Have the worker process the file open at ``fd``; return its result. ``name`` is for
+        errors.
 
         Raises :class:`FormatError`.
         """

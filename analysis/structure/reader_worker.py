@@ -30,7 +30,7 @@ from hpcd.analysis.structure.dwarf.debug_scopes import ModuleLines
 from hpcd.analysis.structure.dwarf.line_program import with_lines
 from hpcd.analysis.structure.dwarf.line_table import SourceLineTable
 from hpcd.analysis.structure.dwarf.symcache import UNNAMED, read_lines
-from hpcd.analysis.structure.reader_messages import REQUEST
+from hpcd.analysis.structure.reader_process import REQUEST
 from hpcd.array_types import U64
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
@@ -72,9 +72,10 @@ class Code:
 
 
 def lines(fd: int, name: str, wanted: U64 | None) -> ModuleLines:
-    """What the debug information of the file open at ``fd`` says of ``wanted`` addresses at least.
+    """Read the lines of the ``wanted`` addresses at least, of all if None, of the file open at
+    ``fd``.
 
-    Of all addresses where that is None. Raises :class:`FormatError`.
+    Raises :class:`FormatError`.
     """
     with os.fdopen(os.dup(fd), "rb") as file:
         elf = ElfFile(file, name)

@@ -48,7 +48,7 @@ class ScopeForest:
         return chain
 
     def label(self, scope: int) -> str:
-        """What a scope is called, without where it is."""
+        """Return a scope's name without its place."""
         kind = Kind(int(self.kind[scope]))
         if kind in (Kind.PROCEDURE, Kind.INLINED):
             return str(self.names[int(self.name[scope])])
@@ -117,7 +117,7 @@ class ScopeForest:
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> ScopeForest:
-        """What :meth:`to_arrays` gave. Raises :class:`FormatError`."""
+        """Make the forest from the result of :meth:`to_arrays`. Raises :class:`FormatError`."""
         forest = from_arrays(ScopeForest, arrays)
         count = len(forest)
         numbers = np.arange(count)

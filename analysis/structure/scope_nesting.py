@@ -75,7 +75,7 @@ def _with_statements(
 
 
 class _Tree:
-    """Who is whose ancestor: the descendants of a scope are numbered in a row in preorder."""
+    """The ancestor relation of scopes: the descendants of each are consecutive in preorder."""
 
     def __init__(self, forest: ScopeForest) -> None:
         self.parent = forest.parent
@@ -100,7 +100,7 @@ class _Tree:
         self.by_first[self.first] = np.arange(count)
 
     def common(self, one: I64, other: I64) -> I64:
-        """The innermost scope both are in, -1 where there is none."""
+        """Return the innermost scope that both are in, -1 without one."""
         one, other = one.copy(), other.copy()
         while True:
             apart = np.flatnonzero((one != other) & (one >= 0) & (other >= 0))
@@ -199,7 +199,7 @@ class _Builder:
         return at
 
     def _is_around(self, instance: int, loop: int) -> bool:
-        """Whether all of the loop is inside ``instance``."""
+        """Return whether the whole loop is inside ``instance``."""
         if self._parent[instance] < 0:
             return True
         context = self._context[loop]
@@ -209,8 +209,8 @@ class _Builder:
     def _spot(self, loop: int) -> tuple[int, int]:
         """File and line of a loop's head: the first line of its own scope that may leave it.
 
-        In the source, the condition of a loop stands before all that is in it, unless it is at the
-        end; in the code it may be anywhere.
+        In the source, the condition of a loop comes before its body, unless it is at the end; in
+        the code it may be anywhere.
         """
         spot = self._spots.get(loop)
         if spot is not None:

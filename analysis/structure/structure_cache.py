@@ -35,15 +35,15 @@ class StructureCache:
         self._files = FileStore(folder, _LIMIT_BYTES)
 
     def has(self, path: Path, build_id: str) -> bool:
-        """Whether anything is kept of the code of a module; it may be less than is asked for."""
+        """Return whether anything is kept of a module's code; it may be less than is wanted."""
         try:
             return self._files.has(writers_of(path), build_id, "loops")
         except (OSError, ValueError):  # a measurement may say anything of a path
             return False
 
     def load(self, writers: str, build_id: str, kind: str) -> Arrays | None:
-        """What was kept of a module that ``writers`` may have written (see
-        :func:`~hpcd.sandbox.file_cache.writers_of`), None when it is not there or not sound."""
+        """Return the arrays kept of a module that ``writers`` may have written (see
+        :func:`~hpcd.sandbox.file_cache.writers_of`), None if absent or damaged."""
         data = self._files.load(writers, build_id, kind)
         if data is None:
             return None

@@ -1,8 +1,8 @@
-"""Names of ELF files for who may not read files of others itself: root, on behalf of the service.
+"""Names from ELF files that this process must not read itself, as root must not those of users.
 
 Files are opened here and read by a confined process (:mod:`.naming_worker`), as nobody, with limits
-and a system call filter. What cannot be opened or read within some seconds has no names: its code
-is called by the parts of its module.
+and a system call filter. Code of a file that cannot be opened or read within some seconds is named
+by the parts of its module.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ConfinedNaming:
     def namer(
         self, kind: ModuleKind, path: str, build_id: str, rows: list[tuple[int, int, str]]
     ) -> Namer | ConfinedNamer:
-        """What names addresses of a module; only ELF files are read by the worker."""
+        """Return the namer of a module's addresses; only ELF files are read by the worker."""
         if kind is ModuleKind.ELF and not rows:
             return ConfinedNamer(self, path, build_id)
         return Namer(kind if kind is not ModuleKind.ELF else ModuleKind.NAMED, path, "", rows)

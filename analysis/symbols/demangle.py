@@ -257,7 +257,7 @@ class _RustName:
         return value + 1
 
     def _again(self, read: Callable[[], str]) -> str:
-        """Read what stands at an earlier place once more."""
+        """Read the text at an earlier place again."""
         here = self._at - 1
         place = self._number()
         if place >= here:

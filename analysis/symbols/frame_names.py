@@ -1,4 +1,4 @@
-"""Names of frames that are no addresses of code: why a call path ends, what is left out of one,
+"""Names of frames that are no addresses of code: markers of truncated paths, frames left out, and
 addresses in no mapping."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ RAW_NAME = "[address in no mapping]"
 
 
 def marker_name(code: int) -> str:
-    """What stands above a path that could not be unwound to its thread's start."""
+    """Return the name of the marker above a truncated path, by its unwind status ``code``."""
     try:
         return f"[truncated: {UnwindStatus(code).label}]"
     except ValueError:
@@ -20,7 +20,7 @@ def marker_name(code: int) -> str:
 
 
 def omitted_name(count: int) -> str:
-    """What stands in the place of ``count`` frames (rounded) in the middle of a deep recursion."""
+    """Name the frame that replaces ``count`` frames (rounded) inside a deep recursion."""
     return f"[{count:,} frames left out]" if count < 100 else f"[some {count:,} frames left out]"
 
 

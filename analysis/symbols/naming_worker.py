@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def rehearse() -> None:
-    """Have all code loaded that reading needs: later nothing can be opened."""
+    """Load all code that reading needs: later no file can be opened."""
     demangle("_Z4mainv")
     demangle("_RNvCs1234_7mycrate4main")
     with open(sys.executable, "rb") as file, ElfFile(file, "itself") as elf:  # noqa: PTH123

@@ -1,7 +1,7 @@
-"""Symbol tables: from many addresses to the symbols they lie in, in bulk.
+"""Symbol tables: from many addresses to the symbols that contain them, in bulk.
 
-Several tables of a file are asked one after another: each address is answered by the first table
-that covers it.
+Several tables of a file are searched one after another: an address gets its symbol from the first
+table that covers it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Symbol(NamedTuple):
 
 
 class SymbolTable:
-    """Ranges of addresses, named when asked.
+    """Ranges of addresses, whose names are read on demand.
 
     ``start``, ``end`` ``uint64[n]``; ``name`` gives the name of entry ``i``; ``local``
     ``bool[n]`` marks names that only their file knows, which come second among aliases. An
@@ -68,7 +68,7 @@ class SymbolTable:
         return len(self.start)
 
     def find(self, addresses: U64) -> I64:
-        """``int64[n]``: an entry (position in start order) each address lies in, or -1.
+        """``int64[n]``: an entry (position in start order) that contains each address, or -1.
 
         The innermost one, where symbols nest. O(n · log m).
         """
@@ -93,7 +93,7 @@ class SymbolTable:
         start = self.start[entry]
         low, high = np.searchsorted(self.start, [start, start + np.uint64(1)]).tolist()
         best: tuple[object, ...] | None = None
-        chosen = entry, ""
+        best_entry = entry, ""
         # Aliases by the thousand are an attack, not a program.
         for at in range(low, max(min(high, low + 64), entry + 1)):
             if at != entry and self.end[at] != self.end[entry]:
@@ -104,8 +104,8 @@ class SymbolTable:
             underscores = len(name) - len(name.lstrip("_"))
             rank = (bool(self._local[at]), underscores, len(name), name)
             if best is None or rank < best:
-                best, chosen = rank, (at, name)
-        at, name = chosen
+                best, best_entry = rank, (at, name)
+        at, name = best_entry
         return Symbol(int(start), int(self.end[at] - start), name)
 
 
@@ -170,8 +170,8 @@ def from_section(elf: ElfFile, name: str, limits: U64) -> SymbolTable | None:
 def from_starts(starts: U64, name: Callable[[int], str]) -> SymbolTable:
     """Functions known by where they begin only; ``name`` makes a name from the address.
 
-    ``starts`` ``uint64[n]`` ascending. A function reaches to the next one, and no further than
-    the largest functions do: what lies beyond has no entry in the table they are from.
+    ``starts`` ``uint64[n]`` ascending. A function extends to the next one, and no further than the
+    largest functions do: addresses beyond have no entry in the source table.
     """
     ends = np.minimum(np.append(starts[1:], _END), starts + np.minimum(_LARGEST, _END - starts))
     return SymbolTable(starts, ends, lambda entry: name(int(starts[entry])))

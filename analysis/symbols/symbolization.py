@@ -1,7 +1,7 @@
 """Procedure names for addresses of load modules.
 
 One task per module, run in a worker: all its addresses at once in, procedures out. The sources, in
-the order they are asked: ``.symtab`` of the file, of its separate debug file and of
+the order of search: ``.symtab`` of the file, of its separate debug file and of
 ``.gnu_debugdata``, ``.dynsym``, PLT stubs, and for what remains the function starts of
 ``.eh_frame_hdr``, so that even a stripped function is one procedure: ``[libfoo.so+0x1234]``.
 
@@ -33,7 +33,7 @@ from hpcd.model.identity import ModuleKind
 
 DEBUG_ROOT = Path("/usr/lib/debug/.build-id")
 
-# Code without names is told apart by so many bytes.
+# Bytes of code without names that share a name.
 _REGION = np.uint64(1 << 16)
 
 
@@ -58,9 +58,9 @@ class Procedure:
 class SymbolTask:
     """Addresses of one module to be named: ``offsets`` ``uint64[n]``, distinct, ascending.
 
-    ``table`` is where symbols are that measurements brought along, and the module's number there
-    (:func:`~hpcd.analysis.trace.part_contents.load_symbols`). Those of a file (the functions that
-    were sampled) are asked when the file at its path has another build id or cannot be read.
+    ``table`` is the file of the symbols that measurements contain, and the module's number in it
+    (:func:`~hpcd.analysis.trace.part_contents.load_symbols`). For an ELF file these are the sampled
+    functions, used if the file at its path has another build id or cannot be read.
     """
 
     kind: ModuleKind
@@ -144,7 +144,7 @@ def names_in_file(elf: ElfFile, path: str, build_id: str, offsets: U64) -> list[
 
 
 def names_by_region(path: str, offsets: U64) -> list[str]:
-    """What code at ``offsets`` ``uint64[n]`` of a file is called whose symbols are not known."""
+    """Name code at ``offsets`` ``uint64[n]`` of a file whose symbols are not known."""
     return _names(path, [], offsets)
 
 
@@ -155,7 +155,7 @@ def _names(path: str, tables: list[SymbolTable], offsets: U64) -> list[str]:
 
 
 def _expected(task: SymbolTask) -> bool:
-    """Whether a module without names is worth a line to the user."""
+    """Return whether a module without names is worth a line to the user."""
     return task.kind is ModuleKind.ELF and len(task.offsets) > 0
 
 
@@ -177,7 +177,7 @@ def _tables(task: SymbolTask) -> tuple[list[SymbolTable], str]:
 
 
 def _file_tables(elf: ElfFile, build_id: str, name: str) -> tuple[list[SymbolTable], str]:
-    """All tables of a file, in the order they are asked, and what they are."""
+    """Return all tables of a file, in the order of search, with their names."""
     sources: list[str] = []
     tables: list[SymbolTable] = []
     starts = elf.function_starts()
@@ -276,7 +276,7 @@ def _answer(
 
 
 def _region(name: str, number: int) -> Symbol:
-    """What code without names or function starts is called: by the part of its module."""
+    """Return the symbol of code without names or function starts: the part of its module."""
     size = int(_REGION)
     return Symbol(number * size, size, f"[{name}+0x{number * size:x}]")
 
@@ -302,5 +302,5 @@ def _procedure(symbol: Symbol) -> Procedure:
 
 
 def _module_name(task: SymbolTask) -> str:
-    """What addresses without a symbol are called: the module, in brackets."""
+    """Return the name of addresses without a symbol: the module, in brackets."""
     return f"[{task.path.strip('[]').rpartition('/')[2] or task.kind}]"

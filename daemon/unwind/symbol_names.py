@@ -17,13 +17,8 @@ _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _MAX_NAME = 4096
 
 
-def symbols_at(elf: ElfView, addresses: U64) -> list[SymbolRow]:
-    """(address, size, name) of the functions that hold ``addresses``, each once, sorted."""
-    return [found[:3] for found in found_symbols(elf, addresses)]
-
-
 def found_symbols(elf: ElfView, addresses: U64) -> list[FoundSymbol]:
-    """As :func:`symbols_at`."""
+    """Return the functions that contain ``addresses`` ``uint64[n]``, each once, by address."""
     rows: dict[int, FoundSymbol] = {}
     open_ = addresses
     first_table = True

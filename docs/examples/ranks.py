@@ -1,4 +1,4 @@
-"""What each rank did: ``python ranks.py DB``. Needs pandas."""
+"""Print what each rank did: ``python ranks.py DB``. Needs pandas."""
 
 import sys
 

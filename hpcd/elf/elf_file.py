@@ -79,7 +79,7 @@ class ElfFile(ElfReader):
         return section if section and section.has_data else None
 
     def contents(self, section: Section) -> bytes:
-        """What a section holds, at most 512 MiB. Raises :class:`FormatError`."""
+        """Return a section's contents, at most 512 MiB. Raises :class:`FormatError`."""
         if section.size > MAX_SECTION:
             raise FormatError(f"{self.name}: section {section.name} is too big")
         return self.read(section.offset, section.size)
@@ -105,7 +105,7 @@ class ElfFile(ElfReader):
     def function_starts(self) -> U64:
         """``uint64[n]`` ascending: where functions begin, from the table of .eh_frame_hdr.
 
-        Empty where there is none. (Linux Standard Base, section 10.6.2.)
+        Empty without one. (Linux Standard Base, section 10.6.2.)
         """
         section = self.section(".eh_frame_hdr")
         if section is None or section.size < 12:

@@ -1,7 +1,7 @@
 """The bounded reader of ELF-64 files that recorder and analysis share.
 
-A file may say anything: it belongs to whoever is measured, and may have been replaced since. Every
-offset and count is checked against the file's size before it is used, and what is read is bounded.
+A file may contain anything: it belongs to the measured user, and may have been replaced since.
+Every offset and count is checked against the file's size before use, and reading is bounded.
 (System V ABI, ELF-64.)
 """
 
@@ -29,8 +29,8 @@ MAX_NAME = 64 << 10
 _MAX_SECTIONS = 1 << 16
 # Names of sections are short. Headers may all refer to the same text: 65,536 of MAX_NAME were 4 GB.
 _MAX_SECTION_NAME = 256
-# A file without a build id is told from others by a hash of its contents, a second for as much: a
-# bigger one, which takes no room on a disk where it is empty, would keep others waiting.
+# A file without a build id is identified by a hash of its contents, which takes a second for this
+# size. A bigger one (a sparse file takes no room on a disk) would keep others waiting.
 MAX_HASHED = 1 << 30
 _MAX_NOTES = 64 << 10
 _HASH_BLOCK = 1 << 20
@@ -160,10 +160,10 @@ class ElfReader(ABC):
 
     @abstractmethod
     def _read(self, offset: int, size: int) -> bytes:
-        """Bytes of the file, which has so many."""
+        """Return bytes of the file, which has at least ``offset + size``."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes of the file. Raises :class:`FormatError` where it has not so many."""
+        """Return bytes of the file. Raises :class:`FormatError` if it has fewer."""
         if offset < 0 or size < 0 or offset + size > self._size:
             raise self._error("ELF file is truncated")
         data = self._read(offset, size)
@@ -212,7 +212,7 @@ class ElfReader(ABC):
         if self._partial and offset + SECTION.itemsize > self._size:
             return
         first = self._table(offset, 1, SECTION)[0]
-        # More than 65,279 sections: the counts stand in the first header.
+        # More than 65,279 sections: the counts are in the first header.
         count = count or int(first["size"])
         names = int(first["link"]) if names == 0xFFFF else names
         if self._partial:
@@ -238,7 +238,7 @@ class ElfReader(ABC):
 
 
 def string_at(strings: bytes, at: int, limit: int = MAX_NAME) -> str:
-    """The zero-terminated text at ``at``, at most ``limit`` bytes; empty when that lies outside."""
+    """The zero-terminated text at ``at``, at most ``limit`` bytes; empty if that is outside."""
     if not 0 <= at < len(strings):
         return ""
     end = strings.find(b"\0", at, at + limit)

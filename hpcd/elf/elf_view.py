@@ -32,7 +32,7 @@ _NAMES_OF = {".symtab": ".strtab", ".dynsym": ".dynstr"}
 # Where programs may be mapped (x86-64 with four levels of page tables, aarch64 with 47 bits): what
 # claims to be beyond is left out, and arithmetic on addresses stays within 64 bits.
 _ADDRESSES = 1 << 47
-# Functions of one name that are told of; a static function may be in many files.
+# Functions of one name that are reported; a static function may be in many files.
 _MAX_NAMESAKES = 16
 
 
@@ -115,7 +115,7 @@ class ElfView(ElfReader):
 
     @property
     def end(self) -> int:
-        """Where the highest executable segment ends."""
+        """The address behind the highest executable segment."""
         return max(s.vaddr + s.filesz for s in self.segments if s.executable)
 
     def eh_frame(self) -> tuple[int, bytes]:
@@ -142,7 +142,7 @@ class ElfView(ElfReader):
         return 0, b""
 
     def file_offset(self, vaddr: int) -> int | None:
-        """Where in the file the byte at ``vaddr`` is."""
+        """Return the file offset of the byte at ``vaddr``, None if it is not in the file."""
         for segment in self.segments:
             if segment.vaddr <= vaddr < segment.vaddr + segment.filesz:
                 return segment.offset + vaddr - segment.vaddr
@@ -169,8 +169,8 @@ class ElfView(ElfReader):
         return pairs[fresh]
 
     def named_symbols(self, tables: Sequence[str]) -> Iterator[tuple[bytes, npt.NDArray[np.void]]]:
-        """Of ``tables``, in their order, those that there are: the text of the names, and the rows
-        (:data:`~hpcd.elf.elf_reader.SYMBOL`)."""
+        """Yield the names' text and the rows (:data:`~hpcd.elf.elf_reader.SYMBOL`) of those of
+        ``tables`` that exist, in their order."""
         for name in tables:
             section, names = self.sections.get(name), self.sections.get(_NAMES_OF[name])
             if section is None or names is None:

@@ -15,7 +15,7 @@ MAX_VALUES = 6
 
 
 class Group(StrEnum):
-    """What recorded functions are recorded for."""
+    """The purpose that a function is recorded for."""
 
     IO = "io"
     MPI = "mpi"
@@ -24,7 +24,7 @@ class Group(StrEnum):
 
 
 class ValueKind(StrEnum):
-    """What a value of a call is."""
+    """The kind of a call's value, which decides how it is shown."""
 
     BYTES = "bytes"
     """An amount: unsigned, worth adding up."""
@@ -54,7 +54,7 @@ class ValueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallValue:
-    """What one of a function's values is."""
+    """The declaration of one of a function's values."""
 
     name: str
     kind: ValueKind
@@ -78,10 +78,10 @@ class CalledFunction:
 
 @dataclass(frozen=True, slots=True)
 class CalledObject:
-    """What values of kind ``object`` refer to: a file, a socket, a communicator.
+    """An object that values of kind ``object`` refer to: a file, a socket, a communicator.
 
-    ``id`` is unique in its measurement, from 1. ``kind`` says what it is, ``name`` how it is shown
-    (a path, both ends of a connection), ``details`` what else is known of it, as plain JSON values.
+    ``id`` is unique in its measurement, from 1. ``kind`` is its type, ``name`` how it is shown (a
+    path, both ends of a connection), ``details`` what else is known of it, as plain JSON values.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""The 64-bit frame: where one procedure frame of a call path stands.
+"""The 64-bit frame: the place of one procedure in a call path.
 
 =========================  ====================================================================
 bits 63..62                meaning
@@ -44,24 +44,24 @@ def module_frame(module: int, offset: int) -> int:
 
 
 def marker_frame(ending: int) -> int:
-    """The marker frame that stands above a path which ended for the reason ``ending``."""
+    """Return the marker frame above a path that ended for the reason ``ending``."""
     return MARKER | int(ending)
 
 
 def omitted_frames(count: int) -> int:
-    """The marker that stands in the place of ``count`` frames in the middle of a path."""
+    """Return the marker that replaces ``count`` frames in the middle of a path."""
     return MARKER | int(UnwindStatus.FRAMES_OMITTED) | count << _OMITTED_SHIFT
 
 
 def omitted_count(frames: U64) -> U64:
-    """How many frames each stands for that stands for omitted ones; 0 for others."""
+    """Return the number of omitted frames that each marker of these replaces, 0 for others."""
     omitted = (frames & np.uint64(MARKER | 0xFF)) == MARKER | int(UnwindStatus.FRAMES_OMITTED)
     counts = (frames & np.uint64(OFFSET_MASK)) >> np.uint64(_OMITTED_SHIFT)
     return np.where(omitted & is_marker(frames), counts, np.uint64(0))
 
 
 def is_module(frames: U64) -> Mask:
-    """True where a frame lies in a load module."""
+    """Return a mask of the frames that are in a load module."""
     mask: Mask = (frames >> np.uint64(62) == 0) & (frames != 0)
     return mask
 

@@ -1,4 +1,4 @@
-"""Who was measured: host, process, thread (one trace line each), load module, event.
+"""Identities of what was measured: host, process, thread (one trace line each), load module, event.
 
 Identifiers are small integers that a measurement never reuses, unlike pids, so a recycled pid or
 tid is a new process or line.
@@ -75,7 +75,7 @@ _THREAD_FIELDS = attrgetter(*Thread.__slots__)
 
 
 class ModuleKind(StrEnum):
-    """What kind of thing a load module is, which decides how its symbols are found."""
+    """The kind of a load module, which decides how its symbols are found."""
 
     ELF = "elf"
     VDSO = "vdso"
@@ -108,11 +108,11 @@ _MODULE_FIELDS = attrgetter(*Module.__slots__)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a record's ``event`` column refers to.
+    """An event, which a record's ``event`` column refers to.
 
-    A record stands for ``value * scale`` of ``unit``: for cpu-clock samples, value counts sampling
+    A record represents ``value * scale`` of ``unit``: for cpu-clock samples, value counts sampling
     periods and scale is the period in seconds. A record of an ``interval`` event begins at its time
-    and lasts as long as it stands for; no other record of its line lies inside it.
+    and lasts as long as it represents; no other record of its line lies inside it.
     """
 
     id: int

@@ -17,7 +17,7 @@ from typing import Final
 
 
 class Role(IntEnum):
-    """What a record of a call says."""
+    """The role of a call's record in matching."""
 
     OTHER = 0
     SEND = 1

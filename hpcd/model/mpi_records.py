@@ -1,4 +1,4 @@
-"""What is recorded of a call of MPI: up to six values, and the argument each one comes from.
+"""The values recorded of a call of MPI: up to six, and the argument each one comes from.
 
 A call of :mod:`hpcd.model.mpi_functions` has a record for each of its roles. Nothing of a library's
 own memory is read but statuses, handles and, of Open MPI, the size in a datatype's object.
@@ -6,7 +6,7 @@ own memory is read but statuses, handles and, of Open MPI, the size in a datatyp
 Sources: ``mpi.h`` of Open MPI 4.1 and MPICH 4.0 (constants, ``MPI_Status``, types of handles);
 ``opal/datatype/opal_datatype.h`` of Open MPI: the size follows the header of an object (16 bytes),
 flags, id and a count (8 bytes); MPICH's handles of predefined datatypes have their size in bits 8
-to 15. ``tests/live/test_messages.py`` compares all of it with what the libraries answer.
+to 15. ``tests/unit/test_mpi_functions.py`` compares these with the installed headers and libraries.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ MISSING: Final = -(1 << 63)
 """A value that a call did not give, as where its status is ignored."""
 MAX_VALUES: Final = 6
 MAX_REQUESTS: Final = 64
-"""Of one ``MPI_Waitall`` and its like, so many requests are recorded one by one."""
+"""Requests of one ``MPI_Waitall`` and its like that are recorded one by one, at most."""
 MAX_POSITIONS: Final = 6
-"""Of one ``MPI_Waitsome``, so many positions of ended requests are recorded."""
+"""Positions of ended requests of one ``MPI_Waitsome`` that are recorded, at most."""
 COUNTS_EACH: Final = 10
 """Counts of a collective operation in one record of :attr:`Role.COUNTS`."""
 MAX_COUNTS: Final = 512
@@ -31,11 +31,11 @@ MAX_COUNTS: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Flavour:
-    """What differs between implementations; widths and offsets in bytes.
+    """The differences between implementations; widths and offsets in bytes.
 
     ``cancelled_in_bytes``: in a status's count the upper half is shifted by one, for a flag.
     ``root`` is what the root of a collective operation between two groups passes as its own rank.
-    ``type_size`` is where a datatype's object has its size; None where handles are numbers.
+    ``type_size`` is the offset of the size in a datatype's object; None where handles are numbers.
     ``world``, ``own`` and ``null`` are ``MPI_COMM_WORLD``, ``_SELF`` and ``_NULL`` where numbers.
     """
 
@@ -80,7 +80,7 @@ FLAVOURS: Final = {flavour.name: flavour for flavour in (OPENMPI, MPICH)}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a value comes from: argument ``argument`` (from 0).
+    """The source of a value: argument ``argument`` (from 0).
 
     With ``width`` 0 the value is the argument's low ``argument_width`` bytes. Else it is the
     integer of ``width`` bytes at ``offset`` from where the argument points, read when the function
@@ -176,7 +176,7 @@ VALUES: Final[dict[Role, tuple[str, ...]]] = {
 :data:`MISSING`; a name ending in a digit is two integers of an array from that index on."""
 
 # The parameter that each value comes from: the first that a function has. Those of two messages in
-# one call are told apart by role.
+# one call differ by role.
 _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "communicator": ("comm", "freed"), "new_communicator": ("newcomm",), "window": ("win",),
     "new_window": ("newwin",), "root": ("root",),
@@ -221,12 +221,12 @@ _ENTRIES: Final = frozenset({"freed", "started", "ended", "requests"})
 
 def records(function: Function, flavour: Flavour) -> tuple[Record, ...]:
     """The records of a call of ``function`` in a library of ``flavour``."""
-    made = []
+    rows = []
     for at, role in enumerate(function.roles):
         name = f"{function.name}/{role.name.lower()}" if at else function.name
         values = tuple(_value(function, flavour, role, value) for value in VALUES[role])
-        made.append(Record(name, function.name, role, tuple(v for v in values if v)))
-    return tuple(made)
+        rows.append(Record(name, function.name, role, tuple(v for v in values if v)))
+    return tuple(rows)
 
 
 def roles_by_record() -> dict[str, Role]:

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """What a scope is."""
+    """The kind of a scope."""
 
     PROCEDURE = 0
     INLINED = 1

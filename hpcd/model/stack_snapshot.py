@@ -1,4 +1,4 @@
-"""What threads do at one moment: where each stands, for how long, and what it waits for.
+"""The state of threads at one moment: each one's call path, since when, and what it waits for.
 
 The reader (``hpcd.daemon.stacks``) makes it, the analysis names and merges it.
 """
@@ -17,7 +17,7 @@ from hpcd.model.identity import Module, Process
 
 
 class Activity(StrEnum):
-    """What a thread does."""
+    """The activity of a thread."""
 
     RUNNING = "running"
     """It is on a CPU."""
@@ -31,11 +31,11 @@ class Activity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a thread waits for, as far as that can be told.
+    """The reason for a thread's wait, as far as it is known.
 
     ``kind`` is the wait's kind in a word or two: ``futex``, ``mutex``, ``thread``, ``file``,
     ``child`` and so on; ``call`` the system call it is in. ``holders`` are the threads (tids) whose
-    doing would end the wait, where that is certain, ``address`` a futex's, ``word`` its value.
+    action would end the wait, where that is certain, ``address`` a futex's, ``word`` its value.
     """
 
     kind: str
@@ -87,10 +87,12 @@ class StackSnapshot:
     notes: list[str] = field(default_factory=list)
 
     def of_processes(self, pids: Collection[int]) -> StackSnapshot:
-        """What there is of these processes, and of load modules that their paths go through; no
+        """Return the part of these processes, with the load modules that their paths go through; no
         notes."""
         threads = [thread for thread in self.threads if thread.pid in pids]
-        numbers = {path: new for new, path in enumerate(sorted({each.path for each in threads}))}
+        numbers = {
+            path: new for new, path in enumerate(sorted({thread.path for thread in threads}))
+        }
         paths = [self.paths[path] for path in numbers]
         every = np.concatenate([np.zeros(0, np.uint64), *paths])
         modules = set(frames.module_of(every[frames.is_module(every)]).tolist())

@@ -10,9 +10,9 @@ from enum import IntEnum
 
 
 class UnwindStatus(IntEnum):
-    """How one unwind ended. Only :attr:`COMPLETE` and :attr:`KERNEL_ONLY` are whole paths.
+    """The outcome of one unwind. Only :attr:`COMPLETE` and :attr:`KERNEL_ONLY` are whole paths.
 
-    :attr:`FRAMES_OMITTED` is no ending: its marker stands inside a path, between the outermost and
+    :attr:`FRAMES_OMITTED` is no ending: its marker is inside a path, between the outermost and
     the innermost frames of a deep recursion.
     """
 

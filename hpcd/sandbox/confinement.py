@@ -1,4 +1,4 @@
-"""What a worker gives up before it looks at the first file."""
+"""Privileges that a worker gives up before it looks at the first file."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""What was found in modules, kept on disk: one file per module and kind.
+"""Results read from modules, kept on disk: one file per module and kind.
 
-A file's name begins with who may have written the module (:func:`writers_of`): an ELF file may
-claim any build-id, and so can at worst mislead about programs of who could have changed these
-anyway.
+A file's name begins with the users that may have written the module (:func:`writers_of`): an ELF
+file may claim any build-id, and so can at worst mislead about programs of users that could have
+changed these anyway.
 
-What was used least recently goes when all together grow beyond a limit, and what nobody has used
-for long; a file's time of change is when it was last used, as not all file systems keep times of
-access.
+The least recently used files go when all together grow beyond a limit, and so do files unused for
+long; a file's time of change is its time of last use, as not all file systems keep times of access.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class FileStore:
                 self._directory = directory
 
     def load(self, writers: str, build_id: str, kind: str) -> bytes | None:
-        """What is kept of a module that ``writers`` may have written (see :func:`writers_of`),
-        None when there is nothing that can be trusted."""
+        """Return what is kept of a module that ``writers`` may have written (see
+        :func:`writers_of`), None if nothing is kept that can be trusted."""
         path = self._path(writers, build_id, kind)
         if path is None:
             return None
@@ -119,13 +118,13 @@ class FileStore:
 
 
 def writers_of(file: int | Path) -> str:
-    """Who may have written ``file`` (a path or descriptor). What is found in it is kept for files
-    of the same writers only. Raises :class:`OSError`.
+    """Return the users that may have written ``file`` (a path or descriptor), as a part of a name.
 
-    A file that its owner alone may write shares with the owner's others. One that a group or all
-    may write, or an access control list names others for (which shows as the group's right), shares
-    with no other file: who may write it cannot be named. Nor does one of a file system mounted
-    without set-user-ID programs, as FUSE is: whoever serves it says who owns it.
+    What is read from the file is kept for files of the same writers only. A file that its owner
+    alone may write shares with the owner's others. One that a group or all may write, or an access
+    control list names others for (which shows as the group's right), shares with no other file: its
+    writers cannot be named. Nor does one of a file system mounted without set-user-ID programs, as
+    FUSE is: the process that serves it chooses its owner. Raises :class:`OSError`.
     """
     status = os.stat(file)  # noqa: PTH116 (or a descriptor)
     if not status.st_mode & 0o022 and not os.statvfs(file).f_flag & os.ST_NOSUID:
@@ -135,7 +134,7 @@ def writers_of(file: int | Path) -> str:
 
 
 def _trusted(status: os.stat_result, kind: int) -> bool:
-    """Whether it is of this kind and nobody else can have written it."""
+    """Return whether it is of this kind and no other user can have written it."""
     return (
         stat.S_IFMT(status.st_mode) == kind
         and status.st_uid == os.geteuid()

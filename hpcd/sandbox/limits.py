@@ -1,4 +1,4 @@
-"""What the kernel allows this process."""
+"""The kernel's limits of this process."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _TCGETS = 0x5401
 
 
 class Test(IntEnum):
-    """What is asked of the low half of an argument."""
+    """A test of the low half of an argument."""
 
     NO_BIT = 0
     ALL_BITS = 1

@@ -1,7 +1,7 @@
-"""A worker process: how it is asked, and how it answers.
+"""A worker process: sending requests and receiving replies.
 
-A request is a descriptor of the file it is about with what the two agree on; a reply is a status
-byte, the length of what follows, and that: the answer, or why there is none.
+A request is a file's descriptor with bytes that the two sides agree on; a reply is a status byte, a
+length, and as many bytes: the answer, or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class WorkerProcess:
 
     def ask(self, fd: int, label: str, request: bytes, rest: bytes = b"") -> None:
         """Begin a request about the file open at ``fd``, which ``label`` names in errors;
-        :meth:`reply` waits for the answer. Raises :class:`FormatError` when it cannot be asked."""
+        :meth:`reply` waits for the answer. Raises :class:`FormatError` if that fails."""
         try:
             channel = self.channel()
             socket.send_fds(channel, [request], [fd])
@@ -122,7 +122,7 @@ class WorkerProcess:
             channel, self._channel = self._channel, None
             process, self.process = self.process, None
         if channel:
-            # A thread that waits for its answer is told, and it reads the end.
+            # A thread that waits for its answer reads the end of the stream.
             with contextlib.suppress(OSError):
                 channel.shutdown(socket.SHUT_RDWR)
             channel.close()
@@ -134,13 +134,13 @@ class WorkerProcess:
                 process.wait()
 
     def end(self) -> None:
-        """End it for good, from any thread: whoever waits for an answer gets an error."""
+        """End it for good, from any thread; a thread that waits for an answer gets an error."""
         with self._lock:
             self._ended = True
         self.close()
 
     def ending(self) -> str:
-        """What ended it, as far as that is known."""
+        """Return what ended the worker, as far as it is known."""
         process = self.process
         if process is None:
             return ""
@@ -167,8 +167,10 @@ def receive(channel: socket.socket, size: int) -> bytearray:
 
 
 def answer(channel: socket.socket, work: Callable[[], bytes]) -> None:
-    """Reply with what ``work`` makes, or why it makes nothing: whatever a file makes it raise, it
-    is the file that is at fault, and the next may be asked for."""
+    """Reply with the result of ``work``, or with the reason of its failure.
+
+    Whatever it raises is the file's fault, and the next request may succeed.
+    """
     try:
         status, data = _OK, work()
     except FormatError as error:

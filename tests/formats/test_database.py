@@ -309,14 +309,14 @@ def test_small_chunks_answer_alike(
         for name in db.metrics.names:
             assert np.array_equal(db.metrics.exclusive(name), small.metrics.exclusive(name))
             for line in range(len(db.lines)):
-                one, other = (each.metrics.by_line(name, line) for each in (db, small))
+                one, other = (source.metrics.by_line(name, line) for source in (db, small))
                 assert np.array_equal(one, other)
             for node in range(0, len(db.cct), 7):
-                one, other = (each.metrics.by_node(name, node) for each in (db, small))
+                one, other = (source.metrics.by_node(name, node) for source in (db, small))
                 assert np.array_equal(one, other)
-                one, other = (each.metrics.over_lines(name, node) for each in (db, small))
+                one, other = (source.metrics.over_lines(name, node) for source in (db, small))
                 assert one == pytest.approx(other)
-            one, other = (each.metrics.of_lines(name, np.array([5, 1])) for each in (db, small))
+            one, other = (source.metrics.of_lines(name, np.array([5, 1])) for source in (db, small))
             assert one == pytest.approx(other)
             by_line = db.metrics.by_line(name, 1)
             assert other[by_line[0]].sum() > 0 or not by_line[1].any()

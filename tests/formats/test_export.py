@@ -73,16 +73,16 @@ def test_totals_are_those_of_the_report(
     options = [word for text in filters for word in ("--filter", text)]
     output = tmp_path / "out"
     assert main(["export", str(db.path), "--format", kind, "-o", str(output), *options]) == 0
-    found = totals(READERS[kind](output))
+    exported = totals(READERS[kind](output))
     expected = wanted(db, filters)
-    assert found.keys() <= expected.keys()
-    assert found or not any(expected.values())
+    assert exported.keys() <= expected.keys()
+    assert exported or not any(expected.values())
     for metric, total in expected.items():
         # Whole numbers, where a window cuts a wait that is one sample.
         if kind == "pprof" and metric == "samples" and "time" in "".join(filters):
-            assert found[metric] == pytest.approx(total, abs=3)
-        elif metric in found or kind not in ("collapsed", "firefox", "perfetto", "otf2"):
-            assert found.get(metric, 0.0) == pytest.approx(total, rel=1e-6, abs=2e-6), metric
+            assert exported[metric] == pytest.approx(total, abs=3)
+        elif metric in exported or kind not in ("collapsed", "firefox", "perfetto", "otf2"):
+            assert exported.get(metric, 0.0) == pytest.approx(total, rel=1e-6, abs=2e-6), metric
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -94,8 +94,8 @@ def test_costs_are_those_of_call_paths(db: Database, tmp_path: Path, kind: str) 
     for node in np.flatnonzero(cost).tolist():
         names = [db.procedure_names[db.procedure_of_node[n]] for n in db.cct.path(node)]
         expected[tuple(names)] += float(cost[node])
-    found = READERS[kind](output)["cpu_time"]
-    assert {path: cost for path, cost in found.items() if cost} == pytest.approx(dict(expected))
+    exported = READERS[kind](output)["cpu_time"]
+    assert {path: cost for path, cost in exported.items() if cost} == pytest.approx(dict(expected))
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -117,14 +117,14 @@ def test_a_count_alone(db: Database, tmp_path: Path, kind: str) -> None:
     assert main(words) == 0
     if kind == "collapsed":
         counts = [int(line.rpartition(" ")[2]) for line in output.read_text().splitlines()]
-        found = {"samples": float(sum(counts))}
+        exported = {"samples": float(sum(counts))}
     else:
-        found = totals(READERS[kind](output))
-    assert found == {"samples": db.metrics.exclusive("samples").sum()}
+        exported = totals(READERS[kind](output))
+    assert exported == {"samples": db.metrics.exclusive("samples").sum()}
 
 
 def test_long_traces_are_read_in_pieces(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read piece by piece is what the trace has."""
+    """Reading piece by piece gives the whole trace."""
     monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
     selection = Selection(db)
     for line in range(len(db.lines)):
@@ -250,13 +250,13 @@ def test_any_name_comes_back_as_imports_escape_it(weird: Path, tmp_path: Path, k
     output = tmp_path / "out"
     assert main(["export", str(weird), "--format", kind, "-o", str(output)]) == 0
     imported(output, tmp_path / "m")
-    found = {name for by_path in sums(tmp_path / "m").values() for path in by_path for name in path}
+    names = {name for by_path in sums(tmp_path / "m").values() for path in by_path for name in path}
     with hpcd.analysis.open(weird) as db:
         stored = {name for name in db.procedures.name if name != "[all]"}
     if kind != "pprof":
         # Their strings end at the first NUL.
         stored = {name.replace("\0", "\\x00") for name in stored}
-    assert {readable(name) for name in stored} <= found
+    assert {readable(name) for name in stored} <= names
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -345,11 +345,11 @@ def test_pprof_itself_reads_it(db: Database, tmp_path: Path) -> None:
         assert f"Type: {metric}" in done.stdout
         assert f"of {exclusive.sum() * scale:.0f}ns total" in done.stdout
         rows = [line.split(None, 5) for line in done.stdout.splitlines()[6:]]
-        found = {row[5]: row[0] for row in rows if row[0] != "0"}
+        by_pprof = {row[5]: row[0] for row in rows if row[0] != "0"}
         by_name: Counter[str] = Counter()
         for node in np.flatnonzero(exclusive).tolist():
             by_name[db.procedure_names[db.procedure_of_node[node]]] += float(exclusive[node])
-        assert found == {name: f"{cost * scale:.0f}ns" for name, cost in by_name.items()}
+        assert by_pprof == {name: f"{cost * scale:.0f}ns" for name, cost in by_name.items()}
 
 
 @pytest.mark.skipif(not shutil.which("otf2-print"), reason="needs otf2-tools")

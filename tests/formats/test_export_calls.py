@@ -47,7 +47,7 @@ def exported(database: Path, output: Path, *options: str) -> Path:
 def by_file(database: Path) -> dict[tuple[str, str], list[int]]:
     """Operations of ``hpcd calls --io --by file`` that move bytes, as the archive has them."""
     with hpcd.analysis.open(database) as db:
-        found = {}
+        sums = {}
         for name, mode in (("read", "READ"), ("written", "WRITE")):
             functions = [
                 function for function in db.calls.of_group("io")
@@ -56,8 +56,8 @@ def by_file(database: Path) -> dict[tuple[str, str], list[int]]:
             totals = total_calls(db, "file", functions)
             for at, file in enumerate(totals.name):
                 if volume := int(getattr(totals, name)[at]):
-                    found[file, mode] = [int(totals.calls[at]), volume]
-        return found
+                    sums[file, mode] = [int(totals.calls[at]), volume]
+        return sums
 
 
 def test_phases_are_in_traces(database: Path, tmp_path: Path) -> None:
@@ -75,13 +75,13 @@ def test_phases_are_in_traces(database: Path, tmp_path: Path) -> None:
             for begin, end in zip(ends[::2], ends[1::2], strict=True)] == wanted  # fmt: skip
     profile = json.loads(paths["firefox"].read_text())
     names = profile["shared"]["stringArray"]
-    found = [
+    values = [
         [(names[name], begin, end)
          for name, begin, end in zip(marks["name"], marks["startTime"], marks["endTime"],
                                      strict=True)]
         for marks in (thread["markers"] for thread in profile["threads"])
     ]  # fmt: skip
-    assert found == [[], [], wanted, []]
+    assert values == [[], [], wanted, []]
     trace = parsed(paths["perfetto"])
     origin = trace.packet[0].clock_snapshot.clocks[0].timestamp
     tracks = {packet.track_descriptor.uuid: packet.track_descriptor for packet in trace.packet}
@@ -105,12 +105,12 @@ def test_phases_are_in_traces(database: Path, tmp_path: Path) -> None:
 
 
 def test_messages_and_files_are_those_of_the_database(database: Path, tmp_path: Path) -> None:
-    found = read_otf2_calls(exported(database, tmp_path / "out"))
+    archive = read_otf2_calls(exported(database, tmp_path / "out"))
     with hpcd.analysis.open(database) as db:
         known = communication(db)
         messages, volume = known.point_to_point.dense(RANKS)
         collectives = known.by_function()
-    for ends in (found.sent, found.received):
+    for ends in (archive.sent, archive.received):
         count, size = np.zeros((RANKS, RANKS)), np.zeros((RANKS, RANKS))
         for (source, target, communicator, tag, length), times in ends.items():
             assert (communicator, tag) == (WORLD, 7)
@@ -121,12 +121,12 @@ def test_messages_and_files_are_those_of_the_database(database: Path, tmp_path: 
         np.testing.assert_array_equal(size, volume)
     (row,) = collectives
     key = "MPI_Allreduce", "ALLREDUCE", WORLD, 0xFFFFFFFF
-    assert found.collectives == {key: row.calls} and found.passed == {key: row.bytes}
-    assert found.moved == by_file(database)
-    assert found.members == {WORLD: [tuple(f"rank {rank}" for rank in range(RANKS))]}
-    assert found.unfinished == 0
+    assert archive.collectives == {key: row.calls} and archive.passed == {key: row.bytes}
+    assert archive.moved == by_file(database)
+    assert archive.members == {WORLD: [tuple(f"rank {rank}" for rank in range(RANKS))]}
+    assert archive.unfinished == 0
     for function in ("MPI_Send", "MPI_Recv", "MPI_Allreduce", "write"):
-        assert found.contexts[function] == {function}
+        assert archive.contexts[function] == {function}
 
 
 @pytest.mark.skipif(not shutil.which("otf2-print"), reason="needs otf2-tools")
@@ -159,12 +159,12 @@ def test_otf2_print_and_imports_know_the_calls(
 
 
 def messages_of(database: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What ``hpcd messages`` shows: with wait states, delays, their severities and call paths."""
+    """Return the document of ``hpcd messages``: wait states, delays, severities and call paths."""
     capsys.readouterr()
     assert main(["messages", str(database), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found.pop("implementation") and found.pop("database") and found["waits"]
-    return dict(found)
+    document = json.loads(capsys.readouterr().out)
+    assert document.pop("implementation") and document.pop("database") and document["waits"]
+    return dict(document)
 
 
 def by_path(database: Path) -> dict[str, tuple[int, float, int]]:
@@ -178,16 +178,16 @@ def by_path(database: Path) -> dict[str, tuple[int, float, int]]:
 def test_parts_have_the_calls_that_lie_in_them(database: Path, tmp_path: Path) -> None:
     """Rounds of 100 ms: two of ten; ranks 1 and 2 of four, whose peers have names all the same."""
     options = ["--filter", "time=0.2-0.4", "--filter", "rank=1-2"]
-    found = read_otf2_calls(exported(database, tmp_path / "out", *options))
-    assert {(source, target): times for (source, target, *_), times in found.sent.items()} == {
+    archive = read_otf2_calls(exported(database, tmp_path / "out", *options))
+    assert {(source, target): times for (source, target, *_), times in archive.sent.items()} == {
         ("rank 1", "rank 2"): 2, ("rank 2", "rank 3"): 2,
     }  # fmt: skip
-    assert {target for _, target, *_ in found.received} == {"rank 1", "rank 2"}
-    assert found.members == {WORLD: [tuple(f"rank {rank}" for rank in range(RANKS))]}
-    assert found.moved == {("a:1 -> b:2", "READ"): [2, 200]}
+    assert {target for _, target, *_ in archive.received} == {"rank 1", "rank 2"}
+    assert archive.members == {WORLD: [tuple(f"rank {rank}" for rank in range(RANKS))]}
+    assert archive.moved == {("a:1 -> b:2", "READ"): [2, 200]}
     options = ["--filter", "procedure=output"]
-    found = read_otf2_calls(exported(database, tmp_path / "output", *options))
-    assert not found.sent and not found.collectives and len(found.moved) == 2
+    archive = read_otf2_calls(exported(database, tmp_path / "output", *options))
+    assert not archive.sent and not archive.collectives and len(archive.moved) == 2
 
 
 def test_processes_of_ranks_have_their_numbers(tmp_path: Path) -> None:
@@ -220,8 +220,8 @@ FUNCTIONS = {
 
 
 def files_of(folder: Path, calls: list[tuple[int, str, tuple[int, ...]]]) -> ArchivedCalls:
-    """What an export has of calls (line, function, values), 1 ms each, one every 2 ms, of two
-    threads of a process and of another process (line 2)."""
+    """Return the archive of an export of calls (line, function, values), 1 ms long, one every 2 ms,
+    of two threads of a process and of another process (line 2)."""
     writer = MeasurementWriter(folder / "m", Host("host", "b", "6", "x86_64", 2), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
     writer.add_clock_pair(10**9, 10**18)
@@ -246,17 +246,17 @@ def files_of(folder: Path, calls: list[tuple[int, str, tuple[int, ...]]]) -> Arc
     writer.add_calls(recorded.in_order())
     writer.close({})
     merge([folder / "m"], folder / "db", workers=1)
-    found = read_otf2_calls(exported(folder / "db", folder / "out"))
-    assert found.unfinished == 0
-    volume = {key: total for key, (_, total) in found.moved.items() if total}
+    archive = read_otf2_calls(exported(folder / "db", folder / "out"))
+    assert archive.unfinished == 0
+    volume = {key: total for key, (_, total) in archive.moved.items() if total}
     assert volume == {key: total for key, (_, total) in by_file(folder / "db").items()}
-    return found
+    return archive
 
 
 def test_handles_last_from_open_to_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where calls are read two at a time."""
     monkeypatch.setattr(otf2_files, "_CALLS_AT_ONCE", 2)
-    found = files_of(
+    archive = files_of(
         tmp_path,
         [
             (0, "write", (1, 10)),  # Open before the recording began.
@@ -275,15 +275,15 @@ def test_handles_last_from_open_to_close(tmp_path: Path, monkeypatch: pytest.Mon
             (2, "read", (2, 0, 5)),  # Failed; of a descriptor that was duplicated.
         ],
     )
-    assert found.moved == {
+    assert archive.moved == {
         ("/a", "WRITE"): [1, 10], ("/a", "READ"): [2, 50], ("/a", "FLUSH"): [1, 0],
         ("/b", "WRITE"): [1, 30], ("/b", "READ"): [1, 0], (UNKNOWN, "READ"): [1, 5],
     }  # fmt: skip
     # In the one process two of its own, and one that was there; in the other one that was there.
-    assert Counter(found.handles["/a"]) == {
+    assert Counter(archive.handles["/a"]) == {
         "opened": 2, "before": 2, "IoCreateHandle": 2, "IoDestroyHandle": 1,
     }  # fmt: skip
-    assert Counter(found.handles["/b"]) == {
+    assert Counter(archive.handles["/b"]) == {
         "opened": 1, "before": 1, "IoCreateHandle": 1, "IoDestroyHandle": 1,
     }  # fmt: skip
-    assert found.handles[UNKNOWN] == ["before"]
+    assert archive.handles[UNKNOWN] == ["before"]

@@ -38,18 +38,18 @@ def exported(db: Database, tmp_path: Path, kind: str) -> Path:
 def costs(frame: Any, metric: str) -> Counter[str]:
     """Exclusive costs by procedure, of what a reader made."""
     table = frame.dataframe.reset_index()
-    found: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
     for name, cost in zip(table["name"], table[metric], strict=True):
         # TAU's names have " [{file} ...]" after them, HPCToolkit's places "file:line".
-        found[str(name).split(" [{")[0]] += float(cost)
-    return +found
+        sums[str(name).split(" [{")[0]] += float(cost)
+    return +sums
 
 
 def wanted(db: Database, metric: str) -> Counter[str]:
-    found: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
     for node, cost in enumerate(db.metrics.exclusive(metric).tolist()):
-        found[db.procedure_names[db.procedure_of_node[node]]] += cost
-    return +found
+        sums[db.procedure_names[db.procedure_of_node[node]]] += cost
+    return +sums
 
 
 def test_the_literal_form(db: Database, tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_tau_profiles(db: Database, tmp_path: Path) -> None:
     # Hatchet's own names of TAU's metrics; times in µs.
     columns = {"cpu_time": ("time", 1e-6), "blocked_time": ("BLOCKED_TIME", 1e-6)}
     for metric, (column, unit) in {**columns, "samples": ("SAMPLES", 1)}.items():
-        found = {name: cost * unit for name, cost in costs(frame, column).items()}
-        assert found == pytest.approx(wanted(db, metric))
+        read = {name: cost * unit for name, cost in costs(frame, column).items()}
+        assert read == pytest.approx(wanted(db, metric))
 
 
 def test_an_hpctoolkit_database(db: Database, tmp_path: Path) -> None:

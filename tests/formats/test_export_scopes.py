@@ -48,7 +48,7 @@ def test_inlined_calls_are_frames(database: Path, tmp_path: Path, kind: str) -> 
     output = tmp_path / "out"
     words = ["export", str(database), "--format", kind, "-o", str(output)]
     assert main([*words, "--metric", "cpu_time"]) == 0
-    found = {path: cost for path, cost in READERS[kind](output)["cpu_time"].items() if cost}
+    exported = {path: cost for path, cost in READERS[kind](output)["cpu_time"].items() if cost}
     with hpcd.analysis.open(database) as db:
         expected: Counter[tuple[str, ...]] = Counter()
         cost = db.metrics.exclusive("cpu_time")
@@ -60,7 +60,7 @@ def test_inlined_calls_are_frames(database: Path, tmp_path: Path, kind: str) -> 
         # Names that TAU would read otherwise are escaped.
         expected = Counter({tuple(n.replace(" C ", " \\x43 ") for n in path): value
                             for path, value in expected.items()})  # fmt: skip
-    assert found == pytest.approx(dict(expected), abs=1e-9)
+    assert exported == pytest.approx(dict(expected), abs=1e-9)
 
 
 def test_frames_have_the_line_that_is_executed(database: Path) -> None:

@@ -248,14 +248,14 @@ def test_a_round_trip_brings_back_what_was_there(tmp_path: Path, kind: str) -> N
     for key, by_path in costs.items():
         assert costs_after[key] == pytest.approx(by_path, rel=1e-9), key
     for rank, samples in moments.items():
-        found = moments_after[rank]
-        assert len(found) == len(samples)
+        again = moments_after[rank]
+        assert len(again) == len(samples)
         if kind == "hpctoolkit":
             # Where a context has samples and waits, its trace does not tell which is which.
-            found, samples = (
-                [s for s in of if "k_sched" not in s[1][-1]] for of in (found, samples)
+            again, samples = (
+                [s for s in of if "k_sched" not in s[1][-1]] for of in (again, samples)
             )
-        assert found == samples
+        assert again == samples
     with Database(before) as old, Database(tmp_path / "after") as new:
         assert new.origin_ns == old.origin_ns
 
@@ -325,10 +325,10 @@ def test_messages_of_otf2_are_calls_of_their_regions(tmp_path: Path) -> None:
     assert not imported(tmp_path / "trace", tmp_path / "m").left_out
     merge([tmp_path / "m"], tmp_path / "db", workers=1)
     with Database(tmp_path / "db") as db:
-        found = communication(db)
-        assert found.point_to_point.dense(2)[1].tolist() == [[0, 64], [0, 0]]
-        assert len(found.messages) == 1 and found.collectives.complete.tolist() == [True]
-        waits, operations = found.waits, found.operations
+        traffic = communication(db)
+        assert traffic.point_to_point.dense(2)[1].tolist() == [[0, 64], [0, 0]]
+        assert len(traffic.messages) == 1 and traffic.collectives.complete.tolist() == [True]
+        waits, operations = traffic.waits, traffic.operations
         waiter = operations.rank[waits.operation].tolist()
         assert sorted(zip(waits.kind.tolist(), waiter, waits.severity.tolist(), strict=True)) == [
             (Kind.LATE_SENDER, 1, 600), (Kind.WAIT_AT_BARRIER, 1, 500),

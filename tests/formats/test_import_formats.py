@@ -24,7 +24,7 @@ from tests.support.recorded import HPCD
 
 
 def perf_text_sums(text: str) -> dict[str, Counter[tuple[str, ...]]]:
-    """What perf script's text says, read in the plainest way."""
+    """Sum perf script's text, read in the plainest way."""
     totals: dict[str, Counter[tuple[str, ...]]] = {}
     for sample in text.strip().split("\n\n"):
         header, *lines = sample.split("\n")

@@ -157,7 +157,7 @@ def test_perf_data_cut_off_or_damaged_gets_one_line(
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="drops root's rights")
 def test_tools_run_without_root_rights(recording: Path, tmp_path: Path) -> None:
-    """What is run in a tool's place says who it is, and cannot write root's files."""
+    """A program run in a tool's place reports its user, and cannot write root's files."""
     stand_in = tmp_path / "perf"
     tmp_path.chmod(0o755)
     stand_in.write_text(

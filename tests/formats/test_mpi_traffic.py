@@ -65,43 +65,43 @@ def test_traffic_is_the_truth(
     built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str, ranks: int
 ) -> None:
     truth = run(built, tmp_path, flavour, name, ranks)
-    found = communication(truth)
-    messages, volume = found.point_to_point.dense(ranks)
+    traffic = communication(truth)
+    messages, volume = traffic.point_to_point.dense(ranks)
     np.testing.assert_array_equal(messages, truth.sent[:, :, 0])
     np.testing.assert_array_equal(volume, truth.sent[:, :, 1])
-    assert len(found.messages) == truth.sent[:, :, 0].sum()
-    assert found.collectives.complete.all()
-    made = {members_of(one) for one in found.communicators.all if one.parent >= 0}
-    assert made == truth.communicators
-    assert found.unknown_communicators == 0
+    assert len(traffic.messages) == truth.sent[:, :, 0].sum()
+    assert traffic.collectives.complete.all()
+    groups = {members_of(one) for one in traffic.communicators.all if one.parent >= 0}
+    assert groups == truth.communicators
+    assert traffic.unknown_communicators == 0
     if ranks == 5 and name in ARCHIVED:
-        archive_has(truth, found, tmp_path)
+        archive_has(truth, traffic, tmp_path)
 
 
 def archived(truth: Truth, folder: Path) -> ArchivedCalls:
-    """What an export to OTF2 of a run has."""
+    """Return the archive of a run's export to OTF2."""
     exported = ["export", str(database(truth, folder / "merged")), "--format", "otf2"]
     assert main([*exported, "-o", str(folder / "otf2")]) == 0
     return read_otf2_calls(folder / "otf2")
 
 
-def archive_has(truth: Truth, found: Communication, folder: Path) -> None:
+def archive_has(truth: Truth, traffic: Communication, folder: Path) -> None:
     """An export to OTF2 has the same traffic, also by non-blocking and persistent requests."""
     archive = archived(truth, folder)
     if shutil.which("otf2-print"):
-        comes_back(found, folder)
+        comes_back(traffic, folder)
     assert archive.received == archive.sent and archive.unfinished == 0
     sent = np.zeros_like(truth.sent)
     for (source, target, _, _, length), times in archive.sent.items():
         place = int(source.removeprefix("rank ")), int(target.removeprefix("rank "))
         sent[place] += times, times * length
     np.testing.assert_array_equal(sent, truth.sent)
-    for row in found.by_function():
-        communicator = found.communicators.all[row.communicator].name
+    for row in traffic.by_function():
+        communicator = traffic.communicators.all[row.communicator].name
         assert communicator in archive.members
-    calls = sum(row.calls for row in found.by_function())
+    calls = sum(row.calls for row in traffic.by_function())
     assert sum(archive.collectives.values()) == calls
-    passed = sum(row.bytes for row in found.by_function() if row.bytes > 0)
+    passed = sum(row.bytes for row in traffic.by_function() if row.bytes > 0)
     assert sum(archive.passed.values()) == passed
     members = {
         tuple(int(name.removeprefix("rank ")) for name in one)
@@ -114,51 +114,52 @@ def archive_has(truth: Truth, found: Communication, folder: Path) -> None:
     assert {*map(frozenset, members)} == {*map(frozenset, among)} | between
 
 
-def comes_back(found: Communication, folder: Path) -> None:
-    """What is imported of the export has the same messages, communicators and wait states."""
+def comes_back(traffic: Communication, folder: Path) -> None:
+    """Check that an import of the export has the same messages, communicators and wait states."""
     imported(folder / "otf2", folder / "m")
     merge([folder / "m"], folder / "again", workers=1)
     with hpcd.analysis.open(folder / "again") as db:
         again = of_database(db)
         for one, other in (
-            (again.point_to_point, found.point_to_point),
-            (again.collective_flow, found.collective_flow),
+            (again.point_to_point, traffic.point_to_point),
+            (again.collective_flow, traffic.collective_flow),
         ):
             for column in ("source", "target", "messages", "bytes"):
                 np.testing.assert_array_equal(getattr(one, column), getattr(other, column))
-        assert again.by_function() == found.by_function()
-        assert len(again.messages) == len(found.messages)
+        assert again.by_function() == traffic.by_function()
+        assert len(again.messages) == len(traffic.messages)
         assert [members_of(one) for one in again.communicators.all] == [
-            members_of(one) for one in found.communicators.all
+            members_of(one) for one in traffic.communicators.all
         ]
         assert [(one.name, one.parent, one.dims) for one in again.communicators.all] == [
-            (one.name, one.parent, one.dims) for one in found.communicators.all
+            (one.name, one.parent, one.dims) for one in traffic.communicators.all
         ]
-        assert waits_of(again) == waits_of(found)
+        assert waits_of(again) == waits_of(traffic)
 
 
-def waits_of(found: Communication) -> Counter[tuple[int, ...]]:
-    waits, rank = found.waits, found.operations.rank
+def waits_of(traffic: Communication) -> Counter[tuple[int, ...]]:
+    waits, rank = traffic.waits, traffic.operations.rank
     columns = waits.kind, rank[waits.operation], rank[waits.delayer], waits.severity
     return Counter(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def test_a_count_for_each_rank(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
-    found = communication(run(built, tmp_path, flavour, "vectors", 5))
-    flow = found.collective_flow
+    traffic = communication(run(built, tmp_path, flavour, "vectors", 5))
+    flow = traffic.collective_flow
     pairs = zip(flow.source.tolist(), flow.target.tolist(), strict=True)
     assert dict(zip(pairs, flow.bytes.tolist(), strict=True)) == vector_truth(5)
     assert not flow.unknown.any()
-    passed = {(row.function, row.communicator): row.bytes for row in found.by_function()}
+    passed = {(row.function, row.communicator): row.bytes for row in traffic.by_function()}
     assert passed["MPI_Alltoallv", 0] == 20 * 4 * sum(range(1, 26))
     assert passed["MPI_Reduce_scatter", 0] == 5 * 4 * 15
 
 
 def test_one_sided_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
     truth = run(built, tmp_path, flavour, "one_sided", 3)
-    found = communication(truth).one_sided
+    traffic = communication(truth).one_sided
     # Each puts 100 bytes and its rank to the next, and gets seven integers of it.
-    pairs = zip(found.source.tolist(), found.target.tolist(), found.bytes.tolist(), strict=True)
+    columns = (traffic.source, traffic.target, traffic.bytes)
+    pairs = zip(*(column.tolist() for column in columns), strict=True)
     expected = {(rank, (rank + 1) % 3): 100.0 + rank for rank in range(3)}
     expected |= {((rank + 1) % 3, rank): 28.0 for rank in range(3)}
     assert {(source, target): volume for source, target, volume in pairs} == expected
@@ -173,8 +174,8 @@ def test_one_sided_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: st
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_waits(built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str) -> None:
     truth = run(built, tmp_path, flavour, name, 2)
-    found = communication(truth)
-    operations, waits = found.operations, found.waits
+    traffic = communication(truth)
+    operations, waits = traffic.operations, traffic.waits
     assert truth.said
     for said in truth.said:
         mine = (waits.kind == PLANTED[name]) & (operations.rank[waits.operation] == said["waiter"])

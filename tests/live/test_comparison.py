@@ -43,7 +43,7 @@ def regions(comparison: dict[str, Any]) -> dict[str, list[str]]:
     Three standard deviations, which the comparison asks for, chance alone exceeds once in 400
     differences, five once in two million.
     """
-    found = {}
+    changes = {}
     for region in comparison["regions"]:
         cost = region["cost"]
         beyond = (
@@ -51,8 +51,8 @@ def regions(comparison: dict[str, Any]) -> dict[str, list[str]]:
             for before, after in pairwise(cost)
         )
         if region["path"] and any(beyond):
-            found[region["path"][-1]] = region["change"]
-    return found
+            changes[region["path"][-1]] = region["change"]
+    return changes
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +74,9 @@ def test_iterations_of_one_run(timesteps: Path) -> None:
     ]  # fmt: skip
     chosen = [word for number in (8, 12, 16) for word in ("--iteration", number)]
     comparison = compared(*chosen, timesteps)
-    found = regions(comparison)
-    found.pop("main", None)  # how long it polls for the other rank is the machine's affair
-    assert found == {"solve": ["more", "less"], "checkpoint": ["absent", "new"]}, comparison
+    changes = regions(comparison)
+    changes.pop("main", None)  # how long it polls for the other rank is the machine's affair
+    assert changes == {"solve": ["more", "less"], "checkpoint": ["absent", "new"]}, comparison
     longest = compared("--phase", "solve", timesteps)
     assert longest["sides"][-1]["label"].endswith("solve 12")
 
@@ -113,14 +113,14 @@ def test_the_loop_that_changed_in_an_edited_program(tmp_path: Path) -> None:
         recorder.wait()
         hpcd("merge", f"{program}.m", "-o", f"{program}.db")
         databases.append(f"{program}.db")
-    found = compared("--scopes", *databases)["regions"]
-    assert found[0]["path"][-2:] == ["scale [inlined]", f"loop at old.cpp:{loop}"]
-    assert found[0]["change"] == ["more"]
+    differing = compared("--scopes", *databases)["regions"]
+    assert differing[0]["path"][-2:] == ["scale [inlined]", f"loop at old.cpp:{loop}"]
+    assert differing[0]["change"] == ["more"]
     # 80 times 5 ms, each known to a sample's period at either end.
-    assert found[0]["cost"] == pytest.approx([0.4, 1.2], rel=0.1)
+    assert differing[0]["cost"] == pytest.approx([0.4, 1.2], rel=0.1)
     # What was not edited takes what it took.
-    changed = [region["cost"][1] - region["cost"][0] for region in found]
-    for region, change in zip(found, changed, strict=True):
+    changed = [region["cost"][1] - region["cost"][0] for region in differing]
+    for region, change in zip(differing, changed, strict=True):
         assert abs(change) < changed[0] / 10 or "product [inlined]" not in region["path"]
 
 

@@ -37,7 +37,7 @@ DATA = Path(__file__).parents[1] / "data/stacks"
 
 
 def copy_of(saved: SavedStack) -> bytes:
-    """What the programs would have sent of it."""
+    """Return the copy that the BPF programs would have sent of a saved stack."""
     head = np.zeros(1, STACK_COPY)
     stack = saved.stack[:COPY_BYTES]
     head["start"], head["size"] = saved.stack_start, len(stack)

@@ -1,4 +1,4 @@
-"""What a host does while its device has nothing to do, with a stub for a device's runtime."""
+"""The host's activity while its device is idle, with a stub for a device's runtime."""
 
 from __future__ import annotations
 

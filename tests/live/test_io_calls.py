@@ -61,14 +61,14 @@ def test_bytes_of_every_file_are_those_of_strace(
         assert calls == {name: truth.calls[name] for name in calls}
         assert errors == {name: truth.errors[name] for name in calls}
         for have, want in ((files.read, truth.read), (files.written, truth.written)):
-            found = Counter(dict(zip(files.name, have.tolist(), strict=True)))
+            recorded = Counter(dict(zip(files.name, have.tolist(), strict=True)))
             regular = {name for name, kind in kinds.items() if kind == "file"}
             # strace has the names of now, hpcd those by which files were met first.
             want[f"{folder}/folder/before"] += want.pop(f"{folder}/folder/after", 0)
             wanted = +Counter({escaped(n): b for n, b in want.items() if n.startswith("/")})
-            assert {n: b for n, b in found.items() if b and n in regular} == dict(wanted)
+            assert {n: b for n, b in recorded.items() if b and n in regular} == dict(wanted)
             # Pipes and sockets have other numbers in every run.
-            others = sum(found.values()) - sum(wanted.values())
+            others = sum(recorded.values()) - sum(wanted.values())
             assert others == sum(want.values()) - sum(wanted.values())
         assert {calls[name] for name in ("sendfile", "copy_file_range", "sendmmsg")} == {1}
         assert any(name.endswith("odd\\n\\x1b[31m\\xff name") for name in files.name)
@@ -116,7 +116,7 @@ def test_requests_to_io_uring_are_those_the_program_counts(
     hpcd("check", tmp_path / "db")
     with open_database(tmp_path / "db") as db:
         names = {request.name for request in IO_REQUESTS}
-        requests = [each for each in db.calls.functions if each.name in names]
+        requests = [function for function in db.calls.functions if function.name in names]
         by_opcode = total_calls(db, "function", requests)
         columns = (by_opcode.calls.tolist(), by_opcode.errors.tolist())
         assert dict(zip(by_opcode.name, zip(*columns, strict=True), strict=True)) == {
@@ -160,7 +160,7 @@ def test_requests_of_io_submit_are_those_the_program_counts(
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
     with open_database(tmp_path / "db") as db:
         names = {request.name for request in AIO_REQUESTS}
-        requests = [each for each in db.calls.functions if each.name in names]
+        requests = [function for function in db.calls.functions if function.name in names]
         files = total_calls(db, "file", requests)
         assert [Path(name).name for name in files.name] == ["data"]
         assert files.read.tolist() == [truth["read"]]
@@ -206,7 +206,7 @@ def test_a_file_that_was_open_before_is_known(tmp_path: Path, build: Callable[..
 def test_without_the_object_calls_cannot_be_recorded(tmp_path: Path) -> None:
     done = hpcd("run", "--io", "--loader", "bcc", "-o", tmp_path / "m", "--", "true", check=False)
     assert done.returncode not in (0, 70)
-    (line,) = [each for each in done.stderr.splitlines() if "needs the BPF object" in each]
+    (line,) = [row for row in done.stderr.splitlines() if "needs the BPF object" in row]
     assert line.startswith("hpcd: ")
     assert not (tmp_path / "m").exists()
 

@@ -44,7 +44,7 @@ def job(launcher: list[str], *command: object) -> Iterator[subprocess.Popen[str]
 
 
 def listed(launcher: int) -> list[dict[str, Any]]:
-    """What ``hpcd list`` says of the job of a launcher."""
+    """Return the rows of ``hpcd list`` for the job of a launcher."""
     processes: list[dict[str, Any]] = json.loads(hpcd("list", "--json").stdout)["processes"]
     (name,) = [member["job"] for member in processes if member["pid"] == launcher]
     return [member for member in processes if member["job"] == name]

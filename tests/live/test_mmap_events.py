@@ -1,4 +1,4 @@
-"""What processes have mapped, as the kernel said when they did."""
+"""The kernel's reports of mappings agree with what processes map."""
 
 from __future__ import annotations
 

@@ -52,11 +52,11 @@ def recorded(
     return read(truth, flavour, ranks, done.stdout.decode()), folder / "db"
 
 
-def matrix_is_true(found: Communication, truth: Truth) -> None:
-    messages, volume = found.point_to_point.dense(truth.ranks)
+def matrix_is_true(traffic: Communication, truth: Truth) -> None:
+    messages, volume = traffic.point_to_point.dense(truth.ranks)
     np.testing.assert_array_equal(messages, truth.sent[:, :, 0])
     np.testing.assert_array_equal(volume, truth.sent[:, :, 1])
-    assert len(found.messages) == truth.sent[:, :, 0].sum()
+    assert len(traffic.messages) == truth.sent[:, :, 0].sum()
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def matrix_is_true(found: Communication, truth: Truth) -> None:
 def test_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str) -> None:
     truth, path = recorded(built, tmp_path, flavour, name, 3)
     with hpcd.analysis.open(path) as db:
-        found = communication(db)
-        matrix_is_true(found, truth)
-        assert found.collectives.complete.all()
-        made = {members_of(one) for one in found.communicators.all if one.parent >= 0}
-        assert made == truth.communicators
+        traffic = communication(db)
+        matrix_is_true(traffic, truth)
+        assert traffic.collectives.complete.all()
+        groups = {members_of(one) for one in traffic.communicators.all if one.parent >= 0}
+        assert groups == truth.communicators
     if name == "two_groups":
         top_is_true(tmp_path / "m", truth)
 
@@ -100,8 +100,8 @@ def test_polls_and_counts_for_each_rank(
     polls = [row for row in functions if row["name"].startswith(("MPI_Test", "MPI_Iprobe"))]
     let_go = any(row["let_go"] for row in polls)
     with hpcd.analysis.open(path) as db:
-        found = communication(db)
-        matrix_is_true(found, truth)
+        traffic = communication(db)
+        matrix_is_true(traffic, truth)
         chosen = [db.calls.find(row["name"]) for row in polls if "/" not in row["name"]]
         calls = db.calls.select(functions=chosen)
         names = [db.procedure_names[at] for at in db.procedure_of_node.tolist()]
@@ -109,7 +109,7 @@ def test_polls_and_counts_for_each_rank(
             path_of = [names[at] for at in db.cct.path(node).tolist()]
             assert path_of[-1].lstrip("P").startswith(("MPI_Test", "MPI_Iprobe"))
             assert "polling" in path_of
-        flow = found.collective_flow
+        flow = traffic.collective_flow
         pairs = zip(flow.source.tolist(), flow.target.tolist(), strict=True)
         # How often polls found something is reduced: 16 bytes of each rank.
         expected = {
@@ -125,13 +125,13 @@ def test_polls_and_counts_for_each_rank(
 def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
     truth, path = recorded(built, tmp_path, flavour, "late_broadcast", 2)
     with hpcd.analysis.open(path) as db:
-        found = communication(db)
-        waits = found.waits
+        traffic = communication(db)
+        waits = traffic.waits
         late = waits.kind == Kind.LATE_BROADCAST
         (said,) = truth.said
         seconds = waits.severity[late].sum() / 1e9
         assert seconds == pytest.approx(said["seconds"], rel=0.02)
-        delays = delays_of(db, found)
+        delays = delays_of(db, traffic)
         names = [db.procedure_names[at] for at in db.procedure_of_node.tolist()]
         delay = [
             float(seconds)
@@ -142,7 +142,7 @@ def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, fl
         ]
         assert sum(delay) > 0.9 * seconds
         # The call path that waited is that of the broadcast.
-        node = int(found.operations.node[waits.operation[late][0]])
+        node = int(traffic.operations.node[waits.operation[late][0]])
         assert "late_broadcast" in [names[at] for at in db.cct.path(node).tolist()]
     done = subprocess.run(
         [*HPCD, "messages", str(path), "--json", "--picture", str(tmp_path / "matrix.svg")],
@@ -164,13 +164,13 @@ def test_fortran(tmp_path: Path, flavour: str) -> None:
     subprocess.run([*HPCD, *options, "--", *launch], check=True, capture_output=True, timeout=200)
     merge([tmp_path / "m"], tmp_path / "db", workers=1)
     with hpcd.analysis.open(tmp_path / "db") as db:
-        found = communication(db)
-        messages, volume = found.point_to_point.dense(3)
+        traffic = communication(db)
+        messages, volume = traffic.point_to_point.dense(3)
         expected = np.roll(np.eye(3), 1, axis=1)
         np.testing.assert_array_equal(messages, 20 * expected)
         np.testing.assert_array_equal(volume, 8400 * expected)
-        assert len(found.collectives) == 20
-        sends = found.recorded.node[found.sends.operation]
+        assert len(traffic.collectives) == 20
+        sends = traffic.recorded.node[traffic.sends.operation]
         path = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(int(sends[0]))]
         assert path[-1] in ("MPI_Send", "PMPI_Send")
         assert path[-2].lower().strip("_") in ("mpi_send", "pmpi_send")

@@ -29,7 +29,7 @@ NEAR = 0.03
 
 @dataclass(frozen=True)
 class Outcome:
-    """What ``short`` says of itself, and what hpcd says of it: seconds."""
+    """Seconds by the account of ``short`` itself, and by hpcd's."""
 
     first: float
     second: float
@@ -96,7 +96,7 @@ def test_shares_of_procedures_are_true(
 def test_cpu_time_is_the_kernels_count(
     kind: str, tmp_path: Path, build: Callable[..., Path]
 ) -> None:
-    """Of programs that end before the scheduler's first tick, to the last instruction."""
+    """Programs that end before the scheduler's first tick are counted to the last instruction."""
     executable = build("short.c", "-lpthread")
     outcome = run(tmp_path, executable, [kind, 2000, 100, 100])
     assert outcome.counted == pytest.approx(outcome.kernel, rel=0.01)

@@ -56,12 +56,12 @@ def test_threads_stand_where_gdb_finds_them_and_do_not_notice(
         # What gdb does to them is seen by the same figures.
         assert switches_of(pid) != before
         assert len(counters) == 6
-        assert places == {tid: in_files(pid, each) for tid, each in counters.items()}
+        assert places == {tid: in_files(pid, addresses) for tid, addresses in counters.items()}
     named = {thread["name"]: thread for thread in document["threads"]}
     for name, (functions, kind) in PLACES.items():
-        found = user_functions(named[name])
-        at = found.index(functions[0])
-        assert found[at : at + 2] == functions
+        path = user_functions(named[name])
+        at = path.index(functions[0])
+        assert path[at : at + 2] == functions
         assert named[name]["wait"]["kind"] == kind, named[name]
         assert 0 <= named[name]["since_s"] < 60
     assert named["join"]["wait"]["holders"] == [named["sleep"]["tid"]]
@@ -175,7 +175,7 @@ def test_what_changes_while_it_is_read_is_marked_not_invented(
 
 
 def test_frames_that_lie_far_apart(build: Callable[..., Path]) -> None:
-    """Of each stack 64 KiB are copied."""
+    """64 KiB of each stack are copied."""
     with asleep(build("asleep.c"), "large", threads=2) as pid:
         (thread,) = (t for t in stacks("--pid", pid)["threads"] if t["tid"] != pid)
     functions = user_functions(thread)
@@ -263,9 +263,9 @@ def test_a_recording_has_the_paths_of_those_that_slept_when_it_began(
         thread["name"]: read["time_ns"] / 1e9 - thread["since_s"] for thread in read["threads"]
     }
     for name, (functions, _) in PLACES.items():
-        found = user_functions(named[name])
-        at = found.index(functions[0])
-        assert found[at : at + 2] == functions
+        path = user_functions(named[name])
+        at = path.index(functions[0])
+        assert path[at : at + 2] == functions
         assert named[name]["activity"] == "asleep"
         assert at_s - named[name]["since_s"] == pytest.approx(slept[name], abs=0.1), name
         assert named[name]["pid"] == pid

@@ -60,19 +60,19 @@ def told_to(process: subprocess.Popen[str], name: str, state: str) -> Iterator[t
 def equal_to_gdb(
     pid: int, thread: int, script: Path, release: Callable[[], object], *, faulted: bool
 ) -> dict[str, object]:
-    """What ``hpcd stacks`` says of ``thread``, when all of ``pid`` stand where gdb finds them and
-    none has noticed."""
+    """Return the row of ``hpcd stacks`` for ``thread``, after checking that all threads of ``pid``
+    stand where gdb finds them and none has noticed."""
     before = switches_of(pid)
     document, places = stacks("--no-children", "--pid", pid), places_of(pid)
     assert switches_of(pid) == before
     counters = by_gdb(pid, script, held=thread, release=release)
     assert thread in counters
     assert places == {
-        tid: in_files(pid, each, faulted=faulted and tid == thread)
-        for tid, each in counters.items()
+        tid: in_files(pid, addresses, faulted=faulted and tid == thread)
+        for tid, addresses in counters.items()
     }
-    (found,) = (each for each in document["threads"] if each["tid"] == thread)
-    return dict(found)
+    (row,) = (row for row in document["threads"] if row["tid"] == thread)
+    return dict(row)
 
 
 def test_a_page_fault_on_a_mapping_of_a_slow_file_system(
@@ -91,24 +91,24 @@ def test_a_page_fault_on_a_mapping_of_a_slow_file_system(
         stack.callback(server.kill)  # who waits for it goes on
         stalling_fuse.stall(server)
         pid, thread = stack.enter_context(told_to(process, "fault", "S"))
-        found = equal_to_gdb(
+        waiter = equal_to_gdb(
             pid, thread, tmp_path / "frames.py", lambda: stalling_fuse.answer(server), faulted=True
         )
-    assert user_functions(found)[:2] == ["waits_for_page", "in_fault"]
-    assert found["wait"]["kind"] == "memory"  # type: ignore[index]
+    assert user_functions(waiter)[:2] == ["waits_for_page", "in_fault"]
+    assert waiter["wait"]["kind"] == "memory"  # type: ignore[index]
 
 
 def test_a_vfork_parent(build: Callable[..., Path], tmp_path: Path) -> None:
     with asleep(build("asleep.c"), "vfork", threads=2) as pid:
         thread = thread_called(pid, "vfork")
         (child,) = map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
-        found = equal_to_gdb(
+        waiter = equal_to_gdb(
             pid, thread, tmp_path / "frames.py", lambda: os.kill(child, signal.SIGKILL),
             faulted=False,
         )  # fmt: skip
-    assert {"waits_for_child", "in_vfork"} <= set(user_functions(found))
-    assert found["activity"] == "asleep, uninterruptibly"
-    assert found["wait"]["holders"] == [child]  # type: ignore[index]
+    assert {"waits_for_child", "in_vfork"} <= set(user_functions(waiter))
+    assert waiter["activity"] == "asleep, uninterruptibly"
+    assert waiter["wait"]["holders"] == [child]  # type: ignore[index]
 
 
 def test_a_write_to_a_frozen_file_system(build: Callable[..., Path], tmp_path: Path) -> None:
@@ -132,12 +132,12 @@ def test_a_write_to_a_frozen_file_system(build: Callable[..., Path], tmp_path: P
 
         stack.callback(thaw)
         pid, thread = stack.enter_context(told_to(process, "write", "D"))
-        found = equal_to_gdb(pid, thread, tmp_path / "frames.py", thaw, faulted=False)
-    assert found["activity"] == "asleep, uninterruptibly"
-    functions = user_functions(found)
+        waiter = equal_to_gdb(pid, thread, tmp_path / "frames.py", thaw, faulted=False)
+    assert waiter["activity"] == "asleep, uninterruptibly"
+    functions = user_functions(waiter)
     at = functions.index("waits_in_write")
     assert functions[at : at + 2] == ["waits_in_write", "in_write"]
-    assert "mounted/file" in found["wait"]["text"]  # type: ignore[index]
+    assert "mounted/file" in waiter["wait"]["text"]  # type: ignore[index]
 
 
 @needs_mpi
@@ -153,7 +153,7 @@ def test_a_rank_asleep_in_a_receive(build: Callable[..., Path], tmp_path: Path) 
         counters = by_gdb(pid, tmp_path / "frames.py")
         assert places[pid] == in_files(pid, counters[pid])
         assert places.keys() == counters.keys()
-    (main,) = (each for each in document["threads"] if each["tid"] == pid)
+    (main,) = (row for row in document["threads"] if row["tid"] == pid)
     functions = user_functions(main)
     at = functions.index("waits_to_receive")
     assert functions[at - 1] in ("MPI_Recv", "PMPI_Recv")
@@ -163,7 +163,7 @@ def test_a_rank_asleep_in_a_receive(build: Callable[..., Path], tmp_path: Path) 
 
 @needs_mpi
 def test_a_rank_that_spins_in_a_receive(build: Callable[..., Path], tmp_path: Path) -> None:
-    """Where exactly differs from moment to moment: the frames down to the call are those of gdb."""
+    """The innermost frames differ from moment to moment; those down to the call are gdb's."""
     program = build("receives.c", "-rdynamic", compiler="mpicc.openmpi")
     with asleep(Path("/usr/bin/env"), *SINGLE_RANK, program, "spins") as pid:
         places = places_of(pid)[pid]

@@ -23,7 +23,7 @@ LEFT = 5
 
 
 def test_a_number_is_never_given_again(tmp_path: Path, build: Callable[..., Path]) -> None:
-    """What has none is counted as lost; if numbers began anew, its samples would be another's."""
+    """Samples without a number are counted as lost; reused numbers would mix up threads."""
     process = started(build("churn.c"), 3, 4, 100, 0, "-")
     recording = Recording(Options(selector=Selector(pids=(process.pid,)), output=tmp_path / "m"))
     outputs: list[str] = []

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.root
 
 
 def test_a_window_of_a_running_program(tmp_path: Path, build: Callable[..., Path]) -> None:
-    """Where it computes and waits is found by name, and hpcd's own cost is told."""
+    """Computing and waiting are found by name, and hpcd's own cost is shown."""
     process = started(build("waits.c"), 1000, 25, tmp_path / "file")
     try:
         assert process.stdin

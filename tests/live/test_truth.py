@@ -1,4 +1,4 @@
-"""What programs say of their own time against what is recorded of it, call path by call path."""
+"""Programs' own account of their time against what is recorded of it, call path by call path."""
 
 from __future__ import annotations
 

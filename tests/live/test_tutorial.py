@@ -21,7 +21,7 @@ TUTORIAL = (Path(__file__).parents[2] / "docs/tutorial.md").read_text()
 
 
 def blocks() -> list[str]:
-    """What a reader types, block by block; who runs this is root already."""
+    """Return the commands that a reader types, block by block; the user is root already."""
     commands = re.findall(r"^```sh\n(.*?)^```", TUTORIAL, re.M | re.S)
     return [re.sub(r"^sudo ", "", block, flags=re.M) for block in commands]
 
@@ -41,7 +41,8 @@ def shell(folder: Path) -> dict[str, str]:
 
 
 def typed(block: str, folder: Path) -> str:
-    """What a block prints; the viewer, which serves until it is ended, is asked for its page."""
+    """Run a block and return its output; the viewer, which serves until it is ended, is asked for
+    its page."""
     environment = shell(folder)
     lines = block.splitlines(keepends=True)
     views = [line for line in lines if line.startswith("hpcd view ")]
@@ -66,7 +67,7 @@ def typed(block: str, folder: Path) -> str:
 
 
 def unevenness(database: Path) -> str:
-    """What is said of the balance of the ranks; empty where it is even."""
+    """Return what a report says about the balance of the ranks; empty if it is even."""
     with hpcd.analysis.open(database) as db:
         return "".join(told.text for told in findings(db) if told.kind == "imbalance")
 

@@ -175,7 +175,7 @@ def test_nothing_selected_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def counted(path: Path) -> Counter[str]:
-    """What the records of each event add up to."""
+    """Return the sum of the records of each event."""
     sums: Counter[str] = Counter()
     with open_measurement(path) as measurement:
         for part in measurement.record_chunks():

@@ -18,21 +18,21 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def commit() -> str:
-    """What is built: the same in all tests, whatever is committed meanwhile."""
+    """The commit that is built: the same in all tests, whatever is committed meanwhile."""
     return subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
 def built(folder: Path, commit: str, **environment: str) -> Path:
-    """What setup/deb.sh makes in ``folder``; it fails where lintian has errors or warnings."""
+    """Build with setup/deb.sh in ``folder``; it fails if lintian has errors or warnings."""
     done = subprocess.run(
         ["sh", "setup/deb.sh", str(folder), commit], cwd=ROOT, capture_output=True, text=True,
         check=False, env={**os.environ, **environment},
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
-    (made,) = folder.glob("*.deb")
-    return made
+    (package,) = folder.glob("*.deb")
+    return package
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def differences(first: Path, second: Path, folder: Path) -> list[str]:
         ).stdout.splitlines()
         for one in (first, second)
     ]
-    found = [f"tar: {line}" for line in sorted(set(listings[0]) ^ set(listings[1]))]
+    lines = [f"tar: {line}" for line in sorted(set(listings[0]) ^ set(listings[1]))]
     trees = [folder / "first", folder / "second"]
     for one, tree in zip((first, second), trees, strict=True):
         subprocess.run(["dpkg-deb", "-R", str(one), str(tree)], check=True)
@@ -70,7 +70,7 @@ def differences(first: Path, second: Path, folder: Path) -> list[str]:
         ["diff", "-rq", "--no-dereference", *map(str, trees)], capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    return found + done.stdout.splitlines()
+    return lines + done.stdout.splitlines()
 
 
 def test_it_needs_no_compiler(package: Path) -> None:

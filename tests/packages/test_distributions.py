@@ -25,32 +25,32 @@ def run(*command: str | Path, cwd: Path = Path("/"), **environment: str) -> str:
 
 
 def built(checkout: Path, folder: Path) -> Path:
-    """What setup/dist.sh makes in ``folder`` of the present commit, cloned to ``checkout``."""
+    """Build with setup/dist.sh in ``folder`` from the present commit, cloned to ``checkout``."""
     run("git", "clone", "--quiet", ROOT, checkout)
     run("sh", "setup/dist.sh", folder, cwd=checkout, PYTHON=sys.executable)
     return folder
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     return built(folder / "checkout", folder / "made")
 
 
-def test_the_same_commit_gives_the_same_bytes_elsewhere(made: Path, tmp_path: Path) -> None:
+def test_the_same_commit_gives_the_same_bytes_elsewhere(dist: Path, tmp_path: Path) -> None:
     built(tmp_path / "somewhere-else/deeper", tmp_path / "made")
-    names = sorted(path.name for path in made.iterdir())
+    names = sorted(path.name for path in dist.iterdir())
     assert [Path(name).suffix for name in names] == [".whl", ".gz"]
     again = tmp_path / "made"
     assert names == sorted(path.name for path in again.iterdir())
     for name in names:
-        assert (made / name).read_bytes() == (again / name).read_bytes(), name
+        assert (dist / name).read_bytes() == (again / name).read_bytes(), name
 
 
-def test_both_have_the_objects_and_the_manual_pages(made: Path) -> None:
-    with zipfile.ZipFile(next(made.glob("*.whl"))) as archive:
+def test_both_have_the_objects_and_the_manual_pages(dist: Path) -> None:
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as archive:
         wheel = archive.namelist()
-    with tarfile.open(next(made.glob("*.tar.gz"))) as archive:
+    with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
         source = archive.getnames()
     for names in (wheel, source):
         for part in ("sampler-x86_64-", "sampler-aarch64-", "task_stacks-x86_64-",
@@ -61,8 +61,8 @@ def test_both_have_the_objects_and_the_manual_pages(made: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
-def test_it_runs_where_nothing_else_is(made: Path, tmp_path: Path, kind: str) -> None:
-    (archive,) = made.glob(kind)
+def test_it_runs_where_nothing_else_is(dist: Path, tmp_path: Path, kind: str) -> None:
+    (archive,) = dist.glob(kind)
     run(sys.executable, "-m", "venv", tmp_path / "bare")
     run(tmp_path / "bare/bin/pip", "install", "--quiet", archive)
     command = tmp_path / "bare/bin/hpcd"

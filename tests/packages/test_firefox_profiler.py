@@ -32,7 +32,7 @@ class Profiler:
         self._environment = {**os.environ, "PROFILER_CLI_SESSION_DIR": str(folder)}
 
     def load(self, profile: Path) -> subprocess.Popen[bytes]:
-        """What serves the profile, once it answers."""
+        """Return the process that serves the profile, once it answers."""
         server = subprocess.Popen(
             ["node", str(self._script), "--daemon", str(profile), "--session", "test"],
             env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -101,8 +101,8 @@ def test_functions_of_every_thread_have_their_costs(profiler: Profiler, db: Data
             for node, cost in zip(*db.metrics.by_line(metric, line), strict=True):
                 procedure = db.procedure_names[db.procedure_of_node[node]]
                 own[procedure if metric == "cpu_time" else f"[{metric}]"] += 1e3 * float(cost)
-        found = {one["name"]: one["selfSamples"] for one in answer["functions"]}
-        assert {name: cost for name, cost in found.items() if cost} == pytest.approx(+own)
+        costs = {one["name"]: one["selfSamples"] for one in answer["functions"]}
+        assert {name: cost for name, cost in costs.items() if cost} == pytest.approx(+own)
         whole = sum(own.values())
         totals = {one["name"]: one["totalSamples"] for one in answer["functions"]}
         assert totals["main"] == pytest.approx(whole)

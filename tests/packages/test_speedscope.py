@@ -93,7 +93,7 @@ def own_costs(db: Database, metric: str) -> Counter[str]:
 
 
 def amount(text: str) -> float:
-    """What it writes as ``200 (79%)`` or ``1.50ms``, times in s."""
+    """Parse an amount written as ``200 (79%)`` or ``1.50ms``, times in s."""
     match = re.match(r"([\d.,]+)(ns|µs|ms|s|)( |$)", text.strip())
     assert match, text
     return float(match[1].replace(",", "")) * UNITS.get(match[2], 1.0)
@@ -103,13 +103,13 @@ def test_its_page_has_the_costs_of_every_metric(page: Page, served: str, db: Dat
     page.goto(f"{served}/index.html#profileURL={served}/run.speedscope.json&view=sandwich")
     for metric in db.metrics.names:
         expect(page.get_by_text(f"{metric}: all trace lines").first).to_be_visible(timeout=60_000)
-        found = {}
+        costs = {}
         for row in page.locator("table:visible tr").all():
             cells = row.locator("td").all_inner_texts()
             if len(cells) == 3 and amount(cells[1]):
-                found[cells[2]] = amount(cells[1])
+                costs[cells[2]] = amount(cells[1])
         # It shows two decimals.
-        assert found == pytest.approx(own_costs(db, metric), rel=1e-3)
+        assert costs == pytest.approx(own_costs(db, metric), rel=1e-3)
         page.keyboard.press("n")
     # The list of profiles, which is hidden.
     totals = {}

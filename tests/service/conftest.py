@@ -54,7 +54,7 @@ class RunningService:
         )
 
     def json(self, *words: object, user: int = 0) -> dict[str, Any]:
-        """What it prints, when it succeeds."""
+        """Return the document that the command prints, which must succeed."""
         done = self.hpcd(*words, "--json", user=user)
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any] = json.loads(done.stdout)
@@ -72,15 +72,15 @@ class RunningService:
             return answer
 
     def watch(self, number: int) -> Iterator[dict[str, Any]]:
-        """What becomes of a recording, asked again and again."""
+        """Yield the state of a recording again and again."""
         while True:
-            (each,) = self.request({"verb": "status", "id": number})["recordings"]
-            yield each
+            (recording,) = self.request({"verb": "status", "id": number})["recordings"]
+            yield recording
             time.sleep(_PACE_SECONDS)
 
     def wait_for_state(self, number: int, *states: str) -> dict[str, Any]:
         """A recording once it is in one of these states."""
-        return next(each for each in self.watch(number) if each["state"] in states)
+        return next(status for status in self.watch(number) if status["state"] in states)
 
     def wait_for_log(self, event: str) -> str:
         """The next log line that begins with ``event``."""

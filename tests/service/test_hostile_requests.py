@@ -45,9 +45,9 @@ def own_folder(tmp_path: Path, name: str, uid: int) -> Path:
 def test_nobody_keeps_anothers_measurements_by_naming_them(
     service: Start, sleeper: Sleeper, tmp_path: Path
 ) -> None:
-    """What a user calls his directory is text. If the service took it for a place in its store,
-    the measurement there would be one that is being written, of its owner: it would not be removed,
-    and what its owner is recording would be ended, as too much."""
+    """A user's name for a directory is text only. If the service took it for a place in its store,
+    the measurement there would count as one being written, of its owner: it would not be removed,
+    and its owner's running recordings would be ended, as over the quota."""
     running = service(keeping='user_quota = "1M"')
     old = closed(running, sleeper(ALICE), ALICE)
     (old / "more").write_bytes(os.urandom(700_000))
@@ -145,7 +145,7 @@ def test_files_put_where_segments_will_be(service: Start, sleeper: Sleeper, tmp_
     )
     ask(running.socket, {"verb": "detach", "id": begun["id"]})
     assert target.read_text() == "secret" and target.stat().st_uid == 0
-    assert [each.name for each in folder.iterdir() if not each.is_symlink()] == [
+    assert [path.name for path in folder.iterdir() if not path.is_symlink()] == [
         "segment-000000.hpcd"
     ]
 

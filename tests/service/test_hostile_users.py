@@ -1,4 +1,4 @@
-"""What users do to a service to hurt others, done as users: two that are not root."""
+"""Attacks of users on a service to hurt others, run as two users that are not root."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def modules_of(measurement: Path) -> set[str]:
     time.sleep(0.2)
     try:
         with open_measurement(measurement) as opened:
-            return {Path(each.path).name for each in opened.modules.values()}
+            return {Path(module.path).name for module in opened.modules.values()}
     except HpcdError:  # nothing is in it before the first flush
         return set()
 

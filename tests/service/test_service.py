@@ -61,7 +61,7 @@ def test_users_record_what_they_own_and_own_what_they_record(
     os.chown(home, NOBODY, NOBODY)
     kept = running.json("attach", "--pid", pid, "--background", user=NOBODY)
     children = psutil.Process(running.process.pid).children()
-    recorder = next(each for each in children if "recorder_process" in each.cmdline()[-1])
+    recorder = next(child for child in children if "recorder_process" in child.cmdline()[-1])
     # It comes after the service, which answers everybody, and takes nothing of the service's share.
     assert recorder.nice() == os.getpriority(os.PRIO_PROCESS, running.process.pid) + 5
     assert os.getsid(recorder.pid) == recorder.pid
@@ -129,7 +129,7 @@ def test_what_is_not_theirs_is_refused_in_a_line(
 
 
 def test_raw_requests_that_lie(service: Start, sleeper: Sleeper, tmp_path: Path) -> None:
-    """What the command line would never send."""
+    """Requests that the command line would never send."""
     running = service()
     pid = sleeper(NOBODY)
     other = tmp_path / "rootdir"

@@ -223,7 +223,7 @@ def test_io_and_memory_are_of_ones_own_processes(
     assert summary["calls"]["dropped"] == {}
     seen, _ = calls_in(summary)
     with open_measurement(Path(summary["measurement"])) as measurement:
-        objects = {each.name: number for number, each in measurement.objects.items()}
+        objects = {entry.name: number for number, entry in measurement.objects.items()}
         processes = measurement.processes
         assert {process.uid for process in processes.values()} == {ALICE}
         place = {f.name: f.value for f in measurement.functions.values()}

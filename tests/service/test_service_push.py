@@ -37,7 +37,7 @@ def series(body: bytes) -> dict[tuple[str, str], tuple[int, set[str]]]:
     """CPU time in ns, and the procedures, by user and command."""
     message = profiles_service_pb2.ExportProfilesServiceRequest.FromString(gzip.decompress(body))
     strings = message.dictionary.string_table
-    found = {}
+    costs = {}
     for resource in message.resource_profiles:
         labels = {a.key: a.value.string_value for a in resource.resource.attributes}
         for profile in resource.scope_profiles[0].profiles:
@@ -52,8 +52,8 @@ def series(body: bytes) -> dict[tuple[str, str], tuple[int, set[str]]]:
                     function = message.dictionary.function_table[line.function_index]
                     names.add(strings[function.name_strindex])
             cost = sum(sample.values[0] for sample in profile.samples)
-            found[labels["user"], labels["command"]] = cost, names
-    return found
+            costs[labels["user"], labels["command"]] = cost, names
+    return costs
 
 
 def test_the_monitor_is_pushed_until_the_configuration_says_no(

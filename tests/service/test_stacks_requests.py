@@ -39,7 +39,7 @@ def test_a_user_reads_his_own_and_nothing_of_others(service: Start, sleeper: Sle
     assert any(frame["kernel"] for frame in thread["path"])
     # By name: sleepers of both users have it.
     document = running.json("stacks", "--comm", "sleep", user=MALLORY)
-    assert {each["pid"] for each in document["processes"]} == {mine}
+    assert {process["pid"] for process in document["processes"]} == {mine}
     missing = running.hpcd("stacks", "--pid", 1 << 22, user=MALLORY)
     refused = running.hpcd("stacks", "--pid", alices, user=MALLORY)
     assert (missing.returncode, refused.returncode) == (3, 3)
@@ -49,7 +49,7 @@ def test_a_user_reads_his_own_and_nothing_of_others(service: Start, sleeper: Sle
         assert done.returncode == 4 and "only" in done.stderr
     # Root reads both by the same means, without the service.
     both = running.json("stacks", "--comm", "sleep")
-    assert {mine, alices} <= {each["pid"] for each in both["processes"]}
+    assert {mine, alices} <= {process["pid"] for process in both["processes"]}
     assert running.end() == 0
     assert not [line for line in running.log if "internal error" in line]
 
@@ -99,7 +99,7 @@ def test_one_reading_of_a_user_at_a_time(service: Start, sleeper: Sleeper) -> No
 def test_readings_have_the_share_of_cpu_time_a_recorder_has(
     service: Start, sleeper: Sleeper
 ) -> None:
-    """What is saved up is used up by a few readings; then the next is far away."""
+    """A few readings use up the saved share; then the next is far away."""
     running = service('cpu = "1%"')
     pid = sleeper(MALLORY)
     for _ in range(60):

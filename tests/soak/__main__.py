@@ -1,4 +1,4 @@
-"""What takes too long for every day: ``make soak``, or ``python -m tests.soak [NAME ...]``.
+"""Tests that take too long for every day: ``make soak``, or ``python -m tests.soak [NAME ...]``.
 
 Each prints what it did and what it found; the exit code is 1 when anything was found.
 """

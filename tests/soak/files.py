@@ -21,7 +21,7 @@ _SLOW_SECONDS = 10.0
 
 
 def run(rounds: int, seed: int) -> list[str]:
-    """What was found wrong."""
+    """Run the test; return what was wrong."""
     choice = random.Random(seed)
     findings = []
     before_all = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -61,12 +61,12 @@ while True:
 
 
 def run(rounds: int, seed: int) -> list[str]:
-    """What was found wrong."""
+    """Run the test; return what was wrong."""
     return run_for(rounds * _ROUND_SECONDS, seed)
 
 
 def run_for(seconds: float, seed: int) -> list[str]:
-    """The same, for a time."""
+    """Run the test for ``seconds``; return what was wrong."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)
@@ -173,7 +173,7 @@ class _Soak:
         return [*self._findings, *self._slow_answers(), *self._growth(), *self._log_findings()]
 
     def told(self) -> str:
-        """Where it stands."""
+        """Return the progress so far."""
         answers = np.array(self._answers or [0.0])
         _, memory, descriptors, recorder = self._usage[-1] if self._usage else (0, 0, 0, 0)
         attacks: Counter[str] = sum(self._attacks.values(), Counter())
@@ -222,7 +222,7 @@ class _Soak:
             self._findings.append(f"{what}: {100 * share:.1f} % whole, {unwind['truncated']}")
         path = Path(summary["measurement"])
         if path.exists():
-            self._findings += [f"{what}: {each}" for each in check_measurement(path)]
+            self._findings += [f"{what}: {finding}" for finding in check_measurement(path)]
         elif path.is_relative_to(self._folder):
             self._findings.append(f"{what} is gone")
 
@@ -239,10 +239,10 @@ class _Soak:
         return answer
 
     def _recorders(self) -> list[psutil.Process]:
-        return [each for each in self._service.children() if _name(each).startswith("python")]
+        return [child for child in self._service.children() if _name(child).startswith("python")]
 
     def _slow_answers(self) -> list[str]:
-        slow = [each for each in self._answers if each > _ANSWER_SECONDS]
+        slow = [seconds for seconds in self._answers if seconds > _ANSWER_SECONDS]
         if not slow:
             return []
         return [f"{len(slow)} of {len(self._answers)} answers took up to {max(slow):.2f} s"]
@@ -308,12 +308,12 @@ def _end(process: psutil.Popen | subprocess.Popen[str] | subprocess.Popen[bytes]
 def _end_all_of(uid: int, process: subprocess.Popen[str]) -> None:
     """End a user's processes, who has no others on this machine."""
     for _ in range(50):
-        theirs = [each for each in psutil.process_iter(["uids"])
-                  if each.info["uids"] and each.info["uids"].real == uid]  # fmt: skip
+        theirs = [other for other in psutil.process_iter(["uids"])
+                  if other.info["uids"] and other.info["uids"].real == uid]  # fmt: skip
         # Who serves its files goes with its mount; others wait for that.
-        for each in theirs:
+        for other in theirs:
             with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
+                other.kill()
         if not theirs:
             break
         time.sleep(0.1)

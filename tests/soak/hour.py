@@ -30,7 +30,7 @@ _GROWTH_DESCRIPTORS = 4
 
 
 def run(rounds: int, seed: int) -> list[str]:
-    """What was found wrong; ``seed`` has no meaning here."""
+    """Run the test; return what was wrong. ``seed`` has no meaning here."""
     del seed
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)

@@ -27,7 +27,7 @@ SPIN = "import os\nwhile True: sum(range(2000)); os.getppid()"
 
 
 def run(rounds: int, seed: int) -> list[str]:
-    """What was found wrong."""
+    """Run the test; return what was wrong."""
     choice = random.Random(seed)
     plans = [(number, choice.uniform(0, 4), number % 4 == 3) for number in range(rounds)]
     lost: list[float] = []

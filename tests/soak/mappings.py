@@ -41,8 +41,8 @@ class Model:
 
 
 def run(rounds: int, seed: int) -> list[str]:
-    """What was found wrong in ``rounds`` events, reported in batches whose order is lost: whatever
-    a thread could have executed must be named as it was then."""
+    """Run ``rounds`` events, reported in batches whose order is lost; return what was wrong. All
+    that a thread could have executed must be named as it was then."""
     chance = random.Random(seed)
     history, model = MappingHistory(), Model()
     model.pages = {pid: {} for pid in range(20)}

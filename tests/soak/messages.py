@@ -21,7 +21,7 @@ _WORDS = ["verb", "attach", "detach", "status", "snapshot", "id", "pids", "all",
 
 
 def run(rounds: int, seed: int) -> list[str]:
-    """What was found wrong."""
+    """Run the test; return what was wrong."""
     choice = random.Random(seed)
     findings = []
     with tempfile.TemporaryDirectory() as folder:

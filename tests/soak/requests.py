@@ -43,7 +43,7 @@ _SECRETS = (b"Traceback", b"root:x:", b"import annotations", b"hpcd.sqlite")
 
 
 def run(rounds: int, seed: int) -> list[str]:
-    """What was found wrong."""
+    """Run the test; return what was wrong."""
     with (
         tempfile.TemporaryDirectory() as folder,
         served(eight_ranks(Path(folder)), *two_runs(Path(folder))) as (url, process),

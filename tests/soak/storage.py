@@ -23,7 +23,7 @@ ROUNDS = 2000
 
 
 def run(rounds: int, seed: int) -> list[str]:
-    """What was found wrong."""
+    """Run the test; return what was wrong."""
     findings = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):

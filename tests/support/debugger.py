@@ -1,4 +1,4 @@
-"""Where threads stand: as gdb finds them, which stops them, and as hpcd does."""
+"""Positions of threads: by gdb, which stops them, and by hpcd."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def by_gdb(
 
 
 def places_of(pid: int) -> dict[int, list[tuple[str, int]]]:
-    """The same as hpcd finds them: the file and the address in it of each frame."""
+    """Return the positions by hpcd: the file and the address in it of each frame."""
     with contextlib.closing(StackReader()) as reader:
         snapshot = reader.snapshot([pid])
-    found = {}
+    places = {}
     for thread in snapshot.threads:
         path = snapshot.paths[thread.path][::-1]
         modules = [snapshot.modules[number] for number in frames.module_of(path).tolist()]
-        found[thread.tid] = [
+        places[thread.tid] = [
             (module.path, offset)
             for module, offset in zip(modules, frames.offset_of(path).tolist(), strict=True)
             if module.kind is ModuleKind.ELF
         ]
-    return found
+    return places
 
 
 def in_files(pid: int, counters: list[int], *, faulted: bool = False) -> list[tuple[str, int]]:

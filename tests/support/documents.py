@@ -1,4 +1,4 @@
-"""What the ranks of a parallel program print."""
+"""Parse the documents that the ranks of a parallel program print."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _meta(top: Node, metric: str) -> bytes:
 def _contexts(
     image: _Image, nodes: Sequence[Node], functions: dict[tuple[str, str], int]
 ) -> tuple[int, int]:
-    """Where an array of contexts is, and how long."""
+    """Write an array of contexts; return its offset and length."""
     array = b""
     for node in nodes:
         at, size = _contexts(image, node.children, functions)

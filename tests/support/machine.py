@@ -1,4 +1,4 @@
-"""What this machine does to the programs that run on it."""
+"""Effects of this machine on the programs that run on it."""
 
 from __future__ import annotations
 

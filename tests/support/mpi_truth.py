@@ -174,9 +174,9 @@ def source(flavour: Flavour) -> str:
     parts = [_HEAD]
     number = 0
     for function in FUNCTIONS.values():
-        made = records(function, flavour)
-        parts.append(_wrapper(function, made, number, flavour))
-        number += len(made)
+        rows = records(function, flavour)
+        parts.append(_wrapper(function, rows, number, flavour))
+        number += len(rows)
     return "".join(parts)
 
 
@@ -200,7 +200,7 @@ def _values(record: Record, number: int, at_return: bool) -> list[str]:
     ]
 
 
-def _wrapper(function: Function, made: tuple[Record, ...], number: int, flavour: Flavour) -> str:
+def _wrapper(function: Function, rows: tuple[Record, ...], number: int, flavour: Flavour) -> str:
     signature = ", ".join(
         f"{_type(parameter)}a{at}"
         if _type(parameter).endswith("*")
@@ -210,12 +210,12 @@ def _wrapper(function: Function, made: tuple[Record, ...], number: int, flavour:
     passed = ", ".join(f"a{at}" for at in range(len(function.parameters)))
     lines = [f"\nint {function.name}({signature or 'void'})\n{{"]
     arrays = (Role.LISTED, Role.COUNTS)
-    single = [(number + at, record) for at, record in enumerate(made) if record.role not in arrays]
+    single = [(number + at, record) for at, record in enumerate(rows) if record.role not in arrays]
     several = [
-        (number + at, record) for at, record in enumerate(made) if record.role == Role.LISTED
+        (number + at, record) for at, record in enumerate(rows) if record.role == Role.LISTED
     ]
     counted = [
-        (number + at, record) for at, record in enumerate(made) if record.role == Role.COUNTS
+        (number + at, record) for at, record in enumerate(rows) if record.role == Role.COUNTS
     ]
     for at, record in single:
         lines.append(f"int64_t v{at}[6] = {{{', '.join(['MISSING'] * 6)}}};")
@@ -263,7 +263,7 @@ def _handle(flavour: Flavour, text: str) -> str:
 
 
 def _truth_before(function: Function) -> list[str]:
-    """What is truly sent, asked of MPI."""
+    """Return the C statements that ask MPI what is truly sent."""
     names = {parameter: f"a{at}" for at, parameter in enumerate(function.parameters)}
     if Role.SEND in function.roles:
         count = names.get("count") or names["scount"]
@@ -285,8 +285,8 @@ _PERSISTENT = """
 
 @dataclass(frozen=True)
 class Truth:
-    """What a run sent: ``sent`` ``int64[ranks, ranks, 2]`` messages and bytes by sender and
-    receiver; ``communicators`` the members of each made one, once (:func:`members_of`); ``said``
+    """The traffic of a run: ``sent`` ``int64[ranks, ranks, 2]`` messages and bytes by sender and
+    receiver; ``communicators`` the members of each one made, once (:func:`members_of`); ``said``
     what it printed."""
 
     calls: CallArrays
@@ -323,7 +323,7 @@ def run(built: tuple[Path, Path], folder: Path, flavour: str, name: str, ranks: 
 
 
 def read(folder: Path, flavour: str, ranks: int, printed: str) -> Truth:
-    """What the ranks wrote, as arrays; the trace line of a rank is its number."""
+    """Read what the ranks wrote, as arrays; the trace line of a rank is its number."""
     functions = [
         RecordedFunction(record.name, tuple((v.name, v.unit) for v in record.values))
         for function in FUNCTIONS.values()
@@ -389,7 +389,7 @@ def database(truth: Truth, folder: Path) -> Path:
 
 
 def _sorted_groups(members: tuple[int, ...]) -> tuple[int, ...]:
-    """Of two groups with a -1 between them that with the lower first rank foremost."""
+    """Put the group with the lower first rank foremost, of two groups with a -1 between them."""
     if -1 not in members:
         return members
     at = members.index(-1)

@@ -1,4 +1,4 @@
-"""What recorded calls are in an OTF2 archive, as PyPI's otf2 reads it."""
+"""Recorded calls of an OTF2 archive, as PyPI's otf2 reads it."""
 
 from __future__ import annotations
 

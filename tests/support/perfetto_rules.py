@@ -55,7 +55,7 @@ def parsed(path: Path) -> perfetto_trace_pb2.Trace:
 
 
 def _refer(message: Message, interned: dict[str, set[int]]) -> None:
-    """What ``message`` refers to must have been interned before it."""
+    """Check that all that ``message`` refers to has been interned before it."""
     for name, table in _REFERENCES.get(message.DESCRIPTOR.name, {}).items():
         value = getattr(message, name)
         for number in [value] if isinstance(value, int) else value:

@@ -72,7 +72,7 @@ Costs = dict[tuple[str, ...], Counter[tuple[str, ...]]]
 
 
 def otlp_message(request: Received) -> profiles_service_pb2.ExportProfilesServiceRequest:
-    """What was posted."""
+    """Parse the message that was posted."""
     assert request.headers["content-type"] == "application/x-protobuf"
     assert urlsplit(request.path).path == "/v1development/profiles"
     return profiles_service_pb2.ExportProfilesServiceRequest.FromString(

@@ -174,12 +174,12 @@ class _Function:
             self._say(f"sub ${down}, %rsp" if down > 0 else f"add ${-down}, %rsp")
 
     def _size(self, used: int) -> int:
-        """Of locals below ``used`` bytes, so that calls are aligned."""
+        """Draw a size of locals, below ``used`` bytes of the frame, that keeps calls aligned."""
         size: int = self._rng.choice((0, 16, 32, 48, 64, 112, 128, 144, 256, 1040, 5008))
         return size + -(used + size) % 16
 
     def _calls(self) -> None:
-        """What the function does between prologue and epilogue."""
+        """Write the calls of the function between prologue and epilogue."""
         rng = self._rng
         self._fill()
         for _ in range(rng.randrange(1, 3)):
@@ -535,8 +535,9 @@ def _choose(
 
 
 def _shared(instructions: list[Instruction]) -> set[int]:
-    """Where clang's information is wrong, and so is gdb: behind the instruction that two ways out
-    of a function have in common up to the branch between them (see test_corrections.py)."""
+    """Return the stops at which clang's information is wrong, and so is gdb: behind the instruction
+    that two ways out of a function have in common up to the branch between them (see
+    test_corrections.py)."""
     wrong: set[int] = set()
     behind: list[int] = []
     moved = False
@@ -604,7 +605,7 @@ class Stop:
 
 
 def stopped(program: Made) -> list[Stop]:
-    """What gdb sees at each of the stops that is reached."""
+    """Run ``program`` in gdb; return the state at each of the stops that is reached."""
     output, script = program.path.with_name("stops.json"), program.path.with_name("look.py")
     head = f"PROGRAM={str(program.path)!r}\nOUTPUT={str(output)!r}\nSTOPS={program.stops}\n"
     script.write_text(head + _SCRIPT)
@@ -639,7 +640,7 @@ def without_information(program: Made) -> memoryview:
 
 @dataclass
 class Outcome:
-    """What became of some stops; ``ends`` and ``wrong`` say which, for people."""
+    """Counts of how some stops ended; ``ends`` and ``wrong`` say which, for people."""
 
     stops: int = 0
     frames: int = 0

@@ -137,7 +137,7 @@ class Image:
     def walk(
         self, registers: npt.NDArray[np.uint64], stack_start: int, stack: bytes
     ) -> tuple[npt.NDArray[np.uint64], UnwindStatus]:
-        """As :meth:`Replay.walk`."""
+        """Walk a saved stack as :meth:`Replay.walk` does."""
         frames = np.zeros(MAX_FRAMES, np.uint64)
         ending = ctypes.c_uint32()
         held = np.frombuffer(stack, np.uint8)

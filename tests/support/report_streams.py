@@ -1,4 +1,4 @@
-"""What programs would have sent the recorder, made of what was recorded of them; and a recorder."""
+"""The streams that BPF programs would have sent, made from recordings, and a recorder for them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Stream:
 
 
 def recorded(name: str) -> Stream:
-    """What the programs of a recording would have sent."""
+    """Return the stream that the BPF programs of a recording would have sent."""
     with open_measurement(RECORDINGS / name) as measurement:
         line, time_ns, node, event, value = columns(measurement)
         lasting = [e.id for e in measurement.events.values() if e.interval]

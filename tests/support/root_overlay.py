@@ -21,8 +21,8 @@ exec chroot "$1/root" /bin/sh -eu /script
 
 
 def run_in_copy(folder: Path, script: str, timeout: float = 900) -> str:
-    """What ``script`` (sh) prints, run as root in a copy of this machine's files, without its
-    network; ``folder`` is empty. Nothing of it stays. Raises :class:`AssertionError`."""
+    """Run ``script`` (sh) as root in a copy of this machine's files, without its network; return
+    what it prints. ``folder`` is empty. Nothing of it stays. Raises :class:`AssertionError`."""
     source = folder / "script"
     source.write_text(script)
     layers = folder / "layers"

@@ -88,7 +88,7 @@ open(OUTPUT, "w").write(json.dumps(threads))
 
 
 def stop_and_look(pid: int) -> list[dict[str, object]]:
-    """What gdb sees of every thread of ``pid``."""
+    """Return gdb's view of every thread of ``pid``."""
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "threads.json"
         script = Path(directory) / "look.py"

@@ -23,7 +23,7 @@ BY_THEMSELVES = {
 
 
 def smallest(*arguments: str) -> str:
-    """What a benchmark prints."""
+    """Run a benchmark at its smallest; return its output."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,

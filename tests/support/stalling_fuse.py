@@ -105,7 +105,7 @@ def _attributes(node: int, size: int) -> bytes:
 
 
 def _answer(kind: int, node: int, body: bytes, contents: bytes) -> bytes | int:
-    """What is said to a request, or the number of an error."""
+    """Return the answer to a request, or the number of an error."""
     if kind == _INIT:
         return struct.pack("<4I2HI2H8I", 7, 31, 65536, 0, 12, 10, 65536, 1, 16, 0, *[0] * 7)
     if kind == _LOOKUP:

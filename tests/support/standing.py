@@ -37,7 +37,7 @@ def states(pid: int) -> int:
 
 
 def stacks(*options: object) -> dict[str, Any]:
-    """What ``hpcd stacks --json`` says."""
+    """Return the document of ``hpcd stacks --json``."""
     command = [*HPCD, "stacks", "--json", *map(str, options)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -46,7 +46,7 @@ def stacks(*options: object) -> dict[str, Any]:
 
 
 def user_functions(thread: dict[str, Any]) -> list[str]:
-    """Of the path of a thread the user's functions, innermost first."""
+    """Return the user's functions of a thread's path, innermost first."""
     return [frame["name"] for frame in reversed(thread["path"]) if not frame["kernel"]]
 
 

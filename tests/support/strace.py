@@ -1,4 +1,4 @@
-"""What strace says a program's system calls did: the truth for ``--io``."""
+"""A program's system calls by strace: the truth for ``--io``."""
 
 from __future__ import annotations
 

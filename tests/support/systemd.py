@@ -37,7 +37,7 @@ exec env -i container=hpcd-test PATH=/usr/sbin:/usr/bin:/sbin:/bin unshare --cgr
 
 
 def control_groups() -> Path | None:
-    """Where this machine's unified control group hierarchy is mounted."""
+    """Return the mount point of this machine's unified control group hierarchy, None if absent."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, where, kind, *_ = line.split()
         if kind == "cgroup2":
@@ -99,7 +99,7 @@ class Machine:
         )
 
     def run(self, *command: str) -> str:
-        """The same, for commands that must succeed; what they print."""
+        """Run a command that must succeed; return its output."""
         done = self.try_(*command)
         assert done.returncode == 0, (command, done.stdout, done.stderr, self.log())
         return done.stdout

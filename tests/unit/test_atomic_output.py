@@ -16,14 +16,14 @@ def test_many_files_are_synced_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, one_by_one: int
 ) -> None:
     """Few by themselves, so as not to wait for what others write; the folder at the end."""
-    made = tmp_path / "made"
-    made.mkdir()
+    folder = tmp_path / "made"
+    folder.mkdir()
     for number in range(files):
-        (made / f"part-{number}").write_text("part")
+        (folder / f"part-{number}").write_text("part")
     monkeypatch.setattr(atomic_output, "_MOST_SYNCED", 10)
     synced = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    atomic_output.put_in_place(made, tmp_path / "db")
+    atomic_output.put_in_place(folder, tmp_path / "db")
     assert len(list((tmp_path / "db").iterdir())) == files
     assert len(synced) == one_by_one
     synced.clear()
@@ -32,13 +32,13 @@ def test_many_files_are_synced_at_once(
 
 
 def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = tmp_path / "made"
-    made.mkdir()
+    folder = tmp_path / "made"
+    folder.mkdir()
 
     def fail(fd: int) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(StorageError, match="Input/output error"):
-        atomic_output.put_in_place(made, tmp_path / "db")
+        atomic_output.put_in_place(folder, tmp_path / "db")
     assert not (tmp_path / "db").exists()

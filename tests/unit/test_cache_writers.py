@@ -1,4 +1,4 @@
-"""What is found in one user's files is not used for another's."""
+"""Results read from one user's files are not used for another's."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_requests_to_io_uring_are_recorded_by_opcode() -> None:
 def test_requests_of_io_submit_are_recorded_by_opcode() -> None:
     """Opcodes are those of the kernel's header (enum of aio_abi.h)."""
     table = aio_table(30)
-    functions = {each.id: each.name for each in aio_functions(30)}
+    functions = {function.id: function.name for function in aio_functions(30)}
     assert len(table) == AIO_KINDS and len(functions) == len(AIO_REQUESTS)
     header = Path("/usr/include/linux/aio_abi.h")
     if not header.exists():
@@ -138,20 +138,24 @@ def test_requests_of_io_submit_are_recorded_by_opcode() -> None:
     opcodes = dict(re.findall(r"^\tIOCB_CMD_(\w+) = (\d+),", header.read_text(), re.MULTILINE))
     assert opcodes
     recorded = table["kind"] != SystemCallKind.IGNORED
-    found = {functions[int(table["function"][at])]: at for at in np.flatnonzero(recorded).tolist()}
-    assert found == {f"{AIO_PREFIX}{name.lower()}": int(opcode) for name, opcode in opcodes.items()}
+    by_name = {
+        functions[int(table["function"][at])]: at for at in np.flatnonzero(recorded).tolist()
+    }
+    assert by_name == {
+        f"{AIO_PREFIX}{name.lower()}": int(opcode) for name, opcode in opcodes.items()
+    }
 
 
 def pace_after(pace: CallPace, rates: list[int], spent_each: float = 0.0) -> list[int]:
     """``one_in`` of the first of two functions after each second in which it is called so often."""
     pace.step(0.0, 0.0, 0.0, np.zeros(2, np.int64))
-    spent, found = 0.0, []
+    spent, paces = 0.0, []
     for second, rate in enumerate(rates, 1):
         recorded = np.array([rate // pace.one_in[0], 10], np.int64)
         spent += float(recorded.sum()) * spent_each
         pace.step(float(second), spent, float(second), recorded)
-        found.append(int(pace.one_in[0]))
-    return found
+        paces.append(int(pace.one_in[0]))
+    return paces
 
 
 def test_too_many_calls_are_thinned_and_come_back() -> None:

@@ -124,7 +124,7 @@ def test_targets_of_a_table_have_the_frame_of_the_jump_before_them(tmp_path: Pat
 def test_instructions_that_are_passed_change_nothing(
     code: bytes, wide: bool, data: st.DataObject
 ) -> None:
-    """Where neither of their registers has an address of the stack."""
+    """Instructions are passed only if neither register has an address of the stack."""
     opcodes = st.sampled_from([0x89, 0x8B, 0x8D, 0x01, 0x03, 0x29, 0x83, 0x81, 0x39, 0x85, 0x21])
     octets = bytes([0x48 | code[0] & 7, data.draw(opcodes), *code[1:]]) if wide else code
     instruction = Decoder(64, octets).decode()

@@ -63,11 +63,11 @@ class Bench:
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    made = Bench()
-    yield made
-    made.go.set()
-    made.go_large.set()
-    made.queue.close()
+    files = Bench()
+    yield files
+    files.go.set()
+    files.go_large.set()
+    files.queue.close()
 
 
 def end(futures: list[Future[PackedTable]]) -> None:
@@ -196,7 +196,7 @@ def test_of_files_slow_to_look_up_some_are_made_in_between(bench: Bench) -> None
     files = [bench.submit(MALLORY, f"hashed 0.6 {n}") for n in range(4)]
     bench.go.set()
     end(files)
-    made = [name for name in bench.order if name.startswith("hashed")]
-    assert made == [f"hashed 0.6 {n}" for n in range(4)]
+    hashed = [name for name in bench.order if name.startswith("hashed")]
+    assert hashed == [f"hashed 0.6 {n}" for n in range(4)]
     # No more than a second's worth is looked up before one is made.
-    assert bench.order.index(made[0]) < bench.order.index("look up hashed 0.6 3")
+    assert bench.order.index(hashed[0]) < bench.order.index("look up hashed 0.6 3")

@@ -104,9 +104,9 @@ def test_names_that_were_found_once_take_no_decoder(decoder: Decoder, tmp_path: 
     some, others = (np.unique(rng.integers(0, 1 << 21, 500).astype(np.uint64)) for _ in range(2))
     fd = os.open(libc, os.O_RDONLY)
     try:
-        found = decoder.symbols(fd, "libc", some)
+        names = decoder.symbols(fd, "libc", some)
         again = Decoder(TableCache(tmp_path))
-        assert again.symbols(fd, "libc", some) == found and len(found) > 50
+        assert again.symbols(fd, "libc", some) == names and len(names) > 50
         assert again._worker.process is None
         # Of what is near a known function the name is the one that the decoder would have given.
         with_known = again.symbols(fd, "libc", others)
@@ -250,8 +250,8 @@ def test_large_files_have_a_worker_of_their_own(decoder: Decoder) -> None:
     with SMALL.open("rb") as file:
         assert decoder.look_up(file.fileno(), "true") is None
         assert not decoder.is_large(file.fileno())
-        made = decoder.make_large(file.fileno(), "true")
-        assert same(decoder.table(file.fileno(), "true"), made)
+        table = decoder.make_large(file.fileno(), "true")
+        assert same(decoder.table(file.fileno(), "true"), table)
     limits = []
     for process in (decoder._worker.process, decoder._large.process):
         assert process

@@ -75,7 +75,8 @@ _REFERENCE = re.compile(r"`([\w./*-]+?)(?::([\w.]+))?`")
 
 
 def named_paths(page: str) -> list[tuple[str, str]]:
-    """What a page has in backticks of this project's folders: path, and name in that file or ""."""
+    """Return a page's references in backticks to this project's folders: path, and name in it or
+    ""."""
     # Drawings are no references.
     text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.M | re.S)
     references = []
@@ -90,12 +91,18 @@ def _words(path: Path) -> set[str]:
     return set(re.findall(r"\w+", path.read_text())) if path.is_file() else set()
 
 
-@pytest.mark.parametrize(
-    "page", ["docs/architecture.md", "docs/glossary.md", "docs/contributing.md"]
+# Pages that are mostly references: a test of these that finds none tests nothing.
+_INDEXES = ("docs/architecture.md", "docs/glossary.md", "docs/contributing.md")
+_PAGES = sorted(
+    str(page.relative_to(ROOT))
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*/*.md")]
 )
+
+
+@pytest.mark.parametrize("page", _PAGES)
 def test_what_documents_refer_to_exists(page: str) -> None:
     references = named_paths(page)
-    assert len(references) > 10
+    assert len(references) > 10 or page not in _INDEXES
     missing = [path for path, _ in references if not (ROOT / path).exists()]
     assert not missing, f"{page} names what is not there: {', '.join(missing)}"
     unknown = [
@@ -104,6 +111,22 @@ def test_what_documents_refer_to_exists(page: str) -> None:
         if not set(filter(None, name.split("."))) <= _words(ROOT / path)
     ]
     assert not unknown, f"{page} names what is not in that file: {', '.join(unknown)}"
+
+
+# Of others: what a directory may hold, the kernel's headers.
+_FOREIGN = {"numpy.py", "autoconf.h"}
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_source_files_in_documents_exist(page: str) -> None:
+    """Source files named without their folder, too."""
+    folders = (*_FOLDERS, "packaging")
+    names = {path.name for folder in folders for path in (ROOT / folder).rglob("*.*")}
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.M | re.S)
+    paths = re.findall(r"`([\w./-]+\.(?:py|c|h|js))(?::[\w.]+)?`", text)
+    named = {Path(path).name for path in paths}
+    missing = sorted(named - names - _FOREIGN - {"NAME.py"})
+    assert not missing, f"{page} names files that are not there: {', '.join(missing)}"
 
 
 def test_drawings_name_files_that_exist() -> None:

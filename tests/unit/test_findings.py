@@ -1,4 +1,4 @@
-"""What stands out is said in sentences, with the figures of the database."""
+"""Findings are sentences with the figures of the database."""
 
 from __future__ import annotations
 

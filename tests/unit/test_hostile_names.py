@@ -70,5 +70,5 @@ def test_pictures_hold_names_as_text(
     for kind in ("svg", "png"):
         printed(capsys, "render", runs[0], "--view", view, "-o", tmp_path / f"{view}.{kind}")
     root = ElementTree.parse(tmp_path / f"{view}.svg").getroot()
-    assert "script" not in {each.tag.rpartition("}")[2] for each in root.iter()}
-    assert not [name for each in root.iter() for name in each.attrib if name.startswith("on")]
+    assert "script" not in {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]

@@ -26,7 +26,7 @@ FUNCTIONS = [
 
 
 def database(calls: list[tuple[int, ...]], process: list[int], weight: int = 1) -> Any:
-    """Of calls (line, function, begin, duration[, value]), sorted as in a database."""
+    """Make a database of calls (line, function, begin, duration[, value]), in its order."""
     rows = np.array([(*call, 0)[:5] for call in sorted(calls)], np.int64).reshape(-1, 5)
     line, function, time, duration, value = rows.T
     recorded = SimpleNamespace(
@@ -38,9 +38,9 @@ def database(calls: list[tuple[int, ...]], process: list[int], weight: int = 1) 
 
 
 def windows(calls: list[tuple[int, ...]], process: tuple[int, ...] = (0, 0)) -> list[Any]:
-    found = idle_times(database(calls, list(process)))
-    assert found.notes == ()
-    return list(zip(found.begin.tolist(), found.end.tolist(), strict=True))
+    idle = idle_times(database(calls, list(process)))
+    assert idle.notes == ()
+    return list(zip(idle.begin.tolist(), idle.end.tolist(), strict=True))
 
 
 def test_idle_from_the_wait_to_the_next_launch() -> None:
@@ -80,7 +80,7 @@ def test_streams_and_copies() -> None:
 )
 def test_what_is_not_known_is_said(more: list[tuple[int, ...]], weight: int, why: str) -> None:
     calls = [(0, LAUNCH, 10, 2), (0, SYNCHRONIZE, 20, 30), (0, LAUNCH, 80, 2), *more]
-    found = idle_times(database(calls, [0], weight))
-    assert not len(found.begin)
-    (note,) = found.notes
+    idle = idle_times(database(calls, [0], weight))
+    assert not len(idle.begin)
+    (note,) = idle.notes
     assert why in note and "process 100 " in note

@@ -75,8 +75,8 @@ def map_file() -> Iterator[Path]:
 
 def names(files: JitFiles, addresses: list[int], uid: int | None = None) -> list[str]:
     user = os.getuid() if uid is None else uid
-    found = files.symbols(1, os.getpid(), user, np.array(addresses, np.uint64))
-    return [name for _, _, name in found]
+    symbols = files.symbols(1, os.getpid(), user, np.array(addresses, np.uint64))
+    return [name for _, _, name in symbols]
 
 
 def test_a_map_that_grows_is_read_as_it_grows(map_file: Path) -> None:

@@ -261,10 +261,10 @@ def check_part(path: Path, folder: Path, memory: int = 1 << 30, *, by_chunk: boo
         expected = [entry for some in together for entry in entries_of(some, intervals)]
         assert time[real].tolist() == sorted(entry[0] for entry in expected)
         if times == sorted(times):
-            found = zip(time[real].tolist(), order[node[real]].tolist(), event[real].tolist(),
-                        value[real].tolist(), strict=True)  # fmt: skip
+            entries = zip(time[real].tolist(), order[node[real]].tolist(), event[real].tolist(),
+                          value[real].tolist(), strict=True)  # fmt: skip
             # The end of an interval may be after what begins at that moment.
-            assert sorted(found) == sorted(expected)
+            assert sorted(entries) == sorted(expected)
         for _, of, kind, amount in rows:
             sums[row, of, kind, 0][0] += 1
             sums[row, of, kind, 0][1] += amount
@@ -296,7 +296,7 @@ def test_a_part_has_the_records_of_an_unusual_measurement(
 @given(seed=st.integers(0, 1000), damaged=st.booleans())
 @settings(deadline=None, max_examples=40)
 def test_checking_finds_what_decoding_shows(seed: int, damaged: bool) -> None:
-    """Of a batch of blocks, sound or with bytes that are not what they were."""
+    """Blocks of a batch, sound or with changed bytes."""
     random = np.random.default_rng(seed)
     start, ticks, nodes_of, event, value = Intervals(EVENTS).expand(
         random_batch(seed, [3000, 1, 1100], 300)

@@ -166,7 +166,7 @@ def test_every_documented_command_and_file_exists(document: str) -> None:
 
 
 def test_no_test_module_is_imported() -> None:
-    """What tests share stands in tests/support; nothing the tests need stands in a benchmark."""
+    """Shared test code is in tests/support; nothing the tests need is in a benchmark."""
     checked = 0
     for path in sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -194,7 +194,7 @@ def offset(struct: str, member: str) -> str:
 
 
 def expressions() -> list[str]:
-    """What the compilers are asked for."""
+    """Return the expressions that the compilers evaluate."""
     wanted = [f"sizeof(struct {name})" for name in STRUCTS]
     for name, dtype in STRUCTS.items():
         wanted += [offset(name, member) for member in dtype.names or ()]

@@ -56,15 +56,15 @@ def test_lines_and_processes_are_in_order_of_what_they_are() -> None:
     measurements = _measurements()
     order, processes, threads = order_lines(measurements)
     known: list[tuple[tuple[object, ...], int, Process]] = []
-    for number, each in enumerate(measurements):
-        rows = dict(each.processes.items())
-        for id in {row.process for row in each.threads.values()} - rows.keys():
+    for number, measurement in enumerate(measurements):
+        rows = dict(measurement.processes.items())
+        for id in {row.process for row in measurement.threads.values()} - rows.keys():
             rows[id] = Process(id, 0, 0, "unknown", "", (), 0, 0)
         if number == 2:  # of the line that no thread is known of
             rows[-1] = Process(-1, 0, 0, "unknown", "", (), 0, 0)
         for id, row in rows.items():
-            key = (row.job, row.rank is None, row.rank or 0, each.host.hostname, row.pid,
-                   row.start_ns, each.id, id)  # fmt: skip
+            key = (row.job, row.rank is None, row.rank or 0, measurement.host.hostname, row.pid,
+                   row.start_ns, measurement.id, id)  # fmt: skip
             known.append((key, number, row))
     known.sort(key=lambda item: item[0])
     rows_of = [row for _, _, row in known]
@@ -78,9 +78,9 @@ def test_lines_and_processes_are_in_order_of_what_they_are() -> None:
         texts = [column.texts[at] for at in column.number.tolist()]
         assert texts == [getattr(row, name) for row in rows_of], name
     lines = []
-    for number, each in enumerate(measurements):
-        announced = dict(each.threads.items())
-        for line in each.lines.tolist():
+    for number, measurement in enumerate(measurements):
+        announced = dict(measurement.threads.items())
+        for line in measurement.lines.tolist():
             thread = announced.get(line, Thread(line, -1, 0, "unknown", 0))
             owner = next(at for at, (_, n, row) in enumerate(known)
                          if n == number and row.id == thread.process)  # fmt: skip
@@ -99,11 +99,11 @@ def test_lines_and_processes_are_in_order_of_what_they_are() -> None:
 
 
 def test_columns_of_all_forms_are_joined() -> None:
-    tables = [each.threads for each in _measurements()]
+    tables = [measurement.threads for measurement in _measurements()]
     kept = [table for table in tables if isinstance(table, IdentityColumns)]
     for name in ("line", "process", "tid", "start_ns", "end_ns"):
-        each = [value for table in kept for value in table.column(name)]
-        known = [NO_NUMBER if value is None else value for value in each]
+        values = [value for table in kept for value in table.column(name)]
+        known = [NO_NUMBER if value is None else value for value in values]
         assert arrays_of(kept, name, NO_NUMBER).tolist() == known
 
 

@@ -1,4 +1,4 @@
-"""What is said of a merge that a viewer's update began, and that ended without a database."""
+"""Messages about a merge that a viewer's update began, and that ended without a database."""
 
 from __future__ import annotations
 

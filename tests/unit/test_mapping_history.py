@@ -1,4 +1,4 @@
-"""What lay at an address at a moment: the history against a model that sees all in order."""
+"""The mapping at an address at a moment: the history against a model that sees all in order."""
 
 from __future__ import annotations
 

@@ -226,12 +226,12 @@ def test_contexts_are_split_by_a_value(path: Path) -> None:
 def test_the_innermost_is_the_one_that_began_last(spans: list[tuple[int, int]]) -> None:
     begin = np.array([at for at, _ in spans], np.int64)
     end = begin + np.array([length for _, length in spans], np.int64)
-    found = Segments.innermost(begin, end, np.arange(1, len(spans) + 1))
-    assert (found.begin < found.end).all() and (found.end[:-1] <= found.begin[1:]).all()
+    segments = Segments.innermost(begin, end, np.arange(1, len(spans) + 1))
+    assert (segments.begin < segments.end).all() and (segments.end[:-1] <= segments.begin[1:]).all()
     for moment in range(45):
         around = [n for n in range(len(spans)) if begin[n] <= moment < end[n]]
         best = max(around, key=lambda n: (begin[n], -end[n], n), default=-1)
-        assert found.at(np.array([moment]))[0] == best + 1
+        assert segments.at(np.array([moment]))[0] == best + 1
 
 
 @pytest.mark.parametrize(

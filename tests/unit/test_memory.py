@@ -29,7 +29,7 @@ Step = tuple[int, int, dict[str, int]]
 def database(tmp_path: Path, steps: list[Step], processes: int = 1) -> Path:
     """Calls of each process, a microsecond apart: (function, node, values)."""
     functions = memory_functions(0)
-    place = [{value.name: number for number, value in enumerate(each.values)} for each in functions]
+    place = [{value.name: at for at, value in enumerate(called.values)} for called in functions]
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
     writer.add_module(Module(1, ModuleKind.NAMED, "app"))

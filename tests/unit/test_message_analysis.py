@@ -80,21 +80,21 @@ def test_every_value_has_a_name_in_its_record() -> None:
 
 
 def test_late_sender_is_no_longer_than_the_receive() -> None:
-    found = made([receive(0, 100, 500, 1), send(1, 400, 450, 0), send(1, 900, 950, 0)], 2)
-    waits = found.waits
+    mpi = made([receive(0, 100, 500, 1), send(1, 400, 450, 0), send(1, 900, 950, 0)], 2)
+    waits = mpi.waits
     assert waits.kind.tolist() == [Kind.LATE_SENDER]
     assert waits.severity.tolist() == [300]
-    assert found.operations.node[waits.delayer].tolist() == [101]
-    assert len(found.messages) == 1 and len(found.sends) == 2
+    assert mpi.operations.node[waits.delayer].tolist() == [101]
+    assert len(mpi.messages) == 1 and len(mpi.sends) == 2
 
 
 def test_buffered_send_waits_for_nobody() -> None:
-    found = made([send(0, 100, 110, 1), receive(1, 400, 450, 0)], 2)
-    assert not len(found.waits)
+    mpi = made([send(0, 100, 110, 1), receive(1, 400, 450, 0)], 2)
+    assert not len(mpi.waits)
     # One that is still blocked when the receive comes does.
-    found = made([send(0, 100, 420, 1), receive(1, 400, 450, 0)], 2)
-    assert found.waits.severity.tolist() == [300]
-    assert found.waits.kind.tolist() == [Kind.LATE_RECEIVER]
+    mpi = made([send(0, 100, 420, 1), receive(1, 400, 450, 0)], 2)
+    assert mpi.waits.severity.tolist() == [300]
+    assert mpi.waits.kind.tolist() == [Kind.LATE_RECEIVER]
 
 
 def test_collectives_wait_for_the_last_or_the_root() -> None:
@@ -103,8 +103,8 @@ def test_collectives_wait_for_the_last_or_the_root() -> None:
         *(collective(rank, "MPI_Bcast", 1000 + 100 * rank, 1400, root=2) for rank in range(4)),
         *(collective(rank, "MPI_Reduce", 2000 + 100 * rank, 2400, root=1) for rank in range(4)),
     ]
-    found = made(calls, 4)
-    waits, operations = found.waits, found.operations
+    mpi = made(calls, 4)
+    waits, operations = mpi.waits, mpi.operations
     seconds = {
         (Kind(kind), rank): severity
         for kind, rank, severity in zip(
@@ -122,9 +122,9 @@ def test_collectives_wait_for_the_last_or_the_root() -> None:
 
 def test_collective_of_which_a_rank_is_missing_is_no_wait_state() -> None:
     calls = [collective(rank, "MPI_Allreduce", 100 * rank, 350) for rank in range(3)]
-    found = made([*calls, send(3, 0, 10, 0)], 4)
-    assert found.collectives.complete.tolist() == [False]
-    assert not len(found.waits)
+    mpi = made([*calls, send(3, 0, 10, 0)], 4)
+    assert mpi.collectives.complete.tolist() == [False]
+    assert not len(mpi.waits)
 
 
 def test_collective_flow() -> None:
@@ -146,8 +146,8 @@ def test_a_count_for_each_rank() -> None:
            {"from": 0, "counts0": pair(rank, 1), "counts2": pair(2, 99)}) for rank in (0, 2)),
         *(collective(rank, "MPI_Gatherv", 20, 30, root=1, count=rank + 1) for rank in range(3)),
     ]  # fmt: skip
-    found = made(calls, 3)
-    flow = found.collective_flow
+    mpi = made(calls, 3)
+    flow = mpi.collective_flow
     _, volume = flow.dense(3)
     # What rank 1 passed to whom is not known.
     assert volume.tolist() == [[0, 16, 16], [0, 0, 0], [16, 32, 0]]
@@ -158,7 +158,7 @@ def test_a_count_for_each_rank() -> None:
         )
         if unknown
     }
-    rows = {row.function: row.bytes for row in found.by_function()}
+    rows = {row.function: row.bytes for row in mpi.by_function()}
     assert rows == {"MPI_Alltoallv": -1, "MPI_Gatherv": 8 * 6}
 
 
@@ -187,14 +187,14 @@ def test_messages_overtake_by_tag_only() -> None:
         receive(1, 40, 41, -2, tag=-1, status_source=0, status_tag=1, status_bytes=4),
         receive(1, 50, 51, 0, tag=1),
     ]
-    found = made(calls, 2)
-    messages = found.messages
-    sent = found.sends.operation[messages.send]
-    received = found.receives.operation[messages.receive]
+    mpi = made(calls, 2)
+    messages = mpi.messages
+    sent = mpi.sends.operation[messages.send]
+    received = mpi.receives.operation[messages.receive]
     pairs = sorted(
         zip(
-            found.recorded.named("count")[sent].tolist(),
-            found.recorded.begin[received].tolist(),
+            mpi.recorded.named("count")[sent].tolist(),
+            mpi.recorded.begin[received].tolist(),
             strict=True,
         )
     )
@@ -204,15 +204,15 @@ def test_messages_overtake_by_tag_only() -> None:
 
 def test_size_is_learned_from_the_receive() -> None:
     derived = 0x8C000000
-    found = made(
+    mpi = made(
         [
             send(0, 0, 5, 1, datatype=derived),
             receive(1, 0, 9, 0, status_source=0, status_tag=0, status_bytes=160),
         ],
         2,
     )
-    assert found.point_to_point.bytes.tolist() == [160.0]
-    sizes = traffic.message_sizes(found.sends, found.messages)
+    assert mpi.point_to_point.bytes.tolist() == [160.0]
+    sizes = traffic.message_sizes(mpi.sends, mpi.messages)
     assert (sizes.least.tolist(), sizes.most.tolist()) == ([128], [255])
 
 
@@ -239,18 +239,18 @@ def test_clocks_of_hosts_are_aligned(drift: float) -> None:
         )
         calls.append(receive(0, start + 100_000, answered + back, 1))
         truth += [50_000, answered - start - 100_000]
-    found = made(calls, 2, hosts=[0, 1])
-    clocks = found.clocks
+    mpi = made(calls, 2, hosts=[0, 1])
+    clocks = mpi.clocks
     assert clocks.residual[1 - clocks.reference] < 10_000
     assert clocks.contradictions.sum() == 0
-    late = found.waits.kind == Kind.LATE_SENDER
+    late = mpi.waits.kind == Kind.LATE_SENDER
     assert late.sum() == len(truth)
-    np.testing.assert_allclose(np.sort(found.waits.severity[late]), np.sort(truth), atol=10_000)
+    np.testing.assert_allclose(np.sort(mpi.waits.severity[late]), np.sort(truth), atol=10_000)
 
 
 def test_hosts_without_messages_are_not_aligned() -> None:
-    found = made([send(0, 0, 5, 1), receive(1, 3, 9, 0), send(2, 0, 5, 2)], 3, hosts=[0, 1, 2])
-    assert np.isinf(found.clocks.residual).sum() == 2
+    mpi = made([send(0, 0, 5, 1), receive(1, 3, 9, 0), send(2, 0, 5, 2)], 3, hosts=[0, 1, 2])
+    assert np.isinf(mpi.clocks.residual).sum() == 2
 
 
 def test_delay_is_what_the_late_rank_did_more_of() -> None:
@@ -260,14 +260,14 @@ def test_delay_is_what_the_late_rank_did_more_of() -> None:
         collective(0, "MPI_Barrier", 0, 10), collective(1, "MPI_Barrier", 0, 10),
         receive(0, second, 3 * second + 100, 1), send(1, 3 * second, 3 * second + 50, 0),
     ]  # fmt: skip
-    found = made(calls, 2)
+    mpi = made(calls, 2)
 
     def activity(line: int) -> tuple[I64, I64, I64]:
         begin = np.array([10, second])
         end = np.array([second, 3 * second])
         return begin, end, np.array([5, 6 if line else 7])
 
-    shared = delays(found.operations, found.messages, found.collectives, found.waits, activity)
+    shared = delays(mpi.operations, mpi.messages, mpi.collectives, mpi.waits, activity)
     assert shared.rank.tolist() == [1]
     assert shared.node.tolist() == [6]
     assert shared.seconds.tolist() == [pytest.approx(2.0)]
@@ -275,37 +275,37 @@ def test_delay_is_what_the_late_rank_did_more_of() -> None:
 
 
 def test_delay_without_collectives() -> None:
-    found = made([receive(0, 100, 500, 1), send(1, 0, 50, 0, tag=1), send(1, 400, 450, 0)], 2)
+    mpi = made([receive(0, 100, 500, 1), send(1, 0, 50, 0, tag=1), send(1, 400, 450, 0)], 2)
 
     def activity(line: int) -> tuple[I64, I64, I64]:
         return np.array([0]), np.array([1000]), np.array([5 + line])
 
-    shared = delays(found.operations, found.messages, found.collectives, found.waits, activity)
+    shared = delays(mpi.operations, mpi.messages, mpi.collectives, mpi.waits, activity)
     assert (shared.rank.tolist(), shared.node.tolist()) == ([1], [6])
     assert shared.seconds.sum() == pytest.approx(300e-9)
 
 
 def test_sampled_calls_are_not_matched() -> None:
-    found = made([receive(0, 100, 500, 1), send(1, 400, 450, 0)], 2)
-    found.recorded.weight[:] = 4.0
-    assert found.is_sampled
-    assert not len(found.messages) and not len(found.waits)
-    found.sends.weight[:] = 4.0
-    assert found.point_to_point.messages.tolist() == [4.0]
+    mpi = made([receive(0, 100, 500, 1), send(1, 400, 450, 0)], 2)
+    mpi.recorded.weight[:] = 4.0
+    assert mpi.is_sampled
+    assert not len(mpi.messages) and not len(mpi.waits)
+    mpi.sends.weight[:] = 4.0
+    assert mpi.point_to_point.messages.tolist() == [4.0]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_values_of_any_kind_are_survived(seed: int) -> None:
-    """What is in a database is hostile: ranks, handles and counts may be anything."""
+    """Hostile databases: ranks, handles and counts may be anything."""
     random = np.random.default_rng(seed)
     odd = np.array([0, 1, -1, -2, WORLD, INT, MISSING, 2**31, -(2**31), 2**62, 3])
     calls = [
         (int(random.integers(4)), name, int(random.integers(1000)), 1000, {})
         for name in random.choice(list(NUMBER), 300).tolist()
     ]
-    found = made(calls, 4)
-    found.calls.value[:] = odd[random.integers(len(odd), size=found.calls.value.shape)]
-    again = Communication(found.calls, np.arange(4), np.array([0, 0, 1, 1]))
+    mpi = made(calls, 4)
+    mpi.calls.value[:] = odd[random.integers(len(odd), size=mpi.calls.value.shape)]
+    again = Communication(mpi.calls, np.arange(4), np.array([0, 0, 1, 1]))
     assert (again.waits.severity >= 0).all()
     assert (again.messages.send < len(again.sends)).all()
     for matrix in (again.point_to_point, again.one_sided, again.collective_flow):
@@ -326,11 +326,11 @@ def test_answers_of_a_later_communicator_say_nothing_of_an_earlier_one() -> None
             (rank, "MPI_Comm_dup", 40, 50, new),
             (rank, "MPI_Comm_rank", 60, 61, {"communicator": handle, "rank": rank}),
         ]
-    found = made(calls, 2)
-    members = [one.members.tolist() for one in found.communicators.all]
+    mpi = made(calls, 2)
+    members = [one.members.tolist() for one in mpi.communicators.all]
     assert members == [[0, 1], [1, 0], [0, 1]]
     # Place 1 of the reversed one is rank 0.
-    _, volume = found.point_to_point.dense(2)
+    _, volume = mpi.point_to_point.dense(2)
     assert volume.tolist() == [[4, 0], [0, 8]]
 
 
@@ -349,15 +349,15 @@ def test_processes_of_another_job_are_said_to_be_unknown() -> None:
              {"communicator": started, "new_communicator": 0x84000003, "high": 0}),
             send(rank, 70, 71, 1 - rank, communicator=0x84000003),
         ]  # fmt: skip
-    found = made(calls, 2)
-    made_of = {one.name: one for one in found.communicators.all}
-    for one in found.communicators.all[1:]:
+    mpi = made(calls, 2)
+    made_of = {one.name: one for one in mpi.communicators.all}
+    for one in mpi.communicators.all[1:]:
         assert one.members.tolist() == [0, 1]
-    assert [len(one.remote) for one in found.communicators.all if one.remote is not None] == [0, 0]
+    assert [len(one.remote) for one in mpi.communicators.all if one.remote is not None] == [0, 0]
     assert not made_of["merged groups"].ordered
-    assert found.to_other_jobs == 4
-    assert found.unknown_communicators == 0
-    assert not len(found.messages) and not len(found.point_to_point.bytes)
+    assert mpi.to_other_jobs == 4
+    assert mpi.unknown_communicators == 0
+    assert not len(mpi.messages) and not len(mpi.point_to_point.bytes)
 
 
 GROUPS = 0x84000002
@@ -380,9 +380,9 @@ def two_groups(ranks: int = 4) -> list[Call]:
     ]  # fmt: skip
 
 
-def waits_by_rank(found: Communication) -> dict[tuple[Kind, int, int], int]:
+def waits_by_rank(mpi: Communication) -> dict[tuple[Kind, int, int], int]:
     """Severity by kind, who waited, and for whom."""
-    waits, rank = found.waits, found.operations.rank
+    waits, rank = mpi.waits, mpi.operations.rank
     columns = (waits.kind, rank[waits.operation], rank[waits.delayer], waits.severity)
     return {
         (Kind(kind), waiter, late): severity
@@ -477,6 +477,6 @@ def test_two_groups_of_which_one_was_not_recorded_are_unknown() -> None:
         send(0, 30, 31, 0, communicator=between),
         send(1, 30, 31, 0),
     ]  # fmt: skip
-    found = made(calls, 2)
-    assert [one.name for one in found.communicators.all] == ["MPI_COMM_WORLD"]
-    assert found.unknown_communicators == 1
+    mpi = made(calls, 2)
+    assert [one.name for one in mpi.communicators.all] == ["MPI_COMM_WORLD"]
+    assert mpi.unknown_communicators == 1

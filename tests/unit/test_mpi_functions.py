@@ -57,7 +57,7 @@ def test_records_fit(flavour: object) -> None:
 
 
 def test_every_prototype_has_what_its_role_says() -> None:
-    """What matching cannot do without is in every declaration of that role."""
+    """Every declaration of a role has what matching cannot do without."""
     needed = {
         "SEND": {"communicator", "peer", "tag", "count"},
         "RECEIVE": {"communicator", "peer", "tag", "status_source", "status_bytes"},

@@ -1,4 +1,4 @@
-"""What a peer of the service may see, and what it costs the service to know."""
+"""Visibility of recordings to a peer of the service, and the service's cost to determine it."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def test_the_groups_of_a_peer_are_looked_up_once_however_many_recordings_others_
     monkeypatch.setattr(grp, "getgrnam", getgrnam)
     permission = Permission(Peer(1, ALICE, ALICE, ()), "hpcd")
     recordings: Any = [SimpleNamespace(uid=uid) for uid in range(48_000, 48_080)]
-    assert [each.uid for each in recordings if permission.sees(each)] == [ALICE]
+    assert [recording.uid for recording in recordings if permission.sees(recording)] == [ALICE]
     assert looked_up == ["hpcd"]

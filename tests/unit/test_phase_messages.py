@@ -21,8 +21,8 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shown(database: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
     assert main(["messages", str(database), "--json", *options]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
 
 
 def test_phases_together_are_the_whole(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,10 +48,10 @@ def test_a_phase_of_one_rank_has_what_it_sent(
     database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Rank 2 is in such a phase from its first call on."""
-    found = shown(database, capsys, "--phase", "work(n)..")
-    (pair,) = found["point_to_point"]
+    document = shown(database, capsys, "--phase", "work(n)..")
+    (pair,) = document["point_to_point"]
     assert (pair["from"], pair["to"], pair["messages"]) == (2, 3, ROUNDS)
-    (row,) = found["collectives"]
+    (row,) = document["collectives"]
     assert (row["operations"], row["calls"]) == (ROUNDS, ROUNDS)
-    assert found["waiting_by_rank"][:2] == [0, 0] and found["waiting_by_rank"][2] > 0
+    assert document["waiting_by_rank"][:2] == [0, 0] and document["waiting_by_rank"][2] > 0
     assert main(["messages", str(database), "--phase", "work(n=4)"]) == 2

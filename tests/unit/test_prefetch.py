@@ -31,7 +31,7 @@ def _segment(folder: Path, number: int) -> Path:
 
 
 def _pages(path: Path) -> U8:
-    """Of each page of a file whether it is in memory; none is read to find out."""
+    """Return for each page of a file whether it is in memory; none is read to find out."""
     mincore = ctypes.CDLL(None, use_errno=True).mincore
     mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

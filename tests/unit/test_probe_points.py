@@ -1,4 +1,4 @@
-"""Where in a file probes go: what compilers make, and what nobody would."""
+"""Places of probes in a file: in what compilers make, and in what nobody would."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def test_a_name_that_is_not_there_is_answered_with_the_near_ones(program: Path) 
 
 
 def test_how_functions_end(program: Path) -> None:
-    found = by_name(points_of(program, *({"function": name} for name in (
+    functions = by_name(points_of(program, *({"function": name} for name in (
         "plain", "recursive", "jumping", "indirect"))))  # fmt: skip
-    assert (found["plain"]["exits"], found["plain"]["recursive"]) == ("", False)
-    assert "jump" in found["jumping"]["exits"]
-    assert "IFUNC" in found["indirect"]["why"]
+    assert (functions["plain"]["exits"], functions["plain"]["recursive"]) == ("", False)
+    assert "jump" in functions["jumping"]["exits"]
+    assert "IFUNC" in functions["indirect"]["why"]
 
 
 def test_exits_by_machine_code() -> None:
@@ -106,16 +106,16 @@ def test_exits_by_machine_code() -> None:
 
 
 def test_prototypes_by_debug_information(program: Path) -> None:
-    found = by_name(points_of(program, *({"function": name, "debug": True} for name in (
+    functions = by_name(points_of(program, *({"function": name, "debug": True} for name in (
         "plain", "parts"))))  # fmt: skip
-    assert found["plain"]["parameters"] == [
+    assert functions["plain"]["parameters"] == [
         ["n", ["signed", 2]], ["x", ["floating", 8]], ["name", ["address", 8]],
         ["c", ["unsigned", 8]],
     ]  # fmt: skip
-    assert found["plain"]["result"] == ["signed", 4]
+    assert functions["plain"]["result"] == ["signed", 4]
     parts = Prototype(
-        [(name, DeclaredType(*kind)) for name, kind in found["parts"]["parameters"]],
-        DeclaredType(*found["parts"]["result"]),
+        [(name, DeclaredType(*kind)) for name, kind in functions["parts"]["parameters"]],
+        DeclaredType(*functions["parts"]["result"]),
     )
     values, left_out = prototype_values(parts)
     assert [value.name for value in values] == ["first", "returned"]
@@ -127,9 +127,9 @@ def test_the_decoder_answers_and_its_answer_is_checked(program: Path) -> None:
     try:
         specs = [parse_probe("points:plain(...)"), parse_probe("points:nothing")]
         with program.open("rb") as file:
-            found = find_points(decoder, file.fileno(), str(program), specs)
-        assert [point.name for point in found.points] == ["plain"]
-        assert found.points[0].prototype is not None
+            answer = find_points(decoder, file.fileno(), str(program), specs)
+        assert [point.name for point in answer.points] == ["plain"]
+        assert answer.points[0].prototype is not None
     finally:
         decoder.close()
 

@@ -1,4 +1,4 @@
-"""What a user may have probed: files it may read, and so much of everything."""
+"""A user's rights to probe: readable files only, and limits on everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``--probe`` and files of probes may say, and what is answered to the rest."""
+"""Accepted forms of ``--probe`` and files of probes, and the answers to the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls did in the last seconds: files, ranks and functions of a window."""
+"""Calls of the last seconds: files, ranks and functions of a window."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FUNCTIONS_CALLED = (
 
 
 def calls(*rows: tuple[int, int, float, float, int, tuple[int, ...]]) -> Calls:
-    """Of rows (line, function, begin and duration in seconds, weight, values)."""
+    """Make calls of rows (line, function, begin and duration in seconds, weight, values)."""
     value = np.zeros((len(rows), 6), np.uint64)
     for number, row in enumerate(rows):
         value[number, : len(row[5])] = np.array(row[5], np.int64).astype(np.uint64)
@@ -181,8 +181,8 @@ def test_handles_mean_what_was_said_long_ago(tmp_path: Path) -> None:
         window.refresh()
         now = window.snapshot(window.end, 10)
         assert now is not None
-        found = [(use.source, use.target, use.bytes) for use in now.peers]
-        assert found == [(0, 1, 40), (1, 1, 40)]
+        peers = [(use.source, use.target, use.bytes) for use in now.peers]
+        assert peers == [(0, 1, 40), (1, 1, 40)]
         assert now.mpi[0].calls == 3
         sent = SentMessages(measurement)
         several = list(measurement.call_chunks(0))

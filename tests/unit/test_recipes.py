@@ -19,14 +19,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 def requirements(lines: list[str]) -> dict[str, str]:
     """Lowest versions by name; those of one processor are for the sake of its wheels."""
-    found = {}
+    versions = {}
     for line in lines:
         if "platform_machine ==" in line:
             continue
         match = re.match(r"([\w-]+)>=([\d.]+)", line)
         assert match, line
-        found[match[1]] = match[2]
-    return found
+        versions[match[1]] = match[2]
+    return versions
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What recorders tell the service is bounded, whatever targets map."""
+"""Recorders' messages to the service are bounded, whatever targets map."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_what_is_short_stays_as_it_is() -> None:
 
 
 def test_jobs_that_took_most_stand_for_all() -> None:
-    """What job a process is of is in its environment: it may say anything."""
+    """A process's job comes from its environment: it may say anything."""
     jobs = {f"{number}": {"cpu": float(number), "blocked": 0.0} for number in range(100_000)}
     counts = {f"/tmp/{number}": number for number in range(100_000)}
     told = bounded({"jobs": jobs, "unwind": {"modules": {"no unwind information": counts}}})

@@ -1,4 +1,4 @@
-"""Where a process's mappings are taken from: the kernel's reports of them, or /proc."""
+"""Sources of a process's mappings: the kernel's reports of them, or /proc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the store keeps, when the users it is of do with their measurements what they like."""
+"""Retention of the store, whatever users do with their measurements."""
 
 from __future__ import annotations
 

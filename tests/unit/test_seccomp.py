@@ -1,4 +1,4 @@
-"""What a decoder that was taken over can do: nothing."""
+"""A decoder that was taken over can do nothing."""
 
 from __future__ import annotations
 

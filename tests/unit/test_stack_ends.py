@@ -1,4 +1,4 @@
-"""Where stacks end, read from the instructions of libraries and of programs made here."""
+"""Ends of stacks, read from the instructions of libraries and of programs made here."""
 
 from __future__ import annotations
 

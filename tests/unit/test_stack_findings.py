@@ -1,4 +1,4 @@
-"""What is found in snapshots of stacks: the merged tree, deadlocks, chains, who stands out."""
+"""Findings in snapshots of stacks: the merged tree, deadlocks, chains, outliers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_whose_threads_they_are() -> None:
 
 
 def test_ranks_in_many_ranges_are_counted() -> None:
-    """Of thousands of ranks here and there the list would say nothing."""
+    """A list of thousands of scattered ranks would say nothing."""
     processes = {pid: rank(2 * pid, pid) for pid in range(1, 14)}
     threads = [thread(pid) for pid in processes]
     assert whose(threads, processes) == "13 ranks (2,4,6 ...)"
@@ -105,18 +105,18 @@ def test_a_deadlock_and_those_behind_it() -> None:
     holders = {1: 2, 2: 3, 3: 1, 4: 1, 5: 4, 6: 7}
     threads = {tid: thread(tid, wait=mutex(holder)) for tid, holder in holders.items()}
     threads[7] = thread(7)
-    found = waiting_chains(threads)
-    assert [[t.tid for t in ring] for ring in found.deadlocks] == [[1, 2, 3]]
-    assert [[t.tid for t in chain] for chain in found.chains] == [[5, 4, 1], [6, 7]]
-    assert found.waiters == [2, 1]
+    waiting = waiting_chains(threads)
+    assert [[t.tid for t in ring] for ring in waiting.deadlocks] == [[1, 2, 3]]
+    assert [[t.tid for t in chain] for chain in waiting.chains] == [[5, 4, 1], [6, 7]]
+    assert waiting.waiters == [2, 1]
 
 
 def test_a_thread_that_waits_for_any_of_its_children_is_in_no_chain() -> None:
     wait = Wait("child", "child processes 2, 3", "wait4", holders=(2, 3))
     threads = {1: thread(1, wait=wait), 2: thread(2, wait=mutex(1)), 3: thread(3, wait=mutex(1))}
-    found = waiting_chains(threads)
-    assert not found.deadlocks
-    assert [chain[-1].tid for chain in found.chains] == [1]
+    waiting = waiting_chains(threads)
+    assert not waiting.deadlocks
+    assert [chain[-1].tid for chain in waiting.chains] == [1]
 
 
 def test_joins_alone_are_no_news() -> None:
@@ -145,14 +145,14 @@ def test_rings_are_those_a_plain_search_finds(seed: int) -> None:
             at = holders[at]
         if at == start and seen:
             expected.add(frozenset(seen))
-    found = waiting_chains(threads)
-    assert {frozenset(t.tid for t in ring) for ring in found.deadlocks} == expected
-    for ring in found.deadlocks:
+    result = waiting_chains(threads)
+    assert {frozenset(t.tid for t in ring) for ring in result.deadlocks} == expected
+    for ring in result.deadlocks:
         for waiter, holder in zip(ring, ring[1:] + ring[:1], strict=True):
             assert holders[waiter.tid] == holder.tid
     # Everybody who waits for a living thread is in a ring or counted behind somebody.
     waiting = {tid for tid, holder in holders.items() if tid in threads and holder in threads}
-    assert sum(found.waiters) == len(waiting) - sum(map(len, expected))
+    assert sum(result.waiters) == len(waiting) - sum(map(len, expected))
 
 
 def test_the_rank_that_is_missing_is_named() -> None:
@@ -164,11 +164,11 @@ def test_the_rank_that_is_missing_is_named() -> None:
     ]
     threads = [thread(100 + number, 1 + number % 2) for number in range(8)]
     threads[7].path = 3
-    found = outliers(snapshot(threads, [rank(n, 100 + n) for n in range(8)]), paths)
-    assert [(o.size, o.procedure, [m[0] for m in o.members]) for o in found] == [
+    groups = outliers(snapshot(threads, [rank(n, 100 + n) for n in range(8)]), paths)
+    assert [(o.size, o.procedure, [m[0] for m in o.members]) for o in groups] == [
         (8, "MPI_Allreduce", ["rank 7"])
     ]
-    assert found[0].where == ["write"]
+    assert groups[0].where == ["write"]
 
 
 def test_a_ranks_wrapper_script_does_not_stand_for_it() -> None:
@@ -183,8 +183,8 @@ def test_halves_are_no_outliers_nor_those_of_whom_nothing_is_known() -> None:
     threads = [thread(100 + n, 1 + n % 2) for n in range(8)]
     processes = [rank(n, 100 + n) for n in range(8)]
     assert outliers(snapshot(threads, processes), paths) == []
-    for each in threads[:7]:
-        each.path = 1
+    for member in threads[:7]:
+        member.path = 1
     threads[7].path = 0
     assert outliers(snapshot(threads, processes), paths) == []
 
@@ -213,9 +213,9 @@ def test_without_ranks_threads_are_compared_unless_everything_stands_out() -> No
         started = [thread(pid + n, 2 if n == 5 else 1, pid=pid) for n in range(1, 17)]
         return [thread(pid, 2), *started]
 
-    (found,) = outliers(snapshot(pool(100)), paths)
-    assert (found.size, found.procedure) == (16, "wait")
-    assert [label for label, _ in found.members] == ["thread 105 (t105)"]
+    (group,) = outliers(snapshot(pool(100)), paths)
+    assert (group.size, group.procedure) == (16, "wait")
+    assert [label for label, _ in group.members] == ["thread 105 (t105)"]
     assert outliers(snapshot([t for pid in (100, 200, 300, 400) for t in pool(pid)]), paths) == []
 
 

@@ -49,14 +49,14 @@ def test_what_is_too_old_goes_also_when_the_process_was_killed(
 ) -> None:
     store = Store(tmp_path)
     old = store.measurement(4001, "20260101-000000")
-    before = {each.pid for each in psutil.Process().children()}
+    before = {child.pid for child in psutil.Process().children()}
     keeper = StoreKeeper(tmp_path, store.limits, store.ended.append, 0.01)
     try:
         # Noted by the first look, removed by one after that.
         store.after_looks()
         store.after_looks()
         assert not old.exists()
-        (process,) = [each for each in psutil.Process().children() if each.pid not in before]
+        (process,) = [child for child in psutil.Process().children() if child.pid not in before]
         assert process.nice() == os.getpriority(os.PRIO_PROCESS, 0) + 5
         process.send_signal(signal.SIGKILL)
         store.after_looks()

@@ -230,8 +230,8 @@ def test_code_without_names_is_told_apart_by_its_place(tmp_path: Path) -> None:
     assert answer.index.tolist() == [0, 0, 1]
     # A function known by its start alone is no larger than functions are.
     table = symbol_tables.from_starts(np.array([0x1000, 0x2000], np.uint64), hex)
-    found = table.find(np.array([0x1FFF, 0x2000, 0x101FFF, 0x102000], np.uint64))
-    assert found.tolist() == [0, 1, 1, -1]
+    entries = table.find(np.array([0x1FFF, 0x2000, 0x101FFF, 0x102000], np.uint64))
+    assert entries.tolist() == [0, 1, 1, -1]
 
 
 def test_what_cannot_be_read_costs_its_names_only(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_kernel_symbols_are_those_of_code_by_address_and_module(tmp_path: Path) 
 
 
 class _Names:
-    """Who is told of the kernel's parts and their symbols."""
+    """A receiver of the kernel's parts and their symbols."""
 
     def __init__(self) -> None:
         self.modules: list[str] = []

@@ -26,8 +26,8 @@ def record(words: dict[int, int], parts: int = HAS_REGISTERS) -> TaskStack:
 
 
 def test_a_call_of_a_64_bit_program() -> None:
-    found = system_call(record({_ORIG_AX: 202, _CS: 0x33, 14: 1 << 40, 13: 128, 12: 7}))
-    assert found == SystemCall("futex", (1 << 40, 128, 7, 0, 0, 0), 8)
+    call = system_call(record({_ORIG_AX: 202, _CS: 0x33, 14: 1 << 40, 13: 128, 12: 7}))
+    assert call == SystemCall("futex", (1 << 40, 128, 7, 0, 0, 0), 8)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_a_call_of_a_64_bit_program() -> None:
 def test_a_call_of_a_32_bit_program(number: int, name: str, time_word: int) -> None:
     """Numbers and registers are others, and only their lower halves are the program's."""
     arguments = {5: 0x1_0000_0001, 11: 2, 12: 3, 13: 4, 14: 5, 4: 6}
-    found = system_call(record({_ORIG_AX: number, _CS: 0x23, **arguments}))
-    assert found == SystemCall(name, (1, 2, 3, 4, 5, 6), time_word)
+    call = system_call(record({_ORIG_AX: number, _CS: 0x23, **arguments}))
+    assert call == SystemCall(name, (1, 2, 3, 4, 5, 6), time_word)
 
 
 def test_who_is_in_no_call() -> None:

@@ -28,7 +28,7 @@ MALLORY = 48_002
 
 
 def of_program(mapped: list[MappedFile], name: str) -> MappedFile:
-    return next(each for each in mapped if each.region.path.endswith(name))
+    return next(file for file in mapped if file.region.path.endswith(name))
 
 
 def test_a_file_is_known_without_asking_for_its_status(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_process_maps_what_it_maps() -> None:
     program = of_program(mapped, "/sleep")
     assert program.file and program.file.read(4) == b"\x7fELF"
     assert of_program(again, "/sleep").file is None
-    assert {each.status for each in again} == {each.status for each in mapped}
+    assert {mapping.status for mapping in again} == {mapping.status for mapping in mapped}
 
 
 def test_memory_files_have_no_mount_and_are_read() -> None:

@@ -1,4 +1,4 @@
-"""What killed processes leave in the folder of temporary files."""
+"""Leftovers of killed processes in the folder of temporary files."""
 
 from __future__ import annotations
 

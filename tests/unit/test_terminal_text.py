@@ -1,4 +1,4 @@
-"""What users named never reaches a terminal as anything but text."""
+"""Names chosen by users reach a terminal as text only."""
 
 from __future__ import annotations
 

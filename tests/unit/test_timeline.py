@@ -116,7 +116,7 @@ def test_a_lost_report_of_leaving_does_not_make_cpu_time() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Report]:
-    """What one to three threads report in turn."""
+    """Draw the reports of one to three threads in turn."""
     reports: list[Report] = []
     for line in range(draw(st.integers(1, 3))):
         time, running = 0, True

@@ -1,4 +1,4 @@
-"""What a user's programs take of a recording has limits, and others' nothing to do with them."""
+"""A user's programs are limited in what they take of a recording; others are not affected."""
 
 from __future__ import annotations
 

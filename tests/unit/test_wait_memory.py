@@ -1,4 +1,4 @@
-"""What waits are told from: words of memory and descriptors, of this very process."""
+"""Reasons of waits, read from words of memory and descriptors of this very process."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def test_ends_of_pipes_and_sockets() -> None:
     finally:
         os.close(read)
         os.close(write)
-        for each in (left, right, server, client):
-            each.close()
+        for end in (left, right, server, client):
+            end.close()
 
 
 def test_a_file_by_its_path(tmp_path: object) -> None:

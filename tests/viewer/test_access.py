@@ -48,7 +48,7 @@ def nameless(page: Page) -> list[str]:
 
 
 def unreached(page: Page) -> list[str]:
-    """What is not reached by Tab from the page's beginning."""
+    """Return the controls that Tab does not reach from the page's beginning."""
     page.evaluate(
         "document.activeElement?.blur();"
         "document.querySelectorAll('[data-reached]').forEach(each => delete each.dataset.reached);"

@@ -1,4 +1,4 @@
-"""What the viewer's server says of recorded calls: messages, waits, files, memory, marks."""
+"""The viewer's server on recorded calls: messages, waits, files, memory, marks."""
 
 from __future__ import annotations
 

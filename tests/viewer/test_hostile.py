@@ -1,4 +1,4 @@
-"""Who means harm: ten clients at once, and names that targets chose.
+"""Hostile input of the viewer: ten clients at once, and names that targets chose.
 
 ``python -m tests.soak requests`` sends 10,000 requests.
 """
@@ -48,10 +48,10 @@ def exported(page: Page, kind: str, path: Path) -> bytes:
 
 def check_exports(page: Page, folder: Path) -> None:
     root = ElementTree.fromstring(exported(page, "SVG", folder / "view.svg"))
-    assert {each.tag.partition("}")[2] for each in root.iter()} <= {
+    assert {element.tag.partition("}")[2] for element in root.iter()} <= {
         "svg", "rect", "text", "g", "title", "image"
     }  # fmt: skip
-    assert not [name for each in root.iter() for name in each.attrib if name.startswith("on")]
+    assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
     with (folder / "view.csv").open("w") as file:
         file.write(exported(page, "CSV", folder / "raw.csv").decode())
     with (folder / "view.csv").open(newline="") as file:

@@ -66,7 +66,7 @@ def test_a_click_shows_the_call_path_and_the_depth_view(page: Page) -> None:
 
 
 def test_a_click_on_a_picture_that_moves_is_none_the_less_a_click(page: Page) -> None:
-    """What is found in the recording is written above the picture a moment after it is shown."""
+    """Findings are written above the picture a moment after it is shown."""
     box = page.locator("#trace-canvas canvas").bounding_box()
     assert box
     page.mouse.move(box["x"] + 9, box["y"] + box["height"] / 2)
@@ -434,8 +434,8 @@ def test_a_database_that_is_opened_is_asked_for_each_picture_once(
         page.select_option("#database", "ranks-4.db")
         at(page, "db=ranks-4.db")
         page.wait_for_selector("main[data-drawn]")
-    pictures = [each for each in asked if "/grid?" in each]
-    assert {each.split("/grid?")[0].rpartition("/")[2] for each in pictures} == {
+    pictures = [address for address in asked if "/grid?" in address]
+    assert {address.split("/grid?")[0].rpartition("/")[2] for address in pictures} == {
         "run.db", "ranks-4.db",
     }  # fmt: skip
     # A pane that is put there twice asks for the same again.

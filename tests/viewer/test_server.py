@@ -1,4 +1,4 @@
-"""What the viewer's server answers, and to whom."""
+"""The answers of the viewer's server, and the clients that get them."""
 
 from __future__ import annotations
 
@@ -215,7 +215,8 @@ def test_hostile_requests_never_break_it(url: str) -> None:
 
 
 def test_at_a_socket_for_its_owner_alone(database: Path, tmp_path: Path) -> None:
-    """What a report's hint opens, through a socket: mode 0600, any forwarded port, gone after."""
+    """The address in a report's hint opens through a socket: mode 0600, any forwarded port, gone
+    after."""
     said = hpcd("report", database).stderr.splitlines()[-1].removeprefix("view in a browser: ")
     verb, view, *arguments = shlex.split(said)
     assert (verb, view) == ("hpcd", "view") and arguments[1:] == ["--find", "kernel"]

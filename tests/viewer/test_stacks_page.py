@@ -1,4 +1,4 @@
-"""Where threads stand, on the page: a database's moment, and what is said of it."""
+"""Threads' positions on the page: a database's moment, and the findings about it."""
 
 from __future__ import annotations
 

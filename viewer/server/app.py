@@ -237,7 +237,7 @@ class _Views:
         return JSONResponse({**recording.state(), "lines": lines})
 
     async def compare(self, request: Request) -> Response:
-        """Several runs, or parts of one, as one tree; see :func:`comparison.packed`."""
+        """Several runs, or parts of one, as one tree; see :func:`.comparison_api.packed`."""
         wanted = comparison_request(QueryParameters(request.query_params))
         return await _binary(request, lambda: packed(*self._comparisons.aligned(wanted)))
 

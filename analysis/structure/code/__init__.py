@@ -1,5 +1,5 @@
-"""What machine code says: functions, control flow, loops, procedures that never return.
+"""Analysis of machine code: functions, control flow, loops, procedures that never return.
 
-``loop_table`` is what the rest of :mod:`hpcd.analysis.structure` asks. One module an instruction
-set: ``x86`` and ``arm64``.
+The rest of :mod:`hpcd.analysis.structure` uses ``loop_table``. Each instruction set has a module of
+its own: ``x86`` and ``arm64``.
 """

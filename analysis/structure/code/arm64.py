@@ -67,7 +67,7 @@ class Tables:
         self._words: list[int] = np.frombuffer(code, "<u4", len(code) // 4).tolist()
 
     def targets(self, branch: Branch) -> Sequence[int]:
-        """Where the indirect jump ``branch`` may go inside the function; none if unknown."""
+        """Return the targets of the jump ``branch`` inside the function; none if unknown."""
         jump = (branch.at - self._start) // 4
         add = self._defining(jump, self._words[jump] >> 5 & 31)
         if add is None:
@@ -139,7 +139,7 @@ class Tables:
         return None
 
     def _entries(self, load: int) -> int:
-        """How many entries the code guards the table for, 0 if it cannot be seen."""
+        """Return the number of entries that the code checks an index against, 0 if unknown."""
         extra = None
         for index in range(load - 1, max(load - _FAR_BACK, -1), -1):
             word = self._words[index]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Flow(IntEnum):
-    """Where control goes after an instruction that is not followed by the next one alone."""
+    """The kinds of instructions after which control may go elsewhere than to the next one."""
 
     JUMP = 1
     INDIRECT = 2
@@ -48,7 +48,7 @@ Tables = Callable[[Branch], Sequence[int]]
 
 
 def may_loop(branches: Sequence[Branch], start: int) -> bool:
-    """Whether any branch leads back, or nobody knows where."""
+    """Return whether any branch leads back, or to an unknown address."""
     for branch in branches:
         flow = branch.flow
         if flow == Flow.INDIRECT or (

@@ -1,4 +1,4 @@
-"""Where the functions of a module begin and end."""
+"""Bounds of a module's functions: their first addresses and their ends."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Functions(NamedTuple):
 def functions_of(elf: ElfFile, debug: Path | None = None) -> Functions:
     """The functions of a module, by its call frame information and symbols.
 
-    ``debug`` is its separate debug file, whose symbols are asked too. A function ends where the
-    next one begins, at the latest with its section: what pads it is part of it.
+    ``debug`` is its separate debug file, whose symbols count too. A function ends where the next
+    one begins, at the latest with its section; padding is part of it.
     """
     starts = [elf.function_starts()]
     tables = [(elf, ".symtab"), (elf, ".dynsym")]

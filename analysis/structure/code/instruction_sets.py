@@ -19,7 +19,7 @@ def branches_of(image: Image, start: int, end: int) -> Iterable[Branch]:
 
 
 def tables_of(image: Image, start: int, end: int) -> Tables:
-    """What gives the targets of a function's indirect jumps."""
+    """Return the reader of a function's jump tables for the image's instruction set."""
     code = image.data(start, end - start)
     if image.machine == X86_64:
         return x86.Tables(image, code, start).targets

@@ -45,7 +45,7 @@ class LoopTable:
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> LoopTable:
-        """What :meth:`to_arrays` gave. Raises :class:`FormatError`."""
+        """Make the table from the result of :meth:`to_arrays`. Raises :class:`FormatError`."""
         table = from_arrays(LoopTable, arrays)
         blocks, loops = len(table.start), len(table.parent)
         if not (

@@ -18,7 +18,7 @@ from hpcd.analysis.structure.code.section_image import Image
 _MAX_FUNCTION = 16 << 20
 # Steps of the search a block may take, and of the smallest functions: real ones take about three.
 _STEPS_PER_BLOCK, _STEPS, _MAX_STEPS = 400, 20_000, 20_000_000
-# Loops inside loops: far more than anybody writes.
+# Loops inside loops: far more than programs have.
 _MAX_NESTING = 128
 
 
@@ -132,7 +132,7 @@ class _Rows:
 
 
 def _depth(header: int, around: list[int], depths: dict[int, int]) -> int:
-    """How many loops are around the one of ``header``."""
+    """Return the number of loops around the one of ``header``."""
     path = []
     while header >= 0 and header not in depths:
         path.append(header)

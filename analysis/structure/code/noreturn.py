@@ -73,7 +73,7 @@ def ending_procedures(elf: ElfFile) -> frozenset[int]:
 
 
 def _offsets(strings: bytes) -> Iterable[int]:
-    """Where in a table of strings the names are; the tables share tails of names."""
+    """Yield the offsets of the names in a string table; names may be tails of longer ones."""
     for name in _NAMES:
         wanted = name.encode() + b"\0"
         at = strings.find(wanted)
@@ -88,9 +88,9 @@ def _offsets(strings: bytes) -> Iterable[int]:
 
 
 class Endings:
-    """Which procedures of a module never return, by name or because nothing in them does.
+    """The procedures of a module that never return, by name or because nothing in them does.
 
-    The answer for a procedure depends on the module alone, not on what else was asked before.
+    The answer for a procedure depends on the module alone, not on earlier queries.
     """
 
     def __init__(self, image: Image, functions: Functions, noreturn: frozenset[int]) -> None:

@@ -1,4 +1,4 @@
-"""What code refers to: a module's sections as they lie in memory."""
+"""A module's sections laid out as in memory, to read the data that its code refers to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RELATIVE = {X86_64: 8, AARCH64: 1027}
 
 
 class Image:
-    """The sections of a file by address; what is not asked for is not read."""
+    """The sections of a file by address; only those that are used are read."""
 
     def __init__(self, elf: ElfFile, memory: mmap.mmap) -> None:
         """``memory`` is the file itself."""
@@ -46,7 +46,7 @@ class Image:
         return self._memory[section.offset + begin : section.offset + begin + max(size, 0)]
 
     def is_code(self, address: int) -> bool:
-        """Whether ``address`` lies in an executable section."""
+        """Return whether ``address`` is in an executable section."""
         at = bisect_right(self._starts, address) - 1
         if at < 0:
             return False

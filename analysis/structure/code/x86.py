@@ -70,7 +70,7 @@ class Tables:
         self._left = _MAX_READ
 
     def targets(self, branch: Branch) -> Sequence[int]:
-        """Where the indirect jump ``branch`` may go inside the function; none if unknown."""
+        """Return the targets of the jump ``branch`` inside the function; none if unknown."""
         if not self._steps:
             self._steps = list(Decoder(64, self._code, ip=self._start))
             self._at = {step.ip: index for index, step in enumerate(self._steps)}
@@ -108,14 +108,16 @@ class Tables:
         return None, 0
 
     def _table(self, load: int) -> int:
-        """Where the table is: in the instruction, or in a register loaded before it."""
+        """Return the jump table's address: from the instruction, or from a register loaded before
+        it."""
         read = self._steps[load]
         if read.memory_base == _NONE and read.memory_index_scale == 8:
             return read.memory_displacement
         return self._address(load, (read.memory_base, read.memory_index))
 
     def _base(self, load: int, jump: int) -> int:
-        """What the entries are added to, if the code says: the table, or a label."""
+        """Return the address that the entries are added to, if the code shows it: the table, or a
+        label."""
         entry = self._steps[load].op0_register
         for step in self._steps[load + 1 : jump]:
             if step.code in _ADDS and step.op1_kind == _REGISTER:
@@ -135,7 +137,7 @@ class Tables:
         return address
 
     def _entries(self, load: int) -> int:
-        """How many entries the code guards the table for, 0 if it cannot be seen."""
+        """Return the number of entries that the code checks an index against, 0 if unknown."""
         extra = None
         for index in range(load - 1, max(load - _FAR_BACK, -1), -1):
             step = self._steps[index]

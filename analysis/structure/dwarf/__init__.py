@@ -1,4 +1,4 @@
-"""What debug information says: compile units, line tables, inlined calls.
+"""Debug information: compile units, line tables, inlined calls.
 
-``debug_scopes`` is what the rest of :mod:`hpcd.analysis.structure` asks.
+The rest of :mod:`hpcd.analysis.structure` uses ``debug_scopes``.
 """

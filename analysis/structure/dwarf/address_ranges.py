@@ -1,4 +1,4 @@
-"""Of which addresses of a module it is known what debug information says."""
+"""Sets of addresses of a module as sorted ranges: those whose debug information has been read."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ class AddressRanges(NamedTuple):
         return overlaps
 
     def with_others(self, other: AddressRanges) -> AddressRanges:
-        """These and those of ``other``, which are none of these."""
+        """Return the union with ``other``; the two must be disjoint."""
         start = np.concatenate([self.start, other.start])
         end = np.concatenate([self.end, other.end])
         order = np.argsort(start)
         return AddressRanges(start[order], end[order])
 
     def without(self, other: AddressRanges) -> AddressRanges:
-        """These that are none of ``other``."""
+        """Return these addresses without those of ``other``."""
         edges = np.unique(np.concatenate([self.start, self.end, other.start, other.end]))
         low, high = edges[:-1], edges[1:]
         return AddressRanges.of(low, high, self.holds(low) & ~other.holds(low))
 
     @property
     def is_everything(self) -> bool:
-        """Whether all is known of all addresses."""
+        """Whether these are all addresses."""
         return bool(len(self.start) == 1 and self.start[0] == 0 and self.end[0] == _LAST)
 
     @staticmethod
     def of(low: U64, high: U64, which: Mask) -> AddressRanges:
-        """Those stretches, from ``low`` up to ``high``, that are meant; what touches is one."""
+        """Return the ranges ``low`` to ``high`` selected by ``which``; adjacent ones are merged."""
         low, high = low[which], high[which]
         first = np.append(True, low[1:] != high[:-1])[: len(low)]
         last = np.append(first[1:], True)[: len(low)]
@@ -67,10 +67,10 @@ class AddressRanges(NamedTuple):
 
     @staticmethod
     def everything() -> AddressRanges:
-        """All addresses there can be."""
+        """Return the ranges of all addresses."""
         return AddressRanges(np.zeros(1, np.uint64), np.array([_LAST], np.uint64))
 
     @staticmethod
     def nothing() -> AddressRanges:
-        """None of them."""
+        """Return no ranges."""
         return AddressRanges(np.zeros(0, np.uint64), np.zeros(0, np.uint64))

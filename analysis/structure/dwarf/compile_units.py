@@ -1,8 +1,8 @@
 """Some compile units of a module's debug information: only those that addresses are in.
 
-A big program has thousands of units and samples in a few. Which unit an address is in, the module
-says in ``.debug_aranges`` (DWARF 5, section 6.1.2; GCC writes it, others when told to). What reads
-debug information reads all units there are; so the others are blanked, in a private mapping of the
+A big program has thousands of units, and samples in a few. ``.debug_aranges`` gives the unit of an
+address (DWARF 5, section 6.1.2; GCC writes it, other compilers with an option). The decoder reads
+all units of a file; so the others are blanked, in a private mapping of the
 file: a run of them becomes one unit that has nothing but a header and an entry without code. Units
 that ``.debug_aranges`` does not name are kept: others may refer to them, as to dwz's shared ones.
 Of big units that are kept, procedures are left out
@@ -30,8 +30,8 @@ from hpcd.errors import FormatError
 _WORTH = 1 << 20
 # Bytes of units that are decoded at once; with less than half of that left out, all are.
 _MOST = 32 << 20
-# Units from here on have procedures enough to choose from, unless so many addresses are asked for
-# that there will be few that none is in.
+# Units of at least _LARGE bytes have enough procedures to leave some out, unless at least _MANY
+# addresses are wanted: then few procedures are without any.
 _LARGE = 1 << 18
 _MANY = 10_000
 # The biggest sections there are have some gigabytes; what is left out of them takes no memory.
@@ -83,18 +83,18 @@ def keep_units(image: mmap.mmap, elf: ElfFile, addresses: U64) -> AddressRanges:
     text = memoryview(image)[info.offset : info.offset + info.size]
     stretches = elf.contents(ranges) if ranges else b""
     try:
-        chosen = _choose([text], info.size, abbreviations.size, stretches, addresses)
+        choice = _choose([text], info.size, abbreviations.size, stretches, addresses)
     except (FormatError, struct.error):
         return AddressRanges.everything()
     place = _Place(info.offset, abbreviations.offset, abbreviations.size)
-    return _blanked(image, chosen, place, addresses)
+    return _blanked(image, choice, place, addresses)
 
 
 def plain_units(elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, AddressRanges] | None:
-    """The same of a file whose sections are compressed: what is kept of it, and what is whole.
+    """Do as :func:`keep_units` does for a file with compressed sections; return the image too.
 
-    Of .debug_info only units that are kept are ever in memory. None where that is not worth it.
-    Raises :class:`FormatError`.
+    Only units that are kept are ever in memory, of all .debug_info. Returns None where blanking is
+    not worth its cost. Raises :class:`FormatError`.
     """
     info, abbreviations = Packed.of(elf, ".debug_info"), Packed.of(elf, ".debug_abbrev")
     ranges = Packed.of(elf, ".debug_aranges")
@@ -104,14 +104,14 @@ def plain_units(elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, AddressRanges]
         return None
     try:
         stretches = b"".join(ranges.chunks()) if ranges else b""
-        chosen = _choose(info.chunks(), info.size, abbreviations.size, stretches, addresses)
+        choice = _choose(info.chunks(), info.size, abbreviations.size, stretches, addresses)
     except (FormatError, struct.error):
         return None
     image, places = with_room(elf, _SECTIONS, [abbreviations, info])
     _write(image, places[0], abbreviations, [])
-    _write(image, places[1], info, chosen.runs)
+    _write(image, places[1], info, choice.runs)
     place = _Place(places[1], places[0], abbreviations.size)
-    return image, _blanked(image, chosen, place, addresses)
+    return image, _blanked(image, choice, place, addresses)
 
 
 def _write(image: mmap.mmap, place: int, packed: Packed, without: list[tuple[int, int]]) -> None:
@@ -144,7 +144,7 @@ class _Choice(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where in an image .debug_info and .debug_abbrev are; bytes of the second."""
+    """Offsets of .debug_info and .debug_abbrev in an image; bytes of the second."""
 
     info: int
     abbreviations: int
@@ -194,27 +194,27 @@ def _large(units: _Units, blank: Mask) -> list[tuple[int, int, int]]:
     return [tuple(column[unit] for column in units) for unit in large]
 
 
-def _blanked(image: mmap.mmap, chosen: _Choice, place: _Place, addresses: U64) -> AddressRanges:
+def _blanked(image: mmap.mmap, choice: _Choice, place: _Place, addresses: U64) -> AddressRanges:
     """Write what is left of the units left out, and leave out procedures of the others."""
-    if chosen.runs:
-        at = place.abbreviations + chosen.spot
+    if choice.runs:
+        at = place.abbreviations + choice.spot
         image[at : at + len(_ABBREVIATION)] = _ABBREVIATION
-    for low, high in chosen.runs:
-        header = _BLANK.pack(high - low - 4, 4, chosen.spot, 8, 1, 0)
+    for low, high in choice.runs:
+        header = _BLANK.pack(high - low - 4, 4, choice.spot, 8, 1, 0)
         image[place.info + low : place.info + low + len(header)] = header
     if len(addresses) > _MANY:
-        return chosen.known
+        return choice.known
     wanted = np.sort(addresses)
     tables = memoryview(image)[place.abbreviations : place.abbreviations + place.room]
     left_out = AddressRanges.nothing()
-    for begin, end, table in chosen.large:
+    for begin, end, table in choice.large:
         procedures = procedures_of(
             image[place.info + begin : place.info + end], begin, tables[table:]
         )
         for at, instead in procedures.blank(wanted):
             image[place.info + at : place.info + at + len(instead)] = instead
         left_out = left_out.with_others(procedures.unwanted(wanted).without(left_out))
-    return chosen.known.without(left_out)
+    return choice.known.without(left_out)
 
 
 def _units(chunks: Iterable[bytes | memoryview], size: int) -> _Units:
@@ -273,7 +273,7 @@ def _ranges(data: bytes, units: _Units) -> tuple[U64, U64, I64]:
 
 
 def _runs(units: _Units, blank: Mask) -> list[tuple[int, int]]:
-    """Where blanked units are that follow one another."""
+    """Return the byte ranges of consecutive blanked units."""
     rows = zip(units.begin.tolist(), units.end.tolist(), blank.tolist(), strict=True)
     runs = []
     for away, members in groupby(rows, lambda row: row[2]):

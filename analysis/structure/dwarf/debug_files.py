@@ -1,7 +1,7 @@
-"""Where a module's debug information is: in itself, or in a separate file.
+"""Find a module's debug information: in the file itself or in a separate one.
 
-In this order, as gdb has it: the file itself, the file under the build id, the file its
-``.gnu_debuglink`` names, and what a debuginfod server has, when ``DEBUGINFOD_URLS`` names any.
+Searched in gdb's order: the file itself, the file under the build id, the file its
+``.gnu_debuglink`` names, and a debuginfod server if ``DEBUGINFOD_URLS`` names any.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _MAX_LINK = 4096
 
 
 def debug_file(path: Path, root: Path = DEBUG_ROOT) -> Path | None:
-    """The file with debug information on the module at ``path``, often that itself.
+    """Return the file with debug information on the module at ``path``, often that itself.
 
-    None where there is none. Raises :class:`FormatError` and :class:`OSError` when ``path`` itself
+    None without one. Raises :class:`FormatError` and :class:`OSError` when ``path`` itself
     cannot be read.
     """
     with ElfFile.open(path) as elf:
@@ -51,7 +51,7 @@ def _candidates(
     if build_id.isalnum() and len(build_id) > 2:
         yield root / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"
     if link:
-        # The path a link stands for; a distribution's /lib may be /usr/lib.
+        # Resolve a link; a distribution's /lib may be /usr/lib.
         for folder in dict.fromkeys((path.parent, path.parent.resolve())):
             yield folder / link[0]
             yield folder / ".debug" / link[0]

@@ -1,4 +1,4 @@
-"""What debug information says of a module: the scope of every address."""
+"""The scopes of a module's addresses, from its debug information."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ModuleLines:
         return ModuleLines(lines.start, scope.astype(np.int32), forest, covered)._within(covered)
 
     def _within(self, covered: AddressRanges) -> ModuleLines:
-        """What is said of ``covered`` addresses alone, which are some of these."""
+        """Return the lines of the ``covered`` addresses alone, a subset of these."""
         inside = covered.holds(self.start)
         # Where known addresses begin and end.
         start = np.concatenate([self.start[inside], covered.start, covered.end])
@@ -58,13 +58,13 @@ class ModuleLines:
         return ModuleLines.of(SourceLineTable.empty(), covered)
 
     def with_others(self, other: ModuleLines) -> ModuleLines:
-        """These and what is known of other addresses."""
+        """Return these lines and those of ``other`` for addresses that are not known here."""
         fresh = other.known.without(self.known)
         if len(fresh.start) != len(other.known.start) or bool((fresh.end != other.known.end).any()):
             other = other._within(fresh)
-        forest, (mine, others) = joined([(self.forest, self.scope), (other.forest, other.scope)])
+        forest, (mine, theirs) = joined([(self.forest, self.scope), (other.forest, other.scope)])
         start = np.concatenate([self.start, other.start])
-        scope = np.concatenate([mine, others])
+        scope = np.concatenate([mine, theirs])
         # Where known addresses end others may begin.
         order = np.lexsort((-scope, start))
         order = order[np.append(True, start[order][1:] != start[order][:-1])[: len(order)]]
@@ -75,7 +75,7 @@ class ModuleLines:
         return value_at(self.start, self.scope, addresses)
 
     def restricted(self, addresses: Sequence[U64]) -> ModuleLines:
-        """The same for these addresses; others may be unknown to it."""
+        """Return the lines of these addresses alone; the result may not know any other."""
         wanted = np.zeros(len(self.forest) + 1, bool)
         for address in addresses:
             wanted[self.scope_of(address)] = True
@@ -92,7 +92,7 @@ class ModuleLines:
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> ModuleLines:
-        """What :meth:`to_arrays` gave. Raises :class:`FormatError`."""
+        """Make the lines from the result of :meth:`to_arrays`. Raises :class:`FormatError`."""
         forest = ScopeForest.from_arrays(arrays)
         try:
             start, scope = arrays["start"], arrays["scope"]

@@ -117,7 +117,7 @@ def line_rows(elf: ElfFile, low: U64, high: U64) -> LineRows:
 
 
 def _sequences_in(data: bytes, low: U64, high: U64) -> I64:
-    """Where in the section an address in the ranges may be set."""
+    """Return the offsets in the section at which an address in the ranges may be set."""
     places = []
     at = data.find(b"\0\x09\x02")
     while at >= 0:
@@ -153,7 +153,7 @@ class _Texts:
         self._section = elf.section(name)
 
     def at(self, offset: int) -> str:
-        """The zero-terminated text at ``offset``, empty when that lies outside."""
+        """The zero-terminated text at ``offset``, empty if that is outside."""
         section = self._section
         if section is None or offset >= section.size:
             return ""
@@ -313,9 +313,9 @@ class _Program:
         lines_before = 1 - (line - turned)
         line = line + lines_before[_latest(opening, number)]
         choosing = standard == _SET_FILE
-        chosen = np.ones(len(at), np.int64)
-        chosen[choosing] = _leb_at(code, at[choosing] + 1)[0]
-        file = chosen[_latest(opening | choosing, number)] - self._first_file
+        file_number = np.ones(len(at), np.int64)
+        file_number[choosing] = _leb_at(code, at[choosing] + 1)[0]
+        file = file_number[_latest(opening | choosing, number)] - self._first_file
 
         emitted = np.flatnonzero(special | (standard == _COPY) | ending)
         start = address[emitted]
@@ -333,7 +333,7 @@ class _Program:
         return start[good].astype(np.uint64), stop[good].astype(np.uint64), file[keep], line[keep]
 
     def _operations(self, code: I64) -> I64:
-        """Where operations begin."""
+        """Return the offsets at which operations begin."""
         count = len(code)
         if not count:
             return code
@@ -362,7 +362,7 @@ class _Program:
 
 
 def _after_leb(code: I64, at: I64) -> I64:
-    """Where what follows the number at ``at`` begins; at most ten bytes on."""
+    """Return the offsets behind the LEB128 numbers at ``at``, which have at most ten bytes."""
     after = at.copy()
     last = len(code) - 1
     open_ = np.ones(len(at), bool)

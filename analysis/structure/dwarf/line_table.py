@@ -22,7 +22,7 @@ MAX_DEPTH = 256
 
 
 def value_at(start: U64, value: I32, addresses: U64) -> I32:
-    """``int32[n]``: ``value`` of the last ``start`` up to each address, -1 where there is none."""
+    """``int32[n]``: ``value`` of the last ``start`` up to each address, -1 without one."""
     if not len(start):
         return np.full(len(addresses), -1, np.int32)
     row = np.searchsorted(start, addresses, side="right") - 1
@@ -31,7 +31,7 @@ def value_at(start: U64, value: I32, addresses: U64) -> I32:
 
 
 def depths(parent: I32) -> I64:
-    """``int64[n]``: how many stand above each, by the number of each one's parent, -1 for none.
+    """Return ``int64[n]``, the number of ancestors of each, given each one's parent, -1 for none.
 
     O(n · log greatest depth).
     """

@@ -1,4 +1,4 @@
-"""Procedures of a compile unit that are not asked for, left out of it before it is decoded.
+"""Leave out of a compile unit, before it is decoded, the procedures that no wanted address is in.
 
 A unit of C++ templates can have thousands, each with all that was inlined in it. Its entries stand
 one after another (DWARF 5, section 2.3), and one with children says where the next begins
@@ -96,11 +96,11 @@ _NONE = Procedures(*(np.zeros(0, np.int64),) * 2, *(np.zeros(0, np.uint64),) * 2
 
 
 class _Abbreviation:
-    """What entries of one abbreviation are made of.
+    """The layout of the entries of one abbreviation.
 
     ``is_procedure``: a procedure with code in one piece, which says where it ends.
     ``is_plain_leaf``: it has no children and ``size`` bytes after a code of one byte.
-    ``before_block``: an entry of it up to the length of the block it ends with; empty where it has
+    ``before_block``: an entry of it up to the length of the block it ends with; empty if it has
     none, or cannot stand where a procedure stands.
     """
 
@@ -218,7 +218,7 @@ def _abbreviations(data: Buffer) -> dict[int, _Abbreviation]:
 
 
 def _skip(unit: bytes, at: int, entry: _Abbreviation) -> tuple[int, dict[int, int]]:
-    """Where an entry's attributes end, and those numbers it has that matter here."""
+    """Return the offset behind an entry's attributes, and those of its numbers that matter here."""
     values = {}
     for attribute, form in entry.forms:
         size = _FIXED.get(form)

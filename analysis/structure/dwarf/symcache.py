@@ -136,8 +136,8 @@ def parse_symcache(data: bytes, covered: AddressRanges, base: int = 0) -> Source
 def _only(location: U32, start: U64, covered: AddressRanges) -> tuple[U32, U64]:
     """The locations of known addresses and of the calls they were inlined at.
 
-    The last locations are those of the ranges, ``start``; what they were inlined at comes before
-    them. Callers are numbered anew, and all ones where there are none.
+    The last locations are those of the ranges, ``start``; the calls they were inlined at come
+    before them. Callers are numbered anew, and all ones if absent.
     """
     ranges = np.flatnonzero(covered.touches(start, np.append(start[1:], _END)[: len(start)]))
     first = len(location) - len(start)
@@ -190,7 +190,7 @@ def _whole(names: list[str], entries: list[int], sizes: list[int]) -> tuple[I64,
 
 
 def _path(texts: _Texts, compilation: int, directory: int, name: int) -> str:
-    """A file's path in one piece; what is absolute overrides what stands before it."""
+    """Join a file's path; an absolute part overrides those before it."""
     parts = [texts.at(offset) for offset in (compilation, directory, name)]
     return posixpath.normpath(posixpath.join(*parts)) if any(parts) else ""
 
