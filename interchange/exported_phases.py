@@ -9,7 +9,7 @@ from hpcd.analysis.profile.filters import Filter, apart
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.time_segments import Segments
 
-FORMATS = ("chrome", "firefox", "otf2", "perfetto")
+FORMATS = ("firefox", "otf2", "perfetto")
 """Those that can hold phases."""
 
 

@@ -32,9 +32,6 @@ FORMATS = {
     ),
     "pprof": Format("pprof", ".pb.gz", False, "profile of go tool pprof"),
     "firefox": Format("firefox", ".firefox.json", False, "profile of https://profiler.firefox.com"),
-    "chrome": Format(
-        "chrome", ".trace.json", False, "nested slices for chrome://tracing and Perfetto"
-    ),
     "perfetto": Format(
         "perfetto", ".perfetto-trace", False, "weighted stack samples of https://ui.perfetto.dev"
     ),

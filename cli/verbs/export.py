@@ -59,7 +59,7 @@ class Export(Command):
         parser.add_argument(
             "--phases", default="", metavar="PHASES",
             help="phases to show over trace lines, as hpcd report --by phase=PHASES takes them"
-            " (chrome, firefox, otf2, perfetto)",
+            " (firefox, otf2, perfetto)",
         )  # fmt: skip
         parser.add_argument("--force", action="store_true", help="replace an earlier export")
         parser.add_argument("--json", action="store_true", help="print one JSON object at the end")

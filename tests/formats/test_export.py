@@ -21,7 +21,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.filters import Filter
 from hpcd.interchange import export_selection as selection_module
-from hpcd.interchange import nested_slices, otf2_archive, slice_text
+from hpcd.interchange import otf2_archive
 from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import Selection
 from hpcd.interchange.formats import FORMATS
@@ -140,11 +140,9 @@ def test_processes_of_several_hosts_are_apart(tmp_path: Path) -> None:
         write_measurement(tmp_path / host, seed=number, host=host, threads=2, records=20)
     merge([tmp_path / "node0", tmp_path / "node1"], tmp_path / "db")
     apart: dict[str, set[tuple[str, str]]] = {}
-    for kind in ("chrome", "firefox", "perfetto"):
+    for kind in ("firefox", "perfetto"):
         words = ["export", str(tmp_path / "db"), "--format", kind, "-o", str(tmp_path / kind)]
         assert main(words) == 0
-    events = json.loads((tmp_path / "chrome").read_text())["traceEvents"]
-    apart["chrome"] = {(str(event["pid"]), str(event["tid"])) for event in events}
     threads = json.loads((tmp_path / "firefox").read_text())["threads"]
     apart["firefox"] = {(thread["pid"], str(thread["tid"])) for thread in threads}
     trace = parsed(tmp_path / "perfetto")
@@ -297,7 +295,7 @@ def test_what_is_there_is_not_replaced(
     assert main([*words, "csv", "--depth", "0"]) == 2
 
 
-@pytest.mark.parametrize("kind", ["chrome", "hpctoolkit", "otf2", "pprof"])
+@pytest.mark.parametrize("kind", ["firefox", "hpctoolkit", "otf2", "pprof"])
 def test_what_cannot_be_written_is_one_line(db: Database, tmp_path: Path, kind: str) -> None:
     words = ["export", str(db.path), "--format", kind, "-o", str(tmp_path / "out")]
     done = subprocess.run(
@@ -466,13 +464,10 @@ def test_contexts_by_procedure_and_name(db: Database) -> None:
             assert path == real
 
 
-@pytest.mark.parametrize("kind", ["otf2", "chrome", "csv", "firefox", "speedscope"])
+@pytest.mark.parametrize("kind", ["otf2", "csv", "firefox", "speedscope"])
 def test_compiled_loops_write_the_same(
     db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Also of what is made in several pieces."""
-    monkeypatch.setattr(nested_slices, "_AT_ONCE", 100)
-    monkeypatch.setattr(slice_text, "_AT_ONCE", 1000)
     written = []
     for compiled in "10":
         monkeypatch.setenv("HPCD_COMPILED", compiled)

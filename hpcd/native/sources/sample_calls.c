@@ -1,4 +1,4 @@
-/* Samples of an OTF2 archive, written by its library: what interchange/sample_writer.py does. */
+/* Samples of an OTF2 archive, written by calls of its library. */
 #include "loops.h"
 
 /* OTF2_AttributeList_AddUint64 and OTF2_EvtWriter_CallingContextSample. */
@@ -6,7 +6,7 @@ typedef int add_uint64(void *attributes, uint32_t attribute, uint64_t value);
 typedef int calling_context_sample(void *writer, void *attributes, uint64_t time, uint32_t context,
 				   uint32_t unwind_distance, uint32_t interrupt_generator);
 
-/* Writes n samples: time, context, event, metric, and what it stands for; the first error's code, or 0. */
+/* Writes n samples of time, context, event, metric and weight. Returns the first error's code, or 0. */
 EXPORTED int write_samples(add_uint64 *add, calling_context_sample *sample, void *writer, void *attributes,
 			   const int64_t (*samples)[5], int64_t n, uint32_t undefined)
 {
