@@ -10,7 +10,7 @@ import csv
 import io
 from pathlib import Path
 
-from hpcd.interchange.decimal_text import rows_of_numbers
+from hpcd.interchange.decimal_text import decimal_rows
 from hpcd.interchange.export_selection import Selection
 from hpcd.interchange.tables import Column, tables
 from hpcd.interchange.text import one_line
@@ -34,8 +34,7 @@ def write(selection: Selection, path: Path) -> None:
                     continue
                 for at in range(0, len(numbers[0]), _ROWS):
                     some = [column[at : at + _ROWS] for column in numbers]
-                    end = _LINE_END.encode()
-                    file.write(rows_of_numbers(some, _COST_PLACES, end, selection.loops))
+                    file.write(decimal_rows(some, _COST_PLACES, _LINE_END.encode()))
 
 
 def _text_rows(columns: list[Column] | list[list[str]]) -> bytes:

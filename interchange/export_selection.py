@@ -19,7 +19,6 @@ from hpcd.array_types import F64, I64, U16, U32, Mask
 from hpcd.errors import UsageError
 from hpcd.interchange.context_table import Contexts, Detail, contexts
 from hpcd.interchange.event_metrics import Events, read_events
-from hpcd.interchange.export_loops import ExportLoops, export_loops
 from hpcd.interchange.exported_phases import ExportedPhases
 
 Progress = Callable[[str, int, int], None]
@@ -133,11 +132,6 @@ class Selection:
     def events(self) -> Events:
         """The events that records have."""
         return read_events(self.db)
-
-    @cached_property
-    def loops(self) -> ExportLoops | None:
-        """The loops :class:`ExportLoops`, or None."""
-        return export_loops()
 
     @cached_property
     def span(self) -> tuple[int, int]:

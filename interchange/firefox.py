@@ -293,10 +293,9 @@ def _write_thread(
     with json_columns(["stack", "time", "weight"], folder) as columns:
         for block in selection.trace(line.number):
             stack, time, weight = stacks.samples(block)
-            loops = selection.loops
             columns.add(
-                decimals(stack, 0, loops), decimals(time, _NS_OF_MS, loops),
-                numbers(weight, _NS_OF_MS, loops), count=len(stack),
+                decimals(stack), decimals(time, _NS_OF_MS), numbers(weight, _NS_OF_MS),
+                count=len(stack),
             )  # fmt: skip
         columns.write(file)
         file.write(f',"length":{columns.count}}}}}')

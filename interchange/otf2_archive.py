@@ -196,7 +196,7 @@ class _EventWriter:
         self._scale = np.array([1e9 if selection.units[row] == "s" else 1.0 for row in self.rows])
         self._attributes = _otf2.AttributeList_New()
         self._calls = CallEventWriter(self._attributes, len(self.rows))
-        self._samples = SampleWriter(self._attributes, selection.loops)
+        self._samples = SampleWriter(self._attributes)
 
     def write(self, line: int, calls: CallStream) -> int:
         """The records of trace line ``line`` and the events of its calls; how many."""

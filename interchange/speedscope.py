@@ -107,7 +107,6 @@ class _Profile:
         self.columns = columns
         self._name, self._timed = selection.names[row], selection.units[row] == "s"
         self._paths = paths
-        self._loops = selection.loops
         self._total = 0.0
 
     def add(self, context: U32, cost: F64) -> None:
@@ -118,7 +117,7 @@ class _Profile:
         for at in range(0, len(context), _AT_ONCE):
             span = slice(at, at + _AT_ONCE)
             samples = list(map(self._paths.text, context[span].tolist()))
-            weights = numbers(rounded[span], 0 if self._timed else _PLACES, self._loops)
+            weights = numbers(rounded[span], 0 if self._timed else _PLACES)
             self.columns.add(",".join(samples), weights, count=len(samples))
 
     def write(self, file: TextIO, line: str) -> None:

@@ -367,11 +367,7 @@ def test_otf2_print_reads_it(db: Database, tmp_path: Path) -> None:
         assert sum(map(int, values)) / 1e9 == pytest.approx(total)
 
 
-@pytest.mark.parametrize("compiled", ["1", "0"], ids=["compiled", "by Python"])
-def test_long_lines_are_flushed_to_otf2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: str
-) -> None:
-    monkeypatch.setenv("HPCD_COMPILED", compiled)
+def test_long_lines_are_flushed_to_otf2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otf2_archive, "_EVENT_CHUNK", 1 << 18)
     monkeypatch.setattr(otf2_archive, "_EVENT_CHUNKS", 1)
     flushed = []
@@ -462,18 +458,3 @@ def test_contexts_by_procedure_and_name(db: Database) -> None:
             path = [table.frames.name[table.frame[n]] for n in table.tree.path(context)]
             real = [db.procedure_names[db.procedure_of_node[n]] for n in db.cct.path(node)]
             assert path == real
-
-
-@pytest.mark.parametrize("kind", ["otf2", "csv", "firefox", "speedscope"])
-def test_compiled_loops_write_the_same(
-    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    written = []
-    for compiled in "10":
-        monkeypatch.setenv("HPCD_COMPILED", compiled)
-        output = tmp_path / compiled
-        assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 0
-        files = [output] if output.is_file() else sorted(output.rglob("*.[ec][vs][tv]"))
-        written.append([file.read_bytes() for file in files])
-    assert written[0] == written[1]
-    assert any(written[0])
