@@ -18,7 +18,7 @@ from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import Selection, TraceBlock
 from hpcd.interchange.perfetto_phases import phase_packets
 from hpcd.interchange.process_ids import ProcessIds
-from hpcd.interchange.protobuf import integer, message, text, varints
+from hpcd.interchange.protobuf import encode_varints, integer, message, text
 
 # Fields of TracePacket.
 _CLOCK_SNAPSHOT, _TIMESTAMP, _SEQUENCE, _INTERNED, _FLAGS = 6, 8, 10, 12, 13
@@ -162,7 +162,7 @@ class _Writer:
         alike: dict[tuple[int, int, int], bytes] = {}
         columns = zip(context.tolist(), counter.tolist(), whole[kept].tolist(), strict=True)
         written = []
-        for time, key in zip(varints(block.time[kept] + origin), columns, strict=True):
+        for time, key in zip(encode_varints(block.time[kept] + origin), columns, strict=True):
             sample = alike.get(key)
             if sample is None:
                 number, which, weight = key
