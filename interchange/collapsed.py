@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.text import one_line
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write the main metric of ``selection`` to the file ``path``."""
     table = selection.contexts(Detail.NAME)
-    row = selection.main
+    row = selection.main_row
     scale = 1e9 if selection.units[row] == "s" else 1.0
     cost = np.rint(selection.total_costs(table)[row] * scale).astype(np.int64)
     names = [one_line(name, ";") for name in table.frames.name]

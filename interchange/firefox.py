@@ -15,12 +15,12 @@ import numpy as np
 
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64
-from hpcd.interchange.context_table import Contexts, Detail
+from hpcd.interchange.context_table import ContextTable, Detail
 from hpcd.interchange.decimal_text import decimals, numbers
-from hpcd.interchange.export_selection import Selection, TraceBlock
-from hpcd.interchange.json_columns import json_columns
-from hpcd.interchange.process_ids import ProcessIds
-from hpcd.interchange.text import as_json, utf8
+from hpcd.interchange.export_selection import ExportSelection, ProcessIds
+from hpcd.interchange.json_text import as_json, json_columns
+from hpcd.interchange.text import utf8
+from hpcd.interchange.trace_blocks import TraceBlock
 from hpcd.model.identity import ModuleKind
 
 _VERSION = 70
@@ -34,7 +34,7 @@ _CATEGORIES = [("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"), ("Wa
 _INTERVAL = 1
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the file ``path``."""
     table = selection.contexts(Detail.PLACE)
     stacks = _Stacks(selection, table)
@@ -44,7 +44,7 @@ def write(selection: Selection, path: Path) -> None:
         phase_names = _write_shared(file, selection, table, stacks)
         file.write('},"threads":[')
         ids = ProcessIds(selection)
-        for number, line in enumerate(selection.each_line()):
+        for number, line in enumerate(selection.iterate_lines()):
             file.write("," if number else "")
             markers = _markers(selection, line.number, phase_names)
             _write_thread(file, path.parent, selection, stacks, line, *ids(line), markers)
@@ -54,12 +54,12 @@ def write(selection: Selection, path: Path) -> None:
 class _Stacks:
     """The stack of each context, and of each wait in one.
 
-    Rows of ``selection.times`` that are waits have stacks from ``len(table)`` on.
+    Rows of ``selection.time_rows`` that are waits have stacks from ``len(table)`` on.
     """
 
-    def __init__(self, selection: Selection, table: Contexts) -> None:
+    def __init__(self, selection: ExportSelection, table: ContextTable) -> None:
         self.table = table
-        self._rows = selection.times
+        self._rows = selection.time_rows
         self.timed = selection.units[self._rows[0]] == "s"
         self.scale = 1e3 if self.timed else 1.0
         self.waits: list[tuple[str, I64]] = []
@@ -92,7 +92,7 @@ class _Stacks:
         return stack, block.time[kept], weight[kept] * self.scale
 
 
-def _meta(selection: Selection) -> dict[str, Any]:
+def _meta(selection: ExportSelection) -> dict[str, Any]:
     origin = selection.db.origin_ns / 1e6
     begin, end = selection.span
     return {
@@ -118,7 +118,7 @@ def _meta(selection: Selection) -> dict[str, Any]:
     }
 
 
-def _libraries(selection: Selection) -> list[dict[str, Any]]:
+def _libraries(selection: ExportSelection) -> list[dict[str, Any]]:
     libraries = []
     for module in selection.db.modules:
         name, path = utf8(PurePath(module.path).name or module.path), utf8(module.path)
@@ -138,7 +138,7 @@ class _Strings:
         return self.table.setdefault(utf8(text), len(self.table))
 
 
-def _markers(selection: Selection, line: int, names: list[int]) -> dict[str, Any]:
+def _markers(selection: ExportSelection, line: int, names: list[int]) -> dict[str, Any]:
     """The phases of trace line ``line``; ``names`` are strings by group."""
     phases = list(selection.phases.of_line(line))
     count = len(phases)
@@ -154,7 +154,7 @@ def _markers(selection: Selection, line: int, names: list[int]) -> dict[str, Any
 
 
 def _write_shared(
-    file: TextIO, selection: Selection, table: Contexts, stacks: _Stacks
+    file: TextIO, selection: ExportSelection, table: ContextTable, stacks: _Stacks
 ) -> list[int]:
     """Write what threads share; returns the strings that are names of phases, by group."""
     strings = _Strings()
@@ -207,7 +207,7 @@ def _write_tables(file: TextIO, tables: dict[str, dict[str, list[Any]]]) -> None
         file.write(f'"length":{len(next(iter(columns.values())))}}}')
 
 
-def _stack_table(table: Contexts, stacks: _Stacks) -> dict[str, list[Any]]:
+def _stack_table(table: ContextTable, stacks: _Stacks) -> dict[str, list[Any]]:
     parent = table.parent.astype(np.int64)
     offset = np.where(parent > 0, np.arange(len(table)) - parent, 0)
     frame = table.frame.astype(np.int64)
@@ -219,7 +219,7 @@ def _stack_table(table: Contexts, stacks: _Stacks) -> dict[str, list[Any]]:
 
 
 def _frame_table(
-    table: Contexts, function_of: list[int], kernel: list[bool], waits: int
+    table: ContextTable, function_of: list[int], kernel: list[bool], waits: int
 ) -> dict[str, list[Any]]:
     frames = table.frames
     nested = [0] * len(frames)
@@ -246,7 +246,7 @@ def _frame_table(
     }
 
 
-def _addresses(table: Contexts) -> list[int]:
+def _addresses(table: ContextTable) -> list[int]:
     """Addresses in load modules; -1 where there is none, or one that the reader's 32 bits do not
     hold."""
     frames = table.frames
@@ -271,7 +271,7 @@ def _function_table(functions: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
 
 
 def _write_thread(
-    file: TextIO, folder: Path, selection: Selection, stacks: _Stacks, line: Line, pid: int,
+    file: TextIO, folder: Path, selection: ExportSelection, stacks: _Stacks, line: Line, pid: int,
     tid: int, markers: dict[str, Any],
 ) -> None:  # fmt: skip
     thread = {

@@ -13,29 +13,30 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.array_types import F64
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.hpctoolkit_contexts import LexicalContexts, lexical_contexts
 from hpcd.interchange.hpctoolkit_file import MetricIds, metric_ids
 from hpcd.interchange.hpctoolkit_meta import write_meta
 from hpcd.interchange.hpctoolkit_profiles import ProfileWriter, write_cct
 from hpcd.interchange.hpctoolkit_trace import write_trace
-from hpcd.interchange.text import as_json, utf8
+from hpcd.interchange.json_text import as_json
+from hpcd.interchange.text import utf8
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the folder ``path``."""
     contexts = lexical_contexts(selection)
     metrics = metric_ids(selection)
     write_meta(selection, contexts, metrics, path / "meta.db")
     with ProfileWriter(path / "profile.db", len(contexts) + 1, len(metrics.names)) as profiles:
-        for line in selection.each_line("profiles"):
+        for line in selection.iterate_lines("profiles"):
             costs = selection.line_costs(line.number, contexts.table)
             point = np.zeros((len(selection.metrics), len(contexts)))
             for row, cost in zip(point, costs.cost[metrics.rows], strict=True):
                 np.add.at(row, contexts.of_context[costs.context], cost)
             profiles.add(line, _propagated(contexts, point))
         profiles.finish()
-    write_cct(path / "cct.db", path / "profile.db", profiles, selection)
+    write_cct(path / "cct.db", path / "profile.db", profiles)
     write_trace(selection, contexts, path / "trace.db")
     _write_taxonomy(metrics, path / "metrics")
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from hpcd.array_types import I64, U32, U64, Mask
-from hpcd.interchange.context_table import Contexts, Detail
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.context_table import ContextTable, Detail
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import collapse
 
@@ -47,7 +47,7 @@ class LexicalContexts:
     tree: CCT
     functions: list[Function]
     places: list[Place]
-    table: Contexts
+    table: ContextTable
     of_context: I64
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class LexicalContexts:
         return numbers
 
 
-def lexical_contexts(selection: Selection) -> LexicalContexts:
+def lexical_contexts(selection: ExportSelection) -> LexicalContexts:
     """The contexts of ``selection`` in HPCToolkit's form."""
     table = selection.contexts(Detail.PLACE)
     functions, function_of, places, place_of = _code(selection, table)
@@ -88,7 +88,9 @@ def lexical_contexts(selection: Selection) -> LexicalContexts:
     return LexicalContexts(tree, functions, places, table, into[innermost].astype(np.int64))
 
 
-def _code(selection: Selection, table: Contexts) -> tuple[list[Function], I64, list[Place], I64]:
+def _code(
+    selection: ExportSelection, table: ContextTable
+) -> tuple[list[Function], I64, list[Place], I64]:
     """The different functions and places, and those of each frame (places: -1 for none)."""
     procedures = selection.db.procedures
     functions: dict[Function, int] = {}

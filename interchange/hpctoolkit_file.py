@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.text import utf8
 
 _MAGIC = b"HPCTOOLKIT"
@@ -67,7 +67,7 @@ class MetricIds:
     rows: list[int]
 
 
-def metric_ids(selection: Selection) -> MetricIds:
+def metric_ids(selection: ExportSelection) -> MetricIds:
     """The metrics of ``selection``: CPU time first, by the name that HPCToolkit has for it, and
     samples last, which every context has."""
     rows = sorted(

@@ -9,7 +9,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from hpcd.array_types import I64, U64
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.hpctoolkit_contexts import LexicalContexts
 from hpcd.interchange.hpctoolkit_file import (
     FOOTER,
@@ -48,7 +48,7 @@ class _Places(NamedTuple):
 
 
 def write_meta(
-    selection: Selection, contexts: LexicalContexts, metrics: MetricIds, path: Path
+    selection: ExportSelection, contexts: LexicalContexts, metrics: MetricIds, path: Path
 ) -> None:
     """Write meta.db."""
     with path.open("wb") as file:
@@ -65,7 +65,7 @@ def write_meta(
         write_header(file, "meta", ordered)
 
 
-def _write_general(file: BinaryIO, selection: Selection) -> tuple[int, int]:
+def _write_general(file: BinaryIO, selection: ExportSelection) -> tuple[int, int]:
     at = align(file)
     title = c_string(selection.db.path.name)
     about = c_string("Exported by hpcd.")
@@ -108,7 +108,7 @@ def _write_metrics(file: BinaryIO, metrics: MetricIds) -> tuple[int, int]:
 
 
 def _write_code(
-    file: BinaryIO, selection: Selection, contexts: LexicalContexts
+    file: BinaryIO, selection: ExportSelection, contexts: LexicalContexts
 ) -> tuple[_Places, list[tuple[int, int]]]:
     """Strings, load modules, source files and functions: where they lie, and the sections."""
     strings_at = align(file)

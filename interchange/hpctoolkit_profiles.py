@@ -16,7 +16,6 @@ import numpy as np
 
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64
-from hpcd.interchange.export_selection import Selection
 from hpcd.interchange.hpctoolkit_file import FOOTER, align, header_size, write_header
 from hpcd.interchange.hpctoolkit_meta import ID_KINDS
 
@@ -122,7 +121,7 @@ class ProfileWriter:
         return values_at, len(pairs), index_at, len(index)
 
 
-def write_cct(path: Path, profile: Path, profiles: ProfileWriter, selection: Selection) -> None:
+def write_cct(path: Path, profile: Path, profiles: ProfileWriter) -> None:
     """Write cct.db, of what ``profiles`` wrote to ``profile``."""
     counts = profiles.counts
     values = counts.sum(axis=1)

@@ -26,8 +26,8 @@ from hpcd.interchange.hpctoolkit_files import (
     ProfileFile,
     TraceFile,
 )
-from hpcd.interchange.names import readable
 from hpcd.interchange.recording_builder import NO_MODULE, RecordingBuilder
+from hpcd.interchange.text import readable
 
 _UNIT = re.compile(rb"(.*?)\s*\((sec|s|usec|us|ms|ns|bytes|B)\)$")
 _SECONDS = {"sec": 1.0, "s": 1.0, "ms": 1e-3, "usec": 1e-6, "us": 1e-6, "ns": 1e-9}

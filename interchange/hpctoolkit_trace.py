@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.array_types import I64
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.hpctoolkit_contexts import LexicalContexts
 from hpcd.interchange.hpctoolkit_file import FOOTER, align, header_size, write_header
 
 _ELEMENT = np.dtype([("time", "<u8"), ("context", "<u4")])
 
 
-def write_trace(selection: Selection, contexts: LexicalContexts, path: Path) -> None:
+def write_trace(selection: ExportSelection, contexts: LexicalContexts, path: Path) -> None:
     """Write trace.db. Times are ns since the epoch; context 0 stands where a thread has ended, or
     where a record does not fit the filter."""
     origin = selection.db.origin_ns
@@ -25,7 +25,7 @@ def write_trace(selection: Selection, contexts: LexicalContexts, path: Path) -> 
     lines, earliest, latest = [], 0, 0
     with path.open("wb") as file:
         file.write(bytes(header_size(1)))
-        for number, line in enumerate(selection.each_line("trace"), start=1):
+        for number, line in enumerate(selection.iterate_lines("trace"), start=1):
             start = align(file)
             last, time = 0, 0
             for block in selection.trace(line.number):

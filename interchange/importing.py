@@ -19,12 +19,12 @@ from hpcd.interchange.collapsed_stacks import (
 from hpcd.interchange.hpctoolkit_records import HpctoolkitReader, is_hpctoolkit_database
 from hpcd.interchange.input_file import InputFile
 from hpcd.interchange.mojo import MojoReader, looks_like_mojo
-from hpcd.interchange.names import readable
 from hpcd.interchange.otf2 import Otf2Reader, anchor_file
 from hpcd.interchange.perf_script import PerfScriptReader, looks_like_perf_script
 from hpcd.interchange.pprof import MAX_BYTES, PprofReader
 from hpcd.interchange.pprof_message import looks_like_pprof
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 from hpcd.model.identity import Host
 
 _UNKNOWN_HOST = "unknown host"

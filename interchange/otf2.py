@@ -19,12 +19,12 @@ from typing import BinaryIO
 
 from hpcd.errors import FormatError, PlatformError
 from hpcd.interchange.input_file import blocks
-from hpcd.interchange.names import readable
 from hpcd.interchange.otf2_operations import Otf2Operations
 from hpcd.interchange.otf2_samples import FLAGS, NAME, Otf2Samples
 from hpcd.interchange.otf2_traffic import EVENT as TRAFFIC
 from hpcd.interchange.otf2_traffic import Otf2Traffic, communicating
 from hpcd.interchange.recording_builder import NO_MODULE, RecordingBuilder
+from hpcd.interchange.text import readable
 from hpcd.interchange.tool_process import tool_output
 
 _MAGIC = b"\x03BOTF2"

@@ -21,8 +21,8 @@ import numpy as np
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64
-from hpcd.interchange.context_table import Contexts, Detail
-from hpcd.interchange.export_selection import Selection, TraceBlock
+from hpcd.interchange.context_table import ContextTable, Detail
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.otf2_events import (
     CALL_ATTRIBUTES,
     CallEvents,
@@ -37,6 +37,7 @@ from hpcd.interchange.otf2_messages import ArchivedMessages
 from hpcd.interchange.otf2_phases import write_phases
 from hpcd.interchange.sample_writer import SampleWriter
 from hpcd.interchange.text import utf8
+from hpcd.interchange.trace_blocks import TraceBlock
 
 _ARCHIVE = "traces"
 _EVENT_CHUNK, _DEFINITION_CHUNK = 1 << 20, 4 << 20
@@ -45,7 +46,7 @@ _EVENT_CHUNKS = 4
 _RESOLUTION = 10**9
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the folder ``path``: ``traces.otf2``, ``traces.def``, ``traces/``.
 
     Raises :class:`OSError` when the library cannot write it.
@@ -92,7 +93,7 @@ class _Errors:
         return code
 
 
-def _write(selection: Selection, path: Path, errors: _Errors) -> None:
+def _write(selection: ExportSelection, path: Path, errors: _Errors) -> None:
     archive = _otf2.Archive_Open(
         str(path), _ARCHIVE, _otf2.FILEMODE_WRITE, _EVENT_CHUNK, _DEFINITION_CHUNK,
         _otf2.SUBSTRATE_POSIX, _otf2.COMPRESSION_NONE,
@@ -112,7 +113,7 @@ def _write(selection: Selection, path: Path, errors: _Errors) -> None:
     selection.notes += messages.notes
     events = _EventWriter(archive, selection, table)
     definitions = _Definitions(selection, table, events, strings)
-    for line in selection.each_line():
+    for line in selection.iterate_lines():
         of_files = files.of_line(line.number, definitions.host(line))
         calls = CallStream(woven(of_files, messages.of_line(line.number)))
         definitions.add_location(line, events.write(line.number, calls))
@@ -187,7 +188,7 @@ class _EventWriter:
     ``rows`` are the places among the selection's metrics of those that records have as attributes.
     """
 
-    def __init__(self, archive: Any, selection: Selection, table: Contexts) -> None:
+    def __init__(self, archive: Any, selection: ExportSelection, table: ContextTable) -> None:
         self._archive = archive
         self._selection = selection
         self._table = table
@@ -262,7 +263,11 @@ class _Definitions:
     """The global definitions, written when the number of events of every location is known."""
 
     def __init__(
-        self, selection: Selection, table: Contexts, events: _EventWriter, strings: Strings
+        self,
+        selection: ExportSelection,
+        table: ContextTable,
+        events: _EventWriter,
+        strings: Strings,
     ) -> None:
         self._selection = selection
         self._table = table

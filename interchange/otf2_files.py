@@ -18,7 +18,7 @@ import numpy as np
 
 from hpcd.analysis.calls.totals import MOVED, READ, UNKNOWN, WRITTEN
 from hpcd.array_types import I64, Mask
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.otf2_events import (
     UNDEFINED_32,
     CallEvents,
@@ -60,7 +60,7 @@ class _Uses:
 class ArchivedFiles:
     """The files of a database and what calls did with them, as far as it is selected."""
 
-    def __init__(self, selection: Selection, strings: Strings) -> None:
+    def __init__(self, selection: ExportSelection, strings: Strings) -> None:
         """O(n · log n) in the calls that open and close."""
         self._db = selection.db
         self._selection = selection
@@ -103,7 +103,7 @@ class ArchivedFiles:
                 begin = some["time"][at]
                 end = begin + some["duration"][at]
                 node = some["node"][at].astype(np.int64)
-                kept = self._selection.takes(np.full(len(at), line), begin, end, node)
+                kept = self._selection.select_calls(np.full(len(at), line), begin, end, node)
                 turn = 4 * (before + at[kept])
                 parts += self._operations(function, some[at[kept]], turn, process)
             before += len(some)
@@ -176,7 +176,7 @@ class ArchivedFiles:
             failed[mine] = _value(function, calls[mine], ValueKind.ERROR) > 0
         begin, line = calls["time"], calls["line"].astype(np.int64)
         end = begin + calls["duration"]
-        taken = self._selection.takes(line, begin, end, calls["node"].astype(np.int64))
+        taken = self._selection.select_calls(line, begin, end, calls["node"].astype(np.int64))
         when = np.where(closes, begin, end)
         process = db.lines.process[line].astype(np.int64)
         at = np.flatnonzero(~failed & (called > 0))

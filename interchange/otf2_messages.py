@@ -22,7 +22,7 @@ from hpcd.analysis.messages.requests import NONE
 from hpcd.analysis.messages.traffic import one_sided_calls, sent_sizes
 from hpcd.array_types import I64, Mask
 from hpcd.errors import UsageError
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.otf2_events import UNDEFINED_32, CallEvents, EventKind, Strings
 from hpcd.model.calls import Group
 from hpcd.model.mpi_functions import Role
@@ -41,7 +41,7 @@ class ArchivedMessages:
     ``notes`` says what is left out.
     """
 
-    def __init__(self, selection: Selection, strings: Strings) -> None:
+    def __init__(self, selection: ExportSelection, strings: Strings) -> None:
         """O(n · log n) in the calls of MPI, all of which are in memory."""
         self._strings = strings
         self.notes: list[str] = []
@@ -59,7 +59,7 @@ class ArchivedMessages:
         """The events of trace line ``line``, in order."""
         return self._all[slice(self._first[line], self._first[line + 1])]
 
-    def _events(self, selection: Selection, found: Communication) -> Iterator[CallEvents]:
+    def _events(self, selection: ExportSelection, found: Communication) -> Iterator[CallEvents]:
         if found.is_sampled:
             self.notes.append(
                 "calls of MPI were passed over to keep the budget: messages and collectives are"
@@ -80,7 +80,7 @@ class ArchivedMessages:
         names = [function.name.partition("/")[0] for function in found.calls.functions]
         job = _Job(
             found, first, np.array([self._strings[name] for name in names] + [0], np.int64),
-            selection.takes(
+            selection.select_calls(
                 found.recorded.line, found.recorded.begin, found.recorded.end, found.recorded.node
             ),
         )  # fmt: skip

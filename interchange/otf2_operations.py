@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 
 from hpcd.errors import FormatError
-from hpcd.interchange.names import readable
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 from hpcd.model.calls import CallValue, Group, ValueKind
 
 # Of files whose names have line ends in them nothing is known.

@@ -7,7 +7,7 @@ from typing import Any
 import _otf2
 
 from hpcd.array_types import I64
-from hpcd.interchange.exported_phases import ExportedPhases
+from hpcd.interchange.export_selection import ExportedPhases
 from hpcd.interchange.text import utf8
 
 

@@ -12,8 +12,8 @@ import re
 from typing import NamedTuple
 
 from hpcd.errors import FormatError
-from hpcd.interchange.names import readable
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 
 NAME = rb'"(.{0,131072}?)" <\d+>'
 FLAGS = re.MULTILINE | re.DOTALL

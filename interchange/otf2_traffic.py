@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass, field
 
 from hpcd.errors import FormatError
-from hpcd.interchange.names import readable
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 from hpcd.model.calls import CallValue, Group, ValueKind
 from hpcd.model.mpi_functions import COLLECTIVES, CREATIONS, Role
 from hpcd.model.mpi_records import IMPORTED, MISSING, roles_by_record

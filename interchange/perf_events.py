@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from hpcd.interchange.names import readable
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 
 # Letters behind a colon that say of whom and how precisely (perf-list(1)).
 _MODIFIERS = re.compile(r":[ukhGHIpPSDWeb]+$")

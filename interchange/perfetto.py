@@ -15,10 +15,10 @@ import numpy as np
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.array_types import I64, Mask
 from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import Selection, TraceBlock
+from hpcd.interchange.export_selection import ExportSelection, ProcessIds
 from hpcd.interchange.perfetto_phases import phase_packets
-from hpcd.interchange.process_ids import ProcessIds
 from hpcd.interchange.protobuf import encode_varints, integer, message, text
+from hpcd.interchange.trace_blocks import TraceBlock
 
 # Fields of TracePacket.
 _CLOCK_SNAPSHOT, _TIMESTAMP, _SEQUENCE, _INTERNED, _FLAGS = 6, 8, 10, 12, 13
@@ -38,7 +38,7 @@ _THREAD_TRACKS = 1 << 32
 _BATCH = 1000
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the file ``path``."""
     with path.open("wb") as file:
         _Writer(file, selection).write()
@@ -47,7 +47,7 @@ def write(selection: Selection, path: Path) -> None:
 class _Writer:
     """Writes one trace, as one sequence of packets."""
 
-    def __init__(self, file: BinaryIO, selection: Selection) -> None:
+    def __init__(self, file: BinaryIO, selection: ExportSelection) -> None:
         self._file = file
         self._selection = selection
         self._table = selection.contexts(Detail.PLACE)
@@ -72,7 +72,7 @@ class _Writer:
         self._intern([message(_COUNTERS, *self._counter(n)) for n in range(len(self._rows))])
         ids = ProcessIds(self._selection)
         pids: set[int] = set()
-        for task, line in enumerate(self._selection.each_line(), start=1):
+        for task, line in enumerate(self._selection.iterate_lines(), start=1):
             pid, tid = ids(line)
             if pid not in pids:
                 pids.add(pid)

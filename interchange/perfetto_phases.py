@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpcd.interchange.exported_phases import ExportedPhases
+from hpcd.interchange.export_selection import ExportedPhases
 from hpcd.interchange.protobuf import integer, message, text
 
 # Fields of TracePacket, TrackDescriptor and TrackEvent.

@@ -16,8 +16,8 @@ import numpy as np
 
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.errors import FormatError
-from hpcd.interchange.context_table import Contexts, Detail
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.context_table import ContextTable, Detail
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.pprof_message import (
     DecodedProfile,
@@ -36,7 +36,7 @@ _STACKS_KEPT = 10_000
 # --- export ---
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the file ``path``."""
     table = selection.contexts(Detail.PLACE)
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
@@ -45,11 +45,11 @@ def write(selection: Selection, path: Path) -> None:
             profile.add_sample_type(name, "nanoseconds" if unit == "s" else unit or "count")
         begin, end = selection.span
         profile.set_time(selection.db.origin_ns + begin, end - begin)
-        profile.set_default_type(selection.names[selection.main])
+        profile.set_default_type(selection.names[selection.main_row])
         _write_code(selection, table, profile)
         scale = np.array([1e9 if unit == "s" else 1.0 for unit in selection.units])[:, None]
         stacks = _EncodedStacks(table)
-        for line in selection.each_line():
+        for line in selection.iterate_lines():
             costs = selection.line_costs(line.number, table)
             values = np.rint(costs.cost * scale).astype(np.int64).T.tolist()
             labels = profile.encode_labels(_labels_of(line))
@@ -62,7 +62,7 @@ def write(selection: Selection, path: Path) -> None:
 class _EncodedStacks:
     """Call paths of contexts; the location of a frame is its number and 1."""
 
-    def __init__(self, table: Contexts) -> None:
+    def __init__(self, table: ContextTable) -> None:
         self._parent, self._frame = table.parent.tolist(), table.frame.tolist()
         self.encode = lru_cache(_STACKS_KEPT)(self._encode)
 
@@ -80,7 +80,7 @@ def _labels_of(line: Line) -> list[tuple[str, str | int]]:
             ("pid", line.pid), ("tid", line.tid)]  # fmt: skip
 
 
-def _write_code(selection: Selection, table: Contexts, profile: ProfileWriter) -> None:
+def _write_code(selection: ExportSelection, table: ContextTable, profile: ProfileWriter) -> None:
     """Write load modules, and a location and a function for each frame."""
     for module in selection.db.modules:
         profile.add_mapping(module.id, module.path, module.build_id, lines=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError
-from hpcd.interchange.names import readable
+from hpcd.interchange.text import readable
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
 from hpcd.model import frame as frames

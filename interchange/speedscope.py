@@ -14,11 +14,12 @@ from typing import TextIO
 import numpy as np
 
 from hpcd.array_types import F64, U32
-from hpcd.interchange.context_table import Contexts, Detail
+from hpcd.interchange.context_table import ContextTable, Detail
 from hpcd.interchange.decimal_text import numbers
-from hpcd.interchange.export_selection import Selection, TraceBlock
-from hpcd.interchange.json_columns import JsonColumns, json_columns
-from hpcd.interchange.text import as_json, utf8
+from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.json_text import JsonColumns, as_json, json_columns
+from hpcd.interchange.text import utf8
+from hpcd.interchange.trace_blocks import TraceBlock
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _COLUMNS = ("samples", "weights")
@@ -28,7 +29,7 @@ _PLACES = 6
 _AT_ONCE = 4096
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the file ``path``."""
     table = selection.contexts(Detail.PROCEDURE)
     with path.open("w", encoding="ascii", newline="\n") as file:
@@ -53,7 +54,7 @@ def write(selection: Selection, path: Path) -> None:
                 profile.add(context.astype(np.uint32), total[row, context])
                 file.write("," if row else "")
                 profile.write(file, "all trace lines")
-        for line in selection.each_line():
+        for line in selection.iterate_lines():
             with ExitStack() as stack:
                 profiles = [
                     _Profile(selection, row, paths,
@@ -77,7 +78,7 @@ _PATHS_KEPT = 10_000
 class _Paths:
     """Call paths as JSON lists of frames, outermost first."""
 
-    def __init__(self, table: Contexts) -> None:
+    def __init__(self, table: ContextTable) -> None:
         self._parent, self._frame = table.parent.tolist(), table.frame.tolist()
         self.text = lru_cache(_PATHS_KEPT)(self._text)
 
@@ -89,7 +90,7 @@ class _Paths:
         return f"[{','.join(map(str, reversed(frames or [0])))}]"
 
 
-def runs_of(block: TraceBlock, row: int, table: Contexts) -> tuple[U32, F64]:
+def runs_of(block: TraceBlock, row: int, table: ContextTable) -> tuple[U32, F64]:
     """Contexts ``uint32[k]`` one after another, and what each stretch cost, ``float64[k]``."""
     cost = block.cost[row]
     kept = cost != 0
@@ -103,7 +104,9 @@ def runs_of(block: TraceBlock, row: int, table: Contexts) -> tuple[U32, F64]:
 class _Profile:
     """The samples of one metric, that in ``row`` of the selection."""
 
-    def __init__(self, selection: Selection, row: int, paths: _Paths, columns: JsonColumns) -> None:
+    def __init__(
+        self, selection: ExportSelection, row: int, paths: _Paths, columns: JsonColumns
+    ) -> None:
         self.columns = columns
         self._name, self._timed = selection.names[row], selection.units[row] == "s"
         self._paths = paths

@@ -20,12 +20,11 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.filters import Filter
-from hpcd.interchange import export_selection as selection_module
-from hpcd.interchange import otf2_archive
+from hpcd.interchange import otf2_archive, trace_blocks
 from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.formats import FORMATS
-from hpcd.interchange.names import readable
+from hpcd.interchange.text import readable
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -125,8 +124,8 @@ def test_a_count_alone(db: Database, tmp_path: Path, kind: str) -> None:
 
 def test_long_traces_are_read_in_pieces(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read piece by piece is what the trace has."""
-    monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
-    selection = Selection(db)
+    monkeypatch.setattr(trace_blocks, "_BLOCKS_AT_ONCE", 1)
+    selection = ExportSelection(db)
     for line in range(len(db.lines)):
         blocks = list(selection.trace(line))
         records = db.records(line)
@@ -158,11 +157,11 @@ def test_processes_of_several_hosts_are_apart(tmp_path: Path) -> None:
 def test_pieces_of_a_line_with_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long_measurement(tmp_path / "m", records=5000)
     merge([tmp_path / "m"], tmp_path / "db")
-    monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr(trace_blocks, "_BLOCKS_AT_ONCE", 1)
     with hpcd.analysis.open(tmp_path / "db") as db:
         begin, end = db.duration_ns // 3, db.duration_ns // 2
         for windows, whole in (((), db.records(1)), (((begin, end),), db.records(1, begin, end))):
-            blocks = list(Selection(db, Filter(windows=windows)).trace(1))
+            blocks = list(ExportSelection(db, Filter(windows=windows)).trace(1))
             assert len(blocks) > 1
             assert max(map(len, blocks)) <= 2048
             times = np.concatenate([block.time for block in blocks])
@@ -314,10 +313,10 @@ def test_the_default_name(database: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_progress_is_told(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr(trace_blocks, "_BLOCKS_AT_ONCE", 1)
     told: list[tuple[str, int, int]] = []
-    selection = Selection(db, progress=lambda *step: told.append(step))
-    for line in selection.each_line():
+    selection = ExportSelection(db, progress=lambda *step: told.append(step))
+    for line in selection.iterate_lines():
         for _ in selection.trace(line.number):
             pass
     total = len(db.trace) + len(db.lines)
@@ -438,7 +437,7 @@ def test_a_missing_library_is_named(
     db: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, kind: str, library: str,
 ) -> None:  # fmt: skip
-    for module in ("otf2_archive", "arrow_tables", "parquet_files"):
+    for module in ("otf2_archive", "arrow_tables"):
         monkeypatch.delitem(sys.modules, f"hpcd.interchange.{module}", raising=False)
     monkeypatch.setitem(sys.modules, library, None)
     output = tmp_path / "out"
@@ -449,7 +448,7 @@ def test_a_missing_library_is_named(
 
 def test_contexts_by_procedure_and_name(db: Database) -> None:
     for detail in Detail:
-        table = Selection(db).contexts(detail)
+        table = ExportSelection(db).contexts(detail)
         assert table.frames.name[0] == "[all]"
         assert (table.parent[1:] < np.arange(1, len(table))).all()
         assert int(table.of_node.max()) < len(table)

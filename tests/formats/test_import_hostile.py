@@ -13,7 +13,7 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, HpcdError, NotFoundError
-from hpcd.interchange.names import MAX_NAME, readable
+from hpcd.interchange.text import MAX_NAME, readable
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from tests.support.imported import DATA, imported, sums
