@@ -16,7 +16,7 @@ from hpcd.interchange.collapsed_stacks import (
     looks_collapsed,
     looks_like_py_spy,
 )
-from hpcd.interchange.hpctoolkit_records import HpctoolkitReader, is_hpctoolkit_database
+from hpcd.interchange.hpctoolkit_reader import HpctoolkitReader, is_hpctoolkit_database
 from hpcd.interchange.input_file import InputFile
 from hpcd.interchange.mojo import MojoReader, looks_like_mojo
 from hpcd.interchange.otf2 import Otf2Reader, anchor_file

@@ -21,7 +21,7 @@ from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.pprof_message import (
     DecodedProfile,
-    ProfileWriter,
+    PprofWriter,
     decode_profile,
     decode_sample,
     encode_stack,
@@ -40,7 +40,7 @@ def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the file ``path``."""
     table = selection.contexts(Detail.PLACE)
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
-        profile = ProfileWriter(file.write)
+        profile = PprofWriter(file.write)
         for name, unit in zip(selection.names, selection.units, strict=True):
             profile.add_sample_type(name, "nanoseconds" if unit == "s" else unit or "count")
         begin, end = selection.span
@@ -80,7 +80,7 @@ def _labels_of(line: Line) -> list[tuple[str, str | int]]:
             ("pid", line.pid), ("tid", line.tid)]  # fmt: skip
 
 
-def _write_code(selection: ExportSelection, table: ContextTable, profile: ProfileWriter) -> None:
+def _write_code(selection: ExportSelection, table: ContextTable, profile: PprofWriter) -> None:
     """Write load modules, and a location and a function for each frame."""
     for module in selection.db.modules:
         profile.add_mapping(module.id, module.path, module.build_id, lines=True)

@@ -68,7 +68,7 @@ _MAX_KINDS = 64
 _FIRST_FIELDS = 16
 
 
-class ProfileWriter:
+class PprofWriter:
     """Writes a profile, field by field, to ``write``; :meth:`finish` writes its strings."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:

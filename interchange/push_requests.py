@@ -23,7 +23,7 @@ import numpy as np
 from hpcd import __version__
 from hpcd.analysis.live.label_profiles import METRICS, IntervalProfiles, Labels, Series
 from hpcd.interchange.numbering import Numbering
-from hpcd.interchange.pprof_message import ProfileWriter, encode_stack
+from hpcd.interchange.pprof_message import PprofWriter, encode_stack
 from hpcd.interchange.protobuf import fixed64, integer, message, packed, text
 from hpcd.model.identity import Module
 
@@ -202,7 +202,7 @@ def _query(profiles: IntervalProfiles, labels: Labels) -> str:
 
 def _encode_series(profiles: IntervalProfiles, series: Series) -> bytes:
     parts: list[bytes] = []
-    profile = ProfileWriter(parts.append)
+    profile = PprofWriter(parts.append)
     for name in _SAMPLE_TYPES:
         profile.add_sample_type(name, _UNIT)
     profile.set_time(profiles.begin_ns, max(profiles.end_ns - profiles.begin_ns, 1))
