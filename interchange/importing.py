@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hpcd.errors import FormatError, NotFoundError
 from hpcd.interchange import perf_data
 from hpcd.interchange.austin import AustinReader, AustinSamples, looks_like_austin
-from hpcd.interchange.collapsed_stacks import (
+from hpcd.interchange.collapsed import (
     CollapsedReader,
     looks_collapsed,
     looks_like_py_spy,

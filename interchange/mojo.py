@@ -1,8 +1,8 @@
 """MOJO, Austin's binary format: ``austin --binary``, and all that Austin 4 writes.
 
-A stream of events, as Austin's documentation of the format (versions 1 to 4) has them: strings and
-frames are defined once and referred to, by process; a sample is its stack's head, references to its
-frames, the outermost first, and its metrics, up to the next sample.
+A stream of events (Austin's documentation, versions 1 to 4 of the format): strings and frames are
+defined once and referred to, by process; a sample is its stack's head, references to its frames,
+outermost first, and its metrics, up to the next sample.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MojoReader:
         self._full = self._idle = False
 
     def read(self, file: InputFile) -> None:
-        """Take in the file. Raises :class:`FormatError`."""
+        """Add the samples of the file. Raises FormatError."""
         stream = _Stream(file)
         stream.skip(len(MAGIC))
         self._version = stream.number()
@@ -69,7 +69,7 @@ class MojoReader:
         self._finish()
 
     def _finish(self) -> None:
-        """Take in the sample that is complete."""
+        """Add the sample that is complete."""
         if not self._open:
             return
         self._open = False
@@ -147,19 +147,19 @@ class _Stream:
         self._at = 0
 
     def event(self) -> int | None:
-        """The next byte; None at the end."""
+        """Return the next byte; None at the end."""
         if self._at >= len(self._data) and not self._more():
             return None
         self._at += 1
         return self._data[self._at - 1]
 
     def skip(self, size: int) -> None:
-        """Pass ``size`` bytes over."""
+        """Skip ``size`` bytes."""
         for _ in range(size):
             self.event()
 
     def number(self) -> int:
-        """A varint: six bits and a sign in the first byte, seven in each that follows."""
+        """Return a varint: six bits and a sign in the first byte, seven in the others."""
         byte = self._byte()
         value, shift, negative = byte & 0x3F, 6, byte & 0x40
         while byte & 0x80:
@@ -171,7 +171,7 @@ class _Stream:
         return -value if negative else value
 
     def string(self) -> bytes:
-        """A string that ends in a zero byte."""
+        """Return a string that ends in a zero byte."""
         while (end := self._data.find(b"\0", self._at)) < 0:
             if len(self._data) - self._at > _LONGEST or not self._more():
                 raise self.damaged("a string does not end")
@@ -180,7 +180,7 @@ class _Stream:
         return text
 
     def damaged(self, what: str) -> FormatError:
-        """An error that says what is wrong with the file."""
+        """Return an error that says what is wrong with the file."""
         return FormatError(f"{self._file.name}: damaged or cut off: {what}")
 
     def _byte(self) -> int:
