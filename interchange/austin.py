@@ -13,7 +13,8 @@ from collections.abc import Iterable
 
 from hpcd.errors import FormatError
 from hpcd.interchange.collapsed import python_frame
-from hpcd.interchange.recording_builder import NO_MODULE, RecordingBuilder
+from hpcd.interchange.imported_tree import NO_MODULE
+from hpcd.interchange.recording_builder import RecordingBuilder
 
 _HEAD = re.compile(rb"P(\d{1,10});T(?:(\d{1,10}):)?(0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{1,20})(?:;|$)")
 _FRAME = re.compile(rb"(.*):([^:]*):(\d{1,9})$", re.DOTALL)
@@ -58,8 +59,8 @@ class AustinSamples:
 
     def special_frame(self, name: bytes) -> int:
         """Return the number of a frame that is no function, such as garbage collection."""
-        module = self.builder.module(NO_MODULE)
-        return self.builder.frame(module, b"[%s]" % name.strip(b":").lower())
+        module = self.builder.tree.module(NO_MODULE)
+        return self.builder.tree.frame(module, b"[%s]" % name.strip(b":").lower())
 
     def add(self, line: int, node: int, time_us: int, memory: int, busy: bool | None) -> None:
         """Add a sample; ``busy`` is None if it was not recorded."""
@@ -133,7 +134,7 @@ class AustinReader:
         text = head[3]
         hexadecimal = text.startswith(b"0x") or not text.isdigit()
         tid = int(text, 16 if hexadecimal else 10) & (1 << 62) - 1
-        return self._builder.line(int(head[1]), tid, b"thread %d" % tid, int(head[2] or 0))
+        return self._builder.threads.line(int(head[1]), tid, b"thread %d" % tid, int(head[2] or 0))
 
     def _node(self, stack: bytes) -> int:
         path = []
@@ -144,7 +145,7 @@ class AustinReader:
                     self._frames.clear()
                 frame = self._frames[text] = self._frame(text)
             path.append(frame)
-        return self._builder.node(path)
+        return self._builder.tree.node(path)
 
     def _frame(self, text: bytes) -> int:
         match = _FRAME.match(text)

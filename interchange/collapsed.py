@@ -18,7 +18,8 @@ import numpy as np
 from hpcd.errors import FormatError
 from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import ExportSelection
-from hpcd.interchange.recording_builder import NO_MODULE, RecordingBuilder
+from hpcd.interchange.imported_tree import NO_MODULE
+from hpcd.interchange.recording_builder import RecordingBuilder
 from hpcd.interchange.synthetic_clock import SyntheticClock
 from hpcd.interchange.text import one_line
 
@@ -146,8 +147,8 @@ class CollapsedReader:
                 frame = frames[name] = self._frame(name)
             path.append(frame)
         builder = self._builder
-        line_number = builder.line(pid, tid, thread or builder.default_name)
-        self._clock.add(line_number, builder.node(path), (count,))
+        line_number = builder.threads.line(pid, tid, thread or builder.threads.default_name)
+        self._clock.add(line_number, builder.tree.node(path), (count,))
         builder.taken += count
 
     def _owner(self, names: list[bytes]) -> tuple[int, int, bytes, list[bytes]]:
@@ -162,7 +163,9 @@ class CollapsedReader:
             # At the beginning Python has no name for a thread.
             thread, names = match[2] or b"", names[1:]
             if thread:
-                self._builder.rename(self._builder.line(pid, tid & (1 << 62) - 1, thread), thread)
+                self._builder.threads.rename(
+                    self._builder.threads.line(pid, tid & (1 << 62) - 1, thread), thread
+                )
         return pid, tid & (1 << 62) - 1, thread, names
 
     def _plain_frame(self, name: bytes) -> int:
@@ -175,7 +178,7 @@ class CollapsedReader:
             module = {b"k": b"kernel", b"j": b"[jit]"}.get(match[1], module)
         elif match := _DTRACE.match(name):
             module, name = match[1], match[2]
-        return self._builder.frame(self._builder.module(module, kernel=kernel), name)
+        return self._builder.tree.frame(self._builder.tree.module(module, kernel=kernel), name)
 
     def _python_frame(self, name: bytes) -> int:
         match = _PYTHON.match(name)
@@ -187,7 +190,9 @@ class CollapsedReader:
 
 def python_frame(builder: RecordingBuilder, function: bytes, file: bytes, line: int) -> int:
     """Return the frame of a function in the source file ``file``; of its ``line`` if not 0."""
-    return builder.frame(builder.module(file), b"%s:%d" % (function, line) if line else function)
+    return builder.tree.frame(
+        builder.tree.module(file), b"%s:%d" % (function, line) if line else function
+    )
 
 
 def _count(text: bytes) -> int | None:

@@ -22,7 +22,8 @@ from hpcd.interchange.hpctoolkit_layout import MAGIC
 from hpcd.interchange.hpctoolkit_meta import MetaFile, StoredContext
 from hpcd.interchange.hpctoolkit_profiles import ProfileFile, ThreadProfile
 from hpcd.interchange.hpctoolkit_trace import TraceFile
-from hpcd.interchange.recording_builder import NO_MODULE, RecordingBuilder
+from hpcd.interchange.imported_tree import NO_MODULE
+from hpcd.interchange.recording_builder import RecordingBuilder
 from hpcd.interchange.text import readable
 
 _UNIT = re.compile(rb"(.*?)\s*\((sec|s|usec|us|ms|ns|bytes|B)\)$")
@@ -76,7 +77,7 @@ class HpctoolkitReader:
         self._read_contexts(meta)
         profiles = profile_file.profiles()
         if any("RANK" in profile.ids for profile in profiles.values()):
-            self._builder.job = self._builder.job or readable(meta.title)
+            self._builder.threads.job = self._builder.threads.job or readable(meta.title)
         # Above all ranks, and all hosts where there are none.
         self._first_tid = 1 + max(
             (max(profile.ids.get("RANK", 0), len(profiles)) for profile in profiles.values()),
@@ -112,7 +113,7 @@ class HpctoolkitReader:
             parents[context.id] = context.parent
             above = nodes[context.parent]
             if context.entry == _UNKNOWN_ENTRY:
-                frame = builder.frame(builder.module(NO_MODULE), "[unknown entry]")
+                frame = builder.tree.frame(builder.tree.module(NO_MODULE), "[unknown entry]")
             elif context.call:
                 key = context.function
                 frame = frames[key] if key in frames else self._frame(meta, context)
@@ -120,7 +121,7 @@ class HpctoolkitReader:
             else:
                 nodes[context.id] = above
                 continue
-            nodes[context.id] = builder.child(max(above, 0), frame)
+            nodes[context.id] = builder.tree.child(max(above, 0), frame)
         size = max(nodes) + 1
         if size > 1 << 26:
             raise FormatError(f"{builder.source}: damaged: context {size - 1} is out of range")
@@ -136,12 +137,12 @@ class HpctoolkitReader:
     def _frame(self, meta: MetaFile, context: StoredContext) -> int:
         builder = self._builder
         if not context.function:
-            return builder.unknown()
+            return builder.tree.unknown()
         name, module, source = meta.function(context.function)
         base = module.rpartition(b"/")[2]
         # hpcprof puts the module behind names without source files.
         name = name.removesuffix(b" [%s]" % base) or b"[%s]" % (base or source)
-        return builder.frame(builder.module(module or NO_MODULE), name)
+        return builder.tree.frame(builder.tree.module(module or NO_MODULE), name)
 
     # --- threads and metrics ---
 
@@ -158,16 +159,16 @@ class HpctoolkitReader:
         # The first thread of a process is its main one.
         tid = pid if tid == 0 else self._first_tid + tid
         stream = sum((number & 0xFFFF) << 16 * place for place, number in enumerate(streams[:3]))
-        line = builder.line(pid, tid, words or "thread", stream)
-        builder.name_process(pid, meta.title or builder.default_name)
+        line = builder.threads.line(pid, tid, words or "thread", stream)
+        builder.threads.name_process(pid, meta.title or builder.threads.default_name)
         if rank is not None:
-            builder.set_rank(pid, rank)
+            builder.threads.set_rank(pid, rank)
         return line
 
     def _rank_sizes(self, profiles: dict[int, ThreadProfile]) -> None:
         ranks = {profile.ids["RANK"] for profile in profiles.values() if "RANK" in profile.ids}
-        if ranks and not self._builder.size:
-            self._builder.size = max(ranks) + 1
+        if ranks and not self._builder.threads.size:
+            self._builder.threads.size = max(ranks) + 1
 
     def _metrics(
         self, meta: MetaFile, file: ProfileFile, profiles: dict[int, ThreadProfile]
@@ -223,7 +224,7 @@ class HpctoolkitReader:
 
     def _placed(self, node: int) -> int:
         """Return ``node``, or the node of samples without a call path for the root."""
-        return node or self._builder.node([])
+        return node or self._builder.tree.node([])
 
     # --- records ---
 
@@ -247,7 +248,7 @@ class HpctoolkitReader:
             if len(times) > 1 and not contexts[-1]:
                 # No sample: the thread has ended.
                 end_ns = int(times[-1]) - file.begin_ns
-                builder.alive(lines[number], end_ns, end_ns)
+                builder.threads.extend(lines[number], end_ns, end_ns)
                 times, contexts = times[:-1], contexts[:-1]
             inside = np.minimum(contexts, len(self._node_of) - 1)
             nodes = self._node_of[inside]
@@ -258,7 +259,9 @@ class HpctoolkitReader:
 
     def _not_running(self) -> int:
         builder = self._builder
-        self._idle = builder.node([builder.frame(builder.module(NO_MODULE), "[not running]")])
+        self._idle = builder.tree.node(
+            [builder.tree.frame(builder.tree.module(NO_MODULE), "[not running]")]
+        )
         return self._idle
 
     def _write(

@@ -223,8 +223,12 @@ def _builder(
         "file": readable(name), "format": kind, "times": times, **(origin or {}),
     }  # fmt: skip
     builder = RecordingBuilder(output, host, described, name)
-    builder.default_name = Path(name).name
-    builder.job, builder.rank, builder.size = options.job, options.rank, options.size
+    builder.threads.default_name = Path(name).name
+    builder.threads.job, builder.threads.rank, builder.threads.size = (
+        options.job,
+        options.rank,
+        options.size,
+    )
     return builder
 
 
@@ -234,7 +238,7 @@ def _finished(
 ) -> Imported:  # fmt: skip
     records = builder.close(ended_ns, began_ns)
     return Imported(
-        kind, records, builder.taken or records, builder.line_count, times,
+        kind, records, builder.taken or records, len(builder.threads), times,
         dict(builder.dropped + builder.left_out),
     )  # fmt: skip
 

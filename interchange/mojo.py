@@ -74,7 +74,7 @@ class MojoReader:
             return
         self._open = False
         busy = not self._idle if self._full else None
-        node = self._builder.node(self._path)
+        node = self._builder.tree.node(self._path)
         self._samples.add(self._line, node, self._time, self._allocated, busy)
 
     def _metadata(self, stream: _Stream) -> None:
@@ -92,7 +92,7 @@ class MojoReader:
         except ValueError:
             raise stream.damaged("a thread has no number") from None
         words = b"thread %d" % tid
-        self._line = self._builder.line(self._pid, tid, words, max(interpreter, 0))
+        self._line = self._builder.threads.line(self._pid, tid, words, max(interpreter, 0))
         self._open, self._path = True, []
         self._time = self._allocated = 0
         self._idle = False
@@ -122,8 +122,8 @@ class MojoReader:
         self._path.append(frame)
 
     def _kernel_frame(self, stream: _Stream) -> None:
-        module = self._builder.module("kernel", kernel=True)
-        self._path.append(self._builder.frame(module, stream.string()))
+        module = self._builder.tree.module("kernel", kernel=True)
+        self._path.append(self._builder.tree.frame(module, stream.string()))
 
     def _time_metric(self, stream: _Stream) -> None:
         self._time = stream.number()

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hpcd.errors import FormatError, PlatformError
+from hpcd.interchange.imported_tree import NO_MODULE
 from hpcd.interchange.input_file import blocks
 from hpcd.interchange.otf2_operations import Otf2Operations
 from hpcd.interchange.otf2_samples import FLAGS, NAME, Otf2Samples
 from hpcd.interchange.otf2_traffic import EVENT as TRAFFIC
 from hpcd.interchange.otf2_traffic import Otf2Traffic, communicating
-from hpcd.interchange.recording_builder import NO_MODULE, RecordingBuilder
+from hpcd.interchange.recording_builder import RecordingBuilder
 from hpcd.interchange.text import readable
 from hpcd.interchange.tool_process import tool_output
 
@@ -95,7 +96,7 @@ class Otf2Reader:
         self._samples.close()
         self._traffic.close()
         for line, since in self._since.items():
-            self._builder.alive(line, since, since)
+            self._builder.threads.extend(line, since, since)
         return began_ns or None
 
     # --- definitions ---
@@ -118,19 +119,19 @@ class Otf2Reader:
         if not ranks:
             ranks = _ranks_by_place(text, {int(at): int(group) for at, _, group in locations})
         if ranks:
-            builder.job = builder.job or builder.default_name
-            builder.size = builder.size or max(ranks.values()) + 1
+            builder.threads.job = builder.threads.job or builder.threads.default_name
+            builder.threads.size = builder.threads.size or max(ranks.values()) + 1
         for place, (location, name, group) in enumerate(locations):
             number = int(group)
             thread, name = _thread(place + len(groups), name, number, ranks.get(number))
-            line = self._lines[location] = builder.line(number, thread, name)
+            line = self._lines[location] = builder.threads.line(number, thread, name)
             self._stacks[line] = []
-            builder.name_process(number, groups.get(number, name))
+            builder.threads.name_process(number, groups.get(number, name))
             if number in ranks:
-                builder.set_rank(number, ranks[number])
+                builder.threads.set_rank(number, ranks[number])
         for number, name, file in _REGION.findall(text):
-            module = builder.module(file or NO_MODULE)
-            self._frames[int(number)] = builder.frame(module, name)
+            module = builder.tree.module(file or NO_MODULE)
+            self._frames[int(number)] = builder.tree.frame(module, name)
             if name.startswith(b"MPI_"):
                 self._names[int(number)] = readable(name)
         self._samples.define(text, self._frames)
@@ -228,7 +229,7 @@ class Otf2Reader:
         stack = self._stacks[line]
         if depth != len(stack) or depth >= _MAX_NESTING or region not in self._frames:
             raise FormatError(f"{self._builder.source}: damaged: region {region} is not defined")
-        stack.append(self._builder.child(stack[-1] if stack else 0, self._frames[region]))
+        stack.append(self._builder.tree.child(stack[-1] if stack else 0, self._frames[region]))
         self._traffic.enter(line, self._since[line], self._names.get(region, ""))
         self._builder.taken += 1
 

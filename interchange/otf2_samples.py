@@ -99,7 +99,7 @@ class Otf2Samples:
             depth = depths[number] = depths.get(parent, 0) + 1
             if depth > _MAX_NESTING:
                 raise self._damaged(f"calling contexts {depth:,} deep")
-            self.nodes[number] = self._builder.child(self.nodes.get(parent, 0), frame)
+            self.nodes[number] = self._builder.tree.child(self.nodes.get(parent, 0), frame)
 
     @property
     def unfinished(self) -> bool:
@@ -140,7 +140,7 @@ class Otf2Samples:
         """There are no more; say how long trace lines were there."""
         self.finish()
         for line, end_ns in self._ends.items():
-            self._builder.alive(line, end_ns, end_ns)
+            self._builder.threads.extend(line, end_ns, end_ns)
 
     def _add(self, sample: _Sample, attribute: int, value: int) -> None:
         key = sample.generator, attribute

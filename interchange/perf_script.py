@@ -129,7 +129,7 @@ class PerfScriptReader:
             return
         rest = line[header.end() :].strip()
         frame = self._frame(rest) if rest.endswith(b")") else None
-        self._sample(header, self._builder.node([] if frame is None else [frame]))
+        self._sample(header, self._builder.tree.node([] if frame is None else [frame]))
 
     def _skip(self, line: bytes) -> None:
         if b"PERF_RECORD_" in line:
@@ -145,11 +145,11 @@ class PerfScriptReader:
         line = self._threads.get(key)
         if line is None:
             pid, tid = int(first), int(second or first)
-            line = self._builder.line(pid, tid, comm.rstrip(), int(key[2] or 0))
+            line = self._builder.threads.line(pid, tid, comm.rstrip(), int(key[2] or 0))
             self._threads[key] = line
             self._names[line] = comm
         elif self._names[line] != comm:
-            self._builder.rename(line, comm.rstrip())
+            self._builder.threads.rename(line, comm.rstrip())
             self._names[line] = comm
         event = self._events.get(name)
         if event is None:
@@ -168,7 +168,7 @@ class PerfScriptReader:
             ]
         path = [frame for frame in known if frame is not None and frame != _NO_FRAME]
         path.reverse()
-        node = self._builder.node(path)
+        node = self._builder.tree.node(path)
         if len(self._stacks) >= _CACHED_STACKS or self._cached_bytes > _CACHED_BYTES:
             self._stacks.clear()
             self._lines.clear()
@@ -207,12 +207,12 @@ class PerfScriptReader:
         builder = self._builder
         if symbol == _UNKNOWN or not symbol:
             if module == _UNKNOWN or not module:
-                return builder.unknown()
+                return builder.tree.unknown()
             symbol = b"[%s]" % module.rpartition(b"/")[2].strip(b"[]")
         kernel = address >= _KERNEL or module.startswith((b"[kernel.", b"[guest.kernel."))
         if kernel and module.startswith(b"[kernel."):
             module = b"kernel"
-        return builder.frame(builder.module(module, kernel=kernel), symbol)
+        return builder.tree.frame(builder.tree.module(module, kernel=kernel), symbol)
 
 
 def _perf_event(builder: RecordingBuilder, name: bytes, with_period: bool) -> int:

@@ -18,6 +18,7 @@ from hpcd.analysis.trace.trace_lines import Line
 from hpcd.errors import FormatError
 from hpcd.interchange.context_table import ContextTable, Detail
 from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.imported_tree import NO_MODULE
 from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.pprof_message import (
     DecodedProfile,
@@ -26,7 +27,7 @@ from hpcd.interchange.pprof_message import (
     decode_sample,
     encode_stack,
 )
-from hpcd.interchange.recording_builder import NO_MODULE, RecordingBuilder
+from hpcd.interchange.recording_builder import RecordingBuilder
 from hpcd.interchange.synthetic_clock import SyntheticClock
 
 MAX_BYTES = 1 << 30
@@ -169,7 +170,7 @@ class PprofReader:
             if not any(values):
                 continue
             frames = [frame for place in reversed(path) for frame in self._location(place)]
-            clock.add(self._line(labels), builder.node(frames), tuple(values))
+            clock.add(self._line(labels), builder.tree.node(frames), tuple(values))
             builder.taken += 1 if counts is None else values[counts]
         clock.finish(max(round(scales[primary] * 1e9), 1) if scales[primary] else 1_000_000)
 
@@ -182,13 +183,13 @@ class PprofReader:
         known = self._profile.labels(labels, _LABELS)
         pid, tid, rank = (_number(known.get(key, b"")) for key in ("pid", "tid", "rank"))
         process = known.get("process", b"")
-        name = known.get("thread") or process or builder.default_name
-        line = self._lines[labels] = builder.line(pid or 0, tid or 0, name)
+        name = known.get("thread") or process or builder.threads.default_name
+        line = self._lines[labels] = builder.threads.line(pid or 0, tid or 0, name)
         if process:
-            builder.name_process(pid or 0, process)
+            builder.threads.name_process(pid or 0, process)
         if rank is not None:
-            builder.job = builder.job or builder.default_name
-            builder.set_rank(pid or 0, rank)
+            builder.threads.job = builder.threads.job or builder.threads.default_name
+            builder.threads.set_rank(pid or 0, rank)
         return line
 
     def _location(self, number: int) -> list[int]:
@@ -208,14 +209,14 @@ class PprofReader:
         for function, line in reversed(lines):
             name, file = profile.functions.get(function, (0, 0))
             text, source = profile.string(name), profile.string(file)
-            module = builder.module(path or source or NO_MODULE)
+            module = builder.tree.module(path or source or NO_MODULE)
             if text and self._with_lines and line:
                 text += b":%d" % line
-            frames.append(builder.frame(module, text))
+            frames.append(builder.tree.frame(module, text))
         if not frames and path:
             module_name = path.rpartition(b"/")[2].strip(b"[]")
-            frames.append(builder.frame(builder.module(path), b"[%s]" % module_name))
-        return frames or [builder.unknown()]
+            frames.append(builder.tree.frame(builder.tree.module(path), b"[%s]" % module_name))
+        return frames or [builder.tree.unknown()]
 
 
 def _event(builder: RecordingBuilder, name: str, unit: str) -> int:

@@ -36,8 +36,8 @@ def write(selection: ExportSelection, path: Path) -> None:
         file.write('{"$schema":' + as_json(_SCHEMA) + ',"exporter":"hpcd","name":')
         file.write(as_json(utf8(selection.db.path.name)) + ',"shared":{"frames":[')
         frames = table.frames
-        columns = zip(frames.name, frames.file, frames.line.tolist(), strict=True)
-        for number, (name, source, line) in enumerate(columns):
+        entries = zip(frames.name, frames.file, frames.line.tolist(), strict=True)
+        for number, (name, source, line) in enumerate(entries):
             entry: dict[str, object] = {"name": utf8(name)}
             if source:
                 entry["file"] = utf8(source)
