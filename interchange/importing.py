@@ -19,7 +19,7 @@ from hpcd.interchange.collapsed import (
 from hpcd.interchange.hpctoolkit_reader import HpctoolkitReader, is_hpctoolkit_database
 from hpcd.interchange.input_file import InputFile
 from hpcd.interchange.mojo import MojoReader, looks_like_mojo
-from hpcd.interchange.otf2 import Otf2Reader, anchor_file
+from hpcd.interchange.otf2_reader import Otf2Reader, anchor_file
 from hpcd.interchange.perf_script import PerfScriptReader, looks_like_perf_script
 from hpcd.interchange.pprof import MAX_BYTES, PprofReader
 from hpcd.interchange.pprof_message import looks_like_pprof

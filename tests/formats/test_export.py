@@ -20,7 +20,7 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.filters import Filter
-from hpcd.interchange import otf2_archive, trace_blocks
+from hpcd.interchange import otf2_archive, otf2_library, trace_blocks
 from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.formats import FORMATS
@@ -368,7 +368,7 @@ def test_otf2_print_reads_it(db: Database, tmp_path: Path) -> None:
 
 def test_long_lines_are_flushed_to_otf2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otf2_archive, "_EVENT_CHUNK", 1 << 18)
-    monkeypatch.setattr(otf2_archive, "_EVENT_CHUNKS", 1)
+    monkeypatch.setattr(otf2_library, "_EVENT_CHUNKS", 1)
     flushed = []
     flush = otf2_archive._flush
     monkeypatch.setattr(otf2_archive, "_flush", lambda *args: [flushed.append(args), flush()][1])
@@ -437,7 +437,7 @@ def test_a_missing_library_is_named(
     db: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, kind: str, library: str,
 ) -> None:  # fmt: skip
-    for module in ("otf2_archive", "arrow_tables"):
+    for module in ("otf2_archive", "otf2_library", "arrow_tables"):
         monkeypatch.delitem(sys.modules, f"hpcd.interchange.{module}", raising=False)
     monkeypatch.setitem(sys.modules, library, None)
     output = tmp_path / "out"
