@@ -21,6 +21,7 @@ from hpcd.daemon.capture.budget import Budget, SamplingRate
 from hpcd.daemon.capture.call_setup import CallSetup
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.recorder_kernels import recorder_kernels
 from hpcd.daemon.capture.recording_options import MAX_FREQUENCY, Options
 from hpcd.daemon.capture.sampler_loading import (
     SamplerLoading,
@@ -77,12 +78,17 @@ class Recording:
     :meth:`request_stop` is called. Whatever ends it, the measurement is closed properly."""
 
     def __init__(self, options: Options, loading: SamplerLoading | None = None) -> None:
-        """``loading`` is that of the sampler of these ``options``, where it was begun before."""
+        """``loading`` is the sampler of these ``options`` if it is being loaded already.
+
+        Raises :class:`UsageError`, :class:`TargetError` for a pid that cannot be recorded, and
+        :class:`PlatformError` if hpcd's kernels were not compiled.
+        """
         if not 1 <= options.frequency <= MAX_FREQUENCY:
             raise UsageError(f"frequency must lie between 1 and {MAX_FREQUENCY} Hz")
         if not options.selector:
             raise UsageError("nothing selected to record")
         require_hosts_namespace()
+        recorder_kernels()
         for pid in options.selector.pids:
             processes.require_target(pid)
         self._options = options
@@ -290,7 +296,7 @@ class Recording:
         if probes:
             stack.callback(probes.close)
         collector = Collector(
-            sampler, threads, stacks, jit, writer, periods, thread_times, deferred, calls
+            sampler, threads, stacks, jit, writer, periods, deferred, thread_times, calls
         )
         iterator = loading.iterator()
         sleeping = SleepingThreads(iterator) if iterator else None

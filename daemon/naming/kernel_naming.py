@@ -77,16 +77,15 @@ class KernelNaming:
             found = self.symbols.addresses(places)
         return found
 
-    def to_module_frames(self, path: U64, depth: I64) -> U64:
-        """``path`` u64[n] with its kernel addresses as module frames; writes their symbols.
+    def to_module_frames(self, path: U64) -> U64:
+        """Return ``path`` u64[n] with its kernel addresses as module frames; write their symbols.
 
-        ``depth`` i64[n] is each frame's distance from the innermost one of its call path.
+        The addresses lie within the instructions that they are attributed to.
         """
         kernel = np.flatnonzero(frames.is_kernel(path))
         if not len(kernel):
             return path
-        # Callers are return addresses; the interrupted instruction itself is not.
-        address = path[kernel] - (depth[kernel] > 0).astype(np.uint64)
+        address = path[kernel]
         program = self._programs_of(address)
         if not self.symbols.knows(address[program < 0]):
             self._programs = list(self._own_programs())
