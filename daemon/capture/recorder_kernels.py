@@ -239,6 +239,6 @@ def recorder_kernels() -> RecorderKernels:
     kernels = loops_in(RecorderKernels)
     if kernels is None:
         raise PlatformError(
-            "hpcd's kernels are not compiled for this machine; run make objects where hpcd was built"
+            "hpcd's kernels are not compiled for this machine: run make objects in its source tree"
         )
     return kernels
