@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +38,45 @@ _PLT = {
     bytes.fromhex("770880003f1a3a2a332422"): 10,
 }
 _BREG0, _DEREF, _PLUS_UCONST = 0x70, 0x06, 0x23
+
+# Call frame instructions (DWARF 5, section 7.24, and what vendors added). The first three have an
+# operand in their low six bits.
+_KIND, _OPERAND = 0xC0, 0x3F
+DW_CFA_advance_loc = 0x40
+DW_CFA_offset = 0x80
+DW_CFA_restore = 0xC0
+DW_CFA_nop = 0x00
+DW_CFA_set_loc = 0x01
+DW_CFA_advance_loc1 = 0x02
+DW_CFA_advance_loc4 = 0x04
+DW_CFA_offset_extended = 0x05
+DW_CFA_restore_extended = 0x06
+DW_CFA_undefined = 0x07
+DW_CFA_same_value = 0x08
+DW_CFA_register = 0x09
+DW_CFA_remember_state = 0x0A
+DW_CFA_restore_state = 0x0B
+DW_CFA_def_cfa = 0x0C
+DW_CFA_def_cfa_register = 0x0D
+DW_CFA_def_cfa_offset = 0x0E
+DW_CFA_def_cfa_expression = 0x0F
+DW_CFA_expression = 0x10
+DW_CFA_offset_extended_sf = 0x11
+DW_CFA_def_cfa_sf = 0x12
+DW_CFA_def_cfa_offset_sf = 0x13
+DW_CFA_val_offset = 0x14
+DW_CFA_val_offset_sf = 0x15
+DW_CFA_val_expression = 0x16
+DW_CFA_AARCH64_negate_ra_state_with_pc = 0x2C
+DW_CFA_AARCH64_negate_ra_state = 0x2D
+DW_CFA_GNU_args_size = 0x2E
+DW_CFA_GNU_negative_offset_extended = 0x2F
+_RARE_CFA = {
+    DW_CFA_def_cfa_sf, DW_CFA_def_cfa_offset_sf, DW_CFA_def_cfa_expression,
+}  # fmt: skip
+_WITHOUT_EFFECT = {
+    DW_CFA_nop, DW_CFA_AARCH64_negate_ra_state_with_pc, DW_CFA_AARCH64_negate_ra_state,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +108,8 @@ _Expression = tuple[CfaKind, int, int]
 # fp, ra, bx and sp are. Other registers are not followed, so a state has a fixed size and costs
 # nothing to remember, whatever a hostile program says.
 _State = tuple[int, int, _Expression | None, _Saved, _Saved, _Saved, _Saved]
+# Positions of the registers in a state.
+_FP, _RA, _BX, _SP = 3, 4, 5, 6
 
 _WIDE = 0xFFFFFFFF  # in the place of a record's length: the length follows in 64 bits
 _MAX_NESTING = 256
@@ -84,6 +126,13 @@ class _Cie:
     key: int
     state: _State
     """After the CIE's own program, which is run once."""
+    saved: dict[int, _Saved] = field(default_factory=dict)
+    """Of that state, where the registers are, by slot; -1 for those not followed."""
+
+    def take_state(self, state: _State) -> None:
+        """Take the state that the CIE leaves its functions."""
+        self.state = state
+        self.saved = {-1: None, _FP: state[3], _RA: state[4], _BX: state[5], _SP: state[6]}
 
 
 @dataclass(slots=True)
@@ -98,13 +147,24 @@ class Functions:
     bad: int = 0
 
 
+class _RuleNumbers(dict[_State, int]):
+    """The number of each state's unwind rule, worked out when it is asked for first."""
+
+    def __init__(self, number: Callable[[_State], int]) -> None:
+        self._work_out = number
+
+    def __missing__(self, state: _State) -> int:
+        number = self[state] = self._work_out(state)
+        return number
+
+
 class CfiDecoder:
     """Decodes the frame sections of one module."""
 
     def __init__(self, machine: str, rules: RuleSet) -> None:
         self._registers = REGISTERS[machine]
         registers = self._registers
-        self._slots = {registers.fp: 0, registers.ra: 1, registers.bx: 2, registers.sp: 3}
+        self._slots = {registers.fp: _FP, registers.ra: _RA, registers.bx: _BX, registers.sp: _SP}
         self._rules = rules
         self._programs: defaultdict[int, dict[bytes, int]] = defaultdict(dict)
         # Rows of all programs, one after another; a program's begin at its number in _first.
@@ -112,7 +172,11 @@ class CfiDecoder:
         self._number = array("H")
         self._first = array("q")
         self._malformed: set[int] = set()
-        self._states: tuple[dict[_State, int], dict[_State, int]] = ({}, {})
+        # By whether a CIE is of signal frames.
+        self._numbers = (
+            _RuleNumbers(lambda state: rules.number(self._rule(state))),
+            _RuleNumbers(lambda _: rules.number(rule(CfaKind.SIGNAL))),
+        )
         self._positional = False
         self.functions = Functions()
         self._cie_keys: dict[tuple[object, ...], int] = {}
@@ -300,7 +364,8 @@ class CfiDecoder:
         key = self._cie_keys.setdefault(what, len(self._cie_keys))
         state: _State = (registers.sp, registers.cfa_offset, None, None, None, None, None)
         cie = _Cie(code_align, data_align, encoding, signal, augmented, key, state)
-        cie.state = self._run(cie, program, None)
+        cie.take_state(state)
+        cie.take_state(self._run(cie, program, None))
         return cie
 
     def _program(self, cie: _Cie, program: bytes, address: int, pc: int) -> int:
@@ -322,169 +387,178 @@ class CfiDecoder:
         return number
 
     def _run(self, cie: _Cie, program: bytes, function: tuple[int, int] | None) -> _State:
-        """Run a program, from the state its CIE leaves; the state at its end.
+        """Run a program from the state that its CIE leaves, and return the state at its end.
 
-        Rows are kept when it is a ``function``'s: (address of the program, address of the
-        function).
+        Rows are kept if it is a ``function``'s: (address of the program, address of the function).
 
-        One long function on purpose: its loop runs once for every call frame instruction of a
-        module, and most of them are a few operations on locals that hold the state. A function
-        for each kind would add a call and the passing of that state to every one.
+        Its loop runs once for every call frame instruction of a module, most of which are a few
+        operations on locals: those are here, rare ones are methods.
         """
-        registers = self._registers
         code_align, data_align = cie.code_align, cie.data_align
         cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = cie.state
-        slots = self._slots
-        numbers = self._states[cie.signal]
-        stack: list[_State] = []
+        slots, numbers = self._slots, self._numbers[cie.signal]
         delta, number = self._delta, self._number
-        last = -1
-        loc = 0
-        pos, size = 0, len(program)
-        state: _State
+        stack: list[_State] = []
+        last, loc, pos, size = -1, 0, 0, len(program)
         while pos < size:
             op = program[pos]
             pos += 1
-            high = op & 0xC0
-            if high == 0x40 or 0x01 <= op <= 0x04:
-                if high == 0x40:
-                    advance = (op & 63) * code_align
-                elif op == 0x01:  # set_loc
-                    if function is None:
-                        raise ValueError("a CIE sets a location")
-                    self._positional = True
-                    target, pos = _pointer(program, pos, function[0], cie.encoding)
-                    advance = target - function[1] - loc
-                    if advance < 0:
-                        raise ValueError("locations go backwards")
+            high = op & _KIND
+            if high == DW_CFA_advance_loc or DW_CFA_set_loc <= op <= DW_CFA_advance_loc4:
+                if high:
+                    advance = (op & _OPERAND) * code_align
                 else:
-                    width = 1 << (op - 2)
-                    advance = int.from_bytes(program[pos : pos + width], "little") * code_align
-                    pos += width
+                    advance, pos = self._advance(cie, op, program, pos, function, loc)
                 if advance and function:
-                    state = (cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp)
-                    here = numbers.get(state)
-                    if here is None:
-                        here = numbers[state] = self._rules.number(self._rule(cie, state))
+                    here = numbers[cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp]
                     if here != last:
                         delta.append(loc)
                         number.append(here)
                         last = here
                     loc += advance
                 continue
-            if op == 0x0E:  # def_cfa_offset
-                cfa_off = program[pos]
-                pos += 1
+            if op == DW_CFA_def_cfa_offset:
+                cfa_off, pos = program[pos], pos + 1
                 if cfa_off > 127:
                     cfa_off, pos = uleb128(program, pos - 1)
                 continue
-            if high == 0x80:
-                offset = program[pos]
-                pos += 1
+            saved: _Saved
+            if high == DW_CFA_offset:
+                offset, pos = program[pos], pos + 1
                 if offset > 127:
                     offset, pos = uleb128(program, pos - 1)
-                slot = slots.get(op & 63, -1)
-                saved: _Saved = offset * data_align
-            elif high == 0xC0 or op == 0x06:
-                register = op & 63
-                if op == 0x06:
-                    register, pos = uleb128(program, pos)
-                slot = slots.get(register, -1)
-                saved = (*cie.state[3:],)[slot] if slot >= 0 else None
-            elif op == 0x0A:
+                slot, saved = slots.get(op & _OPERAND, -1), offset * data_align
+            elif high == DW_CFA_restore:
+                slot = slots.get(op & _OPERAND, -1)
+                saved = cie.saved[slot]
+            elif op == DW_CFA_remember_state:
                 if len(stack) > _MAX_NESTING:
                     raise ValueError("states nest too deep")
                 stack.append((cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp))
                 continue
-            elif op == 0x0B:
+            elif op == DW_CFA_restore_state:
                 if not stack:
                     raise ValueError("restore without remember")
                 cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = stack.pop()
                 continue
-            elif op == 0x0C:
+            elif op == DW_CFA_def_cfa_register:
+                cfa_reg, pos = uleb128(program, pos)
+                cfa_expr = None
+                continue
+            elif op == DW_CFA_def_cfa:
                 cfa_reg, pos = uleb128(program, pos)
                 cfa_off, pos = uleb128(program, pos)
                 cfa_expr = None
                 continue
-            elif op == 0x0D:
-                cfa_reg, pos = uleb128(program, pos)
-                cfa_expr = None
+            elif op in _RARE_CFA:
+                cfa = cfa_reg, cfa_off, cfa_expr
+                (cfa_reg, cfa_off, cfa_expr), pos = self._rare_cfa(cie, op, program, pos, cfa)
                 continue
-            elif op == 0x12:  # def_cfa_sf
-                cfa_reg, pos = uleb128(program, pos)
-                offset, pos = sleb128(program, pos)
-                cfa_off, cfa_expr = offset * data_align, None
+            elif op in _WITHOUT_EFFECT:
                 continue
-            elif op == 0x13:
-                offset, pos = sleb128(program, pos)
-                cfa_off = offset * data_align
-                continue
-            elif op == 0x0F:
-                length, pos = uleb128(program, pos)
-                cfa_expr = _cfa_expression(program[pos : pos + length], registers.sp, registers.fp)
-                pos += length
-                continue
-            elif op in (0x00, 0x2C, 0x2D):  # nop, AARCH64_negate_ra_state with and without pc
-                continue
-            elif op == 0x2E:  # GNU_args_size
+            elif op == DW_CFA_GNU_args_size:
                 _, pos = uleb128(program, pos)
                 continue
             else:
-                register, pos = uleb128(program, pos)
-                slot = slots.get(register, -1)
-                if op in (0x05, 0x2F):  # offset_extended, GNU_negative_offset_extended
-                    offset, pos = uleb128(program, pos)
-                    saved = offset * (data_align if op == 0x05 else -data_align)
-                elif op == 0x11:
-                    offset, pos = sleb128(program, pos)
-                    saved = offset * data_align
-                elif op == 0x07:
-                    saved = _UNDEFINED
-                elif op == 0x08:
-                    saved = None
-                elif op == 0x09:
-                    other, pos = uleb128(program, pos)
-                    saved = None if other == register else _ODD
-                    if (
-                        slot == 1 and other != register and other < 256
-                    ):  # vfork: its child writes over the stack
-                        saved = ("register", other)
-                elif op in (0x10, 0x16):
-                    length, pos = uleb128(program, pos)
-                    saved = _ODD
-                    if op == 0x10:
-                        saved = _saved_expression(program[pos : pos + length], registers.fp)
-                    pos += length
-                elif op in (0x14, 0x15):  # val_offset: the stack pointer's is the CFA anyway
-                    offset, pos = (uleb128 if op == 0x14 else sleb128)(program, pos)
-                    saved = None if slot == 3 and not offset else _ODD
-                else:
-                    raise ValueError(f"unknown call frame instruction {op:#x}")
-            if slot == 0:
+                slot, saved, pos = self._register_rule(cie, op, program, pos)
+            if slot == _FP:
                 fp = saved
-            elif slot == 1:
+            elif slot == _RA:
                 ra = saved
-            elif slot == 2:
+            elif slot == _BX:
                 bx = saved
-            elif slot == 3:
+            elif slot == _SP:
                 sp = saved
         if pos > size or loc >= _MAX_ADDRESS:
             raise ValueError("program ends within an instruction or beyond the address space")
-        state = (cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp)
-        if function:
-            here = numbers.get(state)
-            if here is None:
-                here = numbers[state] = self._rules.number(self._rule(cie, state))
-            if here != last:
-                delta.append(loc)
-                number.append(here)
+        state = cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp
+        if function and (here := numbers[state]) != last:
+            delta.append(loc)
+            number.append(here)
         return state
 
-    def _rule(self, cie: _Cie, state: _State) -> Rule:
+    def _advance(
+        self, cie: _Cie, op: int, program: bytes, pos: int, function: tuple[int, int] | None,
+        loc: int,
+    ) -> tuple[int, int]:  # fmt: skip
+        """Read the operand of an instruction that sets the location, ``loc`` so far; return by how
+        much it advances, and the position after it."""
+        if op != DW_CFA_set_loc:
+            width = 1 << (op - DW_CFA_advance_loc1)
+            advance = int.from_bytes(program[pos : pos + width], "little") * cie.code_align
+            return advance, pos + width
+        if function is None:
+            raise ValueError("a CIE sets a location")
+        self._positional = True
+        target, pos = _pointer(program, pos, function[0], cie.encoding)
+        advance = target - function[1] - loc
+        if advance < 0:
+            raise ValueError("locations go backwards")
+        return advance, pos
+
+    def _rare_cfa(
+        self, cie: _Cie, op: int, program: bytes, pos: int, cfa: tuple[int, int, _Expression | None]
+    ) -> tuple[tuple[int, int, _Expression | None], int]:
+        """Read an instruction of :data:`_RARE_CFA`; return the CFA's register, offset and
+        expression, and the position after it."""
+        register, offset, expression = cfa
+        if op == DW_CFA_def_cfa_expression:
+            length, pos = uleb128(program, pos)
+            registers = self._registers
+            body = program[pos : pos + length]
+            expression = _cfa_expression(body, registers.sp, registers.fp)
+            return (register, offset, expression), pos + length
+        if op == DW_CFA_def_cfa_sf:
+            register, pos = uleb128(program, pos)
+            expression = None
+        factored, pos = sleb128(program, pos)
+        return (register, factored * cie.data_align, expression), pos
+
+    def _register_rule(
+        self, cie: _Cie, op: int, program: bytes, pos: int
+    ) -> tuple[int, _Saved, int]:
+        """Read an instruction that names a register; return its slot (-1: not followed), where its
+        value in the caller is, and the position after it."""
+        register, pos = uleb128(program, pos)
+        slot = self._slots.get(register, -1)
+        saved: _Saved = None
+        if op == DW_CFA_offset_extended:
+            offset, pos = uleb128(program, pos)
+            saved = offset * cie.data_align
+        elif op == DW_CFA_GNU_negative_offset_extended:
+            offset, pos = uleb128(program, pos)
+            saved = -offset * cie.data_align
+        elif op == DW_CFA_offset_extended_sf:
+            offset, pos = sleb128(program, pos)
+            saved = offset * cie.data_align
+        elif op == DW_CFA_restore_extended:
+            saved = cie.saved[slot]
+        elif op == DW_CFA_undefined:
+            saved = _UNDEFINED
+        elif op == DW_CFA_register:
+            other, pos = uleb128(program, pos)
+            if other != register:
+                # vfork: its child writes over the stack
+                saved = ("register", other) if slot == _RA and other < 256 else _ODD
+        elif op in (DW_CFA_expression, DW_CFA_val_expression):
+            length, pos = uleb128(program, pos)
+            saved = _ODD
+            if op == DW_CFA_expression:
+                saved = _saved_expression(program[pos : pos + length], self._registers.fp)
+            pos += length
+        elif op in (DW_CFA_val_offset, DW_CFA_val_offset_sf):
+            read = uleb128 if op == DW_CFA_val_offset else sleb128
+            offset, pos = read(program, pos)
+            # The stack pointer's value is the CFA anyway.
+            saved = None if slot == _SP and not offset else _ODD
+        elif op != DW_CFA_same_value:
+            raise ValueError(f"unknown call frame instruction {op:#x}")
+        return slot, saved, pos
+
+    def _rule(self, state: _State) -> Rule:
+        """Return the unwind rule of a state of a function that is no signal handler's frame."""
         registers = self._registers
         cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = state
-        if cie.signal:
-            return rule(CfaKind.SIGNAL)
         if ra == _UNDEFINED:
             return END
         if sp is not None:  # setcontext: the caller's stack is another one
