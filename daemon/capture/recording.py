@@ -23,13 +23,14 @@ from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.recorder_kernels import recorder_kernels
 from hpcd.daemon.capture.recording_options import MAX_FREQUENCY, Options
+from hpcd.daemon.capture.recording_summary import own_cpu_seconds
 from hpcd.daemon.capture.sampler_loading import (
     SamplerLoading,
     is_cpu_time,
     recorded_events,
     sampler_options,
 )
-from hpcd.daemon.capture.session import Session, own_cpu_seconds
+from hpcd.daemon.capture.session import Session
 from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.stop_request import StopRequest
