@@ -284,7 +284,7 @@ class CpuAccount:
             thread.used_ns = max(thread.used_ns, used_ns)
 
     def end(self, number: int, used_ns: int) -> int:
-        """Return the ns that an ended thread, which used ``used_ns``, used while it was recorded."""
+        """End a thread that used ``used_ns``; return the ns of it while it was recorded."""
         self.update(number, used_ns)
         thread = self._running.pop(number, None)
         recorded = thread.used_ns - thread.before_ns if thread else 0
