@@ -215,15 +215,16 @@ class Assembly:
         """Put the tables of the targets' modules into table memory, as far as they are worth
         waiting for."""
         self._preparing.result()
-        modules, options = self._modules, self._options
-        if options.command and not modules.slow:
-            modules.install_kept(_KEPT_TABLE_SECONDS, tables, sampler.set_rules)
+        installer, options = self._modules.installer, self._options
+        installer.connect(tables, sampler.set_rules)
+        if options.command and not installer.slow:
+            installer.install_kept(_KEPT_TABLE_SECONDS)
         else:
-            modules.install_within(_TABLE_WAIT_SECONDS, tables, sampler.set_rules)
-        if options.command and modules.slow:
+            installer.install_within(_TABLE_WAIT_SECONDS)
+        if options.command and installer.slow:
             if options.analysing:
-                options.analysing(modules.slow)
-            modules.install_within(_COMMAND_WAIT_SECONDS, tables, sampler.set_rules)
+                options.analysing(installer.slow)
+            installer.install_within(_COMMAND_WAIT_SECONDS)
 
     def _prepare_modules(self) -> None:
         """Start the analysis of the targets' modules, or of those that the command will run."""

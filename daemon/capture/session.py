@@ -116,7 +116,7 @@ class Session:
         while (seconds_left := self._seconds_left()) > 0:
             woken = self._wait(min(self._patience(), seconds_left))
             if self._install_tables(woken):
-                woken.remove(self._parts.modules.tables_ready)
+                woken.remove(self._parts.modules.installer.ready)
             self._drain_when_due(woken)
             if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
                 self._flush(progress)
@@ -155,16 +155,16 @@ class Session:
         self._stop.clear()
         began = time.monotonic()
         end = began + (_LAST_TABLES_SECONDS if hurried else _LAST_TABLE_SECONDS)
-        while parts.deferred.waiting_for_tables and parts.modules.pending:
+        while parts.deferred.waiting_for_tables and parts.modules.installer.pending:
             if self._stop.is_set() or time.monotonic() > end:
                 return
-            if parts.modules.install_next(_LOOK_SECONDS, parts.tables, parts.sampler.set_rules):
+            if parts.modules.installer.install_next(_LOOK_SECONDS):
                 parts.deferred.tables_came()
                 parts.collector.finish_paths(time.monotonic_ns())
                 if not hurried:
                     end = time.monotonic() + _LAST_TABLE_SECONDS
             elif analysing and time.monotonic() > began + _NOTICEABLE_SECONDS:
-                analysing(parts.modules.pending)
+                analysing(parts.modules.installer.pending)
                 analysing = None
 
     # --- the loop ---
@@ -193,7 +193,11 @@ class Session:
         the budget of wake-ups is used up only tables do, rings that fill, and the request to stop.
         """
         parts = self._parts
-        sources = (self._stop.descriptor, parts.modules.tables_ready, parts.sampler.full_descriptor)
+        sources = (
+            self._stop.descriptor,
+            parts.modules.installer.ready,
+            parts.sampler.full_descriptor,
+        )
         delay = self._wakeups.delay(time.monotonic())
         if delay > 0:
             return readable(sources, min(seconds, delay))
@@ -206,12 +210,10 @@ class Session:
     def _install_tables(self, woken: list[int]) -> bool:
         """Hand unwind tables that have arrived to the programs; False when there are none."""
         parts = self._parts
-        if parts.modules.tables_ready not in woken:
+        if parts.modules.installer.ready not in woken:
             return False
         came, end = False, time.monotonic() + _INSTALL_SECONDS
-        while time.monotonic() < end and parts.modules.install(
-            parts.tables, parts.sampler.set_rules
-        ):
+        while time.monotonic() < end and parts.modules.installer.install():
             came = True
             if parts.sampler.filling:
                 self._drain()
