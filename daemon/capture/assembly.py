@@ -123,7 +123,7 @@ class Assembly:
             from hpcd.daemon.capture.call_recorder import CallRecorder
 
             setup = self._loading.calls
-            calls = CallRecorder(setup.functions, threads, stacks, deferred, writer)
+            calls = CallRecorder(setup.functions, threads, stacks, deferred.stand_ins, writer)
             account = CallAccount(calls, sampler, writer, setup.call_share, setup.lacks)
         probes = targets.watcher = self._loading.calls.probes(sampler, writer)
         if probes:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from hpcd.array_types import I64
 from hpcd.bpf.layouts import SAMPLE, Switch
-from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.stand_ins import StandIns
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.daemon.naming.file_objects import FileObjects
@@ -31,12 +31,12 @@ class CallRecorder:
         functions: Sequence[CalledFunction],
         threads: ThreadLifecycle,
         stacks: StackResolver,
-        deferred: DeferredPaths,
+        stand_ins: StandIns,
         writer: MeasurementWriter,
     ) -> None:
         self._threads = threads
         self._stacks = stacks
-        self._deferred = deferred
+        self._stand_ins = stand_ins
         self._writer = writer
         self._files = FileObjects()
         # Calls whose paths wait for mappings or tables: their nodes are stand-ins.
@@ -101,7 +101,7 @@ class CallRecorder:
         ready: list[Calls] = []
         waiting: list[Calls] = []
         for calls in self._held:
-            node, unfinished = self._deferred.translate(calls.node)
+            node, unfinished = self._stand_ins.translate(calls.node)
             calls = calls.with_nodes(node)
             ready.append(calls[~unfinished])
             if unfinished.any():

@@ -66,7 +66,7 @@ class Collector:
         self._threads = threads
         self._stacks = stacks
         self._jit = jit
-        self._records = RecordWriter(writer, stacks.cct, deferred)
+        self._records = RecordWriter(writer, stacks.cct, deferred.stand_ins)
         self._periods = _PeriodCounter(periods)
         self._deferred = deferred
         self._thread_times = thread_times
@@ -182,24 +182,24 @@ class Collector:
 
     def _count_samples(self, stand_in: U32) -> None:
         """Count samples of paths that were deferred."""
-        node, unfinished = self._deferred.translate(stand_in)
-        self._deferred.count_samples(node[unfinished])
+        node, unfinished = self._deferred.stand_ins.translate(stand_in)
+        self._deferred.stand_ins.count_samples(node[unfinished])
         self._stacks.cct.count_samples(node[~unfinished])
 
     def finish_paths(self, now: int, *, last: bool = False) -> None:
         """Finish the paths that can be by ``now`` (ns), and write their records."""
-        deferred = self._deferred
-        deferred.finish_paths(now, last=last)
-        node, samples = deferred.drain_counted()
+        self._deferred.finish_paths(now, last=last)
+        stand_ins = self._deferred.stand_ins
+        node, samples = stand_ins.drain_counted()
         self._stacks.cct.count_samples(np.repeat(node, samples))
         self._records.write_held()
         if self._calls:
             self._records.write_calls(self._calls.finished(last=last))
-        if deferred.any_known:
+        if stand_ins.any_in_use:
             if self._thread_times:
-                self._thread_times.rename_nodes(lambda node: deferred.translate(node)[0])
+                self._thread_times.rename_nodes(lambda node: stand_ins.translate(node)[0])
             self._records.translate_late_sums()
-        self._stacks.caches.settle(deferred.translate)
+        self._stacks.caches.settle(stand_ins.translate)
 
     def settle_waits(self) -> None:
         """Write what is known of waits that go on, and the sums of short ones.

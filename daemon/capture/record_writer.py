@@ -8,9 +8,9 @@ import numpy as np
 
 from hpcd.array_types import U32, U64
 from hpcd.daemon.capture.cct_builder import CCTBuilder
-from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.record_batch import RecordBatch, joined
 from hpcd.daemon.capture.recorder_kernels import recorder_kernels
+from hpcd.daemon.capture.stand_ins import StandIns
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
 
@@ -18,14 +18,14 @@ from hpcd.measurement.writer import MeasurementWriter
 class RecordWriter:
     """Writes the nodes of ``cct``, and records and calls of them.
 
-    A record whose path is ``deferred`` is held until that is finished, and so are all later ones of
-    its line: the records of a line are written in order of time.
+    A record with one of the ``stand_ins`` is held until its path is finished, and so are all later
+    ones of its line: the records of a line are written in order of time.
     """
 
-    def __init__(self, writer: MeasurementWriter, cct: CCTBuilder, deferred: DeferredPaths) -> None:
+    def __init__(self, writer: MeasurementWriter, cct: CCTBuilder, stand_ins: StandIns) -> None:
         self._writer = writer
         self._cct = cct
-        self._deferred = deferred
+        self._stand_ins = stand_ins
         self._note_newest = recorder_kernels().note_newest
         self._written_nodes = 1
         self._held: list[RecordBatch] = []
@@ -35,7 +35,7 @@ class RecordWriter:
 
     def write(self, records: RecordBatch) -> None:
         """Write records, each line's in order of time, or hold them."""
-        node, unfinished = self._deferred.translate(records.node)
+        node, unfinished = self._stand_ins.translate(records.node)
         if len(self._held_lines) or unfinished.any():
             lines = np.union1d(self._held_lines, records.line[unfinished]).astype(np.uint32)
             held = np.isin(records.line, lines)
@@ -52,7 +52,7 @@ class RecordWriter:
         if not self._held:
             return
         records = joined(self._held).in_order()
-        node, unfinished = self._deferred.translate(records.node)
+        node, unfinished = self._stand_ins.translate(records.node)
         records = replace(records, node=node)
         place = np.arange(len(node))
         first = np.append(True, records.line[1:] != records.line[:-1])[: len(node)]
@@ -71,7 +71,7 @@ class RecordWriter:
         sums = joined([sums, *self._late_sums])
         if not len(sums):
             return
-        node, late = self._deferred.translate(sums.node)
+        node, late = self._stand_ins.translate(sums.node)
         self._make_room(sums.line)
         newest = self._newest[sums.line]
         held = np.isin(sums.line, self._held_lines)
@@ -84,7 +84,7 @@ class RecordWriter:
     def translate_late_sums(self) -> None:
         """Replace the paths of held sums that are finished; they are forgotten after this."""
         self._late_sums = [
-            replace(part, node=self._deferred.translate(part.node)[0]) for part in self._late_sums
+            replace(part, node=self._stand_ins.translate(part.node)[0]) for part in self._late_sums
         ]
 
     def write_calls(self, parts: list[Calls]) -> None:

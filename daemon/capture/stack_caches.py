@@ -130,7 +130,7 @@ class StackCaches:
 
     def settle(self, translate: Callable[[U32], tuple[U32, Mask]]) -> None:
         """Give calls' stacks whose paths are finished their nodes, by
-        :meth:`DeferredPaths.translate`, which forgets them after this."""
+        :meth:`StandIns.translate`, which forgets them after this."""
         if not self._standing_in:
             return
         keys = list(self._standing_in)

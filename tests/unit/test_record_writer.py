@@ -55,8 +55,8 @@ def writing() -> tuple[RecordWriter, ThreadTimes, Paths, WrittenRecords]:
     written, paths = WrittenRecords(), Paths()
     cct: Any = SimpleNamespace(count=1)
     writer: Any = written
-    deferred: Any = paths
-    return RecordWriter(writer, cct, deferred), thread_times, paths, written
+    stand_ins: Any = paths
+    return RecordWriter(writer, cct, stand_ins), thread_times, paths, written
 
 
 def test_sums_of_short_waits_come_after_what_their_line_has_written() -> None:

@@ -111,7 +111,7 @@ def test_samples_may_name_a_path_of_the_last_round_however_many_tables_come(
     node = waiting.add([event], [copy])
     for _ in range(5):
         collector.finish_paths(1000)
-    assert waiting.translate(node)[0].tolist() == [1]
+    assert waiting.stand_ins.translate(node)[0].tolist() == [1]
 
 
 def test_more_stacks_wait_than_there_is_memory_for_as_they_are(
