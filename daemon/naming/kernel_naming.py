@@ -71,11 +71,11 @@ class KernelNaming:
 
     def addresses(self, places: Sequence[str]) -> U64:
         """As :meth:`KernelSymbols.addresses`."""
-        found = self.symbols.addresses(places)
-        if len(found) < len(places) and not self.symbols.whole:
+        addresses = self.symbols.addresses(places)
+        if len(addresses) < len(places) and not self.symbols.whole:
             self._symbols = self._read_symbols()
-            found = self.symbols.addresses(places)
-        return found
+            addresses = self.symbols.addresses(places)
+        return addresses
 
     def to_module_frames(self, path: U64) -> U64:
         """Return ``path`` u64[n] with its kernel addresses as module frames; write their symbols.
@@ -108,10 +108,10 @@ class KernelNaming:
 
     def _programs_of(self, address: U64) -> I64:
         """Which of the programs each address lies in (index), -1: in none."""
-        found = np.full(len(address), -1, np.int64)
+        program = np.full(len(address), -1, np.int64)
         for number, (start, size, _) in enumerate(self._programs):
-            found[(address >= np.uint64(start)) & (address < np.uint64(start + size))] = number
-        return found
+            program[(address >= np.uint64(start)) & (address < np.uint64(start + size))] = number
+        return program
 
     def _in_program(self, number: int, address: U64) -> U64:
         """Frames of addresses in a program; its name is written."""

@@ -139,7 +139,7 @@ class Modules:
         now = time.monotonic()
         # Who has ended had its files in this process's namespace as far as they are found now.
         here = _mount_namespace(pid) in (0, self._own_space)
-        found: dict[Region, KnownModule | None] = {}
+        entry_of: dict[Region, KnownModule | None] = {}
         unknown = []
         for region in regions:
             if region.file_backed and region.path != "[vdso]":
@@ -149,13 +149,13 @@ class Modules:
                 if known is None:
                     unknown.append(region)
                 else:
-                    found[region] = known.entry
+                    entry_of[region] = known.entry
         if unknown:
-            self._find_past(pid, unknown, now, found)
+            self._find_past(pid, unknown, now, entry_of)
         rows = []
         for region in regions:
             if region.file_backed and region.path != "[vdso]":
-                entry = found[region]
+                entry = entry_of[region]
             elif process or region.path == "[vdso]":
                 entry = self.find(pid, process, MappedFile(region))
             else:
@@ -166,7 +166,7 @@ class Modules:
 
     def _find_past(
         self, pid: int, regions: Sequence[Region], now: float,
-        found: dict[Region, KnownModule | None],
+        entry_of: dict[Region, KnownModule | None],
     ) -> None:  # fmt: skip
         """Look up the modules that ``pid`` had mapped at ``regions``, by their paths."""
         try:
@@ -179,7 +179,7 @@ class Modules:
             entry = self._by_inode.get((region.device, region.inode))
             if mapped.status is not None:
                 entry = self._of_file(pid, mapped, mapped.status)
-            found[region] = entry
+            entry_of[region] = entry
             self._paths.note(0, region, entry, now)
 
     def is_analysed(self, device: str, inode: int) -> bool:

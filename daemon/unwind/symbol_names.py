@@ -19,7 +19,7 @@ _MAX_NAME = 4096
 
 def symbols_at(elf: ElfView, addresses: U64) -> list[SymbolRow]:
     """(address, size, name) of the functions that hold ``addresses``, each once, sorted."""
-    return [found[:3] for found in found_symbols(elf, addresses)]
+    return [symbol[:3] for symbol in found_symbols(elf, addresses)]
 
 
 def found_symbols(elf: ElfView, addresses: U64) -> list[FoundSymbol]:
