@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from hpcd.bpf.table_memory import ArrayMemory, Tables
-from hpcd.daemon.naming.load_modules import Rules
+from hpcd.daemon.unwind.interned_rules import InternedRules
 from hpcd.daemon.unwind.packed_table import packed
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.errors import FormatError
@@ -39,7 +39,7 @@ def of_program(name: str) -> list[Path]:
 def report(label: str, paths: list[Path]) -> None:
     """One line."""
     memory = ArrayMemory()
-    tables, interned = Tables(memory), Rules()
+    tables, interned = Tables(memory), InternedRules()
     rows = modules = 0
     rules = 0
     begun = time.process_time()

@@ -79,7 +79,7 @@ STACK_EVENT = np.dtype(
     ]
 )
 """Header of a new stack. Its ``kernel_frames`` follow, 8 bytes each, then its ``user_frames``, but
-no more than :data:`MAX_USER_FRAMES` (``daemon/capture/deep_stacks.py``)."""
+no more than :data:`MAX_USER_FRAMES` (``hpcd/kernels/sources/call_paths.c``)."""
 
 THREAD_EVENT_DTYPE = np.dtype(
     [

@@ -75,7 +75,7 @@ for machine_name in "$@"; do
 done
 declarations=$(path kernels.library declarations_path)
 if ! [ -e "$declarations" ]; then
-	rm -f "$(dirname "$declarations")"/declarations-*.py
+	rm -f "$(dirname "$declarations")"/declarations-*.cffi
 	echo "+ cffi $declarations"
 	PYTHONPATH=$tree "$python" -P -c "from hpcd.kernels.library import write_declarations as write
 write('$declarations.new')" >/dev/null

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import I64, U32, Mask
-from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.array_types import I64
+from hpcd.bpf.layouts import SAMPLE, Switch
 from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.stand_ins import StandIns
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.daemon.naming.file_objects import FileObjects
@@ -30,12 +31,12 @@ class CallRecorder:
         functions: Sequence[CalledFunction],
         threads: ThreadLifecycle,
         stacks: StackResolver,
-        deferred: DeferredPaths | None,
+        stand_ins: StandIns,
         writer: MeasurementWriter,
     ) -> None:
         self._threads = threads
         self._stacks = stacks
-        self._deferred = deferred
+        self._stand_ins = stand_ins
         self._writer = writer
         self._files = FileObjects()
         # Calls whose paths wait for mappings or tables: their nodes are stand-ins.
@@ -64,16 +65,20 @@ class CallRecorder:
         finished. Call after the round's stacks were added."""
         if not len(calls):
             return []
-        node, resolved = self._stacks.nodes_of(calls["cache"], calls["stack"], calls["stack"] > 0)
-        node[calls["stack"] == 0] = 0
-        numbers, index = np.unique(calls["thread"], return_inverse=True)
-        line = self._threads.numbered.of(numbers.tolist())[index]
+        reports = np.zeros(len(calls), SAMPLE)
+        for name in ("thread", "stack", "cache"):
+            reports[name] = calls[name]
+        # A call without a stack is looked up as a thread that arrives: it has none either.
+        reports["event"][calls["stack"] == 0] = Switch.IN
+        node, line, forgotten, unknown = self._stacks.caches.look_up(
+            reports, self._threads.numbered
+        )
         known = line != NO_LINE
-        if not known.all():
-            self.dropped["thread unknown"] += int((~known).sum())
-        if not resolved.all():
-            node[~resolved] = 0
-            self.dropped["path forgotten"] += int((~resolved & known).sum())
+        if unknown:
+            self.dropped["thread unknown"] += unknown
+        if len(forgotten):
+            node[forgotten] = 0
+            self.dropped["path forgotten"] += int(np.count_nonzero(known[forgotten]))
         calls, node, line = calls[known], node[known], line[known]
         self.recorded += len(calls)
         # Those of probes, which have a budget of their own, come behind.
@@ -96,7 +101,7 @@ class CallRecorder:
         ready: list[Calls] = []
         waiting: list[Calls] = []
         for calls in self._held:
-            node, unfinished = self._translate(calls.node)
+            node, unfinished = self._stand_ins.translate(calls.node)
             calls = calls.with_nodes(node)
             ready.append(calls[~unfinished])
             if unfinished.any():
@@ -108,8 +113,3 @@ class CallRecorder:
             waiting = []
         self._held = waiting
         return [calls for calls in ready if len(calls)]
-
-    def _translate(self, node: U32) -> tuple[U32, Mask]:
-        if self._deferred:
-            return self._deferred.translate(node)
-        return node, np.zeros(len(node), bool)

@@ -21,18 +21,17 @@ from operator import attrgetter
 import numpy as np
 import zstandard
 
-from hpcd.array_types import I64, U32, Mask
+from hpcd.array_types import U32
 from hpcd.bpf.layouts import STACK_EVENT, EventKind
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.saved_walk import SavedWalker, joined, marked
 from hpcd.bpf.table_memory import Space, Tables
+from hpcd.daemon.capture.stand_ins import STAND_IN, StandIns
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.model.frame import RAW_MASK, SPECIAL
 from hpcd.model.region import Region
 from hpcd.model.unwind_status import UnwindStatus
 
-STAND_IN = 1 << 31
-"""CCT nodes from here on stand for paths that are not finished."""
 # Some 10,000 stacks: what two ranks' samples take while a table of their libraries is made.
 # Address spaces held at once: 50 kB each of a program with many libraries.
 _MAX_SPACES = 64
@@ -144,12 +143,8 @@ class DeferredPaths:
         self._decompressor = zstandard.ZstdDecompressor()
         self._unnamed: dict[bytes, bytes] = {}
         self._bytes = 0
-        self._first = 0
-        # Of each stand-in from _first on: its node, 0 while there is none; samples until then.
-        self._node: U32 = np.zeros(1024, np.uint32)
-        self._samples: I64 = np.zeros(1024, np.int64)
-        self._count = 0
-        self._round_ends = [0, 0, 0]
+        self.stand_ins = StandIns()
+        """The nodes of the paths that wait."""
         self._tables_came = False
         self.counts = DeferredCounts()
 
@@ -157,11 +152,6 @@ class DeferredPaths:
     def waiting(self) -> int:
         """Paths not finished."""
         return len(self._waiting)
-
-    @property
-    def any_known(self) -> bool:
-        """Whether a stand-in may still be in use."""
-        return self._count > self._first
 
     @property
     def waiting_for_tables(self) -> bool:
@@ -179,20 +169,16 @@ class DeferredPaths:
             known = self._unnamed.get(number) or by_number.get(number)
             self._unnamed[number] = joined(known, marked(copy)) if known else marked(copy)
         by_number.update(self._unnamed)
-        first = self._count
-        self._reserve(len(events))
-        self._count += len(events)
-        for index, event in enumerate(events, first):
+        indices = self.stand_ins.add(len(events))
+        for index, event in zip(indices, events, strict=True):
             number = event[16:20] + event[30:32]
             self._unnamed.pop(number, None)
             self._defer(index, event, by_number.get(number))
-        return np.arange(first, first + len(events), dtype=np.uint32) | np.uint32(STAND_IN)
+        return np.array(indices, np.uint32) | np.uint32(STAND_IN)
 
     def add_one(self, event: bytes, copy: bytes) -> int:
         """Take a stack that comes with its copy, by no ring; its stand-in."""
-        index = self._count
-        self._reserve(1)
-        self._count += 1
+        index = self.stand_ins.add(1)[0]
         self._defer(index, event, copy)
         return index | STAND_IN
 
@@ -226,9 +212,9 @@ class DeferredPaths:
         oldest = next(iter(self._waiting.values()))
         overdue = now - oldest.time > _MAX_WAIT_NS
         self._recent.clear()
-        chosen = list(self._waiting.values()) if last or overdue else self._due()
+        due = list(self._waiting.values()) if last or overdue else self._due()
         try:
-            for deferred in chosen:
+            for deferred in due:
                 event = self._finished(deferred, spaces, now, last)
                 if event is not None:
                     done.append(deferred.index)
@@ -244,7 +230,9 @@ class DeferredPaths:
         if not self.waiting_for_tables:
             self._mapped.clear()
             self._mapped_bytes = 0
-        self._mmaps.needed_since = next((each.time for each in self._waiting.values()), 1 << 63)
+        self._mmaps.needed_since = next(
+            (deferred.time for deferred in self._waiting.values()), 1 << 63
+        )
         self._finish(done, events)
         return bool(done)
 
@@ -363,53 +351,11 @@ class DeferredPaths:
 
     def _finish(self, indices: list[int], events: list[bytes]) -> None:
         if indices:
-            self._node[np.array(indices) - self._first] = self._insert(events)
-
-    # --- stand-ins ---
-
-    def translate(self, node: U32) -> tuple[U32, Mask]:
-        """``node`` with stand-ins replaced where their paths are finished; which are not."""
-        stand_in = node >= STAND_IN
-        if not stand_in.any():
-            return node, stand_in
-        result = node.copy()
-        at = np.flatnonzero(stand_in)
-        real = self._node[(node[at] & np.uint32(STAND_IN - 1)).astype(np.int64) - self._first]
-        result[at] = np.where(real > 0, real, node[at])
-        return result, result >= STAND_IN
-
-    def count_samples(self, stand_in: U32) -> None:
-        """Count samples of paths that are not finished."""
-        at = (stand_in & np.uint32(STAND_IN - 1)).astype(np.int64) - self._first
-        np.add.at(self._samples, at, 1)
-
-    def drain_counted(self) -> tuple[U32, I64]:
-        """The nodes of paths finished since the last call, and the samples counted for each."""
-        used = self._count - self._first
-        at = np.flatnonzero((self._node[:used] > 0) & (self._samples[:used] > 0))
-        result = self._node[at].copy(), self._samples[at].copy()
-        self._samples[at] = 0
-        return result
+            self.stand_ins.settle(indices, self._insert(events))
 
     def end_round(self) -> None:
-        """Stand-ins that nothing refers to any more are forgotten: the caller has translated all it
-        has, and samples name those of this round and the last only."""
-        self._round_ends = [*self._round_ends[1:], self._count]
-        oldest = min(self._round_ends[0], next(iter(self._waiting), self._count))
-        drop = oldest - self._first
-        if drop and (oldest == self._count or drop > len(self._node) // 2):
-            self._node, self._samples = self._node[drop:].copy(), self._samples[drop:].copy()
-            self._first = oldest
-
-    def _reserve(self, extra: int) -> None:
-        need = self._count - self._first + extra
-        if need > len(self._node):
-            size = max(need, 2 * len(self._node))
-            for name in ("_node", "_samples"):
-                column = getattr(self, name)
-                grown = np.zeros(size, column.dtype)
-                grown[: len(column)] = column
-                setattr(self, name, grown)
+        """Forget stand-ins that nothing refers to any more: see :meth:`StandIns.end_round`."""
+        self.stand_ins.end_round(next(iter(self._waiting), None))
 
     def close(self) -> None:
         """Unload the walker."""

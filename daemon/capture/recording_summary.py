@@ -1,21 +1,147 @@
-"""What a summary says of samples and call paths."""
+"""The account of a recording: what was sampled, lost and spent, for its summary and progress."""
 
 from __future__ import annotations
 
+import resource
+import time
 from dataclasses import asdict
 
 import numpy as np
 
 from hpcd.bpf.layouts import DROPS
-from hpcd.daemon.capture.session_parts import Parts
+from hpcd.daemon.capture.budget import SamplingRate
+from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
 
 # Samples come as if at random: so many standard errors are chance. Of the interrupts of a virtual
 # machine that does not run for a time the first is late, and the CPU time was another's.
 _ERRORS, _LATE = 4, 0.03
 
 
-def samples_summary(parts: Parts, counters: np.void, expected: int) -> dict[str, object]:
-    """What became of the samples, of which ``expected`` (0: not known) were to come."""
+class RecordingAccount:
+    """Counts of the session of ``parts`` and ``terms``, from its begin on."""
+
+    def __init__(self, terms: Terms, parts: Parts) -> None:
+        self._terms = terms
+        self._parts = parts
+        first = terms.first_rate
+        self._rates = [first] if first else []
+        self._expected = ExpectedSamples(first.rate.frequency if first else 0)
+        self._start = time.monotonic()
+        self._reported = (self._start, 0)  # when progress was last, and the samples by then
+
+    def change_rate(self, rate: SamplingRate) -> None:
+        """From now on CPU time is sampled at ``rate``."""
+        self._expected.change(self.cpu_seconds(final=False), rate.frequency)
+        self._rates.append(RateChange.now(rate))
+
+    def samples_lost(self) -> int:
+        """Return the number of samples lost so far, by the BPF programs or since."""
+        return sum(dropped(self._parts, self._parts.sampler.counters()[0]).values())
+
+    def progress(self, now: float) -> Progress:
+        """Return the progress by ``now`` (monotonic s); its rate is that since the last call."""
+        parts = self._parts
+        reported, samples = self._reported
+        self._reported = (now, parts.collector.recorded)
+        return Progress(
+            seconds=now - self._start,
+            samples=parts.collector.recorded,
+            rate=(parts.collector.recorded - samples) / max(now - reported, 1e-9),
+            dropped=self.samples_lost(),
+            truncated=sum(
+                sum(modules.values())
+                for ending, modules in parts.stacks.cct.endings().items()
+                if not ending.whole
+            ),
+            threads=parts.threads.line_count,
+            bytes=sum(parts.writer.bytes_written.values()),
+        )
+
+    def cpu_seconds(self, *, final: bool) -> float:
+        """Return the CPU seconds that the targets' threads used while they were recorded.
+
+        At the end from the scheduler's own accounts of each thread, which costs a file a thread;
+        until then from the switches seen.
+        """
+        thread_times = self._parts.thread_times
+        if thread_times and not final:
+            return thread_times.totals(time.monotonic_ns()).cpu
+        if not final:
+            self._parts.threads.read_cpu_times()
+        return self._parts.threads.cpu_seconds()
+
+    def summarize(self, *, until: float, limit: str, final: bool = False) -> dict[str, object]:
+        """Return the summary of what was recorded ``until`` (monotonic s).
+
+        ``limit`` is why the recording was ended before its time, or empty.
+        """
+        parts = self._parts
+        counters = parts.sampler.counters()[0]
+        times = parts.thread_times.totals(time.monotonic_ns()) if parts.thread_times else None
+        used = self.cpu_seconds(final=final)
+        seen = times.cpu if times else used
+        expected = round(self._expected.of(used, seen)) if self._terms.alone else 0
+        sampled = parts.collector.recorded_periods * self._terms.period_ns / 1e9
+        overhead = parts.sampler.overhead()
+        return {
+            "samples": _samples_summary(parts, counters, expected),
+            "cpu": {
+                "counted_s": round(used, 6),
+                "sampled_s": round(sampled, 6),
+            },
+            "switches": {
+                "taken": int(counters["switches"]),
+                "recorded": parts.collector.switches,
+            },
+            "time": asdict(times) if times else {},
+            "jobs": parts.thread_times.jobs() if parts.thread_times else {},
+            "unwind": _unwind_summary(parts, counters),
+            **({"calls": parts.calls.summary(counters)} if parts.calls else {}),
+            **({"probes": parts.probes.summary(final=final)} if parts.probes else {}),
+            **({"limit": limit} if limit else {}),
+            "rates": [change.as_dict() for change in self._rates],
+            "threads": parts.threads.line_count,
+            "measurement": self._terms.output,
+            "duration_s": round(until - self._start, 3),
+            "overhead": {
+                "collector_cpu_s": round(own_cpu_seconds() - self._terms.cpu_start, 3),
+                "bpf_s": round(overhead.seconds, 4),
+                "bpf_switches_s": round(overhead.switches, 4),
+                **({"bpf_calls_s": round(overhead.calls, 4)} if parts.calls else {}),
+            },
+        }
+
+
+class ExpectedSamples:
+    """Counts, from the CPU time that the targets have used (s), samples at ``frequency`` (Hz)."""
+
+    def __init__(self, frequency: float) -> None:
+        self._frequency = frequency
+        # Until the last change of rate: samples, and CPU time.
+        self._samples = 0.0
+        self._seconds = 0.0
+
+    def change(self, used: float, frequency: float) -> None:
+        """The rate changes when ``used`` seconds have been used."""
+        self._samples = self.after(used)
+        self._seconds = max(self._seconds, used)
+        self._frequency = frequency
+
+    def after(self, used: float) -> float:
+        """Return samples when ``used`` seconds have been used.
+
+        While threads are on CPUs their time is an estimate, which may turn out to be less: what was
+        expected stays so.
+        """
+        return self._samples + max(used - self._seconds, 0.0) * self._frequency
+
+    def of(self, counted: float, used: float) -> float:
+        """Return samples when ``used`` seconds have been used that turn out to be ``counted``."""
+        return self.after(used) * counted / used if used > 0 else self._frequency * counted
+
+
+def _samples_summary(parts: Parts, counters: np.void, expected: int) -> dict[str, object]:
+    """Return what became of the samples, ``expected`` of which (0: not known) were to come."""
     taken, late, walking = (int(counters[name]) for name in ("taken", "late", "walking"))
     return {
         "expected": expected,
@@ -29,7 +155,7 @@ def samples_summary(parts: Parts, counters: np.void, expected: int) -> dict[str,
 
 
 def dropped(parts: Parts, counters: np.void) -> dict[str, int]:
-    """Samples that were lost, by reason."""
+    """Return the number of samples that were lost, by reason."""
     lost = {
         name: int(number)
         for name, number in zip(DROPS, counters["dropped"], strict=False)
@@ -42,8 +168,8 @@ def dropped(parts: Parts, counters: np.void) -> dict[str, int]:
     return lost
 
 
-def unwind_summary(parts: Parts, counters: np.void) -> dict[str, object]:
-    """How many call paths are whole, why others are not, and what could not be analysed."""
+def _unwind_summary(parts: Parts, counters: np.void) -> dict[str, object]:
+    """Return the numbers of whole and truncated call paths, and what could not be analysed."""
     modules, cct = parts.modules, parts.stacks.cct
     endings = cct.endings()
     incomplete = {ending: counts for ending, counts in endings.items() if not ending.whole}
@@ -65,8 +191,9 @@ def unwind_summary(parts: Parts, counters: np.void) -> dict[str, object]:
 
 
 def unexplained(taken: int, expected: int, left_out: int = 0) -> int:
-    """How many more samples (fewer: below 0) there are than chance, late interrupts and the firings
-    that were ``left_out`` account for: the time before these may count as the targets' or not.
+    """Return the number of samples beyond what chance, late interrupts and the firings that were
+    ``left_out`` account for, negative for missing ones: the time before these may count as the
+    targets' or not.
 
     Samples that were dropped are among those taken, and the rates to keep a budget are expected.
     """
@@ -74,3 +201,9 @@ def unexplained(taken: int, expected: int, left_out: int = 0) -> int:
     if not expected or expected - left_out - chance <= taken <= expected + chance:
         return 0
     return taken - expected + (left_out if taken < expected else 0)
+
+
+def own_cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of the child processes it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime

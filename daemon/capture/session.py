@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import resource
+import select
 import time
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Cost, SamplingRate
-from hpcd.daemon.capture.descriptors import readable
-from hpcd.daemon.capture.expected_samples import ExpectedSamples
-from hpcd.daemon.capture.recording_summary import samples_summary, unwind_summary
-from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
+from hpcd.daemon.capture.recording_summary import RecordingAccount, own_cpu_seconds
+from hpcd.daemon.capture.session_parts import Parts, Progress, Terms
 from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.naming.file_naming import name_frames
@@ -74,18 +72,15 @@ class Session:
         self._stop = stop
         self.summary: dict[str, object] = {}
         """What was recorded so far, some seconds old."""
-        self._rates = [terms.first_rate] if terms.first_rate else []
-        self._expected = ExpectedSamples(terms.first_rate.rate.frequency if terms.first_rate else 0)
         self._attach()
         self._ends = ProcessEnds(terms.selector.pids)
+        self._account = RecordingAccount(terms, parts)
         self._start = self._flushed = self._trimmed = time.monotonic()
         self._summarized = -math.inf
         """When it was summed up last."""
         self._lost = 0
         if parts.calls:
             parts.calls.start(self._start)
-        self._reported = (self._start, 0)
-        """When progress was reported last, and the samples recorded by then."""
         if terms.selector.everything:
             share, max_delay = _WAKEUP_BUDGET_NODE, math.inf
         else:
@@ -119,10 +114,10 @@ class Session:
         heap.trim_heap()
         self._parts.writer.add_clock_pair(*_clock_pair())
         while (seconds_left := self._seconds_left()) > 0:
-            readable = self._wait(min(self._patience(), seconds_left))
-            if self._install_tables(readable):
-                readable.remove(self._parts.modules.tables_ready)
-            self._drain_when_due(readable)
+            woken = self._wait(min(self._patience(), seconds_left))
+            if self._install_tables(woken):
+                woken.remove(self._parts.modules.installer.ready)
+            self._drain_when_due(woken)
             if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
                 self._flush(progress)
             self._keep_to_limits()
@@ -149,6 +144,10 @@ class Session:
         summary = self._summarize(final=True)
         return summary | {"files_not_named": late} if late else summary
 
+    def _summarize(self, *, final: bool = False) -> dict[str, object]:
+        until = self._stopped or time.monotonic()
+        return self._account.summarize(until=until, limit=self._limit_reached, final=final)
+
     def _wait_for_tables(self, analysing: Callable[[int], None] | None) -> None:
         """The last paths may lead through code that is still being analysed."""
         parts = self._parts
@@ -156,16 +155,16 @@ class Session:
         self._stop.clear()
         began = time.monotonic()
         end = began + (_LAST_TABLES_SECONDS if hurried else _LAST_TABLE_SECONDS)
-        while parts.deferred.waiting_for_tables and parts.modules.pending:
+        while parts.deferred.waiting_for_tables and parts.modules.installer.pending:
             if self._stop.is_set() or time.monotonic() > end:
                 return
-            if parts.modules.install_next(_LOOK_SECONDS, parts.tables, parts.sampler.set_rules):
+            if parts.modules.installer.install_next(_LOOK_SECONDS):
                 parts.deferred.tables_came()
                 parts.collector.finish_paths(time.monotonic_ns())
                 if not hurried:
                     end = time.monotonic() + _LAST_TABLE_SECONDS
             elif analysing and time.monotonic() > began + _NOTICEABLE_SECONDS:
-                analysing(parts.modules.pending)
+                analysing(parts.modules.installer.pending)
                 analysing = None
 
     # --- the loop ---
@@ -194,25 +193,27 @@ class Session:
         the budget of wake-ups is used up only tables do, rings that fill, and the request to stop.
         """
         parts = self._parts
-        sources = (self._stop.descriptor, parts.modules.tables_ready, parts.sampler.full_descriptor)
+        sources = (
+            self._stop.descriptor,
+            parts.modules.installer.ready,
+            parts.sampler.full_descriptor,
+        )
         delay = self._wakeups.delay(time.monotonic())
         if delay > 0:
             return readable(sources, min(seconds, delay))
         news = (parts.mmaps.descriptor, *self._ends.descriptors, parts.sampler.urgent_descriptor)
         woken = readable((*sources, *news), seconds)
-        if self._terms.selector.everything and any(each not in sources for each in woken):
+        if self._terms.selector.everything and any(source not in sources for source in woken):
             time.sleep(_MAPPING_SECONDS)
         return woken
 
     def _install_tables(self, woken: list[int]) -> bool:
         """Hand unwind tables that have arrived to the programs; False when there are none."""
         parts = self._parts
-        if parts.modules.tables_ready not in woken:
+        if parts.modules.installer.ready not in woken:
             return False
         came, end = False, time.monotonic() + _INSTALL_SECONDS
-        while time.monotonic() < end and parts.modules.install(
-            parts.tables, parts.sampler.set_rules
-        ):
+        while time.monotonic() < end and parts.modules.installer.install():
             came = True
             if parts.sampler.filling:
                 self._drain()
@@ -225,14 +226,14 @@ class Session:
         heap.trim_heap()
         return True
 
-    def _drain_when_due(self, readable: list[int]) -> None:
+    def _drain_when_due(self, woken: list[int]) -> None:
         parts = self._parts
         now, cpu = time.monotonic(), time.thread_time()
         due = now - self._flushed >= _FLUSH_SECONDS
-        mapped = parts.mmaps.take() if due or readable else set()
+        mapped = parts.mmaps.take() if due or woken else set()
         parts.threads.request_refresh(mapped)
-        urgent = parts.sampler.urgent_descriptor in readable or self._includes_target(mapped)
-        urgent |= self._ends.take(readable)
+        urgent = parts.sampler.urgent_descriptor in woken or self._includes_target(mapped)
+        urgent |= self._ends.take(woken)
         if due or parts.sampler.filling or parts.collector.backlog > _MOST_BACKLOG:
             self._drain()
         elif urgent:
@@ -259,7 +260,7 @@ class Session:
 
     def _flush(self, progress: Callable[[Progress], None] | None) -> None:
         collector, writer = self._parts.collector, self._parts.writer
-        lost, before = self._samples_lost(), self._flushed
+        lost, before = self._account.samples_lost(), self._flushed
         now = self._flushed = time.monotonic()
         if self.summary and lost != self._lost and self._summarized < before:
             writer.flush(self.summary)  # none were until the clocks were read last
@@ -268,9 +269,9 @@ class Session:
         collector.settle_waits()
         self._keep_budget(now)
         if self._parts.probes:
-            self._parts.probes.keep_to_limits(now, self._cpu_seconds(final=False))
+            self._parts.probes.keep_to_limits(now, self._account.cpu_seconds(final=False))
         if self._parts.calls:
-            self._parts.calls.keep_pace(now, self._cpu_seconds(final=False))
+            self._parts.calls.keep_pace(now, self._account.cpu_seconds(final=False))
         pause = _SUMMARY_SECONDS if self._terms.selector.everything else 0.0
         if lost != self._lost or now - self._summarized >= pause:
             self._lost, self._summarized = lost, now
@@ -282,8 +283,7 @@ class Session:
             self._trimmed = now
             heap.trim_heap()
         if progress:
-            progress(self._progress(now))
-        self._reported = (now, collector.recorded)
+            progress(self._account.progress(now))
 
     def _includes_target(self, pids: set[int]) -> bool:
         """Whether a process is among these that is recorded, or has just been started by one, and
@@ -317,7 +317,7 @@ class Session:
         if not budgets or now - self._start < _SETTLE_SECONDS:
             return
         changed = False
-        targets = self._cpu_seconds(final=False)
+        targets = self._account.cpu_seconds(final=False)
         if self._terms.budget:
             overhead = self._parts.sampler.overhead()
             sampling = overhead.seconds - overhead.switches - overhead.calls
@@ -331,90 +331,8 @@ class Session:
                 min(budget.rate.frequency for budget in budgets),
                 max(budget.rate.walk_one_in for budget in budgets),
             )
-            self._expected.change(targets, rate.frequency)
+            self._account.change_rate(rate)
             self._parts.sampler.set_pace(rate.frequency, rate.walk_one_in)
-            self._rates.append(RateChange.now(rate))
-
-    # --- accounting ---
-
-    def _samples_lost(self) -> int:
-        """Samples that were lost so far, by the programs or since."""
-        parts = self._parts
-        counted = int(parts.sampler.counters()[0]["dropped"].sum())
-        return counted + sum(parts.collector.dropped.values()) + parts.writer.dropped_storage
-
-    def _progress(self, now: float) -> Progress:
-        parts = self._parts
-        reported, samples = self._reported
-        return Progress(
-            seconds=now - self._start,
-            samples=parts.collector.recorded,
-            rate=(parts.collector.recorded - samples) / max(now - reported, 1e-9),
-            dropped=self._samples_lost(),
-            truncated=sum(
-                sum(modules.values())
-                for ending, modules in parts.stacks.cct.endings().items()
-                if not ending.whole
-            ),
-            threads=parts.threads.line_count,
-            bytes=sum(parts.writer.bytes_written.values()),
-        )
-
-    def _summarize(self, *, final: bool = False) -> dict[str, object]:
-        parts = self._parts
-        counters = parts.sampler.counters()[0]
-        times = parts.thread_times.totals(time.monotonic_ns()) if parts.thread_times else None
-        used = self._cpu_seconds(final=final)
-        seen = times.cpu if times else used
-        expected = round(self._expected.of(used, seen)) if self._terms.alone else 0
-        sampled = parts.collector.recorded_periods * self._terms.period_ns / 1e9
-        overhead = parts.sampler.overhead()
-        return {
-            "samples": samples_summary(parts, counters, expected),
-            "cpu": {
-                "counted_s": round(used, 6),
-                "sampled_s": round(sampled, 6),
-            },
-            "switches": {
-                "taken": int(counters["switches"]),
-                "recorded": parts.collector.switches,
-            },
-            "time": asdict(times) if times else {},
-            "jobs": parts.thread_times.jobs() if parts.thread_times else {},
-            "unwind": unwind_summary(parts, counters),
-            **({"calls": parts.calls.summary(counters)} if parts.calls else {}),
-            **({"probes": parts.probes.summary(final=final)} if parts.probes else {}),
-            **({"limit": self._limit_reached} if self._limit_reached else {}),
-            "rates": [change.as_dict() for change in self._rates],
-            "threads": parts.threads.line_count,
-            "measurement": self._terms.output,
-            "duration_s": round((self._stopped or time.monotonic()) - self._start, 3),
-            "overhead": {
-                "collector_cpu_s": round(own_cpu_seconds() - self._terms.cpu_start, 3),
-                "bpf_s": round(overhead.seconds, 4),
-                "bpf_switches_s": round(overhead.switches, 4),
-                **({"bpf_calls_s": round(overhead.calls, 4)} if parts.calls else {}),
-            },
-        }
-
-    def _cpu_seconds(self, *, final: bool) -> float:
-        """CPU seconds the targets' threads used while they were recorded.
-
-        At the end from the scheduler's own accounts of each thread, which costs a file a thread;
-        until then from the switches seen.
-        """
-        thread_times = self._parts.thread_times
-        if thread_times and not final:
-            return thread_times.totals(time.monotonic_ns()).cpu
-        if not final:
-            self._parts.threads.read_cpu_times()
-        return self._parts.threads.cpu_seconds()
-
-
-def own_cpu_seconds() -> float:
-    """CPU seconds of this process and of the child processes it has waited for."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _clock_pair() -> tuple[int, int]:
@@ -423,3 +341,15 @@ def _clock_pair() -> tuple[int, int]:
     real = time.time_ns()
     after = time.monotonic_ns()
     return (before + after) // 2, real
+
+
+def readable(descriptors: Iterable[int], seconds: float) -> list[int]:
+    """Return which of ``descriptors`` can be read, waiting at most ``seconds`` for one.
+
+    Their numbers may be of any size: targets decide how many files a recorder has open, and
+    select(2) ends at 1,023.
+    """
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [fd for fd, _ in poll.poll(max(math.ceil(seconds * 1000), 0))]

@@ -71,22 +71,21 @@ class KernelNaming:
 
     def addresses(self, places: Sequence[str]) -> U64:
         """As :meth:`KernelSymbols.addresses`."""
-        found = self.symbols.addresses(places)
-        if len(found) < len(places) and not self.symbols.whole:
+        addresses = self.symbols.addresses(places)
+        if len(addresses) < len(places) and not self.symbols.whole:
             self._symbols = self._read_symbols()
-            found = self.symbols.addresses(places)
-        return found
+            addresses = self.symbols.addresses(places)
+        return addresses
 
-    def to_module_frames(self, path: U64, depth: I64) -> U64:
-        """``path`` u64[n] with its kernel addresses as module frames; writes their symbols.
+    def to_module_frames(self, path: U64) -> U64:
+        """Return ``path`` u64[n] with its kernel addresses as module frames; write their symbols.
 
-        ``depth`` i64[n] is each frame's distance from the innermost one of its call path.
+        The addresses lie within the instructions that they are attributed to.
         """
         kernel = np.flatnonzero(frames.is_kernel(path))
         if not len(kernel):
             return path
-        # Callers are return addresses; the interrupted instruction itself is not.
-        address = path[kernel] - (depth[kernel] > 0).astype(np.uint64)
+        address = path[kernel]
         program = self._programs_of(address)
         if not self.symbols.knows(address[program < 0]):
             self._programs = list(self._own_programs())
@@ -109,10 +108,10 @@ class KernelNaming:
 
     def _programs_of(self, address: U64) -> I64:
         """Which of the programs each address lies in (index), -1: in none."""
-        found = np.full(len(address), -1, np.int64)
+        program = np.full(len(address), -1, np.int64)
         for number, (start, size, _) in enumerate(self._programs):
-            found[(address >= np.uint64(start)) & (address < np.uint64(start + size))] = number
-        return found
+            program[(address >= np.uint64(start)) & (address < np.uint64(start + size))] = number
+        return program
 
     def _in_program(self, number: int, address: U64) -> U64:
         """Frames of addresses in a program; its name is written."""

@@ -64,7 +64,9 @@ class ProbeBudget:
     def step(self, now: float, targets: float, functions: list[FunctionCost]) -> list[Change]:
         """What to change at ``now`` (seconds), when targets have used ``targets`` CPU seconds."""
         before, when, used = self._before, self._when, self._targets
-        self._before = {each.index: (each.hits, each.recorded) for each in functions}
+        self._before = {
+            function.index: (function.hits, function.recorded) for function in functions
+        }
         self._when, self._targets = now, targets
         if when is None or now <= when:
             return []
@@ -72,10 +74,10 @@ class ProbeBudget:
             return self._sparser(before, functions, now - when)
         allowed = self._share * max(targets - used, now - when)
         traps, records = {}, {}
-        for each in functions:
-            hits, recorded = before.get(each.index, (0, 0))
-            traps[each.index] = (each.hits - hits) * self._trap
-            records[each.index] = (each.recorded - recorded) * (_RECORD + self._trap / 2)
+        for function in functions:
+            hits, recorded = before.get(function.index, (0, 0))
+            traps[function.index] = (function.hits - hits) * self._trap
+            records[function.index] = (function.recorded - recorded) * (_RECORD + self._trap / 2)
         spent = sum(traps.values()) + sum(records.values())
         # Expendable functions that cost too much end here and now: others do not pay for them.
         kept = sum(traps[f.index] + records[f.index] for f in functions if not f.expendable)
@@ -88,7 +90,11 @@ class ProbeBudget:
         if self._rounds_below < _ROUNDS_BELOW:
             return []
         self._rounds_below = 0
-        return [Change(each.index, each.one_in // 2) for each in functions if each.one_in > 1]
+        return [
+            Change(function.index, function.one_in // 2)
+            for function in functions
+            if function.one_in > 1
+        ]
 
     @staticmethod
     def _sparser(
@@ -110,19 +116,22 @@ class ProbeBudget:
         allowed: float,
     ) -> list[Change]:
         changes = []
-        costs = {each.index: traps[each.index] + records[each.index] for each in functions}
-        for each in sorted(functions, key=lambda f: (not f.expendable, -costs[f.index])):
-            if surplus <= 0 or (self._saved >= 0 and not each.expendable):
+        costs = {
+            function.index: traps[function.index] + records[function.index]
+            for function in functions
+        }
+        for function in sorted(functions, key=lambda f: (not f.expendable, -costs[f.index])):
+            if surplus <= 0 or (self._saved >= 0 and not function.expendable):
                 break
-            saved = records[each.index] / 2
-            spared = each.expendable and costs[each.index] > _WORTH_LETTING_GO * allowed
-            if spared or traps[each.index] > allowed:
-                changes.append(Change(each.index, 0))
-                saved = costs[each.index]
-            elif each.expendable:
+            saved = records[function.index] / 2
+            spared = function.expendable and costs[function.index] > _WORTH_LETTING_GO * allowed
+            if spared or traps[function.index] > allowed:
+                changes.append(Change(function.index, 0))
+                saved = costs[function.index]
+            elif function.expendable:
                 continue
-            elif each.one_in < _MOST_ONE_IN and records[each.index]:
-                changes.append(Change(each.index, 2 * each.one_in))
+            elif function.one_in < _MOST_ONE_IN and records[function.index]:
+                changes.append(Change(function.index, 2 * function.one_in))
             surplus -= saved
         return changes
 

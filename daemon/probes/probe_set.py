@@ -88,12 +88,12 @@ def parse_probes(name: str, text: str) -> list[ProbeSpec]:
 def _probes(name: str, content: dict[str, Any]) -> list[ProbeSpec]:
     _require_keys(name, content, _KEYS)
     entries = content.get("probe", [])
-    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UsageError(f"{name}: probes are written [[probe]]")
     if not entries:
         raise UsageError(f"{name}: no [[probe]] in it")
     types = content.get("types", {})
-    if not isinstance(types, dict) or not all(isinstance(each, str) for each in types.values()):
+    if not isinstance(types, dict) or not all(isinstance(text, str) for text in types.values()):
         raise UsageError(f"{name}: [types] are names and texts")
     specs: list[ProbeSpec] = []
     for number, entry in enumerate(entries, 1):
@@ -121,7 +121,7 @@ def _specs_of(entry: dict[str, Any], types: dict[str, str]) -> list[ProbeSpec]:
     libraries = entry.get("library")
     libraries = [libraries] if isinstance(libraries, str) else libraries
     if not isinstance(libraries, list) or not libraries or not all(
-        isinstance(each, str) and each for each in libraries
+        isinstance(library, str) and library for library in libraries
     ):  # fmt: skip
         raise UsageError("has no library")
     group, returns, one_in = (
@@ -136,7 +136,7 @@ def _specs_of(entry: dict[str, Any], types: dict[str, str]) -> list[ProbeSpec]:
     if entry.get("attach", "all") not in ("all", "each"):
         raise UsageError('attach is "all" or "each"')
     units = entry.get("units", {})
-    if not isinstance(units, dict) or not all(isinstance(each, str) for each in units.values()):
+    if not isinstance(units, dict) or not all(isinstance(unit, str) for unit in units.values()):
         raise UsageError("units are names of values and texts")
     head, parameters, returned = split_spec(str(text or tracepoint))
     provider = ""

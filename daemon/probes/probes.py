@@ -96,15 +96,15 @@ class Probes:
         self._files.attach_postponed()
         costs = [
             FunctionCost(
-                each.index,
+                function.index,
                 int(count["hits"]),
                 int(count["recorded"]),
-                each.one_in,
-                each.spec.expendable,
+                function.one_in,
+                function.spec.expendable,
             )
-            for each in self._functions.all
-            if not each.let_go
-            for count in self._maps.counts(each.index)
+            for function in self._functions.all
+            if not function.let_go
+            for count in self._maps.counts(function.index)
         ]
         for change in self._budget.step(now, targets, costs):
             function = self._functions.all[change.index]

@@ -24,7 +24,7 @@ class Figures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """One family a quantity."""
-        each = self._recordings.all()
+        recordings = self._recordings.all()
         running = GaugeMetricFamily("hpcd_recordings", "Recordings under way")
         running.add_metric([], len(self._recordings.running()))
         yield running
@@ -33,26 +33,26 @@ class Figures(Collector):
         )
         pauses.add_metric([], self._pauses())
         yield pauses
-        yield self._sum("hpcd_samples", "Samples recorded", each, "samples", "recorded")
+        yield self._sum("hpcd_samples", "Samples recorded", recordings, "samples", "recorded")
         yield self._by(
-            "hpcd_dropped", "Samples lost, by cause", each, "samples", "dropped", "cause"
+            "hpcd_dropped", "Samples lost, by cause", recordings, "samples", "dropped", "cause"
         )
-        yield self._sum("hpcd_paths_complete", "Whole call paths", each, "unwind", "complete")
+        yield self._sum("hpcd_paths_complete", "Whole call paths", recordings, "unwind", "complete")
         yield self._by(
-            "hpcd_paths_truncated", "Call paths cut off, by reason", each, "unwind", "truncated",
-            "reason",
+            "hpcd_paths_truncated", "Call paths cut off, by reason", recordings, "unwind",
+            "truncated", "reason",
         )  # fmt: skip
         for name, key, meaning in (
             ("cpu", "cpu", "CPU time of what is recorded"),
             ("blocked", "blocked", "Time threads were blocked"),
             ("runnable", "runnable", "Time threads waited for a CPU"),
         ):
-            yield self._sum(f"hpcd_{name}_seconds", meaning, each, "time", key)
+            yield self._sum(f"hpcd_{name}_seconds", meaning, recordings, "time", key)
             family = CounterMetricFamily(
                 f"hpcd_job_{name}_seconds", f"{meaning}, by job", labels=["job"]
             )
             sums: dict[str, float] = {}
-            for recording in each:
+            for recording in recordings:
                 for job, seconds in _part(recording, "jobs").items():
                     if isinstance(seconds, dict):
                         sums[job] = sums.get(job, 0.0) + _figure(seconds.get(key))
@@ -60,10 +60,14 @@ class Figures(Collector):
                 family.add_metric([job], number)
             yield family
         yield self._sum(
-            "hpcd_kernel_seconds", "CPU time of the sampling programs", each, "overhead", "bpf_s"
+            "hpcd_kernel_seconds",
+            "CPU time of the sampling programs",
+            recordings,
+            "overhead",
+            "bpf_s",
         )
         yield self._sum(
-            "hpcd_recorder_seconds", "CPU time of the recorders", each, "overhead",
+            "hpcd_recorder_seconds", "CPU time of the recorders", recordings, "overhead",
             "collector_cpu_s",
         )  # fmt: skip
 
@@ -72,7 +76,9 @@ class Figures(Collector):
         name: str, meaning: str, recordings: list[RecordingProcess], section: str, key: str
     ) -> Metric:
         family = CounterMetricFamily(name, meaning)
-        family.add_metric([], sum(_figure(_part(each, section).get(key)) for each in recordings))
+        family.add_metric(
+            [], sum(_figure(_part(recording, section).get(key)) for recording in recordings)
+        )
         return family
 
     @staticmethod
@@ -82,8 +88,8 @@ class Figures(Collector):
     ) -> Metric:  # fmt: skip
         family = CounterMetricFamily(name, meaning, labels=[label])
         sums: dict[str, float] = {}
-        for each in recordings:
-            table = _part(each, section).get(key)
+        for recording in recordings:
+            table = _part(recording, section).get(key)
             for cause, number in (table if isinstance(table, dict) else {}).items():
                 sums[cause] = sums.get(cause, 0.0) + _figure(number)
         for cause, number in sorted(sums.items()):
@@ -91,8 +97,8 @@ class Figures(Collector):
         return family
 
 
-def _part(each: RecordingProcess, section: str) -> dict[str, Any]:
-    part = each.summary.get(section)
+def _part(recording: RecordingProcess, section: str) -> dict[str, Any]:
+    part = recording.summary.get(section)
     return part if isinstance(part, dict) else {}
 
 

@@ -119,7 +119,7 @@ class Recordings:
         with contextlib.suppress(BrokenPipeError), process.stdin:
             json.dump(asdict(options), process.stdin, default=str)
         with self._lock:
-            each = RecordingProcess(
+            recording = RecordingProcess(
                 self._next,
                 uid,
                 what[:_LONGEST],
@@ -129,50 +129,56 @@ class Recordings:
                 monitor=monitor,
             )
             self._next += 1
-            self._known[each.id] = each
+            self._known[recording.id] = recording
             self._forget_old()
-        threading.Thread(target=self._listen, args=(each,), daemon=True).start()
-        return each
+        threading.Thread(target=self._listen, args=(recording,), daemon=True).start()
+        return recording
 
-    def _listen(self, each: RecordingProcess) -> None:
-        assert each.process.stdout
+    def _listen(self, recording: RecordingProcess) -> None:
+        assert recording.process.stdout
         try:
-            with each.process.stdout as lines:
+            with recording.process.stdout as lines:
                 for line in lines:
                     try:
-                        self._take(each, json.loads(line))
+                        self._take(recording, json.loads(line))
                     except Exception as error:
-                        journal.log("not understood", journal.ERROR, id=each.id, error=repr(error))
+                        journal.log(
+                            "not understood", journal.ERROR, id=recording.id, error=repr(error)
+                        )
         except Exception as error:
-            journal.log("internal error", journal.ERROR, id=each.id, error=repr(error))
-            each.process.terminate()
-        code = each.process.wait()
-        if not each.finished:
-            self._take(each, {"state": "failed", "error": f"the recorder died ({code})"})
+            journal.log("internal error", journal.ERROR, id=recording.id, error=repr(error))
+            recording.process.terminate()
+        code = recording.process.wait()
+        if not recording.finished:
+            self._take(recording, {"state": "failed", "error": f"the recorder died ({code})"})
 
     @staticmethod
-    def _take(each: RecordingProcess, message: dict[str, Any]) -> None:
-        with each.changed:
-            each.state = str(message["state"])
-            each.progress = message.get("progress", each.progress)
-            each.summary = message.get("summary", each.summary)
-            each.error = str(message.get("error", each.error))
-            each.code = int(message.get("code", each.code))
-            each.changed.notify_all()
-        if "limit" in each.summary and each.finished:
+    def _take(recording: RecordingProcess, message: dict[str, Any]) -> None:
+        with recording.changed:
+            recording.state = str(message["state"])
+            recording.progress = message.get("progress", recording.progress)
+            recording.summary = message.get("summary", recording.summary)
+            recording.error = str(message.get("error", recording.error))
+            recording.code = int(message.get("code", recording.code))
+            recording.changed.notify_all()
+        if "limit" in recording.summary and recording.finished:
             journal.log(
-                "limit", journal.WARNING, id=each.id, uid=each.uid, why=each.summary["limit"]
+                "limit",
+                journal.WARNING,
+                id=recording.id,
+                uid=recording.uid,
+                why=recording.summary["limit"],
             )
-        for module, why in (each.summary.get("unwind") or {}).get("failures", {}).items():
-            if module not in each.told and len(each.told) < _TOLD:
-                each.told.add(module)
-                journal.log("not decoded", journal.WARNING, id=each.id, module=module, why=why)
+        for module, why in (recording.summary.get("unwind") or {}).get("failures", {}).items():
+            if module not in recording.told and len(recording.told) < _TOLD:
+                recording.told.add(module)
+                journal.log("not decoded", journal.WARNING, id=recording.id, module=module, why=why)
 
     def _forget_old(self) -> None:
         over: dict[int, list[int]] = {}
-        for number, each in self._known.items():
-            if each.finished:
-                over.setdefault(each.uid, []).append(number)
+        for number, recording in self._known.items():
+            if recording.finished:
+                over.setdefault(recording.uid, []).append(number)
         for numbers in over.values():
             for number in numbers[: max(len(numbers) - _KEPT, 0)]:
                 del self._known[number]

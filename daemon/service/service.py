@@ -127,7 +127,9 @@ class Service:
     def _store_limits(self) -> dict[str, Any]:
         """What the store's process is to go by."""
         store = self._configuration.store
-        busy = [str(each.stored) for each in self._recordings.running() if each.stored]
+        busy = [
+            str(recording.stored) for recording in self._recordings.running() if recording.stored
+        ]
         return {
             "now": time.time(),
             "busy": busy,

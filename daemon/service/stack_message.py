@@ -47,14 +47,14 @@ def from_message(message: dict[str, Any]) -> StackSnapshot:
         return StackSnapshot(
             int(message["time_ns"]),
             float(message["seconds"]),
-            [_thread(each) for each in message["threads"]],
+            [_thread(row) for row in message["threads"]],
             {
-                each["pid"]: Process(**each | {"command": tuple(each["command"])})
-                for each in message["processes"]
+                row["pid"]: Process(**row | {"command": tuple(row["command"])})
+                for row in message["processes"]
             },
             {
-                each["id"]: Module(**each | {"kind": ModuleKind(each["kind"])})
-                for each in message["modules"]
+                row["id"]: Module(**row | {"kind": ModuleKind(row["kind"])})
+                for row in message["modules"]
             },
             {
                 number: [(start, size, name) for start, size, name in rows]

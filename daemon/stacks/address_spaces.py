@@ -39,6 +39,7 @@ class AddressSpaces:
     def __init__(self, modules: Modules, tables: Tables, sampler: Sampler) -> None:
         self._modules = modules
         self._tables = tables
+        modules.installer.connect(tables, sampler.set_rules)
         self._sampler = sampler
         self._by_pid: dict[int, Mapped] = {}
         self._count = 0
@@ -70,7 +71,7 @@ class AddressSpaces:
         False when they are what they were."""
         read = {pid: self._mappings(self._by_pid[pid]) for pid in pids}
         installed = False
-        while self._modules.install_next(_TABLE_SECONDS, self._tables, self._sampler.set_rules):
+        while self._modules.installer.install_next(_TABLE_SECONDS):
             installed = True
         changed = False
         for pid, rows in read.items():

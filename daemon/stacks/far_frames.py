@@ -40,7 +40,7 @@ class FarFrames:
             self._spent += time.monotonic() - began
 
     def _finish(self, record: TaskStack, depth: int) -> tuple[UnwindStatus, int, U64] | None:
-        found = None
+        walked = None
         at = self._walker.stack_pointer
         for _ in range(_MOST_PIECES):
             piece = self._memory.read_some(record.tgid, at, COPY_BYTES)
@@ -48,13 +48,13 @@ class FarFrames:
                 break
             ending, now, frames = self._walker.go_on(at, piece)
             if now > depth:
-                found = UnwindStatus(ending), now, frames
+                walked = UnwindStatus(ending), now, frames
             if ending != UnwindStatus.READ_FAULT:
                 return UnwindStatus(ending), now, frames
             # Further up, from the frame it stands at now if that is another.
             at = self._walker.stack_pointer if now > depth else at + _STEP
             depth = now
-        return found
+        return walked
 
     def close(self) -> None:
         """Close the processes' memory."""

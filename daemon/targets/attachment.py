@@ -47,15 +47,15 @@ class Attachment:
 
         With ``before_exec`` the targets' current mappings are ignored: they are about to exec.
         """
-        found = True
-        while found:
+        attached = True
+        while attached:
             pids = self._selected()
             fresh = [pid for pid in pids if pid not in self._targets and self._allowed(pid)]
             if self._sleeping and fresh:
                 self._sleeping.read(fresh)
             begun = len(self._attached)
-            found = any([self._attach_process(pid, before_exec=before_exec) for pid in pids])
-            if self._sleeping and found:
+            attached = any([self._attach_process(pid, before_exec=before_exec) for pid in pids])
+            if self._sleeping and attached:
                 self._attached[begun:] = self._with_stacks(self._attached[begun:])
 
     def _with_stacks(self, threads: list[AttachedThread]) -> list[AttachedThread]:

@@ -160,14 +160,14 @@ def container_of(control_group: str) -> Container | None:
 
     The innermost where containers hold containers.
     """
-    found = list(re.finditer(_CONTAINER, control_group))
-    if found:
+    containers = list(re.finditer(_CONTAINER, control_group))
+    if containers:
         # "docker-ID.scope" with systemd, "/docker/ID" without, "/kubepods/.../ID" with neither.
-        before = control_group[: found[-1].start(1)]
+        before = control_group[: containers[-1].start(1)]
         known = (name for mark, name in _RUNTIMES if mark in before.rsplit("/", 2)[-1])
         parent = (name for mark, name in _RUNTIMES if mark in before)
         runtime = "kubernetes" if "kubepods" in before else "container"
-        return Container(next(known, next(parent, runtime)), found[-1][1])
+        return Container(next(known, next(parent, runtime)), containers[-1][1])
     for pattern, runtime in ((_LXC, "lxc"), (_MACHINE, "machine")):
         names = re.findall(pattern, control_group)
         if names:
@@ -199,7 +199,7 @@ def _text(environment: Mapping[str, str], key: str) -> str:
 
 def _bounded(text: str) -> str:
     """At most 128 characters of it, none of which moves a cursor or ends a line."""
-    return "".join(each if each.isprintable() else "?" for each in text[:_MAX_TEXT])
+    return "".join(character if character.isprintable() else "?" for character in text[:_MAX_TEXT])
 
 
 def _first_number(environment: Mapping[str, str], keys: Sequence[str]) -> int | None:

@@ -33,17 +33,17 @@ def program_files(command: Sequence[str]) -> list[Path]:
     """
     cache = _cached_libraries()
     pending = [path for word in command for path in _programs(word)]
-    found: dict[Path, None] = {}
-    while pending and len(found) < _MOST_FILES:
+    files: dict[Path, None] = {}
+    while pending and len(files) < _MOST_FILES:
         path = pending.pop(0)
-        if path in found:
+        if path in files:
             continue
         try:
             pending += _libraries(path, cache)
         except (FormatError, OSError):
             continue  # no ELF file
-        found[path] = None
-    return list(found)
+        files[path] = None
+    return list(files)
 
 
 def _programs(word: str) -> Iterator[Path]:

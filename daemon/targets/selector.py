@@ -64,8 +64,8 @@ class Selector:
             if self.control_groups and not any(_within(path, top) for top in self.control_groups):
                 return False
             if self.containers and not any(
-                each.startswith(prefix)
-                for each in re.findall(_CONTAINER_ID, path)
+                digits.startswith(prefix)
+                for digits in re.findall(_CONTAINER_ID, path)
                 for prefix in self.containers
             ):
                 return False
@@ -77,8 +77,8 @@ class Selector:
         from hpcd.daemon.targets import processes
 
         # Slurm's control groups say it where it has any; the environment where it has not.
-        found = re.search(_SLURM_JOB, path)
-        job = found[1] if found else processes.environment_of(pid).get("SLURM_JOB_ID", "")
+        slurm_job = re.search(_SLURM_JOB, path)
+        job = slurm_job[1] if slurm_job else processes.environment_of(pid).get("SLURM_JOB_ID", "")
         return job in self.jobs
 
     def scan(self) -> Iterator[int]:

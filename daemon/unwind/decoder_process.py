@@ -134,10 +134,10 @@ class Decoder:
         rows, missing = known.find(addresses)
         if not len(missing):
             return rows
-        found = self._ask_symbols(fd, label, missing)
-        if build_id and known.add(missing, found):
+        symbols = self._ask_symbols(fd, label, missing)
+        if build_id and known.add(missing, symbols):
             self.cache.store_names(writers, build_id, known.pack())
-        return sorted({*rows, *(symbol[:3] for symbol in found)})
+        return sorted({*rows, *(symbol[:3] for symbol in symbols)})
 
     def _ask_symbols(
         self, fd: int, label: str, addresses: npt.NDArray[np.uint64]

@@ -147,7 +147,9 @@ def from_bytes(data: bytes) -> PackedTable:
 
 
 def _pages(base: int, segments: list[Segment]) -> int:
-    end = max((each.vaddr + each.filesz for each in segments if each.executable), default=base)
+    end = max(
+        (segment.vaddr + segment.filesz for segment in segments if segment.executable), default=base
+    )
     return ((end - base) >> PAGE_BITS) + 1
 
 

@@ -1,14 +1,13 @@
 """The library of compiled kernels, called by the declarations of ``sources/kernels.h``.
 
-``make objects`` compiles the library and translates its header, by cffi, into a Python module that
-every version of Python reads (cffi's out-of-line ABI mode). Kernels take arrays by their addresses,
+``make objects`` compiles the library and translates its header, by cffi, into Python code that
+every version of Python runs (cffi's out-of-line ABI mode). Kernels take arrays by their addresses,
 need nothing but the C library and keep nothing: they run without Python's lock. The files' names
 hold a digest of the sources, so that a library and sources that differ never meet.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 import zlib
 from collections.abc import Callable, Iterable
@@ -112,8 +111,8 @@ def library_path(level: str = "") -> Path:
 
 
 def declarations_path() -> Path:
-    """Path of the module that cffi makes of the present ``kernels.h``."""
-    return OBJECTS / f"declarations-{_digest()}.py"
+    """Path of the code that cffi makes of the present ``kernels.h``."""
+    return OBJECTS / f"declarations-{_digest()}.cffi"
 
 
 def open_library() -> Path:
@@ -124,7 +123,7 @@ def open_library() -> Path:
 
 
 def write_declarations(path: str) -> None:
-    """Write the module that declares the kernels to ``path``. Needs cffi with pycparser."""
+    """Write the code that declares the kernels to ``path``. Needs cffi with pycparser."""
     from cffi import FFI
 
     lines = (SOURCES / "kernels.h").read_text().splitlines()
@@ -165,14 +164,13 @@ def _level() -> str:
 @cache
 def _ffi() -> Any:
     """cffi's interface to the declared kernels. Raises :class:`PlatformError`."""
-    spec = importlib.util.spec_from_file_location("hpcd_kernels", declarations_path())
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    names: dict[str, Any] = {}
     try:
-        spec.loader.exec_module(module)
+        code = declarations_path().read_text()
     except OSError:
         raise _not_compiled() from None
-    return module.ffi
+    exec(compile(code, "hpcd_kernels", "exec"), names)
+    return names["ffi"]
 
 
 @cache

@@ -24,8 +24,8 @@ from hpcd.bpf.table_memory import MAPPING, Tables, pack_rows
 from hpcd.daemon.capture.recording import Recording
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.session import Session
-from hpcd.daemon.naming.load_modules import Rules
 from hpcd.daemon.targets.selector import Selector
+from hpcd.daemon.unwind.interned_rules import InternedRules
 from hpcd.errors import PlatformError
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.recorded import HPCD, call_paths, record
@@ -53,7 +53,7 @@ def test_the_programs_walk_copies_as_the_replay_does(tmp_path: Path) -> None:
     try:
         walker = loaded.saved_walker()
         tables = Tables(loaded.memory)
-        rules = Rules()
+        rules = InternedRules()
         for path in sorted(DATA.glob("*.npz")):
             saved = SavedStack.load(path)
             if saved.machine != os.uname().machine:

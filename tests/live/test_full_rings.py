@@ -13,7 +13,7 @@ from hpcd.bpf.maps import possible_cpus
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
-from hpcd.daemon.capture.descriptors import readable
+from hpcd.daemon.capture.session import readable
 
 pytestmark = pytest.mark.root
 WAITING = "import time\nwhile True: time.sleep(0.0001)"

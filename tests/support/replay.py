@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Tables, pack_rows
-from hpcd.daemon.naming.load_modules import Rules
+from hpcd.daemon.unwind.interned_rules import InternedRules
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE
 from hpcd.model.unwind_status import UnwindStatus
 
@@ -122,7 +122,7 @@ class Image:
         self._walk = walk
         self._memory = ArrayMemory()
         memory = Tables(self._memory)
-        interned = Rules()
+        interned = InternedRules()
         placed = []
         for pc, rule, rules, pages in tables:
             rows = pack_rows(pc, rule, pages, before=len(rules))

@@ -14,23 +14,26 @@ import numpy.typing as npt
 from hpcd.array_types import U16, U32, U64
 from hpcd.bpf.layouts import SAMPLE, SLOT_BITS, STACK_EVENT, THREAD_EVENT, EventKind, Switch
 from hpcd.bpf.map_sizes import MAX_EVENTS
+from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.daemon.capture.collector import Collector
-from hpcd.daemon.capture.report_loops import Tally, report_loops
+from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.record_batch import RecordBatch
+from hpcd.daemon.capture.stack_caches import StackCaches
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
-from hpcd.daemon.capture.thread_times import Records, ThreadTimes, joined, wait_events
+from hpcd.daemon.capture.thread_lines import ThreadLines
+from hpcd.daemon.capture.thread_times import ThreadTimes, wait_events
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
+from hpcd.kernels.library import structure
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.reader import Measurement, open_measurement
-from hpcd.measurement.record_columns import in_order
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Process
 
 RECORDINGS = Path(__file__).parents[1] / "data/recordings"
 PERIOD = 1_003_009
-_COLUMNS = ("line", "time", "node", "event", "value")
 _RUNNABLE = ("runnable", "preempted")
 _BEGIN = 10**15  # later than the clock of this machine: waits that go on are not cut at it
 
@@ -100,20 +103,21 @@ def recorded(name: str) -> Stream:
 
 def records_of(
     times: ThreadTimes, line: U32, time: U64, kind: U16, value: U64, node: U32
-) -> Records:
-    """Samples, each of what it counts, and waits that follow from reports sorted by line and time,
-    in the same order: by compiled loops where there are any."""
-    loops = report_loops()
-    if loops:
-        reports = np.zeros(len(line), SAMPLE)
-        reports["time"], reports["event"], reports["value"] = time, kind, value
-        nodes = np.zeros(1, np.uint64), np.zeros(1, np.uint8), 1
-        tally = Tally(*nodes, np.ones(MAX_EVENTS, np.uint64))
-        return Records(*times.record(loops, reports, node, line, tally).records)
-    sampled = kind < MAX_EVENTS
-    samples = (column[sampled] for column in (line, time, node, kind, value))
-    records = joined([times.advance(line, time, kind, value, node), Records(*samples)])
-    return Records(*in_order(tuple(getattr(records, name) for name in _COLUMNS)))
+) -> RecordBatch:
+    """Samples, each of what it counts, and waits that follow from reports, by line and time."""
+    reports = np.zeros(len(line), SAMPLE)
+    reports["time"], reports["event"], reports["value"] = time, kind, value
+    cct, periods = CCTBuilder(), np.ones(MAX_EVENTS, np.uint64)
+    return times.account(
+        reports, node, line, cct.struct, structure("periods", periods, MAX_EVENTS)
+    ).records
+
+
+def lines_of(threads: ThreadLines, numbers: list[int]) -> list[int]:
+    """The trace lines of threads."""
+    reports = np.zeros(len(numbers), SAMPLE)
+    reports["thread"], reports["event"] = numbers, Switch.IN
+    return StackCaches(1).look_up(reports, threads).line.tolist()
 
 
 class Flood:
@@ -151,6 +155,10 @@ class Flood:
         taken["value"][woken] += shift[woken]
         self._at += self._size
         self.ready = taken
+
+    def take_copies(self) -> list[bytes]:
+        """No stack is copied."""
+        return []
 
     def take_events(self) -> list[bytes]:
         """Everything is announced in the first round."""
@@ -207,7 +215,8 @@ def record(stream: Stream, size: int, rounds: int, path: Path) -> tuple[float, i
     stacks = StackResolver(nothing, KernelNaming(lambda: kernel, nothing, writer), nothing, 1)
     threads = ThreadLifecycle(targets, writer, stacks, thread_times)
     jit = JitNaming(nothing, targets, writer)
-    collector = Collector(flood, threads, stacks, jit, writer, [PERIOD], thread_times)
+    deferred = DeferredPaths(nothing, nothing, nothing, nothing, nothing, stacks.insert)
+    collector = Collector(flood, threads, stacks, jit, writer, [PERIOD], deferred, thread_times)
     collector.drain()  # announces all stacks
     writer.flush()
     spent = 0.0

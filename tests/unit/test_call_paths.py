@@ -1,7 +1,8 @@
-"""The compiled loops make of announced stacks the call paths that numpy makes of them."""
+"""Announced stacks become the call paths, and these the CCT nodes, that a plain reading makes."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.array_types import U32
-from hpcd.bpf.layouts import MAX_USER_FRAMES, SLOT_BITS, STACK_EVENT, EventKind
-from hpcd.daemon.capture import cct_builder, stack_resolver
+from hpcd.bpf.layouts import MAX_USER_FRAMES, OUTERMOST_FRAMES, SLOT_BITS, STACK_EVENT, EventKind
 from hpcd.daemon.capture.cct_builder import CCTBuilder
-from hpcd.daemon.capture.path_loops import FrameTable, path_loops
-from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.stack_resolver import KernelFrames, StackResolver
 from hpcd.model import frame as frames
 from hpcd.model.region import Region
 from hpcd.model.unwind_status import UnwindStatus
 
-pytestmark = pytest.mark.skipif(path_loops() is None, reason="the library is not compiled")
 KERNEL = 0xFFFFFFFF81000000
 ENTRY, SCHEDULER, SIGNALS = (
     (np.uint64(KERNEL + begin), np.uint64(KERNEL + begin + 16)) for begin in (0, 32, 64)
@@ -44,9 +41,8 @@ class Kernel:
     def signal_ranges(self) -> list[tuple[np.uint64, np.uint64]]:
         return [SIGNALS]
 
-    def to_module_frames(self, path: Any, depth: Any) -> Any:
-        address = path - (depth > 0).astype(np.uint64)
-        module = np.uint64(1 << frames.MODULE_SHIFT) | (address & np.uint64(0xFFFFFF))
+    def to_module_frames(self, path: Any) -> Any:
+        module = np.uint64(1 << frames.MODULE_SHIFT) | (path & np.uint64(0xFFFFFF))
         return np.where(frames.is_kernel(path), module, path)
 
 
@@ -86,38 +82,88 @@ def a_stack(random: np.random.Generator, number: int) -> bytes:
     return event.tobytes() + body.tobytes()
 
 
-def described(stacks: StackResolver, node: U32) -> list[tuple[tuple[int, ...], int, int]]:
-    """Of each node its path, its ending, and the module that is in."""
-    cct, rows = stacks.cct, []
-    for leaf in node.tolist():
-        path, at = [], leaf
-        while at:
-            assert cct.parent[at] < at  # parents come first
-            path.append(int(cct.frame[at]))
-            at = int(cct.parent[at])
-        ending = int(cct.ending[leaf])
-        rows.append((tuple(path), ending, int(cct.ended_in[leaf]) if ending else 0))
-    return rows
+Path = tuple[int, ...]
+
+
+def plain_path(event: bytes) -> tuple[Path, bool]:
+    """The path of a stack, outermost frame first, and whether it waits for a module."""
+    head = np.frombuffer(event, STACK_EVENT, 1)[0]
+    body = np.frombuffer(event, np.uint64, offset=STACK_EVENT.itemsize).tolist()
+    kernel, user, ending = (int(head[key]) for key in ("kernel_frames", "user_frames", "ending"))
+    if user > MAX_USER_FRAMES:
+        ring = body[-OUTERMOST_FRAMES:]
+        oldest = (user - (MAX_USER_FRAMES - OUTERMOST_FRAMES)) % OUTERMOST_FRAMES
+        body[-OUTERMOST_FRAMES:] = [
+            frames.omitted_frames(user - MAX_USER_FRAMES), *ring[oldest:], *ring[:oldest]
+        ]  # fmt: skip
+    interrupted = [at for at in range(len(body)) if not at or within(body[at - 1], ENTRY)]
+    changing = any(within(body[at], SIGNALS) for at in interrupted)
+    inner = 0
+    if head["cache"] & 1:
+        inner = next((at for at, frame in enumerate(body) if within(frame, SCHEDULER)), 0)
+    path, waits = [], False
+    for at in range(inner, kernel if changing else len(body)):
+        frame = body[at]
+        if frame & frames.KERNEL:
+            frame = frames.module_frame(1, (frame - (at > inner)) & 0xFFFFFF)
+        elif frame >> 61 == frames.SPECIAL >> 61:
+            address = frame & frames.RAW_MASK
+            known = address >= USER and address & 1
+            waits |= address >= USER and not known
+            frame = frames.module_frame(7, address & 0xFFF) if known else frame
+        path.append(frame)
+    ending = UnwindStatus.REGISTERS_CHANGING if changing else ending
+    if not UnwindStatus(ending).whole:
+        path.append(frames.marker_frame(ending))
+    return tuple(path[::-1]), waits
+
+
+def within(address: int, span: tuple[np.uint64, np.uint64]) -> bool:
+    return span[0] <= address < span[1]
+
+
+def plain_ending(path: Path) -> tuple[int, int]:
+    """How a path ended, and the module of its first frame if it is truncated."""
+    if not path or path[0] >> 61 != frames.MARKER >> 61:
+        return 0, 0
+    first = path[1] if len(path) > 1 else 0
+    return path[0] & 0xFF, first >> frames.MODULE_SHIFT if first >> 62 == 0 else 0
+
+
+def path_of(cct: CCTBuilder, node: int) -> Path:
+    path: list[int] = []
+    while node:
+        assert cct.parent[node] < node  # parents come first
+        path.append(int(cct.frame[node]))
+        node = int(cct.parent[node])
+    return tuple(path[::-1])
 
 
 @given(seed=st.integers(0, 1 << 30), rounds=st.lists(st.integers(1, 60), min_size=1, max_size=3))
-@settings(deadline=None, max_examples=20)
-def test_the_same_paths_endings_and_pending_stacks(seed: int, rounds: list[int]) -> None:
+@settings(deadline=None, max_examples=40)
+def test_paths_nodes_endings_and_pending_stacks(seed: int, rounds: list[int]) -> None:
     random = np.random.default_rng(seed)
-    compiled, plain = resolver(), resolver()
+    stacks, events, nodes = resolver(), [], []
     for count in rounds:
-        events = [a_stack(random, number) for number in range(count)]
-        node = compiled.insert(events)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stack_resolver, "path_loops", lambda: None)
-            patch.setattr(cct_builder, "path_loops", lambda: None)
-            by_numpy = plain.insert(events)
-        assert described(compiled, node) == described(plain, by_numpy)
-        assert compiled.cct.count == plain.cct.count
-        assert sorted(compiled._pending) == sorted(plain._pending)
-        compiled.cct.count_samples(node)
-        plain.cct.count_samples(by_numpy)
-        assert compiled.cct.endings() == plain.cct.endings()
+        announced = [a_stack(random, number) for number in range(count)]
+        nodes += stacks.insert(announced).tolist()
+        events += announced
+    cct, plain = stacks.cct, [plain_path(event) for event in events]
+    paths = [path for path, _ in plain]
+    assert [path_of(cct, node) for node in nodes] == paths
+    # Equal paths are one node, and there are no others.
+    prefixes = {path[:depth] for path in paths for depth in range(1, len(path) + 1)}
+    assert cct.count == 2 + len(prefixes)  # with the root and never_sampled
+    assert stacks._pending == [
+        event for event, (_, waits) in zip(events, plain, strict=True) if waits
+    ]
+
+    cct.count_samples(np.array(nodes, np.uint32))
+    counted: dict[int, Counter[int]] = defaultdict(Counter)
+    for path in paths:
+        ending, module = plain_ending(path)
+        counted[ending][module] += 1
+    assert cct.endings() == counted
 
 
 def test_room_is_made_for_as_many_nodes_as_there_are() -> None:
@@ -136,7 +182,7 @@ def test_a_stack_that_is_cut_is_refused() -> None:
 
 
 def test_a_table_of_addresses_grows() -> None:
-    table, address = FrameTable(), np.arange(1, 9001, dtype=np.uint64) * np.uint64(4096)
+    table, address = KernelFrames(), np.arange(1, 9001, dtype=np.uint64) * np.uint64(4096)
     table.add(address[:10], address[:10])
     table.add(address[10:], address[10:])
     known = table.addresses > 0

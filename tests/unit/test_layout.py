@@ -19,7 +19,7 @@ FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 # Part → the parts it may import; import-linter keeps the finer contracts in `make lint`.
 BASE = {
     "hpcd.errors", "hpcd.array_types", "hpcd.garbage", "hpcd.isolation", "hpcd.wording",
-    "hpcd.kernels", "hpcd.native",
+    "hpcd.kernels",
 }  # fmt: skip
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
@@ -28,7 +28,6 @@ ARROWS: dict[str, set[str]] = {
     "hpcd.isolation": set(),
     "hpcd.wording": set(),
     "hpcd.kernels": {"hpcd.errors"},
-    "hpcd.native": {"hpcd.errors", "hpcd.array_types"},
     "hpcd.model": BASE,
     "hpcd.elf": BASE,
     # Protocol buffers have DWARF's variable-length integers, and one reader of both.

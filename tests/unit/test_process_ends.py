@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from hpcd.daemon.capture.descriptors import readable
+from hpcd.daemon.capture.session import readable
 from hpcd.daemon.targets.process_ends import ProcessEnds
 
 

@@ -8,12 +8,14 @@ import pytest
 from hpcd.bpf.layouts import (
     MAX_USER_FRAMES,
     OUTERMOST_FRAMES,
+    SAMPLE,
     SLOT_BITS,
     STACK_EVENT,
     EventKind,
+    Switch,
 )
-from hpcd.daemon.capture.deep_stacks import unfold
 from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.thread_lines import ThreadLines
 from hpcd.model import frame as frames
 from hpcd.model.region import Region
 from hpcd.model.unwind_status import UnwindStatus
@@ -39,7 +41,7 @@ class NoKernel:
     def signal_ranges(self) -> list[tuple[np.uint64, np.uint64]]:
         return []
 
-    def to_module_frames(self, path: Any, _: Any) -> Any:
+    def to_module_frames(self, path: Any) -> Any:
         return path
 
 
@@ -79,11 +81,17 @@ def number(generation: int, slot: int) -> int:
     return generation << SLOT_BITS | slot
 
 
+def add(stacks: StackResolver, event: bytes) -> None:
+    paths = stacks.resolve([event])
+    node = stacks.cct.insert(paths.frames, paths.length)
+    stacks.caches.announce(paths.cache, paths.stack, node)
+
+
 def node_of(stacks: StackResolver, stack_number: int) -> int | None:
-    node, is_resolved = stacks.nodes_of(
-        np.zeros(1, np.uint16), np.array([stack_number], np.uint32), np.ones(1, bool)
-    )
-    return int(node[0]) if is_resolved[0] else None
+    report = np.zeros(1, SAMPLE)
+    report["stack"] = stack_number
+    node, _, forgotten, _ = stacks.caches.look_up(report, ThreadLines())
+    return None if len(forgotten) else int(node[0])
 
 
 def path_of(stacks: StackResolver, node: int | None) -> list[int]:
@@ -98,37 +106,37 @@ def path_of(stacks: StackResolver, node: int | None) -> list[int]:
 
 def test_a_path_begins_with_the_outermost_frame(stacks: StackResolver) -> None:
     inner, outer = frames.module_frame(1, 8), frames.module_frame(1, 16)
-    stacks.add([stack(number(1, 3), inner, outer)])
+    add(stacks, stack(number(1, 3), inner, outer))
     assert path_of(stacks, node_of(stacks, number(1, 3))) == [outer, inner]
 
 
 def test_a_stack_is_known_in_the_round_its_slot_is_taken(stacks: StackResolver) -> None:
     old, new = number(1, 3), number(2, 3)
-    stacks.add([stack(old, frames.module_frame(1, 8))])
-    stacks.end_round()
-    stacks.end_round()
+    add(stacks, stack(old, frames.module_frame(1, 8)))
+    stacks.caches.end_round()
+    stacks.caches.end_round()
     first = node_of(stacks, old)
     assert first is not None  # still in the cache
-    stacks.add([stack(new, frames.module_frame(1, 16))])
+    add(stacks, stack(new, frames.module_frame(1, 16)))
     assert node_of(stacks, old) == first
     assert node_of(stacks, new) is not None
-    stacks.end_round()
+    stacks.caches.end_round()
     assert node_of(stacks, old) is None
     assert node_of(stacks, new) is not None
 
 
-def test_samples_without_a_path_need_no_stack(stacks: StackResolver) -> None:
-    _, is_resolved = stacks.nodes_of(
-        np.zeros(2, np.uint16), np.full(2, number(9, 9), np.uint32), np.array([True, False])
-    )
-    assert is_resolved.tolist() == [False, True]
+def test_reports_of_arriving_threads_need_no_stack(stacks: StackResolver) -> None:
+    reports = np.zeros(2, SAMPLE)
+    reports["stack"], reports["event"] = number(9, 9), [0, Switch.IN]
+    node, _, forgotten, _ = stacks.caches.look_up(reports, ThreadLines())
+    assert (forgotten.tolist(), int(node[1])) == ([0], 0)
 
 
 def test_a_pending_stack_is_resolved_when_its_module_is(
     stacks: StackResolver, modules: Modules
 ) -> None:
-    stacks.add([stack(number(1, 3), RAW)])
-    stacks.end_round()
+    add(stacks, stack(number(1, 3), RAW))
+    stacks.caches.end_round()
     assert path_of(stacks, node_of(stacks, number(1, 3))) == [RAW]
     modules.frame = RESOLVED
     stacks.resolve_pending_stacks()
@@ -138,40 +146,42 @@ def test_a_pending_stack_is_resolved_when_its_module_is(
 def test_a_pending_stack_whose_slot_was_taken_again_stays_out_of_it(
     stacks: StackResolver, modules: Modules
 ) -> None:
-    stacks.add([stack(number(1, 3), RAW)])
-    stacks.end_round()
-    stacks.add([stack(number(2, 3), frames.module_frame(1, 8))])
-    stacks.end_round()
+    add(stacks, stack(number(1, 3), RAW))
+    stacks.caches.end_round()
+    add(stacks, stack(number(2, 3), frames.module_frame(1, 8)))
+    stacks.caches.end_round()
     modules.frame = RESOLVED
     stacks.resolve_pending_stacks()
     assert path_of(stacks, node_of(stacks, number(2, 3))) == [frames.module_frame(1, 8)]
 
 
 def test_a_path_that_is_not_whole_hangs_below_a_marker(stacks: StackResolver) -> None:
-    stacks.add([stack(number(1, 3), frames.module_frame(1, 8), status=UnwindStatus.NO_TABLE)])
+    add(stacks, stack(number(1, 3), frames.module_frame(1, 8), status=UnwindStatus.NO_TABLE))
     assert path_of(stacks, node_of(stacks, number(1, 3))) == [
         frames.marker_frame(UnwindStatus.NO_TABLE),
         frames.module_frame(1, 8),
     ]
 
 
-@pytest.mark.parametrize("depth", [1025, 1280, 1281, 5000, 16384])
-def test_a_deep_stack_keeps_both_its_ends(depth: int) -> None:
+@pytest.mark.parametrize("depth", [1024, 1025, 1280, 1281, 5000, 16384])
+def test_a_deep_stack_keeps_both_its_ends(stacks: StackResolver, depth: int) -> None:
     """As the walker leaves it: each frame beyond the innermost ones takes the oldest's place."""
     innermost = MAX_USER_FRAMES - OUTERMOST_FRAMES
-    kept = np.zeros(MAX_USER_FRAMES, np.uint64)
-    for number in range(depth):
-        ring = innermost + (number - innermost) % OUTERMOST_FRAMES
-        kept[number if number < innermost else ring] = number
+    kept = [0] * MAX_USER_FRAMES
+    for at in range(depth):
+        ring = innermost + (at - innermost) % OUTERMOST_FRAMES
+        kept[at if at < innermost else ring] = frames.module_frame(1, at)
     head = np.zeros(1, STACK_EVENT)
     head["kernel_frames"], head["user_frames"] = 2, depth
-    kernel = np.array([77, 78], np.uint64)
-    event = unfold(head.tobytes() + kernel.tobytes() + kept.tobytes())
-    size = STACK_EVENT.itemsize
-    told = np.frombuffer(event[:size], STACK_EVENT)
-    body = np.frombuffer(event[size:], np.uint64)
-    assert int(told["user_frames"][0]) + int(told["kernel_frames"][0]) == len(body)
-    user = body[2:].tolist()
-    assert user[:innermost] == list(range(innermost))
-    assert frames.omitted_count(body[2:])[innermost] == depth - MAX_USER_FRAMES
-    assert user[innermost + 1 :] == list(range(depth - OUTERMOST_FRAMES, depth))
+    body = np.array([frames.module_frame(2, 77), frames.module_frame(2, 78), *kept], np.uint64)
+    paths = stacks.resolve([head.tobytes() + body.tobytes()])
+    path = paths.frames[::-1]
+    assert len(path) == int(paths.length[0])
+    assert path[:2].tolist() == body[:2].tolist()
+    user = path[2:]
+    if depth > MAX_USER_FRAMES:
+        assert frames.omitted_count(user)[innermost] == depth - MAX_USER_FRAMES
+        user = np.delete(user, innermost)
+    offsets = (user & np.uint64(frames.OFFSET_MASK)).tolist()
+    assert offsets[:innermost] == list(range(innermost))
+    assert offsets[innermost:] == list(range(depth - OUTERMOST_FRAMES, depth))

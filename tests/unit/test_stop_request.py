@@ -1,6 +1,6 @@
 """A request to end a recording wakes whoever waits for descriptors."""
 
-from hpcd.daemon.capture.descriptors import readable
+from hpcd.daemon.capture.session import readable
 from hpcd.daemon.capture.stop_request import StopRequest
 
 

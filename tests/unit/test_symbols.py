@@ -389,16 +389,14 @@ def test_what_the_kernel_has_loaded_is_read_when_an_address_lies_there(tmp_path:
     program = (0xFFFFFFFFC0009000, 0x80, "bpf_prog_0123_on_switch")
     kernel = KernelNaming(read, names, names, lambda: core, lambda: [program])  # type: ignore[arg-type]
     own = np.array([0xFFFFFFFF81000045], np.uint64)
-    assert hex(kernel.to_module_frames(own, np.zeros(1, np.int64))[0])[-2:] == "45"
+    assert hex(kernel.to_module_frames(own)[0])[-2:] == "45"
     assert kernel.addresses(["schedule+0x5"]).tolist() == own.tolist()
     assert (reads, names.modules) == ([], ["[kernel]"])
-    both = kernel.to_module_frames(
-        np.array([0xFFFFFFFFC0009010, own[0]], np.uint64), np.zeros(2, np.int64)
-    )
+    both = kernel.to_module_frames(np.array([0xFFFFFFFFC0009010, own[0]], np.uint64))
     assert [hex(frame) for frame in both.tolist()] == ["0x2ffc0009010", "0x10000000045"]
     assert (reads, names.rows.pop()) == ([], (2, 0xFFC0009000, 0x80, "bpf_prog_0123_on_switch"))
     loaded = np.array([0xFFFFFFFFC0001001], np.uint64)
-    kernel.to_module_frames(loaded, np.zeros(1, np.int64))
+    kernel.to_module_frames(loaded)
     assert (len(reads), names.modules) == (1, ["[kernel]", "[bpf]", "[nfs]", "[ext4]"])
     assert names.rows == [(1, 64, 128, "schedule"), (3, 0x1000, 0x2000, "read_page")]
 

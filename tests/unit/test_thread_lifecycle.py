@@ -11,6 +11,7 @@ from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.model.identity import Process, Thread
 from hpcd.model.unwind_status import UnwindStatus
+from tests.support.report_streams import lines_of
 
 
 class RecordedCalls:
@@ -95,16 +96,16 @@ def test_a_thread_keeps_its_line_for_a_round_after_its_end(
     threads: ThreadLifecycle, calls: RecordedCalls
 ) -> None:
     threads.on_event(event(EventKind.THREAD, 1, tid=1, thread=33, start=5, comm=b"name\0\0"))
-    assert threads.numbered.of([33, 34]).tolist() == [0, NO_LINE]
+    assert lines_of(threads.numbered, [33, 34]) == [0, NO_LINE]
     threads.on_event(event(EventKind.EXIT, 1, tid=1, thread=33, time=90))
     assert threads.end_round() == threads.end_round() == {}
     threads.on_event(event(EventKind.FREE, 1, tid=1, thread=33, time=99))
     written = [arguments[0] for name, *arguments in calls.calls if name == "add_thread"]
     assert written == [Thread(0, 1, 1, "name", 5), Thread(0, 1, 1, "name", 5, 99, 0)]
     assert threads.end_round() == {}
-    assert threads.numbered.of([33]).tolist() == [0]
+    assert lines_of(threads.numbered, [33]) == [0]
     assert threads.end_round() == {0: 99}
-    assert threads.numbered.of([33]).tolist() == [NO_LINE]
+    assert lines_of(threads.numbered, [33]) == [NO_LINE]
     assert threads.line_count == 1
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcd.bpf.layouts import Switch
-from hpcd.daemon.capture.thread_times import BORN, Records, ThreadTimes, Wait, wait_events
+from hpcd.daemon.capture.record_batch import RecordBatch
+from hpcd.daemon.capture.thread_times import BORN, ThreadTimes, Wait, wait_events
 from tests.support.report_streams import records_of
 
 PERIOD = 1000
@@ -22,9 +23,8 @@ Report = tuple[int, int, int, int, int]
 Row = tuple[int, int, int, int, int]
 
 
-def rows(records: Records) -> list[Row]:
-    columns = (records.line, records.time, records.node, records.event, records.value)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+def rows(records: RecordBatch) -> list[Row]:
+    return list(zip(*(column.tolist() for column in records.columns()), strict=True))
 
 
 def advance(thread_times: ThreadTimes, reports: list[Report]) -> list[Row]:

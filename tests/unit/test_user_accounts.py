@@ -10,10 +10,10 @@ import numpy as np
 from hpcd.bpf.map_sizes import BLOCK_BYTES
 from hpcd.bpf.mapping_history import MappingHistory
 from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Space, Tables, space_blocks
-from hpcd.daemon.naming.load_modules import Rules
 from hpcd.daemon.targets import process_table, user_accounts
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.user_accounts import UserAccounts
+from hpcd.daemon.unwind.interned_rules import InternedRules
 from hpcd.daemon.unwind.unwind_rules import CfaKind, RuleSet, rule
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
@@ -42,7 +42,7 @@ def test_modules_are_counted_by_user(monkeypatch: Any) -> None:
 
 def test_a_module_of_many_rules_leaves_room_for_those_of_others(monkeypatch: Any) -> None:
     monkeypatch.setattr(user_accounts, "_MOST_RULES", 100)
-    accounts, interned = UserAccounts(), Rules()
+    accounts, interned = UserAccounts(), InternedRules()
 
     def numbers(user: int, first: int, count: int) -> list[int]:
         rules = RuleSet()

@@ -17,6 +17,7 @@ from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Tables
 from hpcd.daemon.capture import deferred_paths
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.targets import process_table
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.model.frame import SPECIAL
@@ -103,15 +104,14 @@ def test_samples_may_name_a_path_of_the_last_round_however_many_tables_come(
     waiting: DeferredPaths, walks: Walks
 ) -> None:
     walks.ready = True
-    cct = SimpleNamespace(count_samples=lambda _: None)
-    stacks: Any = SimpleNamespace(settle=lambda _: None, cct=cct)
     nothing: Any = None
-    collector = Collector(nothing, nothing, stacks, nothing, nothing, [1], None, waiting)
+    stacks = StackResolver(nothing, nothing, nothing, 1)
+    collector = Collector(nothing, nothing, stacks, nothing, nothing, [1], waiting)
     event, copy = copied(1)
     node = waiting.add([event], [copy])
     for _ in range(5):
         collector.finish_paths(1000)
-    assert waiting.translate(node)[0].tolist() == [1]
+    assert waiting.stand_ins.translate(node)[0].tolist() == [1]
 
 
 def test_more_stacks_wait_than_there_is_memory_for_as_they_are(

@@ -1,5 +1,5 @@
-/* Stacks as the programs announce them become call paths, and these nodes of the calling context tree: what
- * hpcd/daemon/capture does by numpy (stack_resolver.py, cct_builder.py). */
+/* Stacks as the BPF programs announce them become call paths, and these nodes of the calling context tree:
+ * hpcd/daemon/capture/stack_resolver.py, cct_builder.py. */
 #include "common.h"
 
 #define WORD 8
@@ -13,14 +13,18 @@ struct stack {
 };
 
 /* hpcd/model/unwind_status.py */
-enum { COMPLETE = 0, KERNEL_ONLY = 1 };
+enum { COMPLETE = 0, KERNEL_ONLY = 1, REGISTERS_CHANGING = 18, FRAMES_OMITTED = 19 };
+
+/* bpf/layouts.py: user frames of a stack at most, and how many of them, in a ring, are the outermost. */
+enum { MAX_USER_FRAMES = 1024, OUTERMOST = 256, INNERMOST = MAX_USER_FRAMES - OUTERMOST };
 
 /* hpcd/model/frame.py */
 #define KERNEL (1ull << 63)
 #define MARKER (3ull << 61)
 #define MODULE_SHIFT 40
 #define OFFSET_MASK ((1ull << MODULE_SHIFT) - 1)
-#define OMITTED (MARKER | 19)
+#define OMITTED (MARKER | FRAMES_OMITTED)
+#define OMITTED_SHIFT 8
 
 static inline bool is_marker(uint64_t frame)
 {
@@ -35,14 +39,45 @@ static inline bool is_module(uint64_t frame)
 /* Whether it says how a path has ended, not how many frames are left out of one. */
 static inline bool is_ending(uint64_t frame)
 {
-	return is_marker(frame) && !((frame & (MARKER | 0xFF)) == OMITTED && (frame & OFFSET_MASK) >> 8);
+	return is_marker(frame) && !((frame & (MARKER | 0xFF)) == OMITTED && (frame & OFFSET_MASK) >> OMITTED_SHIFT);
 }
 
-static inline uint64_t frame_at(const uint8_t *frames, int64_t number)
+static inline uint64_t word_at(const uint8_t *words, int64_t number)
 {
-	uint64_t frame;
-	__builtin_memcpy(&frame, frames + WORD * number, WORD);
-	return frame;
+	uint64_t word;
+	__builtin_memcpy(&word, words + WORD * number, WORD);
+	return word;
+}
+
+/* A stack's frames with those of a deep one in order. The walker (bpf/programs/stack/unwind.h) keeps the
+ * innermost user frames as it finds them, and behind them a ring of the outermost. With 4 innermost and a ring
+ * of 2, frames 0 to 8 are kept as 0 1 2 3 | 8 7: frames 4 to 6 are left out, and 7 is the ring's older entry.
+ * In order that is 0 1 2 3 (3 left out) 7 8. */
+struct body {
+	const uint8_t *words;
+	int64_t kernel, user; /* user frames that were walked */
+};
+
+static inline bool is_deep(const struct body *body)
+{
+	return body->user > MAX_USER_FRAMES;
+}
+
+static inline int64_t words_of(const struct body *body)
+{
+	return body->kernel + at_most(body->user, MAX_USER_FRAMES);
+}
+
+static inline uint64_t frame_at(const struct body *body, int64_t number)
+{
+	int64_t beyond = number - body->kernel - INNERMOST;
+	if (!is_deep(body) || beyond < 0)
+		return word_at(body->words, number);
+	if (!beyond)
+		return OMITTED | (uint64_t)(body->user - MAX_USER_FRAMES) << OMITTED_SHIFT;
+	/* The next frame would have taken the place of the oldest. */
+	int64_t oldest = (body->user - INNERMOST) % OUTERMOST;
+	return word_at(body->words, body->kernel + INNERMOST + (oldest + beyond - 1) % OUTERMOST);
 }
 
 struct span {
@@ -54,74 +89,84 @@ static inline bool lies_in(uint64_t address, struct span span)
 	return address >= span.start && address < span.end;
 }
 
-/* Frames of the stacks' paths, the outermost first, one path after another, and how many each has, the marker
- * of an ending that is not whole included. spans: where in the kernel the scheduler lies, the entry, and what
- * writes a thread's registers for signals. addresses and frames: a table (a power of two of slots, 0: free) of
- * the kernel's addresses that are known; those that are not are in missing, as often as they occur, and their
- * places in the paths undefined. raw_at and raw_of: the places of user addresses outside of all modules, and
- * their stacks. numbers: how many addresses are missing, how many frames are raw. There must be room for as
- * many frames as the stacks have words. Returns how many frames there are, or -1 where a stack's size is not
- * what it says. */
-EXPORTED int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, const struct span *spans,
-			      int64_t span_count, uint16_t changing_ending, const uint64_t *addresses,
-			      const uint64_t *frames, int64_t slots, uint16_t *cache, uint32_t *number, uint64_t *path,
-			      int64_t *lengths, uint64_t *missing, int64_t *raw_at, int64_t *raw_of, int64_t *numbers)
+/* The number of innermost frames that are the scheduler's tracepoint's own. */
+static int64_t tracepoint_frames(const struct body *body, int64_t frames, struct span scheduler)
 {
-	int64_t total = 0, absent = 0, raw = 0;
-	uint64_t mask = slots - 1;
-	for (int64_t each = 0; each < n; stacks += sizes[each++]) {
+	for (int64_t at = 0; at < frames; at++)
+		if (lies_in(frame_at(body, at), scheduler))
+			return at;
+	return 0;
+}
+
+/* Whether the kernel was writing the thread's user registers: the user's part is of two places then. Such code
+ * is interrupted where it is innermost, or below the entry. spans: the entry, and what writes registers. */
+static bool registers_changing(const struct body *body, int64_t frames, const struct span *spans, int64_t count)
+{
+	for (int64_t at = 0; at < frames; at++) {
+		if (at && !lies_in(frame_at(body, at - 1), spans[0]))
+			continue;
+		for (int64_t span = 1; span < count; span++)
+			if (lies_in(frame_at(body, at), spans[span]))
+				return true;
+	}
+	return false;
+}
+
+static inline const uint64_t *find_frame(const struct frame_table *known, uint64_t address)
+{
+	uint64_t mask = known->slots - 1, slot = (address * SPREAD >> 32) & mask;
+	while (known->addresses[slot] && known->addresses[slot] != address)
+		slot = (slot + 1) & mask;
+	return known->addresses[slot] ? &known->frames[slot] : NULL;
+}
+
+/* Fills in the call paths of n stacks of these sizes in bytes. spans: where in the kernel the scheduler is, the
+ * entry, and what writes a thread's registers for signals. Frames of missing addresses are undefined. Returns
+ * the number of frames, or -1 if a stack's size is not what its header says. */
+int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, const uint64_t *all_spans,
+		     int64_t span_count, const struct frame_table *known, struct paths *paths)
+{
+	const struct span *spans = (const struct span *)all_spans;
+	int64_t total = 0;
+	paths->missing_count = paths->raw_count = 0;
+	for (int64_t index = 0; index < n; stacks += sizes[index++]) {
 		struct stack head;
-		if (sizes[each] < (int64_t)sizeof head)
+		if (sizes[index] < (int64_t)sizeof head)
 			return -1;
 		__builtin_memcpy(&head, stacks, sizeof head);
-		const uint8_t *body = stacks + sizeof head;
-		int64_t inner = 0, outer = (int64_t)head.kernel + head.user;
-		if (sizes[each] != (int64_t)sizeof head + WORD * outer)
+		struct body body = {stacks + sizeof head, head.kernel, head.user};
+		if (sizes[index] != (int64_t)sizeof head + WORD * words_of(&body))
 			return -1;
-		if (head.cache & 1) /* of the scheduler's tracepoint the frames inside are its own */
-			for (int64_t at = 0; at < outer; at++)
-				if (lies_in(frame_at(body, at), spans[0])) {
-					inner = at;
-					break;
-				}
-		/* A thread's registers were being written: the user's part is of two places. */
-		bool changing = false;
-		for (int64_t at = 0; at < outer && !changing; at++) {
-			if (at && !lies_in(frame_at(body, at - 1), spans[1]))
-				continue;
-			for (int64_t span = 2; span < span_count; span++)
-				changing |= lies_in(frame_at(body, at), spans[span]);
-		}
-		if (changing) {
+		int64_t outer = words_of(&body) + is_deep(&body), inner = 0;
+		if (head.cache & 1) /* of the scheduler's tracepoint */
+			inner = tracepoint_frames(&body, outer, spans[0]);
+		if (registers_changing(&body, outer, spans + 1, span_count - 1)) {
 			outer = head.kernel;
-			head.ending = changing_ending;
+			head.ending = REGISTERS_CHANGING;
 		}
 		int64_t first = total;
 		if (head.ending != COMPLETE && head.ending != KERNEL_ONLY)
-			path[total++] = MARKER | head.ending;
+			paths->frames[total++] = MARKER | head.ending;
 		for (int64_t at = outer - 1; at >= inner; at--) {
-			uint64_t frame = frame_at(body, at);
+			uint64_t frame = frame_at(&body, at);
 			if (frame & KERNEL) {
 				/* Callers are return addresses; the interrupted instruction itself is not. */
-				frame -= at > inner;
-				uint64_t slot = (frame * SPREAD >> 32) & mask;
-				while (addresses[slot] && addresses[slot] != frame)
-					slot = (slot + 1) & mask;
-				if (!addresses[slot])
-					missing[absent++] = frame;
-				frame = frames[slot];
+				uint64_t address = frame - (at > inner);
+				const uint64_t *named = find_frame(known, address);
+				if (named)
+					frame = *named;
+				else
+					paths->missing[paths->missing_count++] = address;
 			} else if (!is_module(frame) && !is_marker(frame)) {
-				raw_at[raw] = total;
-				raw_of[raw++] = each;
+				paths->raw_at[paths->raw_count] = total;
+				paths->raw_of[paths->raw_count++] = index;
 			}
-			path[total++] = frame;
+			paths->frames[total++] = frame;
 		}
-		lengths[each] = total - first;
-		cache[each] = head.cache;
-		number[each] = head.stack;
+		paths->length[index] = total - first;
+		paths->cache[index] = head.cache;
+		paths->stack[index] = head.stack;
 	}
-	numbers[0] = absent;
-	numbers[1] = raw;
 	return total;
 }
 
@@ -135,60 +180,72 @@ static inline uint64_t mix(uint64_t value)
 	return value ^ value >> 33;
 }
 
-static inline uint64_t slot_of(uint64_t key, const uint64_t *keys, const uint32_t *index, uint64_t mask)
+/* The slot of a key, or the free one where it belongs. */
+static inline uint64_t slot_of(const struct tree *tree, uint64_t key)
 {
-	uint64_t slot = key & mask;
-	while (index[slot] && keys[index[slot]] != key)
+	uint64_t mask = tree->slots - 1, slot = key & mask;
+	while (tree->index[slot] && tree->keys[tree->index[slot]] != key)
 		slot = (slot + 1) & mask;
 	return slot;
 }
 
-/* Nodes of paths that lie one after another, the outermost frame first, made where there are none. index: a
- * table (a power of two of slots, 0: free) of nodes by key. Stops before the first path for which there might
- * be no room for nodes, of which there are count, which is kept up to date; returns how many paths are done.
- * leaf: the last node of each. */
-EXPORTED int64_t insert_paths(const uint64_t *path, const int64_t *lengths, int64_t n, uint64_t secret, uint64_t *keys,
-			      uint32_t *parents, uint64_t *frames, uint8_t *endings, uint32_t *ended_in, int64_t room,
-			      uint32_t *index, int64_t slots, int64_t *count, uint32_t *leaf)
+/* Enters all nodes in an empty index. */
+void index_nodes(const struct tree *tree)
 {
-	uint64_t mask = slots - 1;
-	for (int64_t each = 0; each < n; path += lengths[each++]) {
-		int64_t length = lengths[each];
+	for (int64_t node = 1; node < tree->count; node++)
+		tree->index[slot_of(tree, tree->keys[node])] = (uint32_t)node;
+}
+
+static void inherit_ending(const struct tree *tree, uint32_t node, uint32_t parent)
+{
+	tree->endings[node] = tree->endings[parent];
+	if (!tree->endings[node])
+		return;
+	bool below_marker = is_marker(tree->frames[parent]) && !tree->parents[parent];
+	uint64_t frame = tree->frames[node];
+	if (below_marker)
+		tree->ended_in[node] = is_module(frame) ? frame >> MODULE_SHIFT : 0;
+	else
+		tree->ended_in[node] = tree->ended_in[parent];
+}
+
+/* Finds the last node of each of n paths, which lie one after another, the outermost frame first, and makes the
+ * nodes that there are not. Stops before a path for which there may be no room; returns the number of paths
+ * that are done. */
+int64_t insert_paths(const uint64_t *path, const int64_t *lengths, int64_t n, struct tree *tree, uint32_t *leaf)
+{
+	for (int64_t index = 0; index < n; path += lengths[index++]) {
+		int64_t length = lengths[index];
 		uint64_t key = 0;
 		for (int64_t depth = 0; depth < length; depth++)
-			key += mix(path[depth] + mix(depth + secret));
-		uint32_t node = length ? index[slot_of(key, keys, index, mask)] : 0;
+			key += mix(path[depth] + mix(depth + tree->secret));
+		uint32_t node = length ? tree->index[slot_of(tree, key)] : 0;
 		if (node || !length) {
-			leaf[each] = node;
+			leaf[index] = node;
 			continue;
 		}
-		if (*count + length > room)
-			return each;
+		if (tree->count + length > tree->room)
+			return index;
 		uint32_t parent = 0;
 		key = 0;
 		for (int64_t depth = 0; depth < length; depth++, parent = node) {
 			uint64_t frame = path[depth];
-			key += mix(frame + mix(depth + secret));
-			uint64_t slot = slot_of(key, keys, index, mask);
-			node = index[slot];
+			key += mix(frame + mix(depth + tree->secret));
+			uint64_t slot = slot_of(tree, key);
+			node = tree->index[slot];
 			if (node)
 				continue;
-			index[slot] = node = (*count)++;
-			keys[node] = key;
-			parents[node] = parent;
-			frames[node] = frame;
+			tree->index[slot] = node = tree->count++;
+			tree->keys[node] = key;
+			tree->parents[node] = parent;
+			tree->frames[node] = frame;
 			/* Only the frame below the root is a marker of an ending; all below it inherit. */
-			if (depth) {
-				endings[node] = endings[parent];
-				bool own = is_marker(frames[parent]) && !parents[parent];
-				if (endings[node])
-					ended_in[node] = !own ? ended_in[parent] :
-							 is_module(frame) ? frame >> MODULE_SHIFT : 0;
-			} else if (is_ending(frame)) {
-				endings[node] = frame & 0xFF;
-			}
+			if (depth)
+				inherit_ending(tree, node, parent);
+			else if (is_ending(frame))
+				tree->endings[node] = frame & 0xFF;
 		}
-		leaf[each] = node;
+		leaf[index] = node;
 	}
 	return n;
 }

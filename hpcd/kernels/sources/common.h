@@ -7,8 +7,6 @@
 
 #include <stddef.h>
 
-#define EXPORTED __attribute__((visibility("default")))
-
 /* hpcd/measurement/codec.py:TIME_UNIT_NS. A constant, as dividing by others takes ten times as long. */
 #define TIME_UNIT 1000
 

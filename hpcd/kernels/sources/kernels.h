@@ -314,6 +314,96 @@ void draw_rows(const struct part *parts, struct row *rows, struct shown *shown, 
 int64_t count_runs(const uint32_t *nodes, int64_t rows, int64_t columns);
 void pixel_runs(const uint32_t *nodes, int64_t rows, int64_t columns, uint32_t *node, uint16_t *end);
 
+/* --- recording: call_paths.c, thread_reports.c --- */
+
+/* Kernel addresses and their module frames, with linear probing: a power of two of slots, 0 a free one. */
+struct frame_table {
+	const uint64_t *addresses, *frames;
+	int64_t slots;
+};
+
+/* Call paths of stacks. Frames are the outermost first, one path after another, with the marker of an ending
+ * that is not whole. Each array of words has room for as many as all stacks have, headers included. */
+struct paths {
+	uint16_t *cache;
+	uint32_t *stack;
+	int64_t *length; /* frames of each path */
+	uint64_t *frames;
+	uint64_t *missing; /* kernel addresses that are not in the table, as often as they occur */
+	int64_t *raw_at, *raw_of; /* positions of user addresses outside of all modules, and their stacks */
+	int64_t missing_count, raw_count;
+};
+
+/* The growing calling context tree of a recording: hpcd/daemon/capture/cct_builder.py:CCTBuilder has its arrays. */
+struct tree {
+	uint64_t *keys, *frames, *samples; /* of each node */
+	uint32_t *parents, *ended_in;
+	uint8_t *endings;
+	int64_t room;  /* nodes that the columns have room for */
+	int64_t count; /* nodes, the root included */
+	uint32_t *index; /* nodes by key, with linear probing: a power of two of slots, 0 a free one */
+	int64_t slots; /* at least twice the room */
+	uint64_t secret;
+};
+
+/* bpf/programs/records.h:struct sample */
+struct report {
+	uint64_t time, value;
+	uint32_t thread, stack;
+	uint16_t cache, event;
+	uint32_t pad;
+};
+
+/* What one sample of each event counts. */
+struct periods {
+	const uint64_t *count;
+	int64_t events;
+};
+
+/* Times of threads: hpcd/daemon/capture/thread_times.py:ThreadTimes has its arrays. */
+struct times {
+	const int64_t *slot_of; /* of each line, -1: none */
+	int64_t lines;
+	int64_t *time;
+	uint16_t *kind;
+	uint32_t *node;
+	const uint16_t *group;
+	int64_t slots;
+	int64_t *sums; /* three of each group */
+	int64_t groups;
+	const uint16_t *until_woken, *once_runnable; /* waits by how the CPU was left, counted from first */
+	int64_t threshold, first, runnable, short_blocked, short_runnable;
+};
+
+struct outcome {
+	int64_t records;
+	int64_t shorts;	 /* short waits */
+	int64_t samples;
+	int64_t odd;	 /* samples that count other than one period of their event */
+	int64_t first;	 /* samples of the first event */
+	int64_t strange; /* reports of nodes that are not in the tree */
+};
+
+int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, const uint64_t *spans, int64_t span_count,
+		     const struct frame_table *known, struct paths *paths);
+void index_nodes(const struct tree *tree);
+int64_t insert_paths(const uint64_t *path, const int64_t *lengths, int64_t n, struct tree *tree, uint32_t *leaf);
+int64_t look_up(const struct report *reports, int64_t n, const uint32_t *held, int64_t caches, int64_t slot_bits,
+		const uint32_t *threads, int64_t slots, uint32_t *node, uint32_t *line, int64_t *missing,
+		int64_t *unknown);
+bool take_samples(const struct report *reports, int64_t n, const uint32_t *node, const uint32_t *line,
+		  const struct tree *tree, const struct periods *periods, const struct record_columns *out,
+		  struct outcome *outcome);
+void note_newest(const uint32_t *line, const uint64_t *time, int64_t n, uint64_t *newest, int64_t lines);
+int64_t report_bytes(int64_t n);
+bool record_reports(const struct report *reports, int64_t n, const uint32_t *node, const uint32_t *line,
+		    const struct times *times, const struct tree *tree, const struct periods *periods, uint8_t *memory,
+		    const struct record_columns *out, struct outcome *outcome);
+void cut_lines(const uint32_t *line, const int64_t *until, int64_t n, const struct times *times,
+	       const struct record_columns *out, struct outcome *outcome);
+int64_t sum_bytes(int64_t n);
+int64_t sum_short(const struct record_columns *from, uint8_t *memory, const struct record_columns *to);
+
 /* --- exports: decimal_rows.c, sample_calls.c --- */
 
 int64_t decimal_rows(uint8_t *text, const int64_t *values, int64_t columns, int64_t n, const int64_t *places,

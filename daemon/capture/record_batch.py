@@ -1,0 +1,58 @@
+"""Trace records in columns, on their way to the measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.array_types import I64, U16, U32, U64, Mask
+from hpcd.measurement.record_columns import Columns, by_line_and_time, empty_columns
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Trace records: ``line`` u32[n], ``time`` u64[n] ns, ``node`` u32[n], ``event`` u16[n],
+    ``value`` u64[n]."""
+
+    line: U32
+    time: U64
+    node: U32
+    event: U16
+    value: U64
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def columns(self) -> Columns:
+        """The columns as a tuple, in their order here."""
+        return self.line, self.time, self.node, self.event, self.value
+
+    def select(self, which: Mask | I64) -> RecordBatch:
+        """Return the records at these positions, or where this mask is true."""
+        return RecordBatch(
+            self.line[which],
+            self.time[which],
+            self.node[which],
+            self.event[which],
+            self.value[which],
+        )
+
+    def in_order(self) -> RecordBatch:
+        """Return the records by line and time, those alike in their order here."""
+        return self.select(by_line_and_time(self.line, self.time))
+
+
+NO_RECORDS = RecordBatch(*empty_columns(0))
+
+
+def joined(batches: Sequence[RecordBatch]) -> RecordBatch:
+    """Return the records of all ``batches``, one after another."""
+    batches = [batch for batch in batches if len(batch)]
+    if not batches:
+        return NO_RECORDS
+    if len(batches) == 1:
+        return batches[0]
+    columns = zip(*(batch.columns() for batch in batches), strict=True)
+    return RecordBatch(*(np.concatenate(column) for column in columns))
