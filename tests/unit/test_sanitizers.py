@@ -25,8 +25,8 @@ def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
     runtime = subprocess.run(
         ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
     ).stdout.strip()
-    tests = ("test_kernels", "test_line_pictures", "test_part", "test_call_paths", "test_thread_times",
-             "test_decimal_text")  # fmt: skip
+    tests = ("test_kernels", "test_line_pictures", "test_part", "test_call_paths",
+             "test_thread_times", "test_decimal_text")  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.sanitized", str(tmp_path), "-x", "-s",
          "-p", "no:cacheprovider", *(f"tests/unit/{name}.py" for name in tests)],
