@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from hpcd.bpf import libbpf, maps, syscalls
 from hpcd.bpf.cpu_clock import CpuClock
 from hpcd.bpf.kernel_memory import KernelMemory
-from hpcd.bpf.loading.btf import task_offsets
 from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.map_sizes import CALL_SLOTS, FIRST_CALL_CONTEXT, MAX_EVENTS
@@ -103,7 +102,6 @@ class SamplerPrograms:
             "FD_COPIES": self.rings["copies"].fd,
             **self.maps.constants(),
             **options.constants(),
-            **task_offsets(),
             "PROBING": 0,
             **(self.calls.constants() if self.calls else {}),
             "SAVED_STACK": 0,

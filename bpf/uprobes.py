@@ -13,13 +13,14 @@ import errno
 import os
 import platform
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from hpcd.bpf import syscalls
 from hpcd.bpf.libbpf import KernelRefusedError
-from hpcd.bpf.loading.btf import KernelTypes
+from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, TargetError
 
 ATTACH_MULTI, ATTACH_SESSION = 48, 57
@@ -80,11 +81,8 @@ def session_supported() -> bool:
 
 @cache
 def _has_sessions() -> bool:
-    types = KernelTypes()
-    try:
+    with closing(KernelTypes()) as types:
         return types.has_enumerator("bpf_attach_type", "BPF_TRACE_UPROBE_SESSION")
-    finally:
-        types.close()
 
 
 PROBE_PROGRAMS = ("on_probe", "on_probe_entry", "on_probe_return")

@@ -13,10 +13,9 @@ done
 python=${PYTHON:-.venv/bin/python}
 [ $# != 0 ] || set -- "$(uname -m)"
 
-# compile SOURCE OBJECT OLD-OBJECTS FLAG...: SOURCE below bpf/programs, unless OBJECT is there.
+# compile SOURCE OBJECT OLD-OBJECTS: SOURCE below bpf/programs, unless OBJECT is there.
 compile() {
 	source=$1 object=$2 old=$3
-	shift 3
 	[ -e "$object" ] && return
 	folder=$(dirname "$object")
 	sources=$(dirname "$folder")/programs
@@ -24,7 +23,7 @@ compile() {
 	rm -f "$folder"/$old
 	echo "+ clang -target bpf ... $object"
 	# BTF has the sources' names: as they are called here, wherever here is.
-	clang -O2 -g -target bpf -mcpu=v3 -D$machine -I"$sources" -Wall -Wno-unused-function "$@" \
+	clang -O2 -g -target bpf -mcpu=v3 -D$machine -DHPCD_OBJECT -I"$sources" -Wall -Wno-unused-function \
 		-fdebug-prefix-map="$PWD=." -c "$sources/$source" -o "$object.new"
 	# Without what debuggers need; what libbpf needs (BTF) stays.
 	llvm-strip -g "$object.new"
@@ -64,8 +63,7 @@ for machine_name in "$@"; do
 	aarch64) machine=HPCD_AARCH64 ;;
 	*) echo "no objects for the processor $machine_name" >&2; exit 1 ;;
 	esac
-	compile sampler.bpf.c "$(path bpf.loading.object_loader object_path)" "sampler-$machine_name-*.o" \
-		-DHPCD_OBJECT
+	compile sampler.bpf.c "$(path bpf.loading.object_loader object_path)" "sampler-$machine_name-*.o"
 	compile iterators/task_stacks.bpf.c "$(path bpf.loading.iterator_loader iterator_path)" \
 		"task_stacks-$machine_name-*.o"
 	library=$(path native.native_library library_path)

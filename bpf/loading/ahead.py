@@ -9,7 +9,6 @@ import contextlib
 import sys
 import threading
 
-from hpcd.bpf.loading.btf import task_offsets
 from hpcd.bpf.loading.object_loader import ObjectPrograms, object_path
 from hpcd.errors import HpcdError
 
@@ -49,6 +48,5 @@ def look_up_ahead() -> None:
 def _look_up(turns: QuickTurns) -> None:
     with contextlib.suppress(HpcdError, OSError):
         object_path()
-        task_offsets()
         ObjectPrograms.has_loops()
     turns.end()

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcd.bpf import libbpf, maps, syscalls
-from hpcd.bpf.loading.btf import KernelTypes, task_offsets
 from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.bpf.loading.kernel_headers import kernel_headers
+from hpcd.bpf.loading.kernel_layouts import count_members
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.loading.object_loader import object_path
 from hpcd.bpf.loading.pid_namespace import REMEDY, in_hosts_namespace
-from hpcd.bpf.loading.request_offsets import request_offsets, submission
+from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.task_stacks import TaskStacks
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
@@ -181,8 +181,7 @@ def _python() -> Feature:
 
 
 def _btf() -> str:
-    KernelTypes().close()
-    return f"/sys/kernel/btf/vmlinux; {len(task_offsets())} offsets read"
+    return f"/sys/kernel/btf/vmlinux; {count_members()} members known"
 
 
 def _compiles() -> bool:
@@ -258,8 +257,8 @@ def _task_stacks() -> str:
 
 
 def _requests() -> str:
-    request_offsets()
-    return f"recorded with --io, at {submission()}"
+    request_constants()
+    return f"recorded with --io, at {submission_tracepoint()}"
 
 
 def _locked_memory() -> str:

@@ -1,7 +1,7 @@
 """Loading the iterator over threads, which is compiled ahead of time only.
 
 Like the sampler's object (:mod:`hpcd.bpf.loading.object_loader`) it carries a digest of its sources
-in its name; unlike that it finds the kernel's types by CO-RE, that is, libbpf does.
+in its name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOLDER = SOURCES / "iterators"
 @cache
 def iterator_path() -> Path:
     """Where the object made from the present sources lies, if it was made."""
-    return compiled_path("task_stacks", _FOLDER.glob("*.[ch]"))
+    return compiled_path("task_stacks", [*_FOLDER.glob("*.[ch]"), SOURCES / "kernel.h"])
 
 
 class Iterator:

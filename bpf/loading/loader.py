@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
@@ -41,12 +43,16 @@ class Programs:
 
         # bcc finds headers of other kernels only through this variable.
         os.environ["BCC_KERNEL_SOURCE"] = str(kernel_headers())
+        from hpcd.bpf.loading.kernel_layouts import padded_header
+
         flags = [f"-D{name}={value}" for name, value in constants.items()]
         flags += [f"-I{SOURCES}", f"-D{_ARCHITECTURES[platform.machine()]}", "-Wno-everything"]
         self.fds: dict[str, int] = {}
         self._bpf: Any = None
         # The compiler looks for headers in the current directory, too.
-        with in_root_directory(), Stderr() as stderr:
+        with in_root_directory(), TemporaryDirectory() as generated, Stderr() as stderr:
+            (Path(generated) / "kernel_layouts.h").write_text(padded_header(), encoding="ascii")
+            flags.append(f"-I{generated}")
             try:
                 # debug=0 also keeps bcc from printing; it writes errors straight to descriptor 2.
                 self._bpf = bcc.BPF(src_file=str(SOURCES / source), cflags=flags, debug=0)

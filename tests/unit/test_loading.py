@@ -17,8 +17,8 @@ from hpcd.bpf import libbpf, maps, sampler_programs, syscalls
 from hpcd.bpf.layouts import SAMPLE
 from hpcd.bpf.loading import features, loader, object_loader, pid_namespace
 from hpcd.bpf.loading.ahead import QuickTurns
-from hpcd.bpf.loading.btf import KernelTypes
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
+from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.ring import Ring
@@ -181,7 +181,20 @@ def test_a_compilers_error_is_shown_before_the_loaders() -> None:
 def test_the_verifiers_verdict_is_shown_without_its_statistics() -> None:
     output = "0: (85) call\nR1 invalid mem access\nprocessed 9 insns\nlibbpf: failed to load x\n"
     assert first_error_line(output) == "R1 invalid mem access"
+    output += "libbpf: prog 'on_free': failed to load: -22\n"
+    assert first_error_line(output) == "R1 invalid mem access"
     assert first_error_line("") == ""
+
+
+def test_a_member_that_the_kernel_lacks_is_named() -> None:
+    output = """
+572: <invalid CO-RE relocation>
+failed to resolve CO-RE relocation <byte_off> [103] struct task_struct.se.runtime (0:20)
+processed 336 insns (limit 1000000) max_states_per_insn 0
+-- END PROG LOAD LOG --
+libbpf: prog 'sample_0': failed to load: -22
+"""
+    assert first_error_line(output) == "this kernel's task_struct has no member se.runtime"
 
 
 @pytest.mark.parametrize(
