@@ -86,11 +86,14 @@ class Sampler:
         return self._programs.walks_later
 
     def saved_walker(self) -> SavedWalker:
-        """What walks the stacks that were copied. Raises what :class:`SavedWalker` does."""
-        maps_, programs = self._maps, self._programs
-        return SavedWalker(
-            programs.constants, maps_.saved, maps_.saved_programs, background=programs.walks_later
-        )
+        """Return what walks the stacks that were copied, once what walks stacks is loaded.
+
+        Raises what :class:`SavedWalker` does, and the error by which loading has failed.
+        """
+        if self._programs.walker_error:
+            raise self._programs.walker_error
+        program = self._programs.fds["walk_saved"]
+        return SavedWalker(program, self._maps.saved, self._maps.saved_programs)
 
     # --- targets ---
 

@@ -104,12 +104,11 @@ class SamplerPrograms:
             **options.constants(),
             "PROBING": 0,
             **(self.calls.constants() if self.calls else {}),
-            "SAVED_STACK": 0,
         }
         self.walks_later = options.background and chosen_loader(options.loader) == "object"
         self._walker_names = (
             ["walk_sample"],
-            ["walk_switch"] if options.waiting else [],
+            ["walk_saved", *(["walk_switch"] if options.waiting else [])],
             ["walk_hit"] if hits else [],
         )
         now = ([], [], []) if self.walks_later else self._walker_names

@@ -20,9 +20,7 @@
  * walk: of the programs' stacks there is little. */
 static __always_inline void find_trampoline(struct walk *w)
 {
-	w->trampoline = 0;
-	w->replaced = 0;
-	if (!PROBING || SAVED_STACK)
+	if (!PROBING)
 		return;
 	READ_FIELD(w->replaced, this_task()->utask);
 	if (!w->replaced)
@@ -40,7 +38,7 @@ static __always_inline void leave_probe_page(struct walk *w)
 {
 	u64 within = w->ip - w->trampoline;
 
-	if (!PROBING || SAVED_STACK || !w->trampoline || within >= 4096)
+	if (!PROBING || !w->trampoline || within >= 4096)
 		return;
 	if (within >= PROBE_SLOT_BYTES) {
 		READ_FIELD(w->spill, this_task()->utask);
@@ -84,7 +82,7 @@ static __always_inline void restore_copied(struct copier *copier)
 {
 	struct restoring restoring = {copier};
 
-	if (!PROBING || SAVED_STACK)
+	if (!PROBING)
 		return;
 	copier->replaced = 0;
 	READ_FIELD(copier->replaced, this_task()->utask);

@@ -18,18 +18,15 @@
 
 #define BLOCK_AT(address) block_at(address)
 #define RULE_AT(index) rule_at(index)
-/* The programs are loaded twice: to walk stacks where they are, and to walk copies of them. Which of
- * the two is a constant when the kernel verifies them, and what is not meant is taken out. */
-#define READ_USER(dst, size, src) \
-	(SAVED_STACK ? read_saved(dst, size, src) : read_user(dst, size, src))
+#define READ_USER(copied, dst, size, src) \
+	((copied) ? read_saved(dst, size, src) : read_user(dst, size, src))
 #define THREAD_POINTER(dst) thread_pointer(dst)
 
 #ifdef HPCD_OBJECT
-#define RESTORE_RETURN_ADDRESS(w)                                  \
-	do {                                                       \
-		if (PROBING && !SAVED_STACK && (w)->trampoline &&  \
-		    (w)->ip == (w)->trampoline)                    \
-			restore_return_address(w);                 \
+#define RESTORE_RETURN_ADDRESS(w)                                             \
+	do {                                                                  \
+		if (PROBING && (w)->trampoline && (w)->ip == (w)->trampoline) \
+			restore_return_address(w);                            \
 	} while (0)
 #endif
 
@@ -51,14 +48,14 @@ static __always_inline struct rule *rule_at(u32 index)
 	return map_lookup(MAP(RULES), &index);
 }
 
-/* Of the current thread, which is not the one whose stack was copied. A program that sets it by an
- * instruction of its own has it here from its next switch on. */
+/* Of the current thread. A program that sets it by an instruction of its own has it here from its next
+ * switch on. */
 static __always_inline int thread_pointer(u64 *value)
 {
 #ifdef HPCD_AARCH64
 	return -1;
 #else
-	return SAVED_STACK ? -1 : READ_FIELD(*value, this_task()->thread.fsbase);
+	return READ_FIELD(*value, this_task()->thread.fsbase);
 #endif
 }
 
@@ -571,7 +568,7 @@ static __always_inline int walk(void *ctx, u32 context, unsigned long programs)
 		return 0;
 	NOUNROLL
 	for (int i = 0; i < WALK_FRAMES; i++) {
-		done = unwind_step(w);
+		done = unwind_step(w, 0);
 		if (done)
 			break;
 	}
@@ -592,7 +589,12 @@ struct steps {
 
 static __attribute__((noinline)) long step(u32 number, struct steps *steps)
 {
-	return unwind_step(steps->walk);
+	return unwind_step(steps->walk, 0);
+}
+
+static __attribute__((noinline)) long step_of_copy(u32 number, struct steps *steps)
+{
+	return unwind_step(steps->walk, 1);
 }
 
 static __always_inline int loop(void *ctx, u32 context, unsigned long programs)
@@ -639,13 +641,16 @@ int walk_switch(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /* Puts the walk where the thread's user registers stand. */
-static __always_inline void begin_walk(struct walk *w)
+static __always_inline void begin_walk(struct walk *w, int copied)
 {
 	w->depth = 0;
 	w->bx_at = 0;
 	w->interrupted = 0;
 	w->words_at = NO_STACK;
-	find_trampoline(w);
+	w->trampoline = 0;
+	w->replaced = 0;
+	if (!copied)
+		find_trampoline(w);
 	w->mapping.pages = 0;
 	w->other.pages = 0;
 	/* In a system call ip stands behind its instruction, which may be a function's last. */
@@ -658,7 +663,8 @@ static __always_inline void begin_walk(struct walk *w)
 #else
 	w->link = 0;
 #endif
-	leave_probe_page(w);
+	if (!copied)
+		leave_probe_page(w);
 }
 
 /* The walk of the copied stack in SAVED, begun where user space asks for that. */
@@ -674,7 +680,7 @@ static __always_inline struct walk *saved_walk(struct saved *saved)
 		w->frames = 0;
 		w->kernel_frames = 0;
 		w->hash = 0;
-		begin_walk(w);
+		begin_walk(w, 1);
 	}
 	return w;
 }
@@ -699,7 +705,7 @@ int walk_saved(struct bpf_raw_tracepoint_args *ctx)
 	struct walk *w = saved_walk(saved);
 	NOUNROLL
 	for (int i = 0; i < SAVED_WALK_FRAMES; i++) {
-		if (unwind_step(w)) {
+		if (unwind_step(w, 1)) {
 			finish_saved(saved, w);
 			return 0;
 		}
@@ -719,7 +725,7 @@ int loop_saved(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	struct steps steps = {saved_walk(saved)};
 	steps.walk->ending = END_DEPTH_LIMIT;
-	run_loop(MAX_DEPTH + 1, step, &steps, 0);
+	run_loop(MAX_DEPTH + 1, step_of_copy, &steps, 0);
 	finish_saved(saved, steps.walk);
 	return 0;
 }
@@ -762,7 +768,7 @@ static __always_inline int prepare_walk(struct walk *w, u32 tgid, u32 flags, int
 		w->ending = END_KERNEL_ONLY;
 		return 0;
 	}
-	begin_walk(w);
+	begin_walk(w, 0);
 	if (w->event == OUT_UNINTERRUPTIBLE && !w->caller)
 		w->event = OUT_FAULT;
 	struct process *process = map_lookup(MAP(PROCESSES), &tgid);
