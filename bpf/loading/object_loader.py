@@ -34,8 +34,14 @@ SOURCES = Path(__file__).parent.parent / "programs"
 
 @cache
 def object_path() -> Path:
-    """Where the object made from the present sources lies, if it was made."""
+    """Return the path of the object made from the present sources, if it was made."""
     return compiled_path("sampler", [*SOURCES.glob("*.[ch]"), *SOURCES.glob("stack/*.h")])
+
+
+def calls_object_path() -> Path:
+    """Return the path of the object that has the programs that record calls, too."""
+    path = object_path()
+    return path.with_name(path.name.replace("sampler", "sampler_calls"))
 
 
 def compiled_path(name: str, sources: Iterable[Path]) -> Path:
@@ -90,7 +96,8 @@ def object_variables(handle: int) -> dict[str, int]:
 class ObjectPrograms:
     """Programs from the object. They unload when it is closed.
 
-    ``constants`` are those :class:`hpcd.bpf.loading.loader.Programs` gets; ``FD_NAME`` are maps.
+    ``constants`` are those :class:`~hpcd.bpf.loading.loader.Programs` gets; ``FD_NAME`` are maps.
+    With those of calls the object is that of :func:`calls_object_path`.
     Loading takes as long as the kernel's verifier, 0.1 to 0.3 s.
 
     Raises :class:`PrivilegeError` where the kernel permits no BPF, else :class:`PlatformError`.
@@ -111,9 +118,9 @@ class ObjectPrograms:
         self._attach_types = attach_types or {}
         self._library = library()
         self.fds: dict[str, int] = {}
-        path = object_path()
+        self.path = calls_object_path() if "FD_CALLS" in constants else object_path()
         with messages(background=background) as stderr:
-            self._object = open_object(path, stderr)
+            self._object = open_object(self.path, stderr)
             try:
                 self._load(constants, names, stderr)
                 for name, variant in self._variants(names).items():
@@ -171,7 +178,7 @@ class ObjectPrograms:
     def _map(self, name: str) -> int:
         handle: int | None = self._library.bpf_object__find_map_by_name(self._object, name.encode())
         if not handle:
-            raise PlatformError(f"{object_path()} has no map {name}; run make objects")
+            raise PlatformError(f"{self.path} has no map {name}; run make objects")
         return handle
 
     @staticmethod

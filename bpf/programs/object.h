@@ -39,6 +39,12 @@ typedef long long s64;
 		int(*max_entries)[1];                                                   \
 	} map_##name __attribute__((section(".maps"), used))
 
+#define PLACEHOLDER_RING(name)                                                          \
+	struct {                                                                        \
+		int(*type)[RINGBUF];                                                    \
+		int(*max_entries)[4096];                                                \
+	} map_##name __attribute__((section(".maps"), used))
+
 PLACEHOLDER(MEMORY, ARRAY_OF_MAPS, 4, 4);
 PLACEHOLDER(RULES, ARRAY, 4, 16);
 PLACEHOLDER(PROCESSES, HASH, 4, 16);
@@ -56,6 +62,11 @@ PLACEHOLDER(HIT_PROGRAMS, PROG_ARRAY, 4, 4);
 PLACEHOLDER(COPIERS, ARRAY, 4, 8);
 PLACEHOLDER(SAVED, ARRAY, 4, 8);
 PLACEHOLDER(SAVED_PROGRAMS, PROG_ARRAY, 4, 4);
+PLACEHOLDER_RING(SAMPLES);
+PLACEHOLDER_RING(EVENTS);
+PLACEHOLDER_RING(COPIES);
+#ifdef HPCD_CALLS
+PLACEHOLDER_RING(CALLS);
 PLACEHOLDER(SYSTEM_CALLS, ARRAY, 4, 8);
 PLACEHOLDER(CALL_RATES, ARRAY, 4, 4);
 PLACEHOLDER(CALL_SLOTS, PERCPU_ARRAY, 4, 16);
@@ -70,11 +81,7 @@ PLACEHOLDER(POLLED, HASH, 16, 8);
 PLACEHOLDER(REQUESTS, HASH, 8, 8);
 PLACEHOLDER(SHOTS, LRU_HASH, 16, 8);
 PLACEHOLDER(SUBMITTED, LRU_HASH, 16, 8);
-struct {
-	int(*type)[RINGBUF];
-	int(*max_entries)[4096];
-} map_SAMPLES __attribute__((section(".maps"), used)), map_EVENTS __attribute__((section(".maps"), used)),
-  map_COPIES __attribute__((section(".maps"), used)), map_CALLS __attribute__((section(".maps"), used));
+#endif
 
 #define MAP(name) ((unsigned long)&map_##name)
 
@@ -85,11 +92,13 @@ OPTION(EVERYTHING);
 OPTION(SELECTING);
 OPTION(WAITING);
 OPTION(ONLY_USER);
+OPTION(ON_DEMAND);
+#ifdef HPCD_CALLS
 OPTION(CALL_CPUS);
 OPTION(PROBING);
 OPTION(TOUCHED_FUNCTION);
-OPTION(ON_DEMAND);
 OPTION(COMPLETION_IS_ENTRY);
+#endif
 
 /* Contexts of programs: include/uapi/linux/bpf_perf_event.h and bpf.h. */
 struct bpf_raw_tracepoint_args {

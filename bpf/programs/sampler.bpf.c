@@ -22,7 +22,7 @@
 	((copied) ? read_saved(dst, size, src) : read_user(dst, size, src))
 #define THREAD_POINTER(dst) thread_pointer(dst)
 
-#ifdef HPCD_OBJECT
+#ifdef HPCD_CALLS
 #define RESTORE_RETURN_ADDRESS(w)                                             \
 	do {                                                                  \
 		if (PROBING && (w)->trampoline && (w)->ip == (w)->trampoline) \
@@ -66,7 +66,7 @@ static __always_inline void restore_return_address(struct walk *w);
 #include "stack/unwind.h"
 #include "records.h"
 #include "values.h"
-#ifdef HPCD_OBJECT
+#ifdef HPCD_CALLS
 #include "return_addresses.h"
 #else
 #define PROBING 0
@@ -1290,7 +1290,8 @@ int on_free(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-#ifdef HPCD_OBJECT
+/* In an object of its own, of which most recordings need nothing: what is not loaded takes time too. */
+#ifdef HPCD_CALLS
 #include "calls.h"
 #include "files.h"
 #include "arguments.h"

@@ -53,7 +53,8 @@ def test_both_have_the_objects_and_the_manual_pages(made: Path) -> None:
     with tarfile.open(next(made.glob("*.tar.gz"))) as archive:
         source = archive.getnames()
     for names in (wheel, source):
-        for part in ("sampler-x86_64-", "sampler-aarch64-", "task_stacks-x86_64-", "native-x86_64-",
+        for part in ("sampler-x86_64-", "sampler-aarch64-", "sampler_calls-x86_64-",
+                     "task_stacks-x86_64-", "native-x86_64-",
                      "native-x86_64_v3-", "native-aarch64-", "hpcd.1", "hpcd.toml.5", "py.typed",
                      "web/"):  # fmt: skip
             assert any(part in name for name in names), part

@@ -40,7 +40,7 @@ static int read_stack(void *to, u64 size, u64 from)
 
 #define BLOCK_AT(address) block_at(address)
 #define RULE_AT(index) ((u32)(index) < rule_count ? &rules[index] : 0)
-#define READ_USER(copied, to, size, from) read_stack(to, size, from)
+#define READ_USER(copied, to, size, from) ((void)(copied), read_stack(to, size, from))
 
 #include "stack/unwind.h"
 

@@ -65,9 +65,9 @@ def test_a_member_that_the_kernel_lacks_is_declared_all_the_same(
         require_members("task_struct")
 
 
-@pytest.mark.skipif(not object_loader.object_path().is_file(), reason="needs make objects")
+@pytest.mark.skipif(not object_loader.calls_object_path().is_file(), reason="needs make objects")
 def test_every_option_is_a_constant_of_the_object() -> None:
-    handle = library().bpf_object__open_file(str(object_loader.object_path()).encode(), None)
+    handle = library().bpf_object__open_file(str(object_loader.calls_object_path()).encode(), None)
     constants = object_loader.object_variables(handle)
     library().bpf_object__close(handle)
     assert SamplerOptions().constants().keys() < constants.keys()

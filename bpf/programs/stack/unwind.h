@@ -23,7 +23,7 @@
 #define THREAD_POINTER(dst) (-1)
 #endif
 #ifndef RESTORE_RETURN_ADDRESS
-#define RESTORE_RETURN_ADDRESS(walk)
+#define RESTORE_RETURN_ADDRESS(walk) ((void)0)
 #endif
 
 /* hpcd.model.unwind_status.UnwindStatus, which has more: of threads that were not walked. */
