@@ -16,7 +16,6 @@ import pytest
 from hpcd.bpf import libbpf, maps, sampler_programs, syscalls
 from hpcd.bpf.layouts import SAMPLE
 from hpcd.bpf.loading import features, loader, object_loader, pid_namespace
-from hpcd.bpf.loading.ahead import QuickTurns
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.bpf.loading.object_loader import ObjectPrograms
@@ -127,16 +126,6 @@ def test_mapping_events_that_cannot_be_read_leave_nothing_open(
     with pytest.raises(PlatformError, match="as the test asks"):
         MmapEvents(2)
     assert descriptors() == before
-
-
-def test_threads_take_turns_quickly_for_as_long_as_anybody_wants_that() -> None:
-    usual = sys.getswitchinterval()
-    first, second = QuickTurns(), QuickTurns()
-    first.end()
-    first.end()
-    assert sys.getswitchinterval() < usual
-    second.end()
-    assert sys.getswitchinterval() == usual
 
 
 def test_a_kernel_that_permits_no_bpf_is_a_lack_of_privilege() -> None:
