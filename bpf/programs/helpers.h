@@ -31,6 +31,15 @@ static long (*read_kernel)(void *dst, u32 size, u64 src) = (void *)113;
 static u64 (*this_control_group)(void) = (void *)80;
 static long (*get_stack)(void *ctx, void *buffer, u32 size, u64 flags) = (void *)67;
 
+/* Of FIELD (kernel.h). */
+static __always_inline u64 read_number(u64 address, u32 size)
+{
+	u64 value = 0;
+
+	read_kernel(&value, size, address);
+	return value;
+}
+
 /* The reader polls on a timer: a wake-up per record would cost more than the record. */
 #define NO_WAKEUP 1
 #define FORCE_WAKEUP 2

@@ -13,12 +13,7 @@
 #define HPCD_KERNEL_H
 
 /* The value at a place in kernel memory, such as FIELD(task->pid); 0 where it cannot be read. */
-#define FIELD(place)                                                  \
-	({                                                            \
-		typeof(place) value_ = 0;                             \
-		read_kernel(&value_, sizeof value_, (u64)&(place));   \
-		value_;                                               \
-	})
+#define FIELD(place) ((typeof(place))read_number((u64)&(place), sizeof(place)))
 /* Reads the bytes of variable `to` from a place in kernel memory; not 0 where they cannot be read. */
 #define READ_FIELD(to, place) read_kernel(&(to), sizeof(to), (u64)&(place))
 

@@ -156,6 +156,23 @@ static __always_inline u32 new_thread_number(u32 cpu)
 	return *next << THREAD_CPU_BITS | (cpu & THREAD_CPU_MASK);
 }
 
+/* Whether an id of the kernel's is that of the user whom the recording is made for; not, if it cannot be
+ * read. */
+static __always_inline int is_only_user(void *id)
+{
+	u32 number = NO_USER;
+
+	return !read_kernel(&number, 4, (u64)id) && number == ONLY_USER;
+}
+
+/* Whether two ids differ, or cannot be read. */
+static __always_inline int is_other(void *one, void *other)
+{
+	u32 first = 0, second = 0;
+
+	return read_kernel(&first, 4, (u64)one) || read_kernel(&second, 4, (u64)other) || first != second;
+}
+
 static __always_inline long read_mm_flags(u64 *flags, struct mm_struct *mm)
 {
 	if (HAS_FIELD(mm_struct, flags))
@@ -171,26 +188,19 @@ static __always_inline long read_mm_flags(u64 *flags, struct mm_struct *mm)
  * kernel decides all that at exec, before this tracepoint. What cannot be read counts as changed. */
 static __always_inline int owner_changed(struct task_struct *task)
 {
-	u32 uid = 0, suid = 0, euid = 0, gid = 0, sgid = 0, egid = 0, owner = NO_USER;
-	u64 flags = 0, permitted = 0;
-	struct cred *cred = 0;
-	struct mm_struct *mm = 0;
+	u64 value = 0;
 
 	if (ONLY_USER == NO_USER)
 		return 0;
-	if (READ_FIELD(cred, task->cred) || READ_FIELD(uid, cred->uid.val) ||
-	    READ_FIELD(suid, cred->suid.val) || READ_FIELD(euid, cred->euid.val) ||
-	    READ_FIELD(gid, cred->gid.val) || READ_FIELD(sgid, cred->sgid.val) ||
-	    READ_FIELD(egid, cred->egid.val) || READ_FIELD(permitted, cred->cap_permitted) ||
-	    READ_FIELD(mm, task->mm) || read_mm_flags(&flags, mm))
+	struct cred *cred = FIELD(task->cred);
+	if (!is_only_user(&cred->uid) || !is_only_user(&cred->suid) || !is_only_user(&cred->euid) ||
+	    is_other(&cred->gid, &cred->sgid) || is_other(&cred->gid, &cred->egid))
 		return 1;
-	if (uid != ONLY_USER || suid != ONLY_USER || euid != ONLY_USER || gid != sgid || gid != egid)
+	if (read_mm_flags(&value, FIELD(task->mm)) || (value & MMF_DUMPABLE_MASK) != SUID_DUMP_USER)
 		return 1;
-	if ((flags & MMF_DUMPABLE_MASK) != SUID_DUMP_USER)
+	if (READ_FIELD(value, cred->cap_permitted))
 		return 1;
-	if (!permitted)
-		return 0;
-	return READ_FIELD(owner, FIELD(cred->user_ns)->owner.val) || owner != ONLY_USER;
+	return value && !is_only_user(&FIELD(cred->user_ns)->owner);
 }
 
 /* Gives a thread that was not seen before its number and announces it; 0: neither was possible. */
