@@ -59,21 +59,21 @@ static __always_inline u32 is_placed(void *taken, u32 length)
  * the stack that the search for the file needs. */
 static __attribute__((noinline)) int complete_request(struct request *request, struct io_kiocb *taken, s32 result)
 {
-	struct system_call *kind;
 	struct counters *count = counters();
-	struct call call;
 
 	if (!request || !count)
 		return 0;
-	kind = kind_of_request(FIRST_REQUEST, REQUEST_KINDS, request->opcode);
+	struct system_call *kind = kind_of_request(FIRST_REQUEST, REQUEST_KINDS, request->opcode);
 	if (!kind)
 		return 0;
-	fill_ended(&call, request, kind, result);
 	struct file *file = FIELD(taken->file);
 	/* Completions are posted by threads of the process, or the kernel's, which have its files. */
 	if (kind->kind == CALL_OPENS && result >= 0 && !request->placed)
 		file = file_of(result);
-	call.value[VALUE_FILE] = object_of(file);
+	u32 object = object_of(file);
+	struct call call;
+	fill_ended(&call, request, kind, result);
+	call.value[VALUE_FILE] = object;
 	call.value[VALUE_OTHER] = request->other;
 	send_call(&call, count);
 	return 0;
@@ -103,7 +103,6 @@ int on_request(struct bpf_raw_tracepoint_args *ctx)
 	struct io_kiocb *taken = (void *)address;
 	u32 flags = FIELD(this_task()->flags);
 	struct counters *count = counters();
-	struct request request;
 
 	/* One in the same memory whose end was not seen. */
 	map_delete(MAP(REQUESTS), &address);
@@ -117,6 +116,7 @@ int on_request(struct bpf_raw_tracepoint_args *ctx)
 	u32 weight = call_weight(kind->function, count);
 	if (!weight)
 		return 0;
+	struct request request;
 	__builtin_memset(&request, 0, sizeof request);
 	request.time = bpf_ktime_get_ns();
 	request.thread = thread->number;
