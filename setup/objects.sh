@@ -67,7 +67,7 @@ for machine_name in "$@"; do
 	compile sampler.bpf.c "$(path bpf.loading.object_loader object_path)" "sampler-$machine_name-*.o"
 	compile sampler.bpf.c "$(path bpf.loading.object_loader calls_object_path)" \
 		"sampler_calls-$machine_name-*.o" -DHPCD_CALLS
-	compile iterators/task_stacks.bpf.c "$(path bpf.loading.iterator_loader iterator_path)" \
+	compile iterators/task_stacks.bpf.c "$(path bpf.task_iterator iterator_path)" \
 		"task_stacks-$machine_name-*.o"
 	library=$(path native.native_library library_path)
 	native "$library" ""

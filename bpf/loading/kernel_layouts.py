@@ -31,7 +31,9 @@ def read_members() -> dict[str, list[Member]]:
     """Parse ``kernel.h``: the members that are read, by structure."""
     text = (SOURCES / "kernel.h").read_text(encoding="utf-8")
     return {
-        struct: [Member(*words[:3], bool(words[3])) for words in _MEMBER.findall(body)]
+        struct: [
+            Member(kind, name, array, bool(bit)) for kind, name, array, bit in _MEMBER.findall(body)
+        ]
         for struct, body in _STRUCT.findall(text)
     }
 

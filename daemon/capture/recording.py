@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from hpcd.bpf.events import EventSpec
+from hpcd.bpf.event_spec import EventSpec
 from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus

@@ -14,7 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from hpcd.bpf.cpu_clock import online_cpus
-from hpcd.bpf.events import EventSpec, parse_events
+from hpcd.bpf.event_spec import EventSpec
+from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
