@@ -82,7 +82,7 @@ class CallMaps:
             self._resources = resources.pop_all()
 
     def constants(self) -> dict[str, int]:
-        """What the programs are filled in with: the maps' descriptors and the number of CPUs."""
+        """Return the constants of the programs: the maps' descriptors and the number of CPUs."""
         return {
             **{name: table.fd for name, table in self._maps.items()},
             "CALL_CPUS": maps.possible_cpus(),

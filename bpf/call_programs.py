@@ -1,4 +1,4 @@
-"""The programs that record calls: what they are told, their maps, where they run."""
+"""The programs that record calls: their options, their maps, where they run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class CallPrograms:
     """
 
     NAMES = CALL_PROGRAMS
-    """:data:`CALL_PROGRAMS`, for who does not import this module: few recordings record calls."""
+    """:data:`CALL_PROGRAMS`, without an import of this module: few recordings record calls."""
 
     def __init__(self, options: CallOptions, loader: str) -> None:
         require_calls(loader)
@@ -98,7 +98,7 @@ class CallPrograms:
             self._resources = resources.pop_all()
 
     def constants(self) -> dict[str, int]:
-        """What the programs are filled in with."""
+        """Return the constants of the programs."""
         return {
             **self._maps.constants(),
             **(self.probes.constants() if self.probes else {}),

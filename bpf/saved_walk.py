@@ -101,12 +101,13 @@ class SavedWalker:
 
     @property
     def stack_pointer(self) -> int:
-        """Where the frame begins at which the last walk ended."""
+        """Address of the frame at which the last walk ended."""
         return int(_U64.unpack_from(self._memory, self._walk_at + WALK_SP)[0])
 
     def go_on(self, start: int, stack: bytes) -> tuple[int, int, U64]:
-        """As :meth:`walk`, from the frame on at which the last walk ended as it could not read:
-        ``stack`` is the memory from ``start`` on, :data:`COPY_BYTES` of it at most."""
+        """Go on from the frame at which the last walk ended because it could not read. Returns what
+        :meth:`walk` does. ``stack`` is the memory from ``start`` on, at most
+        :data:`COPY_BYTES` of it."""
         memory, at = self._memory, self._walk_at + WALK_DEPTH
         stack = stack[:COPY_BYTES]
         memory[self._bytes_at : self._bytes_at + len(stack)] = stack

@@ -135,8 +135,8 @@ def attach_multi(
 def attach_event(
     program: int, path: str, place: Place, pid: int = 0, *, at_return: bool
 ) -> list[int]:
-    """As :func:`attach_multi` for one place and one end of the call, by a perf event; returns
-    its descriptor and the link's."""
+    """Run ``program`` at one place and one end of the call, by a perf event; returns its descriptor
+    and the link's. Raises what :func:`attach_multi` does."""
     text = ctypes.create_string_buffer(os.fsencode(path))
     event = syscalls.PerfEvent(
         int(_PMU.read_text()),
@@ -177,7 +177,7 @@ def _create_link(attributes: ctypes.Structure) -> int:
 
 
 class Uprobes:
-    """What of files is probed: groups of places, each attached and detached at once.
+    """The places of files that are probed, in groups that are attached and detached at once.
 
     ``programs`` are descriptors by name: ``on_probe`` of sessions with ``on_probe_entry`` for what
     needs no return, or ``on_probe_entry`` and ``on_probe_return``.

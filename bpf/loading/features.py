@@ -1,4 +1,4 @@
-"""What this machine can do for hpcd, determined by trying each thing."""
+"""The facilities of this machine that hpcd uses, determined by trying each."""
 
 from __future__ import annotations
 
@@ -195,11 +195,11 @@ def _compiles() -> bool:
 def _object() -> Feature:
     name = "BPF object"
     try:
-        chosen = chosen_loader()
+        loader = chosen_loader()
     except PlatformError as error:  # demanded by HPCD_LOADER
         return Feature(name, False, str(error), "make objects", True)
     if object_path().is_file():
-        unused = "" if chosen == "object" else "; not used, as HPCD_LOADER says"
+        unused = "" if loader == "object" else "; not used, as HPCD_LOADER says"
         return Feature(name, True, f"{object_path()}{unused}")
     return Feature(name, False, "hpcd compiles its programs with bcc", "make objects")
 

@@ -45,7 +45,7 @@ def calls_object_path() -> Path:
 
 
 def compiled_path(name: str, sources: Iterable[Path]) -> Path:
-    """Where the object ``name`` lies that was made from these sources as they are now."""
+    """Return the path of the object ``name`` made from these sources as they are now."""
     return SOURCES.parent / "objects" / f"{name}-{platform.machine()}-{source_digest(sources)}.o"
 
 
@@ -59,8 +59,8 @@ class _NoText:
 
 @contextlib.contextmanager
 def messages(*, background: bool) -> Iterator[Stderr | _NoText]:
-    """What libbpf says while the block runs: in the ``background``, beside other threads, standard
-    error is left alone and nothing is said."""
+    """Capture libbpf's messages while the block runs. In the ``background``, beside other threads,
+    standard error is left alone, and there are none."""
     if not background:
         with Stderr() as stderr:
             yield stderr
