@@ -23,7 +23,6 @@ from hpcd.bpf.layouts import (
     SHOT_KEY_BYTES,
     SYSTEM_CALL_DTYPE,
 )
-from hpcd.bpf.loading.btf import file_offsets
 from hpcd.bpf.map_sizes import CALL_SLOTS
 from hpcd.bpf.ring import Ring
 
@@ -83,10 +82,9 @@ class CallMaps:
             self._resources = resources.pop_all()
 
     def constants(self) -> dict[str, int]:
-        """What the programs are filled in with: the maps' descriptors, offsets, the CPUs."""
+        """Return the constants of the programs: the maps' descriptors and the number of CPUs."""
         return {
             **{name: table.fd for name, table in self._maps.items()},
-            **file_offsets(),
             "CALL_CPUS": maps.possible_cpus(),
         }
 

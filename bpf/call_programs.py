@@ -1,22 +1,19 @@
-"""The programs that record calls: what they are told, their maps, where they run."""
+"""The programs that record calls: their options, their maps, where they run."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.call_maps import CallMaps
-from hpcd.bpf.loading.btf import return_offsets
 from hpcd.bpf.loading.loader import require_calls
-from hpcd.bpf.loading.page_nodes import page_node_constants
-from hpcd.bpf.loading.request_offsets import request_offsets, submission
+from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
 from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.uprobes import PROBE_PROGRAMS, program_attach_types, require_uprobes
-from hpcd.errors import PlatformError
 
 CALL_PROGRAMS = (
     "on_call_enter",
@@ -54,7 +51,10 @@ class CallOptions:
         if self.system_calls is not None:
             tracepoints |= {"on_call_enter": "sys_enter", "on_call_exit": "sys_exit"}
         if self.requests is not None:
-            tracepoints |= {"on_request": submission(), "on_request_end": "io_uring_complete"}
+            tracepoints |= {
+                "on_request": submission_tracepoint(),
+                "on_request_end": "io_uring_complete",
+            }
         if self.probes:
             tracepoints |= {
                 "on_probed_exit": "sched_process_exit",
@@ -76,7 +76,7 @@ class CallPrograms:
     """
 
     NAMES = CALL_PROGRAMS
-    """:data:`CALL_PROGRAMS`, for who does not import this module: few recordings record calls."""
+    """:data:`CALL_PROGRAMS`, without an import of this module: few recordings record calls."""
 
     def __init__(self, options: CallOptions, loader: str) -> None:
         require_calls(loader)
@@ -90,7 +90,6 @@ class CallPrograms:
             if options.requests is not None:
                 self._maps.set_requests(options.requests)
             self._requests = options.requests is not None
-            self._touches = options.touched_function is not None
             self.probes: ProbeMaps | None = None
             if options.probes:
                 require_uprobes()
@@ -99,18 +98,11 @@ class CallPrograms:
             self._resources = resources.pop_all()
 
     def constants(self) -> dict[str, int]:
-        """What the programs are filled in with."""
-        probing = {**self.probes.constants(), **return_offsets()} if self.probes else {}
-        asking = request_offsets() if self._requests else {}
-        nodes: dict[str, int] = {}
-        if self._touches:
-            with suppress(PlatformError):
-                nodes = page_node_constants()
+        """Return the constants of the programs."""
         return {
             **self._maps.constants(),
-            **probing,
-            **asking,
-            **nodes,
+            **(self.probes.constants() if self.probes else {}),
+            **(request_constants() if self._requests else {}),
             "PROBING": int(self.probes is not None),
         }
 

@@ -37,7 +37,7 @@ class SystemCall:
 
     @property
     def values(self) -> tuple[CallValue, ...]:
-        """What the values of its calls are: the file, the bytes moved, the error, the bytes asked
+        """The values of its calls: the file, the bytes moved, the error, the bytes asked
         for (0 where the call names no number), the position in the file where the call names one
         (-1: it does not), and the other file of calls that have two."""
         return (
@@ -113,7 +113,7 @@ IO_CALLS = (
     SystemCall("io_getevents", SystemCallKind.COLLECTS),
     SystemCall("io_pgetevents", SystemCallKind.COLLECTS),
 )
-"""What ``--io`` records."""
+"""The system calls that ``--io`` records."""
 
 _X86_64 = {
     "read": 0, "write": 1, "pread64": 17, "pwrite64": 18, "readv": 19, "writev": 20, "preadv":

@@ -24,7 +24,7 @@ from hpcd.bpf.layouts import (
 from hpcd.model.calls import CalledFunction, Group
 
 PREFIX = "io_uring_"
-"""What the names of the recorded functions begin with; the opcode's in small letters follows."""
+"""Beginning of the recorded functions' names; the opcode's in small letters follows."""
 
 _OPCODES = (
     "nop", "readv", "writev", "fsync", "read_fixed", "write_fixed", "poll_add", "poll_remove",
@@ -74,7 +74,7 @@ def _request(opcode: str) -> SystemCall:
 _AIO = {0: "pread", 1: "pwrite", 2: "fsync", 3: "fdsync", 5: "poll", 6: "noop", 7: "preadv",
         8: "pwritev"}  # fmt: skip
 AIO_PREFIX = "aio_"
-"""What the names of the functions begin with that are requests of io_submit()."""
+"""Beginning of the names of functions that are requests of io_submit()."""
 
 
 def _asynchronous(name: str) -> SystemCall:
@@ -84,7 +84,7 @@ def _asynchronous(name: str) -> SystemCall:
 
 
 AIO_REQUESTS = tuple(map(_asynchronous, _AIO.values()))
-"""What ``--io`` records of io_submit()."""
+"""The requests of io_submit() that ``--io`` records."""
 
 
 def aio_functions(first: int) -> list[CalledFunction]:
@@ -101,7 +101,7 @@ def aio_table(first: int) -> npt.NDArray[np.void]:
 
 
 IO_REQUESTS = (*map(_request, _OPCODES), SystemCall(f"{PREFIX}other"))
-"""What ``--io`` records of io_uring, by opcode; the last are those of a later kernel."""
+"""The requests to io_uring that ``--io`` records, by opcode; the last are a later kernel's."""
 
 
 def request_functions(first: int) -> list[CalledFunction]:

@@ -1,4 +1,4 @@
-"""What the BPF programs and user space exchange, as numpy dtypes and numbers.
+"""Records and map values that BPF programs and user space exchange, as numpy dtypes and numbers.
 
 The same stands in ``programs`` as C: ``records.h`` (the rings), ``values.h`` (the maps) and
 ``stack/*.h`` (tables and walks). ``tests/unit/test_layouts.py`` holds each of these against what
@@ -201,7 +201,7 @@ OBJECT_EVENT = np.dtype(
 each with a 0 behind it, ``names`` bytes in all."""
 
 NAME_BYTES = 4096
-"""What there is of a path at most."""
+"""Frames kept of a path, at most."""
 
 DROPS = ("sample ring full", "event ring full", "thread table full", "thread exiting")
 """Names of ``struct counters.dropped``, by index."""
@@ -305,7 +305,7 @@ OBJECT_KEY_BYTES = 16
 
 
 class SystemCallKind(IntEnum):
-    """What a system call returns."""
+    """The meaning of a system call's result."""
 
     IGNORED = 0
     MOVES = 1
@@ -324,8 +324,8 @@ class SystemCallKind(IntEnum):
 
 
 class RequestLength(IntEnum):
-    """What of the kernel says how much a request to io_uring asks for, or of one that opens whether
-    it makes a descriptor (``enum request_length``)."""
+    """The kernel's structure that says how much a request to io_uring asks for, or, for one that
+    opens a file, whether it makes a descriptor (``enum request_length``)."""
 
     OF_BUFFER = 0
     OF_VECTOR = 1

@@ -1,7 +1,7 @@
 """The part of libbpf's interface that hpcd uses, called by ctypes.
 
-libbpf is needed anyway, for the kernel's type information. It knows which form of each system call
-the running kernel takes. ``docs/design/004-loading.md`` has the figures.
+libbpf is needed anyway, to load objects. It knows which form of each system call the running kernel
+takes. ``docs/design/004-loading.md`` has the figures.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ _FUNCTIONS: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_object__open_file": (_POINTER, (_TEXT, _POINTER)),
     "bpf_object__find_map_by_name": (_POINTER, (_POINTER, _TEXT)),
     "bpf_map__reuse_fd": (_INT, (_POINTER, _INT)),
-    "bpf_map__set_initial_value": (_INT, (_POINTER, _TEXT, _SIZE)),
+    "bpf_map__initial_value": (_POINTER, (_POINTER, _POINTER)),
+    "bpf_object__btf": (_POINTER, (_POINTER,)),
     "bpf_object__next_program": (_POINTER, (_POINTER, _POINTER)),
     "bpf_program__name": (_TEXT, (_POINTER,)),
     "bpf_program__set_autoload": (_INT, (_POINTER, ctypes.c_bool)),
@@ -153,7 +154,7 @@ _silenced: list[object] = []
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Have libbpf print nothing, whichever threads want that at a time."""
+    """Keep libbpf from printing, while any thread is in such a block."""
     with _silencing:
         _silenced.append(library().libbpf_set_print(None) if not _silenced else _silenced[0])
     try:
@@ -216,7 +217,7 @@ _RUN_ONCE = bytes(TestRunOptions(sz=ctypes.sizeof(TestRunOptions)))
 
 
 def enable_stats() -> int:
-    """Have the kernel count BPF run time while the returned descriptor is open.
+    """Make the kernel count BPF run time while the returned descriptor is open.
 
     That takes CAP_SYS_ADMIN, which the service is not given: its unit has the kernel count always
     (kernel.bpf_stats_enabled), and then there is nothing to ask for.
@@ -240,7 +241,7 @@ class ProgramInfo:
 
 
 def program_info(fd: int) -> ProgramInfo:
-    """What the kernel has counted of the program ``fd``."""
+    """Return what the kernel has counted for the program ``fd``."""
     info = ProgramInfoStruct()
     size = ctypes.c_uint32(ctypes.sizeof(info))
     result = library().bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(size))

@@ -33,7 +33,7 @@ LONG_WALK_BYTES = 16
 COUNTERS_BYTES = 304
 
 COPY_BYTES = 65_536
-"""What of a stack is copied at most."""
+"""Bytes of a stack that are copied, at most."""
 STACK_COPY_BYTES, SAVED_BYTES, COPIER_BYTES = 32, 40, 32
 STACK_WORDS = 64
 

@@ -1,4 +1,4 @@
-"""What processes do to their code, as they do it, on the whole node: perf's records of mappings,
+"""Changes of processes' code on the whole node, as they happen: perf's records of mappings,
 forks and execs.
 
 A dummy software event per CPU with ``attr.mmap2`` costs nothing until something is mapped
@@ -44,7 +44,7 @@ class MmapEvents:
     """
 
     def __init__(self, cpus: int, *, at_once: bool = True) -> None:
-        """Who maps code makes :attr:`descriptor` readable ``at_once``, or many together do."""
+        """A mapping of code makes :attr:`descriptor` readable ``at_once``, or many together do."""
         timed = _WATERMARK | _SAMPLE_ID_ALL | _USE_CLOCK
         mapping = self._event(timed | _MMAP | _WITH_MMAP2, 1 if at_once else _MANY_BYTES)
         lifecycle = self._event(timed | _TASK | _WITH_COMM | _COMM_EXEC)
@@ -52,7 +52,7 @@ class MmapEvents:
         self.taken_until = 0
         """All that happened before this time (ns) is in the history."""
         self.needed_since = 1 << 63
-        """What happened since then (ns) is remembered, however long ago that is."""
+        """Changes since then (ns) are remembered, however long ago that is."""
         self.lost = 0
         """Times that the kernel had more to report than its memory for it held."""
         self._forgotten_at = 0

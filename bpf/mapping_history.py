@@ -39,7 +39,7 @@ _LONG = 16
 
 
 class ReportKind(IntEnum):
-    """What a report, or a reading, is of."""
+    """The kind of change that an entry reports; ``READ``: a reading of /proc."""
 
     FORK = 0
     EXEC = 1
@@ -53,7 +53,7 @@ class _Entry(NamedTuple):
     parent: int
     mappings: tuple[Region, ...]
     settled: int = 0
-    """Of a reading: when it ended. What happened while it went on may be in it."""
+    """End of a reading (ns): changes until then may be in it."""
 
 
 class _Report(NamedTuple):
@@ -68,7 +68,7 @@ _time = itemgetter(0)
 
 
 class MappingHistory:
-    """What processes mapped, by time (ns of CLOCK_MONOTONIC). Entries may come out of order.
+    """The mappings of processes, by time (ns of CLOCK_MONOTONIC). Entries may come out of order.
 
     Bounded: what is dropped makes :meth:`at` say None or less than was there, never something
     else.
@@ -155,9 +155,10 @@ class MappingHistory:
         return self._at(pid, time, _MAX_GENERATIONS)
 
     def executed_after(self, pid: int, time: int) -> bool:
-        """Whether it was told that ``pid`` has begun another program after ``time``."""
+        """Return whether ``pid`` is known to have begun another program after ``time`` (ns)."""
         entries = self._entries_of(pid)
-        return any(each.kind is ReportKind.EXEC and each.time > time for each in reversed(entries))
+        newest_first = reversed(entries)
+        return any(one.kind is ReportKind.EXEC and one.time > time for one in newest_first)
 
     def program_of(self, pid: int, time: int) -> str:
         """The path of the program that ``pid`` had begun at ``time``, "" when it is not known: of
@@ -168,10 +169,10 @@ class MappingHistory:
             known = sorted(self._unread.get(pid, ()), key=_time)
         elif pid in self._unread:
             known = self._entries_of(pid)
-        for each in reversed(known[: bisect_right(known, time, key=_time)]):
-            if each.kind is ReportKind.MAP:
-                first = each
-            elif each.kind is ReportKind.EXEC:
+        for entry in reversed(known[: bisect_right(known, time, key=_time)]):
+            if entry.kind is ReportKind.MAP:
+                first = entry
+            elif entry.kind is ReportKind.EXEC:
                 break
         else:
             return ""
@@ -179,14 +180,14 @@ class MappingHistory:
         return mapped[0].path if mapped and mapped[0].path.startswith("/") else ""
 
     def mapped_after(self, pid: int, time: int) -> list[tuple[int, Region]]:
-        """What ``pid`` has mapped after ``time``, and when, the last first."""
-        found = []
+        """Return (time, region) of what ``pid`` has mapped after ``time``, the last first."""
+        mapped = []
         for entry in reversed(self._entries_of(pid)):
             if entry.time <= time:
                 break
             if entry.kind is ReportKind.MAP:
-                found.append((entry.time, entry.mappings[0]))
-        return found
+                mapped.append((entry.time, entry.mappings[0]))
+        return mapped
 
     def changes_after(self, pid: int, time: int) -> int:
         """Until when :meth:`at` says of ``pid`` what it says of ``time``, as far as is known."""

@@ -22,8 +22,8 @@ VALUES = (
     CallValue("touched", ValueKind.BYTES, "B"),
     CallValue("before", ValueKind.ADDRESS),
 )
-"""What calls of group ``memory`` say: bytes mapped, given back, the error, where, bytes touched for
-the first time, and of mremap() the address before."""
+"""The values of calls of group ``memory``: bytes mapped, given back, the error, the address, bytes
+touched for the first time, and of mremap() the address before."""
 
 TOUCH_VALUES = (
     *VALUES[:2],
@@ -31,8 +31,8 @@ TOUCH_VALUES = (
     *VALUES[3:5],
     CallValue("remote", ValueKind.BYTES, "B"),
 )
-"""What touches say where the kernel tells nodes: in place of the error the NUMA node of the page,
-in place of the address before the bytes, where that is another than the node of the CPU."""
+"""The values of touches if the kernel tells nodes: in place of the error the page's NUMA node, in
+place of the address before the bytes, where that is another than the node of the CPU."""
 
 PAGE_TOUCH = "page_touch"
 """The function whose calls are page faults that had memory allocated."""
@@ -68,8 +68,8 @@ def memory_functions(first: int, *, nodes: bool = True) -> list[CalledFunction]:
 
 
 def add_memory_calls(table: npt.NDArray[np.void], first: int) -> None:
-    """Have the system calls recorded, in place of others of their numbers, in a table of
-    :data:`SYSTEM_CALL_DTYPE`. Raises :class:`PlatformError`."""
+    """Add the system calls about memory to ``table`` (:data:`SYSTEM_CALL_DTYPE` by number), in
+    place of others of their numbers. Raises :class:`PlatformError`."""
     if platform.machine() not in _NUMBERS:
         raise PlatformError(f"processor {platform.machine()} is not supported")
     for start, by_name in zip((0, SYSTEM_CALLS_32), _NUMBERS[platform.machine()], strict=True):

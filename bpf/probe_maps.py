@@ -97,8 +97,8 @@ class ProbeMaps:
         width: int = 0,
         poll: int = -1,
     ) -> None:
-        """What is recorded of probed function ``index``: its ``number`` in calls, the programs of
-        its values (:data:`VALUE_PROGRAM_BYTES` each), one call in how many, and
+        """Set what is recorded of probed function ``index``: its ``number`` in calls, the programs
+        of its values (:data:`VALUE_PROGRAM_BYTES` each), one call in how many, and
         :data:`RETURNS_SEEN`, :data:`TRAMPOLINE`. ``second`` is the index of a second record of the
         same calls, -1 for none; ``width`` the bytes of an entry of a :data:`LIST`, or how many
         entries a :data:`PACKED_LIST` has. Of a call that

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +24,13 @@ from hpcd.bpf.layouts import (
     THREAD_DTYPE,
     THREADS_PER_CPU,
 )
-from hpcd.bpf.libbpf import program_functions
-from hpcd.bpf.program_cost import Overhead, program_overhead
+from hpcd.bpf.libbpf import program_functions, program_info
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.sampler_programs import COPY_RING_BYTES, SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Space
 
+_SWITCH_PROGRAMS = ("on_switch", "on_wakeup", "walk_switch")
 # In the place of a CPU's number, in thread numbers that user space gives.
 _USER_NUMBERS = (1 << THREAD_CPU_BITS) - 1
 # The rest of a thread that user space numbers: in no system call, no page fault.
@@ -49,6 +51,36 @@ def _process(space: Space | None, image: int, credit: int = _CREDIT) -> bytes:
     return PROCESS.pack(space.address, space.count, 0, 0, image, credit)
 
 
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """The cost of the programs so far: seconds of BPF run time, and the number of runs.
+
+    ``switches`` is the part spent on threads leaving CPUs and coming back, walks included,
+    ``calls`` that of recorded calls. Walking copies of stacks is not counted: the process that asks
+    for it pays.
+    """
+
+    seconds: float
+    switches: float
+    calls: float
+    runs: int
+    missed: int
+
+
+def program_overhead(fds: Mapping[str, int], calls: Collection[str] = ()) -> Overhead:
+    """Return the cost of the programs ``fds``, descriptors by name; ``calls`` names those of
+    calls."""
+    by_name = {name: program_info(fd) for name, fd in fds.items() if name != "walk_saved"}
+    infos = by_name.values()
+    return Overhead(
+        sum(info.run_ns for info in infos) / 1e9,
+        sum(by_name[name].run_ns for name in _SWITCH_PROGRAMS if name in by_name) / 1e9,
+        sum(by_name[name].run_ns for name in calls if name in by_name) / 1e9,
+        sum(info.runs for info in infos),
+        sum(info.recursion_misses for info in infos),
+    )
+
+
 class Sampler:
     """Samples threads of the processes it is given, or of all, until closed.
 
@@ -63,13 +95,13 @@ class Sampler:
         self._programs = programs
         self._maps = programs.maps
         self.on_demand = programs.on_demand
-        """Whether the programs tell, at once, that mappings are to be read."""
+        """Whether the programs report at once that mappings are to be read."""
         self._user_threads = 0
         with ExitStack() as resources:
             resources.callback(programs.close)
             rings = []
-            for made in programs.rings.values():
-                rings.append(Ring(made.name, made.entries, made))
+            for ring_map in programs.rings.values():
+                rings.append(Ring(ring_map.name, ring_map.entries, ring_map))
                 resources.callback(rings[-1].close)
             self.samples, self.events, copies = rings
             self._copies = CopyReader(copies)
@@ -77,7 +109,7 @@ class Sampler:
             self._resources = resources.pop_all()
 
     def load_walkers(self) -> None:
-        """As :meth:`SamplerPrograms.load_walkers`; :meth:`take_samples` raises why it failed."""
+        """Load what walks stacks; :meth:`take_samples` raises why it failed."""
         self._programs.load_walkers()
 
     @property
@@ -86,16 +118,19 @@ class Sampler:
         return self._programs.walks_later
 
     def saved_walker(self) -> SavedWalker:
-        """What walks the stacks that were copied. Raises what :class:`SavedWalker` does."""
-        maps_, programs = self._maps, self._programs
-        return SavedWalker(
-            programs.constants, maps_.saved, maps_.saved_programs, background=programs.walks_later
-        )
+        """Return what walks the stacks that were copied, once what walks stacks is loaded.
+
+        Raises what :class:`SavedWalker` does, and the error by which loading has failed.
+        """
+        if self._programs.walker_error:
+            raise self._programs.walker_error
+        program = self._programs.fds["walk_saved"]
+        return SavedWalker(program, self._maps.saved, self._maps.saved_programs)
 
     # --- targets ---
 
     def attach(self) -> None:
-        """As :meth:`SamplerPrograms.attach`."""
+        """Sample from now on. Raises what :meth:`SamplerPrograms.attach` does."""
         self._programs.attach()
 
     def add_thread(self, tid: int, *, before_exec: bool = False) -> int | None:
@@ -141,8 +176,8 @@ class Sampler:
     def set_space(
         self, pid: int, space: Space | None, image: int = 0, *, unchanged: int = 0
     ) -> bool:
-        """As :meth:`add_process` for a target; False when it has ended. ``unchanged`` is how many
-        readings in a row have found the space as it was."""
+        """Replace the mappings of a target; False when it has ended. ``unchanged`` is the number of
+        readings in a row that have found the space as it was."""
         if self._is_excluded(pid):
             return False
         entry = _process(space, image, max(_CREDIT >> unchanged, _LEAST_CREDIT))
@@ -210,7 +245,7 @@ class Sampler:
         return self._copies.take()
 
     def read_copies_ahead(self) -> None:
-        """Have copied stacks taken out of their ring before that is full, by a thread."""
+        """Begin to take copied stacks out of their ring before it is full, by a thread."""
         self._copies.start()
 
     @property
@@ -242,8 +277,7 @@ class Sampler:
         return total.view(COUNTERS)
 
     def program_functions(self) -> list[tuple[int, int, str]]:
-        """Where the machine code of the programs lies:
-        :func:`hpcd.bpf.libbpf.program_functions`."""
+        """Return the programs' machine code: :func:`hpcd.bpf.libbpf.program_functions`."""
         fds = self._programs.fds.values()
         return [function for fd in fds for function in program_functions(fd)]
 

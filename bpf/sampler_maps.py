@@ -1,11 +1,15 @@
-"""The maps of the sampler's programs."""
+"""The maps of the sampler's programs, table memory among them."""
 
 from __future__ import annotations
 
+import struct
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from hpcd.bpf import maps
 from hpcd.bpf.map_sizes import (
+    BLOCK_BYTES,
+    BLOCK_WORDS,
     CACHE_SET_BITS,
     CACHE_SET_BYTES,
     CLOCK_PARTS,
@@ -13,14 +17,20 @@ from hpcd.bpf.map_sizes import (
     COUNTERS_BYTES,
     LONG_WALK_BYTES,
     MAX_RULES,
+    MAX_SEGMENTS,
     PROCESS_BYTES,
     RULE_BYTES,
+    SEGMENT_BLOCKS,
     SETTINGS_BYTES,
     THREAD_BYTES,
     copier_bytes,
     saved_bytes,
     walk_bytes,
 )
+from hpcd.errors import PlatformError
+
+if TYPE_CHECKING:  # with numpy, which is imported while the programs load
+    from hpcd.array_types import U32
 
 MAX_PROCESSES = 16384
 MAX_THREADS = 131072
@@ -60,3 +70,52 @@ class SamplerMaps:
     def constants(self) -> dict[str, int]:
         """The maps' descriptors by the names the programs have for them."""
         return {f"FD_{name.upper()}": table.fd for name, table in vars(self).items()}
+
+
+class KernelMemory:
+    """Table memory in the kernel (:mod:`hpcd.bpf.table_memory` says what is stored there).
+
+    An array of maps; inner ones are made as they are needed.
+    """
+
+    def __init__(self) -> None:
+        with ExitStack() as resources:
+            first = self._segment(0)
+            resources.callback(first.close)
+            self.map = maps.Map("memory", maps.ARRAY_OF_MAPS, 4, 4, MAX_SEGMENTS, inner=first.fd)
+            resources.callback(self.map.close)
+            self._segments: list[maps.Map] = [first]
+            self._publish(0)
+            resources.pop_all()
+
+    @staticmethod
+    def _segment(number: int) -> maps.Map:
+        return maps.Map(f"segment{number}", maps.ARRAY, 4, BLOCK_BYTES, SEGMENT_BLOCKS)
+
+    def _publish(self, number: int) -> None:
+        self.map.update(struct.pack("<I", number), struct.pack("<I", self._segments[number].fd))
+
+    def write(self, block: int, words: U32) -> None:
+        """Store whole blocks, making segments as needed."""
+        count = len(words) // BLOCK_WORDS
+        done = 0
+        while done < count:
+            segment, first = divmod(block + done, SEGMENT_BLOCKS)
+            while segment >= len(self._segments):
+                if segment >= MAX_SEGMENTS:
+                    raise PlatformError("unwind tables exceed 4 GiB")
+                self._segments.append(self._segment(len(self._segments)))
+                self._publish(len(self._segments) - 1)
+            part = min(count - done, SEGMENT_BLOCKS - first)
+            some = words[done * BLOCK_WORDS : (done + part) * BLOCK_WORDS]
+            if part == 1:  # of most processes' mappings: without what a batch takes to prepare
+                self._segments[segment].update(struct.pack("<I", first), some.tobytes())
+            else:
+                self._segments[segment].update_range(first, some)
+            done += part
+
+    def close(self) -> None:
+        """Drop the maps."""
+        for segment in self._segments:
+            segment.close()
+        self.map.close()

@@ -1,4 +1,4 @@
-"""What a sampler records besides the events it is given."""
+"""Options of a sampler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVENT_RING_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerOptions:
-    """What a :class:`Sampler` records besides the events it is given.
+    """Options of a :class:`~hpcd.bpf.sampler.Sampler`: what it records besides its events.
 
     - ``follow_children``: child processes of targets are targets too.
     - ``waiting``: threads that leave their CPU and come back are reported
@@ -53,7 +53,7 @@ class SamplerOptions:
         return self.everything and not self.waiting and self.calls is None
 
     def constants(self) -> dict[str, int]:
-        """What the programs are compiled or filled in with."""
+        """Return the constants of the programs."""
         return {
             "FOLLOW_CHILDREN": int(self.follow_children),
             "EVERYTHING": int(self.everything),

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 
 from hpcd.bpf import libbpf, maps, syscalls
 from hpcd.bpf.cpu_clock import CpuClock
-from hpcd.bpf.kernel_memory import KernelMemory
-from hpcd.bpf.loading.btf import task_offsets
 from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.map_sizes import CALL_SLOTS, FIRST_CALL_CONTEXT, MAX_EVENTS
-from hpcd.bpf.sampler_maps import SamplerMaps
+from hpcd.bpf.sampler_maps import KernelMemory, SamplerMaps
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.errors import HpcdError, PlatformError, UsageError
 
@@ -54,7 +52,7 @@ class SamplerPrograms:
         """Stack caches: of each CPU one for each program that may preempt another."""
         self.events = tuple(events)
         self.on_demand = options.on_demand
-        """As :attr:`SamplerOptions.on_demand`."""
+        """:attr:`SamplerOptions.on_demand`"""
         self._counters: dict[int, list[int]] = {}
         self._clocks: dict[int, CpuClock] = {}
         self._tracepoints: list[int] = []
@@ -103,15 +101,13 @@ class SamplerPrograms:
             "FD_COPIES": self.rings["copies"].fd,
             **self.maps.constants(),
             **options.constants(),
-            **task_offsets(),
             "PROBING": 0,
             **(self.calls.constants() if self.calls else {}),
-            "SAVED_STACK": 0,
         }
         self.walks_later = options.background and chosen_loader(options.loader) == "object"
         self._walker_names = (
             ["walk_sample"],
-            ["walk_switch"] if options.waiting else [],
+            ["walk_saved", *(["walk_switch"] if options.waiting else [])],
             ["walk_hit"] if hits else [],
         )
         now = ([], [], []) if self.walks_later else self._walker_names

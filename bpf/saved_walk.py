@@ -1,7 +1,6 @@
 """Walking copied stacks by the programs' own walker, which user space runs for that.
 
-The walker is a program like the others, loaded a second time with ``SAVED_STACK`` set: what reads
-the stack of the thread it runs on then reads a copy (``struct saved``), which lies in a map that
+It takes the same steps as the others, but reads a copy of a stack (``struct saved``) in a map that
 both sides see as memory. So a path that is walked late is the path that would have been walked.
 """
 
@@ -15,8 +14,6 @@ import numpy as np
 from hpcd.array_types import U64
 from hpcd.bpf import libbpf, maps
 from hpcd.bpf.layouts import MAX_FRAMES, SAVED, STACK_COPY
-from hpcd.bpf.loading.loader import Programs, load_sampler
-from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.map_sizes import COPY_BYTES, registers_bytes, saved_bytes, walk_bytes
 from hpcd.bpf.table_memory import Space
 from hpcd.model.unwind_status import UnwindStatus
@@ -60,33 +57,19 @@ def marked(copy: bytes) -> bytes:
 
 
 class SavedWalker:
-    """Walks copied stacks. ``constants`` are those the sampler's programs were loaded with.
+    """Walks copied stacks by ``program`` (``walk_saved``), which belongs to the sampler.
 
-    Raises :class:`hpcd.errors.PlatformError` where the kernel cannot (before 5.10), and
+    Raises :class:`hpcd.errors.PlatformError` where the kernel cannot run it, and
     :class:`hpcd.errors.PrivilegeError`.
     """
 
-    def __init__(
-        self,
-        constants: dict[str, int],
-        saved: maps.Map,
-        programs: maps.Map,
-        *,
-        background: bool = False,
-    ) -> None:
+    def __init__(self, program: int, saved: maps.Map, programs: maps.Map) -> None:
+        self._fd = program
         self._registers = registers_bytes()
         self._bytes_at = SAVED.itemsize + self._registers
         size = -(-saved_bytes() // mmap.PAGESIZE) * mmap.PAGESIZE
         self._memory = mmap.mmap(saved.fd, size)
         self._walk_at = saved_bytes() - walk_bytes()
-        try:
-            self._programs: Programs | ObjectPrograms = load_sampler(
-                {**constants, "SAVED_STACK": 1}, [], ["walk_saved"], [], background=background
-            )
-        except BaseException:
-            self._memory.close()
-            raise
-        self._fd = self._programs.fds["walk_saved"]
         try:
             programs.update(struct.pack("<I", 0), struct.pack("<I", self._fd))
             libbpf.run_program(self._fd)  # with nothing to do: whether the kernel can
@@ -118,12 +101,13 @@ class SavedWalker:
 
     @property
     def stack_pointer(self) -> int:
-        """Where the frame begins at which the last walk ended."""
+        """Address of the frame at which the last walk ended."""
         return int(_U64.unpack_from(self._memory, self._walk_at + WALK_SP)[0])
 
     def go_on(self, start: int, stack: bytes) -> tuple[int, int, U64]:
-        """As :meth:`walk`, from the frame on at which the last walk ended as it could not read:
-        ``stack`` is the memory from ``start`` on, :data:`COPY_BYTES` of it at most."""
+        """Go on from the frame at which the last walk ended because it could not read. Returns what
+        :meth:`walk` does. ``stack`` is the memory from ``start`` on, at most
+        :data:`COPY_BYTES` of it."""
         memory, at = self._memory, self._walk_at + WALK_DEPTH
         stack = stack[:COPY_BYTES]
         memory[self._bytes_at : self._bytes_at + len(stack)] = stack
@@ -143,8 +127,7 @@ class SavedWalker:
         return ending, max(depth, kept), self._frames[:kept].copy()
 
     def close(self) -> None:
-        """Unload the program."""
-        self._programs.close()
+        """Unmap the memory."""
         # An array that looks into the memory keeps it mapped.
         self.__dict__.pop("_frames", None)
         self._memory.close()

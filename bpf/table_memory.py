@@ -1,7 +1,7 @@
 """Table memory: packing unwind rows and address spaces into what the walker reads.
 
 ``stack/table.h`` describes the layout. The memory lives in the kernel
-(:class:`~hpcd.bpf.kernel_memory.KernelMemory`) or, for replaying saved stacks, in a plain array
+(:class:`~hpcd.bpf.sampler_maps.KernelMemory`) or, for replaying saved stacks, in a plain array
 (:class:`ArrayMemory`).
 """
 
@@ -35,7 +35,7 @@ MAPPING = np.dtype(
 
 
 class Memory(Protocol):
-    """Where blocks are kept."""
+    """Memory of blocks."""
 
     def write(self, block: int, words: U32) -> None:
         """Store whole blocks (``words`` is a multiple of 1024) from block number ``block``."""
@@ -98,7 +98,7 @@ class PackedRows(NamedTuple):
     words: U32
     """Groups of words: how many there are and the rule their page begins with, then rows."""
     group: U32
-    """Of each page, the index of its group in ``words``."""
+    """The index in ``words`` of each page's group."""
 
     @property
     def blocks(self) -> int:
@@ -201,7 +201,7 @@ class Tables:
 
 
 class ModuleTables:
-    """Where a module's rows are: blocks taken, and the address of its page directory."""
+    """The place of a module's rows: blocks taken, and the address of its page directory."""
 
     def __init__(self, start: int, count: int, directory: int) -> None:
         self.start = start
@@ -210,7 +210,7 @@ class ModuleTables:
 
 
 class Space:
-    """Where a process' mappings are."""
+    """The place of a process's mappings."""
 
     def __init__(self, start: int, blocks: int, count: int) -> None:
         self.start = start

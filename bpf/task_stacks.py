@@ -57,7 +57,7 @@ assert _HEAD.size == TASK_STACK.itemsize
 
 
 class Wanted(IntEnum):
-    """What of a process's threads is read."""
+    """The parts of a process's threads that are read."""
 
     IDENTITY = 1
     KERNEL = 2
@@ -108,7 +108,7 @@ class TaskStack(NamedTuple):
         return self.record[_STACK_AT : _STACK_AT + self.size]
 
     def without_stack(self) -> TaskStack:
-        """The same without the copy of its stack, which is most of it."""
+        """Return this without the copy of its stack, which is most of it."""
         return self._replace(record=self.record[:_STACK_AT], size=0)
 
     @property
@@ -127,7 +127,7 @@ _STACK_AT = _KERNEL_AT + 8 * KERNEL_FRAMES
 class TaskStacks:
     """Reads threads' stacks by ``iterator``, which it closes; without one it loads its own.
 
-    Raises what :class:`~hpcd.bpf.loading.iterator_loader.Iterator` does.
+    Raises what :class:`~hpcd.bpf.task_iterator.TaskIterator` does.
     """
 
     def __init__(self, iterator: TaskIterator | None = None) -> None:

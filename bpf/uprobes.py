@@ -13,13 +13,14 @@ import errno
 import os
 import platform
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from hpcd.bpf import syscalls
 from hpcd.bpf.libbpf import KernelRefusedError
-from hpcd.bpf.loading.btf import KernelTypes
+from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, TargetError
 
 ATTACH_MULTI, ATTACH_SESSION = 48, 57
@@ -80,11 +81,8 @@ def session_supported() -> bool:
 
 @cache
 def _has_sessions() -> bool:
-    types = KernelTypes()
-    try:
+    with closing(KernelTypes()) as types:
         return types.has_enumerator("bpf_attach_type", "BPF_TRACE_UPROBE_SESSION")
-    finally:
-        types.close()
 
 
 PROBE_PROGRAMS = ("on_probe", "on_probe_entry", "on_probe_return")
@@ -137,8 +135,8 @@ def attach_multi(
 def attach_event(
     program: int, path: str, place: Place, pid: int = 0, *, at_return: bool
 ) -> list[int]:
-    """As :func:`attach_multi` for one place and one end of the call, by a perf event; returns
-    its descriptor and the link's."""
+    """Run ``program`` at one place and one end of the call, by a perf event; returns its descriptor
+    and the link's. Raises what :func:`attach_multi` does."""
     text = ctypes.create_string_buffer(os.fsencode(path))
     event = syscalls.PerfEvent(
         int(_PMU.read_text()),
@@ -179,7 +177,7 @@ def _create_link(attributes: ctypes.Structure) -> int:
 
 
 class Uprobes:
-    """What of files is probed: groups of places, each attached and detached at once.
+    """The places of files that are probed, in groups that are attached and detached at once.
 
     ``programs`` are descriptors by name: ``on_probe`` of sessions with ``on_probe_entry`` for what
     needs no return, or ``on_probe_entry`` and ``on_probe_return``.

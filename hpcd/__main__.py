@@ -13,7 +13,7 @@ from textwrap import dedent
 
 from hpcd import __version__
 from hpcd.cli.fast_imports import fast_imports
-from hpcd.cli.verbs import GROUPS, LOADING, VERBS, load
+from hpcd.cli.verbs import GROUPS, VERBS, load
 from hpcd.errors import HpcdError, StorageError, UsageError, did_you_mean
 from hpcd.isolation import isolate_import_path
 from hpcd.sandbox.limits import raise_descriptor_limit
@@ -132,10 +132,6 @@ def _run(arguments: list[str]) -> int:
         raise UsageError(f"no verb {verb}{near} (see hpcd --help)")
     try:
         with fast_imports():
-            if verb in LOADING and os.geteuid() == 0:
-                from hpcd.bpf.loading.ahead import look_up_ahead
-
-                look_up_ahead()
             parser = build_parser(verb)
         args, unknown = parser.parse_known_args(arguments)
     except SystemExit:

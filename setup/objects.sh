@@ -1,8 +1,8 @@
 #!/bin/sh
-# objects.sh [MACHINE...]: compile ahead, with clang, the BPF programs (the sampler, and the iterator over
-# threads), for all kernels, and the kernels that work on records (hpcd/kernels); for this processor, or those
-# named (x86_64, aarch64). Does nothing for which the object of the present sources is there. PYTHON is the
-# interpreter to ask where it belongs; it has cffi.
+# objects.sh [MACHINE...]: compile ahead, with clang, the BPF programs (the sampler, without and with those
+# that record calls, and the iterator over threads), for all kernels of Linux, and the kernels that work on
+# records (hpcd/kernels); for this processor, or those named (x86_64, aarch64). Does nothing for which the object
+# of the present sources is there. PYTHON is the interpreter to ask where it belongs; it has cffi.
 set -eu
 
 for tool in clang llvm-strip ld.lld; do
@@ -24,7 +24,7 @@ compile() {
 	rm -f "$folder"/$old
 	echo "+ clang -target bpf ... $object"
 	# BTF has the sources' names: as they are called here, wherever here is.
-	clang -O2 -g -target bpf -mcpu=v3 -D$machine -I"$sources" -Wall -Wno-unused-function "$@" \
+	clang -O2 -g -target bpf -mcpu=v3 -D$machine -DHPCD_OBJECT -I"$sources" -Wall -Wno-unused-function "$@" \
 		-fdebug-prefix-map="$PWD=." -c "$sources/$source" -o "$object.new"
 	# Without what debuggers need; what libbpf needs (BTF) stays.
 	llvm-strip -g "$object.new"
@@ -64,9 +64,10 @@ for machine_name in "$@"; do
 	aarch64) machine=HPCD_AARCH64 ;;
 	*) echo "no objects for the processor $machine_name" >&2; exit 1 ;;
 	esac
-	compile sampler.bpf.c "$(path bpf.loading.object_loader object_path)" "sampler-$machine_name-*.o" \
-		-DHPCD_OBJECT
-	compile iterators/task_stacks.bpf.c "$(path bpf.loading.iterator_loader iterator_path)" \
+	compile sampler.bpf.c "$(path bpf.loading.object_loader object_path)" "sampler-$machine_name-*.o"
+	compile sampler.bpf.c "$(path bpf.loading.object_loader calls_object_path)" \
+		"sampler_calls-$machine_name-*.o" -DHPCD_CALLS
+	compile iterators/task_stacks.bpf.c "$(path bpf.task_iterator iterator_path)" \
 		"task_stacks-$machine_name-*.o"
 	library=$(path kernels.library library_path)
 	kernels "$library" ""

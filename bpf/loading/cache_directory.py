@@ -1,4 +1,4 @@
-"""Where hpcd keeps what can be made again."""
+"""The directory of what hpcd can make again."""
 
 from __future__ import annotations
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+
+_MISSING = re.compile(r"failed to resolve CO-RE relocation <\w+> \[\d+\] struct (\w+)\.([\w.]+)")
+_NOISE = re.compile(r"processed |HINT|-- END|libbpf: -- |libbpf: (prog '.*': )?failed to load")
 
 
 def first_error_line(output: str) -> str:
-    """The line of ``output`` to show: the first compiler error, else the verifier's verdict.
+    """Return the line of ``output`` to show: the first compiler error, else the member that the
+    kernel does not have, else the verifier's verdict.
 
     Empty when there is none; all of ``output`` with HPCD_DEBUG set.
     """
@@ -15,9 +20,11 @@ def first_error_line(output: str) -> str:
         return output
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "error:" in line]
-    noise = ("processed ", "HINT", "-- END", "libbpf: failed to load", "libbpf: -- ")
-    verdicts = [line for line in lines if not line.startswith(noise)]
-    return (errors or verdicts[-1:] or [""])[0]
+    missing = [
+        f"this kernel's {struct} has no member {m}" for struct, m in _MISSING.findall(output)
+    ]
+    verdicts = [line for line in lines if not _NOISE.match(line)]
+    return (errors or missing or verdicts[-1:] or [""])[0]
 
 
 class Stderr:

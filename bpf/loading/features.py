@@ -1,4 +1,4 @@
-"""What this machine can do for hpcd, determined by trying each thing."""
+"""The facilities of this machine that hpcd uses, determined by trying each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcd.bpf import libbpf, maps, syscalls
-from hpcd.bpf.loading.btf import KernelTypes, task_offsets
 from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.bpf.loading.kernel_headers import kernel_headers
+from hpcd.bpf.loading.kernel_layouts import count_members
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.loading.object_loader import object_path
 from hpcd.bpf.loading.pid_namespace import REMEDY, in_hosts_namespace
-from hpcd.bpf.loading.request_offsets import request_offsets, submission
+from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.task_stacks import TaskStacks
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
@@ -181,8 +181,7 @@ def _python() -> Feature:
 
 
 def _btf() -> str:
-    KernelTypes().close()
-    return f"/sys/kernel/btf/vmlinux; {len(task_offsets())} offsets read"
+    return f"/sys/kernel/btf/vmlinux; {count_members()} members known"
 
 
 def _compiles() -> bool:
@@ -196,11 +195,11 @@ def _compiles() -> bool:
 def _object() -> Feature:
     name = "BPF object"
     try:
-        chosen = chosen_loader()
+        loader = chosen_loader()
     except PlatformError as error:  # demanded by HPCD_LOADER
         return Feature(name, False, str(error), "make objects", True)
     if object_path().is_file():
-        unused = "" if chosen == "object" else "; not used, as HPCD_LOADER says"
+        unused = "" if loader == "object" else "; not used, as HPCD_LOADER says"
         return Feature(name, True, f"{object_path()}{unused}")
     return Feature(name, False, "hpcd compiles its programs with bcc", "make objects")
 
@@ -255,8 +254,8 @@ def _task_stacks() -> str:
 
 
 def _requests() -> str:
-    request_offsets()
-    return f"recorded with --io, at {submission()}"
+    request_constants()
+    return f"recorded with --io, at {submission_tracepoint()}"
 
 
 def _locked_memory() -> str:

@@ -108,7 +108,7 @@ def _common(flavour: Path) -> Path | None:
 
 
 def _origin(common: Path, flavour: Path) -> str:
-    """What changes when dpkg replaces either package, though the directories keep their names."""
+    """Return text that changes when dpkg replaces either package under the same name."""
     arch = _ARCHITECTURES[platform.machine()]
     lines = []
     for path in (

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
-from hpcd.bpf.loading.object_loader import SOURCES, ObjectPrograms, object_path
+from hpcd.bpf.loading.object_loader import SOURCES, ObjectPrograms, calls_object_path, object_path
 from hpcd.errors import PlatformError
 from hpcd.isolation import in_root_directory
 
@@ -41,12 +43,16 @@ class Programs:
 
         # bcc finds headers of other kernels only through this variable.
         os.environ["BCC_KERNEL_SOURCE"] = str(kernel_headers())
+        from hpcd.bpf.loading.kernel_layouts import padded_header
+
         flags = [f"-D{name}={value}" for name, value in constants.items()]
         flags += [f"-I{SOURCES}", f"-D{_ARCHITECTURES[platform.machine()]}", "-Wno-everything"]
         self.fds: dict[str, int] = {}
         self._bpf: Any = None
         # The compiler looks for headers in the current directory, too.
-        with in_root_directory(), Stderr() as stderr:
+        with in_root_directory(), TemporaryDirectory() as generated, Stderr() as stderr:
+            (Path(generated) / "kernel_layouts.h").write_text(padded_header(), encoding="ascii")
+            flags.append(f"-I{generated}")
             try:
                 # debug=0 also keeps bcc from printing; it writes errors straight to descriptor 2.
                 self._bpf = bcc.BPF(src_file=str(SOURCES / source), cflags=flags, debug=0)
@@ -125,7 +131,7 @@ def chosen_loader(loader: str = "auto") -> str:
 def require_calls(loader: str = "auto") -> None:
     """Raise :class:`PlatformError` unless calls can be recorded: their programs are in the object
     only, and need Linux 5.17."""
-    if chosen_loader(loader) != "object":
+    if chosen_loader(loader) != "object" or not calls_object_path().is_file():
         raise PlatformError("recording calls needs the BPF object; make objects")
     if not ObjectPrograms.has_loops():
         raise PlatformError("recording calls needs Linux 5.17 or later")

@@ -1,19 +1,19 @@
 """Loading the programs compiled ahead, through libbpf: no compiler, no kernel headers.
 
-``make objects`` compiles ``sampler.bpf.c`` once for all kernels. What differs from kernel to
-kernel, the places of members in its structures, is looked up in its BTF and filled in as constants;
-the maps are those :mod:`hpcd.bpf.maps` has made. The file's name holds a digest of the sources it
-was made from, so that an object and a source that differ never meet.
+``make objects`` compiles ``sampler.bpf.c`` once for all kernels. libbpf finds the members of the
+kernel's structures (``kernel.h``) in its BTF; what a recording records is filled in as constants,
+and the maps are those :mod:`hpcd.bpf.maps` has made. The file's name holds a digest of the sources
+it was made from, so that an object and a source that differ never meet.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import platform
 import re
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -26,130 +26,26 @@ from hpcd.kernels.library import source_digest
 # include/uapi/linux/bpf.h; bpf_loop() came with 5.17.
 _PROGRAM_TYPE_PERF_EVENT = 7
 _HELPER_LOOP = 181
+# include/uapi/linux/btf.h: the kind of a section of variables.
+_SECTION = 15
 SOURCES = Path(__file__).parent.parent / "programs"
 """The C sources of the BPF programs."""
-CONSTANTS = (
-    "FOLLOW_CHILDREN",
-    "EVERYTHING",
-    "SELECTING",
-    "WAITING",
-    "ONLY_USER",
-    "OFFSET_TASK_STATE",
-    "OFFSET_TASK_IN_IOWAIT",
-    "BIT_TASK_IN_IOWAIT",
-    "SWITCH_HAS_STATE",
-    "OFFSET_TASK_PID",
-    "OFFSET_TASK_TGID",
-    "OFFSET_TASK_FLAGS",
-    "OFFSET_TASK_COMM",
-    "OFFSET_TASK_START_TIME",
-    "OFFSET_TASK_RUNTIME",
-    "OFFSET_TASK_CRED",
-    "OFFSET_CRED_IDS",
-    "OFFSET_TASK_SIGNAL",
-    "OFFSET_SIGNAL_LIVE",
-    "OFFSET_CRED_PERMITTED",
-    "OFFSET_CRED_NAMESPACE",
-    "OFFSET_NAMESPACE_OWNER",
-    "OFFSET_TASK_MM",
-    "OFFSET_MM_FLAGS",
-    "OFFSET_TASK_THREAD_POINTER",
-    "OFFSET_TASK_EXECS",
-    "OFFSET_MM_START_STACK",
-    "SAVED_STACK",
-    "OFFSET_TASK_IN_EXECVE",
-    "BIT_TASK_IN_EXECVE",
-    "CALL_CPUS",
-    "OFFSET_TASK_FILES",
-    "OFFSET_FILES_FDT",
-    "OFFSET_FDTABLE_MAX",
-    "OFFSET_FDTABLE_FD",
-    "OFFSET_FILE_INODE",
-    "OFFSET_FILE_MOUNT",
-    "OFFSET_FILE_DENTRY",
-    "OFFSET_FILE_PRIVATE",
-    "OFFSET_FILE_POSITION",
-    "OFFSET_INODE_MODE",
-    "OFFSET_INODE_NUMBER",
-    "OFFSET_INODE_SUPER",
-    "OFFSET_INODE_GENERATION",
-    "OFFSET_INODE_DEVICE",
-    "OFFSET_SUPER_DEVICE",
-    "OFFSET_SUPER_TYPE",
-    "OFFSET_SUPER_MAGIC",
-    "OFFSET_FS_TYPE_NAME",
-    "OFFSET_DENTRY_PARENT",
-    "OFFSET_DENTRY_NAME",
-    "OFFSET_DENTRY_HASHED",
-    "OFFSET_VFSMOUNT_ROOT",
-    "OFFSET_MOUNT_VFSMOUNT",
-    "OFFSET_MOUNT_PARENT",
-    "OFFSET_MOUNT_POINT",
-    "OFFSET_MOUNT_ID",
-    "OFFSET_SOCKET_SOCK",
-    "OFFSET_SOCK_FAMILY",
-    "OFFSET_SOCK_PEER",
-    "OFFSET_SOCK_LOCAL",
-    "OFFSET_SOCK_PEER_PORT",
-    "OFFSET_SOCK_LOCAL_PORT",
-    "OFFSET_SOCK_PEER6",
-    "OFFSET_SOCK_LOCAL6",
-    "OFFSET_SOCK_TYPE",
-    "OFFSET_SOCK_PROTOCOL",
-    "OFFSET_UNIX_ADDRESS",
-    "OFFSET_UNIX_PEER",
-    "OFFSET_UNIX_LENGTH",
-    "OFFSET_UNIX_NAME",
-    "OFFSET_THREAD_STATUS",
-    "PROBING",
-    "OFFSET_TASK_UTASK",
-    "OFFSET_UTASK_RETURNS",
-    "OFFSET_RETURN_STACK",
-    "OFFSET_RETURN_ADDRESS",
-    "OFFSET_RETURN_NEXT",
-    "OFFSET_MM_XOL_AREA",
-    "OFFSET_XOL_ADDRESS",
-    "OFFSET_UTASK_ADDRESS",
-    "OFFSET_MM_BREAK",
-    "TOUCHED_FUNCTION",
-    "OFFSET_REQUEST_FILE",
-    "OFFSET_REQUEST_OPCODE",
-    "OFFSET_REQUEST_FLAGS",
-    "OFFSET_REQUEST_RESULT",
-    "OFFSET_REQUEST_NUMBER",
-    "OFFSET_REQUEST_RING",
-    "OFFSET_TRANSFER_LENGTH",
-    "OFFSET_TRANSFER_POSITION",
-    "OFFSET_MESSAGE_LENGTH",
-    "COMPLETION_IS_ENTRY",
-    "OFFSET_ENTRY_RESULT",
-    "OFFSET_PAGE_FLAGS",
-    "PAGE_NODE_SHIFT",
-    "PAGE_NODE_MASK",
-    "OFFSET_SPLICE_LENGTH",
-    "OFFSET_SPLICE_DESCRIPTOR",
-    "OFFSET_SPLICE_FLAGS",
-    "OFFSET_OPEN_PLACE",
-    "OFFSET_ACCEPT_PLACE",
-    "OFFSET_SOCKET_PLACE",
-    "OFFSET_TASK_PARENT",
-    "OFFSET_MM_ARGUMENTS",
-    "OFFSET_MM_ARGUMENTS_END",
-    "OFFSET_MM_ENVIRONMENT_END",
-    "HAS_CONTROL_GROUPS",
-    "ON_DEMAND",
-)
-"""The constants of ``object.h``, in their order."""
 
 
 @cache
 def object_path() -> Path:
-    """Where the object made from the present sources lies, if it was made."""
+    """Return the path of the object made from the present sources, if it was made."""
     return compiled_path("sampler", [*SOURCES.glob("*.[ch]"), *SOURCES.glob("stack/*.h")])
 
 
+def calls_object_path() -> Path:
+    """Return the path of the object that has the programs that record calls, too."""
+    path = object_path()
+    return path.with_name(path.name.replace("sampler", "sampler_calls"))
+
+
 def compiled_path(name: str, sources: Iterable[Path]) -> Path:
-    """Where the object ``name`` lies that was made from these sources as they are now."""
+    """Return the path of the object ``name`` made from these sources as they are now."""
     return SOURCES.parent / "objects" / f"{name}-{platform.machine()}-{source_digest(sources)}.o"
 
 
@@ -163,8 +59,8 @@ class _NoText:
 
 @contextlib.contextmanager
 def messages(*, background: bool) -> Iterator[Stderr | _NoText]:
-    """What libbpf says while the block runs: in the ``background``, beside other threads, standard
-    error is left alone and nothing is said."""
+    """Capture libbpf's messages while the block runs. In the ``background``, beside other threads,
+    standard error is left alone, and there are none."""
     if not background:
         with Stderr() as stderr:
             yield stderr
@@ -182,10 +78,26 @@ def open_object(path: Path, stderr: Stderr | _NoText) -> int:
     return handle
 
 
+def object_variables(handle: int) -> dict[str, int]:
+    """Return the offset in ``.rodata`` of each constant of an opened object, from its BTF."""
+    lib = library()
+    btf = lib.bpf_object__btf(handle)
+    section = lib.btf__type_by_id(btf, lib.btf__find_by_name_kind(btf, b".rodata", _SECTION))
+    # A type's name, kind with number of entries, and size; then of each the variable, offset, size.
+    head = (ctypes.c_uint32 * 3).from_address(section)
+    entries = (ctypes.c_uint32 * (3 * (head[1] & 0xFFFF))).from_address(section + 12)
+    offsets = {}
+    for variable, offset in zip(entries[::3], entries[1::3], strict=True):
+        name = ctypes.c_uint32.from_address(lib.btf__type_by_id(btf, variable)).value
+        offsets[lib.btf__name_by_offset(btf, name).decode()] = offset
+    return offsets
+
+
 class ObjectPrograms:
     """Programs from the object. They unload when it is closed.
 
-    ``constants`` are those :class:`hpcd.bpf.loading.loader.Programs` gets; ``FD_NAME`` are maps.
+    ``constants`` are those :class:`~hpcd.bpf.loading.loader.Programs` gets; ``FD_NAME`` are maps.
+    With those of calls the object is that of :func:`calls_object_path`.
     Loading takes as long as the kernel's verifier, 0.1 to 0.3 s.
 
     Raises :class:`PrivilegeError` where the kernel permits no BPF, else :class:`PlatformError`.
@@ -206,9 +118,9 @@ class ObjectPrograms:
         self._attach_types = attach_types or {}
         self._library = library()
         self.fds: dict[str, int] = {}
-        path = object_path()
+        self.path = calls_object_path() if "FD_CALLS" in constants else object_path()
         with messages(background=background) as stderr:
-            self._object = open_object(path, stderr)
+            self._object = open_object(self.path, stderr)
             try:
                 self._load(constants, names, stderr)
                 for name, variant in self._variants(names).items():
@@ -232,10 +144,7 @@ class ObjectPrograms:
                 self._check(
                     self._library.bpf_map__reuse_fd(self._map(f"map_{name[3:]}"), fd), stderr
                 )
-        # What only calls need is 0 without them.
-        values = struct.pack(f"<{len(CONSTANTS)}I", *(constants.get(name, 0) for name in CONSTANTS))
-        rodata = self._map(".rodata")
-        self._check(self._library.bpf_map__set_initial_value(rodata, values, len(values)), stderr)
+        self._set_constants(constants)
         variants = self._variants(names).values()
         program = None
         while program := self._library.bpf_object__next_program(self._object, program):
@@ -245,6 +154,13 @@ class ObjectPrograms:
                 kind = self._attach_types[name]
                 self._library.bpf_program__set_expected_attach_type(program, kind)
         self._check(self._library.bpf_object__load(self._object), stderr)
+
+    def _set_constants(self, constants: Mapping[str, int]) -> None:
+        """Set the variables of ``.rodata``, by their names; those without a value stay 0."""
+        size = ctypes.c_size_t()
+        memory = self._library.bpf_map__initial_value(self._map(".rodata"), ctypes.byref(size))
+        for name, offset in object_variables(self._object).items():
+            ctypes.c_uint32.from_address(memory + offset).value = constants.get(name, 0)
 
     @staticmethod
     @cache
@@ -262,7 +178,7 @@ class ObjectPrograms:
     def _map(self, name: str) -> int:
         handle: int | None = self._library.bpf_object__find_map_by_name(self._object, name.encode())
         if not handle:
-            raise PlatformError(f"{object_path()} has no map {name}; run make objects")
+            raise PlatformError(f"{self.path} has no map {name}; run make objects")
         return handle
 
     @staticmethod

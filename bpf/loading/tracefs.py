@@ -25,7 +25,7 @@ class Tracepoints:
         self._descriptor = descriptor
 
     def number(self, system: str, name: str) -> int | None:
-        """What perf_event_attr.config is for the tracepoint; None when there is none."""
+        """Return perf_event_attr.config of the tracepoint; None if there is no such tracepoint."""
         try:
             file = os.open(f"{system}/{name}/id", os.O_RDONLY, dir_fd=self._descriptor)
         except OSError:
@@ -37,7 +37,7 @@ class Tracepoints:
         return int(text) if text.isdigit() else None
 
     def systems(self) -> list[str]:
-        """What tracepoints are grouped by: ``sched``, ``syscalls`` ..."""
+        """Return the groups of tracepoints: ``sched``, ``syscalls`` ..."""
         return self._folders(".")
 
     def names(self, system: str) -> list[str]:

@@ -9,7 +9,8 @@ static __always_inline int is_compat(void)
 #ifdef HPCD_AARCH64
 	return 0;
 #else
-	return !!(kernel_half(this_task() + OFFSET_THREAD_STATUS) & TS_COMPAT);
+	return HAS_FIELD(task_struct, thread_info.status) &&
+	       FIELD(this_task()->thread_info.status) & TS_COMPAT;
 #endif
 }
 

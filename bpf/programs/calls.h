@@ -80,7 +80,7 @@ __attribute__((noinline)) u32 take_call_path(u32 slot, u32 thread, u64 function)
 	w->frames = 0;
 	w->kernel_frames = 0;
 	w->depth = 0;
-	if (prepare_walk(w, tgid, task_flags(this_task()), 0)) {
+	if (prepare_walk(w, tgid, FIELD(this_task()->flags), 0)) {
 		if (function) {
 			u64 frame = FRAME_RAW | (function & FRAME_RAW_MASK);
 			w->frame[0] = frame;

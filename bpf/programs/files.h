@@ -16,66 +16,63 @@
 /* Directories a path is followed through, and mounts. */
 #define MAX_NAMES 128
 
-static __always_inline u64 kernel_word(u64 address)
+/* The file of a descriptor of the current task; 0: there is none. */
+static __always_inline struct file *file_of(u64 descriptor)
 {
-	u64 value = 0;
-
-	read_kernel(&value, 8, address);
-	return value;
-}
-
-static __always_inline u32 kernel_half(u64 address)
-{
-	u32 value = 0;
-
-	read_kernel(&value, 4, address);
-	return value;
-}
-
-static __always_inline u16 kernel_short(u64 address)
-{
-	u16 value = 0;
-
-	read_kernel(&value, 2, address);
-	return value;
-}
-
-/* struct file of a descriptor of the current task; 0: there is none. */
-static __always_inline u64 file_of(u64 descriptor)
-{
-	u64 table = kernel_word(kernel_word(this_task() + OFFSET_TASK_FILES) + OFFSET_FILES_FDT);
+	struct fdtable *table = FIELD(FIELD(this_task()->files)->fdt);
 	u32 number = descriptor;
 
-	if (!table || number >= kernel_half(table + OFFSET_FDTABLE_MAX))
+	if (!table || number >= FIELD(table->max_fds))
 		return 0;
-	return kernel_word(kernel_word(table + OFFSET_FDTABLE_FD) + 8ULL * number);
+	struct file **files = FIELD(table->fd);
+	return FIELD(files[number]);
+}
+
+static __always_inline struct sock *sock_of(struct file *file)
+{
+	struct socket *socket = FIELD(file->private_data);
+
+	return FIELD(socket->sk);
+}
+
+/* The other end of a socket that has a path for an address; 0: it is not known. */
+static __always_inline struct sock *unix_peer(struct sock *sock)
+{
+	return HAS_FIELD(unix_sock, peer) ? FIELD(((struct unix_sock *)sock)->peer) : 0;
 }
 
 /* Both ends of a socket, or what kind of file one without an inode of its own is. */
-static __always_inline u32 generation_of(u64 file, u64 inode, u64 super, u32 mode)
+static __always_inline u32 generation_of(struct file *file, struct inode *inode,
+					 struct super_block *super, u32 mode)
 {
 	if ((mode & S_IFMT) == S_IFSOCK) {
-		u64 sock = kernel_word(kernel_word(file + OFFSET_FILE_PRIVATE) + OFFSET_SOCKET_SOCK);
-		u64 hash = hash_mix(kernel_half(sock + OFFSET_SOCK_PEER), kernel_short(sock + OFFSET_SOCK_PEER_PORT));
-		u32 family = kernel_short(sock + OFFSET_SOCK_FAMILY);
-		hash = hash_mix(hash, kernel_short(sock + OFFSET_SOCK_LOCAL_PORT));
-		if (family == AF_INET6) {
-			hash = hash_mix(hash, kernel_word(sock + OFFSET_SOCK_PEER6));
-			hash = hash_mix(hash, kernel_word(sock + OFFSET_SOCK_PEER6 + 8));
+		struct sock *sock = sock_of(file);
+		struct sock_common *ends = &sock->__sk_common;
+		u64 hash = hash_mix(FIELD(ends->skc_daddr), FIELD(ends->skc_dport));
+		u32 family = FIELD(ends->skc_family);
+		hash = hash_mix(hash, FIELD(ends->skc_num));
+		if (family == AF_INET6 && HAS_FIELD(sock_common, skc_v6_daddr)) {
+			u64 peer[2] = {};
+			READ_FIELD(peer, ends->skc_v6_daddr);
+			hash = hash_mix(hash_mix(hash, peer[0]), peer[1]);
 		} else if (family == AF_UNIX) {
-			hash = hash_mix(family, kernel_word(sock + OFFSET_UNIX_PEER));
+			hash = hash_mix(family, (u64)unix_peer(sock));
 		}
 		return (u32)(hash >> 16);
 	}
-	if (kernel_half(super + OFFSET_SUPER_MAGIC) == ANON_INODE_FS_MAGIC)
-		return (u32)kernel_word(kernel_word(kernel_word(file + OFFSET_FILE_DENTRY) + OFFSET_DENTRY_NAME));
-	return kernel_half(inode + OFFSET_INODE_GENERATION);
+	if ((u32)FIELD(super->s_magic) == ANON_INODE_FS_MAGIC) {
+		u32 *name = (void *)FIELD(FIELD(file->f_path.dentry)->d_name.name);
+		return FIELD(*name);
+	}
+	return FIELD(inode->i_generation);
 }
 
-static __always_inline void unix_address(struct object_event *event, u64 sock)
+static __always_inline void unix_address(struct object_event *event, struct sock *sock)
 {
-	u64 address = kernel_word(sock + OFFSET_UNIX_ADDRESS);
-	u32 length = kernel_half(address + OFFSET_UNIX_LENGTH);
+	if (!HAS_FIELD(unix_sock, addr))
+		return;
+	struct unix_address *address = FIELD(((struct unix_sock *)sock)->addr);
+	u32 length = FIELD(address->len);
 
 	if (!address || length <= 2)
 		return;
@@ -85,37 +82,38 @@ static __always_inline void unix_address(struct object_event *event, u64 sock)
 	KEEP(length);
 	if (length > ADDRESS_BYTES - 4)
 		return;
-	read_kernel(event->address, length, address + OFFSET_UNIX_NAME + 2);
+	read_kernel(event->address, length, (u64)&address->name[0].sun_path);
 }
 
-static __always_inline void fill_socket(struct object_event *event, u64 file)
+static __always_inline void fill_socket(struct object_event *event, struct file *file)
 {
-	u64 sock = kernel_word(kernel_word(file + OFFSET_FILE_PRIVATE) + OFFSET_SOCKET_SOCK);
-	u64 peer;
+	struct sock *sock = sock_of(file);
+	struct sock_common *ends = &sock->__sk_common;
 
-	event->family = kernel_short(sock + OFFSET_SOCK_FAMILY);
-	event->type = kernel_short(sock + OFFSET_SOCK_TYPE);
-	event->protocol = kernel_short(sock + OFFSET_SOCK_PROTOCOL);
+	event->family = FIELD(ends->skc_family);
+	event->type = FIELD(sock->sk_type);
+	event->protocol = FIELD(sock->sk_protocol);
 	if (event->family == AF_UNIX) {
 		unix_address(event, sock);
-		peer = kernel_word(sock + OFFSET_UNIX_PEER);
+		struct sock *peer = unix_peer(sock);
 		if (!event->address[0] && !event->address[1] && peer)
 			unix_address(event, peer);
 		return;
 	}
-	event->local_port = kernel_short(sock + OFFSET_SOCK_LOCAL_PORT);
-	event->peer_port = __builtin_bswap16(kernel_short(sock + OFFSET_SOCK_PEER_PORT));
+	event->local_port = FIELD(ends->skc_num);
+	event->peer_port = __builtin_bswap16(FIELD(ends->skc_dport));
 	if (event->family == AF_INET) {
-		read_kernel(event->local, 4, sock + OFFSET_SOCK_LOCAL);
-		read_kernel(event->peer, 4, sock + OFFSET_SOCK_PEER);
-	} else if (event->family == AF_INET6) {
-		read_kernel(event->local, 16, sock + OFFSET_SOCK_LOCAL6);
-		read_kernel(event->peer, 16, sock + OFFSET_SOCK_PEER6);
+		read_kernel(event->local, 4, (u64)&ends->skc_rcv_saddr);
+		read_kernel(event->peer, 4, (u64)&ends->skc_daddr);
+	} else if (event->family == AF_INET6 && HAS_FIELD(sock_common, skc_v6_daddr)) {
+		READ_FIELD(event->local, ends->skc_v6_rcv_saddr);
+		READ_FIELD(event->peer, ends->skc_v6_daddr);
 	}
 }
 
 struct names {
-	u64 entry, mount;
+	struct dentry *entry;
+	struct mount *mount;
 	struct object_event *event;
 };
 
@@ -125,20 +123,20 @@ static __attribute__((noinline)) long add_name(u32 number, struct names *names)
 	struct object_event *event = names->event;
 	u32 used = event->names;
 
-	if (names->entry == kernel_word(names->mount + OFFSET_MOUNT_VFSMOUNT + OFFSET_VFSMOUNT_ROOT)) {
-		u64 parent = kernel_word(names->mount + OFFSET_MOUNT_PARENT);
-		if (parent == names->mount || !parent)
+	if (names->entry == FIELD(names->mount->mnt.mnt_root)) {
+		struct mount *outer = FIELD(names->mount->mnt_parent);
+		if (outer == names->mount || !outer)
 			return 1;
-		names->entry = kernel_word(names->mount + OFFSET_MOUNT_POINT);
-		names->mount = parent;
+		names->entry = FIELD(names->mount->mnt_mountpoint);
+		names->mount = outer;
 		return 0;
 	}
-	u64 parent = kernel_word(names->entry + OFFSET_DENTRY_PARENT);
+	struct dentry *parent = FIELD(names->entry->d_parent);
 	if (used > NAME_BYTES - 256 || number == MAX_NAMES - 1) {
 		event->flags |= OBJECT_CUT;
 		return 1;
 	}
-	long length = read_kernel_text(event->name + used, 256, kernel_word(names->entry + OFFSET_DENTRY_NAME));
+	long length = read_kernel_text(event->name + used, 256, (u64)FIELD(names->entry->d_name.name));
 	if (length > 0 && length <= 256)
 		event->names = used + (u32)length;
 	if (parent == names->entry)
@@ -148,12 +146,13 @@ static __attribute__((noinline)) long add_name(u32 number, struct names *names)
 }
 
 /* Announces a file as number `object`; 0: it could not be. */
-static __attribute__((noinline)) u32 announce_file(u64 file, u64 inode, u32 object)
+static __attribute__((noinline)) u32 announce_file(struct file *file, struct inode *inode, u32 object)
 {
 	u32 slot = take_slot();
 	struct object_event *event = map_lookup(MAP(OBJECT_EVENTS), &slot);
-	u64 super = kernel_word(inode + OFFSET_INODE_SUPER), entry = kernel_word(file + OFFSET_FILE_DENTRY);
-	u64 mount = kernel_word(file + OFFSET_FILE_MOUNT) - OFFSET_MOUNT_VFSMOUNT;
+	struct super_block *super = FIELD(inode->i_sb);
+	struct dentry *entry = FIELD(file->f_path.dentry);
+	struct mount *mount = (void *)((u64)FIELD(file->f_path.mnt) - FIELD_INFO(mount, mnt, 0));
 
 	if (!event)
 		return 0;
@@ -162,19 +161,19 @@ static __attribute__((noinline)) u32 announce_file(u64 file, u64 inode, u32 obje
 	event->kind = EVENT_OBJECT;
 	event->tgid = bpf_get_current_pid_tgid() >> 32;
 	event->object = object;
-	event->mode = kernel_short(inode + OFFSET_INODE_MODE);
-	event->inode = kernel_word(inode + OFFSET_INODE_NUMBER);
-	event->device = kernel_half(super + OFFSET_SUPER_DEVICE);
-	event->node = kernel_half(inode + OFFSET_INODE_DEVICE);
-	event->magic = kernel_half(super + OFFSET_SUPER_MAGIC);
-	event->mount = kernel_half(mount + OFFSET_MOUNT_ID);
+	event->mode = FIELD(inode->i_mode);
+	event->inode = FIELD(inode->i_ino);
+	event->device = FIELD(super->s_dev);
+	event->node = FIELD(inode->i_rdev);
+	event->magic = FIELD(super->s_magic);
+	event->mount = FIELD(mount->mnt_id);
 	read_kernel_text(event->file_system, sizeof event->file_system,
-			 kernel_word(kernel_word(super + OFFSET_SUPER_TYPE) + OFFSET_FS_TYPE_NAME));
+			 (u64)FIELD(FIELD(super->s_type)->name));
 	if ((event->mode & S_IFMT) == S_IFSOCK) {
 		fill_socket(event, file);
 	} else {
 		struct names names = {entry, mount, event};
-		if (!kernel_word(entry + OFFSET_DENTRY_HASHED))
+		if (!FIELD(entry->d_hash.pprev))
 			event->flags |= OBJECT_DELETED;
 		run_loop(MAX_NAMES, add_name, &names, 0);
 	}
@@ -188,18 +187,18 @@ static __attribute__((noinline)) u32 announce_file(u64 file, u64 inode, u32 obje
 }
 
 /* The number of an open file, announced by now; 0: it has none. */
-static __attribute__((noinline)) u32 object_of(u64 file)
+static __attribute__((noinline)) u32 object_of(struct file *file)
 {
 	struct object_key key = {};
 	u32 zero = 0;
 
 	if (!file)
 		return 0;
-	u64 inode = kernel_word(file + OFFSET_FILE_INODE);
-	u64 super = kernel_word(inode + OFFSET_INODE_SUPER);
-	key.inode = kernel_word(inode + OFFSET_INODE_NUMBER);
-	key.device = kernel_half(super + OFFSET_SUPER_DEVICE);
-	key.generation = generation_of(file, inode, super, kernel_short(inode + OFFSET_INODE_MODE));
+	struct inode *inode = FIELD(file->f_inode);
+	struct super_block *super = FIELD(inode->i_sb);
+	key.inode = FIELD(inode->i_ino);
+	key.device = FIELD(super->s_dev);
+	key.generation = generation_of(file, inode, super, FIELD(inode->i_mode));
 	u32 *known = map_lookup(MAP(OBJECTS), &key);
 	if (known)
 		return *known;

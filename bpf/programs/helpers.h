@@ -14,6 +14,8 @@
 #define SECTION(name)
 #endif
 
+#include "kernel.h"
+
 /* Numbers of include/uapi/linux/bpf.h, which never change. Typed for a map given as a number. */
 static void *(*map_lookup)(unsigned long map, const void *key) = (void *)1;
 static long (*map_update)(unsigned long map, const void *key, const void *value, u64 flags) = (void *)2;
@@ -21,13 +23,22 @@ static long (*map_delete)(unsigned long map, const void *key) = (void *)3;
 static long (*tail_call)(void *ctx, unsigned long map, u32 index) = (void *)12;
 static long (*ring_output)(unsigned long map, void *data, u64 size, u64 flags) = (void *)130;
 static u64 (*ring_query)(unsigned long map, u64 what) = (void *)134;
-static u64 (*this_task)(void) = (void *)35;
+static struct task_struct *(*this_task)(void) = (void *)35;
 static u64 (*this_task_btf)(void) = (void *)158;
 static u64 (*task_registers)(u64 task) = (void *)175;
 static long (*read_user)(void *dst, u32 size, u64 src) = (void *)112;
 static long (*read_kernel)(void *dst, u32 size, u64 src) = (void *)113;
 static u64 (*this_control_group)(void) = (void *)80;
 static long (*get_stack)(void *ctx, void *buffer, u32 size, u64 flags) = (void *)67;
+
+/* Of FIELD (kernel.h). */
+static __always_inline u64 read_number(u64 address, u32 size)
+{
+	u64 value = 0;
+
+	read_kernel(&value, size, address);
+	return value;
+}
 
 /* The reader polls on a timer: a wake-up per record would cost more than the record. */
 #define NO_WAKEUP 1

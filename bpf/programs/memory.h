@@ -108,10 +108,23 @@ static __always_inline int entered_alike(u32 slot, u32 in_kernel)
 	       (u32)IN_SYSTEM_CALL(&w->regs) == in_kernel;
 }
 
-/* The NUMA node of a page: the upper bits of its flags (page_to_nid(), include/linux/mm.h). */
-static __always_inline u64 page_node(u64 page)
+/* Nodes that the kernel could have, a power of two: an array in the slab allocator has an entry for
+ * each. 1 where that is not known. */
+#define MOST_NODES (HAS_FIELD(kmem_cache, node) ? FIELD_BYTES(kmem_cache, node) / sizeof(void *) : 1)
+
+/* The NUMA node of a page: the upper bits of its flags (page_to_nid(), include/linux/mm.h), above which
+ * there is nothing where the memory map is virtual (page-flags-layout.h), as it is by default. */
+static __always_inline u64 page_node(struct page *page, u64 most_nodes)
 {
-	return kernel_word(page + OFFSET_PAGE_FLAGS) >> PAGE_NODE_SHIFT & PAGE_NODE_MASK;
+	u64 flags = 0;
+
+	if (most_nodes <= 1)
+		return 0;
+	if (HAS_FIELD(page, flags))
+		flags = FIELD(page->flags);
+	else if (HAS_FIELD(page___memdesc, flags))
+		READ_FIELD(flags, ((struct page___memdesc *)page)->flags);
+	return NODE_OF_PAGE(flags, most_nodes);
 }
 
 /* The kernel has allocated pages: those a thread's page fault asked for. A fault may have needed none,
@@ -144,8 +157,8 @@ int on_page(struct bpf_raw_tracepoint_args *ctx)
 	call.weight = weight;
 	call.value[MEMORY_TOUCHED] = 4096ULL << (order & 31);
 	call.value[MEMORY_ADDRESS] = address & ~(call.value[MEMORY_TOUCHED] - 1);
-	call.value[TOUCHED_NODE] = page_node(ctx->args[0]);
-	if (PAGE_NODE_SHIFT && call.value[TOUCHED_NODE] != this_numa_node())
+	call.value[TOUCHED_NODE] = page_node((void *)ctx->args[0], MOST_NODES);
+	if (MOST_NODES > 1 && call.value[TOUCHED_NODE] != this_numa_node())
 		call.value[TOUCHED_REMOTE] = call.value[MEMORY_TOUCHED];
 	u32 slot = take_slot();
 	if (slot >= CALL_SLOTS) {

@@ -553,10 +553,9 @@ static __always_inline int probe_return(u32 index, int at_instruction)
 SECTION("raw_tp/")
 int on_probed_exit(struct bpf_raw_tracepoint_args *ctx)
 {
-	u32 tid = 0;
+	struct task_struct *task = (void *)ctx->args[0];
 
-	read_kernel(&tid, 4, ctx->args[0] + OFFSET_TASK_PID);
-	leave_all_calls(tid);
+	leave_all_calls(FIELD(task->pid));
 	return 0;
 }
 

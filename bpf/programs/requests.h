@@ -19,57 +19,61 @@
 #define SOURCE_IS_REGISTERED (1u << 31)
 
 /* How much is asked for, and where in the file. */
-static __always_inline void fill_length(struct request *request, u64 address, u32 length)
+static __always_inline void fill_length(struct request *request, void *taken, u32 length)
 {
+	struct io_rw *transfer = taken;
+
 	request->position = ~0ULL;
 	if (length == LENGTH_OF_BUFFER)
-		request->asked = kernel_half(address + OFFSET_TRANSFER_LENGTH);
+		request->asked = FIELD(transfer->len);
 	if (length == LENGTH_OF_BUFFER || length == LENGTH_OF_VECTOR)
-		request->position = kernel_word(address + OFFSET_TRANSFER_POSITION);
-	if (length == LENGTH_OF_MESSAGE && OFFSET_MESSAGE_LENGTH)
-		request->asked = kernel_half(address + OFFSET_MESSAGE_LENGTH);
-	if (length == LENGTH_OF_SPLICE && OFFSET_SPLICE_LENGTH)
-		request->asked = kernel_word(address + OFFSET_SPLICE_LENGTH);
+		request->position = FIELD(transfer->kiocb.ki_pos);
+	if (length == LENGTH_OF_MESSAGE && HAS_FIELD(io_sr_msg, len))
+		request->asked = (u32)FIELD(((struct io_sr_msg *)taken)->len);
+	if (length == LENGTH_OF_SPLICE && HAS_FIELD(io_splice, len))
+		request->asked = FIELD(((struct io_splice *)taken)->len);
 }
 
 /* Where bytes come from that another file gets; a file registered with the ring is not looked for. */
-static __always_inline u64 source_of(u64 address, u32 length)
+static __always_inline struct file *source_of(struct io_splice *splice, u32 length)
 {
-	if (length != LENGTH_OF_SPLICE || !OFFSET_SPLICE_DESCRIPTOR ||
-	    kernel_half(address + OFFSET_SPLICE_FLAGS) & SOURCE_IS_REGISTERED)
+	if (length != LENGTH_OF_SPLICE || !HAS_FIELD(io_splice, splice_fd_in) ||
+	    FIELD(splice->flags) & SOURCE_IS_REGISTERED)
 		return 0;
-	return file_of(kernel_half(address + OFFSET_SPLICE_DESCRIPTOR));
+	return file_of(FIELD(splice->splice_fd_in));
 }
 
 /* Whether what a request opens gets no descriptor, or it is not known whether. */
-static __always_inline u32 is_placed(u64 address, u32 length)
+static __always_inline u32 is_placed(void *taken, u32 length)
 {
-	u32 offset = length == LENGTH_OF_OPEN	   ? OFFSET_OPEN_PLACE
-		     : length == LENGTH_OF_ACCEPT ? OFFSET_ACCEPT_PLACE
-		     : length == LENGTH_OF_SOCKET ? OFFSET_SOCKET_PLACE
-						   : 0;
-	return !offset || kernel_half(address + offset);
+	if (length == LENGTH_OF_OPEN && HAS_FIELD(io_open, file_slot))
+		return FIELD(((struct io_open *)taken)->file_slot);
+	if (length == LENGTH_OF_ACCEPT && HAS_FIELD(io_accept, file_slot))
+		return FIELD(((struct io_accept *)taken)->file_slot);
+	if (length == LENGTH_OF_SOCKET && HAS_FIELD(io_socket, file_slot))
+		return FIELD(((struct io_socket *)taken)->file_slot);
+	return 1;
 }
 
 /* Sends the call that a completion of `request` with this result is. Not inline: its values take room of
  * the stack that the search for the file needs. */
-static __attribute__((noinline)) int complete_request(struct request *request, u64 address, s32 result)
+static __attribute__((noinline)) int complete_request(struct request *request, struct io_kiocb *taken, s32 result)
 {
-	struct system_call *kind;
 	struct counters *count = counters();
-	struct call call;
 
 	if (!request || !count)
 		return 0;
-	kind = kind_of_request(FIRST_REQUEST, REQUEST_KINDS, request->opcode);
+	struct system_call *kind = kind_of_request(FIRST_REQUEST, REQUEST_KINDS, request->opcode);
 	if (!kind)
 		return 0;
-	fill_ended(&call, request, kind, result);
-	u64 file = kernel_word(address + OFFSET_REQUEST_FILE);
+	struct file *file = FIELD(taken->file);
 	/* Completions are posted by threads of the process, or the kernel's, which have its files. */
 	if (kind->kind == CALL_OPENS && result >= 0 && !request->placed)
 		file = file_of(result);
-	call.value[VALUE_FILE] = object_of(file);
+	u32 object = object_of(file);
+	struct call call;
+	fill_ended(&call, request, kind, result);
+	call.value[VALUE_FILE] = object;
 	call.value[VALUE_OTHER] = request->other;
 	send_call(&call, count);
 	return 0;
@@ -96,16 +100,15 @@ SECTION("raw_tp/")
 int on_request(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 address = ctx->args[0];
-	u32 flags = task_flags(this_task());
+	struct io_kiocb *taken = (void *)address;
+	u32 flags = FIELD(this_task()->flags);
 	struct counters *count = counters();
-	struct request request;
-	u8 opcode = 0;
 
 	/* One in the same memory whose end was not seen. */
 	map_delete(MAP(REQUESTS), &address);
 	if (!count)
 		return 0;
-	read_kernel(&opcode, 1, address + OFFSET_REQUEST_OPCODE);
+	u8 opcode = FIELD(taken->opcode);
 	struct system_call *kind = kind_of_request(FIRST_REQUEST, REQUEST_KINDS, opcode);
 	struct thread *thread = submitter(count);
 	if (!kind || !thread)
@@ -113,14 +116,15 @@ int on_request(struct bpf_raw_tracepoint_args *ctx)
 	u32 weight = call_weight(kind->function, count);
 	if (!weight)
 		return 0;
+	struct request request;
 	__builtin_memset(&request, 0, sizeof request);
 	request.time = bpf_ktime_get_ns();
 	request.thread = thread->number;
 	request.weight = weight;
 	request.opcode = opcode;
-	fill_length(&request, address, kind->size);
-	request.placed = is_placed(address, kind->size);
-	request.other = object_of(source_of(address, kind->size));
+	fill_length(&request, taken, kind->size);
+	request.placed = is_placed(taken, kind->size);
+	request.other = object_of(source_of((void *)taken, kind->size));
 	if (!(flags & PF_IO_WORKER)) {
 		u32 slot = take_slot();
 		if (slot >= CALL_SLOTS) {
@@ -131,9 +135,9 @@ int on_request(struct bpf_raw_tracepoint_args *ctx)
 		request.cache = CALL_CPUS * (FIRST_CALL_CONTEXT + slot) + bpf_get_smp_processor_id();
 		give_slot(slot);
 	}
-	if (kernel_half(address + OFFSET_REQUEST_FLAGS) & SKIPS_SUCCESS) {
+	if (FIELD(taken->flags) & SKIPS_SUCCESS) {
 		request.placed = 1;
-		complete_request(&request, address, 0); /* what becomes of it is not told */
+		complete_request(&request, taken, 0); /* what becomes of it is not told */
 		return 0;
 	}
 	if (map_update(MAP(REQUESTS), &address, &request, 0)) {
@@ -141,8 +145,7 @@ int on_request(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	}
 	if (kind->other == 1) {
-		struct shot_key shot = {kernel_word(address + OFFSET_REQUEST_RING),
-					kernel_word(address + OFFSET_REQUEST_NUMBER)};
+		struct shot_key shot = {(u64)FIELD(taken->ctx), FIELD(taken->cqe.user_data)};
 		map_update(MAP(SHOTS), &shot, &address, 0);
 	}
 	return 0;
@@ -157,11 +160,11 @@ static __always_inline void on_shot(u64 ring, u64 number, s32 result)
 	if (!known)
 		return;
 	u64 address = *known;
+	struct io_kiocb *taken = (void *)address;
 	struct request *request = map_lookup(MAP(REQUESTS), &address);
-	if (!request || kernel_word(address + OFFSET_REQUEST_NUMBER) != number ||
-	    kernel_word(address + OFFSET_REQUEST_RING) != ring)
+	if (!request || FIELD(taken->cqe.user_data) != number || (u64)FIELD(taken->ctx) != ring)
 		return;
-	complete_request(request, address, result);
+	complete_request(request, taken, result);
 	request->time = bpf_ktime_get_ns();
 }
 
@@ -169,12 +172,14 @@ SECTION("raw_tp/")
 int on_request_end(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 ring = ctx->args[0], address = ctx->args[1], third = ctx->args[2];
+	struct io_kiocb *taken = (void *)address;
 
 	if (!address) {
 		/* A program that may read more arguments than there are cannot be attached. */
-		if (COMPLETION_IS_ENTRY)
-			on_shot(ring, kernel_word(third), kernel_half(third + OFFSET_ENTRY_RESULT));
-		else
+		if (COMPLETION_IS_ENTRY) {
+			struct io_uring_cqe *entry = (void *)third;
+			on_shot(ring, FIELD(entry->user_data), FIELD(entry->res));
+		} else
 			on_shot(ring, third, ctx->args[3]);
 		return 0;
 	}
@@ -183,10 +188,10 @@ int on_request_end(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	struct system_call *kind = kind_of_request(FIRST_REQUEST, REQUEST_KINDS, request->opcode);
 	if (kind && kind->other == 1) {
-		struct shot_key shot = {ring, kernel_word(address + OFFSET_REQUEST_NUMBER)};
+		struct shot_key shot = {ring, FIELD(taken->cqe.user_data)};
 		map_delete(MAP(SHOTS), &shot);
 	}
-	complete_request(request, address, kernel_half(address + OFFSET_REQUEST_RESULT));
+	complete_request(request, taken, FIELD(taken->cqe.res));
 	map_delete(MAP(REQUESTS), &address);
 	return 0;
 }

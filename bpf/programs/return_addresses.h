@@ -20,18 +20,16 @@
  * walk: of the programs' stacks there is little. */
 static __always_inline void find_trampoline(struct walk *w)
 {
-	w->trampoline = 0;
-	w->replaced = 0;
-	if (!PROBING || SAVED_STACK)
+	if (!PROBING)
 		return;
-	read_kernel(&w->replaced, 8, this_task() + OFFSET_TASK_UTASK);
+	READ_FIELD(w->replaced, this_task()->utask);
 	if (!w->replaced)
 		return;
-	read_kernel(&w->replaced, 8, w->replaced + OFFSET_UTASK_RETURNS);
-	read_kernel(&w->trampoline, 8, this_task() + OFFSET_TASK_MM);
-	read_kernel(&w->trampoline, 8, w->trampoline + OFFSET_MM_XOL_AREA);
+	READ_FIELD(w->replaced, ((struct uprobe_task *)w->replaced)->return_instances);
+	READ_FIELD(w->trampoline, this_task()->mm);
+	READ_FIELD(w->trampoline, ((struct mm_struct *)w->trampoline)->uprobes_state.xol_area);
 	if (w->trampoline)
-		read_kernel(&w->trampoline, 8, w->trampoline + OFFSET_XOL_ADDRESS);
+		READ_FIELD(w->trampoline, ((struct xol_area *)w->trampoline)->vaddr);
 }
 
 /* Where execution stands in the page that the kernel has mapped for probes: in the trampoline a function
@@ -40,15 +38,16 @@ static __always_inline void leave_probe_page(struct walk *w)
 {
 	u64 within = w->ip - w->trampoline;
 
-	if (!PROBING || SAVED_STACK || !w->trampoline || within >= 4096)
+	if (!PROBING || !w->trampoline || within >= 4096)
 		return;
 	if (within >= PROBE_SLOT_BYTES) {
-		read_kernel(&w->spill, 8, this_task() + OFFSET_TASK_UTASK);
-		read_kernel(&w->ip, 8, w->spill + OFFSET_UTASK_ADDRESS);
+		READ_FIELD(w->spill, this_task()->utask);
+		READ_FIELD(w->ip, ((struct uprobe_task *)w->spill)->vaddr);
 		return;
 	}
-	if (!w->replaced || read_kernel(&w->spill, 8, w->replaced + OFFSET_RETURN_STACK) ||
-	    read_kernel(&w->ip, 8, w->replaced + OFFSET_RETURN_ADDRESS))
+	struct return_instance *innermost = (void *)w->replaced;
+	if (!innermost || READ_FIELD(w->spill, innermost->stack) ||
+	    READ_FIELD(w->ip, innermost->orig_ret_vaddr))
 		return;
 #ifdef HPCD_AARCH64
 	w->sp = w->spill;
@@ -65,16 +64,15 @@ struct restoring {
 static __attribute__((noinline)) long restore_one(u32 number, struct restoring *restoring)
 {
 	struct copier *copier = restoring->copier;
-	u64 stack = 0, address = 0;
 
 	if (!copier || !copier->replaced)
 		return 1;
-	read_kernel(&stack, 8, copier->replaced + OFFSET_RETURN_STACK);
-	read_kernel(&address, 8, copier->replaced + OFFSET_RETURN_ADDRESS);
-	u64 at = stack - copier->copy.start;
+	struct return_instance *instance = (void *)copier->replaced;
+	u64 address = FIELD(instance->orig_ret_vaddr);
+	u64 at = FIELD(instance->stack) - copier->copy.start;
 	if (at < copier->copy.size && !(at & 7)) /* not in the link register */
 		*(u64 *)(copier->copy.bytes + (at & (COPY_BYTES - 8))) = address;
-	read_kernel(&copier->replaced, 8, copier->replaced + OFFSET_RETURN_NEXT);
+	READ_FIELD(copier->replaced, instance->next);
 	return 0;
 }
 
@@ -84,12 +82,12 @@ static __always_inline void restore_copied(struct copier *copier)
 {
 	struct restoring restoring = {copier};
 
-	if (!PROBING || SAVED_STACK)
+	if (!PROBING)
 		return;
 	copier->replaced = 0;
-	read_kernel(&copier->replaced, 8, this_task() + OFFSET_TASK_UTASK);
+	READ_FIELD(copier->replaced, this_task()->utask);
 	if (copier->replaced)
-		read_kernel(&copier->replaced, 8, copier->replaced + OFFSET_UTASK_RETURNS);
+		READ_FIELD(copier->replaced, ((struct uprobe_task *)copier->replaced)->return_instances);
 	if (copier->replaced)
 		run_loop(MOST_REPLACED, restore_one, &restoring, 0);
 }
@@ -97,24 +95,21 @@ static __always_inline void restore_copied(struct copier *copier)
 /* The address that was on the stack where the trampoline's is now. Callers' stand later in the list. */
 static __always_inline void restore_return_address(struct walk *w)
 {
-	u64 at = REPLACED_AT(w), stack, address;
+	u64 at = REPLACED_AT(w);
 
 	NOUNROLL
 	for (u32 i = 0; i < MOST_REPLACED; i++) {
-		u64 instance = w->replaced;
+		struct return_instance *instance = (void *)w->replaced;
 		if (!instance)
 			return;
-		stack = 0;
-		address = 0;
-		read_kernel(&stack, 8, instance + OFFSET_RETURN_STACK);
-		read_kernel(&address, 8, instance + OFFSET_RETURN_ADDRESS);
+		u64 stack = FIELD(instance->stack), address = FIELD(instance->orig_ret_vaddr);
 		if (stack == at && address != w->trampoline) {
 			w->ip = address;
 			return;
 		}
 		if (stack > at)
 			return;
-		read_kernel(&w->replaced, 8, instance + OFFSET_RETURN_NEXT);
+		READ_FIELD(w->replaced, instance->next);
 	}
 }
 

@@ -18,18 +18,15 @@
 
 #define BLOCK_AT(address) block_at(address)
 #define RULE_AT(index) rule_at(index)
-/* The programs are loaded twice: to walk stacks where they are, and to walk copies of them. Which of
- * the two is a constant when the kernel verifies them, and what is not meant is taken out. */
-#define READ_USER(dst, size, src) \
-	(SAVED_STACK ? read_saved(dst, size, src) : read_user(dst, size, src))
+#define READ_USER(copied, dst, size, src) \
+	((copied) ? read_saved(dst, size, src) : read_user(dst, size, src))
 #define THREAD_POINTER(dst) thread_pointer(dst)
 
-#ifdef HPCD_OBJECT
-#define RESTORE_RETURN_ADDRESS(w)                                  \
-	do {                                                       \
-		if (PROBING && !SAVED_STACK && (w)->trampoline &&  \
-		    (w)->ip == (w)->trampoline)                    \
-			restore_return_address(w);                 \
+#ifdef HPCD_CALLS
+#define RESTORE_RETURN_ADDRESS(w)                                             \
+	do {                                                                  \
+		if (PROBING && (w)->trampoline && (w)->ip == (w)->trampoline) \
+			restore_return_address(w);                            \
 	} while (0)
 #endif
 
@@ -51,13 +48,15 @@ static __always_inline struct rule *rule_at(u32 index)
 	return map_lookup(MAP(RULES), &index);
 }
 
-/* Of the current thread, which is not the one whose stack was copied. A program that sets it by an
- * instruction of its own has it here from its next switch on. */
+/* Of the current thread. A program that sets it by an instruction of its own has it here from its next
+ * switch on. */
 static __always_inline int thread_pointer(u64 *value)
 {
-	if (SAVED_STACK || !OFFSET_TASK_THREAD_POINTER)
-		return -1;
-	return read_kernel(value, 8, this_task() + OFFSET_TASK_THREAD_POINTER);
+#ifdef HPCD_AARCH64
+	return -1;
+#else
+	return READ_FIELD(*value, this_task()->thread.fsbase);
+#endif
 }
 
 static __always_inline long read_saved(void *dst, u32 size, u64 src);
@@ -67,7 +66,7 @@ static __always_inline void restore_return_address(struct walk *w);
 #include "stack/unwind.h"
 #include "records.h"
 #include "values.h"
-#ifdef HPCD_OBJECT
+#ifdef HPCD_CALLS
 #include "return_addresses.h"
 #else
 #define PROBING 0
@@ -124,24 +123,24 @@ static __always_inline struct counters *counters(void)
 
 /* The program a task runs, as a number that its next exec changes and that its children begin with:
  * the kernel's count of execs in the line of its ancestors. Never 0. */
-static __always_inline u32 image_of(u64 task)
+static __always_inline u32 image_of(struct task_struct *task)
 {
-	u32 execs = 0;
+	u32 execs = FIELD(task->self_exec_id);
 
-	read_kernel(&execs, 4, task + OFFSET_TASK_EXECS);
 	return execs + 1 ? execs + 1 : 1;
 }
 
-static __always_inline void fill_thread_event(struct thread_event *event, u32 kind, u64 task)
+static __always_inline void fill_thread_event(struct thread_event *event, u32 kind,
+					      struct task_struct *task)
 {
 	__builtin_memset(event, 0, sizeof *event);
 	event->time = bpf_ktime_get_ns();
 	event->kind = kind;
-	read_kernel(&event->tgid, 4, task + OFFSET_TASK_TGID);
-	read_kernel(&event->tid, 4, task + OFFSET_TASK_PID);
-	read_kernel(&event->start, 8, task + OFFSET_TASK_START_TIME);
-	read_kernel(&event->runtime, 8, task + OFFSET_TASK_RUNTIME);
-	read_kernel(&event->comm, 16, task + OFFSET_TASK_COMM);
+	READ_FIELD(event->tgid, task->tgid);
+	READ_FIELD(event->tid, task->pid);
+	READ_FIELD(event->start, task->start_time);
+	READ_FIELD(event->runtime, task->se.sum_exec_runtime);
+	READ_FIELD(event->comm, task->comm);
 	event->image = image_of(task);
 }
 
@@ -157,37 +156,56 @@ static __always_inline u32 new_thread_number(u32 cpu)
 	return *next << THREAD_CPU_BITS | (cpu & THREAD_CPU_MASK);
 }
 
+/* Whether an id of the kernel's is that of the user whom the recording is made for; not, if it cannot be
+ * read. */
+static __always_inline int is_only_user(void *id)
+{
+	u32 number = NO_USER;
+
+	return !read_kernel(&number, 4, (u64)id) && number == ONLY_USER;
+}
+
+/* Whether two ids differ, or cannot be read. */
+static __always_inline int is_other(void *one, void *other)
+{
+	u32 first = 0, second = 0;
+
+	return read_kernel(&first, 4, (u64)one) || read_kernel(&second, 4, (u64)other) || first != second;
+}
+
+static __always_inline long read_mm_flags(u64 *flags, struct mm_struct *mm)
+{
+	if (HAS_FIELD(mm_struct, flags))
+		return READ_FIELD(*flags, mm->flags);
+	return READ_FIELD(*flags, ((struct mm_struct___bitmap *)mm)->flags);
+}
+
 /* Whether a recording made for one user must stop recording a task because it now holds what that user
  * must not see, by the rules of ptrace(2), which are perf's too: another user or group by any id (one
  * of its own that a set-group-ID program took is no exception), memory that may not be dumped (the
  * kernel says so of set-ID programs, those with capabilities, and those their user cannot read), or
  * capabilities in a namespace that is not the user's, which fs.suid_dumpable does not excuse. The
  * kernel decides all that at exec, before this tracepoint. What cannot be read counts as changed. */
-static __always_inline int owner_changed(u64 task)
+static __always_inline int owner_changed(struct task_struct *task)
 {
-	u32 id[6] = {}; /* of struct cred: uid, gid, suid, sgid, euid, egid */
-	u64 cred = 0, mm = 0, flags = 0, permitted = 0, namespace = 0;
-	u32 owner = NO_USER;
+	u64 value = 0;
 
 	if (ONLY_USER == NO_USER)
 		return 0;
-	if (read_kernel(&cred, 8, task + OFFSET_TASK_CRED) ||
-	    read_kernel(id, sizeof id, cred + OFFSET_CRED_IDS) ||
-	    read_kernel(&permitted, 8, cred + OFFSET_CRED_PERMITTED) ||
-	    read_kernel(&mm, 8, task + OFFSET_TASK_MM) || read_kernel(&flags, 8, mm + OFFSET_MM_FLAGS))
+	struct cred *cred = FIELD(task->cred);
+	if (!is_only_user(&cred->uid) || !is_only_user(&cred->suid) || !is_only_user(&cred->euid) ||
+	    is_other(&cred->gid, &cred->sgid) || is_other(&cred->gid, &cred->egid))
 		return 1;
-	if (id[0] != ONLY_USER || id[2] != ONLY_USER || id[4] != ONLY_USER || id[1] != id[3] || id[1] != id[5])
+	if (read_mm_flags(&value, FIELD(task->mm)) || (value & MMF_DUMPABLE_MASK) != SUID_DUMP_USER)
 		return 1;
-	if ((flags & MMF_DUMPABLE_MASK) != SUID_DUMP_USER)
+	if (READ_FIELD(value, cred->cap_permitted))
 		return 1;
-	if (!permitted)
-		return 0;
-	read_kernel(&namespace, 8, cred + OFFSET_CRED_NAMESPACE);
-	return read_kernel(&owner, 4, namespace + OFFSET_NAMESPACE_OWNER) || owner != ONLY_USER;
+	return value && !is_only_user(&FIELD(cred->user_ns)->owner);
 }
 
 /* Gives a thread that was not seen before its number and announces it; 0: neither was possible. */
-static __always_inline struct thread *register_thread(u64 task, u32 tid, u32 born, struct counters *count)
+static __always_inline struct thread *register_thread(struct task_struct *task, u32 tid, u32 born,
+						      struct counters *count)
 {
 	struct thread fresh;
 	/* Also of a process that was let go of at its exec: user space, which may not know yet, can
@@ -359,10 +377,8 @@ static __always_inline void finish(struct walk *w)
  * one that is not known, or more than is ever copied, the innermost part. */
 static __always_inline u64 stack_size(u64 start)
 {
-	u64 mm = 0, top = 0, pointer, size = ~0ULL;
+	u64 top = FIELD(FIELD(this_task()->mm)->start_stack), pointer, size = ~0ULL;
 
-	read_kernel(&mm, 8, this_task() + OFFSET_TASK_MM);
-	read_kernel(&top, 8, mm + OFFSET_MM_START_STACK);
 	top += 64; /* the arguments' number and the first of them, which the first frame may read */
 	if (top - start < size)
 		size = top - start;
@@ -562,7 +578,7 @@ static __always_inline int walk(void *ctx, u32 context, unsigned long programs)
 		return 0;
 	NOUNROLL
 	for (int i = 0; i < WALK_FRAMES; i++) {
-		done = unwind_step(w);
+		done = unwind_step(w, 0);
 		if (done)
 			break;
 	}
@@ -583,7 +599,12 @@ struct steps {
 
 static __attribute__((noinline)) long step(u32 number, struct steps *steps)
 {
-	return unwind_step(steps->walk);
+	return unwind_step(steps->walk, 0);
+}
+
+static __attribute__((noinline)) long step_of_copy(u32 number, struct steps *steps)
+{
+	return unwind_step(steps->walk, 1);
 }
 
 static __always_inline int loop(void *ctx, u32 context, unsigned long programs)
@@ -630,13 +651,16 @@ int walk_switch(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /* Puts the walk where the thread's user registers stand. */
-static __always_inline void begin_walk(struct walk *w)
+static __always_inline void begin_walk(struct walk *w, int copied)
 {
 	w->depth = 0;
 	w->bx_at = 0;
 	w->interrupted = 0;
 	w->words_at = NO_STACK;
-	find_trampoline(w);
+	w->trampoline = 0;
+	w->replaced = 0;
+	if (!copied)
+		find_trampoline(w);
 	w->mapping.pages = 0;
 	w->other.pages = 0;
 	/* In a system call ip stands behind its instruction, which may be a function's last. */
@@ -649,7 +673,8 @@ static __always_inline void begin_walk(struct walk *w)
 #else
 	w->link = 0;
 #endif
-	leave_probe_page(w);
+	if (!copied)
+		leave_probe_page(w);
 }
 
 /* The walk of the copied stack in SAVED, begun where user space asks for that. */
@@ -665,7 +690,7 @@ static __always_inline struct walk *saved_walk(struct saved *saved)
 		w->frames = 0;
 		w->kernel_frames = 0;
 		w->hash = 0;
-		begin_walk(w);
+		begin_walk(w, 1);
 	}
 	return w;
 }
@@ -690,7 +715,7 @@ int walk_saved(struct bpf_raw_tracepoint_args *ctx)
 	struct walk *w = saved_walk(saved);
 	NOUNROLL
 	for (int i = 0; i < SAVED_WALK_FRAMES; i++) {
-		if (unwind_step(w)) {
+		if (unwind_step(w, 1)) {
 			finish_saved(saved, w);
 			return 0;
 		}
@@ -710,7 +735,7 @@ int loop_saved(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	struct steps steps = {saved_walk(saved)};
 	steps.walk->ending = END_DEPTH_LIMIT;
-	run_loop(MAX_DEPTH + 1, step, &steps, 0);
+	run_loop(MAX_DEPTH + 1, step_of_copy, &steps, 0);
 	finish_saved(saved, steps.walk);
 	return 0;
 }
@@ -720,11 +745,9 @@ int loop_saved(struct bpf_raw_tracepoint_args *ctx)
  * still those the old program called it with. */
 static __always_inline int has_lost_stack(struct walk *w, struct process *process, u32 image)
 {
-	u8 bits = 0;
 	u64 word;
 
-	read_kernel(&bits, 1, this_task() + OFFSET_TASK_IN_EXECVE);
-	if (!(bits & 1 << BIT_TASK_IN_EXECVE))
+	if (!HAS_FIELD(task_struct, in_execve) || !BIT_FIELD(this_task(), task_struct, in_execve))
 		return 0;
 	return (process && process->image && process->image != image) ||
 	       read_user(&word, 8, w->regs.sp);
@@ -755,7 +778,7 @@ static __always_inline int prepare_walk(struct walk *w, u32 tgid, u32 flags, int
 		w->ending = END_KERNEL_ONLY;
 		return 0;
 	}
-	begin_walk(w);
+	begin_walk(w, 0);
 	if (w->event == OUT_UNINTERRUPTIBLE && !w->caller)
 		w->event = OUT_FAULT;
 	struct process *process = map_lookup(MAP(PROCESSES), &tgid);
@@ -809,14 +832,6 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 	if (w->ending == END_NO_PROCESS)
 		tail_call(ctx, programs, 1);
 	finish(w);
-}
-
-static __always_inline u32 task_flags(u64 task)
-{
-	u32 flags = 0;
-
-	read_kernel(&flags, 4, task + OFFSET_TASK_FLAGS);
-	return flags;
 }
 
 static __always_inline int near_whole(u64 time, u64 period, u64 tolerance)
@@ -907,7 +922,7 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 	struct walk *w = map_lookup(MAP(SCRATCH), &context);
 	if (!w)
 		return 0;
-	u32 flags = task_flags(this_task());
+	u32 flags = FIELD(this_task()->flags);
 	if (number == 0 && settings->period) {
 		/* A lower rate than the clock's: firings are passed over at random, since any rule
 		 * could fall into step with the target. */
@@ -984,7 +999,7 @@ static __always_inline int on_hit(void *ctx, u32 number)
 	w->context = CONTEXT_SWITCH;
 	w->event = number;
 	w->value = 1;
-	take_path(ctx, w, thread, id >> 32, task_flags(this_task()), 0, MAP(HIT_PROGRAMS));
+	take_path(ctx, w, thread, id >> 32, FIELD(this_task()->flags), 0, MAP(HIT_PROGRAMS));
 	return 0;
 }
 
@@ -1007,32 +1022,30 @@ HIT(7)
  * there and then: a sleeping thread's cannot be) and comes back to one. What happens to threads
  * that are not registered costs one look-up a switch. */
 
-static __always_inline u32 reason_out(u64 task, u64 state)
+static __always_inline u32 reason_out(struct task_struct *task, u64 state)
 {
 	if (state & TASK_STOPPED_OR_TRACED)
 		return OUT_STOPPED;
 	if (state & TASK_INTERRUPTIBLE)
 		return OUT_SLEEPING;
-	if (state & TASK_UNINTERRUPTIBLE) {
-		u8 bits = 0;
-		read_kernel(&bits, 1, task + OFFSET_TASK_IN_IOWAIT);
-		return bits & (1 << BIT_TASK_IN_IOWAIT) ? OUT_IO : OUT_UNINTERRUPTIBLE;
-	}
+	if (state & TASK_UNINTERRUPTIBLE)
+		return BIT_FIELD(task, task_struct, in_iowait) ? OUT_IO : OUT_UNINTERRUPTIBLE;
 	return OUT_RUNNABLE;
 }
 
 SECTION("raw_tp/")
 int on_switch(struct bpf_raw_tracepoint_args *ctx)
 {
-	u32 context = CONTEXT_SWITCH, zero = 0, tid = 0;
-	u64 previous = ctx->args[1], next = ctx->args[2], state = 0;
+	u32 context = CONTEXT_SWITCH, zero = 0;
+	struct task_struct *previous = (void *)ctx->args[1], *next = (void *)ctx->args[2];
+	u64 state;
 	struct counters *count = counters();
 	struct walk *w = map_lookup(MAP(SCRATCH), &context);
 	struct settings *settings = map_lookup(MAP(SETTINGS), &zero);
 
 	if (!count || !w || !settings)
 		return 0;
-	read_kernel(&tid, 4, next + OFFSET_TASK_PID);
+	u32 tid = FIELD(next->pid);
 	struct thread *thread = map_lookup(MAP(THREADS), &tid);
 	if (thread && !thread->hidden) {
 		struct sample in;
@@ -1052,7 +1065,7 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 	thread = map_lookup(MAP(THREADS), &tid);
 	if (thread && thread->hidden)
 		return 0;
-	u32 flags = task_flags(previous);
+	u32 flags = FIELD(previous->flags);
 	if (!thread) {
 		u32 tgid = id >> 32;
 		if (!EVERYTHING || !tid || flags & PF_EXITING)
@@ -1071,7 +1084,7 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 	if (SWITCH_HAS_STATE) /* since 5.18; the task's own may have changed by now */
 		state = ctx->args[3];
 	else
-		read_kernel(&state, 4, previous + OFFSET_TASK_STATE);
+		state = FIELD(previous->__state);
 	w->context = CONTEXT_SWITCH;
 	w->value = 0;
 	w->event = ctx->args[0] ? OUT_RUNNABLE : reason_out(previous, state);
@@ -1097,9 +1110,9 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 SECTION("raw_tp/")
 int on_wakeup(struct bpf_raw_tracepoint_args *ctx)
 {
-	u32 tid = 0;
+	struct task_struct *task = (void *)ctx->args[0];
+	u32 tid = FIELD(task->pid);
 
-	read_kernel(&tid, 4, ctx->args[0] + OFFSET_TASK_PID);
 	struct thread *thread = map_lookup(MAP(THREADS), &tid);
 	if (thread && !thread->woken)
 		thread->woken = bpf_ktime_get_ns();
@@ -1114,15 +1127,15 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
 	struct counters *count = counters();
-	u32 parent = 0;
+	struct task_struct *forking = (void *)ctx->args[0], *child = (void *)ctx->args[1];
 
 	if (!count)
 		return 0;
-	read_kernel(&parent, 4, ctx->args[0] + OFFSET_TASK_TGID);
+	u32 parent = FIELD(forking->tgid);
 	struct process *process = map_lookup(MAP(PROCESSES), &parent);
 	if (!process && !EVERYTHING)
 		return 0;
-	fill_thread_event(&event, EVENT_FORK, ctx->args[1]);
+	fill_thread_event(&event, EVENT_FORK, child);
 	if (event.tgid != parent) {
 		if (!FOLLOW_CHILDREN)
 			return 0;
@@ -1146,39 +1159,35 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 	} else if (process && process->excluded)
 		return 0;
 	/* Registered from its birth, so that its first wait for a CPU counts too. */
-	register_thread(ctx->args[1], event.tid, 1, count);
+	register_thread(child, event.tid, 1, count);
 	return 0;
 }
 
 /* Sends who the current task is by now, and what its program was started with: the kernel has just
  * written that above the new stack. Of what does not arrive user space asks /proc. */
-static __always_inline void send_program(u64 task, struct thread_event *exec)
+static __always_inline void send_program(struct task_struct *task, struct thread_event *exec)
 {
 	u32 index = bpf_get_smp_processor_id() << 1 | CONTEXT_SWITCH;
 	struct copier *copier = map_lookup(MAP(COPIERS), &index);
-	u64 mm = 0, begin = 0, middle = 0, end = 0, at = 0;
 
 	/* Threads and stacks come first where the ring fills. */
 	if (!copier || urgency_of(MAP(EVENTS), 8) == FORCE_WAKEUP)
 		return;
 	struct program_event *program = (struct program_event *)copier->copy.bytes;
-	read_kernel(&mm, 8, task + OFFSET_TASK_MM);
-	read_kernel(&begin, 8, mm + OFFSET_MM_ARGUMENTS);
-	read_kernel(&middle, 8, mm + OFFSET_MM_ARGUMENTS_END);
-	read_kernel(&end, 8, mm + OFFSET_MM_ENVIRONMENT_END);
+	struct mm_struct *mm = FIELD(task->mm);
+	u64 begin = FIELD(mm->arg_start), middle = FIELD(mm->arg_end), end = FIELD(mm->env_end);
 	if (!begin || middle < begin || end < middle)
 		return;
 	program->time = exec->time;
 	program->kind = EVENT_PROGRAM;
 	program->tgid = exec->tgid;
 	program->start = exec->start;
-	program->group = HAS_CONTROL_GROUPS ? this_control_group() : 0;
+	/* A kernel without control groups has no helper that tells them. */
+	program->group = HAS_FIELD(task_struct, cgroups) ? this_control_group() : 0;
 	program->arguments = middle - begin;
 	program->environment = end - middle;
-	if (read_kernel(&at, 8, task + OFFSET_TASK_PARENT) ||
-	    read_kernel(&program->parent, 4, at + OFFSET_TASK_TGID) ||
-	    read_kernel(&at, 8, task + OFFSET_TASK_CRED) ||
-	    read_kernel(&program->user, 4, at + OFFSET_CRED_IDS + 16))
+	if (READ_FIELD(program->parent, FIELD(task->real_parent)->tgid) ||
+	    READ_FIELD(program->user, FIELD(task->cred)->euid.val))
 		return;
 	u64 size = end - begin;
 	if (size > PROGRAM_TEXT)
@@ -1191,10 +1200,11 @@ SECTION("raw_tp/")
 int on_exec(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
+	struct task_struct *task = (void *)ctx->args[0];
 	u32 old = (u32)ctx->args[1];
 	u64 urgency = NO_WAKEUP;
 
-	fill_thread_event(&event, EVENT_EXEC, ctx->args[0]);
+	fill_thread_event(&event, EVENT_EXEC, task);
 	struct process *process = map_lookup(MAP(PROCESSES), &event.tgid);
 	if (process) {
 		if (process->excluded)
@@ -1208,7 +1218,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 		/* A thread that execs takes over its leader's tid. */
 		if (old != event.tid)
 			map_delete(MAP(THREADS), &old);
-		if (owner_changed(ctx->args[0])) {
+		if (owner_changed(task)) {
 			struct thread *thread = map_lookup(MAP(THREADS), &event.tid);
 			if (thread)
 				event.thread = thread->number;
@@ -1221,7 +1231,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 			event.kind = EVENT_FREE;
 			urgency = FORCE_WAKEUP; /* what is probed in it is to be let go of, too */
 		} else
-			send_program(ctx->args[0], &event);
+			send_program(task, &event);
 	} else if (SELECTING)
 		urgency = FORCE_WAKEUP; /* every instruction until then is one not recorded */
 	else if (!EVERYTHING)
@@ -1236,7 +1246,7 @@ int on_cgroup(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
 
-	fill_thread_event(&event, EVENT_MOVED, ctx->args[2]);
+	fill_thread_event(&event, EVENT_MOVED, (void *)ctx->args[2]);
 	if (!map_lookup(MAP(PROCESSES), &event.tgid))
 		ring_output(MAP(EVENTS), &event, sizeof event, FORCE_WAKEUP);
 	return 0;
@@ -1248,7 +1258,7 @@ SECTION("raw_tp/")
 int on_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
-	u64 task = ctx->args[0], signal = 0;
+	struct task_struct *task = (void *)ctx->args[0];
 	u32 live = 1;
 
 	fill_thread_event(&event, EVENT_EXIT, task);
@@ -1260,8 +1270,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 	if (!map_lookup(MAP(PROCESSES), &event.tgid) && !event.thread)
 		return 0;
 	/* do_exit() counts signal->live down before this tracepoint. */
-	read_kernel(&signal, 8, task + OFFSET_TASK_SIGNAL);
-	read_kernel(&live, 4, signal + OFFSET_SIGNAL_LIVE);
+	READ_FIELD(live, FIELD(task->signal)->live.counter);
 	if (live == 0) {
 		event.other = 1;
 		map_delete(MAP(PROCESSES), &event.tgid);
@@ -1276,13 +1285,13 @@ SECTION("raw_tp/")
 int on_free(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
-	u32 tid = 0;
+	struct task_struct *task = (void *)ctx->args[0];
+	u32 tid = FIELD(task->pid);
 
-	read_kernel(&tid, 4, ctx->args[0] + OFFSET_TASK_PID);
 	struct thread *thread = map_lookup(MAP(THREADS), &tid);
 	if (!thread)
 		return 0;
-	fill_thread_event(&event, EVENT_FREE, ctx->args[0]);
+	fill_thread_event(&event, EVENT_FREE, task);
 	event.thread = thread->number;
 	if (thread->left)
 		event.time = thread->left;
@@ -1291,7 +1300,8 @@ int on_free(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-#ifdef HPCD_OBJECT
+/* In an object of its own, of which most recordings need nothing: what is not loaded takes time too. */
+#ifdef HPCD_CALLS
 #include "calls.h"
 #include "files.h"
 #include "arguments.h"

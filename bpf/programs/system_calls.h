@@ -87,7 +87,7 @@ int on_call_enter(struct bpf_raw_tracepoint_args *ctx)
 	if (made->other != NO_ARGUMENT)
 		other = object_of(file_of(argument(&regs, made->other, compat)));
 	if (made->kind == CALL_BREAKS)
-		thread->end = kernel_word(kernel_word(this_task() + OFFSET_TASK_MM) + OFFSET_MM_BREAK);
+		thread->end = FIELD(FIELD(this_task()->mm)->brk);
 	thread->object = object;
 	thread->other = other;
 	thread->weight = weight;

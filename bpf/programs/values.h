@@ -112,6 +112,10 @@ struct shot_key {
 	u64 ring, number;
 };
 
+/* The node of a page with these flags: their upper bits, as many as number `most_nodes` nodes, a power
+ * of two and not 1. */
+#define NODE_OF_PAGE(flags, most_nodes) ((flags) / ((1ULL << 63) / ((most_nodes) / 2)))
+
 /* Programs at probes may be preempted: each call takes one of its CPU's memories for the time of its
  * walk. Those of samples and switches come before them. */
 #define CALL_SLOTS 3

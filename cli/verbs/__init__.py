@@ -60,9 +60,6 @@ GROUPS = {
 }
 """What the verbs are for → verb → (class in the module of the verb's name, one-line summary)."""
 
-LOADING = frozenset({"attach", "profile", "run", "stacks", "top"})
-"""Verbs that load BPF programs."""
-
 VERBS = {verb: entry for verbs in GROUPS.values() for verb, entry in verbs.items()}
 
 

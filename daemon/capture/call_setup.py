@@ -52,15 +52,15 @@ class CallSetup:
 
     def _tells_nodes(self) -> bool:
         """Whether the kernel says on which NUMA node a page is."""
-        from hpcd.bpf.loading.page_nodes import page_node_constants
+        from hpcd.bpf.loading.kernel_layouts import require_members
 
-        return self._tells("NUMA nodes of pages", page_node_constants)
+        return self._tells("NUMA nodes of pages", lambda: require_members("kmem_cache"))
 
     def _tells_requests(self) -> bool:
         """Whether the kernel says what io_uring is asked to do."""
-        from hpcd.bpf.loading.request_offsets import request_offsets
+        from hpcd.bpf.loading.request_tracepoints import request_constants
 
-        return self._tells("requests to io_uring", request_offsets)
+        return self._tells("requests to io_uring", request_constants)
 
     def _tells(self, what: str, find: Callable[[], object]) -> bool:
         try:

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
-from hpcd.bpf.events import EventSpec
+from hpcd.bpf.event_spec import EventSpec
 from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
 from hpcd.bpf.maps import ARRAY, Map
 from hpcd.daemon.capture import heap

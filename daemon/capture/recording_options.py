@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcd.bpf.events import EventSpec
+from hpcd.bpf.event_spec import EventSpec
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.targets.user_accounts import TABLE_BYTES

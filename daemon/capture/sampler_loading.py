@@ -7,14 +7,15 @@ what walks them follows when sampling may have begun: until then paths are defer
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from hpcd.bpf.cpu_clock import online_cpus
-from hpcd.bpf.events import EventSpec, parse_events
-from hpcd.bpf.loading.ahead import QuickTurns
+from hpcd.bpf.event_spec import EventSpec
+from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
@@ -27,6 +28,11 @@ from hpcd.errors import HpcdError, PlatformError, PrivilegeError
 if TYPE_CHECKING:  # with numpy, which is imported while the programs load
     from hpcd.bpf.sampler import Sampler
     from hpcd.bpf.saved_walk import SavedWalker
+
+# Each call of a library gives the interpreter away and wants it back, for which it would wait for
+# the usual 5 ms while another thread imports modules.
+_QUICK_TURNS_S = 0.0001
+_USUAL_TURNS_S = sys.getswitchinterval()
 
 
 class SamplerLoading:
@@ -42,7 +48,6 @@ class SamplerLoading:
         self.cpu_start = time.process_time()
         """CPU seconds this process had used by then."""
         self._options = options
-        self._turns: QuickTurns | None = None
         self._thread = ThreadPoolExecutor(1, "loader")
         self._programs: Future[SamplerPrograms] | None = None
         self._saved_walker: Future[SavedWalker | None] | None = None
@@ -50,7 +55,7 @@ class SamplerLoading:
         # Not bcc: what a compiler writes to standard error is captured by taking the descriptor,
         # also from whoever else writes to it meanwhile.
         if chosen_loader(options.loader) == "object":
-            self._turns = QuickTurns()
+            sys.setswitchinterval(_QUICK_TURNS_S)
             self._programs = self._thread.submit(_load, options, self.calls, background=True)
             self._begin_iterator()
 
@@ -103,8 +108,7 @@ class SamplerLoading:
         return taken.result() if taken else None
 
     def _end_turns(self) -> None:
-        if self._turns:
-            self._turns.end()
+        sys.setswitchinterval(_USUAL_TURNS_S)
 
     def close(self) -> None:
         """Wait for the thread, and free what nobody has taken."""

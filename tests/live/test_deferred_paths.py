@@ -10,6 +10,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,17 @@ def copy_of(saved: SavedStack) -> bytes:
     head["start"], head["size"] = saved.stack_start, len(stack)
     registers = saved.registers.astype("<u8").tobytes()
     return head.tobytes() + registers + stack
+
+
+def enter_no_walkers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make samples and switches find nothing that walks their stacks: all paths are deferred."""
+    enter = SamplerPrograms._enter
+
+    def enter_others(self: SamplerPrograms, programs: Any) -> None:
+        fds = {name: fd for name, fd in programs.fds.items() if not name.startswith("walk_")}
+        enter(self, SimpleNamespace(fds=fds))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SamplerPrograms, "_enter", enter_others)
 
 
 def test_the_programs_walk_copies_as_the_replay_does(tmp_path: Path) -> None:
@@ -206,7 +218,7 @@ def test_paths_are_whole_before_their_walkers_are_loaded(
     tmp_path: Path, build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As they are not when a recording begins; in this one they never are."""
-    monkeypatch.setattr(Sampler, "load_walkers", lambda _: None)
+    enter_no_walkers(monkeypatch)
     executable = build("paths.c")
     with subprocess.Popen([executable, "60"]) as process:
         selector = Selector(pids=(process.pid,))
@@ -223,7 +235,7 @@ def test_copies_are_taken_while_the_recorder_is_busy(
     tmp_path: Path, build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if its loop did not come round before the end, by when their ring were full twice over."""
-    monkeypatch.setattr(Sampler, "load_walkers", lambda _: None)
+    enter_no_walkers(monkeypatch)
     monkeypatch.setattr(Session, "_drain_when_due", lambda *_: None)
     monkeypatch.setattr(sampler_programs, "COPY_RING_BYTES", 1 << 18)
     executable = build("paths.c")

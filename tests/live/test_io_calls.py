@@ -15,7 +15,7 @@ import pytest
 from hpcd.analysis.calls.totals import total_calls
 from hpcd.analysis.database import open as open_database
 from hpcd.bpf.io_requests import AIO_REQUESTS, IO_REQUESTS, PREFIX
-from hpcd.bpf.loading.request_offsets import request_offsets
+from hpcd.bpf.loading.request_tracepoints import request_constants
 from hpcd.errors import PlatformError
 from tests.support.recorded import HPCD, hpcd, record
 from tests.support.strace import trace
@@ -101,7 +101,7 @@ def test_requests_to_io_uring_are_those_the_program_counts(
     work.mkdir()
     program = build("uring.c")
     try:
-        request_offsets()
+        request_constants()
         subprocess.run([program, work], check=True, stdout=subprocess.DEVNULL)
     except (subprocess.CalledProcessError, PlatformError):
         pytest.skip("needs io_uring")

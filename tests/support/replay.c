@@ -40,7 +40,7 @@ static int read_stack(void *to, u64 size, u64 from)
 
 #define BLOCK_AT(address) block_at(address)
 #define RULE_AT(index) ((u32)(index) < rule_count ? &rules[index] : 0)
-#define READ_USER(to, size, from) read_stack(to, size, from)
+#define READ_USER(copied, to, size, from) ((void)(copied), read_stack(to, size, from))
 
 #include "stack/unwind.h"
 
@@ -69,7 +69,7 @@ u32 replay(void *words, u32 word_blocks, void *rule_rows, u32 rule_rows_count, u
 #endif
 	w.space.address = space_address;
 	w.space.count = space_count;
-	while (!unwind_step(&w))
+	while (!unwind_step(&w, 1))
 		;
 	*ending = w.ending;
 	memcpy(frames, w.frame, w.frames * sizeof(u64));

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.bpf import events
-from hpcd.bpf.events import EventSpec, parse_event, parse_events
+from hpcd.bpf import event_spec, pmus
+from hpcd.bpf.event_spec import EventSpec
+from hpcd.bpf.events import parse_event, parse_events
 from hpcd.bpf.loading import tracefs
 from hpcd.errors import HpcdError, PlatformError, UsageError
 
@@ -36,7 +37,7 @@ def pmu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(f"{text}\n")
-    monkeypatch.setattr(events, "_PMUS", tmp_path)
+    monkeypatch.setattr(pmus, "_PMUS", tmp_path)
     return folder
 
 
@@ -61,11 +62,11 @@ def test_generic_names(text: str, kind: int, config: int) -> None:
 
 
 def test_modifiers_are_perfs() -> None:
-    assert parse_event("cycles:u", 1).flags == events.EXCLUDE_KERNEL | events.EXCLUDE_HV
-    assert parse_event("cycles:k", 1).flags == events.EXCLUDE_USER | events.EXCLUDE_HV
-    assert parse_event("cycles:uk", 1).flags == events.EXCLUDE_HV
+    assert parse_event("cycles:u", 1).flags == event_spec.EXCLUDE_KERNEL | event_spec.EXCLUDE_HV
+    assert parse_event("cycles:k", 1).flags == event_spec.EXCLUDE_USER | event_spec.EXCLUDE_HV
+    assert parse_event("cycles:uk", 1).flags == event_spec.EXCLUDE_HV
     assert parse_event("cycles:pp", 1).flags == 2 << 15
-    assert parse_event("cycles:HI", 1).flags == events.EXCLUDE_GUEST | events.EXCLUDE_IDLE
+    assert parse_event("cycles:HI", 1).flags == event_spec.EXCLUDE_GUEST | event_spec.EXCLUDE_IDLE
     assert parse_event("cycles:u", 1).name == "cycles:u"
 
 

@@ -16,9 +16,8 @@ import pytest
 from hpcd.bpf import libbpf, maps, sampler_programs, syscalls
 from hpcd.bpf.layouts import SAMPLE
 from hpcd.bpf.loading import features, loader, object_loader, pid_namespace
-from hpcd.bpf.loading.ahead import QuickTurns
-from hpcd.bpf.loading.btf import KernelTypes
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
+from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.ring import Ring
@@ -129,16 +128,6 @@ def test_mapping_events_that_cannot_be_read_leave_nothing_open(
     assert descriptors() == before
 
 
-def test_threads_take_turns_quickly_for_as_long_as_anybody_wants_that() -> None:
-    usual = sys.getswitchinterval()
-    first, second = QuickTurns(), QuickTurns()
-    first.end()
-    first.end()
-    assert sys.getswitchinterval() < usual
-    second.end()
-    assert sys.getswitchinterval() == usual
-
-
 def test_a_kernel_that_permits_no_bpf_is_a_lack_of_privilege() -> None:
     with Stderr() as stderr, pytest.raises(PrivilegeError, match="run hpcd as root"):
         ObjectPrograms._check(-errno.EPERM, stderr)
@@ -181,7 +170,20 @@ def test_a_compilers_error_is_shown_before_the_loaders() -> None:
 def test_the_verifiers_verdict_is_shown_without_its_statistics() -> None:
     output = "0: (85) call\nR1 invalid mem access\nprocessed 9 insns\nlibbpf: failed to load x\n"
     assert first_error_line(output) == "R1 invalid mem access"
+    output += "libbpf: prog 'on_free': failed to load: -22\n"
+    assert first_error_line(output) == "R1 invalid mem access"
     assert first_error_line("") == ""
+
+
+def test_a_member_that_the_kernel_lacks_is_named() -> None:
+    output = """
+572: <invalid CO-RE relocation>
+failed to resolve CO-RE relocation <byte_off> [103] struct task_struct.se.runtime (0:20)
+processed 336 insns (limit 1000000) max_states_per_insn 0
+-- END PROG LOAD LOG --
+libbpf: prog 'sample_0': failed to load: -22
+"""
+    assert first_error_line(output) == "this kernel's task_struct has no member se.runtime"
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from hpcd.__main__ import main
 from hpcd.analysis.calls.memory import measure_memory
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.merge.stages import merge
-from hpcd.bpf.loading.page_nodes import node_bits
 from hpcd.bpf.memory_calls import memory_functions
-from hpcd.errors import PlatformError, UsageError
+from hpcd.errors import UsageError
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
@@ -139,13 +138,6 @@ def test_pages_are_told_apart_by_their_numa_node(
     shown = capsys.readouterr().out
     assert "(NUMA: 4.1kB on node 0, 12.3kB on node 1); 8.2kB from CPUs of another node" in shown
     assert "remote" in shown
-
-
-def test_the_node_of_a_page_is_in_the_upper_bits_of_its_flags() -> None:
-    assert node_bits(1024) == {"PAGE_NODE_SHIFT": 54, "PAGE_NODE_MASK": 1023}
-    assert node_bits(1) == {"PAGE_NODE_SHIFT": 0, "PAGE_NODE_MASK": 0}
-    with pytest.raises(PlatformError, match="no power of two"):
-        node_bits(48)
 
 
 def test_without_touches_there_is_no_peak(tmp_path: Path) -> None:

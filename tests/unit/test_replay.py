@@ -82,12 +82,13 @@ def test_random_stacks_never_hang_the_walker(replay: Replay) -> None:
 
 @pytest.mark.skipif(not shutil.which("clang"), reason="needs clang: make objects")
 @pytest.mark.parametrize("processor", ["HPCD_X86_64", "HPCD_AARCH64"])
-def test_the_programs_compile_for_both_processors(processor: str) -> None:
+@pytest.mark.parametrize("calls", [[], ["-DHPCD_CALLS"]], ids=["without-calls", "with-calls"])
+def test_the_programs_compile_for_both_processors(processor: str, calls: list[str]) -> None:
     """All that can be shown of the other one here."""
     sources = Path(__file__).parents[2] / "bpf/programs"
-    flags = ["-O2", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-Wno-unused-function"]
+    flags = ["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-Wno-unused-function"]
     subprocess.run(
-        ["clang", *flags, "-DHPCD_OBJECT", f"-D{processor}", f"-I{sources}",
+        ["clang", *flags, *calls, "-DHPCD_OBJECT", f"-D{processor}", f"-I{sources}",
          "-c", sources / "sampler.bpf.c", "-o", "/dev/null"],
         check=True,
     )  # fmt: skip

@@ -11,6 +11,7 @@
  * bpf_copy_from_user_task() came with Linux 5.18.
  */
 #include "iterators/task_stacks.h"
+#include "kernel.h"
 
 #define SECTION(name) __attribute__((section(name), used))
 
@@ -26,39 +27,6 @@
 #define PF_KTHREAD 0x00200000
 
 #define PAGE 4096
-
-/* The kernel's types, as far as they are read: their offsets are the running kernel's. */
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct sched_info {
-	unsigned long long last_arrival;
-};
-struct mm_struct;
-struct rq {
-	u64 clock, clock_task;
-};
-struct cfs_rq {
-	struct rq *rq;
-};
-struct sched_entity {
-	u64 exec_start;
-	struct cfs_rq *cfs_rq;
-};
-struct task_struct {
-	unsigned int __state;
-	unsigned int flags;
-	int on_cpu;
-	struct sched_entity se;
-	struct sched_info sched_info;
-	struct mm_struct *mm;
-	int exit_state;
-	int pid, tgid;
-	struct task_struct *real_parent;
-	unsigned long nvcsw, nivcsw;
-	u64 start_time;
-	char comm[16];
-	u32 self_exec_id;
-};
-#pragma clang attribute pop
 
 struct bpf_iter_meta;
 struct bpf_iter__task {
@@ -94,15 +62,13 @@ struct {
 	int(*max_entries)[1];
 } map_BUFFER SECTION(".maps");
 
-#define HAS_FIELD(field) __builtin_preserve_field_info(field, 2 /* BPF_FIELD_EXISTS */)
-
 /* By how much the scheduler's clock for tasks, which leaves interrupts and what a hypervisor took
  * away out, is behind its clock where this one ran last. Not known without CONFIG_FAIR_GROUP_SCHED. */
 static __attribute__((always_inline)) inline u64 clock_lag(struct task_struct *task)
 {
 	struct rq *queue = 0;
 
-	if (HAS_FIELD(task->se.cfs_rq) && HAS_FIELD(task->se.cfs_rq->rq) && task->se.cfs_rq)
+	if (HAS_FIELD(task_struct, se.cfs_rq) && HAS_FIELD(cfs_rq, rq) && task->se.cfs_rq)
 		queue = task->se.cfs_rq->rq;
 	return queue ? queue->clock - queue->clock_task : 0;
 }

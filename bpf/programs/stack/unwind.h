@@ -3,10 +3,11 @@
  * The same code runs in the kernel and in user space. The includer defines
  *   BLOCK_AT(address)          struct block * of the block that holds a word address, or 0
  *   RULE_AT(index)             struct rule *, or 0
- *   READ_USER(dst, size, src)  0 on success
+ *   READ_USER(copied, dst, size, src)  0 on success
  *   THREAD_POINTER(dst)        0 on success; where it is not defined nothing is known of it
  *   RESTORE_RETURN_ADDRESS(w)  where the kernel has replaced return addresses on the stack
- * and the integer types u8..u64, s16..s64.
+ * and the integer types u8..u64, s16..s64. `copied` is a constant, 1: the stack is a copy, in which
+ * return addresses have been restored, and nothing else is known of the thread.
  *
  * Cost: one comparison when the caller lies in the same module as the callee, else a binary search
  * of the process' mappings; then a directory word, a group of about 16 rows, a rule, and one or
@@ -22,7 +23,7 @@
 #define THREAD_POINTER(dst) (-1)
 #endif
 #ifndef RESTORE_RETURN_ADDRESS
-#define RESTORE_RETURN_ADDRESS(walk)
+#define RESTORE_RETURN_ADDRESS(walk) ((void)0)
 #endif
 
 /* hpcd.model.unwind_status.UnwindStatus, which has more: of threads that were not walked. */
@@ -249,16 +250,16 @@ static __always_inline int find_rule(struct walk *w, u64 vaddr)
 }
 
 /* A word of the stack; callers' lie above. */
-static __always_inline int read_word(struct walk *w, u64 *word, u64 address)
+static __always_inline int read_word(struct walk *w, int copied, u64 *word, u64 address)
 {
 	u64 within = address - w->words_at;
 
 	if (within > 8 * (STACK_WORDS - 1) || within & 7) {
 		w->words_at = address;
-		if (READ_USER(w->words, sizeof w->words, address)) {
+		if (READ_USER(copied, w->words, sizeof w->words, address)) {
 			/* It ends sooner. */
 			w->words_at = NO_STACK;
-			if (READ_USER(w->words, 8, address))
+			if (READ_USER(copied, w->words, 8, address))
 				return -1;
 		}
 		within = 0;
@@ -291,20 +292,20 @@ static __always_inline int read_word(struct walk *w, u64 *word, u64 address)
 
 /* The value of a DWARF register for CFA_REG. All are known where execution stands and where a
  * signal has interrupted it; in other frames only rbx. */
-static __always_inline int register_value(struct walk *w, u32 dwarf, u64 *value)
+static __always_inline int register_value(struct walk *w, int copied, u32 dwarf, u64 *value)
 {
 #ifdef HPCD_AARCH64
 	if (dwarf > 30)
 		return -1;
 	if (w->depth == w->interrupted)
-		return READ_USER(value, 8, w->signal_at + SIGFRAME_X0 + 8 * dwarf);
+		return READ_USER(copied, value, 8, w->signal_at + SIGFRAME_X0 + 8 * dwarf);
 	if (w->depth != 1)
 		return -1;
 	*value = w->regs.x[dwarf];
 	return 0;
 #else
 	if (dwarf == 3 && w->bx_at)
-		return READ_USER(value, 8, w->bx_at);
+		return READ_USER(copied, value, 8, w->bx_at);
 	if (dwarf == 3) {
 		*value = w->regs.bx;
 		return 0;
@@ -313,10 +314,10 @@ static __always_inline int register_value(struct walk *w, u32 dwarf, u64 *value)
 		if (dwarf > 15)
 			return -1;
 		if (dwarf > 7)
-			return READ_USER(value, 8, w->signal_at + SIGFRAME_R8 + 8 * (dwarf - 8));
+			return READ_USER(copied, value, 8, w->signal_at + SIGFRAME_R8 + 8 * (dwarf - 8));
 		/* rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp: their places, as bytes of one number */
 		u64 places = 0xa078687080988890ULL >> 8 * dwarf;
-		return READ_USER(value, 8, w->signal_at + (places & 0xff));
+		return READ_USER(copied, value, 8, w->signal_at + (places & 0xff));
 	}
 	if (w->depth != 1)
 		return -1;
@@ -341,17 +342,17 @@ static __always_inline int register_value(struct walk *w, u32 dwarf, u64 *value)
 
 /* Where the goroutine that called Go's system stack goes on, by the words that lead there; 0: the
  * thread has none, as it looks for another. Its stack may lie below this one. */
-static __always_inline int goroutine_stack(const struct rule *rule, u64 *cfa)
+static __always_inline int goroutine_stack(int copied, const struct rule *rule, u64 *cfa)
 {
 	u64 at = 0;
 
 	*cfa = 0;
-	if (THREAD_POINTER(&at) || READ_USER(&at, 8, at + rule->cfa_off) ||
-	    READ_USER(&at, 8, at + rule->fp_off) || READ_USER(&at, 8, at + rule->bx_off))
+	if (copied || THREAD_POINTER(&at) || READ_USER(copied, &at, 8, at + rule->cfa_off) ||
+	    READ_USER(copied, &at, 8, at + rule->fp_off) || READ_USER(copied, &at, 8, at + rule->bx_off))
 		return -1;
 	if (!at)
 		return 0;
-	if (READ_USER(&at, 8, at + rule->ra_off))
+	if (READ_USER(copied, &at, 8, at + rule->ra_off))
 		return -1;
 	*cfa = at + rule->cfa_reg;
 	return 0;
@@ -359,7 +360,7 @@ static __always_inline int goroutine_stack(const struct rule *rule, u64 *cfa)
 
 /* One step. Records the current frame; returns 0 with the caller's registers in place, or 1 with
  * w->ending set. */
-static __always_inline u32 unwind_step(struct walk *w)
+static __always_inline u32 unwind_step(struct walk *w, int copied)
 {
 	u64 address = w->ip - w->caller;
 	u64 pair[2];
@@ -406,7 +407,7 @@ static __always_inline u32 unwind_step(struct walk *w)
 			return stop(w, END_COMPLETE);
 		if (w->bp < w->sp)
 			return stop(w, END_BROKEN_CHAIN);
-		if (read_word(w, &pair[0], w->bp) || read_word(w, &pair[1], w->bp + 8))
+		if (read_word(w, copied, &pair[0], w->bp) || read_word(w, copied, &pair[1], w->bp + 8))
 			return stop(w, END_READ_FAULT);
 		w->sp = w->bp + 16;
 		w->bp = pair[0];
@@ -436,7 +437,7 @@ static __always_inline u32 unwind_step(struct walk *w)
 		cfa = w->sp + 8 + ((w->ip & 15) >= (u64)off ? 8 : 0);
 		break;
 	case CFA_SIGNAL:
-		if (READ_USER(pair, 16, w->sp + SIGFRAME_BP))
+		if (READ_USER(copied, pair, 16, w->sp + SIGFRAME_BP))
 			return stop(w, END_READ_FAULT);
 		w->bp = pair[0];
 		w->signal_at = w->sp;
@@ -446,7 +447,7 @@ static __always_inline u32 unwind_step(struct walk *w)
 #else
 		w->bx_at = w->sp + SIGFRAME_BX;
 #endif
-		if (READ_USER(pair, 16, w->sp + SIGFRAME_SP))
+		if (READ_USER(copied, pair, 16, w->sp + SIGFRAME_SP))
 			return stop(w, END_READ_FAULT);
 		w->sp = pair[0];
 		w->ip = pair[1];
@@ -455,17 +456,17 @@ static __always_inline u32 unwind_step(struct walk *w)
 			return stop(w, END_BAD_ADDRESS);
 		return 0;
 	case CFA_FP_DEREF:
-		if (read_word(w, &cfa, w->bp + off))
+		if (read_word(w, copied, &cfa, w->bp + off))
 			return stop(w, END_READ_FAULT);
 		cfa += rule->cfa_reg;
 		break;
 	case CFA_SP_DEREF:
-		if (read_word(w, &cfa, w->sp + off))
+		if (read_word(w, copied, &cfa, w->sp + off))
 			return stop(w, END_READ_FAULT);
 		cfa += rule->cfa_reg;
 		break;
 	case CFA_REG:
-		if (register_value(w, rule->cfa_reg, &cfa))
+		if (register_value(w, copied, rule->cfa_reg, &cfa))
 			return stop(w, END_REGISTER_LOST);
 		cfa += off;
 		break;
@@ -473,18 +474,18 @@ static __always_inline u32 unwind_step(struct walk *w)
 		cfa = w->bp + 16;
 		break;
 	case CFA_CLONE:
-		if (register_value(w, SYSTEM_CALL_RESULT, &cfa))
+		if (register_value(w, copied, SYSTEM_CALL_RESULT, &cfa))
 			return stop(w, END_REGISTER_LOST);
 		if (!cfa)
 			return stop(w, END_COMPLETE);
 		cfa = w->sp + off;
 		break;
 	case CFA_GOROUTINE:
-		if (goroutine_stack(rule, &cfa))
+		if (goroutine_stack(copied, rule, &cfa))
 			return stop(w, END_READ_FAULT);
 		if (!cfa)
 			return stop(w, END_COMPLETE);
-		if (read_word(w, &pair[1], cfa - 8))
+		if (read_word(w, copied, &pair[1], cfa - 8))
 			return stop(w, END_READ_FAULT);
 		w->bx_at = BX_UNAVAILABLE;
 		w->ip = pair[1];
@@ -512,7 +513,7 @@ static __always_inline u32 unwind_step(struct walk *w)
 		w->ip = CODE_ADDRESS(w->link);
 		w->link = 0;
 		if (rule->fp_kind == FP_AT_CFA) {
-			if (read_word(w, &pair[0], cfa + rule->fp_off))
+			if (read_word(w, copied, &pair[0], cfa + rule->fp_off))
 				return stop(w, END_READ_FAULT);
 			w->bp = pair[0];
 		}
@@ -522,20 +523,20 @@ static __always_inline u32 unwind_step(struct walk *w)
 	w->link = 0;
 	pair[0] = w->bp;
 	if (rule->fp_kind == FP_AT_CFA) {
-		if (read_word(w, &pair[0], cfa + rule->fp_off))
+		if (read_word(w, copied, &pair[0], cfa + rule->fp_off))
 			return stop(w, END_READ_FAULT);
 	} else if (rule->fp_kind == FP_AT_FP) {
-		if (read_word(w, &pair[0], w->bp + rule->fp_off))
+		if (read_word(w, copied, &pair[0], w->bp + rule->fp_off))
 			return stop(w, END_READ_FAULT);
 	} else if (rule->fp_kind == FP_UNDEFINED) {
 		pair[0] = 0; /* a rule that needs it will end as "no progress" */
 	}
 	if (rule->ra_kind >= RA_IN_REGISTER) {
-		if (register_value(w, rule->cfa_reg, &pair[1]))
+		if (register_value(w, copied, rule->cfa_reg, &pair[1]))
 			return stop(w, END_REGISTER_LOST);
-		if (rule->ra_kind == RA_AT_REGISTER && READ_USER(&pair[1], 8, pair[1] + rule->ra_off))
+		if (rule->ra_kind == RA_AT_REGISTER && READ_USER(copied, &pair[1], 8, pair[1] + rule->ra_off))
 			return stop(w, END_READ_FAULT);
-	} else if (read_word(w, &pair[1], cfa + rule->ra_off)) {
+	} else if (read_word(w, copied, &pair[1], cfa + rule->ra_off)) {
 		return stop(w, END_READ_FAULT);
 	}
 	w->bp = pair[0];
@@ -543,7 +544,8 @@ static __always_inline u32 unwind_step(struct walk *w)
 	w->sp = cfa;
 check:
 	w->ip = CODE_ADDRESS(w->ip);
-	RESTORE_RETURN_ADDRESS(w);
+	if (!copied)
+		RESTORE_RETURN_ADDRESS(w);
 	w->caller = 1;
 	if (w->ip == 0) /* what begins a stack has pushed it: a context, a fiber, a thread of its own */
 		return stop(w, END_COMPLETE);
