@@ -20,6 +20,7 @@ from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError
 from hpcd.interchange.names import readable
 from hpcd.measurement.call_codec import Calls
+from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
 from hpcd.model import frame as frames
 from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject, CallValue, Group
@@ -346,15 +347,9 @@ class RecordingBuilder:
         self._finish_processes(self._threads)
         for thread in self._threads:
             self.writer.add_thread(thread)
-        self.writer.close(
-            {
-                "samples": {
-                    "taken": self.taken or self.writer.records_written,
-                    "expected": None,
-                    "dropped": dict(self.dropped),
-                },
-            }
-        )
+        taken = self.taken or self.writer.records_written
+        samples = SampleCounts(taken=taken, dropped=dict(self.dropped))
+        self.writer.close(Summary(samples=samples))
         return self.writer.records_written
 
     def _finish_processes(self, threads: Iterable[Thread]) -> None:

@@ -37,6 +37,7 @@ from hpcd.analysis.trace.records import Records, Trace, TraceMap
 from hpcd.analysis.trace.trace_lines import LineColumns, Lines
 from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import FormatError, PlatformError
+from hpcd.measurement.summary import Summary
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
 from hpcd.model.scope import Kind
@@ -68,7 +69,7 @@ class MeasurementRow(NamedTuple):
     closed: bool
     damage: list[str]
     options: dict[str, Any]
-    summary: dict[str, Any]
+    summary: Summary
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -287,12 +288,12 @@ class Database:
                         bool(row[7]),
                         json.loads(row[8]),
                         json.loads(row[9]),
-                        json.loads(row[10]) or {},
+                        Summary.from_json(json.loads(row[10]) or {}),
                     ]
                 )
                 for row in rows
             ]
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, FormatError):
             raise FormatError(f"{self._sqlite}: measurement table is damaged") from None
 
     @cached_property
@@ -303,21 +304,14 @@ class Database:
         rows = self._rows("SELECT clock_offset_ns FROM measurement ORDER BY id")
         for measurement, (offset,) in zip(self.measurements, rows, strict=True):
             shift = int(offset) - self.origin_ns
-            samples = measurement.summary.get("samples")
-            drops = samples.get("dropped") if isinstance(samples, dict) else None
-            try:
-                total = sum(map(int, drops.values())) if isinstance(drops, dict) else 0
-                reported = measurement.summary.get("losses")
-                if reported is None and total:
-                    losses.append(
-                        Loss(measurement.id, measurement.start_ns, measurement.end_ns, total)
-                    )
-                for start, end, count in reported or []:
-                    t0 = max(int(start) + shift, measurement.start_ns)
-                    t1 = min(int(end) + shift, measurement.end_ns)
-                    losses.append(Loss(measurement.id, t0, max(t0, t1), int(count)))
-            except (TypeError, ValueError):
-                raise FormatError(f"{self._sqlite}: measurement table is damaged") from None
+            total = sum(measurement.summary.samples.dropped.values())
+            reported = measurement.summary.losses
+            if reported is None and total:
+                losses.append(Loss(measurement.id, measurement.start_ns, measurement.end_ns, total))
+            for start, end, count in reported or ():
+                t0 = max(start + shift, measurement.start_ns)
+                t1 = min(end + shift, measurement.end_ns)
+                losses.append(Loss(measurement.id, t0, max(t0, t1), count))
         return losses
 
     def statistics(self, metric: str | int, node: int, by: str = "line") -> Statistics:

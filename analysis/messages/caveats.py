@@ -53,11 +53,9 @@ def caveats(db: Database, found: Communication) -> Iterator[str]:
 
 def _let_go(db: Database) -> set[str]:
     """Functions of MPI whose probes were removed during a recording."""
-    names = set()
+    names: set[str] = set()
     for measurement in db.measurements:
-        probes = measurement.summary.get("probes")
-        functions = probes.get("functions") if isinstance(probes, dict) else None
-        for function in functions if isinstance(functions, list) else []:
-            if isinstance(function, dict) and function.get("let_go"):
-                names.add(str(function.get("name")))
+        probes = measurement.summary.probes
+        if probes is not None:
+            names.update(function.name for function in probes.functions if function.let_go)
     return names

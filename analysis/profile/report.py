@@ -152,15 +152,11 @@ def gather_facts(db: Database) -> Facts:
         },
     )
     for row in db.measurements:
-        samples = row.summary.get("samples")
-        samples = samples if isinstance(samples, dict) else {}
+        samples = row.summary.samples
         # A recorder that was killed left counters older than its records, or none.
-        facts.expected = _plus(facts.expected, samples.get("expected"))
-        facts.taken = _plus(facts.taken, samples.get("taken"))
-        dropped = samples.get("dropped")
-        for cause, number in (dropped if isinstance(dropped, dict) else {}).items():
-            if isinstance(number, int):
-                facts.dropped[str(cause)] += number
+        facts.expected = _plus(facts.expected, samples.expected)
+        facts.taken = _plus(facts.taken, samples.taken)
+        facts.dropped.update(samples.dropped)
         facts.damage += len(row.damage)
         facts.unclosed += not row.closed
     marked = np.flatnonzero(frame.is_marker(db.cct.frame))
@@ -181,8 +177,8 @@ def gather_facts(db: Database) -> Facts:
     return facts
 
 
-def _plus(total: int | None, more: object) -> int | None:
-    return total + more if isinstance(more, int) and total is not None else None
+def _plus(total: int | None, more: int | None) -> int | None:
+    return None if total is None or more is None else total + more
 
 
 def _causes(counts: Counter[str]) -> str:

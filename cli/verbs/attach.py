@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.loader import LOADERS
 from hpcd.cli.command import Command
 from hpcd.cli.fast_imports import fast_imports
-from hpcd.cli.output.probe_lines import probe_lines
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.service_client import (
     add_socket_option,
@@ -40,6 +39,7 @@ from hpcd.wording import counted
 if TYPE_CHECKING:
     from hpcd.daemon.capture.recording import Recording
     from hpcd.daemon.capture.session_parts import Progress
+    from hpcd.measurement.summary import Summary
 
 # The kernel keeps this much of a name.
 _COMM_BYTES = 15
@@ -75,7 +75,7 @@ class Attach(Command):
         return 0
 
 
-def record_here(args: argparse.Namespace, output: Path) -> dict[str, object]:
+def record_here(args: argparse.Namespace, output: Path) -> Summary:
     """Record the targets of the parsed arguments in this process; returns the summary."""
     selector = selection(args)
     options = recording_options(args, selector, output)
@@ -89,8 +89,8 @@ def record_here(args: argparse.Namespace, output: Path) -> dict[str, object]:
             print("hpcd: nothing matches yet: waiting for processes to start", file=sys.stderr)
 
     summary = record(recording, as_json=args.json, attached=attached)
-    if selector.open_ended and not summary["threads"]:
-        raise TargetError(f"nothing matched in {summary['duration_s']} s; {output} is empty")
+    if selector.open_ended and not summary.threads:
+        raise TargetError(f"nothing matched in {summary.duration_s} s; {output} is empty")
     return summary
 
 
@@ -110,7 +110,7 @@ def begin(options: Options) -> Recording:
         raise
 
 
-def record_by_service(args: argparse.Namespace, output: Path | None) -> dict[str, object]:
+def record_by_service(args: argparse.Namespace, output: Path | None) -> Summary:
     """Have the service record them until it or this process ends; returns the summary."""
     options = recording_options(args, selection(args), Path())
     # The service ends the recording with this process, however that ends.
@@ -119,7 +119,7 @@ def record_by_service(args: argparse.Namespace, output: Path | None) -> dict[str
         ended = wait_for_end(args.socket, recording["id"])
     if ended["state"] == "failed":
         raise HpcdError(ended["failure"])
-    return {**ended["summary"], "measurement": ended["measurement"]}
+    return ended_recording(ended)
 
 
 def _attach_by_service(args: argparse.Namespace) -> int:
@@ -328,7 +328,7 @@ def stop_on_signals(recording: Recording) -> None:
 
 def record(
     recording: Recording, *, as_json: bool, attached: Callable[[], None] | None = None
-) -> dict[str, object]:
+) -> Summary:
     """Run ``recording`` with a progress line on a terminal's standard error.
 
     Into a pipe goes one line when sampling begins, for scripts that wait for it, unless the caller
@@ -370,130 +370,34 @@ def progress_line(now: Progress) -> str:
     )
 
 
-def report(summary: dict[str, object], args: argparse.Namespace) -> None:
-    """Print the summary of a recording, or write it where ``--json-file`` says."""
+def report(summary: Summary, args: argparse.Namespace, database: Path | None = None) -> None:
+    """Print the summary of a recording, or write it where ``--json-file`` says.
+
+    With ``database`` the measurement was merged into it and is gone.
+    """
+    document = summary.to_json()
+    if database:
+        document |= {"measurement": None, "database": str(database)}
     if args.json_file:
         try:
-            args.json_file.write_text(json.dumps(summary) + "\n")
+            args.json_file.write_text(json.dumps(document) + "\n")
         except OSError as error:
             raise StorageError(f"{args.json_file}: {error.strerror}") from None
-    if args.json or not args.json_file:
-        print_summary(summary, as_json=args.json)
+    if args.json:
+        print(json.dumps(document))
+    elif not args.json_file:
+        print_summary(summary)
 
 
-def print_summary(summary: dict[str, object], *, as_json: bool) -> None:
-    """Print the summary of a recording."""
-    if as_json:
-        print(json.dumps(summary))
-    else:
-        print("\n".join(map(harmless, summary_lines(summary))))
+def print_summary(summary: Summary) -> None:
+    """Print the summary of a recording as text."""
+    from hpcd.cli.output.summary_text import summary_lines
+
+    print("\n".join(map(harmless, summary_lines(summary))))
 
 
-def summary_lines(summary: dict[str, object]) -> list[str]:
-    """The summary as lines of text."""
-    samples = _section(summary, "samples")
-    calls = _section(summary, "calls")
-    unwind = _section(summary, "unwind")
-    overhead = _section(summary, "overhead")
-    taken = int(str(samples["taken"]))
-    lines = [
-        f"recorded {samples['recorded']:,} of {taken:,} samples "
-        + (
-            f"({samples['expected']:,} expected from the targets' CPU time) "
-            if samples["expected"]
-            else ""
-        )
-        + f"in "
-        f"{summary['duration_s']} s, {summary['threads']} threads"
-    ]
-    for cause, number in _section(samples, "dropped").items():
-        lines.append(f"  dropped: {number:,} ({cause})")
-    unexplained = samples.get("unexplained")
-    if isinstance(unexplained, int) and unexplained:
-        word = "more" if unexplained > 0 else "fewer"
-        lines.append(f"  {abs(unexplained):,} samples {word} than expected, for no known cause")
-    late = samples.get("late")
-    if isinstance(late, int) and late:
-        lines.append(
-            f"  {late:,} firings left out that came late: mostly the hypervisor had the CPU"
-        )
-    walking = samples.get("walking")
-    if isinstance(walking, int) and walking:
-        lines.append(
-            f"  {walking:,} firings left out that were due during walks of deep stacks: "
-            "hpcd's own time"
-        )
-    cpu = _section(summary, "cpu")
-    if cpu and samples["recorded"]:
-        # Of a process that is always on a CPU the error is much less: the clocks are regular.
-        error = 100 * int(str(samples["recorded"])) ** -0.5
-        lines.append(
-            f"CPU time: {float(str(cpu['counted_s'])):.2f} s by the scheduler's count, "
-            f"{float(str(cpu['sampled_s'])):.2f} s by samples "
-            f"(standard error at most {error:.1f} %)"
-        )
-    times = _section(summary, "time")
-    if times:
-        parts = ", ".join(
-            f"{float(str(times[name])):.1f} s {words}"
-            for name, words in (
-                ("cpu", "on CPUs"), ("blocked", "blocked"), ("runnable", "waiting for a CPU")
-            )
-        )  # fmt: skip
-        lines.append(f"the threads' {float(str(times['lifetime'])):.1f} s: {parts}")
-    complete, paths = int(str(unwind["complete"])), int(str(unwind["paths"]))
-    share = f" ({100 * complete / paths:.2f} %)" if paths else ""
-    lines.append(f"call paths complete to the thread's start: {complete:,}{share}")
-    modules = _section(unwind, "modules")
-    for reason, number in _section(unwind, "truncated").items():
-        where = sorted(_section(modules, reason).items(), key=lambda item: -int(str(item[1])))
-        names = ", ".join(f"{Path(name).name} {n:,}" for name, n in where[:3])
-        lines.append(f"  truncated: {number:,} ({reason}) in {names}")
-    for module, why in _section(unwind, "failures").items():
-        lines.append(f"  no unwind table for {module}: {why}")
-    if "probes" in summary:
-        lines += probe_lines(_section(summary, "probes"))
-    if calls:
-        lines += _call_lines(calls)
-    if "limit" in summary:
-        lines.append(f"{summary['limit']}")
-    rates = summary.get("rates")
-    if isinstance(rates, list) and len(rates) > 1:
-        lowest = min(rate["frequency"] for rate in rates)
-        sparse = max(rate["walk_one_in"] for rate in rates)
-        lines.append(
-            f"to keep the overhead budget: down to {lowest} samples a second"
-            + (f", call paths of one wait in {sparse}" if sparse > 1 else "")
-            + f"; {len(rates) - 1} changes"
-        )
-    lines.append(
-        f"overhead: {overhead['bpf_s']} s in the kernel, "
-        f"{overhead['collector_cpu_s']} s CPU of hpcd itself"
-    )
-    lines.append(f"measurement: {summary['measurement']}")
-    return lines
+def ended_recording(answer: dict[str, Any]) -> Summary:
+    """Return the summary of a recording that the service describes in ``answer``."""
+    from hpcd.measurement.summary import Summary
 
-
-def _call_lines(calls: dict[str, object]) -> list[str]:
-    """What became of calls of recorded functions."""
-    lines = [f"calls recorded: {calls['recorded']:,}"]
-    passed_over = int(str(calls["passed_over"]))
-    if passed_over:
-        rates = calls.get("rates")
-        most = max((rate["one_in"] for rate in rates), default=1) if isinstance(rates, list) else 1
-        lines[0] += (
-            f", which stand for {passed_over:,} more that were passed over to keep the cost down"
-            f" (at most one in {most} was recorded)"
-        )
-    for cause, number in _section(calls, "dropped").items():
-        lines.append(f"  calls lost: {number:,} ({cause})")
-    if calls["objects_lost"]:
-        lines.append(f"  files not known: {calls['objects_lost']:,}")
-    lacks = calls.get("not_recorded")
-    lines += [f"  not recorded: {lack}" for lack in lacks] if isinstance(lacks, list) else []
-    return lines
-
-
-def _section(table: dict[str, object], name: str) -> dict[str, object]:
-    part = table.get(name)
-    return part if isinstance(part, dict) else {}
+    return Summary.from_json(answer["summary"])._replace(measurement=answer["measurement"])

@@ -99,11 +99,10 @@ def _heading(db: Database) -> Iterator[str]:
     stands_for = int(db.calls.weight.sum(dtype="int64"))
     lost = passed_over = 0
     for measurement in db.measurements:
-        summary = measurement.summary.get("calls")
-        if isinstance(summary, dict):
-            dropped = summary.get("dropped")
-            lost += sum(map(int, dropped.values())) if isinstance(dropped, dict) else 0
-            passed_over += int(summary.get("passed_over", 0))
+        calls = measurement.summary.calls
+        if calls is not None:
+            lost += sum(calls.dropped.values())
+            passed_over += calls.passed_over
     note = f", recorded {recorded:,} of them" if passed_over else ""
     yield f"{db.path}: {stands_for:,} calls{note}" + (f"; {lost:,} were lost" if lost else "")
 

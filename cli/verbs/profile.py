@@ -82,7 +82,7 @@ class Profile(Command):
             hpcd = python_command("-m", "hpcd")
             _as_user(owner, [*hpcd, "merge", str(measurement), "-o", str(database)], quiet=True)
         if args.json or args.json_file:
-            report({**summary, "measurement": None, "database": str(database)}, args)
+            report(summary, args, database)
         else:
             _as_user(owner, [*hpcd, "report", str(database)])
             print(f"kept as {name}; look closer: hpcd view, hpcd report --by thread, hpcd results")

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcd.cli.command import Command
 from hpcd.cli.verbs.attach import (
@@ -22,6 +23,9 @@ from hpcd.cli.verbs.attach import (
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import NotFoundError, UsageError
 from hpcd.wording import counted
+
+if TYPE_CHECKING:
+    from hpcd.measurement.summary import Summary
 
 
 class Run(Command):
@@ -53,9 +57,7 @@ def command_of(words: list[str]) -> list[str]:
     return words[1:] if words[:1] == ["--"] else words
 
 
-def run_recorded(
-    args: argparse.Namespace, command: list[str], output: Path
-) -> tuple[dict[str, object], int]:
+def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> tuple[Summary, int]:
     """Record ``command`` from its start to its end; returns the summary and its exit code."""
     child = HeldChild(command)
     try:

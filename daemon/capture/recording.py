@@ -29,7 +29,7 @@ from hpcd.daemon.capture.sampler_loading import (
     sampler_options,
 )
 from hpcd.daemon.capture.session import Session, own_cpu_seconds
-from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
+from hpcd.daemon.capture.session_parts import Parts, Progress, Terms
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
@@ -49,6 +49,7 @@ from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import StorageError, UsageError
 from hpcd.garbage import fewer_collections
+from hpcd.measurement.summary import RateChange, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Host
 from hpcd.sandbox.limits import raise_descriptor_limit
@@ -94,9 +95,9 @@ class Recording:
         self._cpu_start = loading.cpu_start if loading else own_cpu_seconds()
 
     @property
-    def summary(self) -> dict[str, object]:
-        """What was recorded so far, some seconds old; empty before the first flush."""
-        return self._session.summary if self._session else {}
+    def summary(self) -> Summary | None:
+        """What was recorded so far, some seconds old; None before the first flush."""
+        return self._session.summary if self._session else None
 
     def request_stop(self) -> None:
         """End the recording at the next round. Safe in signal handlers and threads."""
@@ -106,7 +107,7 @@ class Recording:
         self,
         progress: Callable[[Progress], None] | None = None,
         attached: Callable[[], None] | None = None,
-    ) -> dict[str, object]:
+    ) -> Summary:
         """Record; returns the summary that is also stored in the measurement.
 
         ``attached`` is called once when sampling has begun.
@@ -132,7 +133,7 @@ class Recording:
         except BaseException:
             if self._session:
                 with contextlib.suppress(StorageError):
-                    writer.close({"closed": False})
+                    writer.close(finished=False)
             else:
                 writer.discard()
             raise
@@ -142,7 +143,7 @@ class Recording:
         writer: MeasurementWriter,
         progress: Callable[[Progress], None] | None,
         attached: Callable[[], None] | None,
-    ) -> dict[str, object]:
+    ) -> Summary:
         with contextlib.ExitStack() as stack:
             stack.enter_context(fewer_collections())
             loading = self._loading or SamplerLoading(self._options, self._calls)
@@ -195,7 +196,7 @@ class Recording:
             else None,
             max_cpu=options.max_cpu,
             max_memory=options.max_memory,
-            first_rate=RateChange.now(SamplingRate(cpu_event.frequency)) if cpu_event else None,
+            first_rate=RateChange.now(cpu_event.frequency) if cpu_event else None,
         )
 
     def _assemble(

@@ -1,4 +1,4 @@
-"""What a summary says of samples and call paths."""
+"""Counters of a summary: samples and call paths."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ import numpy as np
 
 from hpcd.bpf.layouts import DROPS
 from hpcd.daemon.capture.session_parts import Parts
+from hpcd.measurement.summary import DeferredPathCounts, SampleCounts, UnwindCounts
 
 # Samples come as if at random: so many standard errors are chance. Of the interrupts of a virtual
 # machine that does not run for a time the first is late, and the CPU time was another's.
 _ERRORS, _LATE = 4, 0.03
 
 
-def samples_summary(parts: Parts, counters: np.void, expected: int) -> dict[str, object]:
-    """What became of the samples, of which ``expected`` (0: not known) were to come."""
+def count_samples(parts: Parts, counters: np.void, expected: int) -> SampleCounts:
+    """Count the samples, of which ``expected`` (0: not known) were to come."""
     taken, late, walking = (int(counters[name]) for name in ("taken", "late", "walking"))
-    return {
-        "expected": expected,
-        "taken": taken,
-        "unexplained": unexplained(taken, expected, late + walking),
-        "late": late,
-        "walking": walking,
-        "recorded": parts.collector.recorded,
-        "dropped": dropped(parts, counters),
-    }
+    return SampleCounts(
+        expected=expected,
+        taken=taken,
+        unexplained=unexplained(taken, expected, late + walking),
+        late=late,
+        walking=walking,
+        recorded=parts.collector.recorded,
+        dropped=dropped(parts, counters),
+    )
 
 
 def dropped(parts: Parts, counters: np.void) -> dict[str, int]:
@@ -42,26 +43,26 @@ def dropped(parts: Parts, counters: np.void) -> dict[str, int]:
     return lost
 
 
-def unwind_summary(parts: Parts, counters: np.void) -> dict[str, object]:
-    """How many call paths are whole, why others are not, and what could not be analysed."""
+def count_paths(parts: Parts, counters: np.void) -> UnwindCounts:
+    """Count the call paths by how they ended, and list what could not be analysed."""
     modules, cct = parts.modules, parts.stacks.cct
     endings = cct.endings()
     incomplete = {ending: counts for ending, counts in endings.items() if not ending.whole}
-    return {
-        "paths": int(cct.samples.sum()),
-        "complete": sum(sum(counts.values()) for ending, counts in endings.items() if ending.whole),
-        "truncated": {ending.label: sum(counts.values()) for ending, counts in incomplete.items()},
-        "modules": {
+    return UnwindCounts(
+        paths=int(cct.samples.sum()),
+        complete=sum(sum(counts.values()) for ending, counts in endings.items() if ending.whole),
+        truncated={ending.label: sum(counts.values()) for ending, counts in incomplete.items()},
+        modules={
             ending.label: {modules.name(number): count for number, count in counts.items()}
             for ending, counts in incomplete.items()
         },
-        "failures": modules.failures,
-        "deferred": {
-            "copied": int(counters["copied"]),
-            "not_copied": int(counters["not_copied"]),
+        failures=modules.failures,
+        deferred=DeferredPathCounts(
+            int(counters["copied"]),
+            int(counters["not_copied"]),
             **asdict(parts.deferred.counts),
-        },
-    }
+        ),
+    )
 
 
 def unexplained(taken: int, expected: int, left_out: int = 0) -> int:

@@ -7,14 +7,14 @@ import os
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Cost, SamplingRate
 from hpcd.daemon.capture.descriptors import readable
 from hpcd.daemon.capture.expected_samples import ExpectedSamples
-from hpcd.daemon.capture.recording_summary import samples_summary, unwind_summary
-from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
+from hpcd.daemon.capture.recording_summary import count_paths, count_samples
+from hpcd.daemon.capture.session_parts import Parts, Progress, Terms
 from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.naming.file_naming import name_frames
@@ -22,6 +22,13 @@ from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.process_ends import ProcessEnds
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS
 from hpcd.errors import TargetError
+from hpcd.measurement.summary import (
+    CpuTime,
+    OverheadSeconds,
+    RateChange,
+    Summary,
+    SwitchCounts,
+)
 
 # The rings are emptied when they fill, of which the programs tell, or this often: a recorder that
 # is killed loses no more than the last second, the way to the disk included.
@@ -72,10 +79,10 @@ class Session:
         self._terms = terms
         self._parts = parts
         self._stop = stop
-        self.summary: dict[str, object] = {}
+        self.summary: Summary | None = None
         """What was recorded so far, some seconds old."""
         self._rates = [terms.first_rate] if terms.first_rate else []
-        self._expected = ExpectedSamples(terms.first_rate.rate.frequency if terms.first_rate else 0)
+        self._expected = ExpectedSamples(terms.first_rate.frequency if terms.first_rate else 0)
         self._attach()
         self._ends = ProcessEnds(terms.selector.pids)
         self._start = self._flushed = self._trimmed = time.monotonic()
@@ -127,7 +134,7 @@ class Session:
                 self._flush(progress)
             self._keep_to_limits()
 
-    def finish(self, analysing: Callable[[int], None] | None = None) -> dict[str, object]:
+    def finish(self, analysing: Callable[[int], None] | None = None) -> Summary:
         """Stop sampling and write what is left; returns the summary.
 
         Where the last paths need tables that take a while, ``analysing`` is called with how many
@@ -147,7 +154,7 @@ class Session:
         cct = self._parts.stacks.cct
         late = name_frames(self._parts.modules, self._parts.writer, cct.frame[: cct.count])
         summary = self._summarize(final=True)
-        return summary | {"files_not_named": late} if late else summary
+        return summary._replace(files_not_named=tuple(late)) if late else summary
 
     def _wait_for_tables(self, analysing: Callable[[int], None] | None) -> None:
         """The last paths may lead through code that is still being analysed."""
@@ -333,7 +340,7 @@ class Session:
             )
             self._expected.change(targets, rate.frequency)
             self._parts.sampler.set_pace(rate.frequency, rate.walk_one_in)
-            self._rates.append(RateChange.now(rate))
+            self._rates.append(RateChange.now(rate.frequency, rate.walk_one_in))
 
     # --- accounting ---
 
@@ -360,7 +367,7 @@ class Session:
             bytes=sum(parts.writer.bytes_written.values()),
         )
 
-    def _summarize(self, *, final: bool = False) -> dict[str, object]:
+    def _summarize(self, *, final: bool = False) -> Summary:
         parts = self._parts
         counters = parts.sampler.counters()[0]
         times = parts.thread_times.totals(time.monotonic_ns()) if parts.thread_times else None
@@ -369,33 +376,27 @@ class Session:
         expected = round(self._expected.of(used, seen)) if self._terms.alone else 0
         sampled = parts.collector.recorded_periods * self._terms.period_ns / 1e9
         overhead = parts.sampler.overhead()
-        return {
-            "samples": samples_summary(parts, counters, expected),
-            "cpu": {
-                "counted_s": round(used, 6),
-                "sampled_s": round(sampled, 6),
-            },
-            "switches": {
-                "taken": int(counters["switches"]),
-                "recorded": parts.collector.switches,
-            },
-            "time": asdict(times) if times else {},
-            "jobs": parts.thread_times.jobs() if parts.thread_times else {},
-            "unwind": unwind_summary(parts, counters),
-            **({"calls": parts.calls.summary(counters)} if parts.calls else {}),
-            **({"probes": parts.probes.summary(final=final)} if parts.probes else {}),
-            **({"limit": self._limit_reached} if self._limit_reached else {}),
-            "rates": [change.as_dict() for change in self._rates],
-            "threads": parts.threads.line_count,
-            "measurement": self._terms.output,
-            "duration_s": round((self._stopped or time.monotonic()) - self._start, 3),
-            "overhead": {
-                "collector_cpu_s": round(own_cpu_seconds() - self._terms.cpu_start, 3),
-                "bpf_s": round(overhead.seconds, 4),
-                "bpf_switches_s": round(overhead.switches, 4),
-                **({"bpf_calls_s": round(overhead.calls, 4)} if parts.calls else {}),
-            },
-        }
+        return Summary(
+            samples=count_samples(parts, counters, expected),
+            cpu=CpuTime(round(used, 6), round(sampled, 6)),
+            switches=SwitchCounts(int(counters["switches"]), parts.collector.switches),
+            time=times,
+            jobs=parts.thread_times.jobs() if parts.thread_times else {},
+            unwind=count_paths(parts, counters),
+            calls=parts.calls.summary(counters) if parts.calls else None,
+            probes=parts.probes.summary(final=final) if parts.probes else None,
+            limit=self._limit_reached or None,
+            rates=tuple(self._rates),
+            threads=parts.threads.line_count,
+            measurement=self._terms.output,
+            duration_s=round((self._stopped or time.monotonic()) - self._start, 3),
+            overhead=OverheadSeconds(
+                collector_cpu_s=round(own_cpu_seconds() - self._terms.cpu_start, 3),
+                bpf_s=round(overhead.seconds, 4),
+                bpf_switches_s=round(overhead.switches, 4),
+                bpf_calls_s=round(overhead.calls, 4) if parts.calls else None,
+            ),
+        )
 
     def _cpu_seconds(self, *, final: bool) -> float:
         """CPU seconds the targets' threads used while they were recorded.

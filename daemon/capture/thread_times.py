@@ -24,6 +24,7 @@ from hpcd.bpf.layouts import Switch
 from hpcd.daemon.capture.report_loops import TIMES, Outcome, ReportLoops, Tally, report_loops
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.record_writing import Columns, empty_columns
+from hpcd.measurement.summary import JobSeconds, ThreadSeconds
 from hpcd.model.identity import Event
 
 U16 = npt.NDArray[np.uint16]
@@ -114,16 +115,6 @@ class Records:
 
 
 _NO_RECORDS = Records(*empty_columns(0))
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Seconds of all threads: on CPUs, blocked, waiting for a CPU, and alive while recorded."""
-
-    cpu: float
-    blocked: float
-    runnable: float
-    lifetime: float
 
 
 class ThreadTimes:
@@ -298,7 +289,7 @@ class ThreadTimes:
         sums = np.add.reduceat(length, begins)
         return Records(line[ends], time[ends], node[ends], event[ends], sums)
 
-    def totals(self, now: int) -> Totals:
+    def totals(self, now: int) -> ThreadSeconds:
         """Times accounted for so far; what threads are doing counts up to ``now`` (ns)."""
         slots = self._living()
         since = np.maximum(now - self._time[slots], 0)
@@ -307,20 +298,19 @@ class ThreadTimes:
         ready = (kind == Switch.RUNNABLE) | (kind == BORN)
         busy = kind <= Switch.IN
         cpu, blocked, runnable = (int(column) for column in self._sums.sum(axis=0))
-        return Totals(
+        return ThreadSeconds(
             (cpu + int(since[busy].sum())) / 1e9,
             (blocked + int(since[~busy & ~ready].sum())) / 1e9,
             (runnable + int(since[ready].sum())) / 1e9,
             (self._ended_ns + int(alive.sum())) / 1e9,
         )
 
-    def jobs(self) -> dict[str, dict[str, float]]:
+    def jobs(self) -> dict[str, JobSeconds]:
         """Seconds of each named job's threads, as far as they were reported."""
         return {
-            job: {
-                name: float(self._sums[group, column]) / 1e9
-                for column, name in ((_CPU, "cpu"), (_BLOCKED, "blocked"), (_READY, "runnable"))
-            }
+            job: JobSeconds(
+                *(float(self._sums[group, column]) / 1e9 for column in (_CPU, _BLOCKED, _READY))
+            )
             for job, group in self._groups.items()
             if job
         }

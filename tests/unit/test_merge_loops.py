@@ -245,7 +245,7 @@ def unusual(path: Path, *, events: int) -> None:
                 value.astype(np.uint64),
             )  # fmt: skip
         writer.flush()
-    writer.close({})
+    writer.close()
 
 
 @pytest.mark.parametrize("events", [2, 6, 40])

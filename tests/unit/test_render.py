@@ -14,6 +14,7 @@ import hpcd.analysis
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.errors import StorageError, UsageError
+from hpcd.measurement.summary import Summary, UnwindCounts
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -54,7 +55,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         times = np.arange(0, (10 if rank == 0 else 8) * SECOND, SECOND // 100, dtype=np.uint64)
         node = np.where((times < 5 * SECOND) & (rank == 0), 2, 3).astype(np.uint32)
         writer.add_records(np.full(len(times), rank, np.uint32), times, node, 0)
-    writer.close({"unwind": {"complete": 1800}, "samples": {"dropped": {}}})
+    writer.close(Summary(unwind=UnwindCounts(complete=1800)))
     merge([path / "m"], path / "db")
     return path / "db"
 
@@ -107,7 +108,7 @@ def test_a_preempted_thread_is_shown_where_it_stood(tmp_path: Path) -> None:
     times = np.arange(0, SECOND, SECOND // 100, dtype=np.uint64)
     nodes = np.where(times < SECOND // 2, 3, 4).astype(np.uint32)
     writer.add_records(np.zeros(len(times), np.uint32), times, nodes, 0)
-    writer.close({})
+    writer.close()
     merge([tmp_path / "m"], tmp_path / "db")
     with hpcd.analysis.open(tmp_path / "db") as db:
         grid = without_preemption(db, db.sample_grid(None, 0, 10**9, 1, 100))

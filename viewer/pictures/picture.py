@@ -242,10 +242,9 @@ def short(name: str, width: int) -> str:
 def _quality(db: Database) -> str:
     complete = truncated = dropped = 0
     for row in db.measurements:
-        unwind = row.summary.get("unwind", {})
-        complete += int(unwind.get("complete", 0))
-        truncated += sum(unwind.get("truncated", {}).values())
-        dropped += sum(row.summary.get("samples", {}).get("dropped", {}).values())
+        complete += row.summary.unwind.complete
+        truncated += sum(row.summary.unwind.truncated.values())
+        dropped += sum(row.summary.samples.dropped.values())
     lost = f"{dropped:,} samples dropped"
     if not complete + truncated:  # another tool's recording
         return lost
