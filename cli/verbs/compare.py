@@ -17,10 +17,12 @@ from hpcd.analysis.parallel.comparison import (
     SENSITIVITY,
     Change,
     Comparison,
-    Side,
     compare,
-    instances,
     is_difference,
+)
+from hpcd.analysis.parallel.comparison_sides import (
+    Side,
+    instances,
     some_processes,
     some_ranks,
     whole_runs,

@@ -64,5 +64,5 @@ def test_what_is_absent_has_defaults_and_what_is_unknown_is_ignored() -> None:
     ],
 )
 def test_another_type_is_damage(damaged: Any) -> None:
-    with pytest.raises(FormatError, match="^summary"):
+    with pytest.raises(FormatError, match=r"^summary"):
         Summary.from_json(damaged)

@@ -19,10 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis import Database
-from hpcd.analysis.parallel.comparison import (
-    Comparison,
+from hpcd.analysis.parallel.comparison import Comparison, compare
+from hpcd.analysis.parallel.comparison_sides import (
     Side,
-    compare,
     instances,
     some_processes,
     some_ranks,
