@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +60,17 @@ class Change(IntEnum):
     """It is in the earlier one only."""
     MINOR = 6
     """It is below the hotspot threshold in both: not judged."""
+
+
+class StepCounts(NamedTuple):
+    """Numbers of contexts from one side to the next; shares are of a side's cost."""
+
+    common: int
+    gone: int
+    new: int
+    gone_share: float
+    new_share: float
+    different: int
 
 
 @dataclass(frozen=True)
@@ -131,6 +143,31 @@ class Comparison:
             result[row, ~hot] = Change.MINOR
             result[row, (before <= 0) & (after <= 0)] = Change.ABSENT
         return result
+
+    def steps(self) -> list[StepCounts]:
+        """Count contexts in common, in only one, and different, from each side to the next."""
+        tree = self.matching.tree
+        inclusive, variance = (
+            np.stack([tree.inclusive(row) for row in rows]) for rows in (self.cost, self.variance)
+        )
+        steps = []
+        for number, change in enumerate(self.changes(inclusive, variance)):
+            before, after = inclusive[number] > 0, inclusive[number + 1] > 0
+            gone_share, new_share = (
+                float(self.cost[side][~other].sum() / (self.total[side] or 1))
+                for side, other in ((number, after), (number + 1, before))
+            )
+            steps.append(
+                StepCounts(
+                    common=int((before & after).sum()) - 1,
+                    gone=int((before & ~after).sum()),
+                    new=int((after & ~before).sum()),
+                    gone_share=gone_share,
+                    new_share=new_share,
+                    different=int(((change == Change.MORE) | (change == Change.LESS))[1:].sum()),
+                )
+            )
+        return steps
 
     def changes_of_visits(self, visits: F64) -> I8:
         """:class:`Change` of numbers of visits: ``int8[sides - 1, m]``.

@@ -65,8 +65,6 @@ class ImbalanceCommand(Command):
         parser.add_argument(
             "--by-rank", action="store_true", help="list the cost of each rank in the contexts"
         )
-        # The former name; elsewhere that is a number of ranks.
-        parser.add_argument("--ranks", dest="by_rank", action="store_true", help=argparse.SUPPRESS)
         add_tree_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:

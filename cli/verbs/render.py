@@ -54,11 +54,6 @@ class Render(Command):
         parser.add_argument("--lines", default="", metavar="REGEX",
                             help="only trace lines whose label, process, thread or host matches"
                             )  # fmt: skip
-        # Former names: a filter is one of a profile, and colors without more are those of text.
-        parser.add_argument("--filter", dest="lines", default=argparse.SUPPRESS,
-                            help=argparse.SUPPRESS)  # fmt: skip
-        parser.add_argument("--color", "--colour", dest="procedure_color", action="append",
-                            default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # fmt: skip
         parser.add_argument(
             "--all-lines", action="store_true",
             help="also threads that hardly ran, as MPI's helpers do; by default those with 99.5%%"

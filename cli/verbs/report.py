@@ -48,11 +48,6 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 _VIEWS = [_NAMES.get(kind, kind) for kind in SCOPE_VIEWS]
 
 
-def view_name(text: str) -> str:
-    """The name of a view, ``lines`` being the former one of ``source-lines``."""
-    return _NAMES.get(text, text)
-
-
 class Report(Command):
     """Print a profile: cost by calling context, procedure, source line or loop.
 
@@ -70,9 +65,7 @@ class Report(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """The options of ``hpcd report``."""
         add_database_argument(parser, nargs="?")
-        parser.add_argument(
-            "--view", type=view_name, choices=_VIEWS, default="top-down", help="default: top-down"
-        )
+        parser.add_argument("--view", choices=_VIEWS, default="top-down", help="default: top-down")
         parser.add_argument(
             "--metric",
             action="append",

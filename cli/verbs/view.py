@@ -84,10 +84,6 @@ class View(Command):
             help="serve at a Unix socket that only you can open, for ssh -L PORT:PATH, instead of a"
             " port; --port is then the forwarded one",
         )  # fmt: skip
-        # The former name; elsewhere that is the service's socket.
-        parser.add_argument(
-            "--socket", type=Path, dest="listen", default=argparse.SUPPRESS, help=argparse.SUPPRESS
-        )
         parser.add_argument(
             "--no-browser", action="store_true", help="print the URL without opening a browser"
         )
