@@ -19,7 +19,7 @@ from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.ranks import find_ranks, find_threads, has_ranks
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.parallel.waiting import are_waits
-from hpcd.analysis.profile.report import amount, shorten
+from hpcd.analysis.profile.row_text import amount, shorten
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, Mask
 from hpcd.model.identity import ModuleKind

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.profile.report import Facts
+from hpcd.analysis.profile.report_header import Facts
 from hpcd.model.identity import ModuleKind
 
 # Fewer whole paths than this change what a tree says, not only how exactly it says it.

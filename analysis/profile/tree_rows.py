@@ -97,9 +97,3 @@ def nested_json(
         yield ("" if first else ", ") + opening(node)
         open_nodes.append(iter(children(node, len(open_nodes))))
         first = True
-
-
-def fit(lines: str, room: int, name_room: int) -> str:
-    """Tree lines cut on the left: the innermost levels tell neighbours apart."""
-    keep = max(room - name_room, 1)
-    return lines if len(lines) <= keep else "…" + lines[len(lines) - keep + 1 :]

@@ -9,9 +9,9 @@ import numpy as np
 
 from hpcd.analysis.parallel.comparison import Change, Comparison, is_difference
 from hpcd.analysis.profile.costs import TIME
-from hpcd.analysis.profile.report import shorten
-from hpcd.analysis.profile.tree_rows import Forest, fit
-from hpcd.cli.output.tree_tables import Row, amount, program_path
+from hpcd.analysis.profile.row_text import amount, fit, shorten
+from hpcd.analysis.profile.tree_rows import Forest
+from hpcd.cli.output.tree_tables import Row, program_path
 
 _MIN_NAME = 24
 _WORDS = {

@@ -11,9 +11,9 @@ from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Delays
 from hpcd.analysis.messages.traffic import Matrix, message_sizes
 from hpcd.analysis.messages.wait_states import Kind, by_path
-from hpcd.analysis.profile.report import run_name
+from hpcd.analysis.profile.row_text import amount, run_name
 from hpcd.array_types import I64
-from hpcd.cli.output.tree_tables import Row, amount
+from hpcd.cli.output.tree_tables import Row
 
 _DENSE_RANKS = 12
 _MIN_NAME = 24

@@ -11,7 +11,7 @@ from typing import Any
 from hpcd.analysis.calls.totals import GROUPINGS, CallTotals, total_calls
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.profile.report import shorten
+from hpcd.analysis.profile.row_text import shorten
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.sizes import size_text

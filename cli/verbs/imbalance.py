@@ -14,8 +14,8 @@ from hpcd.analysis.database import open as open_database
 from hpcd.analysis.parallel.imbalance import Imbalance, Spread, measure
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.costs import WORK
-from hpcd.analysis.profile.report import shorten
-from hpcd.analysis.profile.tree_rows import Forest, fit
+from hpcd.analysis.profile.row_text import amount, fit, shorten
+from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.cli.command import Command
 from hpcd.cli.options import (
     add_context_options,
@@ -23,7 +23,7 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
-from hpcd.cli.output.tree_tables import Page, Row, amount, program_path
+from hpcd.cli.output.tree_tables import Page, Row, program_path
 from hpcd.cli.output.viewer_hint import hint
 
 _MIN_NAME = 24

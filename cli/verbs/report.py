@@ -21,15 +21,9 @@ from hpcd.analysis.profile.formula import Formula, is_formula, parse_formula
 from hpcd.analysis.profile.group_table import GroupTable
 from hpcd.analysis.profile.groups import GROUPINGS, group_costs
 from hpcd.analysis.profile.marked_phases import MarkedPhases
-from hpcd.analysis.profile.report import (
-    Facts,
-    Outline,
-    csv_rows,
-    gather_facts,
-    joined,
-    json_parts,
-    text_lines,
-)
+from hpcd.analysis.profile.report import Outline, csv_rows, json_parts, text_lines
+from hpcd.analysis.profile.report_header import Facts, gather_facts
+from hpcd.analysis.profile.row_text import joined
 from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument

@@ -15,8 +15,8 @@ from hpcd.analysis.database import open as open_database
 from hpcd.analysis.parallel.scaling import STRONG, WEAK, Scaling, measure
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.costs import TIME
-from hpcd.analysis.profile.report import joined, shorten
-from hpcd.analysis.profile.tree_rows import Forest, fit
+from hpcd.analysis.profile.row_text import amount, fit, joined, shorten
+from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.analysis.profile.views import VIEWS, View
 from hpcd.cli.command import Command
 from hpcd.cli.options import (
@@ -25,7 +25,7 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
-from hpcd.cli.output.tree_tables import Page, Row, amount, program_path
+from hpcd.cli.output.tree_tables import Page, Row, program_path
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT

@@ -30,6 +30,8 @@ from hpcd.viewer.server.profile_api import heat, over_lines
 from hpcd.viewer.server.query_params import QueryParameters
 
 Arrays = list[npt.NDArray[Any]]
+JsonAnswer = Callable[[OpenDatabase, QueryParameters], object]
+BinaryAnswer = Callable[[OpenDatabase, QueryParameters], Arrays]
 
 # Twice the largest screens: a request for more is a mistake or mischief.
 _MOST_PIXELS = 16_000_000
@@ -290,7 +292,7 @@ def _words(rgb: npt.NDArray[np.uint8]) -> U32:
     return words
 
 
-JSON_ANSWERS: dict[str, Callable[[OpenDatabase, QueryParameters], object]] = {
+JSON_ANSWERS: dict[str, JsonAnswer] = {
     "selection": _selection,
     "lines": _lines,
     "findings": _findings,
@@ -304,7 +306,7 @@ JSON_ANSWERS: dict[str, Callable[[OpenDatabase, QueryParameters], object]] = {
     "memory": _memory,
     "call-marks": _call_marks,
 }
-BINARY_ANSWERS: dict[str, Callable[[OpenDatabase, QueryParameters], Arrays]] = {
+BINARY_ANSWERS: dict[str, BinaryAnswer] = {
     "cct": _cct,
     "profile": _profile,
     "tree": _tree,

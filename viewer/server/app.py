@@ -11,7 +11,6 @@ import contextlib
 import json
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -34,6 +33,8 @@ from hpcd.viewer.server.answers import (
     BINARY_ANSWERS,
     JSON_ANSWERS,
     Arrays,
+    BinaryAnswer,
+    JsonAnswer,
     calling_contexts,
     describe,
     picture,
@@ -75,7 +76,10 @@ def create_app(
     views = _Views(databases, present)
     # A page asks for the first one first, and the browser is not there yet.
     Thread(target=views.prepare, name="prepare").start()
-    json_answers = {**JSON_ANSWERS, "source": partial(source, folders=folders)}
+    json_answers: dict[str, JsonAnswer] = {
+        **JSON_ANSWERS,
+        "source": lambda database, parameters: source(database, parameters, folders),
+    }
     of_database: dict[str, _Handler] = {
         "": views.summary,
         "/live": views.live,
@@ -139,7 +143,7 @@ class _Views:
             with contextlib.suppress(HpcdError):
                 database.prepare()
 
-    def json(self, answer: Callable[[OpenDatabase, QueryParameters], object]) -> _Handler:
+    def json(self, answer: JsonAnswer) -> _Handler:
         """Return the handler of requests for a JSON answer about a database."""
 
         async def handle(request: Request) -> Response:
@@ -148,7 +152,7 @@ class _Views:
 
         return handle
 
-    def binary(self, answer: Callable[[OpenDatabase, QueryParameters], Arrays]) -> _Handler:
+    def binary(self, answer: BinaryAnswer) -> _Handler:
         """Return the handler of requests for arrays about a database."""
 
         async def handle(request: Request) -> Response:
