@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
-from hpcd.analysis.messages.communicators import UNKNOWN, Communicators
+from hpcd.analysis.messages.communicator_creation import rebuild_communicators
+from hpcd.analysis.messages.communicators import UNKNOWN
 from hpcd.analysis.messages.grouping import firsts_of, groups_of
 from hpcd.analysis.messages.matching import endpoints
 from hpcd.analysis.messages.operations import operations
@@ -142,7 +143,7 @@ class SentMessages:
         found = operations(arrays, rank)
         if not len(found):
             return []
-        communicators = Communicators(found, np.arange(max(ranks, int(rank.max()) + 1)))
+        communicators = rebuild_communicators(found, np.arange(max(ranks, int(rank.max()) + 1)))
         sends, _ = endpoints(found, pair(found), communicators)
         peer = sends.peer if ranks else np.full(len(sends), UNKNOWN)
         group, count = groups_of(sends.rank, peer)

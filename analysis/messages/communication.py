@@ -10,7 +10,8 @@ import numpy as np
 from hpcd.analysis.messages import clock_offsets, traffic
 from hpcd.analysis.messages.call_arrays import CallArrays
 from hpcd.analysis.messages.clock_offsets import ClockOffsets
-from hpcd.analysis.messages.communicators import UNKNOWN, Communicators
+from hpcd.analysis.messages.communicator_creation import rebuild_communicators
+from hpcd.analysis.messages.communicators import UNKNOWN
 from hpcd.analysis.messages.matching import (
     Collectives,
     Endpoints,
@@ -44,7 +45,7 @@ class Communication:
         self._hosts = host_of_rank
         self.recorded: Operations = operations(calls, rank_of_line)
         self.ranks: I64 = np.unique(rank_of_line[rank_of_line >= 0])
-        self.communicators = Communicators(self.recorded, self.ranks)
+        self.communicators = rebuild_communicators(self.recorded, self.ranks)
         self.requests: Requests = pair(self.recorded)
         self.sends: Endpoints
         self.receives: Endpoints
