@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcd.analysis.messages.call_arrays import ToldCommunicator
+from hpcd.analysis.messages.call_arrays import DescribedCommunicator
 from hpcd.analysis.messages.communicators import UNKNOWN, WORLD, Communicator, Communicators
 from hpcd.analysis.messages.grouping import ranks_within
 from hpcd.analysis.messages.handle_lifetimes import HandleLifetimes
@@ -44,12 +44,12 @@ def rebuild_communicators(operations: Operations, ranks: I64) -> Communicators:
 
     O(n log n generations). Those that the recording describes itself are taken as they are.
     """
-    if operations.calls.told:
-        return _described(operations, operations.calls.told)
+    if operations.calls.described:
+        return _described(operations, operations.calls.described)
     return _Creation(operations, ranks).run()
 
 
-def _described(operations: Operations, told: Sequence[ToldCommunicator]) -> Communicators:
+def _described(operations: Operations, told: Sequence[DescribedCommunicator]) -> Communicators:
     everything = [
         Communicator(
             number, one.name, one.parent, one.members, one.dims, one.periods, one.remote,

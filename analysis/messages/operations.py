@@ -193,7 +193,7 @@ def _slot(function: RecordedFunction, value: str) -> int:
 
 
 def _flavour(calls: CallArrays) -> Flavour:
-    if calls.told:
+    if calls.described:
         return IMPORTED
     for function in calls.functions:
         for _, unit in function.values:

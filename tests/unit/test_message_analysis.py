@@ -10,8 +10,8 @@ import pytest
 from hpcd.analysis.messages import traffic
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.communication import Communication
+from hpcd.analysis.messages.database_calls import reported_ranks
 from hpcd.analysis.messages.delays import delays
-from hpcd.analysis.messages.told_ranks import told_ranks
 from hpcd.analysis.messages.wait_states import Kind
 from hpcd.array_types import I64
 from hpcd.model.mpi_functions import FUNCTIONS, Role
@@ -173,9 +173,9 @@ def test_ranks_are_what_mpi_told_where_nothing_else_says_them() -> None:
     calls = [*asked(0, 0, 1, 3), *asked(2, 0, 0, 3), *asked(3, 0, 2, 3), *asked(4, 0, 0, 1)]
     calls += asked(0, 10, 0, 2, 7)  # later, in another communicator
     process = np.array([4, 4, 2, 0, 1], np.uint32)  # lines 0 and 1 are threads of one process
-    assert told_ranks(made(calls, 5).calls, process).tolist() == [1, 1, 0, 2, -1]
+    assert reported_ranks(made(calls, 5).calls, process).tolist() == [1, 1, 0, 2, -1]
     twice = made([*asked(0, 0, 1, 3), *asked(2, 0, 1, 3)], 5).calls
-    assert told_ranks(twice, process).tolist() == [-1] * 5
+    assert reported_ranks(twice, process).tolist() == [-1] * 5
 
 
 def test_messages_overtake_by_tag_only() -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.analysis.profile.occupancy import occupancy
+from hpcd.analysis.profile.costs import occupancy
 from hpcd.analysis.profile.phase_costs import PhaseCosts
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, U32
