@@ -89,7 +89,7 @@ class Loss(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Procedures:
+class ProcedureTable:
     """The procedures of a database; index by procedure id.
 
     ``name`` is demangled; ``module`` ``uint32[n]`` the module id or 0; ``address`` ``uint64[n]``
@@ -201,7 +201,7 @@ class Database:
     # --- names ---
 
     @cached_property
-    def procedures(self) -> Procedures:
+    def procedures(self) -> ProcedureTable:
         """All procedures, by id."""
         rows = self._rows(
             "SELECT procedure.name, module, address, size, source_file, source_line, kind"
@@ -210,7 +210,7 @@ class Database:
         if len(rows) != self.manifest["procedures"]:
             raise FormatError(f"{self._sqlite}: procedures are missing")
         try:
-            return Procedures(
+            return ProcedureTable(
                 name=[str(row[0]) for row in rows],
                 module=np.array([row[1] or 0 for row in rows], np.uint32),
                 address=np.array([row[2] or 0 for row in rows], np.uint64),

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcd.analysis.messages import clock_offsets, traffic
 from hpcd.analysis.messages.call_arrays import CallArrays
-from hpcd.analysis.messages.clock_offsets import ClockOffsets
+from hpcd.analysis.messages.clock_offsets import HostClocks
 from hpcd.analysis.messages.communicator_creation import rebuild_communicators
 from hpcd.analysis.messages.communicators import UNKNOWN
 from hpcd.analysis.messages.matching import (
@@ -91,7 +91,7 @@ class Communication:
         return match_collectives(self.recorded, self.requests, self.communicators)
 
     @cached_property
-    def clocks(self) -> ClockOffsets:
+    def clocks(self) -> HostClocks:
         """Offsets of the hosts' clocks."""
         return clock_offsets.estimate(self.recorded, self.messages, self.collectives, self._hosts)
 

@@ -10,7 +10,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.communication import Communication
-from hpcd.analysis.messages.delays import Activity, Delays, delays
+from hpcd.analysis.messages.delays import Delays, Stretches, delays
 from hpcd.analysis.messages.described_communicators import with_described_communicators
 from hpcd.analysis.parallel import waiting
 from hpcd.analysis.parallel.tree_matching import innermost
@@ -92,9 +92,9 @@ def delays_of(db: Database, found: Communication) -> Delays:
     """What delaying ranks did while others came to wait for them, from the trace; of the waits of
     ``found``, whatever the ranks met in."""
     nothing = np.zeros(len(db.cct), bool)
-    activity = waiting.Activity(db, _places(db), nothing)
+    activity = waiting.StretchReader(db, _places(db), nothing)
 
-    def of_line(line: int) -> Activity:
+    def of_line(line: int) -> Stretches:
         stretches = activity.stretches(line)
         return stretches.begin, stretches.end, stretches.node.astype(np.int64)
 

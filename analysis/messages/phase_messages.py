@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.messages import traffic
-from hpcd.analysis.messages.clock_offsets import ClockOffsets
+from hpcd.analysis.messages.clock_offsets import HostClocks
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.matching import Collectives, Endpoints, Messages
 from hpcd.analysis.messages.operations import Operations
@@ -46,7 +46,7 @@ class PhaseCommunication(Communication):
         return self._whole
 
     @property
-    def clocks(self) -> ClockOffsets:
+    def clocks(self) -> HostClocks:
         """Offsets of the hosts' clocks, by all messages."""
         return self._whole.clocks
 

@@ -45,7 +45,7 @@ HOTSPOT = 0.01
 _DEVIATIONS = 3
 
 
-class Change(IntEnum):
+class CostChange(IntEnum):
     """What became of a context from one side to the next."""
 
     ABSENT = 0
@@ -123,8 +123,8 @@ class Comparison:
         return self.matching.places
 
     def changes(self, cost: F64, variance: F64) -> I8:
-        """:class:`Change` of costs from each side to the next: ``int8[sides - 1, n]``."""
-        result = np.full((len(cost) - 1, cost.shape[1]), Change.SAME, np.int8)
+        """:class:`CostChange` of costs from each side to the next: ``int8[sides - 1, n]``."""
+        result = np.full((len(cost) - 1, cost.shape[1]), CostChange.SAME, np.int8)
         share = np.divide(
             cost, self.total[:, None], out=np.zeros_like(cost), where=self.total[:, None] > 0
         )
@@ -135,13 +135,13 @@ class Comparison:
             beyond = size > _DEVIATIONS * np.sqrt(variance[row] + variance[row + 1])
             beyond &= size > self.sensitivity * before
             beyond &= size >= self.hotspot * self.total[row : row + 2].max()
-            result[row, beyond & (step > 0)] = Change.MORE
-            result[row, beyond & (step < 0)] = Change.LESS
-            result[row, beyond & (before <= 0)] = Change.NEW
-            result[row, beyond & (after <= 0)] = Change.GONE
+            result[row, beyond & (step > 0)] = CostChange.MORE
+            result[row, beyond & (step < 0)] = CostChange.LESS
+            result[row, beyond & (before <= 0)] = CostChange.NEW
+            result[row, beyond & (after <= 0)] = CostChange.GONE
             hot = np.maximum(share[row], share[row + 1]) >= self.hotspot
-            result[row, ~hot] = Change.MINOR
-            result[row, (before <= 0) & (after <= 0)] = Change.ABSENT
+            result[row, ~hot] = CostChange.MINOR
+            result[row, (before <= 0) & (after <= 0)] = CostChange.ABSENT
         return result
 
     def steps(self) -> list[StepCounts]:
@@ -153,6 +153,7 @@ class Comparison:
         steps = []
         for number, change in enumerate(self.changes(inclusive, variance)):
             before, after = inclusive[number] > 0, inclusive[number + 1] > 0
+            differs = (change == CostChange.MORE) | (change == CostChange.LESS)
             gone_share, new_share = (
                 float(self.cost[side][~other].sum() / (self.total[side] or 1))
                 for side, other in ((number, after), (number + 1, before))
@@ -164,26 +165,26 @@ class Comparison:
                     new=int((after & ~before).sum()),
                     gone_share=gone_share,
                     new_share=new_share,
-                    different=int(((change == Change.MORE) | (change == Change.LESS))[1:].sum()),
+                    different=int(differs[1:].sum()),
                 )
             )
         return steps
 
     def changes_of_visits(self, visits: F64) -> I8:
-        """:class:`Change` of numbers of visits: ``int8[sides - 1, m]``.
+        """:class:`CostChange` of numbers of visits: ``int8[sides - 1, m]``.
 
         Whether a short visit is seen is chance: they have the variance of counts.
         """
         ranks = np.array([[side.ranks] for side in self.sides], np.float64)
-        result = np.full((len(visits) - 1, visits.shape[1]), Change.SAME, np.int8)
+        result = np.full((len(visits) - 1, visits.shape[1]), CostChange.SAME, np.int8)
         for row in range(len(result)):
             before, after = visits[row], visits[row + 1]
             step = after - before
             deviation = np.sqrt(before / ranks[row] + after / ranks[row + 1])
             beyond = np.abs(step) > np.maximum(self.sensitivity * before, _DEVIATIONS * deviation)
-            result[row, beyond] = np.where(step > 0, Change.MORE, Change.LESS)[beyond]
-            result[row, beyond & (before <= 0)] = Change.NEW
-            result[row, beyond & (after <= 0)] = Change.GONE
+            result[row, beyond] = np.where(step > 0, CostChange.MORE, CostChange.LESS)[beyond]
+            result[row, beyond & (before <= 0)] = CostChange.NEW
+            result[row, beyond & (after <= 0)] = CostChange.GONE
         return result
 
     def view(self, kind: str, *, depth: int | None = None) -> View:
@@ -244,7 +245,7 @@ class Comparison:
 
 def is_difference(changes: I8) -> npt.NDArray[np.bool_]:
     """Where changes are more, less, new or gone."""
-    differs: npt.NDArray[np.bool_] = (changes >= Change.MORE) & (changes <= Change.GONE)
+    differs: npt.NDArray[np.bool_] = (changes >= CostChange.MORE) & (changes <= CostChange.GONE)
     return differs
 
 

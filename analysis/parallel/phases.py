@@ -34,7 +34,7 @@ from hpcd.analysis.parallel.regularity import (
     spread_of,
 )
 from hpcd.analysis.parallel.tree_matching import Matching, innermost, match, within
-from hpcd.analysis.parallel.waiting import Activity, Stretches, waiting_nodes
+from hpcd.analysis.parallel.waiting import Stretches, StretchReader, waiting_nodes
 from hpcd.analysis.profile.costs import event_weights
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
@@ -101,7 +101,7 @@ class PhaseTimeline:
         self.db, self.ranks = db, ranks
         self.matching: Matching = match([db], [ranks.executables])
         tree = self.matching.tree
-        activity = Activity(db, self.matching.node_of[0], waiting_nodes(self.matching))
+        activity = StretchReader(db, self.matching.node_of[0], waiting_nodes(self.matching))
         truncated = np.array([p.name.startswith("[truncated") for p in self.matching.places])
         cut = truncated[self.matching.place_of]
         cut[0] = False

@@ -65,7 +65,7 @@ class Stretches:
     ready: Mask | None = None
 
 
-class Activity:
+class StretchReader:
     """Turns the records of a database's lines into stretches."""
 
     def __init__(self, db: Database, node_of: U32, waits: Mask) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hpcd.analysis.parallel.comparison import Change, Comparison
+from hpcd.analysis.parallel.comparison import Comparison, CostChange
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.tree_rows import Forest
 
@@ -17,7 +17,7 @@ def as_json(comparison: Comparison, kind: str, depth: int | None) -> Iterator[st
     nodes, cost, changes = comparison.regions()
     callers, called, visits, point_cost = comparison.call_points()
     visit_changes = comparison.changes_of_visits(visits)
-    names = {change: change.name.lower() for change in Change}
+    names = {change: change.name.lower() for change in CostChange}
     head = {
         "metric": comparison.metric,
         "unit": comparison.unit,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.analysis.parallel.comparison import Change, Comparison, is_difference
+from hpcd.analysis.parallel.comparison import Comparison, CostChange, is_difference
 from hpcd.analysis.profile.costs import TIME
 from hpcd.analysis.profile.row_text import amount, fit, shorten
 from hpcd.analysis.profile.tree_rows import Forest
@@ -15,21 +15,21 @@ from hpcd.cli.output.tree_tables import Row, program_path
 
 _MIN_NAME = 24
 _WORDS = {
-    Change.ABSENT: "",
-    Change.SAME: "=",
-    Change.MORE: "more",
-    Change.LESS: "less",
-    Change.NEW: "new",
-    Change.GONE: "gone",
-    Change.MINOR: "",
+    CostChange.ABSENT: "",
+    CostChange.SAME: "=",
+    CostChange.MORE: "more",
+    CostChange.LESS: "less",
+    CostChange.NEW: "new",
+    CostChange.GONE: "gone",
+    CostChange.MINOR: "",
 }
 # As in the paper: what is missing red, what is added yellow, what differs blue.
 _STYLES = {
-    Change.GONE: "bold red",
-    Change.NEW: "bold yellow",
-    Change.MORE: "bold blue",
-    Change.LESS: "bold blue",
-    Change.MINOR: "dim",
+    CostChange.GONE: "bold red",
+    CostChange.NEW: "bold yellow",
+    CostChange.MORE: "bold blue",
+    CostChange.LESS: "bold blue",
+    CostChange.MINOR: "dim",
 }
 
 
@@ -89,7 +89,7 @@ def _columns(comparison: Comparison) -> str:
 
 
 def _style(changes: np.ndarray[Any, Any]) -> str:
-    for change in (Change.GONE, Change.NEW, Change.MORE, Change.LESS):
+    for change in (CostChange.GONE, CostChange.NEW, CostChange.MORE, CostChange.LESS):
         if (changes == change).any():
             return _STYLES[change]
     return ""
@@ -119,7 +119,7 @@ def view_rows(comparison: Comparison, kind: str, depth: int | None, width: int) 
     view = comparison.view(kind, depth=depth)
     rows = view.inclusive if kind == "top-down" else view.exclusive
     cost, changes = rows[:sides], comparison.changes(rows[:sides], rows[sides : 2 * sides])
-    shown = ((changes != Change.MINOR) & (changes != Change.ABSENT)).any(axis=0)
+    shown = ((changes != CostChange.MINOR) & (changes != CostChange.ABSENT)).any(axis=0)
     forest = Forest(view.parent, cost.max(axis=0), shown, depth=depth)
     what = "inclusive" if kind == "top-down" else "exclusive"
     head = _columns(comparison)

@@ -28,8 +28,7 @@ from hpcd.cli.output.terminal_text import harmless
 from hpcd.errors import StorageError, UsageError
 from hpcd.model.scope import Kind
 from hpcd.viewer import palette
-from hpcd.viewer.pictures import View as Picture
-from hpcd.viewer.pictures import draw
+from hpcd.viewer.pictures import PictureView, draw
 from hpcd.viewer.pictures.flame_graph import boxes_of
 
 _WIDTH = 1200  # pixels of pictures
@@ -109,7 +108,7 @@ def _trace(db: Database, only: Filter) -> Iterator[str]:
         path = Path(folder) / "trace.png"
         try:
             drawn = draw(
-                db, path, Picture(width=1600, height=height, lines=lines.tolist(), share=True)
+                db, path, PictureView(width=1600, height=height, lines=lines.tolist(), share=True)
             )
         except UsageError:
             return

@@ -10,7 +10,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Delays
 from hpcd.analysis.messages.traffic import Matrix, message_sizes
-from hpcd.analysis.messages.wait_states import Kind, by_path, totals
+from hpcd.analysis.messages.wait_states import WaitKind, by_path, totals
 
 
 def as_json(
@@ -74,7 +74,7 @@ def as_json(
             }
             for row in found.by_function()
         ],
-        "waiting": {kind.label: found.waits.seconds(kind) for kind in Kind},
+        "waiting": {kind.label: found.waits.seconds(kind) for kind in WaitKind},
         "waiting_by_rank": sums.by_waiter.tolist(),
         "waiting_caused_by_rank": sums.by_delayer.tolist(),
         "waits": [

@@ -10,7 +10,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Delays
 from hpcd.analysis.messages.traffic import Matrix, message_sizes
-from hpcd.analysis.messages.wait_states import Kind, by_path
+from hpcd.analysis.messages.wait_states import WaitKind, by_path
 from hpcd.analysis.profile.row_text import amount, run_name
 from hpcd.array_types import I64
 from hpcd.cli.output.tree_tables import Row
@@ -159,7 +159,7 @@ def _collective_rows(found: Communication, limit: int) -> list[Row]:
 
 def _wait_rows(found: Communication, paths: _Paths, width: int, limit: int) -> list[Row]:
     rows = [Row(f"{'waiting':>10} {'waits':>9}  ", "", "wait state")]
-    for kind in Kind:
+    for kind in WaitKind:
         mine = found.waits.kind == kind
         if mine.any():
             figures = f"{amount(found.waits.seconds(kind), 's'):>10} {int(mine.sum()):>9,}  "

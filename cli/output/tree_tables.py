@@ -36,7 +36,7 @@ def program_path(matching: Matching, node: int, width: int) -> str:
     return run_name(path_labels(matching, node) or ["outside the program"], max(width, _MIN_NAME))
 
 
-class Page:
+class TextOutput:
     """Standard output, ``width`` columns of it (None: as wide as the terminal).
 
     In colour on terminals; ``color`` ``always`` or ``never`` decides otherwise.

@@ -15,7 +15,7 @@ from hpcd.analysis.profile.row_text import shorten
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.sizes import size_text
-from hpcd.cli.output.tree_tables import Page, Row
+from hpcd.cli.output.tree_tables import Row, TextOutput
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction
 
@@ -71,7 +71,7 @@ class CallsCommand(Command):
                 total_calls(db, by, functions)
                 for by in dict.fromkeys(args.by or ("function", "file"))
             ]
-            page = Page(args.width)
+            page = TextOutput(args.width)
             if args.json:
                 page.write([json.dumps(_as_json(db, tables, limit)), "\n"])
                 return 0

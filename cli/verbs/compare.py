@@ -32,7 +32,7 @@ from hpcd.cli.options import (
 from hpcd.cli.output.comparison_json import as_json
 from hpcd.cli.output.comparison_tables import call_rows, heading_lines, region_rows, view_rows
 from hpcd.cli.output.phase_tables import print_phases
-from hpcd.cli.output.tree_tables import Page
+from hpcd.cli.output.tree_tables import TextOutput
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.errors import UsageError
 
@@ -107,7 +107,7 @@ class CompareCommand(Command):
                 procedure=args.within,
                 scopes=args.scopes,
             )
-            page = Page(args.width, args.color)
+            page = TextOutput(args.width, args.color)
             if args.json:
                 page.write(as_json(comparison, args.view, args.depth))
                 return 0

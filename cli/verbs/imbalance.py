@@ -23,7 +23,7 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
-from hpcd.cli.output.tree_tables import Page, Row, program_path
+from hpcd.cli.output.tree_tables import Row, TextOutput, program_path
 from hpcd.cli.output.viewer_hint import hint
 
 _MIN_NAME = 24
@@ -74,7 +74,7 @@ class ImbalanceCommand(Command):
             imbalance = measure(db, metric=args.metric, job=args.job, scopes=args.scopes)
             if imbalance.ranks.note:
                 print(f"note: {imbalance.ranks.note}", file=sys.stderr)
-            page = Page(args.width)
+            page = TextOutput(args.width)
             if args.json:
                 page.write(_as_json(imbalance, args.depth))
                 return 0

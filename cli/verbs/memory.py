@@ -13,7 +13,7 @@ from hpcd.analysis.profile.row_text import shorten
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.sizes import size_text
-from hpcd.cli.output.tree_tables import Page, Row
+from hpcd.cli.output.tree_tables import Row, TextOutput
 
 _MIN_NAME = 24
 _FIGURES = {
@@ -45,7 +45,7 @@ class MemoryCommand(Command):
         limit = chosen_limit(args)
         with open_database(args.database) as db:
             processes = measure_memory(db)
-            page = Page(args.width)
+            page = TextOutput(args.width)
             if args.json:
                 page.write([json.dumps(_as_json(processes, limit)), "\n"])
                 return 0

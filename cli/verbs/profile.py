@@ -32,7 +32,7 @@ from hpcd.isolation import python_command, python_environment
 _LARGE = "/var/tmp"
 
 
-class Profile(Command):
+class ProfileCommand(Command):
     """Record running processes or a command, merge, and print the report.
 
     Needs root to record, or the hpcd service for one's own processes. The database is kept by name

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hpcd.measurement.summary import Summary
 
 
-class Run(Command):
+class RunCommand(Command):
     """Start a command and record it and its descendants until it ends.
 
     The command keeps its standard input and output. hpcd exits with its exit code. Needs root.

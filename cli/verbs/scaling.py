@@ -25,7 +25,7 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
-from hpcd.cli.output.tree_tables import Page, Row, program_path
+from hpcd.cli.output.tree_tables import Row, TextOutput, program_path
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
@@ -269,7 +269,7 @@ class _Losses:
 
 
 def _print(losses: _Losses, width: int | None) -> None:
-    page = Page(width)
+    page = TextOutput(width)
     for line in losses.heading():
         print(line)
     page.table(losses.origin_rows(page.width))

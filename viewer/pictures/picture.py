@@ -36,7 +36,7 @@ _PLOT = (0.08, 0.09, 0.88, 0.80)
 
 
 @dataclass(slots=True)
-class View:
+class PictureView:
     """What to draw: ``kind`` is one of :data:`hpcd.viewer.pictures.VIEWS`.
 
     ``depth`` 0 chooses one; times are ns since the database's origin, ``end`` 0 its end. ``lines``
@@ -58,7 +58,7 @@ class View:
     metric: str = ""
     procedure: str = ""
     phases: str = ""
-    colours: Sequence[palette.Pattern] = ()
+    colours: Sequence[palette.ColourPattern] = ()
     dark: bool = False
 
 
@@ -80,7 +80,7 @@ class Drawn:
 class Page:
     """A picture being drawn. Raises :class:`UsageError` for a size or time that is none."""
 
-    def __init__(self, db: Database, output: Path, view: View) -> None:
+    def __init__(self, db: Database, output: Path, view: PictureView) -> None:
         if output.suffix.lower() not in _FORMATS:
             raise UsageError(f"{output}: pictures are .png or .svg")
         self.start, self.end = view.start, view.end or db.duration_ns

@@ -23,7 +23,7 @@ from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication
 from hpcd.analysis.messages.grouping import firsts_of, groups_of
 from hpcd.analysis.messages.time_index import TimeIndex
-from hpcd.analysis.messages.wait_states import Kind
+from hpcd.analysis.messages.wait_states import WaitKind
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 
@@ -284,7 +284,7 @@ class Traffic:
 
         return [
             {
-                "kind": Kind(int(kind[first[one]])).label,
+                "kind": WaitKind(int(kind[first[one]])).label,
                 "node": int(operations.node[waiter[first[one]]]),
                 "rank": int(operations.rank[delayer[first[one]]]),
                 "late_node": int(operations.node[delayer[first[one]]]),

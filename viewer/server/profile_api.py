@@ -27,7 +27,7 @@ _BINS = 60
 
 
 @dataclass(frozen=True)
-class Profile:
+class SelectedCosts:
     """``value`` ``float64[metrics, nodes]``, exclusive; ``pixels`` it was estimated from, or 0.
 
     ``kind`` :data:`SUMS` has all metrics; the others have one, seconds of the lines' time.
@@ -38,22 +38,22 @@ class Profile:
     value: F64
 
 
-def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) -> Profile:
+def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) -> SelectedCosts:
     """What ``lines`` did from ``t0`` to ``t1``, exactly where that takes a moment.
 
     Whole lines have their metrics' sums, unless ``times`` asks for time.
     """
     if not times and t0 <= 0 and t1 >= db.duration_ns:
         values = [db.metrics.of_lines(metric, lines) for metric in range(len(db.metrics.names))]
-        return Profile(SUMS, 0, np.stack(values))
+        return SelectedCosts(SUMS, 0, np.stack(values))
     if int(db.lines.records[lines].sum()) <= _MOST_RECORDS and len(lines) <= _MOST_RECORDS // 1000:
-        return Profile(TIMES, 0, occupancy(db, lines.tolist(), t0, t1)[None])
+        return SelectedCosts(TIMES, 0, occupancy(db, lines.tolist(), t0, t1)[None])
     nodes = db.sample_grid(lines, t0, t1, _ROWS, _COLUMNS)
     rows = len(nodes)
     nodes = nodes[nodes != NO_NODE]
     pixel = (t1 - t0) * 1e-9 / _COLUMNS * len(lines) / max(rows, 1)
     count = np.bincount(nodes, minlength=len(db.cct)).astype(np.float64)
-    return Profile(SAMPLED, len(nodes), (count * pixel)[None])
+    return SelectedCosts(SAMPLED, len(nodes), (count * pixel)[None])
 
 
 def over_lines(

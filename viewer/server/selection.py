@@ -62,7 +62,7 @@ class Order:
     shared: dict[int, I64] = field(default_factory=dict)
 
 
-class Selection:
+class LineSelection:
     """The orders of one database's lines."""
 
     def __init__(self, db: Database) -> None:
