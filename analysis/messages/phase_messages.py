@@ -111,7 +111,7 @@ class PhaseCommunication(Communication):
 
 def within_phases(db: Database, found: Communication, text: str) -> PhaseCommunication:
     """What of ``found``, the communication of a job in ``db``, lies in the phases of ``text`` (as
-    :func:`hpcd.analysis.profile.marked_phases.parse_phase_specs` takes it). O(n log n).
+    :func:`hpcd.analysis.profile.phase_specs.parse_phase_specs` takes it). O(n log n).
 
     Raises :class:`hpcd.errors.UsageError` where no call marks any.
     """
