@@ -6,8 +6,11 @@ import argparse
 import json
 
 from hpcd.cli.command import Command
+from hpcd.cli.recorder import (
+    ended_recording,
+    print_summary,
+)
 from hpcd.cli.service_client import add_socket_option
-from hpcd.cli.verbs.attach import ended_recording, print_summary
 from hpcd.daemon.service.protocol import ask
 
 

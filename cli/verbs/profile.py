@@ -15,15 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hpcd.cli.command import Command
-from hpcd.cli.result_store import User, checked_name, new_name, results_folder, user
-from hpcd.cli.service_client import add_socket_option
-from hpcd.cli.verbs.attach import (
+from hpcd.cli.record_options import (
     add_recording_options,
     add_selection_options,
+)
+from hpcd.cli.recorder import (
     record_by_service,
     record_here,
     report,
 )
+from hpcd.cli.result_store import User, checked_name, new_name, results_folder, user
+from hpcd.cli.service_client import add_socket_option
 from hpcd.cli.verbs.run import command_of, run_recorded
 from hpcd.daemon.targets import processes
 from hpcd.errors import HpcdError, StorageError, UsageError

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcd.cli.command import Command
-from hpcd.cli.verbs.attach import (
+from hpcd.cli.record_options import (
     add_output_option,
     add_recording_options,
-    begin,
     default_output,
-    record,
     recording_options,
+)
+from hpcd.cli.recorder import (
+    record,
     report,
+    start_recorder,
     stop_on_signals,
 )
 from hpcd.daemon.targets.selector import Selector
@@ -66,7 +68,7 @@ def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> 
         options.command = tuple(command)
         options.analysing = _say_analysing
         options.extra["command"] = sys.argv[1:]
-        recording = begin(options)
+        recording = start_recorder(options)
         stop_on_signals(recording)
         summary = record(recording, as_json=args.json, attached=child.release)
     except BaseException:
