@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
-from operator import itemgetter
 from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
@@ -17,6 +16,7 @@ from hpcd.errors import FormatError
 
 _Part = TypeVar("_Part")
 _SCALARS = (int, float, str, bool)
+_ABSENT = object()
 
 
 class SampleCounts(NamedTuple):
@@ -200,8 +200,12 @@ class Summary(NamedTuple):
     adds it."""
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object."""
-        document: dict[str, Any] = _plain(self)
+        """Return the JSON object.
+
+        What a recorder counted is written in full; of a summary without overhead, which no recorder
+        made, only what differs from the defaults.
+        """
+        document: dict[str, Any] = _plain(self, sparse=not any(self.overhead))
         return document
 
     @classmethod
@@ -211,19 +215,21 @@ class Summary(NamedTuple):
         return summary
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, *, sparse: bool) -> Any:
     if hasattr(value, "_fields"):
         document = {}
         for name, part in zip(value._fields, value, strict=True):
+            if sparse and part == value._field_defaults[name]:
+                continue
             if part is not None:
-                document[name] = _plain(part)
+                document[name] = _plain(part, sparse=sparse)
             elif name == "time":
                 document[name] = {}
         return document
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: _plain(part, sparse=sparse) for key, part in value.items()}
     if isinstance(value, tuple):
-        return [_plain(part) for part in value]
+        return [_plain(part, sparse=sparse) for part in value]
     return value
 
 
@@ -257,23 +263,24 @@ def _reader(hint: Any) -> _Read:
 @cache
 def _object_reader(kind: type[Any]) -> _Read:
     hints = get_type_hints(kind)
-    readers = {name: _reader(hints[name]) for name in kind._fields}
-    in_order = itemgetter(*readers)
-    plain = all(hint in _SCALARS for hint in hints.values())
-    # Types of values that were right before: most objects need no look at each field.
-    known: set[tuple[type, ...]] = set()
+    # A value of this type needs no look at its contents, any other is given to the reader.
+    columns = [
+        (name, hint if hint in _SCALARS else None, _reader(hint), kind._field_defaults[name])
+        for name, hint in hints.items()
+    ]
 
     def read(name: str, value: object) -> Any:
-        values = _require(name, value, dict)
-        if not plain or values.keys() != readers.keys():
-            return kind(**{key: readers[key](key, values[key]) for key in values if key in readers})
-        row = in_order(values)
-        types = tuple(map(type, row))
-        if types not in known:
-            for (key, part), entry in zip(readers.items(), row, strict=True):
-                part(key, entry)
-            known.add(types)
-        return kind(*row)
+        get = _require(name, value, dict).get
+        row = []
+        for key, usual, part, default in columns:
+            entry = get(key, _ABSENT)
+            if entry is _ABSENT:
+                row.append(default)
+            elif type(entry) is usual:
+                row.append(entry)
+            else:
+                row.append(part(key, entry))
+        return kind._make(row)
 
     return read
 

@@ -9,7 +9,13 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from hpcd.errors import FormatError
-from hpcd.measurement.summary import RateChange, Summary, ThreadSeconds
+from hpcd.measurement.summary import (
+    OverheadSeconds,
+    RateChange,
+    SampleCounts,
+    Summary,
+    ThreadSeconds,
+)
 
 FORMATS = Path(__file__).parents[2] / "docs/formats.md"
 
@@ -30,7 +36,10 @@ def test_every_field_is_documented_and_every_documented_field_exists() -> None:
 
 def test_json_round_trip() -> None:
     summary = Summary(
-        time=ThreadSeconds(1.0, 2.0, 0.5, 3.5), rates=(RateChange(5, 997),), losses=((1, 2, 3),)
+        time=ThreadSeconds(1.0, 2.0, 0.5, 3.5),
+        rates=(RateChange(5, 997),),
+        overhead=OverheadSeconds(collector_cpu_s=0.1),
+        losses=((1, 2, 3),),
     )
     assert Summary.from_json(summary.to_json()) == summary
     assert summary.to_json()["rates"] == [{"time_ns": 5, "frequency": 997, "walk_one_in": 1}]
@@ -39,8 +48,13 @@ def test_json_round_trip() -> None:
 def test_what_is_absent_has_defaults_and_what_is_unknown_is_ignored() -> None:
     assert Summary.from_json({}) == Summary()
     assert Summary.from_json({"samples": {"later": 1}, "later": [{}]}) == Summary()
-    assert Summary().to_json()["time"] == {}
-    assert "calls" not in Summary().to_json() and "closed" not in Summary().to_json()
+
+
+def test_a_recorders_summary_is_written_in_full_another_one_without_defaults() -> None:
+    recorded = Summary(overhead=OverheadSeconds(collector_cpu_s=0.1)).to_json()
+    assert recorded["time"] == {} and recorded["samples"]["late"] == recorded["threads"] == 0
+    assert "calls" not in recorded and "closed" not in recorded
+    assert Summary(samples=SampleCounts(taken=7)).to_json() == {"samples": {"taken": 7}}
 
 
 @pytest.mark.parametrize(
