@@ -73,7 +73,7 @@ class MeasurementRow(NamedTuple):
 
     @property
     def origin(self) -> dict[str, Any]:
-        """Of a recording of another tool, what is known of it; else empty. (docs/import.md)"""
+        """The origin of another tool's recording, else empty. (docs/import.md)"""
         origin = self.options.get("imported")
         return origin if isinstance(origin, dict) else {}
 
@@ -315,7 +315,7 @@ class Database:
         return losses
 
     def statistics(self, metric: str | int, node: int, by: str = "line") -> Statistics:
-        """What ``node`` cost, all below it included, on each ``line`` (of the trace), ``rank``,
+        """Return the inclusive cost of ``node`` on each ``line`` (of the trace), ``rank``,
         ``job`` or ``host``, with mean, extremes and spread.
 
         By rank, only lines of processes with one count, as "job rank". Raises
@@ -385,8 +385,9 @@ class Database:
     def sample_rows(
         self, rows: Sequence[npt.NDArray[np.integer]], t0: int, t1: int, width: int
     ) -> U32:
-        """As :meth:`sample_grid`, ``uint32[len(rows), width]``: a row is of several lines, of which
-        one lives at a time. No row is without a line."""
+        """Return a picture like :meth:`sample_grid`'s, ``uint32[len(rows), width]``: a row is of
+        several lines, of which one lives at a time. No row is without a line.
+        """
         return pixel_samples.sample_rows(self.trace, self._columns, rows, t0, t1, width)
 
     def _part_names(self) -> list[str]:

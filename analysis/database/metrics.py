@@ -181,7 +181,7 @@ class Metrics:
                     yield chunk, event, frame, self._store.contexts(frame)
 
     def _amount(self, sums: EventSums, metric: int, event: int) -> tuple[F64, float]:
-        """What is added up of ``sums`` of an event, and what one of it is in a metric."""
+        """Return the addend among ``sums`` of an event, and its scale in a metric."""
         if metric == 0:
             return sums.records.astype(np.float64), 1.0
         return sums.value.astype(np.float64), float(self._scale[metric, event])
@@ -209,7 +209,7 @@ class Metrics:
 
     @cached_property
     def _place(self) -> I64:
-        """Where each trace line is in the sequence."""
+        """The position of each trace line in the sequence."""
         place = np.full(self._lines, -1, np.int64)
         place[self._line] = np.arange(self._lines)
         if int(place.min(initial=0)) < 0:

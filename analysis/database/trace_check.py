@@ -34,7 +34,7 @@ _BATCHES_MAPPED = 16
 
 
 class _Blocks(NamedTuple):
-    """What is known of ``n`` decoded blocks.
+    """Figures of ``n`` decoded blocks.
 
     ``last`` ``int64[n]`` is the time of each one's last record in ticks; ``bad_node`` and
     ``bad_event`` ``bool[n]`` whether a record has a node or event the measurement does not;
@@ -52,7 +52,8 @@ def check_trace(
     interval_events: npt.NDArray[np.uint16],
     before_part: Callable[[Sequence[str], int], None] | None = None,
 ) -> tuple[list[str], int]:
-    """What is wrong with the records of ``db``, and how many only mark where an interval ends.
+    """Return the damage of the records of ``db``, and the number that only mark the end of an
+    interval.
 
     Nodes and events must exist; times ascend within each line and lie within its life.
     ``interval_events`` are the ids of events whose records are intervals. ``before_part`` is called
@@ -147,7 +148,7 @@ def _look_through(
 
 
 def _check_lines(db: Database, number: int, part: Part, blocks: _Blocks) -> list[tuple[int, str]]:
-    """What is wrong with the lines of part ``number``, by line."""
+    """Return the damage of the lines of part ``number``, by line."""
     lines, rows = db.trace.part_lines(number)
     shift = db.trace.part_mapping(number)[2]
     line_of_row = np.full(len(part), -1, np.int64)

@@ -1,4 +1,4 @@
-"""What calls did in the last seconds of a measurement: files, ranks, probed functions.
+"""Calls in the last seconds of a measurement: files, ranks, probed functions.
 
 Each chunk of calls is summed up once, when it is read; a window is the sums of its chunks. Chunks
 come about once a second, and calls are in the one of their end.
@@ -109,7 +109,7 @@ class RecentCalls:
 
 @dataclass(slots=True)
 class _Sums:
-    """What calls of a chunk sum up to, by the ids of objects, processes and functions."""
+    """Sums of the calls of a chunk, by the ids of objects, processes and functions."""
 
     begin: int
     end: int
@@ -118,7 +118,7 @@ class _Sums:
     processes: dict[int, F64] = field(default_factory=lambda: defaultdict(lambda: np.zeros(3)))
     """Calls, bytes, seconds; of the calls in ``long`` without these."""
     mpi: dict[int, F64] = field(default_factory=lambda: defaultdict(lambda: np.zeros(3)))
-    """The same by function of MPI."""
+    """Sums of a chunk's calls by function of MPI."""
     long: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Process, function, begin and end of calls of MPI."""
     sent: Sent = field(default_factory=dict)

@@ -62,7 +62,7 @@ def recent_arrays(calls: Calls, functions: Mapping[int, CalledFunction]) -> tupl
 
 
 class SentMessages:
-    """What the calls of MPI of a measurement sent to whom. All calls are learned from, in the order
+    """Messages of the calls of MPI in a measurement. All calls are learned from, in the order
     in which they were written; what some of them sent is then known, as far as ranks have come."""
 
     def __init__(self, measurement: Measurement) -> None:
@@ -89,7 +89,7 @@ class SentMessages:
         return calls[(role >= 0) & ~defining]
 
     def sent(self, calls: Calls) -> Sent:
-        """What ``calls``, as :meth:`learn` gave them, sent."""
+        """Return the messages of ``calls``, as :meth:`learn` gave them."""
         sent: Sent = {}
         for job, mine, ranks in self._jobs(calls):
             kept = self._kept[job]
@@ -101,7 +101,7 @@ class SentMessages:
         return sent
 
     def _jobs(self, calls: Calls) -> Iterator[tuple[str, I64, int]]:
-        """Of each job in ``calls`` which are its own, and how many ranks it has."""
+        """Yield the calls of each job, and its number of ranks."""
         measurement = self._measurement
         lines, line = np.unique(calls.line, return_inverse=True)
         jobs: dict[str, list[int]] = defaultdict(list)

@@ -155,7 +155,7 @@ class Live:
         )
 
     def snapshot(self, paths: int = 10, processes: int = 10) -> Snapshot:
-        """What the window holds, the hottest ``paths`` and busiest ``processes`` of it."""
+        """Return the contents of the window, its hottest ``paths`` and busiest ``processes``."""
         block = self._window()
         count = self._measurement.cct.parent.size
         seconds = np.zeros((len(METRICS), count))

@@ -1,4 +1,4 @@
-"""What to know of a recording before its messages and wait states are believed."""
+"""Caveats of a recording's messages and wait states."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _MIN_SPAN_NS = 10**9
 
 @dataclass(frozen=True)
 class HostClocks:
-    """What to subtract from each host's times, with respect to host ``reference``.
+    """The corrections of each host's times, with respect to host ``reference``.
 
     ``offset`` ``float64[h]`` in ns at time 0, ``drift`` ``float64[h]`` per ns, ``residual``
     ``float64[h]`` in ns: how far the offset may be wrong; infinite where no messages say.

@@ -122,14 +122,14 @@ class Communication:
 
     @cached_property
     def collective_flow(self) -> traffic.Matrix:
-        """What collectives carry from rank to rank."""
+        """Bytes that collectives carry from rank to rank."""
         return traffic.collective_flow(
             self.recorded, self.communicators, self.collectives, self.counts
         )
 
     @cached_property
     def counts(self) -> VectorCounts:
-        """What collectives with a count for each rank pass to each."""
+        """Bytes that collectives with a count for each rank pass to each."""
         return vector_counts(self.recorded, self.communicators)
 
     def by_function(self) -> list[traffic.CollectiveRow]:
@@ -145,7 +145,7 @@ class Communication:
 
     @cached_property
     def one_sided(self) -> traffic.Matrix:
-        """What puts and gets carry from rank to rank."""
+        """Bytes that puts and gets carry from rank to rank."""
         return traffic.one_sided(self.recorded, self.communicators)
 
     @property

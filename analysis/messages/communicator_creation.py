@@ -170,7 +170,9 @@ class _Creation:
         return null
 
     def _parents_of_jobs(self) -> None:
-        """What MPI_Comm_get_parent() gave: the same to all of a job that another one started."""
+        """Add the results of MPI_Comm_get_parent(): the same to all of a job that another one
+        started.
+        """
         operations = self._operations
         at = np.flatnonzero(operations.are(Role.OTHER_JOB) & (self._handle == MISSING))
         at = at[~self._are_null(at)]
@@ -264,7 +266,7 @@ class _Creation:
         return leading_calls
 
     def _create_together(self, at: I64, role: Role) -> None:
-        """What the calls ``at``, one of each rank of a parent, made."""
+        """Add the communicators that the calls ``at``, one of each rank of a parent, made."""
         operations = self._operations
         rank, handle, parent = operations.rank[at], self._new[at], int(self.number[at[0]])
         if role == Role.OTHER_JOB:
@@ -316,8 +318,9 @@ class _Creation:
         return [~second, second]
 
     def _merge(self, at: I64, parent: int) -> None:
-        """What the calls ``at``, one of each rank of two groups, made: the group that says it is
-        the high one comes second. Where both say the same, the library decides."""
+        """Add the merger by the calls ``at``, one of each rank of two groups: the group that says
+        it is the high one comes second. Where both say the same, the library decides.
+        """
         operations = self._operations
         rank, handle = operations.rank[at], self._new[at]
         whole, high = self.all[parent], operations.named("high")[at] != 0
@@ -336,7 +339,9 @@ class _Creation:
         self._lifetimes.add(rank, handle, operations.end[at], np.full(len(at), number))
 
     def _colours(self, at: I64, role: Role, place: I64, parent: int) -> tuple[I64, I64]:
-        """Of the calls ``at``: which new communicator each rank is in, and what orders them."""
+        """Return the new communicator that each of the calls ``at`` joins, and the key of its
+        order.
+        """
         operations, nothing = self._operations, np.zeros(len(at), np.int64)
         if role in (Role.SPLIT, Role.SPLIT_HOST):
             return operations.named("color")[at], operations.named("key")[at]

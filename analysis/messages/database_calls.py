@@ -42,8 +42,8 @@ def call_arrays(db: Database) -> CallArrays:
 
 
 def communication(db: Database, job: str | None = None) -> Communication:
-    """What the ranks of ``job`` said to each other; by default of the job with most calls. Where
-    no process has a rank, what MPI told them counts (:func:`reported_ranks`).
+    """Return the communication of the ranks of ``job``, by default of the job with most calls.
+    Where no process has a rank, what MPI told them counts (:func:`reported_ranks`).
 
     Raises :class:`UsageError` where no calls of MPI were recorded, or none of such a job.
     """
@@ -89,8 +89,9 @@ def _places(db: Database) -> U32:
 
 
 def delays_of(db: Database, found: Communication) -> Delays:
-    """What delaying ranks did while others came to wait for them, from the trace; of the waits of
-    ``found``, whatever the ranks met in."""
+    """Return the activities of delaying ranks while others waited for them, from the trace; for the
+    waits of ``found``, whatever the ranks met in.
+    """
     nothing = np.zeros(len(db.cct), bool)
     activity = waiting.StretchReader(db, _places(db), nothing)
 

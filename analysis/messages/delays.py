@@ -24,7 +24,7 @@ from hpcd.analysis.messages.wait_states import WaitStates
 from hpcd.array_types import F64, I64
 
 Stretches = tuple[I64, I64, I64]
-"""Of one trace line: begins and ends in ns, ascending, and the CCT node of each stretch."""
+"""Stretches of one trace line: begins and ends in ns, ascending, and the CCT node of each."""
 
 # Waits whose stretches are laid side by side at once.
 _BATCH = 4096
@@ -181,7 +181,7 @@ _Times = tuple[I64, I64, F64]
 
 
 def _time_by_node(line: I64, begin: I64, end: I64, activity: Callable[[int], Stretches]) -> _Times:
-    """What ``line[i]`` did from ``begin[i]`` to ``end[i]``."""
+    """Return the activity of ``line[i]`` from ``begin[i]`` to ``end[i]``."""
     waits, nodes, seconds = [], [], []
     for one in np.unique(line).tolist():
         mine = np.flatnonzero((line == one) & (end > begin))
@@ -206,7 +206,7 @@ def _time_by_node(line: I64, begin: I64, end: I64, activity: Callable[[int], Str
 
 
 def _excess(late: _Times, early: _Times) -> _Times:
-    """What of ``late`` is more than ``early`` has of the same wait and node."""
+    """Return the excess of ``late`` over ``early``, by wait and node."""
     wait, node, seconds = _summed(
         np.concatenate([late[0], early[0]]),
         np.concatenate([late[1], early[1]]),

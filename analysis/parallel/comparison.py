@@ -46,7 +46,7 @@ _DEVIATIONS = 3
 
 
 class CostChange(IntEnum):
-    """What became of a context from one side to the next."""
+    """The change of a context's cost from one side to the next."""
 
     ABSENT = 0
     """It is in neither."""
@@ -119,7 +119,7 @@ class Comparison:
 
     @property
     def places(self) -> list[MatchedFrame]:
-        """What the procedure numbers of views stand for."""
+        """The frames that the procedure numbers of views represent."""
         return self.matching.places
 
     def changes(self, cost: F64, variance: F64) -> I8:
@@ -244,7 +244,7 @@ class Comparison:
 
 
 def is_difference(changes: I8) -> npt.NDArray[np.bool_]:
-    """Where changes are more, less, new or gone."""
+    """Return the mask of changes that are more, less, new or gone."""
     differs: npt.NDArray[np.bool_] = (changes >= CostChange.MORE) & (changes <= CostChange.GONE)
     return differs
 

@@ -1,4 +1,4 @@
-"""What stands out in a recording, in sentences: the first lines of a report and of each view.
+"""Findings about a recording, in sentences: the first lines of a report and of each view.
 
 Each finding follows from sums that a database has already; none reads records.
 """
@@ -50,7 +50,7 @@ class Insight:
 
 
 def scene(db: Database) -> str:
-    """What was recorded, in a sentence."""
+    """Describe the recording in a sentence."""
     lines = db.lines
     if not len(lines) or not db.duration_ns:
         return "No thread was recorded."
@@ -68,7 +68,7 @@ def scene(db: Database) -> str:
 
 
 def findings(db: Database) -> list[Insight]:
-    """What stands out, most important first. O(cells)."""
+    """Return the findings, most important first. O(cells)."""
     if not len(db.lines) or "cpu_time" not in db.metrics.names:
         return []
     own = innermost(db.cct, program_contexts(db))
@@ -184,7 +184,7 @@ def _imbalance(db: Database, waits: Mask) -> Iterator[Insight]:
 
 
 def _waiting(db: Database, own: I64) -> Iterator[Insight]:
-    """What working threads wait for, off a CPU."""
+    """Yield the reasons for which working threads wait, off a CPU."""
     lines = np.flatnonzero(working_lines(db))
     times = {
         name: float(db.line_totals(name)[lines].sum())

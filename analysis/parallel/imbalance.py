@@ -19,7 +19,7 @@ from hpcd.array_types import F64, I64
 
 @dataclass(frozen=True)
 class Spread:
-    """What contexts cost over ranks, each ``float64[n]`` or, for ranks, ``int64[n]``.
+    """Costs of contexts over ranks, each ``float64[n]`` or, for ranks, ``int64[n]``.
 
     A rank without a context has it at cost 0. ``most`` and ``least`` are ranks.
     """

@@ -41,7 +41,7 @@ from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
 
 _LEAST_COST = 0.005
-"""Of a line's time that a callee must take to mark iterations."""
+"""Share of a line's time that a callee must take to mark iterations."""
 _REFERENCES = 8
 """Lines that are looked at for a pattern: on the slowest rank waits between calls are short."""
 
@@ -133,7 +133,7 @@ class PhaseTimeline:
         return self._instances(procedure, runs)
 
     def patterns(self, inside: str | None = None) -> list[Pattern]:
-        """What repeats, outermost first; one pattern per context.
+        """Return the repeating patterns, outermost first; one per context.
 
         Given ``inside``, only in contexts of that procedure and below. Raises :class:`UsageError`
         when there is no such procedure.
@@ -171,7 +171,7 @@ class PhaseTimeline:
         )
 
     def phases(self, pattern: Pattern | None, share: float = 0.01) -> list[Phase]:
-        """What the first line went through, one callee of the iterating context after another.
+        """Return the phases of the first line, one callee of the iterating context after another.
 
         Iterations are one phase; what takes less than ``share`` of the time is left out.
         """

@@ -44,7 +44,7 @@ _MPI = re.compile("P?MPI_[A-Z]|p?mpi_[a-z_]+_$")
 
 
 class MatchedFrame(NamedTuple):
-    """What a frame of matched contexts is. ``program`` is true in the program's own code
+    """A frame of matched contexts. ``program`` is true in the program's own code
     (:mod:`hpcd.analysis.parallel.program_code`), ``executable`` in the ranks' executable.
 
     ``module`` is a file name, empty for what is in none; ``file`` and ``line`` those of the first

@@ -1,4 +1,4 @@
-"""What contexts cost on some trace lines, or in some part of the time.
+"""Costs of contexts on some trace lines, or in some part of the time.
 
 Besides the metrics of a database there are ``time``: the time threads lived, on a CPU, blocked or
 waiting for one, which is what parallel programs lose when ranks wait for each other, however they
@@ -71,7 +71,7 @@ def costs_by_node(db: Database, metric: str, lines: Sequence[int] | I64) -> F64:
 
 @dataclass(frozen=True)
 class EventWeights:
-    """What records stand for in a metric, by event.
+    """The amounts that records represent in a metric, by event.
 
     ``weight`` ``float64[events]``: the metric's unit per unit of a record's value, 0 where the
     event is none of its, NaN where records are counted; ``duration_ns`` ``float64[events]``: the
@@ -112,7 +112,8 @@ def event_weights(db: Database, metric: str) -> EventWeights:
 
 
 def _typical_value(db: Database, event: int) -> float:
-    """What one sample of an event stands for: the mean of its values, weighted by themselves.
+    """Return the amount that one sample of an event represents: the mean of its values, weighted by
+    themselves.
 
     Where the rate was lowered values are above 1. A part of the busiest lines shows it.
     """

@@ -297,7 +297,7 @@ def _window(text: str) -> tuple[int, int]:
 
 
 def apart(windows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same time in windows that do not overlap."""
+    """Return this time as windows that do not overlap."""
     united: list[tuple[int, int]] = []
     for low, high in sorted(windows):
         if united and low <= united[-1][1]:

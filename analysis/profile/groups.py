@@ -27,9 +27,9 @@ from hpcd.errors import UsageError
 LINE_GROUPS = ("process", "comm", "user", "rank", "thread", "job", "host")
 CODE_GROUPS = ("module", "file")
 GROUPINGS = LINE_GROUPS + CODE_GROUPS
-"""What costs can be grouped by, besides phases."""
+"""The groupings of costs, besides phases."""
 PHASES = "phase="
-"""What a grouping by phases begins with."""
+"""The beginning of a grouping by phases."""
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class MarkedPhases:
         return counts.astype(np.int64)
 
     def label(self, group: int, procedure: str) -> str:
-        """What a context of ``procedure`` is called within phases of ``group``."""
+        """Return the name of a context of ``procedure`` within phases of ``group``."""
         function, values = self.details[group]["phase"], self._label[group]
         if function in (procedure, procedure.partition("(")[0]):
             return f"{procedure} [{values}]" if values else procedure

@@ -22,7 +22,7 @@ _BETWEEN = re.compile(r",(?![^()]*\))")
 
 @dataclass(frozen=True, slots=True)
 class PhaseSpec:
-    """What marks phases: calls of functions that the pattern ``begin`` fits, told apart by
+    """A kind of phase, marked by calls of functions that the pattern ``begin`` fits, told apart by
     ``values`` (name, pattern of the value as text; empty: any).
 
     ``end`` None: a phase is a call. Else it lasts from a call of ``begin`` to that of ``end``, as
@@ -36,8 +36,9 @@ class PhaseSpec:
     shared: bool = False
 
     def alone(self, function: str, values: dict[str, Any]) -> str:
-        """What marks phases of this kind by calls of ``function`` with these values alone. Letters
-        that mean something in it are ``?``, which any fits."""
+        """Return the text that selects phases marked by calls of ``function`` with these values.
+        Letters that mean something in it are ``?``, which any fits.
+        """
         named = ", ".join(f"{name}={_SPECIAL.sub('?', str(word))}" for name, word in values.items())
         text = _SPECIAL.sub("?", function) + (f"({named})" if named else "")
         end = "" if self.end is None else f"..{self.end}"

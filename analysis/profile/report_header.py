@@ -21,7 +21,7 @@ _ENDINGS = {status.value: status for status in UnwindStatus}
 
 @dataclass(slots=True)
 class Facts:
-    """What a report's header says. Counts are over all measurements."""
+    """Facts of a report's header. Counts are over all measurements."""
 
     database: str
     measurements: list[str]

@@ -48,7 +48,7 @@ def split_contexts(
 
 
 def _costs_in_phases(db: Database, phases: MarkedPhases, only: Filter) -> tuple[I64, I64, F64]:
-    """What contexts cost in phases: ``group`` and ``node`` ``int64[n]``, each pair once, and
+    """Costs of contexts in phases: ``group`` and ``node`` ``int64[n]``, each pair once, and
     ``float64[metrics, n]``."""
     chosen, fits = only.lines(db), only.contexts(db)
     lines = [line for line in phases.lines.tolist() if chosen[line]]

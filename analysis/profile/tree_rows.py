@@ -44,7 +44,7 @@ class Forest:
         return ((node, before) for node, _, before in self.rows())
 
     def rows(self) -> Iterator[tuple[int, int, str]]:
-        """The same with each node's level between.
+        """Yield each node, its level and its tree lines.
 
         A node that is all its parent shows continues its parent's column: long chains of calls
         do not run out of the page.

@@ -30,7 +30,7 @@ def bytes_text(value: float) -> str:
 
 
 def heading(db: Database, found: Communication) -> Iterator[str]:
-    """What there is, in lines."""
+    """Yield a summary of the communication."""
     matrix = found.point_to_point
     unknown = float(matrix.unknown.sum())
     yield (

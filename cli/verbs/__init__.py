@@ -58,7 +58,7 @@ GROUPS = {
         "synth": ("Synth", "make measurements of any size, for benchmarks"),
     },
 }
-"""What the verbs are for → verb → (class in the module of the verb's name, one-line summary)."""
+"""Purpose → verb → (class in the module of the verb's name, one-line summary)."""
 
 LOADING = frozenset({"attach", "profile", "run", "stacks", "top"})
 """Verbs that load BPF programs."""

@@ -121,7 +121,7 @@ class Annotate(Command):
 
 
 def with_formulas(annotated: Annotated, derived: Sequence[Formula]) -> Annotated:
-    """The same with derived metrics."""
+    """Return ``annotated`` with derived metrics added."""
     return replace(annotated, costs=with_derived(annotated.costs, derived))
 
 

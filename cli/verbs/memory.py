@@ -79,7 +79,7 @@ def _rows(process: ProcessMemory, limit: int | None, width: int) -> Iterator[Row
 
 
 def _on_nodes(process: ProcessMemory) -> str:
-    """Of what was touched, what is on which NUMA node."""
+    """Return the memory that was touched by NUMA node."""
     nodes = sorted(process.by_numa_node.items())
     if not nodes:
         return ""

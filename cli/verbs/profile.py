@@ -92,7 +92,7 @@ class ProfileCommand(Command):
 
 
 def _target(args: argparse.Namespace) -> str:
-    """What names a result of running processes."""
+    """Return the word that names a result of running processes."""
     for words in (args.comm, args.job, args.user, args.container):
         if words:
             return str(words[0])

@@ -218,7 +218,7 @@ class _Losses:
         yield "}\n"
 
     def heading(self) -> Iterator[str]:
-        """What was compared, and what was lost in all."""
+        """Yield the runs compared, and the loss in total."""
         scaling = self.scaling
         for number, run in enumerate(scaling.runs):
             recorded = "" if len(run.ranks) == run.size else f" ({len(run.ranks)} recorded)"

@@ -141,7 +141,7 @@ class ServiceRecorder:
         self._path = path
 
     def wait_for_data(self, stop: threading.Event, window: float) -> Live | None:
-        """As :meth:`Recorder.wait_for_data`."""
+        """Wait until there is data, and return its live view; None once ``stop`` is set."""
         over: dict[str, Any] = {}
         while not stop.is_set():
             with contextlib.suppress(HpcdError):

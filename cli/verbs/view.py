@@ -144,7 +144,7 @@ class ViewCommand(Command):
 
 
 def _view(args: argparse.Namespace, name: str, db: Database) -> dict[str, object]:
-    """What the page begins with, as its URL has it. Raises :class:`UsageError`."""
+    """Return the page's initial state as its URL has it. Raises :class:`UsageError`."""
     view: dict[str, object] = {"pane": args.pane} if args.pane else {}
     if args.find:
         view["search"] = args.find

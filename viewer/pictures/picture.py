@@ -37,7 +37,7 @@ _PLOT = (0.08, 0.09, 0.88, 0.80)
 
 @dataclass(slots=True)
 class PictureView:
-    """What to draw: ``kind`` is one of :data:`hpcd.viewer.pictures.VIEWS`.
+    """Options of a picture: ``kind`` is one of :data:`hpcd.viewer.pictures.VIEWS`.
 
     ``depth`` 0 chooses one; times are ns since the database's origin, ``end`` 0 its end. ``lines``
     None are all; with ``share`` those of threads that lived briefly, one after another, share rows
@@ -64,8 +64,9 @@ class PictureView:
 
 @dataclass(slots=True)
 class Drawn:
-    """What was drawn: the lines in it and their time, and for pictures over time the depth and the
-    share of pixels of each procedure, for others the metric."""
+    """Contents of a picture: the lines in it and their time, and for pictures over time the depth
+    and the share of pixels of each procedure, for others the metric.
+    """
 
     path: str
     view: str

@@ -105,7 +105,7 @@ def _lines(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _findings(database: OpenDatabase, _: QueryParameters) -> object:
-    """What was recorded and what stands out, in sentences."""
+    """A description of the recording, and findings, in sentences."""
     db = database.db
     return {
         "scene": scene(db),
@@ -178,7 +178,7 @@ def _tree(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 
 def _entities(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """What the nodes of a view's tree are."""
+    """The entities that the nodes of a view's tree represent."""
     return database.trees.summary(parameters.text("view"))
 
 
@@ -237,7 +237,7 @@ def _heat(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 
 def _messages(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """What the ranks in view sent and waited for in the time in view."""
+    """Messages and waits of the ranks in view in the time in view."""
     lines = database.all_lines(parameters)
     return database.traffic.get().summary(lines, *parameters.interval())
 
@@ -265,7 +265,7 @@ def _calls(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _phases(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """What the phases that calls mark cost in the time in view."""
+    """Costs of the phases that calls mark in the time in view."""
     return database.phases.table(
         parameters.text("phase"), database.all_lines(parameters), *parameters.interval()
     )

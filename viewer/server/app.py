@@ -179,7 +179,7 @@ class _Views:
         return JSONResponse({"databases": list(self._databases)})
 
     async def programs(self, _: Request) -> Response:
-        """What each database is a recording of: the path of its main program.
+        """The path of the main program of each database.
 
         Of a recording that is still written this is not known.
         """
@@ -191,7 +191,7 @@ class _Views:
         )
 
     async def summary(self, request: Request) -> Response:
-        """What a database holds; names, colours and marks of its procedures."""
+        """The contents of a database; names, colours and marks of its procedures."""
         database, _ = self._database_and_parameters(request)
         return await _json(lambda: self._summary_of(request.path_params["name"], database))
 
@@ -207,7 +207,7 @@ class _Views:
         }
 
     async def opening(self, request: Request) -> Response:
-        """What a page shows at once of the database ``db``, or of the first if there is no such:
+        """The data a page shows first, of the database ``db``, or of the first if there is no such:
         u32 n, JSON of n bytes, and the tree as the answer ``cct`` has it."""
         name = QueryParameters(request.query_params).text("db")
         if name not in self._databases:
@@ -251,14 +251,14 @@ class _Views:
         return await _json(lambda: self._comparisons.calls(wanted))
 
     async def depths(self, request: Request) -> Response:
-        """What each call path depth would show of the recording, and the one that tells most."""
+        """The choice of call path depths: what each would show, and the best one."""
         database, _ = self._database_and_parameters(request)
         # It opens the parts that the first picture, asked for at the same time, needs too.
         async with self._drawing:
             return await _json(database.depths)
 
     async def stacks(self, request: Request) -> Response:
-        """Where threads stand ``at`` ns, or with ``now`` at this moment."""
+        """The stacks of threads ``at`` ns, or with ``now`` at this moment."""
         database, parameters = self._database_and_parameters(request)
         kernel = parameters.has("kernel")
 

@@ -38,7 +38,7 @@ class Trees:
         return self._get(view)[0]
 
     def labels(self, view: str) -> list[str]:
-        """What each entity of a view is called there. Raises :class:`UsageError`."""
+        """Return the name of each entity of a view. Raises :class:`UsageError`."""
         return self._get(view)[1]
 
     def by_name(self, view: str) -> ViewTree:
@@ -69,7 +69,7 @@ class Trees:
         return contexts_of_view, labels
 
     def summary(self, view: str) -> dict[str, object]:
-        """What a view's entities are."""
+        """Return a view's entities."""
         contexts_of_view = self.of(view)
         entities = contexts_of_view.entities
         return {

@@ -81,7 +81,7 @@ class Traffic:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What to know before believing the figures."""
+        """Caveats about the figures."""
         return list(caveats(self._db, self.found))
 
     def _lines_seen(self, lines: I64) -> Mask:
@@ -170,7 +170,7 @@ class Traffic:
         return kinds
 
     def summary(self, lines: I64, t0: int, t1: int) -> dict[str, Any]:
-        """What the ranks of ``lines`` sent and waited for in [t0, t1)."""
+        """Return messages and waits of the ranks of ``lines`` in [t0, t1)."""
         at = self._sends_of(lines, t0, t1)
         size, weight = self._size[at], self._weight[at]
         pairs = traffic.matrix_of(self._sender[at], self._receiver[at], size, weight)
@@ -298,7 +298,7 @@ class Traffic:
     def _headline(
         self, pairs: traffic.Matrix, waits: I64, in_mpi: float, groups: list[dict[str, Any]]
     ) -> str:
-        """What stands out, in a sentence."""
+        """Return the most notable fact, in a sentence."""
         if self.found.is_sampled:
             return (
                 "Some calls were passed over to keep the budget: sums are estimates, and wait"

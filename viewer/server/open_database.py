@@ -46,7 +46,7 @@ class OpenDatabase:
         """Whether a picture has been asked for: none is made before that any more."""
 
     def depths(self) -> dict[str, object]:
-        """What each call path depth would show; see :func:`depth_choice`. Made once."""
+        """Return the choice of call path depths; see :func:`depth_choice`. Computed once."""
         with self._lock:
             return self._depths
 
@@ -87,7 +87,7 @@ class OpenDatabase:
         return self.selection.with_folded(self.rows(parameters), parameters.choice())
 
     def profile(self, parameters: QueryParameters) -> SelectedCosts:
-        """What the contexts cost in the requested window, and in the phases that are asked for
+        """Return the contexts' costs in the requested window, and in the phases that are asked for
         (times are those of pictures, of all time). Raises :class:`UsageError`."""
         t0, t1 = parameters.interval()
         times, phase = parameters.has("times"), parameters.text("phase")

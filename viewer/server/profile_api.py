@@ -39,7 +39,7 @@ class SelectedCosts:
 
 
 def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) -> SelectedCosts:
-    """What ``lines`` did from ``t0`` to ``t1``, exactly where that takes a moment.
+    """Return the costs of ``lines`` from ``t0`` to ``t1``, exact if that takes a moment.
 
     Whole lines have their metrics' sums, unless ``times`` asks for time.
     """
@@ -59,8 +59,8 @@ def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) 
 def over_lines(
     db: Database, lines: I64, metric: str, inside: npt.NDArray[np.bool_], cost: F64 | None = None
 ) -> dict[str, object]:
-    """What the contexts ``inside`` cost on each of ``lines``; ``cost`` ``float64[lines of the
-    database]`` says what counts of it (None: all).
+    """Return the cost of the contexts ``inside`` on each of ``lines``; ``cost`` ``float64[lines of
+    the database]`` says what counts of it (None: all).
 
     Statistics, a histogram, and the sorted curve. Of many lines the curve has every
     so many-th; its first and last are always there. Helper threads and idle processes
@@ -122,8 +122,9 @@ def heat(
     db: Database, lines: I64, metric: str, height: int, width: int,
     within: list[PhaseCosts] | None = None,
 ) -> Heat:  # fmt: skip
-    """What the ``width`` costliest procedures cost on at most ``height`` of ``lines``; ``within``
-    some phases (None: all their time)."""
+    """Return costs of the ``width`` costliest procedures on at most ``height`` of ``lines``;
+    ``within`` some phases (None: all their time).
+    """
     number = db.metrics.number(metric)
     names = db.procedure_names
     # Procedures of one name are one, as everywhere in the viewer.
