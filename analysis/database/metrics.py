@@ -139,11 +139,11 @@ class Metrics:
         number = self.number(metric)
         total = np.zeros(self._lines)
         for chunk, event, frame, contexts in self._contexts(number):
-            chosen = np.flatnonzero(inside[contexts.node])
-            if not len(chosen):
+            selected = np.flatnonzero(inside[contexts.node])
+            if not len(selected):
                 continue
-            all_of_them = len(chosen) == len(contexts.node)
-            sums = self._store.sums(frame, chunk, contexts, None if all_of_them else chosen)
+            all_of_them = len(selected) == len(contexts.node)
+            sums = self._store.sums(frame, chunk, contexts, None if all_of_them else selected)
             amount, scale = self._amount(sums, number, event)
             span = self._span(chunk)
             total[span] += sum_by(sums.line, amount, span.stop - span.start) * scale
@@ -158,15 +158,15 @@ class Metrics:
             return self.exclusive(metric)
         number = self.number(metric)
         total = np.zeros(len(self._cct))
-        chosen = np.zeros(self._lines, bool)
-        chosen[self._place[lines]] = True
+        selected = np.zeros(self._lines, bool)
+        selected[self._place[lines]] = True
         wanted = np.flatnonzero(np.add.reduceat(
-            np.append(chosen, False), self._store.line_start[:-1]
+            np.append(selected, False), self._store.line_start[:-1]
         )) if len(lines) else np.zeros(0, np.int64)  # fmt: skip
         for chunk, event, frame, contexts in self._contexts(number, wanted.tolist()):
             sums = self._store.sums(frame, chunk, contexts)
             amount, scale = self._amount(sums, number, event)
-            own = amount * chosen[self._span(chunk)][sums.line]
+            own = amount * selected[self._span(chunk)][sums.line]
             total[contexts.node] += np.add.reduceat(own, contexts.start[:-1]) * scale
         return total
 

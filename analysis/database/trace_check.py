@@ -93,8 +93,8 @@ def _decode(
     waiting: deque[Future[_Blocks]] = deque()
     count = len(part.blocks.base)
     for batch, at in enumerate(range(0, count, _BATCH_BLOCKS)):
-        chosen = slice(at, min(at + _BATCH_BLOCKS, count))
-        waiting.append(pool.submit(_decode_batch, part, chosen, nodes, events, intervals))
+        selected = slice(at, min(at + _BATCH_BLOCKS, count))
+        waiting.append(pool.submit(_decode_batch, part, selected, nodes, events, intervals))
         if len(waiting) > _THREADS:
             yield waiting.popleft().result()
         if batch % _BATCHES_MAPPED == 0:
@@ -103,48 +103,48 @@ def _decode(
         yield waiting.popleft().result()
 
 
-def _decode_batch(part: Part, chosen: slice, nodes: int, events: int, intervals: I64) -> _Blocks:
+def _decode_batch(part: Part, selected: slice, nodes: int, events: int, intervals: I64) -> _Blocks:
     loops = check_loops()
-    found = loops and _look_through(loops, part, chosen, nodes, events, intervals)
+    found = loops and _look_through(loops, part, selected, nodes, events, intervals)
     if found:
         return found
     table = part.blocks
-    since, node = part.places(chosen)
+    since, node = part.places(selected)
     bad_node = node.max(axis=1) >= nodes
     # Within a block times ascend by construction, and a short one repeats its last record.
-    last = table.base[chosen] + since[:, -1].astype(np.int64)
-    if not part.has_weights(chosen):
+    last = table.base[selected] + since[:, -1].astype(np.int64)
+    if not part.has_weights(selected):
         return _Blocks(last, bad_node, np.full(len(last), events == 0), 0)
-    event, value = part.weights(chosen, since)
+    event, value = part.weights(selected, since)
     ends = 0
     if len(intervals):
-        real = np.arange(BLOCK_RECORDS) < table.records[chosen][:, None]
+        real = np.arange(BLOCK_RECORDS) < table.records[selected][:, None]
         ends = int((np.isin(event, intervals) & (value == 0) & real).sum())
     return _Blocks(last, bad_node, event.max(axis=1) >= events, ends)
 
 
 def _look_through(
-    loops: CheckLoops, part: Part, chosen: slice, nodes: int, events: int, intervals: I64
+    loops: CheckLoops, part: Part, selected: slice, nodes: int, events: int, intervals: I64
 ) -> _Blocks | None:
     """What :func:`_decode_batch` gives, by ``loops``; None where numpy is to say what is wrong with
     the blocks, or to read those of earlier versions."""
     table = part.blocks
-    count, width = table.records[chosen].astype(np.int64), table.width[chosen]
-    least = table.least[chosen]
+    count, width = table.records[selected].astype(np.int64), table.width[selected]
+    least = table.least[selected]
     length, bad_node = np.zeros(len(count), np.int64), np.zeros(len(count), bool)
     bad_event = np.full(len(count), events == 0)
-    places, place, end = part.contents(table.frame[chosen], table.at[chosen])
+    places, place, end = part.contents(table.frame[selected], table.at[selected])
     if not loops.check_places(places, place, end, count, width, least, nodes, length, bad_node):
         return None
     ends = 0
-    if part.has_weights(chosen):
-        codes, begin, end = part.contents(table.code_frame[chosen], table.code_at[chosen])
+    if part.has_weights(selected):
+        codes, begin, end = part.contents(table.code_frame[selected], table.code_at[selected])
         interval = np.zeros(events, bool)
         interval[intervals] = True
         ends = loops.check_codes(
             codes, begin, end, count, width, interval, bad_event, places, place, least
         )
-    return _Blocks(table.base[chosen] + length, bad_node, bad_event, ends) if ends >= 0 else None
+    return _Blocks(table.base[selected] + length, bad_node, bad_event, ends) if ends >= 0 else None
 
 
 def _check_lines(db: Database, number: int, part: Part, blocks: _Blocks) -> list[tuple[int, str]]:

@@ -140,11 +140,11 @@ class SentMessages:
             measurement.processes[measurement.threads[n].process].rank for n in lines.tolist()
         ]
         rank = np.array([-1 if owner is None else owner for owner in owners], np.int64)
-        found = operations(arrays, rank)
-        if not len(found):
+        recorded = operations(arrays, rank)
+        if not len(recorded):
             return []
-        communicators = rebuild_communicators(found, np.arange(max(ranks, int(rank.max()) + 1)))
-        sends, _ = endpoints(found, pair(found), communicators)
+        communicators = rebuild_communicators(recorded, np.arange(max(ranks, int(rank.max()) + 1)))
+        sends, _ = endpoints(recorded, pair(recorded), communicators)
         peer = sends.peer if ranks else np.full(len(sends), UNKNOWN)
         group, count = groups_of(sends.rank, peer)
         first = firsts_of(group, count)

@@ -25,15 +25,15 @@ _MPI = re.compile("P?MPI_[A-Z][a-z]\\w*")
 def call_arrays(db: Database) -> CallArrays:
     """All calls of MPI in the database. O(calls)."""
     functions = db.calls.functions
-    chosen = db.calls.select(functions=db.calls.of_group(_GROUP))
+    calls_of_mpi = db.calls.select(functions=db.calls.of_group(_GROUP))
     return CallArrays(
-        line=chosen["line"].astype(np.int64),
-        time=chosen["time"].astype(np.int64),
-        duration=chosen["duration"].astype(np.int64),
-        node=chosen["node"].astype(np.int64),
-        function=chosen["function"].astype(np.int64),
-        weight=chosen["weight"].astype(np.float64),
-        value=chosen["value"].astype(np.int64),
+        line=calls_of_mpi["line"].astype(np.int64),
+        time=calls_of_mpi["time"].astype(np.int64),
+        duration=calls_of_mpi["duration"].astype(np.int64),
+        node=calls_of_mpi["node"].astype(np.int64),
+        function=calls_of_mpi["function"].astype(np.int64),
+        weight=calls_of_mpi["weight"].astype(np.float64),
+        value=calls_of_mpi["value"].astype(np.int64),
         functions=[
             RecordedFunction(one.name, tuple((value.name, value.unit) for value in one.values))
             for one in functions

@@ -36,8 +36,8 @@ class PredefinedCommunicators:
             return
         used = np.flatnonzero(handle != MISSING)
         pairs = np.stack([rank[used], handle[used]], 1)
-        made = np.flatnonzero(operations.are(*CREATIONS))
-        new = np.stack([rank[made], operations.named("new_communicator")[made]], 1)
+        creations = np.flatnonzero(operations.are(*CREATIONS))
+        new = np.stack([rank[creations], operations.named("new_communicator")[creations]], 1)
         unmade, inverse, count = np.unique(
             np.concatenate([pairs, new]), axis=0, return_inverse=True, return_counts=True
         )
@@ -55,17 +55,17 @@ class PredefinedCommunicators:
         own = left[single[left] & alone[left] & (len(ranks) > 1)]
         candidates = np.setdiff1d(left, own)
         # Of several that are left one that was told to have the world's size, else that used most.
-        told = np.zeros(len(unmade), bool)
-        told[inverse[: len(used)][size == len(ranks)]] = True
+        has_world_size = np.zeros(len(unmade), bool)
+        has_world_size[inverse[: len(used)][size == len(ranks)]] = True
         order = candidates[
-            np.lexsort((-count[candidates], ~told[candidates], unmade[candidates, 0]))
+            np.lexsort((-count[candidates], ~has_world_size[candidates], unmade[candidates, 0]))
         ]
         first = np.ones(len(order), bool)
         first[1:] = unmade[order, 0][1:] != unmade[order, 0][:-1]
         world = order[first]
         # Whose MPI_Init was recorded made all others in the recording.
         begun = np.unique(rank[_are_init(operations)])
-        unsure = world[~told[world] & ~np.isin(unmade[world, 0], begun)]
+        unsure = world[~has_world_size[world] & ~np.isin(unmade[world, 0], begun)]
         self.guessed_worlds = unmade[unsure, 0]
         self.world = unmade[world, 0], unmade[world, 1]
         self.own = unmade[own, 0], unmade[own, 1]

@@ -144,26 +144,26 @@ def _at_collectives(
     last = np.where(between & ~creates, others, everybody)
     parts = []
     for kind, roles in ((WaitKind.WAIT_AT_NXN, _NXN), (WaitKind.WAIT_AT_BARRIER, (Role.BARRIER,))):
-        chosen = usable & np.isin(role, roles)
-        parts.append(_at(operations, collectives, kind, chosen, last))
+        selected = usable & np.isin(role, roles)
+        parts.append(_at(operations, collectives, kind, selected, last))
     is_root = _roots(operations, collectives, communicators)
     root = _position(is_root, instance, len(collectives))[instance]
     # The root's own group takes no part.
     apart = ~between | (side != side[np.maximum(root, 0)])
-    chosen = usable & (role == Role.FROM_ROOT) & ~is_root & (root >= 0) & apart
-    parts.append(_at(operations, collectives, WaitKind.LATE_BROADCAST, chosen, root))
+    selected = usable & (role == Role.FROM_ROOT) & ~is_root & (root >= 0) & apart
+    parts.append(_at(operations, collectives, WaitKind.LATE_BROADCAST, selected, root))
     other_begin = np.where(is_root, _NEVER, begin)
     last_other = np.where(between, others, _last(other_begin, first)[instance])
-    chosen = usable & (role == Role.TO_ROOT) & is_root
-    parts.append(_at(operations, collectives, WaitKind.EARLY_REDUCE, chosen, last_other))
+    selected = usable & (role == Role.TO_ROOT) & is_root
+    parts.append(_at(operations, collectives, WaitKind.EARLY_REDUCE, selected, last_other))
     return parts
 
 
 def _at(
-    operations: Operations, collectives: Collectives, kind: WaitKind, chosen: Mask, awaited: I64
+    operations: Operations, collectives: Collectives, kind: WaitKind, selected: Mask, awaited: I64
 ) -> _Part:
-    """Waits of the ``chosen`` entries, each k for entry ``awaited[k]`` of its instance."""
-    entries = np.flatnonzero(chosen)
+    """Waits of the ``selected`` entries, each k for entry ``awaited[k]`` of its instance."""
+    entries = np.flatnonzero(selected)
     delayer = collectives.operation[awaited[entries]]
     waiter = collectives.ended[entries]
     other = operations.rank[waiter] != operations.rank[delayer]
@@ -185,10 +185,10 @@ def _last(begin: I64, first: I64) -> I64:
     return order[first[1:] - 1]
 
 
-def _position(chosen: Mask, instance: I64, count: int) -> I64:
-    """``int64[i]``: of each instance its ``chosen`` entry, -1 where it has none."""
+def _position(selected: Mask, instance: I64, count: int) -> I64:
+    """``int64[i]``: of each instance its ``selected`` entry, -1 where it has none."""
     position = np.full(count, -1, np.int64)
-    entries = np.flatnonzero(chosen)
+    entries = np.flatnonzero(selected)
     position[instance[entries]] = entries
     return position
 

@@ -291,10 +291,10 @@ class PhaseTimeline:
         counts = [len(window) for window in windows]
         if reference is None:
             reference = int(np.argmax(counts))
-        chosen = windows[reference]
-        if not len(chosen):
+        selected = windows[reference]
+        if not len(selected):
             raise UsageError(f"{self.db.path}: no rank was seen in {name}")
-        columns = [window if len(window) == len(chosen) else chosen for window in windows]
+        columns = [window if len(window) == len(selected) else selected for window in windows]
         both = np.stack(columns, axis=1)
         begin, end = both[:, :, 0], both[:, :, 1]
         length = np.zeros(len(both))
@@ -328,7 +328,7 @@ def _without(line: Stretches, lost: npt.NDArray[np.bool_]) -> Stretches:
 
 
 def _below(tree: CCT, node: int) -> npt.NDArray[np.bool_]:
-    chosen = np.zeros(len(tree), bool)
-    chosen[node] = True
-    below: npt.NDArray[np.bool_] = innermost(tree, chosen) == node
+    selected = np.zeros(len(tree), bool)
+    selected[node] = True
+    below: npt.NDArray[np.bool_] = innermost(tree, selected) == node
     return below

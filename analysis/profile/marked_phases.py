@@ -114,8 +114,8 @@ class MarkedPhases:
         calls = self._db.calls
         functions = _functions(self._db, spec.begin)
         ends = _functions(self._db, spec.end) if spec.end else []
-        chosen = np.isin(calls.function, [function.id for function in functions])
-        at = np.flatnonzero(chosen & ~claimed)
+        selected = np.isin(calls.function, [function.id for function in functions])
+        at = np.flatnonzero(selected & ~claimed)
         line, begin = calls.line[at].astype(np.int64), np.asarray(calls.time[at])
         if spec.end is None:
             end = begin + calls.duration[at]
@@ -279,15 +279,15 @@ class MarkedPhases:
 
 def _functions(db: Database, pattern: str) -> list[CalledFunction]:
     recorded = db.calls.functions
-    chosen = [function for function in recorded if function.name == pattern]
-    chosen = chosen or [one for one in recorded if fnmatchcase(one.name, pattern)]
-    if not chosen:
+    selected = [function for function in recorded if function.name == pattern]
+    selected = selected or [one for one in recorded if fnmatchcase(one.name, pattern)]
+    if not selected:
         if not recorded:
             raise UsageError(f"{db.path}: no calls were recorded; --probe of hpcd attach, run and"
                              " profile names functions that mark phases")  # fmt: skip
         near = did_you_mean(pattern.strip("*"), (function.name for function in recorded))
         raise UsageError(f"{db.path}: no calls of {pattern} were recorded{near}")
-    return chosen
+    return selected
 
 
 def _number(function: CalledFunction, name: str) -> int:

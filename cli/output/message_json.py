@@ -16,36 +16,36 @@ from hpcd.analysis.messages.wait_states import WaitKind, by_path, totals
 
 
 def as_json(
-    db: Database, analysed: Communication, delays: Delays, notes: Sequence[str] = ()
+    db: Database, exchange: Communication, delays: Delays, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return all results; times in seconds, sizes in bytes, ranks of the job; ``notes`` are what to
     know before it is believed."""
     paths = _Paths(db)
-    sums = totals(analysed.operations, analysed.waits, analysed.size)
+    sums = totals(exchange.operations, exchange.waits, exchange.size)
     return {
         "database": str(db.path),
-        "implementation": analysed.recorded.flavour.name,
-        "ranks": analysed.ranks.tolist(),
-        "sampled": analysed.is_sampled,
+        "implementation": exchange.recorded.flavour.name,
+        "ranks": exchange.ranks.tolist(),
+        "sampled": exchange.is_sampled,
         "notes": list(notes),
-        "in_mpi": analysed.in_mpi,
+        "in_mpi": exchange.in_mpi,
         "messages": {
-            "sent": len(analysed.sends),
-            "matched": len(analysed.messages),
-            "matched_by_time": int(analysed.messages.guessed.sum()),
+            "sent": len(exchange.sends),
+            "matched": len(exchange.messages),
+            "matched_by_time": int(exchange.messages.guessed.sum()),
         },
-        "guessed_worlds": analysed.communicators.guessed_worlds.tolist(),
-        "unknown_communicators": analysed.unknown_communicators,
-        "point_to_point": _matrix(analysed.point_to_point),
-        "one_sided": _matrix(analysed.one_sided),
-        "collective_flow": _matrix(analysed.collective_flow),
-        "sizes": _sizes(analysed),
-        "communicators": list(map(_communicator, analysed.communicators.all)),
-        "collectives": _collectives(analysed),
-        "waiting": {kind.label: analysed.waits.seconds(kind) for kind in WaitKind},
+        "guessed_worlds": exchange.communicators.guessed_worlds.tolist(),
+        "unknown_communicators": exchange.unknown_communicators,
+        "point_to_point": _matrix(exchange.point_to_point),
+        "one_sided": _matrix(exchange.one_sided),
+        "collective_flow": _matrix(exchange.collective_flow),
+        "sizes": _sizes(exchange),
+        "communicators": list(map(_communicator, exchange.communicators.all)),
+        "collectives": _collectives(exchange),
+        "waiting": {kind.label: exchange.waits.seconds(kind) for kind in WaitKind},
         "waiting_by_rank": sums.by_waiter.tolist(),
         "waiting_caused_by_rank": sums.by_delayer.tolist(),
-        "waits": _waits(analysed, paths),
+        "waits": _waits(exchange, paths),
         "delays": _rows(
             {
                 "rank": delays.rank.tolist(),
@@ -54,7 +54,7 @@ def as_json(
             }
         ),
         "delays_unexplained": delays.unexplained,
-        "clocks": _clocks(analysed.clocks),
+        "clocks": _clocks(exchange.clocks),
     }
 
 
@@ -70,8 +70,8 @@ class _Paths:
         return [self._names[procedure] for procedure in procedures.tolist()][1:]
 
 
-def _sizes(analysed: Communication) -> list[dict[str, Any]]:
-    sizes = message_sizes(analysed.sends, analysed.messages)
+def _sizes(exchange: Communication) -> list[dict[str, Any]]:
+    sizes = message_sizes(exchange.sends, exchange.messages)
     return _rows(
         {
             "least": sizes.least.tolist(),
@@ -96,7 +96,7 @@ def _communicator(communicator: Communicator) -> dict[str, Any]:
     }
 
 
-def _collectives(analysed: Communication) -> list[dict[str, Any]]:
+def _collectives(exchange: Communication) -> list[dict[str, Any]]:
     return [
         {
             "function": row.function,
@@ -106,11 +106,11 @@ def _collectives(analysed: Communication) -> list[dict[str, Any]]:
             "seconds": row.seconds,
             "bytes": row.bytes if row.bytes >= 0 else None,
         }
-        for row in analysed.by_function()
+        for row in exchange.by_function()
     ]
 
 
-def _waits(analysed: Communication, paths: _Paths) -> list[dict[str, Any]]:
+def _waits(exchange: Communication, paths: _Paths) -> list[dict[str, Any]]:
     return [
         {
             "kind": group.kind.label,
@@ -121,7 +121,7 @@ def _waits(analysed: Communication, paths: _Paths) -> list[dict[str, Any]]:
             "seconds": group.seconds,
             "longest": group.longest,
         }
-        for group in by_path(analysed.operations, analysed.waits)
+        for group in by_path(exchange.operations, exchange.waits)
     ]
 
 
