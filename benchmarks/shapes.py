@@ -28,6 +28,7 @@ import numpy.typing as npt
 from benchmarks.workloads import HPCD, ROOT, build
 from hpcd.array_types import I64, U32
 from hpcd.measurement.reader import Measurement, open_measurement
+from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.synthetic import Shape, Source, built_in_source, recorded_source
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Host, Module, Process
@@ -134,7 +135,7 @@ def keep(recorded: Path, kept: Path, records: int, lines: int) -> None:
             writer.add_clock_pair(int(pair[0]), int(pair[1]))
         writer.add_nodes(parent, frame)
         writer.add_records(line, time, new_node, event, value)
-        writer.close({"samples": {"taken": len(line), "expected": None, "dropped": {}}})
+        writer.close(Summary(samples=SampleCounts(taken=len(line))))
 
 
 def _chosen(line: npt.NDArray[np.unsignedinteger], records: int, lines: int) -> I64:

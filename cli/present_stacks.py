@@ -23,7 +23,7 @@ class PresentStacks(Protocol):
     """Reads stacks, again and again if asked to."""
 
     def read(self) -> Reading:
-        """Where all threads of the targets stand. Raises :class:`hpcd.errors.HpcdError`."""
+        """Read the stacks of all threads of the targets. Raises :class:`hpcd.errors.HpcdError`."""
 
     def close(self) -> None:
         """Free what that takes."""
@@ -90,7 +90,7 @@ class RecordedProcesses:
         self._own: OwnReading | None = None
 
     def read(self, known: list[tuple[int, int]]) -> Reading:
-        """Where the threads of these stand, by pid and when each began (monotonic ns).
+        """Read the stacks of these processes, by pid and begin (monotonic ns).
 
         Raises :class:`hpcd.errors.TargetError` when all have ended.
         """
@@ -113,7 +113,7 @@ class RecordedProcesses:
 
 
 def present_stacks(selector: Selector, socket: str, *, children: bool) -> PresentStacks:
-    """What reads the processes of ``selector`` for the user of this process."""
+    """Return a reader of the processes of ``selector`` for the user of this process."""
     if os.geteuid() == 0:
         return OwnReading(selector, children=children)
     return ServiceReading(socket, selector, children=children)

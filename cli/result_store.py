@@ -29,7 +29,9 @@ class User(NamedTuple):
 
 
 def user() -> User:
-    """Who asked. Under sudo the invoking user: results made as root would be out of reach."""
+    """Return the user who asked. Under sudo that is the invoking one: root's results would be out
+    of that user's reach.
+    """
     uid = os.geteuid()
     asked = os.environ.get("SUDO_UID", "") if uid == 0 else ""
     number = int(asked) if asked.isdigit() else uid
@@ -43,7 +45,7 @@ def user() -> User:
 
 
 def results_folder(owner: User | None = None) -> Path:
-    """Where results are kept: ``$HPCD_RESULTS``, else ``hpcd/results`` below XDG_DATA_HOME."""
+    """Return the results' folder: ``$HPCD_RESULTS``, else ``hpcd/results`` below XDG_DATA_HOME."""
     owner = owner or user()
     named = os.environ.get("HPCD_RESULTS")
     if named and not owner.other:

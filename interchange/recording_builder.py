@@ -14,6 +14,7 @@ from hpcd.interchange.imported_threads import ImportedThreads
 from hpcd.interchange.imported_tree import ImportedTree
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.record_columns import by_line_and_time
+from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject, CallValue, Group
 from hpcd.model.identity import Event, Host
@@ -173,13 +174,7 @@ class RecordingBuilder:
         if realtime_ns is not None and realtime_ns > self._last_ns:
             self.writer.add_clock_pair(self._last_ns, realtime_ns)
         self.threads.finish()
-        self.writer.close(
-            {
-                "samples": {
-                    "taken": self.taken or self.writer.records_written,
-                    "expected": None,
-                    "dropped": dict(self.dropped),
-                },
-            }
-        )
+        taken = self.taken or self.writer.records_written
+        samples = SampleCounts(taken=taken, dropped=dict(self.dropped))
+        self.writer.close(Summary(samples=samples))
         return self.writer.records_written

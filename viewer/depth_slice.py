@@ -81,7 +81,7 @@ def _largest_first(procedure: U32, pixels: I64) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True)
 class DepthContent:
-    """What a picture shows at a call path depth: ``variety`` of the program's own procedures
+    """Figures of a picture at a call path depth: ``variety`` of the program's own procedures
     there, entropy over pixels in bits, and all ``shares`` as :func:`shares` gives them."""
 
     depth: int
@@ -114,8 +114,9 @@ def most_telling(varieties: Sequence[float]) -> int:
 def depth_contents(
     db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: int
 ) -> list[DepthContent]:
-    """What each depth would show of ``nodes`` of ``lines``, from 1 on, down to ``deepest`` or the
-    deepest path; preempted threads where they stood. O(pixels + distinct nodes · depths)."""
+    """Return the figures of each depth for ``nodes`` of ``lines``, from 1 on, down to ``deepest``
+    or the deepest path; preempted threads where they stood. O(pixels + distinct nodes · depths).
+    """
     nodes = without_preemption(db, nodes)
     distinct, pixels = np.unique(nodes[nodes != NO_NODE], return_counts=True)
     varieties = _varieties(db, nodes, lines, deepest)
@@ -167,8 +168,8 @@ def _start_up(db: Database) -> Mask:
 
 
 def depth_choice(db: Database) -> dict[str, object]:
-    """What a person chooses a depth by: ``best``, and of each of ``depths`` its ``variety`` in
-    bits, how many ``procedures`` it shows, and ``shown``, the names and shares of the largest.
+    """Return what the choice of a depth shows: ``best``, and of each of ``depths`` its ``variety``
+    in bits, how many ``procedures`` it shows, and ``shown``, the names and shares of the largest.
 
     Of the whole recording's working lines, sampled.
     """

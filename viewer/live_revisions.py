@@ -67,7 +67,9 @@ class LiveRevisions:
         raise GoneError("this state of the recording has been replaced by a newer one")
 
     def moved(self, revision: int, lines: Sequence[int]) -> list[int | None]:
-        """What ``lines`` of ``revision`` are in the newest; None for those not known any more."""
+        """Return the newest numbers of ``lines`` of ``revision``; None for those not known any
+        more.
+        """
         before = self._sources.get(revision)
         after = next(reversed(self._sources.values()))
         if before is None:

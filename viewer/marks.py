@@ -1,4 +1,4 @@
-"""What pictures mark besides colour: threads that wait, and calls that communicate."""
+"""Marks of pictures besides colour: threads that wait, and calls that communicate."""
 
 from __future__ import annotations
 

@@ -33,24 +33,24 @@ BLANK_LIGHT, BLANK_DARK = (255, 255, 255), (24, 26, 30)
 
 
 @dataclass(frozen=True)
-class Pattern:
+class ColourPattern:
     """The colour of the procedures whose whole name ``fits``, with or without its parameters."""
 
     fits: Any
     rgb: tuple[int, int, int]
 
 
-def parse_pattern(text: str) -> Pattern:
+def parse_pattern(text: str) -> ColourPattern:
     """``REGEX = #rrggbb``. Raises :class:`UsageError`."""
     name, _, colour = text.rpartition("=")
     match = re.fullmatch(r"\s*#([0-9a-fA-F]{6})\s*", colour)
     if not name.strip() or match is None:
         raise UsageError(f"{text[:80]}: a colour is PATTERN = #rrggbb")
     red, green, blue = bytes.fromhex(match[1])
-    return Pattern(compile_pattern(name.strip(), "the pattern"), (red, green, blue))
+    return ColourPattern(compile_pattern(name.strip(), "the pattern"), (red, green, blue))
 
 
-def parse_patterns(texts: Sequence[str]) -> list[Pattern]:
+def parse_patterns(texts: Sequence[str]) -> list[ColourPattern]:
     """Those of ``texts``, empty ones left out. Raises :class:`UsageError`."""
     given = [text for text in texts if text.strip()]
     if len(given) > _MOST_PATTERNS:
@@ -58,7 +58,7 @@ def parse_patterns(texts: Sequence[str]) -> list[Pattern]:
     return [parse_pattern(text) for text in given]
 
 
-def colours(names: Sequence[str], patterns: Sequence[Pattern] = ()) -> RGB:
+def colours(names: Sequence[str], patterns: Sequence[ColourPattern] = ()) -> RGB:
     """``uint8[n, 3]``: sRGB of each procedure name. Markers are grey, kernel procedures muted."""
     digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
     seeds = np.frombuffer(b"".join(digests), np.uint64) if names else np.zeros(0, np.uint64)

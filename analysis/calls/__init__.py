@@ -1,1 +1,1 @@
-"""What recorded calls tell: totals and bandwidth by function, file, peer or call path."""
+"""Results of recorded calls: totals and bandwidth by function, file, peer or call path."""

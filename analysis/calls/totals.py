@@ -325,7 +325,7 @@ GROUPINGS: dict[str, Callable[[Database, _Flows], _Grouping]] = {
     "thread": _by_thread,
     "rank": _by_rank,
 }
-"""What calls can be grouped by, besides phases."""
+"""The groupings of calls, besides phases."""
 _OF_OBJECTS = ("file", "filesystem", "mount", "peer")
 
 assert CALL.names is not None

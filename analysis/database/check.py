@@ -81,7 +81,7 @@ class _Checksums:
         wait(self._pending.get(parts[number], []))
 
     def finish(self) -> list[Finding]:
-        """What is wrong with the files, in the manifest's order."""
+        """Return the damage of files, in the manifest's order."""
         for name in self._files:
             self._begin(name)
         return [finding for name in self._files for finding in self._compare(name)]

@@ -37,6 +37,7 @@ from hpcd.analysis.trace.records import Records, Trace, TraceMap
 from hpcd.analysis.trace.trace_lines import LineColumns, Lines
 from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import FormatError, PlatformError
+from hpcd.measurement.summary import Summary
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
 from hpcd.model.scope import Kind
@@ -68,11 +69,11 @@ class MeasurementRow(NamedTuple):
     closed: bool
     damage: list[str]
     options: dict[str, Any]
-    summary: dict[str, Any]
+    summary: Summary
 
     @property
     def origin(self) -> dict[str, Any]:
-        """Of a recording of another tool, what is known of it; else empty. (docs/import.md)"""
+        """The origin of another tool's recording, else empty. (docs/import.md)"""
         origin = self.options.get("imported")
         return origin if isinstance(origin, dict) else {}
 
@@ -88,7 +89,7 @@ class Loss(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Procedures:
+class ProcedureTable:
     """The procedures of a database; index by procedure id.
 
     ``name`` is demangled; ``module`` ``uint32[n]`` the module id or 0; ``address`` ``uint64[n]``
@@ -200,7 +201,7 @@ class Database:
     # --- names ---
 
     @cached_property
-    def procedures(self) -> Procedures:
+    def procedures(self) -> ProcedureTable:
         """All procedures, by id."""
         rows = self._rows(
             "SELECT procedure.name, module, address, size, source_file, source_line, kind"
@@ -209,7 +210,7 @@ class Database:
         if len(rows) != self.manifest["procedures"]:
             raise FormatError(f"{self._sqlite}: procedures are missing")
         try:
-            return Procedures(
+            return ProcedureTable(
                 name=[str(row[0]) for row in rows],
                 module=np.array([row[1] or 0 for row in rows], np.uint32),
                 address=np.array([row[2] or 0 for row in rows], np.uint64),
@@ -287,12 +288,12 @@ class Database:
                         bool(row[7]),
                         json.loads(row[8]),
                         json.loads(row[9]),
-                        json.loads(row[10]) or {},
+                        Summary.from_json(json.loads(row[10]) or {}),
                     ]
                 )
                 for row in rows
             ]
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, FormatError):
             raise FormatError(f"{self._sqlite}: measurement table is damaged") from None
 
     @cached_property
@@ -303,25 +304,18 @@ class Database:
         rows = self._rows("SELECT clock_offset_ns FROM measurement ORDER BY id")
         for measurement, (offset,) in zip(self.measurements, rows, strict=True):
             shift = int(offset) - self.origin_ns
-            samples = measurement.summary.get("samples")
-            drops = samples.get("dropped") if isinstance(samples, dict) else None
-            try:
-                total = sum(map(int, drops.values())) if isinstance(drops, dict) else 0
-                reported = measurement.summary.get("losses")
-                if reported is None and total:
-                    losses.append(
-                        Loss(measurement.id, measurement.start_ns, measurement.end_ns, total)
-                    )
-                for start, end, count in reported or []:
-                    t0 = max(int(start) + shift, measurement.start_ns)
-                    t1 = min(int(end) + shift, measurement.end_ns)
-                    losses.append(Loss(measurement.id, t0, max(t0, t1), int(count)))
-            except (TypeError, ValueError):
-                raise FormatError(f"{self._sqlite}: measurement table is damaged") from None
+            total = sum(measurement.summary.samples.dropped.values())
+            reported = measurement.summary.losses
+            if reported is None and total:
+                losses.append(Loss(measurement.id, measurement.start_ns, measurement.end_ns, total))
+            for start, end, count in reported or ():
+                t0 = max(start + shift, measurement.start_ns)
+                t1 = min(end + shift, measurement.end_ns)
+                losses.append(Loss(measurement.id, t0, max(t0, t1), count))
         return losses
 
     def statistics(self, metric: str | int, node: int, by: str = "line") -> Statistics:
-        """What ``node`` cost, all below it included, on each ``line`` (of the trace), ``rank``,
+        """Return the inclusive cost of ``node`` on each ``line`` (of the trace), ``rank``,
         ``job`` or ``host``, with mean, extremes and spread.
 
         By rank, only lines of processes with one count, as "job rank". Raises
@@ -391,8 +385,9 @@ class Database:
     def sample_rows(
         self, rows: Sequence[npt.NDArray[np.integer]], t0: int, t1: int, width: int
     ) -> U32:
-        """As :meth:`sample_grid`, ``uint32[len(rows), width]``: a row is of several lines, of which
-        one lives at a time. No row is without a line."""
+        """Return a picture like :meth:`sample_grid`'s, ``uint32[len(rows), width]``: a row is of
+        several lines, of which one lives at a time. No row is without a line.
+        """
         return pixel_samples.sample_rows(self.trace, self._columns, rows, t0, t1, width)
 
     def _part_names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where everything lies in a database directory, and the manifest that vouches for it.
+"""The files of a database directory, and the manifest that vouches for them.
 
 The promise: a database exists whole or not at all (it is written beside its place and renamed),
 nothing in it is changed afterwards, and its bytes depend on the measurements alone. See
@@ -27,7 +27,7 @@ _READ_BYTES = 1 << 20
 _MANIFEST_LIMIT = 64 << 20
 
 CALLS = "calls"
-"""Where recorded calls are; a database without them has no such folder."""
+"""The folder of recorded calls; a database without them has none."""
 
 SYMBOLS = "cct/symbols.archive"
 """The symbols that measurements brought along, by load module."""

@@ -139,11 +139,11 @@ class Metrics:
         number = self.number(metric)
         total = np.zeros(self._lines)
         for chunk, event, frame, contexts in self._contexts(number):
-            chosen = np.flatnonzero(inside[contexts.node])
-            if not len(chosen):
+            selected = np.flatnonzero(inside[contexts.node])
+            if not len(selected):
                 continue
-            all_of_them = len(chosen) == len(contexts.node)
-            sums = self._store.sums(frame, chunk, contexts, None if all_of_them else chosen)
+            all_of_them = len(selected) == len(contexts.node)
+            sums = self._store.sums(frame, chunk, contexts, None if all_of_them else selected)
             amount, scale = self._amount(sums, number, event)
             span = self._span(chunk)
             total[span] += sum_by(sums.line, amount, span.stop - span.start) * scale
@@ -158,15 +158,15 @@ class Metrics:
             return self.exclusive(metric)
         number = self.number(metric)
         total = np.zeros(len(self._cct))
-        chosen = np.zeros(self._lines, bool)
-        chosen[self._place[lines]] = True
+        selected = np.zeros(self._lines, bool)
+        selected[self._place[lines]] = True
         wanted = np.flatnonzero(np.add.reduceat(
-            np.append(chosen, False), self._store.line_start[:-1]
+            np.append(selected, False), self._store.line_start[:-1]
         )) if len(lines) else np.zeros(0, np.int64)  # fmt: skip
         for chunk, event, frame, contexts in self._contexts(number, wanted.tolist()):
             sums = self._store.sums(frame, chunk, contexts)
             amount, scale = self._amount(sums, number, event)
-            own = amount * chosen[self._span(chunk)][sums.line]
+            own = amount * selected[self._span(chunk)][sums.line]
             total[contexts.node] += np.add.reduceat(own, contexts.start[:-1]) * scale
         return total
 
@@ -181,7 +181,7 @@ class Metrics:
                     yield chunk, event, frame, self._store.contexts(frame)
 
     def _amount(self, sums: EventSums, metric: int, event: int) -> tuple[F64, float]:
-        """What is added up of ``sums`` of an event, and what one of it is in a metric."""
+        """Return the addend among ``sums`` of an event, and its scale in a metric."""
         if metric == 0:
             return sums.records.astype(np.float64), 1.0
         return sums.value.astype(np.float64), float(self._scale[metric, event])
@@ -209,7 +209,7 @@ class Metrics:
 
     @cached_property
     def _place(self) -> I64:
-        """Where each trace line is in the sequence."""
+        """The position of each trace line in the sequence."""
         place = np.full(self._lines, -1, np.int64)
         place[self._line] = np.arange(self._lines)
         if int(place.min(initial=0)) < 0:

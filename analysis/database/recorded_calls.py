@@ -32,7 +32,7 @@ CALL = np.dtype(
 
 
 class ObjectRow(NamedTuple):
-    """What values of kind ``object`` refer to. ``measurement`` is the one it was met in."""
+    """An object that values of calls refer to. ``measurement`` is the one it was met in."""
 
     id: int
     measurement: int
@@ -127,7 +127,7 @@ class RecordedCalls:
 
     @cached_property
     def objects(self) -> dict[int, ObjectRow]:
-        """What values of kind ``object`` refer to, by id from 1. Raises :class:`FormatError`."""
+        """The objects that values of calls refer to, by id from 1. Raises :class:`FormatError`."""
         try:
             return {
                 id: ObjectRow(id, measurement, kind, name, fs or "", mount or "", peer or "",
@@ -197,8 +197,10 @@ class RecordedCalls:
     def spans(
         self, lines: Iterable[int] | None = None, t0: int | None = None, t1: int | None = None
     ) -> tuple[I64, I64, I64]:
-        """Where the calls of ``lines`` that began in [t0, t1) are: of each line that has any its
-        number, the first of them and the one after the last, ``int64[k]``. O(lines · log n)."""
+        """Return the positions of the calls of ``lines`` that began in [t0, t1): of each line that
+        has any its number, the first of them and the one after the last, ``int64[k]``. O(lines ·
+        log n).
+        """
         chosen = range(len(self.first) - 1) if lines is None else lines
         spans = []
         for line in chosen:

@@ -110,7 +110,9 @@ def by_column(metrics: int) -> bool:
 
 
 def line_totals_schema(metrics: int) -> str:
-    """What makes ``trace_line_metric``: a view of the table ``trace_line_total``, or a table."""
+    """Return the SQL that makes ``trace_line_metric``: a view of the table ``trace_line_total``, or
+    a table.
+    """
     if not by_column(metrics):
         return """
 CREATE TABLE trace_line_metric (

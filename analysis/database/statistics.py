@@ -17,7 +17,7 @@ from hpcd.array_types import F64
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of one context over ``n`` groups of lines.
+    """Costs of one context over ``n`` groups of lines.
 
     ``name`` are the groups' names (lines': their numbers), ``value`` ``float64[n]`` what it cost in
     each; ``least`` and ``most`` are the groups where it cost least and most. ``cv`` is stddev over
@@ -34,7 +34,7 @@ class Statistics:
 
     @property
     def mean(self) -> float:
-        """Of a group."""
+        """The mean cost of a group."""
         return float(self.value.mean()) if len(self.value) else 0.0
 
     @property
@@ -49,7 +49,7 @@ class Statistics:
 
     @property
     def stddev(self) -> float:
-        """Of the population, as all groups are known."""
+        """The standard deviation of the population, as all groups are known."""
         return float(self.value.std()) if len(self.value) else 0.0
 
     @property

@@ -34,7 +34,7 @@ _BATCHES_MAPPED = 16
 
 
 class _Blocks(NamedTuple):
-    """What is known of ``n`` decoded blocks.
+    """Figures of ``n`` decoded blocks.
 
     ``last`` ``int64[n]`` is the time of each one's last record in ticks; ``bad_node`` and
     ``bad_event`` ``bool[n]`` whether a record has a node or event the measurement does not;
@@ -52,7 +52,8 @@ def check_trace(
     interval_events: npt.NDArray[np.uint16],
     before_part: Callable[[Sequence[str], int], None] | None = None,
 ) -> tuple[list[str], int]:
-    """What is wrong with the records of ``db``, and how many only mark where an interval ends.
+    """Return the damage of the records of ``db``, and the number that only mark the end of an
+    interval.
 
     Nodes and events must exist; times ascend within each line and lie within its life.
     ``interval_events`` are the ids of events whose records are intervals. ``before_part`` is called
@@ -92,8 +93,8 @@ def _decode(
     waiting: deque[Future[_Blocks]] = deque()
     count = len(part.blocks.base)
     for batch, at in enumerate(range(0, count, _BATCH_BLOCKS)):
-        chosen = slice(at, min(at + _BATCH_BLOCKS, count))
-        waiting.append(pool.submit(_check_batch, part, chosen, nodes, events, intervals))
+        selected = slice(at, min(at + _BATCH_BLOCKS, count))
+        waiting.append(pool.submit(_check_batch, part, selected, nodes, events, intervals))
         if len(waiting) > _THREADS:
             yield waiting.popleft().result()
         if batch % _BATCHES_MAPPED == 0:
@@ -102,29 +103,29 @@ def _decode(
         yield waiting.popleft().result()
 
 
-def _check_batch(part: Part, chosen: slice, nodes: int, events: int, intervals: I64) -> _Blocks:
+def _check_batch(part: Part, selected: slice, nodes: int, events: int, intervals: I64) -> _Blocks:
     """What a batch of blocks has, without decoding it."""
     table = part.blocks
-    least = np.array(table.least[chosen])
-    places = part.stored_places(chosen).as_structure()
+    least = np.array(table.least[selected])
+    places = part.stored_places(selected).as_structure()
     count = len(least)
     length, bad_node = np.zeros(count, np.int64), np.zeros(count, bool)
     bad_event = np.full(count, events == 0)
     if not kernels.check_places(places, least, nodes, length, bad_node):
         raise damaged_block()
     ends = 0
-    if part.has_weights(chosen):
+    if part.has_weights(selected):
         interval = np.zeros(events, bool)
         interval[intervals] = True
-        codes = part.stored_codes(chosen).as_structure()
+        codes = part.stored_codes(selected).as_structure()
         ends = kernels.check_codes(codes, places, least, interval, events, bad_event)
         if ends < 0:
             raise damaged_block()
-    return _Blocks(table.base[chosen] + length, bad_node, bad_event, ends)
+    return _Blocks(table.base[selected] + length, bad_node, bad_event, ends)
 
 
 def _check_lines(db: Database, number: int, part: Part, blocks: _Blocks) -> list[tuple[int, str]]:
-    """What is wrong with the lines of part ``number``, by line."""
+    """Return the damage of the lines of part ``number``, by line."""
     lines, rows = db.trace.part_lines(number)
     shift = db.trace.part_mapping(number)[2]
     line_of_row = np.full(len(part), -1, np.int64)

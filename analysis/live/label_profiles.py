@@ -1,4 +1,4 @@
-"""What a measurement that is being written gained since it was last looked at, by labels.
+"""Costs added to a measurement being written since the last look, by labels.
 
 For continuous profiling: costs of call paths, summed over the processes that have the same user,
 job, rank and command. Numbers of processes are no labels: a build that starts thousands is one
@@ -37,7 +37,7 @@ _LONGEST_LABEL, _LONGEST_NAME = 200, 4000
 
 
 class Labels(NamedTuple):
-    """What tells series apart; ``job`` and ``rank`` are empty where there is none."""
+    """The labels of a series; ``job`` and ``rank`` are empty where there is none."""
 
     user: str
     job: str
@@ -97,7 +97,7 @@ class CallPaths:
         return tuple(path)
 
     def text(self, frame: int) -> FrameText:
-        """What a frame is called, and where its code is."""
+        """Return the name of a frame, and the place of its code."""
         name = shortened(self._frames.name_of[frame][0], _LONGEST_NAME)
         value = np.array([frame], np.uint64)
         if not bool(frames_of.is_module(value)[0]):
@@ -133,7 +133,7 @@ class ProfileFollower:
         return self._measurement.closed or not self._measurement.being_written
 
     def collect(self) -> IntervalProfiles | None:
-        """What came since the last time; None when that is nothing."""
+        """Return the costs since the last call, None if there are none."""
         measurement = self._measurement
         measurement.refresh()
         chunks = list(measurement.record_chunks(self._chunks))

@@ -1,4 +1,4 @@
-"""What calls did in the last seconds of a measurement: files, ranks, probed functions.
+"""Calls in the last seconds of a measurement: files, ranks, probed functions.
 
 Each chunk of calls is summed up once, when it is read; a window is the sums of its chunks. Chunks
 come about once a second, and calls are in the one of their end.
@@ -109,7 +109,7 @@ class RecentCalls:
 
 @dataclass(slots=True)
 class _Sums:
-    """What calls of a chunk sum up to, by the ids of objects, processes and functions."""
+    """Sums of the calls of a chunk, by the ids of objects, processes and functions."""
 
     begin: int
     end: int
@@ -118,7 +118,7 @@ class _Sums:
     processes: dict[int, F64] = field(default_factory=lambda: defaultdict(lambda: np.zeros(3)))
     """Calls, bytes, seconds; of the calls in ``long`` without these."""
     mpi: dict[int, F64] = field(default_factory=lambda: defaultdict(lambda: np.zeros(3)))
-    """The same by function of MPI."""
+    """Sums of a chunk's calls by function of MPI."""
     long: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Process, function, begin and end of calls of MPI."""
     sent: Sent = field(default_factory=dict)
@@ -208,8 +208,8 @@ class CallWindow:
             return
         arrays, lines = recent_arrays(calls[np.flatnonzero(chosen)], functions)
         owner = np.array([self._measurement.threads[n].process for n in lines.tolist()], np.int64)
-        found = operations(arrays, owner)
-        _add_operations(sums, found, np.array(known, np.int64))
+        mpi_calls = operations(arrays, owner)
+        _add_operations(sums, mpi_calls, np.array(known, np.int64))
 
     # --- the window ---
 
@@ -309,22 +309,24 @@ def _add_files(sums: _Sums, function: CalledFunction, calls: Calls) -> None:
         _add_by(sums.files, calls.value[:, objects[1]].astype(np.int64), source)
 
 
-def _add_operations(sums: _Sums, found: Operations, number: I64) -> None:
+def _add_operations(sums: _Sums, mpi_calls: Operations, number: I64) -> None:
     """Add the operations of MPI; what is called their rank is the process. ``number`` are the ids
     of their functions."""
-    carried = np.where(found.are(*_CARRYING) & (found.payload != MISSING), found.payload, 0)
-    first = found.call == np.arange(len(found))
-    lasted = np.maximum(found.end - found.begin, 0)
-    long = first & (lasted >= _LONG_NS) & (found.weight == 1)
-    columns = np.zeros((3, len(found)))
-    columns[0] = np.where(first, found.weight, 0)
-    columns[1] = np.maximum(carried, 0) * found.weight
-    columns[2] = np.where(first & ~long, lasted * found.weight / 1e9, 0)
-    _add_by(sums.processes, found.rank, columns)
+    carried = np.where(
+        mpi_calls.are(*_CARRYING) & (mpi_calls.payload != MISSING), mpi_calls.payload, 0
+    )
+    first = mpi_calls.call == np.arange(len(mpi_calls))
+    lasted = np.maximum(mpi_calls.end - mpi_calls.begin, 0)
+    long = first & (lasted >= _LONG_NS) & (mpi_calls.weight == 1)
+    columns = np.zeros((3, len(mpi_calls)))
+    columns[0] = np.where(first, mpi_calls.weight, 0)
+    columns[1] = np.maximum(carried, 0) * mpi_calls.weight
+    columns[2] = np.where(first & ~long, lasted * mpi_calls.weight / 1e9, 0)
+    _add_by(sums.processes, mpi_calls.rank, columns)
     # A second record of a call, as of the message that MPI_Sendrecv receives, is no call.
-    function = number[found.function[found.call]]
+    function = number[mpi_calls.function[mpi_calls.call]]
     _add_by(sums.mpi, function, columns)
-    rows = found.rank[long], function[long], found.begin[long], found.end[long]
+    rows = mpi_calls.rank[long], function[long], mpi_calls.begin[long], mpi_calls.end[long]
     sums.long += list(zip(*(row.tolist() for row in rows), strict=True))
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
-from hpcd.analysis.messages.communicators import UNKNOWN, Communicators
+from hpcd.analysis.messages.communicator_creation import rebuild_communicators
+from hpcd.analysis.messages.communicators import UNKNOWN
 from hpcd.analysis.messages.grouping import firsts_of, groups_of
 from hpcd.analysis.messages.matching import endpoints
 from hpcd.analysis.messages.operations import operations
@@ -61,7 +62,7 @@ def recent_arrays(calls: Calls, functions: Mapping[int, CalledFunction]) -> tupl
 
 
 class SentMessages:
-    """What the calls of MPI of a measurement sent to whom. All calls are learned from, in the order
+    """Messages of the calls of MPI in a measurement. All calls are learned from, in the order
     in which they were written; what some of them sent is then known, as far as ranks have come."""
 
     def __init__(self, measurement: Measurement) -> None:
@@ -88,7 +89,7 @@ class SentMessages:
         return calls[(role >= 0) & ~defining]
 
     def sent(self, calls: Calls) -> Sent:
-        """What ``calls``, as :meth:`learn` gave them, sent."""
+        """Return the messages of ``calls``, as :meth:`learn` gave them."""
         sent: Sent = {}
         for job, mine, ranks in self._jobs(calls):
             kept = self._kept[job]
@@ -100,7 +101,7 @@ class SentMessages:
         return sent
 
     def _jobs(self, calls: Calls) -> Iterator[tuple[str, I64, int]]:
-        """Of each job in ``calls`` which are its own, and how many ranks it has."""
+        """Yield the calls of each job, and its number of ranks."""
         measurement = self._measurement
         lines, line = np.unique(calls.line, return_inverse=True)
         jobs: dict[str, list[int]] = defaultdict(list)
@@ -139,11 +140,11 @@ class SentMessages:
             measurement.processes[measurement.threads[n].process].rank for n in lines.tolist()
         ]
         rank = np.array([-1 if owner is None else owner for owner in owners], np.int64)
-        found = operations(arrays, rank)
-        if not len(found):
+        recorded = operations(arrays, rank)
+        if not len(recorded):
             return []
-        communicators = Communicators(found, np.arange(max(ranks, int(rank.max()) + 1)))
-        sends, _ = endpoints(found, pair(found), communicators)
+        communicators = rebuild_communicators(recorded, np.arange(max(ranks, int(rank.max()) + 1)))
+        sends, _ = endpoints(recorded, pair(recorded), communicators)
         peer = sends.peer if ranks else np.full(len(sends), UNKNOWN)
         group, count = groups_of(sends.rank, peer)
         first = firsts_of(group, count)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from hpcd.analysis.profile.working_lines import select_working
 from hpcd.array_types import F64, I64, U32
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import Measurement, open_measurement
+from hpcd.measurement.summary import Summary
 
 METRICS = ("cpu_time", "blocked_time", "runnable_time")
 # No wait is longer; what claims to be must not overflow.
@@ -104,7 +104,7 @@ class Live:
         self._seconds = seconds
         self._chunks = 0
         self._blocks: deque[_Block] = deque()
-        self._summaries: deque[dict[str, Any]] = deque(maxlen=64)
+        self._summaries: deque[Summary] = deque(maxlen=64)
         self._names = _PathNames(self._measurement)
         self._calls = CallWindow(self._measurement, seconds)
         self.refresh()
@@ -155,7 +155,7 @@ class Live:
         )
 
     def snapshot(self, paths: int = 10, processes: int = 10) -> Snapshot:
-        """What the window holds, the hottest ``paths`` and busiest ``processes`` of it."""
+        """Return the contents of the window, its hottest ``paths`` and busiest ``processes``."""
         block = self._window()
         count = self._measurement.cct.parent.size
         seconds = np.zeros((len(METRICS), count))
@@ -168,9 +168,7 @@ class Live:
         by_path = self._names.by_path(seconds)
         totals = seconds.sum(axis=1).tolist()
         cpu, bpf = self._overhead()
-        last = self._summaries[-1] if self._summaries else {}
-        samples = last.get("samples", {})
-        rates = last.get("rates") or [{}]
+        last = self._summaries[-1] if self._summaries else Summary()
         return Snapshot(
             seconds=self._length(block),
             samples=int((block.metric == 0).sum()),
@@ -181,8 +179,8 @@ class Live:
             waits=self._names.top(by_path, 1, paths),
             busiest=self._busiest(lines, self._length(block), processes),
             threads=int((lines.sum(axis=0) > 0).sum()),
-            dropped=sum(samples.get("dropped", {}).values()),
-            frequency=int(rates[-1].get("frequency", 0)),
+            dropped=sum(last.samples.dropped.values()),
+            frequency=last.rates[-1].frequency if last.rates else 0,
             overhead_cpu=cpu,
             overhead_bpf=bpf,
             calls=self._calls.snapshot(max(int(block.end.max(initial=0)), self._calls.end), paths),
@@ -245,15 +243,15 @@ class Live:
             return None, None
         last = self._summaries[-1]
         recent = [
-            s for s in self._summaries if s["duration_s"] >= last["duration_s"] - self._seconds
+            one for one in self._summaries if one.duration_s >= last.duration_s - self._seconds
         ]
         first = recent[0] if len(recent) > 1 else self._summaries[-2]
-        span = last["duration_s"] - first["duration_s"]
+        span = last.duration_s - first.duration_s
         if span <= 0:
             return None, None
         return (
-            (last["overhead"]["collector_cpu_s"] - first["overhead"]["collector_cpu_s"]) / span,
-            (last["overhead"]["bpf_s"] - first["overhead"]["bpf_s"]) / span,
+            (last.overhead.collector_cpu_s - first.overhead.collector_cpu_s) / span,
+            (last.overhead.bpf_s - first.overhead.bpf_s) / span,
         )
 
 

@@ -161,10 +161,12 @@ def checked_clock(measurement: Measurement, path: Path) -> I64:
 
 
 def _summary_with_losses(measurement: Measurement) -> dict[str, Any] | None:
-    """The last summary, and in which stretches of time samples were dropped."""
-    if measurement.summary is None or not measurement.losses:
-        return measurement.summary
-    return {**measurement.summary, "losses": measurement.losses}
+    """The last summary as JSON, and in which stretches of time samples were dropped."""
+    summary = measurement.summary
+    if summary is None:
+        return None
+    losses = tuple(measurement.losses)
+    return (summary._replace(losses=losses) if losses else summary).to_json()
 
 
 def _all_bounded(rows: Mapping[int, _Row]) -> Any:

@@ -1,4 +1,5 @@
-"""What the ranks of a program sent each other, and who waited for whom, from recorded calls of MPI.
+"""Messages between the ranks of a program, and waits of one for another, from recorded calls of
+MPI.
 
 Calls become operations (:mod:`operations`), requests are paired with what ends them
 (:mod:`requests`), handles become communicators (:mod:`communicators`), messages and collectives are

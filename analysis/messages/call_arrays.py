@@ -18,7 +18,7 @@ class RecordedFunction:
 
 
 @dataclass(frozen=True)
-class ToldCommunicator:
+class DescribedCommunicator:
     """A communicator that the recording itself describes: ranks of the job in its order, ``remote``
     those of the other group where it is between two, its ``parent``'s place in the list (-1: none),
     extents and which of these wrap around where it is Cartesian."""
@@ -39,7 +39,7 @@ class CallArrays:
     ``line`` the trace line, ``time`` and ``duration`` ns since the origin, ``node`` the CCT node of
     the call path, ``function`` a position in ``functions``, all ``int64[n]``; ``weight``
     ``float64[n]`` how many calls it stands for; ``value`` ``int64[n, 6]``. Where communicators are
-    ``told``, those of calls are places in that list, and not handles.
+    ``described``, those of calls are places in that list, and not handles.
     """
 
     line: I64
@@ -50,7 +50,7 @@ class CallArrays:
     weight: F64
     value: I64
     functions: Sequence[RecordedFunction]
-    told: Sequence[ToldCommunicator] = ()
+    described: Sequence[DescribedCommunicator] = ()
 
     def __len__(self) -> int:
         return len(self.line)

@@ -1,4 +1,4 @@
-"""What to know of a recording before its messages and wait states are believed."""
+"""Caveats of a recording's messages and wait states."""
 
 from __future__ import annotations
 
@@ -8,56 +8,55 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.messages.communication import Communication
 
 
-def caveats(db: Database, found: Communication) -> Iterator[str]:
+def caveats(db: Database, exchange: Communication) -> Iterator[str]:
     """Sentences on what was not recorded, not matched or only guessed."""
     let_go = sorted(_let_go(db))
     if let_go:
         yield f"from some time on not recorded, to keep the budget: {', '.join(let_go)}"
-    guessed = len(found.communicators.guessed_worlds)
+    guessed = len(exchange.communicators.guessed_worlds)
     if guessed:
         yield (
-            f"{guessed:,} of {len(found.ranks):,} ranks were in MPI before the recording began, and"
-            " nothing says which communicator is MPI_COMM_WORLD: that which each used most is taken"
-            " for it"
+            f"{guessed:,} of {len(exchange.ranks):,} ranks were in MPI before the recording began,"
+            " and nothing says which communicator is MPI_COMM_WORLD: that which each used most is"
+            " taken for it"
         )
-    if found.is_sampled:
+    if exchange.is_sampled:
         yield "calls were passed over to keep the budget: sums are estimates, nothing is matched"
         return
-    unmatched = len(found.sends) - len(found.messages)
+    unmatched = len(exchange.sends) - len(exchange.messages)
     if unmatched:
-        yield f"{unmatched:,} of {len(found.sends):,} messages have no receive in the recording"
-    if found.messages.guessed.any():
-        count = int(found.messages.guessed.sum())
+        yield f"{unmatched:,} of {len(exchange.sends):,} messages have no receive in the recording"
+    if exchange.messages.guessed.any():
+        count = int(exchange.messages.guessed.sum())
         yield f"{count:,} receives from any source ignore their status: matched by time"
-    if found.unknown_communicators:
+    if exchange.unknown_communicators:
         yield (
-            f"{found.unknown_communicators:,} operations are on communicators of which nothing is"
-            " known: they were made before the recording began"
+            f"{exchange.unknown_communicators:,} operations are on communicators of which nothing"
+            " is known: they were made before the recording began"
         )
-    strangers = found.to_other_jobs
+    strangers = exchange.to_other_jobs
     if strangers:
         yield (
             f"{strangers:,} messages are to or from processes of another job (MPI_Comm_spawn and"
             " its like): which these are is not known"
         )
-    unordered = sum(not one.ordered for one in found.communicators.all)
+    unordered = sum(not one.ordered for one in exchange.communicators.all)
     if unordered:
         yield (
             f"of {unordered:,} communicators nothing says in which order their ranks are: messages"
             " on them are not matched"
         )
-    incomplete = int((~found.collectives.complete).sum())
+    incomplete = int((~exchange.collectives.complete).sum())
     if incomplete:
-        yield f"{incomplete:,} of {len(found.collectives):,} collectives lack some of their ranks"
+        collectives = len(exchange.collectives)
+        yield f"{incomplete:,} of {collectives:,} collectives lack some of their ranks"
 
 
 def _let_go(db: Database) -> set[str]:
     """Functions of MPI whose probes were removed during a recording."""
-    names = set()
+    names: set[str] = set()
     for measurement in db.measurements:
-        probes = measurement.summary.get("probes")
-        functions = probes.get("functions") if isinstance(probes, dict) else None
-        for function in functions if isinstance(functions, list) else []:
-            if isinstance(function, dict) and function.get("let_go"):
-                names.add(str(function.get("name")))
+        probes = measurement.summary.probes
+        if probes is not None:
+            names.update(function.name for function in probes.functions if function.let_go)
     return names

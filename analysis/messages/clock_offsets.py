@@ -27,8 +27,8 @@ _MIN_SPAN_NS = 10**9
 
 
 @dataclass(frozen=True)
-class ClockOffsets:
-    """What to subtract from each host's times, with respect to host ``reference``.
+class HostClocks:
+    """The corrections of each host's times, with respect to host ``reference``.
 
     ``offset`` ``float64[h]`` in ns at time 0, ``drift`` ``float64[h]`` per ns, ``residual``
     ``float64[h]`` in ns: how far the offset may be wrong; infinite where no messages say.
@@ -59,7 +59,7 @@ class _Bounds:
 
 def estimate(
     operations: Operations, messages: Messages, collectives: Collectives, host_of_rank: I64
-) -> ClockOffsets:
+) -> HostClocks:
     """Offsets of all hosts. ``host_of_rank`` ``int64[ranks]``. O(m · steps of the search)."""
     hosts = int(host_of_rank.max(initial=0)) + 1
     bounds = _bounds(operations, messages, collectives, host_of_rank)
@@ -84,7 +84,7 @@ def estimate(
                     if best is None or total < best[0]:
                         best = (total, near, far, sign * shift, sign * slope, wrong)
         if best is None:
-            return ClockOffsets(reference, offset, drift, residual, contradictions)
+            return HostClocks(reference, offset, drift, residual, contradictions)
         total, near, far, shift, slope, wrong = best
         offset[far], drift[far] = offset[near] + shift, drift[near] + slope
         residual[far], contradictions[far] = total, wrong

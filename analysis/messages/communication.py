@@ -9,8 +9,9 @@ import numpy as np
 
 from hpcd.analysis.messages import clock_offsets, traffic
 from hpcd.analysis.messages.call_arrays import CallArrays
-from hpcd.analysis.messages.clock_offsets import ClockOffsets
-from hpcd.analysis.messages.communicators import UNKNOWN, Communicators
+from hpcd.analysis.messages.clock_offsets import HostClocks
+from hpcd.analysis.messages.communicator_creation import rebuild_communicators
+from hpcd.analysis.messages.communicators import UNKNOWN
 from hpcd.analysis.messages.matching import (
     Collectives,
     Endpoints,
@@ -44,7 +45,7 @@ class Communication:
         self._hosts = host_of_rank
         self.recorded: Operations = operations(calls, rank_of_line)
         self.ranks: I64 = np.unique(rank_of_line[rank_of_line >= 0])
-        self.communicators = Communicators(self.recorded, self.ranks)
+        self.communicators = rebuild_communicators(self.recorded, self.ranks)
         self.requests: Requests = pair(self.recorded)
         self.sends: Endpoints
         self.receives: Endpoints
@@ -90,7 +91,7 @@ class Communication:
         return match_collectives(self.recorded, self.requests, self.communicators)
 
     @cached_property
-    def clocks(self) -> ClockOffsets:
+    def clocks(self) -> HostClocks:
         """Offsets of the hosts' clocks."""
         return clock_offsets.estimate(self.recorded, self.messages, self.collectives, self._hosts)
 
@@ -121,14 +122,14 @@ class Communication:
 
     @cached_property
     def collective_flow(self) -> traffic.Matrix:
-        """What collectives carry from rank to rank."""
+        """Bytes that collectives carry from rank to rank."""
         return traffic.collective_flow(
             self.recorded, self.communicators, self.collectives, self.counts
         )
 
     @cached_property
     def counts(self) -> VectorCounts:
-        """What collectives with a count for each rank pass to each."""
+        """Bytes that collectives with a count for each rank pass to each."""
         return vector_counts(self.recorded, self.communicators)
 
     def by_function(self) -> list[traffic.CollectiveRow]:
@@ -144,7 +145,7 @@ class Communication:
 
     @cached_property
     def one_sided(self) -> traffic.Matrix:
-        """What puts and gets carry from rank to rank."""
+        """Bytes that puts and gets carry from rank to rank."""
         return traffic.one_sided(self.recorded, self.communicators)
 
     @property

@@ -23,8 +23,8 @@ from hpcd.analysis.messages.operations import Operations
 from hpcd.analysis.messages.wait_states import WaitStates
 from hpcd.array_types import F64, I64
 
-Activity = tuple[I64, I64, I64]
-"""Of one trace line: begins and ends in ns, ascending, and the CCT node of each stretch."""
+Stretches = tuple[I64, I64, I64]
+"""Stretches of one trace line: begins and ends in ns, ascending, and the CCT node of each."""
 
 # Waits whose stretches are laid side by side at once.
 _BATCH = 4096
@@ -50,7 +50,7 @@ def delays(
     messages: Messages,
     collectives: Collectives,
     waits: WaitStates,
-    activity: Callable[[int], Activity],
+    activity: Callable[[int], Stretches],
 ) -> Delays:
     """Share all waits among what delaying ranks did. ``activity`` gives a line's stretches.
 
@@ -58,9 +58,9 @@ def delays(
     intervals before waits).
     """
     since_waiter, since_delayer = _last_meetings(operations, messages, collectives, waits)
-    lines: dict[int, Activity] = {}
+    lines: dict[int, Stretches] = {}
 
-    def of_line(line: int) -> Activity:
+    def of_line(line: int) -> Stretches:
         if line not in lines:
             lines[line] = activity(line)
         return lines[line]
@@ -180,8 +180,8 @@ _Times = tuple[I64, I64, F64]
 """Seconds by (wait, node), each pair once, sorted."""
 
 
-def _time_by_node(line: I64, begin: I64, end: I64, activity: Callable[[int], Activity]) -> _Times:
-    """What ``line[i]`` did from ``begin[i]`` to ``end[i]``."""
+def _time_by_node(line: I64, begin: I64, end: I64, activity: Callable[[int], Stretches]) -> _Times:
+    """Return the activity of ``line[i]`` from ``begin[i]`` to ``end[i]``."""
     waits, nodes, seconds = [], [], []
     for one in np.unique(line).tolist():
         mine = np.flatnonzero((line == one) & (end > begin))
@@ -206,7 +206,7 @@ def _time_by_node(line: I64, begin: I64, end: I64, activity: Callable[[int], Act
 
 
 def _excess(late: _Times, early: _Times) -> _Times:
-    """What of ``late`` is more than ``early`` has of the same wait and node."""
+    """Return the excess of ``late`` over ``early``, by wait and node."""
     wait, node, seconds = _summed(
         np.concatenate([late[0], early[0]]),
         np.concatenate([late[1], early[1]]),

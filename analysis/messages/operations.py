@@ -93,11 +93,11 @@ class Operations:
     def payload(self) -> I64:
         """``int64[n]``: count times the size of the datatype in bytes, or where calls say bytes
         these; MISSING where not known."""
-        told = self.named("bytes")
+        recorded = self.named("bytes")
         count, size = self.named("count"), self.type_size
         known = (count != MISSING) & (size != MISSING)
         product = np.where(known, np.where(known, count, 0) * np.where(known, size, 0), MISSING)
-        return np.where(told == MISSING, product, told)
+        return np.where(recorded == MISSING, product, recorded)
 
     def _sizes_of_handles(self, datatype: I64) -> I64:
         """Sizes of MPICH's datatypes: in the handle of predefined ones; of others that which the
@@ -193,7 +193,7 @@ def _slot(function: RecordedFunction, value: str) -> int:
 
 
 def _flavour(calls: CallArrays) -> Flavour:
-    if calls.told:
+    if calls.described:
         return IMPORTED
     for function in calls.functions:
         for _, unit in function.values:

@@ -1,4 +1,4 @@
-"""What of a job's communication lies in phases that recorded calls mark.
+"""The part of a job's communication in phases that recorded calls mark.
 
 Messages and collective operations are matched over the whole run, since which send and receive are
 one message follows from all of them; then those are taken that begin in the phases.
@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.messages import traffic
-from hpcd.analysis.messages.clock_offsets import ClockOffsets
+from hpcd.analysis.messages.clock_offsets import HostClocks
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.matching import Collectives, Endpoints, Messages
 from hpcd.analysis.messages.operations import Operations
@@ -23,8 +23,9 @@ from hpcd.array_types import Mask
 
 
 class PhaseCommunication(Communication):
-    """Of ``whole`` what begins in phases: messages sent there, collective operations that any rank
-    entered there, of these the calls made there, and waits of calls made there."""
+    """The part of ``whole`` that begins in phases: messages sent there, collective operations that
+    any rank entered there, of these the calls made there, and waits of calls made there.
+    """
 
     def __init__(self, whole: Communication, inside: Mask) -> None:
         """``inside`` ``bool[operations]``: those that begin in the phases."""
@@ -46,7 +47,7 @@ class PhaseCommunication(Communication):
         return self._whole
 
     @property
-    def clocks(self) -> ClockOffsets:
+    def clocks(self) -> HostClocks:
         """Offsets of the hosts' clocks, by all messages."""
         return self._whole.clocks
 
@@ -91,7 +92,7 @@ class PhaseCommunication(Communication):
 
     @cached_property
     def one_sided(self) -> traffic.Matrix:
-        """What puts and gets carry that began in the phases."""
+        """Bytes of puts and gets that began in the phases."""
         return traffic.one_sided(self.recorded, self.communicators, self._inside)
 
     def by_function(self) -> list[traffic.CollectiveRow]:
@@ -110,8 +111,8 @@ class PhaseCommunication(Communication):
 
 
 def within_phases(db: Database, found: Communication, text: str) -> PhaseCommunication:
-    """What of ``found``, the communication of a job in ``db``, lies in the phases of ``text`` (as
-    :func:`hpcd.analysis.profile.marked_phases.parse_phase_specs` takes it). O(n log n).
+    """Return the part of ``found``, the communication of a job in ``db``, in the phases of ``text``
+    (as :func:`hpcd.analysis.profile.phase_specs.parse_phase_specs` takes it). O(n log n).
 
     Raises :class:`hpcd.errors.UsageError` where no call marks any.
     """

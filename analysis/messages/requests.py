@@ -115,7 +115,7 @@ def _end_by_next(operations: Operations, begins: I64, ended_by: I64) -> None:
 
 
 def _last_before(operations: Operations, request: I64, inits: I64, starts: I64) -> I64:
-    """Of each of ``starts`` the last of ``inits`` before it with its request, or NONE."""
+    """Return for each of ``starts`` the last of ``inits`` before it with its request, or NONE."""
     at = np.concatenate([inits, starts])
     is_start = np.arange(len(at)) >= len(inits)
     order = np.lexsort((at, request[at], operations.rank[at]))

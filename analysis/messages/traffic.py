@@ -45,7 +45,7 @@ class Matrix:
 
 
 def point_to_point(sends: Endpoints, messages: Messages) -> Matrix:
-    """What was sent, received or not."""
+    """Return the messages that were sent, received or not."""
     size = sent_sizes(sends, messages)
     known = (sends.peer >= 0) & (sends.number >= 0)
     return matrix_of(sends.rank[known], sends.peer[known], size[known], sends.weight[known])
@@ -101,7 +101,8 @@ def collective_flow(
     collectives: Collectives,
     counts: VectorCounts,
 ) -> Matrix:
-    """What collectives carry from rank to rank by their meaning, however the library sends it.
+    """Return the bytes that collectives carry from rank to rank by their meaning, however the
+    library sends it.
 
     Broadcast and scatter: from the root to all others. Reduce and gather: from all others to it.
     Gather to all and all to all: from each to each other, where counts differ what each passes to

@@ -19,7 +19,7 @@ from hpcd.model.mpi_records import COUNTS_EACH, MISSING
 
 @dataclass(frozen=True)
 class VectorCounts:
-    """What calls pass to each rank: ``call`` (an operation), ``place`` of the rank in the
+    """Bytes that calls pass to each rank: ``call`` (an operation), ``place`` of the rank in the
     communicator and ``bytes``, ``int64[k]`` each, sorted by call and place.
 
     Of a call all of its communicator's ranks are there, or none.

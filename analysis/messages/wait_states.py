@@ -35,7 +35,7 @@ from hpcd.array_types import F64, I64, Mask
 from hpcd.model.mpi_functions import CREATIONS, Role
 
 
-class Kind(IntEnum):
+class WaitKind(IntEnum):
     """Kinds of wait states."""
 
     LATE_SENDER = 0
@@ -52,9 +52,9 @@ class Kind(IntEnum):
 
 
 _LABELS = {
-    Kind.LATE_SENDER: "late sender", Kind.LATE_RECEIVER: "late receiver",
-    Kind.WAIT_AT_NXN: "wait at NxN", Kind.WAIT_AT_BARRIER: "wait at barrier",
-    Kind.LATE_BROADCAST: "late broadcast", Kind.EARLY_REDUCE: "early reduce",
+    WaitKind.LATE_SENDER: "late sender", WaitKind.LATE_RECEIVER: "late receiver",
+    WaitKind.WAIT_AT_NXN: "wait at NxN", WaitKind.WAIT_AT_BARRIER: "wait at barrier",
+    WaitKind.LATE_BROADCAST: "late broadcast", WaitKind.EARLY_REDUCE: "early reduce",
 }  # fmt: skip
 _NEVER = np.iinfo(np.int64).min
 _NXN = (Role.ALL_TO_ALL, Role.NEW_WINDOW, *CREATIONS)
@@ -64,8 +64,8 @@ _NXN = (Role.ALL_TO_ALL, Role.NEW_WINDOW, *CREATIONS)
 class WaitStates:
     """Waits, one for each call at most, by operation.
 
-    ``kind`` (:class:`Kind`); ``operation`` that waited; ``delayer`` the operation it waited for,
-    of another rank; both positions in the operations. ``severity`` in ns. All ``int64[w]``.
+    ``kind`` (:class:`WaitKind`); ``operation`` that waited; ``delayer`` the operation of another
+    rank that it waited for; both positions in the operations. ``severity`` in ns. All ``int64[w]``.
     """
 
     kind: I64
@@ -76,7 +76,7 @@ class WaitStates:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def seconds(self, kind: Kind) -> float:
+    def seconds(self, kind: WaitKind) -> float:
         """All waiting of one kind."""
         return float(self.severity[self.kind == kind].sum()) / 1e9
 
@@ -117,14 +117,14 @@ def _late_senders(operations: Operations, messages: Messages) -> _Part:
     ended = messages.receives.ended[messages.receive]
     known = ended >= 0
     send = messages.sends.operation[messages.send[known]]
-    return _waits(operations, np.full(len(send), Kind.LATE_SENDER), ended[known], send)
+    return _waits(operations, np.full(len(send), WaitKind.LATE_SENDER), ended[known], send)
 
 
 def _late_receivers(operations: Operations, messages: Messages) -> _Part:
     ended = messages.sends.ended[messages.send]
     known = ended >= 0
     receive = messages.receives.operation[messages.receive[known]]
-    return _waits(operations, np.full(len(receive), Kind.LATE_RECEIVER), ended[known], receive)
+    return _waits(operations, np.full(len(receive), WaitKind.LATE_RECEIVER), ended[known], receive)
 
 
 def _at_collectives(
@@ -143,27 +143,27 @@ def _at_collectives(
     creates = np.isin(role, CREATIONS)
     last = np.where(between & ~creates, others, everybody)
     parts = []
-    for kind, roles in ((Kind.WAIT_AT_NXN, _NXN), (Kind.WAIT_AT_BARRIER, (Role.BARRIER,))):
-        chosen = usable & np.isin(role, roles)
-        parts.append(_at(operations, collectives, kind, chosen, last))
+    for kind, roles in ((WaitKind.WAIT_AT_NXN, _NXN), (WaitKind.WAIT_AT_BARRIER, (Role.BARRIER,))):
+        selected = usable & np.isin(role, roles)
+        parts.append(_at(operations, collectives, kind, selected, last))
     is_root = _roots(operations, collectives, communicators)
     root = _position(is_root, instance, len(collectives))[instance]
     # The root's own group takes no part.
     apart = ~between | (side != side[np.maximum(root, 0)])
-    chosen = usable & (role == Role.FROM_ROOT) & ~is_root & (root >= 0) & apart
-    parts.append(_at(operations, collectives, Kind.LATE_BROADCAST, chosen, root))
+    selected = usable & (role == Role.FROM_ROOT) & ~is_root & (root >= 0) & apart
+    parts.append(_at(operations, collectives, WaitKind.LATE_BROADCAST, selected, root))
     other_begin = np.where(is_root, _NEVER, begin)
     last_other = np.where(between, others, _last(other_begin, first)[instance])
-    chosen = usable & (role == Role.TO_ROOT) & is_root
-    parts.append(_at(operations, collectives, Kind.EARLY_REDUCE, chosen, last_other))
+    selected = usable & (role == Role.TO_ROOT) & is_root
+    parts.append(_at(operations, collectives, WaitKind.EARLY_REDUCE, selected, last_other))
     return parts
 
 
 def _at(
-    operations: Operations, collectives: Collectives, kind: Kind, chosen: Mask, awaited: I64
+    operations: Operations, collectives: Collectives, kind: WaitKind, selected: Mask, awaited: I64
 ) -> _Part:
-    """Waits of the ``chosen`` entries, each k for entry ``awaited[k]`` of its instance."""
-    entries = np.flatnonzero(chosen)
+    """Waits of the ``selected`` entries, each k for entry ``awaited[k]`` of its instance."""
+    entries = np.flatnonzero(selected)
     delayer = collectives.operation[awaited[entries]]
     waiter = collectives.ended[entries]
     other = operations.rank[waiter] != operations.rank[delayer]
@@ -185,10 +185,10 @@ def _last(begin: I64, first: I64) -> I64:
     return order[first[1:] - 1]
 
 
-def _position(chosen: Mask, instance: I64, count: int) -> I64:
-    """``int64[i]``: of each instance its ``chosen`` entry, -1 where it has none."""
+def _position(selected: Mask, instance: I64, count: int) -> I64:
+    """``int64[i]``: of each instance its ``selected`` entry, -1 where it has none."""
     position = np.full(count, -1, np.int64)
-    entries = np.flatnonzero(chosen)
+    entries = np.flatnonzero(selected)
     position[instance[entries]] = entries
     return position
 
@@ -212,7 +212,7 @@ class WaitGroup:
     """Waits of one kind at one call path for one rank at one of its own: ``count`` of them,
     ``seconds`` in all, ``longest`` of one. ``node`` and ``delaying_node`` are of the CCT."""
 
-    kind: Kind
+    kind: WaitKind
     node: int
     delaying_rank: int
     delaying_node: int
@@ -240,7 +240,7 @@ def by_path(operations: Operations, waits: WaitStates) -> list[WaitGroup]:
     np.maximum.at(longest, group, waits.severity)
     return [
         WaitGroup(
-            Kind(int(distinct[at, 0])), int(distinct[at, 1]), int(distinct[at, 2]),
+            WaitKind(int(distinct[at, 0])), int(distinct[at, 1]), int(distinct[at, 2]),
             int(distinct[at, 3]), int(count[at]), float(seconds[at]), longest[at] / 1e9,
         )
         for at in np.argsort(-seconds, kind="stable").tolist()
@@ -260,7 +260,7 @@ def totals(operations: Operations, waits: WaitStates, ranks: int) -> WaitTotals:
     """Sums over all waits. O(w)."""
     seconds = waits.severity / 1e9
     return WaitTotals(
-        sum_by(waits.kind, seconds, len(Kind)),
+        sum_by(waits.kind, seconds, len(WaitKind)),
         sum_by(operations.rank[waits.operation], seconds, ranks),
         sum_by(operations.rank[waits.delayer], seconds, ranks),
     )

@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.parallel.phases import PhaseTimeline
-from hpcd.analysis.parallel.ranks import Ranks, find_ranks, has_ranks
+from hpcd.analysis.parallel.comparison_sides import Side
 from hpcd.analysis.parallel.tree_matching import MatchedFrame, Matching, match, owners, within
 from hpcd.analysis.parallel.waiting import counted
 from hpcd.analysis.profile.costs import (
@@ -45,8 +45,8 @@ HOTSPOT = 0.01
 _DEVIATIONS = 3
 
 
-class Change(IntEnum):
-    """What became of a context from one side to the next."""
+class CostChange(IntEnum):
+    """The change of a context's cost from one side to the next."""
 
     ABSENT = 0
     """It is in neither."""
@@ -62,23 +62,15 @@ class Change(IntEnum):
     """It is below the hotspot threshold in both: not judged."""
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the things compared: a run, or part of one.
+class StepCounts(NamedTuple):
+    """Numbers of contexts from one side to the next; shares are of a side's cost."""
 
-    ``lines`` ``int64[k]`` are its trace lines; costs are divided by ``ranks``. ``begin`` and
-    ``end`` ``int64[k]`` bound it on each line (ns), or are None for all of it. ``size`` is how
-    many ranks a whole run had, recorded or not; 0 where that is not known.
-    """
-
-    label: str
-    database: Database
-    lines: I64
-    ranks: int
-    executables: tuple[str, ...] = ()
-    begin: I64 | None = None
-    end: I64 | None = None
-    size: int = 0
+    common: int
+    gone: int
+    new: int
+    gone_share: float
+    new_share: float
+    different: int
 
 
 @dataclass(frozen=True)
@@ -127,12 +119,12 @@ class Comparison:
 
     @property
     def places(self) -> list[MatchedFrame]:
-        """What the procedure numbers of views stand for."""
+        """The frames that the procedure numbers of views represent."""
         return self.matching.places
 
     def changes(self, cost: F64, variance: F64) -> I8:
-        """:class:`Change` of costs from each side to the next: ``int8[sides - 1, n]``."""
-        result = np.full((len(cost) - 1, cost.shape[1]), Change.SAME, np.int8)
+        """:class:`CostChange` of costs from each side to the next: ``int8[sides - 1, n]``."""
+        result = np.full((len(cost) - 1, cost.shape[1]), CostChange.SAME, np.int8)
         share = np.divide(
             cost, self.total[:, None], out=np.zeros_like(cost), where=self.total[:, None] > 0
         )
@@ -143,30 +135,56 @@ class Comparison:
             beyond = size > _DEVIATIONS * np.sqrt(variance[row] + variance[row + 1])
             beyond &= size > self.sensitivity * before
             beyond &= size >= self.hotspot * self.total[row : row + 2].max()
-            result[row, beyond & (step > 0)] = Change.MORE
-            result[row, beyond & (step < 0)] = Change.LESS
-            result[row, beyond & (before <= 0)] = Change.NEW
-            result[row, beyond & (after <= 0)] = Change.GONE
+            result[row, beyond & (step > 0)] = CostChange.MORE
+            result[row, beyond & (step < 0)] = CostChange.LESS
+            result[row, beyond & (before <= 0)] = CostChange.NEW
+            result[row, beyond & (after <= 0)] = CostChange.GONE
             hot = np.maximum(share[row], share[row + 1]) >= self.hotspot
-            result[row, ~hot] = Change.MINOR
-            result[row, (before <= 0) & (after <= 0)] = Change.ABSENT
+            result[row, ~hot] = CostChange.MINOR
+            result[row, (before <= 0) & (after <= 0)] = CostChange.ABSENT
         return result
 
+    def steps(self) -> list[StepCounts]:
+        """Count contexts in common, in only one, and different, from each side to the next."""
+        tree = self.matching.tree
+        inclusive, variance = (
+            np.stack([tree.inclusive(row) for row in rows]) for rows in (self.cost, self.variance)
+        )
+        steps = []
+        for number, change in enumerate(self.changes(inclusive, variance)):
+            before, after = inclusive[number] > 0, inclusive[number + 1] > 0
+            differs = (change == CostChange.MORE) | (change == CostChange.LESS)
+            gone_share, new_share = (
+                float(self.cost[side][~other].sum() / (self.total[side] or 1))
+                for side, other in ((number, after), (number + 1, before))
+            )
+            steps.append(
+                StepCounts(
+                    common=int((before & after).sum()) - 1,
+                    gone=int((before & ~after).sum()),
+                    new=int((after & ~before).sum()),
+                    gone_share=gone_share,
+                    new_share=new_share,
+                    different=int(differs[1:].sum()),
+                )
+            )
+        return steps
+
     def changes_of_visits(self, visits: F64) -> I8:
-        """:class:`Change` of numbers of visits: ``int8[sides - 1, m]``.
+        """:class:`CostChange` of numbers of visits: ``int8[sides - 1, m]``.
 
         Whether a short visit is seen is chance: they have the variance of counts.
         """
         ranks = np.array([[side.ranks] for side in self.sides], np.float64)
-        result = np.full((len(visits) - 1, visits.shape[1]), Change.SAME, np.int8)
+        result = np.full((len(visits) - 1, visits.shape[1]), CostChange.SAME, np.int8)
         for row in range(len(result)):
             before, after = visits[row], visits[row + 1]
             step = after - before
             deviation = np.sqrt(before / ranks[row] + after / ranks[row + 1])
             beyond = np.abs(step) > np.maximum(self.sensitivity * before, _DEVIATIONS * deviation)
-            result[row, beyond] = np.where(step > 0, Change.MORE, Change.LESS)[beyond]
-            result[row, beyond & (before <= 0)] = Change.NEW
-            result[row, beyond & (after <= 0)] = Change.GONE
+            result[row, beyond] = np.where(step > 0, CostChange.MORE, CostChange.LESS)[beyond]
+            result[row, beyond & (before <= 0)] = CostChange.NEW
+            result[row, beyond & (after <= 0)] = CostChange.GONE
         return result
 
     def view(self, kind: str, *, depth: int | None = None) -> View:
@@ -226,122 +244,9 @@ class Comparison:
 
 
 def is_difference(changes: I8) -> npt.NDArray[np.bool_]:
-    """Where changes are more, less, new or gone."""
-    differs: npt.NDArray[np.bool_] = (changes >= Change.MORE) & (changes <= Change.GONE)
+    """Return the mask of changes that are more, less, new or gone."""
+    differs: npt.NDArray[np.bool_] = (changes >= CostChange.MORE) & (changes <= CostChange.GONE)
     return differs
-
-
-# --- sides ---
-
-
-def whole_runs(databases: Sequence[Database], job: str | None = None) -> list[Side]:
-    """One side per database. Raises :class:`UsageError`."""
-    all_ranks = [ranks_or_all(db, job) for db in databases]
-    alike = all(ranked for _, ranked in all_ranks)
-    return [
-        Side(
-            str(db.path),
-            db,
-            ranks.line,
-            len(ranks) if alike else 1,
-            ranks.executables,
-            size=ranks.size if ranked else 0,
-        )
-        for db, (ranks, ranked) in zip(databases, all_ranks, strict=True)
-    ]
-
-
-def ranks_or_all(db: Database, job: str | None = None) -> tuple[Ranks, bool]:
-    """The ranks of a database; where there are none, all its processes, and False."""
-    if job is not None or has_ranks(db):
-        return find_ranks(db, job=job), True
-    return find_ranks(db, size=1), False
-
-
-def some_ranks(db: Database, numbers: Sequence[int], job: str | None = None) -> list[Side]:
-    """One side per rank of ``numbers``. Raises :class:`UsageError` for ranks there are not."""
-    ranks = find_ranks(db, job=job)
-    sides = []
-    for number in numbers:
-        (at,) = np.nonzero(ranks.number == number)
-        if not len(at):
-            raise UsageError(f"{db.path}: no rank {number}")
-        lines = ranks.line[ranks.of_line == at[0]]
-        sides.append(Side(f"rank {number}", db, lines, 1, ranks.executables))
-    return sides
-
-
-def some_processes(db: Database, pids: Sequence[int]) -> list[Side]:
-    """One side per process id, all its threads. Raises :class:`UsageError` for unknown ones."""
-    programs = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())
-    sides = []
-    for pid in pids:
-        lines = np.flatnonzero(db.lines.pid == pid)
-        if not len(lines):
-            raise UsageError(f"{db.path}: no process {pid}")
-        exe = str(programs.get(int(db.lines.process[lines[0]])) or "")
-        sides.append(Side(f"process {pid}", db, lines, 1, (exe,) if exe else ()))
-    return sides
-
-
-def windows(db: Database, spans: Sequence[tuple[int, int]], job: str | None = None) -> list[Side]:
-    """One side per span of time ``(begin, end)`` in ns."""
-    ranks, ranked = ranks_or_all(db, job)
-    count = len(ranks) if ranked else 1
-    return [
-        Side(
-            f"{low / 1e9:.3f} to {high / 1e9:.3f} s",
-            db,
-            ranks.line,
-            count,
-            ranks.executables,
-            np.full(len(ranks.line), low, np.int64),
-            np.full(len(ranks.line), high, np.int64),
-        )
-        for low, high in spans
-    ]
-
-
-def instances(
-    db: Database,
-    numbers: Sequence[int],
-    *,
-    procedure: str | None = None,
-    inside: str | None = None,
-    job: str | None = None,
-) -> list[Side]:
-    """One side per iteration of ``numbers``, from 1; without: shortest, median and longest.
-
-    With ``procedure`` its visits are the iterations, otherwise they are found in the trace, if
-    given below the procedure ``inside``. Raises :class:`UsageError` when there are none of them.
-    """
-    ranks, ranked = ranks_or_all(db, job)
-    timeline = PhaseTimeline(db, ranks)
-    if procedure is None:
-        pattern = timeline.iterations(inside)
-        name, stretches = "iteration", pattern.instances
-    else:
-        name, stretches = procedure, timeline.phase(procedure)
-    if not numbers:
-        order = np.argsort(stretches.length, kind="stable")
-        chosen = [order[0], order[len(order) // 2], order[-1]]
-        numbers = list(dict.fromkeys(int(index) + 1 for index in chosen))
-    sides = []
-    for number in numbers:
-        if not 1 <= number <= len(stretches):
-            raise UsageError(f"{db.path}: no {name} {number}; there are {len(stretches)}")
-        sides.append(
-            Side(
-                f"{db.path}: {name} {number}",
-                db,
-                ranks.line,
-                len(ranks) if ranked else 1,
-                ranks.executables,
-                stretches.begin[number - 1],
-                stretches.end[number - 1],
-            )
-        )
-    return sides
 
 
 def compare(

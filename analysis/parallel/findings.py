@@ -1,4 +1,4 @@
-"""What stands out in a recording, in sentences: the first lines of a report and of each view.
+"""Findings about a recording, in sentences: the first lines of a report and of each view.
 
 Each finding follows from sums that a database has already; none reads records.
 """
@@ -19,7 +19,7 @@ from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.ranks import find_ranks, find_threads, has_ranks
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.parallel.waiting import are_waits
-from hpcd.analysis.profile.report import amount, shorten
+from hpcd.analysis.profile.row_text import amount, shorten
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, Mask
 from hpcd.model.identity import ModuleKind
@@ -38,7 +38,7 @@ _KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
 
 
 @dataclass(frozen=True)
-class Finding:
+class Insight:
     """A sentence. ``kind`` is hot, communication, blocked, runnable, imbalance or processes;
     ``procedure`` the display name of the one it is about, or empty; ``line`` the trace line it is
     about, or None."""
@@ -50,7 +50,7 @@ class Finding:
 
 
 def scene(db: Database) -> str:
-    """What was recorded, in a sentence."""
+    """Describe the recording in a sentence."""
     lines = db.lines
     if not len(lines) or not db.duration_ns:
         return "No thread was recorded."
@@ -67,8 +67,8 @@ def scene(db: Database) -> str:
     return text + "."
 
 
-def findings(db: Database) -> list[Finding]:
-    """What stands out, most important first. O(cells)."""
+def findings(db: Database) -> list[Insight]:
+    """Return the findings, most important first. O(cells)."""
     if not len(db.lines) or "cpu_time" not in db.metrics.names:
         return []
     own = innermost(db.cct, program_contexts(db))
@@ -77,7 +77,7 @@ def findings(db: Database) -> list[Finding]:
             *_imbalance(db, waits), *_waiting(db, own)]  # fmt: skip
 
 
-def _processes(db: Database) -> Iterator[Finding]:
+def _processes(db: Database) -> Iterator[Insight]:
     """Which program of several."""
     lines = db.lines
     words, code = lines.texts("process")
@@ -94,7 +94,7 @@ def _processes(db: Database) -> Iterator[Finding]:
     row, line, used = _costliest(db, code == top)
     if count > 1 and used > _STANDS_OUT * cost[top] / count:
         text += f", most of it process {row.pid}{row.works_on}: {amount(used, 's')}"
-    yield Finding("processes", f"{text}.", line=line if count > 1 else None)
+    yield Insight("processes", f"{text}.", line=line if count > 1 else None)
 
 
 class _Costliest(NamedTuple):
@@ -119,7 +119,7 @@ def _costliest(db: Database, chosen: Mask) -> tuple[_Costliest, int, float]:
     return _Costliest(int(pid), works_on), line, float(used[top])
 
 
-def _hot(db: Database, own: I64, waits: Mask) -> Iterator[Finding]:
+def _hot(db: Database, own: I64, waits: Mask) -> Iterator[Insight]:
     """The program's procedure that works most, with the libraries it calls."""
     cost = db.metrics.exclusive("cpu_time")
     total = float(cost.sum())
@@ -135,10 +135,10 @@ def _hot(db: Database, own: I64, waits: Mask) -> Iterator[Finding]:
     text = f"Most work is done in {shorten(name, _NAME)}: {_percent(share)} of the CPU time"
     if itself < 0.8 * share:
         text += f", {_percent(itself)} itself and the rest in the libraries it calls"
-    yield Finding("hot", text + ".", name)
+    yield Insight("hot", text + ".", name)
 
 
-def _communication(db: Database, waits: Mask) -> Iterator[Finding]:
+def _communication(db: Database, waits: Mask) -> Iterator[Insight]:
     """CPU time inside calls that wait for others: they spin."""
     cost = db.metrics.exclusive("cpu_time")
     total = float(cost.sum())
@@ -150,7 +150,7 @@ def _communication(db: Database, waits: Mask) -> Iterator[Finding]:
     by_procedure = sum_by(db.procedure_of_node, calls, len(db.procedure_names))
     top = int(by_procedure.argmax())
     name = db.procedure_names[top]
-    yield Finding(
+    yield Insight(
         "communication",
         f"{_percent(share)} of the CPU time is spent in calls that wait for other ranks or threads,"
         f" most of it in {shorten(name, _NAME)} ({_percent(by_procedure[top] / total)}).",
@@ -158,7 +158,7 @@ def _communication(db: Database, waits: Mask) -> Iterator[Finding]:
     )
 
 
-def _imbalance(db: Database, waits: Mask) -> Iterator[Finding]:
+def _imbalance(db: Database, waits: Mask) -> Iterator[Insight]:
     """Ranks, or the threads of an OpenMP program, of which one works longer than the others."""
     ranked = has_ranks(db)
     # Threads that share no barriers need not do the same.
@@ -175,7 +175,7 @@ def _imbalance(db: Database, waits: Mask) -> Iterator[Finding]:
         return
     number = int(ranks.number[top])
     line = int(ranks.line[np.flatnonzero(ranks.of_line == top)[0]])
-    yield Finding(
+    yield Insight(
         "imbalance",
         f"{ranks.kind.capitalize()} {number} works {amount(most, 's')}, {ranks.kind}s on average"
         f" {amount(mean, 's')}: balance would save up to {amount(most - mean, 's')}.",
@@ -183,8 +183,8 @@ def _imbalance(db: Database, waits: Mask) -> Iterator[Finding]:
     )
 
 
-def _waiting(db: Database, own: I64) -> Iterator[Finding]:
-    """What working threads wait for, off a CPU."""
+def _waiting(db: Database, own: I64) -> Iterator[Insight]:
+    """Yield the reasons for which working threads wait, off a CPU."""
     lines = np.flatnonzero(working_lines(db))
     times = {
         name: float(db.line_totals(name)[lines].sum())
@@ -196,7 +196,7 @@ def _waiting(db: Database, own: I64) -> Iterator[Finding]:
         return
     ready = times.get("runnable_time", 0.0) / lived
     if ready >= _SHARE:
-        yield Finding(
+        yield Insight(
             "runnable",
             f"Threads wait for a CPU {_percent(ready)} of the time: more of them want to run than"
             " there are CPUs.",
@@ -213,7 +213,7 @@ def _waiting(db: Database, own: I64) -> Iterator[Finding]:
     name = db.procedure_names[top]
     text = f"Threads that work are blocked {_percent(blocked / lived)} of the time"
     if by_procedure[top] <= 0 or name.startswith("["):
-        yield Finding("blocked", text + ".")
+        yield Insight("blocked", text + ".")
         return
     text += f", most of it in {shorten(name, _NAME)} ({_percent(by_procedure[top] / lived)})"
     here = np.where(db.procedure_of_node == top, by_node, 0.0)
@@ -221,7 +221,7 @@ def _waiting(db: Database, own: I64) -> Iterator[Finding]:
     caller = db.procedure_names[int(callers.argmax())]
     if caller not in (name, "_start") and not caller.startswith("["):
         text += f", called by {shorten(caller, _NAME)}"
-    yield Finding("blocked", text + ".", name)
+    yield Insight("blocked", text + ".", name)
 
 
 def _by_procedure(db: Database, owner: I64, cost: F64) -> F64:

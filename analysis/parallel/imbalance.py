@@ -11,7 +11,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.ranks import Ranks, find_ranks, find_threads, has_ranks
 from hpcd.analysis.parallel.tree_matching import Matching, match, owners
-from hpcd.analysis.parallel.waiting import Activity, Blame, counted, share_blame, waiting_nodes
+from hpcd.analysis.parallel.waiting import Blame, StretchReader, counted, share_blame, waiting_nodes
 from hpcd.analysis.profile.costs import WORK, metric_parts, unit_of
 from hpcd.analysis.profile.views import preorder
 from hpcd.array_types import F64, I64
@@ -19,7 +19,7 @@ from hpcd.array_types import F64, I64
 
 @dataclass(frozen=True)
 class Spread:
-    """What contexts cost over ranks, each ``float64[n]`` or, for ranks, ``int64[n]``.
+    """Costs of contexts over ranks, each ``float64[n]`` or, for ranks, ``int64[n]``.
 
     A rank without a context has it at cost 0. ``most`` and ``least`` are ranks.
     """
@@ -121,7 +121,7 @@ def measure(
         sum_by(owner, _rank_cost(db, parts, ranks, at, node_of, ignored), count)[own_nodes]
         for at in range(len(ranks))
     ]
-    activity = Activity(db, node_of, waits)
+    activity = StretchReader(db, node_of, waits)
     blame = share_blame(lambda at: activity.stretches(int(ranks.line[at])), len(ranks.line), count)
     return Imbalance(
         database=db,

@@ -34,14 +34,14 @@ from hpcd.analysis.parallel.regularity import (
     spread_of,
 )
 from hpcd.analysis.parallel.tree_matching import Matching, innermost, match, within
-from hpcd.analysis.parallel.waiting import Activity, Stretches, waiting_nodes
+from hpcd.analysis.parallel.waiting import Stretches, StretchReader, waiting_nodes
 from hpcd.analysis.profile.costs import event_weights
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
 
 _LEAST_COST = 0.005
-"""Of a line's time that a callee must take to mark iterations."""
+"""Share of a line's time that a callee must take to mark iterations."""
 _REFERENCES = 8
 """Lines that are looked at for a pattern: on the slowest rank waits between calls are short."""
 
@@ -101,7 +101,7 @@ class PhaseTimeline:
         self.db, self.ranks = db, ranks
         self.matching: Matching = match([db], [ranks.executables])
         tree = self.matching.tree
-        activity = Activity(db, self.matching.node_of[0], waiting_nodes(self.matching))
+        activity = StretchReader(db, self.matching.node_of[0], waiting_nodes(self.matching))
         truncated = np.array([p.name.startswith("[truncated") for p in self.matching.places])
         cut = truncated[self.matching.place_of]
         cut[0] = False
@@ -133,7 +133,7 @@ class PhaseTimeline:
         return self._instances(procedure, runs)
 
     def patterns(self, inside: str | None = None) -> list[Pattern]:
-        """What repeats, outermost first; one pattern per context.
+        """Return the repeating patterns, outermost first; one per context.
 
         Given ``inside``, only in contexts of that procedure and below. Raises :class:`UsageError`
         when there is no such procedure.
@@ -171,7 +171,7 @@ class PhaseTimeline:
         )
 
     def phases(self, pattern: Pattern | None, share: float = 0.01) -> list[Phase]:
-        """What the first line went through, one callee of the iterating context after another.
+        """Return the phases of the first line, one callee of the iterating context after another.
 
         Iterations are one phase; what takes less than ``share`` of the time is left out.
         """
@@ -291,10 +291,10 @@ class PhaseTimeline:
         counts = [len(window) for window in windows]
         if reference is None:
             reference = int(np.argmax(counts))
-        chosen = windows[reference]
-        if not len(chosen):
+        selected = windows[reference]
+        if not len(selected):
             raise UsageError(f"{self.db.path}: no rank was seen in {name}")
-        columns = [window if len(window) == len(chosen) else chosen for window in windows]
+        columns = [window if len(window) == len(selected) else selected for window in windows]
         both = np.stack(columns, axis=1)
         begin, end = both[:, :, 0], both[:, :, 1]
         length = np.zeros(len(both))
@@ -328,7 +328,7 @@ def _without(line: Stretches, lost: npt.NDArray[np.bool_]) -> Stretches:
 
 
 def _below(tree: CCT, node: int) -> npt.NDArray[np.bool_]:
-    chosen = np.zeros(len(tree), bool)
-    chosen[node] = True
-    below: npt.NDArray[np.bool_] = innermost(tree, chosen) == node
+    selected = np.zeros(len(tree), bool)
+    selected[node] = True
+    below: npt.NDArray[np.bool_] = innermost(tree, selected) == node
     return below

@@ -15,7 +15,7 @@ from hpcd.array_types import F64, I64
 LEAST = 3
 """Iterations there must be: two may be chance."""
 LEAST_SHARE = 0.1
-"""Of a line's time that iterations of interest take."""
+"""Share of a line's time that iterations of interest take."""
 GOOD = 0.5
 """Against the best: of such patterns the outermost, of such callees the most frequent is taken."""
 _MOST_SPREAD = 0.5

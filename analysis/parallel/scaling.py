@@ -66,7 +66,7 @@ class Scaling:
 
     @property
     def places(self) -> list[MatchedFrame]:
-        """What the procedure numbers of views stand for."""
+        """The frames that the procedure numbers of views represent."""
         return self.matching.places
 
     def excess(self, cost: F64) -> F64:

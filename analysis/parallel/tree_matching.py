@@ -25,25 +25,26 @@ import numpy.typing as npt
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.scopes import Scopes
-from hpcd.analysis.parallel.program_code import is_program_code
+from hpcd.analysis.parallel.procedure_keys import (
+    PROGRAM,
+    ProcedureCandidate,
+    bare_name,
+    identify,
+    list_candidates,
+)
 from hpcd.analysis.profile.scope_nodes import becomes_node, insert_scope_nodes
 from hpcd.analysis.structure import Kind
 from hpcd.array_types import I64, U32, U64
 from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
-from hpcd.model.identity import ModuleKind
 
-_CLONE = re.compile(r"( \[clone )?\.(constprop|isra|lto_priv|llvm|clone)\.\d+\]?")
-_NUMBER = re.compile(r"(?<=\.(?:part|cold))\.\d+")
 _START_AND_END = re.compile(r"MPI_(Init|Init_thread|Finalize)|mpi_(init|init_thread|finalize)_+")
 _MPI = re.compile("P?MPI_[A-Z]|p?mpi_[a-z_]+_$")
-_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
-_PROGRAM = "\0program"
 
 
 class MatchedFrame(NamedTuple):
-    """What a frame of matched contexts is. ``program`` is true in the program's own code
+    """A frame of matched contexts. ``program`` is true in the program's own code
     (:mod:`hpcd.analysis.parallel.program_code`), ``executable`` in the ranks' executable.
 
     ``module`` is a file name, empty for what is in none; ``file`` and ``line`` those of the first
@@ -100,12 +101,14 @@ def match(
     programs = [""] * len(databases)
     if executables is not None and all(len(paths) == 1 for paths in executables):
         programs = [paths[0] for paths in executables]
-    columns = [_candidates(db, program) for db, program in zip(databases, programs, strict=True)]
+    columns = [
+        list_candidates(db, program) for db, program in zip(databases, programs, strict=True)
+    ]
     frames = _Frames([_frame(columns[0][0])] if columns else [])
     loops = _Loops(databases if scopes else ())
     trees: list[CCT] = []
     moved: list[U32] = []
-    for db, column, keys in zip(databases, columns, _tell_apart(columns), strict=True):
+    for db, column, keys in zip(databases, columns, identify(columns), strict=True):
         of_procedure = frames.of_procedures(column, keys)
         of_node = of_procedure[db.procedure_of_node]
         of_node[0] = 0
@@ -131,7 +134,7 @@ class _Frames:
         self._numbers: dict[tuple[object, ...], int] = {}
 
     def of_procedures(
-        self, column: Sequence[_Candidate], keys: Sequence[tuple[object, ...]]
+        self, column: Sequence[ProcedureCandidate], keys: Sequence[tuple[object, ...]]
     ) -> U64:
         """``uint64[procedures]``: the frame of each procedure of a database, by its key."""
         numbers = np.zeros(len(column), np.uint64)
@@ -187,7 +190,7 @@ class _Loops:
         self, scopes: Scopes, number: int, around: MatchedFrame
     ) -> tuple[MatchedFrame, tuple[object, ...]]:
         """The place of a scope in procedure ``around``, and what it is known by."""
-        module = _PROGRAM if around.executable else around.module
+        module = PROGRAM if around.executable else around.module
         file, line = scopes.file[number], int(scopes.line[number])
         if scopes.kind[number] != Kind.LOOP:
             name = scopes.name[number] or "[inlined]"
@@ -231,125 +234,10 @@ def _procedure_around(scopes: Scopes, number: int, procedures: Sequence[str]) ->
         if scopes.kind[at] == Kind.INLINED:
             return scopes.name[at]
         at = int(scopes.parent[at])
-    return _bare(procedures[int(scopes.procedure[number])])
+    return bare_name(procedures[int(scopes.procedure[number])])
 
 
-def _bare(name: str) -> str:
-    """A name without what compilers append for specialised copies."""
-    return _NUMBER.sub("", _CLONE.sub("", name))
-
-
-class _Candidate(NamedTuple):
-    """A procedure of one database, as far as it can be recognised in another."""
-
-    module: str
-    name: str
-    full_name: str
-    shown_module: str
-    build: str
-    address: int
-    file: str
-    line: int
-    kernel: bool
-    program: bool
-
-
-def _candidates(db: Database, program: str) -> list[_Candidate]:
-    modules = [("", "", "", False, False)]
-    for row in db.modules:
-        kernel = row.kind in _KERNEL
-        name = row.kind if row.kind in (ModuleKind.KERNEL, ModuleKind.VDSO, ModuleKind.JIT) else ""
-        name = name or PurePath(row.path.removesuffix(" (deleted)")).name
-        key = _PROGRAM if program and row.path == program else name
-        own = key == _PROGRAM or is_program_code(row.path, row.kind)
-        modules.append((key, name, row.build_id, kernel, own))
-    table = db.procedures
-    return [
-        _Candidate(
-            modules[module][0],
-            _bare(name),
-            name,
-            modules[module][1],
-            modules[module][2],
-            address,
-            file,
-            line,
-            modules[module][3],
-            modules[module][4],
-        )
-        for name, module, address, file, line in zip(
-            table.name,
-            table.module.tolist(),
-            table.address.tolist(),
-            table.file,
-            table.line.tolist(),
-            strict=True,
-        )
-    ]
-
-
-def _tell_apart(columns: Sequence[Sequence[_Candidate]]) -> list[list[tuple[object, ...]]]:
-    """Keys that are equal where procedures of different databases are the same one."""
-    builds: defaultdict[str, set[str]] = defaultdict(set)
-    groups: defaultdict[tuple[str, str], list[_Candidate]] = defaultdict(list)
-    for column in columns:
-        for candidate in column:
-            builds[candidate.module].add(candidate.build)
-            groups[candidate.module, candidate.name].append(candidate)
-    # Without a build id there is no telling whether two are one build.
-    one_build = {
-        module
-        for module, build_ids in builds.items()
-        if len(build_ids) == 1 and "" not in build_ids
-    }
-    # A file may be renamed: it matters only where one database has the name in several.
-    several = {
-        (candidate.module, candidate.name)
-        for column in columns
-        for candidate in _in_several_files(column)
-    }
-    by_file = {key for key in several if all(candidate.file for candidate in groups[key])}
-    result = []
-    for column in columns:
-        order = sorted(
-            range(len(column)),
-            key=lambda at, of=column: (of[at].file, of[at].line, of[at].address),  # type: ignore[misc]
-        )
-        keys: list[tuple[object, ...]] = [()] * len(column)
-        seen: defaultdict[tuple[object, ...], int] = defaultdict(int)
-        for at in order:
-            candidate = column[at]
-            key: tuple[object, ...] = (candidate.module, candidate.name)
-            if candidate.module in one_build:
-                keys[at] = (*key, candidate.address)
-                continue
-            if _unnamed(candidate):
-                key = (*key, candidate.build)
-            elif (candidate.module, candidate.name) in by_file:
-                key = (*key, PurePath(candidate.file).name)
-            # Copies of one procedure differ in what was left off, procedures of one name do not.
-            copy = (*key, candidate.full_name)
-            keys[at] = (*key, seen[copy])
-            seen[copy] += 1
-        result.append(keys)
-    return result
-
-
-def _in_several_files(column: Sequence[_Candidate]) -> list[_Candidate]:
-    files: dict[tuple[str, str], str] = {}
-    return [
-        candidate
-        for candidate in column
-        if files.setdefault((candidate.module, candidate.name), candidate.file) != candidate.file
-    ]
-
-
-def _unnamed(candidate: _Candidate) -> bool:
-    """Whether the name holds an address: ``[libfoo.so+0x1234]``."""
-    return candidate.name.startswith("[") and "+0x" in candidate.name
-
-
-def _frame(procedure: _Candidate) -> MatchedFrame:
+def _frame(procedure: ProcedureCandidate) -> MatchedFrame:
     return MatchedFrame(
         name=procedure.name,
         module=procedure.shown_module,
@@ -357,7 +245,7 @@ def _frame(procedure: _Candidate) -> MatchedFrame:
         program=procedure.program,
         file=procedure.file,
         line=procedure.line,
-        executable=procedure.module == _PROGRAM,
+        executable=procedure.module == PROGRAM,
     )
 
 

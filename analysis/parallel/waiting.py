@@ -1,4 +1,4 @@
-"""What each thread of a parallel program did at each moment: work, or wait for others.
+"""The activity of each thread of a parallel program at each moment: work, or waiting for others.
 
 A thread waits while it sleeps in a system call, and all the time it is inside a call of MPI or a
 barrier of a threads library, be it asleep or spinning. Waiting for a device or for a CPU is not
@@ -51,7 +51,7 @@ def are_waits(names: Iterable[str]) -> Mask:
 
 @dataclass(frozen=True)
 class Stretches:
-    """What one line did, as stretches of time that follow one another.
+    """The activity of one line, as stretches of time that follow one another.
 
     ``begin``, ``end`` ``int64[k]`` in ns since the origin, ``node`` ``uint32[k]`` of the matched
     tree, ``idle`` ``bool[k]`` whether it waited for others, ``ready`` ``bool[k]`` whether it waited
@@ -65,7 +65,7 @@ class Stretches:
     ready: Mask | None = None
 
 
-class Activity:
+class StretchReader:
     """Turns the records of a database's lines into stretches."""
 
     def __init__(self, db: Database, node_of: U32, waits: Mask) -> None:
@@ -83,7 +83,7 @@ class Activity:
         self._db, self._node_of, self._waits = db, node_of, waits
 
     def stretches(self, line: int) -> Stretches:
-        """What ``line`` did, from its beginning to its last record.
+        """Return the activity of ``line``, from its beginning to its last record.
 
         A sample tells of the time before it, a wait of its own time; between a sample and a wait
         the thread is taken to have been where the sample saw it.
@@ -110,7 +110,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class Blame:
-    """Who made others wait (after Tallent and Mellor-Crummey, PPoPP 2009).
+    """The ranks that made others wait (after Tallent and Mellor-Crummey, PPoPP 2009).
 
     At each moment the waiting of all idle lines is shared among those at work. ``seconds``
     ``float64[nodes]`` is what each context was at work while others waited for it, ``by_line``

@@ -1,4 +1,4 @@
-"""What a reader of a profile should know before believing it, and what helps.
+"""Caveats of a profile, and remedies.
 
 Each piece of advice is one sentence with a figure, said only where the figure matters.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.profile.report import Facts
+from hpcd.analysis.profile.report_header import Facts
 from hpcd.model.identity import ModuleKind
 
 # Fewer whole paths than this change what a tree says, not only how exactly it says it.
@@ -37,12 +37,12 @@ _REMEDIES = {
 
 
 def advice(db: Database, facts: Facts, metric: int) -> list[str]:
-    """What to know of a profile, most important first; shares are of ``metric``'s total."""
+    """Return the caveats of a profile, most important first; shares are of ``metric``'s total."""
     return [*_of_imports(db), *_of_paths(facts), *_of_names(db, metric)]
 
 
 def _of_imports(db: Database) -> list[str]:
-    """What is not known of recordings of other tools."""
+    """Return the caveats of other tools' recordings."""
     origins = [origin for row in db.measurements if (origin := row.origin)]
     if not origins:
         return []

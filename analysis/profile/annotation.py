@@ -46,7 +46,7 @@ class Annotated:
 
 
 @dataclass(frozen=True)
-class Code:
+class InstructionListing:
     """A procedure's instructions: those with costs, and the text of all.
 
     ``text`` (address, instruction), empty when the code cannot be shown: ``note`` says why.
@@ -114,7 +114,7 @@ class Annotator:
             list(procedures), whole, sorted(lines, key=_cost), sorted(unplaced, key=_cost)
         )
 
-    def code(self, most: int = _MAX_CODE) -> list[Code]:
+    def code(self, most: int = _MAX_CODE) -> list[InstructionListing]:
         """The costs by instruction, costliest procedure first.
 
         The text of at most ``most`` bytes of each procedure's code is shown.
@@ -125,7 +125,7 @@ class Annotator:
             annotated.append(self._code(number, nodes, offsets, min(most, _MAX_CODE)))
         return sorted(annotated, key=lambda listing: _cost(listing.costs))
 
-    def _code(self, number: int, nodes: I64, offsets: U64, most: int) -> Code:
+    def _code(self, number: int, nodes: I64, offsets: U64, most: int) -> InstructionListing:
         procedures = self._db.procedures
         module = int(procedures.module[number])
         row = self._db.modules[module - 1] if module else None
@@ -151,7 +151,8 @@ class Annotator:
             begin = starts[np.maximum(np.searchsorted(starts, place, side="right") - 1, 0)]
             place = np.where(place < start + most, begin, place)
         name = self._db.procedure_names[number]
-        return Code(self._annotated(name, nodes, place), row.path if row else "", text, note)
+        costs = self._annotated(name, nodes, place)
+        return InstructionListing(costs, row.path if row else "", text, note)
 
     def _annotated(self, name: str, nodes: I64, place: I64) -> Annotated:
         """The costs of ``nodes`` by ``place``."""

@@ -16,7 +16,7 @@ from hpcd.analysis.database import Database
 from hpcd.array_types import I64, Mask
 
 DEVICE_IDLE = "device_idle"
-"""What the phase is called."""
+"""The name of the phase."""
 
 _RUNTIMES = ("cuda", "hip")
 _GIVES = (
@@ -96,7 +96,7 @@ def _unknown(db: Database, at: I64) -> str:
 
 
 def _values(db: Database, at: I64, name: str) -> I64:
-    """Of the calls ``at`` the value called ``name``, 0 where they have none."""
+    """Return the value called ``name`` of the calls ``at``, 0 where they have none."""
     found = np.zeros(len(at), np.int64)
     for function in db.calls.functions:
         number = function.value(name)

@@ -1,4 +1,5 @@
-"""What the nodes of a profile view stand for: procedures, inlined calls, loops, source lines.
+"""Entities that the nodes of a profile view represent: procedures, inlined calls, loops, source
+lines.
 
 A context of the database has an address; its scopes (``docs/structure.md``) say which inlined
 calls, loops and line that is in. :func:`scoped_tree` puts those asked for between a procedure and
@@ -44,7 +45,7 @@ class Entities:
         return len(self.kind)
 
     def label(self, number: int) -> str:
-        """What it is called in a tree below its procedure."""
+        """Return the name of an entity in a tree below its procedure."""
         kind = Kind(int(self.kind[number]))
         if kind == Kind.PROCEDURE:
             return self.name[number]

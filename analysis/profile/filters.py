@@ -116,22 +116,22 @@ class Filter:
             raise UsageError(f"{db.path}: no trace line fits all filters")
         return fits
 
-    def costs_of_lines(self, db: Database, chosen: Mask) -> F64:
-        """``float64[metrics, lines]``: what fits of the cost of each line of ``chosen``, a mask.
+    def costs_of_lines(self, db: Database, selected: Mask) -> F64:
+        """``float64[metrics, lines]``: what fits of the cost of each line of ``selected``, a mask.
 
         O(cells); with windows of time O(records in them + chosen lines · nodes), with phases
         O(records of the lines that have any).
         """
         if self.phases:
-            return self._in_phases(db, chosen, by_line=True)
+            return self._in_phases(db, selected, by_line=True)
         contexts = self.contexts(db) if self.procedures or self.modules else None
         inside = np.ones(len(db.cct), bool) if contexts is None else contexts
         names = db.metrics.names
         if not self.windows:
             rows = [db.metrics.over_contexts(name, inside) for name in names]
-            return np.stack(rows) * chosen
+            return np.stack(rows) * selected
         costs = np.zeros((len(names), len(db.lines)))
-        for line in np.flatnonzero(chosen).tolist():
+        for line in np.flatnonzero(selected).tolist():
             for number, name in enumerate(names):
                 costs[number, line] = float(self._costs(db, name, np.array([line]))[inside].sum())
         return costs
@@ -151,11 +151,11 @@ class Filter:
 
         return fitting
 
-    def _in_phases(self, db: Database, chosen: Mask, *, by_line: bool) -> F64:
-        """``float64[metrics, lines]`` or ``[metrics, nodes]``: what fits of ``chosen`` lines."""
+    def _in_phases(self, db: Database, selected: Mask, *, by_line: bool) -> F64:
+        """``float64[metrics, lines]`` or ``[metrics, nodes]``: what fits of ``selected`` lines."""
         phases = MarkedPhases(db, ",".join(self.phases))
         time = replace(self, phases=()).time_in(db, phases.segments)
-        lines = [line for line in phases.lines.tolist() if chosen[line]]
+        lines = [line for line in phases.lines.tolist() if selected[line]]
         inside = self.contexts(db)
         costs = np.zeros((len(db.metrics.names), len(db.lines) if by_line else len(db.cct)))
         for line in phase_costs(db, lines, time, len(phases)):
@@ -297,7 +297,7 @@ def _window(text: str) -> tuple[int, int]:
 
 
 def apart(windows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same time in windows that do not overlap."""
+    """Return this time as windows that do not overlap."""
     united: list[tuple[int, int]] = []
     for low, high in sorted(windows):
         if united and low <= united[-1][1]:

@@ -62,7 +62,7 @@ class Formula:
         return finite
 
     def as_json(self) -> dict[str, Any]:
-        """What it is, for an evaluator elsewhere.
+        """Return the formula for an evaluator elsewhere.
 
         ``tree`` is a number, a metric's number as ``["metric", n]``, or a list of what to do
         (``+ - * /``, ``negate`` or a function) and with what.
@@ -141,7 +141,7 @@ def identifier(metric: str) -> str:
 
 
 def _check(node: ast.expr, metrics: Mapping[str, int], used: set[str], depth: int) -> int:
-    """What kind of value an expression has; the metrics it names are added to ``used``.
+    """Return the kind of an expression's value; the metrics it names are added to ``used``.
 
     Raises :class:`UsageError` for what it may not hold.
     """

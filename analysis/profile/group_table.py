@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.groups import LINE_GROUPS, Groups
-from hpcd.analysis.profile.report import amount, shorten
+from hpcd.analysis.profile.row_text import amount_or_ratio, shorten
 
 # What a thread does with its time: beside each other they tell working groups from waiting ones.
 _TIMES = ("cpu_time", "blocked_time", "runnable_time")
@@ -53,13 +53,13 @@ class GroupTable:
         for group in self._order:
             cost = self._groups.cost[group]
             line = f"{100 * cost[self._columns[0]] / (self._total or 1):6.2f}% "
-            line += "".join(f"{amount(cost[n], units[n]):>14} " for n in self._columns)
+            line += "".join(f"{amount_or_ratio(cost[n], units[n]):>14} " for n in self._columns)
             if of_lines:
                 line += f"{self._groups.threads[group]:7,} "
             if calls is not None:
                 line += f"{calls[group]:>11,} " if calls[group] else " " * 12
             if seconds is not None:
-                line += f"{amount(seconds[group], 's'):>14} "
+                line += f"{amount_or_ratio(seconds[group], 's'):>14} "
             yield line + shorten(self._groups.name[group], room)
         if self._omitted:
             plural = "s" if self._omitted > 1 else ""

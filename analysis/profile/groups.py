@@ -27,9 +27,9 @@ from hpcd.errors import UsageError
 LINE_GROUPS = ("process", "comm", "user", "rank", "thread", "job", "host")
 CODE_GROUPS = ("module", "file")
 GROUPINGS = LINE_GROUPS + CODE_GROUPS
-"""What costs can be grouped by, besides phases."""
+"""The groupings of costs, besides phases."""
 PHASES = "phase="
-"""What a grouping by phases begins with."""
+"""The beginning of a grouping by phases."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ def group_costs(db: Database, by: str, only: Filter | None = None) -> Groups:
     if not names:
         raise UsageError(f"{db.path}: no process has a {by}")
     # Lines that are in no group (threads of no rank) and those that the filter leaves out.
-    chosen = only.lines(db) & (group >= 0)
-    of_line = only.costs_of_lines(db, chosen)
+    selected = only.lines(db) & (group >= 0)
+    of_line = only.costs_of_lines(db, selected)
     count = len(names)
-    cost = np.stack([sum_by(group[chosen], row[chosen], count) for row in of_line], axis=1)
-    threads = np.bincount(group[chosen], minlength=count).astype(np.int64)
+    cost = np.stack([sum_by(group[selected], row[selected], count) for row in of_line], axis=1)
+    threads = np.bincount(group[selected], minlength=count).astype(np.int64)
     used = np.flatnonzero(threads)
     return Groups(
         by, [names[n] for n in used], cost[used], threads[used], [details[n] for n in used]
@@ -84,8 +84,8 @@ def group_costs(db: Database, by: str, only: Filter | None = None) -> Groups:
 
 def _of_phases(db: Database, by: str, only: Filter) -> Groups:
     phases = MarkedPhases(db, by.removeprefix(PHASES))
-    chosen, fits = only.lines(db), only.contexts(db)
-    lines = [line for line in phases.lines.tolist() if chosen[line]]
+    selected, fits = only.lines(db), only.contexts(db)
+    lines = [line for line in phases.lines.tolist() if selected[line]]
     count = len(phases)
     cost = np.zeros((count, len(db.metrics.names)))
     seconds, threads = np.zeros(count), np.zeros(count, np.int64)
@@ -97,11 +97,11 @@ def _of_phases(db: Database, by: str, only: Filter) -> Groups:
         seconds += line.seconds
         threads += line.seconds > 0
     # Sums are the whole's: what is in no phase is what is left of it.
-    cost[0] = np.maximum(only.costs_of_lines(db, chosen).sum(axis=1) - cost.sum(axis=0), 0)
-    seconds[0] = max(_watched(db, only, np.flatnonzero(chosen)) - float(seconds.sum()), 0)
-    threads[0] = int(np.count_nonzero(chosen))
+    cost[0] = np.maximum(only.costs_of_lines(db, selected).sum(axis=1) - cost.sum(axis=0), 0)
+    seconds[0] = max(_watched(db, only, np.flatnonzero(selected)) - float(seconds.sum()), 0)
+    threads[0] = int(np.count_nonzero(selected))
     windows = Segments.of_windows(apart(only.windows)) if only.windows else None
-    calls = phases.count(chosen, windows)
+    calls = phases.count(selected, windows)
     return Groups(by, phases.name, cost, threads, phases.details, calls, seconds, phases.notes)
 
 

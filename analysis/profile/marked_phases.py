@@ -8,10 +8,8 @@ together: :data:`hpcd.analysis.profile.device_idle.DEVICE_IDLE`.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -19,67 +17,16 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.device_idle import DEVICE_IDLE, idle_times
+from hpcd.analysis.profile.phase_calls import PhaseCalls, nesting_depth
+from hpcd.analysis.profile.phase_specs import PhaseSpec, parse_phase_specs
 from hpcd.analysis.profile.time_segments import Segments, ranges
-from hpcd.array_types import I64, U32, U64, Mask
+from hpcd.array_types import I64, U64, Mask
 from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.calls import CalledFunction, CallValue, ValueKind
 
 NO_PHASE = "[in no phase]"
 """The name of the time that lies in no phase."""
-SYNTAX = (
-    "FUNCTION, 'FUNCTION(VALUE)', 'FUNCTION(VALUE=PATTERN)', BEGIN..END, or BEGIN..; of all the"
-    " process's threads with @process"
-)
-
 _MOST = 10_000
-_SPEC = re.compile(r"([^(),=@]+?)(?:\(([^()]*)\))?(?:(\.\.)([^(),=@]*))?(@process)?")
-# What a pattern, or the syntax, takes for something else.
-_SPECIAL = re.compile(r"[(),=@*?\[\]]")
-_BETWEEN = re.compile(r",(?![^()]*\))")
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseSpec:
-    """What marks phases: calls of functions that the pattern ``begin`` fits, told apart by
-    ``values`` (name, pattern of the value as text; empty: any).
-
-    ``end`` None: a phase is a call. Else it lasts from a call of ``begin`` to that of ``end``, as
-    brackets pair; empty: until the thread's next of ``begin``. ``shared``: threads that mark none
-    are in the phases of the first thread of their process that does.
-    """
-
-    begin: str
-    values: tuple[tuple[str, str], ...] = ()
-    end: str | None = None
-    shared: bool = False
-
-    def alone(self, function: str, values: dict[str, Any]) -> str:
-        """What marks phases of this kind by calls of ``function`` with these values alone. Letters
-        that mean something in it are ``?``, which any fits."""
-        named = ", ".join(f"{name}={_SPECIAL.sub('?', str(word))}" for name, word in values.items())
-        text = _SPECIAL.sub("?", function) + (f"({named})" if named else "")
-        end = "" if self.end is None else f"..{self.end}"
-        return text + end + ("@process" if self.shared else "")
-
-
-def parse_phase_specs(text: str) -> list[PhaseSpec]:
-    """``solve``, ``solve(n)``, ``app:begin(step)..app:end``, ``solve@process``, several between
-    commas. Raises :class:`UsageError`."""
-    specs = []
-    for part in map(str.strip, _BETWEEN.split(text)):
-        match = _SPEC.fullmatch(part)
-        if match is None:
-            raise UsageError(f"phase {part!r}: expected {SYNTAX}")
-        begin, values, dots, end, shared = match.groups()
-        begin, named = begin.strip(), []
-        for value in values.split(",") if values is not None else ():
-            name, _, pattern = map(str.strip, value.partition("="))
-            if not name:
-                raise UsageError(f"phase {part!r}: expected {SYNTAX}")
-            named.append((name, pattern))
-        end = (end.strip() if end.strip() != begin else "") if dots else None
-        specs.append(PhaseSpec(begin, tuple(named), end, shared=bool(shared)))
-    return specs
 
 
 class MarkedPhases:
@@ -103,22 +50,22 @@ class MarkedPhases:
         self._label = [""]
         self._db = db
         claimed: Mask = np.zeros(len(db.calls), bool)
-        found = [_PhaseCalls.none()]
+        parts = [PhaseCalls.none()]
         for spec in parse_phase_specs(text):
             if spec == PhaseSpec(DEVICE_IDLE):
-                found.append(self._device_idle())
+                parts.append(self._device_idle())
                 continue
             of_spec = list(self._of_spec(spec, claimed))
             if not any(len(marks.line) for marks in of_spec):
                 wanted = ", ".join(f"{name}={text}" for name, text in spec.values if text)
                 fitting = f" has {wanted}" if wanted else " was recorded"
                 raise UsageError(f"{db.path}: no call of {spec.begin}{fitting}")
-            found += of_spec
+            parts += of_spec
             if spec.shared:
-                found.append(_PhaseCalls.joined(of_spec).shared(db.lines.process))
-        marks = _PhaseCalls.joined(found)
+                parts.append(PhaseCalls.joined(of_spec).shared(db.lines.process))
+        marks = PhaseCalls.joined(parts)
         order = np.argsort(marks.line, kind="stable")
-        self._marks = _PhaseCalls(*(column[order] for column in marks.columns))
+        self._marks = PhaseCalls(*(column[order] for column in marks.columns))
         self.lines: I64 = np.unique(marks.line)
         self._first = np.searchsorted(self._marks.line, np.append(self.lines, len(db.lines)))
 
@@ -147,7 +94,7 @@ class MarkedPhases:
         return counts.astype(np.int64)
 
     def label(self, group: int, procedure: str) -> str:
-        """What a context of ``procedure`` is called within phases of ``group``."""
+        """Return the name of a context of ``procedure`` within phases of ``group``."""
         function, values = self.details[group]["phase"], self._label[group]
         if function in (procedure, procedure.partition("(")[0]):
             return f"{procedure} [{values}]" if values else procedure
@@ -162,13 +109,13 @@ class MarkedPhases:
         procedures[self._db.procedure_of_node[node[node > 0]]] = True
         return procedures
 
-    def _of_spec(self, spec: PhaseSpec, claimed: Mask) -> Iterator[_PhaseCalls]:
+    def _of_spec(self, spec: PhaseSpec, claimed: Mask) -> Iterator[PhaseCalls]:
         """The calls of ``spec`` by function. None marks two phases: ``claimed`` is filled in."""
         calls = self._db.calls
         functions = _functions(self._db, spec.begin)
         ends = _functions(self._db, spec.end) if spec.end else []
-        chosen = np.isin(calls.function, [function.id for function in functions])
-        at = np.flatnonzero(chosen & ~claimed)
+        selected = np.isin(calls.function, [function.id for function in functions])
+        at = np.flatnonzero(selected & ~claimed)
         line, begin = calls.line[at].astype(np.int64), np.asarray(calls.time[at])
         if spec.end is None:
             end = begin + calls.duration[at]
@@ -184,7 +131,9 @@ class MarkedPhases:
                     " without a return: they are no phases"
                 )
         elif ends:
-            end = self._ends(line, begin, np.isin(calls.function, [each.id for each in ends]))
+            end = self._ends(
+                line, begin, np.isin(calls.function, [function.id for function in ends])
+            )
         else:
             last = np.append(line[1:] != line[:-1], True) if len(line) else np.zeros(0, bool)
             end = np.where(last, self._last(line), np.append(begin[1:], 0)[: len(begin)])
@@ -200,12 +149,12 @@ class MarkedPhases:
             group, fits = self._groups(spec, function, at[mine])
             mine = mine[fits]
             claimed[at[mine]] = True
-            yield _PhaseCalls(
+            yield PhaseCalls(
                 line[mine], begin[mine], end[mine], group[fits],
                 calls.weight[at[mine]].astype(np.int64), calls.node[at[mine]].astype(np.int64),
             )  # fmt: skip
 
-    def _device_idle(self) -> _PhaseCalls:
+    def _device_idle(self) -> PhaseCalls:
         """The times in which the device of a process was idle, on all its threads."""
         calls, times = self._db.calls, idle_times(self._db)
         self.notes += times.notes
@@ -217,7 +166,7 @@ class MarkedPhases:
             )
         self._add_group(DEVICE_IDLE, "", {}, DEVICE_IDLE)
         group = np.full(len(times.begin), len(self.name) - 1)
-        own = _PhaseCalls(
+        own = PhaseCalls(
             calls.line[times.call].astype(np.int64), times.begin, times.end, group,
             np.ones(len(group), np.int64), calls.node[times.call].astype(np.int64),
         )  # fmt: skip
@@ -226,13 +175,13 @@ class MarkedPhases:
         low = np.searchsorted(process[order], times.process)
         high = np.searchsorted(process[order], times.process, "right")
         which, at = ranges(low, high)
-        others = _PhaseCalls(*(column[which] for column in own.columns))
+        others = PhaseCalls(*(column[which] for column in own.columns))
         line = order[at]
         away = line != others.line
         nothing = np.zeros(int(away.sum()), np.int64)
-        return _PhaseCalls.joined([
+        return PhaseCalls.joined([
             own,
-            _PhaseCalls(line[away], others.begin[away], others.end[away], others.group[away],
+            PhaseCalls(line[away], others.begin[away], others.end[away], others.group[away],
                         nothing, others.node[away]),
         ])  # fmt: skip
 
@@ -252,7 +201,7 @@ class MarkedPhases:
         order = np.lexsort((~opens, times, lines))
         step = np.where(opens[order], 1, -1)
         first = np.flatnonzero(np.append(True, np.diff(lines[order]) != 0)) if len(order) else order
-        depth = _nesting(step, first)
+        depth = nesting_depth(step, first)
         level = np.where(step > 0, depth, depth + 1)
         level[(step < 0) & (depth == np.append(0, depth[:-1]))] = -1  # ends nothing
         level[first[step[first] < 0]] = -1
@@ -328,79 +277,17 @@ class MarkedPhases:
         self.details.append({"phase": name, "values": words})
 
 
-@dataclass(frozen=True, slots=True)
-class _PhaseCalls:
-    """Calls that mark phases: ``line``, ``begin``, ``end``, ``group``, ``weight``, ``node`` (of the
-    CCT), ``int64[n]`` each."""
-
-    line: I64
-    begin: I64
-    end: I64
-    group: I64
-    weight: I64
-    node: I64
-
-    @staticmethod
-    def none() -> _PhaseCalls:
-        return _PhaseCalls(*(np.zeros(0, np.int64) for _ in range(6)))
-
-    @staticmethod
-    def joined(several: Sequence[_PhaseCalls]) -> _PhaseCalls:
-        """All of ``several``."""
-        return _PhaseCalls(
-            *map(np.concatenate, zip(*(each.columns for each in several), strict=True))
-        )
-
-    def shared(self, process: U32) -> _PhaseCalls:
-        """Copies for the threads without marks, of those of the first thread of their process that
-        has any; ``process`` ``uint32[lines]``. They count as no calls."""
-        marking = np.unique(self.line)
-        owners, place = np.unique(process[marking], return_index=True)
-        first = marking[place]
-        others = np.setdiff1d(np.flatnonzero(np.isin(process, owners)), marking)
-        owner = first[np.searchsorted(owners, process[others])]
-        order = np.argsort(self.line, kind="stable")
-        bounds = np.searchsorted(self.line[order], np.stack([owner, owner + 1]))
-        which, at = ranges(bounds[0], bounds[1])
-        mine = order[at]
-        return _PhaseCalls(
-            others[which], self.begin[mine], self.end[mine], self.group[mine],
-            np.zeros(len(mine), np.int64), self.node[mine],
-        )  # fmt: skip
-
-    @property
-    def columns(self) -> tuple[I64, ...]:
-        return self.line, self.begin, self.end, self.group, self.weight, self.node
-
-
-def _nesting(step: I64, first: I64) -> I64:
-    """How many are open after each ``step`` of +1 or -1, never below 0; from each of ``first`` on
-    anew."""
-    total = np.cumsum(step)
-    if not len(total):
-        return total
-    which = np.zeros(len(step), np.int64)
-    which[first[1:]] = 1
-    which = np.cumsum(which)
-    total -= (total[first] - step[first])[which]
-    # The lowest so far of each line; those of later lines lie below whatever came before.
-    span = 2 * len(step) + 2
-    lowest = np.minimum.accumulate(np.minimum(total, 0) - which * span) + which * span
-    nesting: I64 = total - lowest
-    return nesting
-
-
 def _functions(db: Database, pattern: str) -> list[CalledFunction]:
     recorded = db.calls.functions
-    chosen = [function for function in recorded if function.name == pattern]
-    chosen = chosen or [each for each in recorded if fnmatchcase(each.name, pattern)]
-    if not chosen:
+    selected = [function for function in recorded if function.name == pattern]
+    selected = selected or [one for one in recorded if fnmatchcase(one.name, pattern)]
+    if not selected:
         if not recorded:
             raise UsageError(f"{db.path}: no calls were recorded; --probe of hpcd attach, run and"
                              " profile names functions that mark phases")  # fmt: skip
         near = did_you_mean(pattern.strip("*"), (function.name for function in recorded))
         raise UsageError(f"{db.path}: no calls of {pattern} were recorded{near}")
-    return chosen
+    return selected
 
 
 def _number(function: CalledFunction, name: str) -> int:

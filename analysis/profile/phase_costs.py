@@ -1,4 +1,4 @@
-"""What contexts cost in stretches of their threads' time."""
+"""Costs of contexts in stretches of their threads' time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TimeOfLine = Callable[[int], Segments]
 
 @dataclass(frozen=True, slots=True)
 class PhaseCosts:
-    """What contexts cost on trace line ``line`` in stretches of each group: ``group`` and ``node``
+    """Costs of contexts on trace line ``line`` in stretches of each group: ``group`` and ``node``
     ``int64[n]``, each pair once, ``cost`` ``float64[metrics, n]`` in the order of the database's
     metrics; ``seconds`` ``float64[groups]``: how long the stretches were."""
 

@@ -1,196 +1,21 @@
-"""What ``hpcd report`` says: a database's summary, and a view as text or JSON."""
+"""A view of a database as text, JSON or CSV, as ``hpcd report`` prints it."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.database.metrics import SAMPLES
-from hpcd.analysis.profile.tree_rows import Forest, fit
+from hpcd.analysis.profile.report_header import Facts
+from hpcd.analysis.profile.row_text import amount_or_ratio, fit, run_name
+from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.analysis.profile.views import View
-from hpcd.analysis.profile.working_lines import working_lines
-from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.model import frame
 from hpcd.model.scope import Kind
-from hpcd.model.unwind_status import UnwindStatus
-from hpcd.wording import counted
-
-_ENDINGS = {status.value: status for status in UnwindStatus}
-
-
-@dataclass(slots=True)
-class Facts:
-    """What a report's header says. Counts are over all measurements."""
-
-    database: str
-    measurements: list[str]
-    hosts: list[str]
-    lines: int
-    processes: int
-    duration_s: float
-    contexts: int
-    expected: int | None
-    taken: int | None
-    recorded: int
-    dropped: Counter[str] = field(default_factory=Counter)
-    complete: int = 0
-    truncated: Counter[str] = field(default_factory=Counter)
-    seconds: dict[str, float] = field(default_factory=dict)
-    damage: int = 0
-    unclosed: int = 0
-    idle_lines: int = 0
-    findings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Any]:
-        """The header as an object."""
-        return {
-            "database": self.database,
-            "measurements": self.measurements,
-            "hosts": self.hosts,
-            "lines": self.lines,
-            "idle_lines": self.idle_lines,
-            "processes": self.processes,
-            "duration_s": self.duration_s,
-            "contexts": self.contexts,
-            "samples": {
-                "expected": self.expected,
-                "taken": self.taken,
-                "recorded": self.recorded,
-                "dropped": dict(self.dropped),
-                "error_of_a_tenth": self.share_error(0.1),
-            },
-            "seconds": self.seconds,
-            "unwind": {"complete": self.complete, "truncated": dict(self.truncated)},
-            "damage": self.damage,
-            "unclosed": self.unclosed,
-            "findings": self.findings,
-            "notes": self.notes,
-        }
-
-    def share_error(self, share: float) -> float | None:
-        """One standard error of ``share`` (0 to 1) of the CPU time, by the number of samples; None
-        where none were taken. That of a long steady thread is less: the clock is nearly even."""
-        taken = (self.taken or 0) - sum(self.dropped.values())
-        if taken <= 0 or "cpu_time" not in self.seconds:
-            return None
-        return float((share * (1 - share) / taken) ** 0.5)
-
-    def as_text(self) -> list[str]:
-        """The header as lines."""
-        hosts = self.hosts[0] if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
-        idle = f" ({self.idle_lines:,} hardly ran)" if self.idle_lines else ""
-        lines = [
-            f"{self.database}: {counted(len(self.measurements), 'measurement')} on {hosts}, "
-            f"{counted(self.processes, 'process', 'processes')}, "
-            f"{counted(self.lines, 'trace line')}{idle}, {self.duration_s:.1f} s, "
-            f"{counted(self.contexts, 'calling context')}"
-        ]
-        samples = f"samples: {self.recorded:,} recorded"
-        if self.taken is not None:
-            samples = f"samples: {self.taken:,} taken"
-            if self.expected:
-                samples += f" ({self.expected:,} expected)"
-            samples += f", {sum(self.dropped.values()):,} dropped" + _causes(self.dropped)
-            samples += f"; {self.recorded:,} records"
-        error = self.share_error(0.1)
-        if error is not None:
-            samples += f"; a CPU share of 10 % has a standard error of {100 * error:.2g} points"
-        lines.append(samples)
-        if "blocked_time" in self.seconds:
-            lines.append(
-                "threads: "
-                + ", ".join(
-                    f"{self.seconds.get(metric, 0.0):,.1f} s {words}"
-                    for metric, words in (
-                        ("cpu_time", "on CPUs"),
-                        ("blocked_time", "blocked"),
-                        ("runnable_time", "waiting for a CPU"),
-                    )
-                )
-            )
-        paths = self.complete + sum(self.truncated.values())
-        if paths:
-            lines.append(
-                f"call paths: {self.complete:,} complete ({100 * self.complete / paths:.2f} %), "
-                f"{sum(self.truncated.values()):,} truncated" + _causes(self.truncated)
-            )
-        if self.unclosed:
-            lines.append(f"{counted(self.unclosed, 'measurement')} ended without being closed")
-        if self.damage:
-            lines.append(f"damaged parts were left out in {self.damage} places: see hpcd check")
-        lines += [f"stands out: {finding}" for finding in self.findings]
-        return lines + [f"note: {note}" for note in self.notes]
-
-
-def gather_facts(db: Database) -> Facts:
-    """The header of a report on ``db``."""
-    facts = Facts(
-        database=str(db.path),
-        measurements=[row.name for row in db.measurements],
-        hosts=sorted({row.host for row in db.measurements}),
-        lines=len(db.lines),
-        processes=len(np.unique(db.lines.process)),
-        duration_s=round(db.duration_ns / 1e9, 3),
-        contexts=len(db.cct) - 1,
-        idle_lines=int(np.count_nonzero(~working_lines(db))),
-        expected=0,
-        taken=0,
-        recorded=int(db.metrics.exclusive(SAMPLES).sum()),
-        seconds={
-            name: float(db.metrics.exclusive(name).sum())
-            for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
-            if unit == "s"
-        },
-    )
-    for row in db.measurements:
-        samples = row.summary.get("samples")
-        samples = samples if isinstance(samples, dict) else {}
-        # A recorder that was killed left counters older than its records, or none.
-        facts.expected = _plus(facts.expected, samples.get("expected"))
-        facts.taken = _plus(facts.taken, samples.get("taken"))
-        dropped = samples.get("dropped")
-        for cause, number in (dropped if isinstance(dropped, dict) else {}).items():
-            if isinstance(number, int):
-                facts.dropped[str(cause)] += number
-        facts.damage += len(row.damage)
-        facts.unclosed += not row.closed
-    marked = np.flatnonzero(frame.is_marker(db.cct.frame))
-    inclusive = db.metrics.inclusive(SAMPLES)
-    facts.complete = facts.recorded
-    for node in marked[inclusive[marked] > 0].tolist():
-        code, number = int(db.cct.frame[node]) & 0xFF, int(inclusive[node])
-        ending = _ENDINGS.get(code)
-        if ending and ending.whole:
-            continue
-        facts.complete -= number
-        if not ending or ending.looked_for:
-            facts.truncated[ending.label if ending else marker_name(code)] += number
-    if any(row.origin for row in db.measurements):
-        # Other tools do not say where a call path had to end.
-        facts.complete = 0
-        facts.truncated.clear()
-    return facts
-
-
-def _plus(total: int | None, more: object) -> int | None:
-    return total + more if isinstance(more, int) and total is not None else None
-
-
-def _causes(counts: Counter[str]) -> str:
-    causes = [f"{cause} {number:,}" for cause, number in counts.most_common() if number]
-    return f" ({', '.join(causes)})" if causes else ""
-
-
-# --- the tree ---
 
 
 class Outline(Forest):
@@ -247,21 +72,10 @@ class Outline(Forest):
         return len(members) == 1 and abs(self.size[members[0]]) >= _PASSED_ON * abs(self.size[node])
 
 
-def shorten(name: str, width: int) -> str:
-    """``name`` in at most ``width`` characters, cut in the middle: both ends tell most."""
-    if len(name) <= width:
-        return name
-    if width < 2:
-        return name[:width]
-    tail = (width - 1) * 2 // 5
-    return f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
-
-
 # A frame whose only callee has this share of its cost has nothing to tell itself.
 _PASSED_ON = 0.98
 _COLUMNS = 38
 _MIN_NAME = 24
-_CALLS = " > "
 
 
 class MetricColumn(NamedTuple):
@@ -279,7 +93,7 @@ class MetricColumn(NamedTuple):
         for values in (view.inclusive, view.exclusive):
             value = float(values[self.number, node])
             share = f"{100 * value / total:6.2f}%" if self.additive else " " * 7
-            text += f"{share} {amount(value, self.unit):>10} "
+            text += f"{share} {amount_or_ratio(value, self.unit):>10} "
         return text
 
 
@@ -308,7 +122,7 @@ def text_lines(
     heading = f"{'inclusive':>18} {'exclusive':>18} " * len(shown)
     yield -1.0, heading, "", f"{columns[metric].name}, {view.kind}"
     total = abs(float(view.total[outline.cut_by])) or 1.0
-    names = Names(db, view)
+    names = NodeNames(db, view)
     room = max(width - _COLUMNS * len(shown), _MIN_NAME)
     for run, before in outline.runs(fold=fold and view.kind == "top-down"):
         node = run[-1]
@@ -318,43 +132,7 @@ def text_lines(
         yield cost, figures, lines, run_name([names(n) for n in run], room - len(lines))
 
 
-def run_name(names: Sequence[str], width: int) -> str:
-    """The names of a run of frames, outermost first, in at most ``width`` characters.
-
-    A procedure that follows itself is named once, with how often. Where there is no room for all,
-    the innermost ones are named and the others counted.
-    """
-    words: list[str] = []
-    counts: list[int] = []
-    for name, repeats in groupby(names):
-        count = len(list(repeats))
-        words.append(name if count == 1 else f"{name} x{count}")
-        counts.append(count)
-    text = shorten(words.pop(), width)
-    left = sum(counts[:-1])
-    for word, count in zip(reversed(words), reversed(counts[:-1]), strict=True):
-        rest = f"(+{left - count}) " if left > count else ""
-        if len(rest) + len(word) + len(_CALLS) + len(text) > width:
-            break
-        text = word + _CALLS + text
-        left -= count
-    before = f"(+{left}) " if left else ""
-    return before + text if len(before) + len(text) <= width else text
-
-
-def amount(value: float, unit: str) -> str:
-    """A cost in its unit, for people."""
-    if unit == "s":
-        return f"{value:.3f} s" if abs(value) < 1000 else f"{value:,.0f} s"
-    if abs(value) >= 1e9:
-        return f"{value:.3e}"
-    if not unit and value != round(value) and abs(value) < 1000:
-        # Ratios, and what a formula made of times and counts.
-        return f"{value:.4g}"
-    return f"{value:,.0f}" + (f" {unit}" if unit else "")
-
-
-class Names:
+class NodeNames:
     """Display names of a view's nodes."""
 
     def __init__(self, db: Database, view: View) -> None:
@@ -426,7 +204,7 @@ def json_parts(db: Database, facts: Facts, outline: Outline) -> Iterator[str]:
         "derived": {derived.name: derived.text for derived in view.derived},
     }
     yield json.dumps(head)[:-1] + ', "tree": '
-    names = Names(db, view)
+    names = NodeNames(db, view)
     metrics = [column.name for column in columns]
 
     def fields(node: int) -> dict[str, Any]:
@@ -445,7 +223,7 @@ def csv_rows(db: Database, outline: Outline) -> Iterator[list[object]]:
     Costs are in their units, not rounded.
     """
     view = outline.view
-    names = Names(db, view)
+    names = NodeNames(db, view)
     columns = metric_columns(db, view)
     keys = ("kind", "name", "module", "file", "line")
     heading: list[object] = ["node", "parent", "level", *keys]
@@ -458,16 +236,3 @@ def csv_rows(db: Database, outline: Outline) -> Iterator[list[object]]:
         costs = np.stack([view.inclusive[:, node], view.exclusive[:, node]], axis=1)
         row: list[object] = [node, int(view.parent[node]), level]
         yield [*row, *(fields[key] for key in keys), *costs.ravel().tolist()]
-
-
-def joined(parts: Iterable[str], size: int = 1 << 16) -> Iterator[str]:
-    """``parts`` in pieces of about ``size`` characters: fewer, larger writes."""
-    pending: list[str] = []
-    length = 0
-    for part in parts:
-        pending.append(part)
-        length += len(part)
-        if length >= size:
-            yield "".join(pending)
-            pending, length = [], 0
-    yield "".join(pending)

@@ -50,7 +50,7 @@ def shared_rows(start: I64, end: I64, process: I64, may_share: Mask) -> I64:
 
 
 def lines_that_share(db: Database, lines: I64, may_share: Mask) -> dict[int, I64]:
-    """Of ``lines``, those of each row that several share, in order of time, by the first of them.
+    """Return those ``lines`` that share a row, in order of time, by the first of each row.
 
     ``may_share`` ``bool[len(lines)]`` says who may (:func:`shared_rows`).
     """

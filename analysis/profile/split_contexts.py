@@ -48,10 +48,10 @@ def split_contexts(
 
 
 def _costs_in_phases(db: Database, phases: MarkedPhases, only: Filter) -> tuple[I64, I64, F64]:
-    """What contexts cost in phases: ``group`` and ``node`` ``int64[n]``, each pair once, and
+    """Costs of contexts in phases: ``group`` and ``node`` ``int64[n]``, each pair once, and
     ``float64[metrics, n]``."""
-    chosen, fits = only.lines(db), only.contexts(db)
-    lines = [line for line in phases.lines.tolist() if chosen[line]]
+    selected, fits = only.lines(db), only.contexts(db)
+    lines = [line for line in phases.lines.tolist() if selected[line]]
     keys: list[I64] = [np.zeros(0, np.int64)]
     costs: list[F64] = [np.zeros((len(db.metrics.names), 0))]
     for line in phase_costs(db, lines, only.time_in(db, phases.segments), len(phases)):
@@ -94,14 +94,14 @@ class _Split:
         for family in np.unique(self._family[group]).tolist():
             head = self._heads(family)
             mine = self._family[group] == family
-            chosen = distinct(group[mine] * size + node[mine])
-            above = chosen
+            selected = distinct(group[mine] * size + node[mine])
+            above = selected
             while len(above):
                 # Up to the context that marks the phase; what has none, up to the root.
                 above = above[~head[above % size]]
                 above = distinct(above - above % size + self._tree.parent[above % size])
-                chosen = np.concatenate([chosen, above])
-            keys.append(distinct(chosen))
+                selected = np.concatenate([selected, above])
+            keys.append(distinct(selected))
             heads.append(head[keys[-1] % size])
         key, is_head = np.concatenate(keys), np.concatenate(heads)
         order = np.argsort(key)

@@ -30,7 +30,7 @@ class Segments:
 
     @staticmethod
     def innermost(begin: I64, end: I64, group: I64) -> Segments:
-        """Who is innermost when: of the intervals around a moment the one that began last counts,
+        """Return the innermost intervals: of those around a moment the one that began last counts,
         of those that began together the shortest.
 
         Of (0, 100), (20, 60) and (50, 80) the first has 0 to 20 and 80 to 100, the second 20 to

@@ -44,7 +44,7 @@ class Forest:
         return ((node, before) for node, _, before in self.rows())
 
     def rows(self) -> Iterator[tuple[int, int, str]]:
-        """The same with each node's level between.
+        """Yield each node, its level and its tree lines.
 
         A node that is all its parent shows continues its parent's column: long chains of calls
         do not run out of the page.
@@ -97,9 +97,3 @@ def nested_json(
         yield ("" if first else ", ") + opening(node)
         open_nodes.append(iter(children(node, len(open_nodes))))
         first = True
-
-
-def fit(lines: str, room: int, name_room: int) -> str:
-    """Tree lines cut on the left: the innermost levels tell neighbours apart."""
-    keep = max(room - name_room, 1)
-    return lines if len(lines) <= keep else "…" + lines[len(lines) - keep + 1 :]

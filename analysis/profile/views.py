@@ -149,7 +149,7 @@ def _split_view(
 
 
 @dataclass(frozen=True)
-class Contexts:
+class ViewTree:
     """The tree a view is made of: ``tree``'s frames are ``entities``.
 
     ``place`` ``uint32[nodes]``: where in it the own cost of each context of the database belongs.
@@ -163,7 +163,7 @@ class Contexts:
     listed: npt.NDArray[np.bool_]
 
 
-def contexts(db: Database, kind: str) -> Contexts:
+def contexts(db: Database, kind: str) -> ViewTree:
     """The tree of the view named ``kind``, one of :data:`SCOPE_VIEWS`. Raises :class:`UsageError`.
 
     O(n · log n) of the database's contexts.
@@ -180,10 +180,10 @@ def contexts(db: Database, kind: str) -> Contexts:
         listed = (all_entities.kind == Kind.STATEMENT) | all_entities.is_procedure & ~placed
     elif kind == "loops":
         listed = all_entities.kind == Kind.LOOP
-    return Contexts(tree, all_entities, node_of[place], listed)
+    return ViewTree(tree, all_entities, node_of[place], listed)
 
 
-def view_over(basis: Contexts, exclusive: F64) -> View:
+def view_over(basis: ViewTree, exclusive: F64) -> View:
     """The top-down view over a tree of ``exclusive`` ``float64[metrics, nodes]``, a profile."""
     tree = basis.tree
     own = np.stack([sum_by(basis.place, costs, len(tree)) for costs in exclusive])
@@ -193,7 +193,7 @@ def view_over(basis: Contexts, exclusive: F64) -> View:
     )  # fmt: skip
 
 
-def _side_by_side(db: Database, basis: Contexts, down: View, kind: str) -> View:
+def _side_by_side(db: Database, basis: ViewTree, down: View, kind: str) -> View:
     """All lines, and procedures of unknown lines; or all loops.
 
     A line's inclusive cost is that of the calls made there too; a loop's exclusive cost that of

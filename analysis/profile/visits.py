@@ -58,7 +58,7 @@ def count_visits(tree: CCT, sequences: Iterable[U32]) -> F64:
 
 
 def _entered(tree: CCT, steps: list[U64], counts: list[I64]) -> F64:
-    """What steps (from << 32 | to) change, so that sums over subtrees are visits."""
+    """Return the changes by steps (from << 32 | to) whose sums over subtrees are visits."""
     if not steps:
         return np.zeros(len(tree))
     # Lines of one program take the same steps: each is looked at once.

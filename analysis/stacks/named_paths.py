@@ -102,8 +102,10 @@ class PathNames:
 
 
 def _readable(path: str, descriptor: int | None) -> str:
-    """Where the file that is mapped can be read: at its path, or by the descriptor it was opened
-    by where that is another file, or none, here (another mount namespace, a file since deleted)."""
+    """Return the path at which a mapped file can be read: its path, or by the descriptor it was
+    opened by where that is another file, or none, here (another mount namespace, a file since
+    deleted).
+    """
     if descriptor is None:
         return path
     try:

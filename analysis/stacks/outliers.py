@@ -1,4 +1,5 @@
-"""Who is not where the others are: of the ranks of a job, of processes of one program, of threads.
+"""Outliers, not where the others are: of the ranks of a job, of processes of one program, of
+threads.
 
 Compared is one procedure: that which most of a group are in, but not all. In a job it is an MPI
 call where there is one; everybody waits in it for the one who is missing.
@@ -36,7 +37,7 @@ class Outliers:
 
 
 def outliers(snapshot: StackSnapshot, paths: Sequence[Path]) -> list[Outliers]:
-    """What stands out in a snapshot: of the ranks of each job, or, where there are none, of the
+    """Return the outliers of a snapshot: of the ranks of each job, or, where there are none, of the
     processes of a program and the threads of a process."""
     found: dict[tuple[int, float], list[Outliers]] = {_RANKS: [], _OTHERS: []}
     for group, limits, found_members in _groups(snapshot, paths):

@@ -42,7 +42,7 @@ class _Event:
 
 
 def recorded_stacks(db: Database, seconds: float) -> tuple[StackSnapshot, list[Path]]:
-    """What the threads of ``db`` did ``seconds`` after its origin, and their paths.
+    """Return the activities of the threads of ``db`` ``seconds`` after its origin, and their paths.
 
     A thread's path is that of the record closest in time. Of processes of several hosts pids may
     be the same: they are told apart by their rows of the process table, which stand for pids in
@@ -114,8 +114,9 @@ def _asleep_when_attached(db: Database) -> dict[int, tuple[int, int]]:
 def _state(
     db: Database, line: Line, time: int, events: list[_Event], asleep: tuple[int, int] | None
 ) -> tuple[Activity, float | None, Wait | None]:
-    """What a thread did at ``time``: running, or a wait and how long that had lasted. ``asleep`` is
-    when it was attached to and since when it had slept then."""
+    """Return the activity of a thread at ``time``: running, or a wait and its duration so far.
+    ``asleep`` is when it was attached to and since when it had slept then.
+    """
     back = _FIRST_NS
     while True:
         first = max(time - back, line.start)

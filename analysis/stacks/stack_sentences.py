@@ -29,7 +29,7 @@ _MOST_CHAIN = 8
 
 
 def headline(snapshot: StackSnapshot, at: float | None = None) -> str:
-    """What was read, in a line; of a recording ``at`` which second."""
+    """Describe the reading in a line; ``at`` is the second of a recording."""
     threads = snapshot.threads
     counts = Counter(thread.activity for thread in threads)
     parts = ", ".join(f"{count:,} {activity}" for activity, count in counts.most_common())
@@ -48,7 +48,7 @@ def headline(snapshot: StackSnapshot, at: float | None = None) -> str:
 
 
 def findings(reading: Reading) -> Iterator[str]:
-    """What stands out: outliers, deadlocks, chains of waiters."""
+    """Yield the findings: outliers, deadlocks, chains of waiters."""
     threads = reading.by_tid
     for outliers in reading.outliers:
         yield from _outlier_lines(outliers, threads)
@@ -84,7 +84,7 @@ def _waiter(thread: ThreadStack) -> str:
 
 
 def waiting(thread: ThreadStack, threads: dict[int, ThreadStack]) -> str:
-    """What a thread does, and since when."""
+    """Describe the activity of a thread, and its duration."""
     since = f" since {duration(thread.seconds)}" if thread.seconds is not None else ""
     return activity_words(thread, threads) + since
 

@@ -21,7 +21,7 @@ class StackNode:
     below: dict[Frame, StackNode] = field(default_factory=dict)
 
     def children(self) -> list[StackNode]:
-        """What is below, the most threads first."""
+        """Return the nodes below, the most threads first."""
         return sorted(self.below.values(), key=lambda node: (-len(node.threads), node.frame.name))
 
 

@@ -117,7 +117,7 @@ def span(seconds: Iterable[float | None]) -> str:
 
 
 def activity_words(thread: ThreadStack, threads: dict[int, ThreadStack]) -> str:
-    """What a thread does, in a line."""
+    """Describe the activity of a thread in a line."""
     words = wait_text(thread.wait, threads)
     match thread.activity:
         case Activity.RUNNING:

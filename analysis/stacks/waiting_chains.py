@@ -1,4 +1,4 @@
-"""Who waits for whom: deadlocks, and chains of waiters that end at one thread.
+"""Threads that wait for others: deadlocks, and chains of waiters that end at one thread.
 
 Only waits with one certain holder count: a thread that waits for whichever of its children ends
 first may be freed by any of them.

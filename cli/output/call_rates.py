@@ -1,4 +1,4 @@
-"""What recorded calls did in the last seconds, as tables of the live view."""
+"""Tables of the live view: recorded calls of the last seconds."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ import numpy as np
 from hpcd import __version__
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter
-from hpcd.analysis.profile.report import Facts, Names, Outline, amount, shorten, text_lines
+from hpcd.analysis.profile.report import NodeNames, Outline, text_lines
+from hpcd.analysis.profile.report_header import Facts
+from hpcd.analysis.profile.row_text import amount_or_ratio, shorten
 from hpcd.analysis.profile.views import View, make_view
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import I64
@@ -26,8 +28,7 @@ from hpcd.cli.output.terminal_text import harmless
 from hpcd.errors import StorageError, UsageError
 from hpcd.model.scope import Kind
 from hpcd.viewer import palette
-from hpcd.viewer.pictures import View as Picture
-from hpcd.viewer.pictures import draw
+from hpcd.viewer.pictures import PictureView, draw
 from hpcd.viewer.pictures.flame_graph import boxes_of
 
 _WIDTH = 1200  # pixels of pictures
@@ -107,7 +108,7 @@ def _trace(db: Database, only: Filter) -> Iterator[str]:
         path = Path(folder) / "trace.png"
         try:
             drawn = draw(
-                db, path, Picture(width=1600, height=height, lines=lines.tolist(), share=True)
+                db, path, PictureView(width=1600, height=height, lines=lines.tolist(), share=True)
             )
         except UsageError:
             return
@@ -134,7 +135,7 @@ def _flame_graph(db: Database, outline: Outline, only: Filter) -> Iterator[str]:
     name = db.metrics.names[metric].replace("_", " ")
     unit = db.metrics.units[metric]
     height = _ROW * (1 + max(box.row for box in boxes))
-    names = Names(db, view)
+    names = NodeNames(db, view)
     rgb = palette.colours([_coloured_as(db, view, box.node) for box in boxes])
     yield (
         f"<h2>Flame graph by {_escaped(name)}: width is cost, callees below their callers</h2>\n"
@@ -145,8 +146,8 @@ def _flame_graph(db: Database, outline: Outline, only: Filter) -> Iterator[str]:
         cost = float(view.inclusive[metric, box.node])
         own = float(view.exclusive[metric, box.node])
         tip = (
-            f"{shorten(label, _NAME)}\n{amount(cost, unit)}, {100 * cost / total:.2f} %"
-            f"\nitself {amount(own, unit)}, {100 * own / total:.2f} %"
+            f"{shorten(label, _NAME)}\n{amount_or_ratio(cost, unit)}, {100 * cost / total:.2f} %"
+            f"\nitself {amount_or_ratio(own, unit)}, {100 * own / total:.2f} %"
         )
         y, width = box.row * _ROW, max(box.width - 1, 0.5)
         # The tip has line ends of its own; those of names are escapes by now.

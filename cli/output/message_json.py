@@ -1,120 +1,154 @@
-"""``hpcd messages --json``."""
+"""Messages and wait states as JSON: ``hpcd messages --json``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.messages.clock_offsets import HostClocks
 from hpcd.analysis.messages.communication import Communication
+from hpcd.analysis.messages.communicators import Communicator
 from hpcd.analysis.messages.delays import Delays
 from hpcd.analysis.messages.traffic import Matrix, message_sizes
-from hpcd.analysis.messages.wait_states import Kind, by_path, totals
+from hpcd.analysis.messages.wait_states import WaitKind, by_path, totals
 
 
 def as_json(
-    db: Database, found: Communication, delays: Delays, notes: Sequence[str] = ()
+    db: Database, exchange: Communication, delays: Delays, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Everything that was found; times in seconds, sizes in bytes, ranks of the job; ``notes`` are
-    what to know before it is believed."""
-    names = db.procedure_names
-
-    def path(node: int) -> list[str]:
-        return [names[db.procedure_of_node[at]] for at in db.cct.path(node).tolist()][1:]
-
-    sums = totals(found.operations, found.waits, found.size)
-    sizes = message_sizes(found.sends, found.messages)
-    clocks = found.clocks
+    """Return all results; times in seconds, sizes in bytes, ranks of the job; ``notes`` are what to
+    know before it is believed."""
+    paths = _Paths(db)
+    sums = totals(exchange.operations, exchange.waits, exchange.size)
     return {
         "database": str(db.path),
-        "implementation": found.recorded.flavour.name,
-        "ranks": found.ranks.tolist(),
-        "sampled": found.is_sampled,
+        "implementation": exchange.recorded.flavour.name,
+        "ranks": exchange.ranks.tolist(),
+        "sampled": exchange.is_sampled,
         "notes": list(notes),
-        "in_mpi": found.in_mpi,
+        "in_mpi": exchange.in_mpi,
         "messages": {
-            "sent": len(found.sends),
-            "matched": len(found.messages),
-            "matched_by_time": int(found.messages.guessed.sum()),
+            "sent": len(exchange.sends),
+            "matched": len(exchange.messages),
+            "matched_by_time": int(exchange.messages.guessed.sum()),
         },
-        "guessed_worlds": found.communicators.guessed_worlds.tolist(),
-        "unknown_communicators": found.unknown_communicators,
-        "point_to_point": _matrix(found.point_to_point),
-        "one_sided": _matrix(found.one_sided),
-        "collective_flow": _matrix(found.collective_flow),
-        "sizes": [
-            {"least": least, "most": most, "messages": messages, "bytes": volume}
-            for least, most, messages, volume in zip(
-                sizes.least.tolist(), sizes.most.tolist(), sizes.messages.tolist(),
-                sizes.bytes.tolist(), strict=True,
-            )
-        ],
-        "communicators": [
-            {
-                "number": one.number,
-                "name": one.name,
-                "parent": one.parent if one.parent >= 0 else None,
-                "members": one.members.tolist(),
-                "remote": None if one.remote is None else one.remote.tolist(),
-                "ordered": one.ordered,
-                "dims": list(one.dims),
-                "periods": [bool(period) for period in one.periods],
-            }
-            for one in found.communicators.all
-        ],
-        "collectives": [
-            {
-                "function": row.function,
-                "communicator": row.communicator,
-                "operations": row.instances,
-                "calls": row.calls,
-                "seconds": row.seconds,
-                "bytes": row.bytes if row.bytes >= 0 else None,
-            }
-            for row in found.by_function()
-        ],
-        "waiting": {kind.label: found.waits.seconds(kind) for kind in Kind},
+        "guessed_worlds": exchange.communicators.guessed_worlds.tolist(),
+        "unknown_communicators": exchange.unknown_communicators,
+        "point_to_point": _matrix(exchange.point_to_point),
+        "one_sided": _matrix(exchange.one_sided),
+        "collective_flow": _matrix(exchange.collective_flow),
+        "sizes": _sizes(exchange),
+        "communicators": list(map(_communicator, exchange.communicators.all)),
+        "collectives": _collectives(exchange),
+        "waiting": {kind.label: exchange.waits.seconds(kind) for kind in WaitKind},
         "waiting_by_rank": sums.by_waiter.tolist(),
         "waiting_caused_by_rank": sums.by_delayer.tolist(),
-        "waits": [
+        "waits": _waits(exchange, paths),
+        "delays": _rows(
             {
-                "kind": group.kind.label,
-                "path": path(group.node),
-                "delaying_rank": group.delaying_rank,
-                "delaying_path": path(group.delaying_node),
-                "count": group.count,
-                "seconds": group.seconds,
-                "longest": group.longest,
+                "rank": delays.rank.tolist(),
+                "path": map(paths.of, delays.node.tolist()),
+                "seconds": delays.seconds.tolist(),
             }
-            for group in by_path(found.operations, found.waits)
-        ],
-        "delays": [
-            {"rank": rank, "path": path(node), "seconds": seconds}
-            for rank, node, seconds in zip(
-                delays.rank.tolist(), delays.node.tolist(), delays.seconds.tolist(), strict=True
-            )
-        ],
+        ),
         "delays_unexplained": delays.unexplained,
-        "clocks": [
-            {
-                "offset": offset / 1e9,
-                "drift": drift,
-                "residual": residual / 1e9 if math.isfinite(residual) else None,
-                "contradictions": wrong,
-            }
-            for offset, drift, residual, wrong in zip(
-                clocks.offset.tolist(), clocks.drift.tolist(), clocks.residual.tolist(),
-                clocks.contradictions.tolist(), strict=True,
-            )
-        ],
-    }  # fmt: skip
+        "clocks": _clocks(exchange.clocks),
+    }
+
+
+class _Paths:
+    """Call paths by node, as names, outermost first."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._names = db.procedure_names
+
+    def of(self, node: int) -> list[str]:
+        procedures = self._db.procedure_of_node[self._db.cct.path(node)]
+        return [self._names[procedure] for procedure in procedures.tolist()][1:]
+
+
+def _sizes(exchange: Communication) -> list[dict[str, Any]]:
+    sizes = message_sizes(exchange.sends, exchange.messages)
+    return _rows(
+        {
+            "least": sizes.least.tolist(),
+            "most": sizes.most.tolist(),
+            "messages": sizes.messages.tolist(),
+            "bytes": sizes.bytes.tolist(),
+        }
+    )
+
+
+def _communicator(communicator: Communicator) -> dict[str, Any]:
+    remote = communicator.remote
+    return {
+        "number": communicator.number,
+        "name": communicator.name,
+        "parent": communicator.parent if communicator.parent >= 0 else None,
+        "members": communicator.members.tolist(),
+        "remote": None if remote is None else remote.tolist(),
+        "ordered": communicator.ordered,
+        "dims": list(communicator.dims),
+        "periods": [bool(period) for period in communicator.periods],
+    }
+
+
+def _collectives(exchange: Communication) -> list[dict[str, Any]]:
+    return [
+        {
+            "function": row.function,
+            "communicator": row.communicator,
+            "operations": row.instances,
+            "calls": row.calls,
+            "seconds": row.seconds,
+            "bytes": row.bytes if row.bytes >= 0 else None,
+        }
+        for row in exchange.by_function()
+    ]
+
+
+def _waits(exchange: Communication, paths: _Paths) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": group.kind.label,
+            "path": paths.of(group.node),
+            "delaying_rank": group.delaying_rank,
+            "delaying_path": paths.of(group.delaying_node),
+            "count": group.count,
+            "seconds": group.seconds,
+            "longest": group.longest,
+        }
+        for group in by_path(exchange.operations, exchange.waits)
+    ]
+
+
+def _clocks(clocks: HostClocks) -> list[dict[str, Any]]:
+    residuals = (clocks.residual / 1e9).tolist()
+    return _rows(
+        {
+            "offset": (clocks.offset / 1e9).tolist(),
+            "drift": clocks.drift.tolist(),
+            "residual": [seconds if math.isfinite(seconds) else None for seconds in residuals],
+            "contradictions": clocks.contradictions.tolist(),
+        }
+    )
 
 
 def _matrix(matrix: Matrix) -> list[dict[str, Any]]:
-    columns = (matrix.source, matrix.target, matrix.messages, matrix.bytes, matrix.unknown)
-    names = ("from", "to", "messages", "bytes", "of_unknown_size")
-    return [
-        dict(zip(names, row, strict=True))
-        for row in zip(*(column.tolist() for column in columns), strict=True)
-    ]
+    return _rows(
+        {
+            "from": matrix.source.tolist(),
+            "to": matrix.target.tolist(),
+            "messages": matrix.messages.tolist(),
+            "bytes": matrix.bytes.tolist(),
+            "of_unknown_size": matrix.unknown.tolist(),
+        }
+    )
+
+
+def _rows(columns: dict[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """Return columns of one length as a list of objects."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

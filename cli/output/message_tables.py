@@ -10,10 +10,10 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Delays
 from hpcd.analysis.messages.traffic import Matrix, message_sizes
-from hpcd.analysis.messages.wait_states import Kind, by_path
-from hpcd.analysis.profile.report import run_name
+from hpcd.analysis.messages.wait_states import WaitKind, by_path
+from hpcd.analysis.profile.row_text import amount, run_name
 from hpcd.array_types import I64
-from hpcd.cli.output.tree_tables import Row, amount
+from hpcd.cli.output.tree_tables import Row
 
 _DENSE_RANKS = 12
 _MIN_NAME = 24
@@ -29,21 +29,21 @@ def bytes_text(value: float) -> str:
     raise AssertionError
 
 
-def heading(db: Database, found: Communication) -> Iterator[str]:
-    """What there is, in lines."""
-    matrix = found.point_to_point
+def heading(db: Database, exchange: Communication) -> Iterator[str]:
+    """Yield a summary of the communication."""
+    matrix = exchange.point_to_point
     unknown = float(matrix.unknown.sum())
     yield (
-        f"{db.path}: {len(found.ranks)} ranks, {found.recorded.flavour.name};"
+        f"{db.path}: {len(exchange.ranks)} ranks, {exchange.recorded.flavour.name};"
         f" {matrix.messages.sum():,.0f} messages, {bytes_text(float(matrix.bytes.sum()))}"
         + (f", of {unknown:,.0f} the size is not known" if unknown else "")
-        + f"; {len(found.collectives):,} collective operations"
+        + f"; {len(exchange.collectives):,} collective operations"
     )
-    seconds = found.in_mpi
-    waited = float(found.waits.severity.sum()) / 1e9
+    seconds = exchange.in_mpi
+    waited = float(exchange.waits.severity.sum()) / 1e9
     share = f" ({waited / seconds:.1%})" if seconds else ""
     yield f"in MPI: {amount(seconds, 's')}, of which waiting: {amount(waited, 's')}{share}"
-    clocks = found.clocks
+    clocks = exchange.clocks
     if len(clocks.offset) > 1:
         others = [at for at in range(len(clocks.offset)) if at != clocks.reference]
         worst = max(float(clocks.residual[at]) for at in others)
@@ -56,20 +56,20 @@ def heading(db: Database, found: Communication) -> Iterator[str]:
 
 
 def tables(
-    db: Database, found: Communication, delays: Delays, width: int, rows: int
+    db: Database, exchange: Communication, delays: Delays, width: int, rows: int
 ) -> Iterator[list[Row]]:
     """All tables, each of ``rows`` rows at most (0: all)."""
     limit = rows or 1 << 30
     paths = _Paths(db)
-    if len(found.point_to_point.source):
-        yield _matrix_rows(found.point_to_point, found.ranks, limit, "messages")
-        yield _size_rows(found)
-    if len(found.one_sided.source):
-        yield _pair_rows(found.one_sided, limit, "one-sided transfers, from and to")
-    yield _communicator_rows(found, limit)
-    yield _collective_rows(found, limit)
-    if len(found.waits):
-        yield _wait_rows(found, paths, width, limit)
+    if len(exchange.point_to_point.source):
+        yield _matrix_rows(exchange.point_to_point, exchange.ranks, limit, "messages")
+        yield _size_rows(exchange)
+    if len(exchange.one_sided.source):
+        yield _pair_rows(exchange.one_sided, limit, "one-sided transfers, from and to")
+    yield _communicator_rows(exchange, limit)
+    yield _collective_rows(exchange, limit)
+    if len(exchange.waits):
+        yield _wait_rows(exchange, paths, width, limit)
         yield _delay_rows(delays, paths, width, limit)
 
 
@@ -115,8 +115,8 @@ def _left(count: int, limit: int) -> list[Row]:
     return [Row("", "", f"(not shown: {count - limit:,} more)")] if count > limit else []
 
 
-def _size_rows(found: Communication) -> list[Row]:
-    sizes = message_sizes(found.sends, found.messages)
+def _size_rows(exchange: Communication) -> list[Row]:
+    sizes = message_sizes(exchange.sends, exchange.messages)
     rows = [Row(f"{'messages':>10} {'bytes':>10}  ", "", "of this size each")]
     columns = (sizes.messages, sizes.bytes, sizes.least, sizes.most)
     for messages, volume, least, most in zip(*(c.tolist() for c in columns), strict=True):
@@ -125,9 +125,9 @@ def _size_rows(found: Communication) -> list[Row]:
     return rows
 
 
-def _communicator_rows(found: Communication, limit: int) -> list[Row]:
+def _communicator_rows(exchange: Communication, limit: int) -> list[Row]:
     rows = [Row(f"{'number':>6} {'of':>4} {'ranks':>6}  ", "", "communicator")]
-    for one in found.communicators.all[:limit]:
+    for one in exchange.communicators.all[:limit]:
         listed = _listed(one.members)
         if one.remote is not None:
             listed += f" with {_listed(one.remote) if len(one.remote) else 'unknown processes'}"
@@ -136,15 +136,15 @@ def _communicator_rows(found: Communication, limit: int) -> list[Row]:
         parent = str(one.parent) if one.parent >= 0 else ""
         figures = f"{one.number:>6} {parent:>4} {len(one.everybody):>6}  "
         rows.append(Row(figures, "", f"{one.name}{shape}: {listed}"))
-    return [*rows, *_left(len(found.communicators.all), limit)]
+    return [*rows, *_left(len(exchange.communicators.all), limit)]
 
 
 def _listed(ranks: I64) -> str:
     return ", ".join(map(str, ranks[:_MEMBERS].tolist())) + (", …" if len(ranks) > _MEMBERS else "")
 
 
-def _collective_rows(found: Communication, limit: int) -> list[Row]:
-    listed = found.by_function()
+def _collective_rows(exchange: Communication, limit: int) -> list[Row]:
+    listed = exchange.by_function()
     head = f"{'operations':>10} {'calls':>10} {'time':>10} {'bytes':>10} {'of':>4}  "
     rows = [Row(head, "", "collective operations; of which communicator")]
     for row in listed[:limit]:
@@ -157,14 +157,14 @@ def _collective_rows(found: Communication, limit: int) -> list[Row]:
     return [*rows, *_left(len(listed), limit)]
 
 
-def _wait_rows(found: Communication, paths: _Paths, width: int, limit: int) -> list[Row]:
+def _wait_rows(exchange: Communication, paths: _Paths, width: int, limit: int) -> list[Row]:
     rows = [Row(f"{'waiting':>10} {'waits':>9}  ", "", "wait state")]
-    for kind in Kind:
-        mine = found.waits.kind == kind
+    for kind in WaitKind:
+        mine = exchange.waits.kind == kind
         if mine.any():
-            figures = f"{amount(found.waits.seconds(kind), 's'):>10} {int(mine.sum()):>9,}  "
+            figures = f"{amount(exchange.waits.seconds(kind), 's'):>10} {int(mine.sum()):>9,}  "
             rows.append(Row(figures, "", kind.label))
-    groups = by_path(found.operations, found.waits)
+    groups = by_path(exchange.operations, exchange.waits)
     head = f"{'waiting':>10} {'waits':>9} {'longest':>10}  "
     rows += [Row("", "", ""), Row(head, "", "wait state at a call path, and for whom")]
     for group in groups[:limit]:

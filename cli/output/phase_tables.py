@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.parallel.comparison import ranks_or_all
+from hpcd.analysis.parallel.comparison_sides import ranks_or_all
 from hpcd.analysis.parallel.phases import Pattern, Phase, PhaseTimeline
 from hpcd.cli.output.terminal_text import harmless
 

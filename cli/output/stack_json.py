@@ -28,15 +28,15 @@ def as_json(
         ],
         "outliers": [
             {
-                "group": found.group,
-                "size": found.size,
-                "procedure": found.procedure,
+                "group": outlier.group,
+                "size": outlier.size,
+                "procedure": outlier.procedure,
                 "members": [
                     {"member": label, "pid": thread.pid, "tid": thread.tid, "in": where}
-                    for (label, thread), where in zip(found.members, found.where, strict=True)
+                    for (label, thread), where in zip(outlier.members, outlier.where, strict=True)
                 ],
             }
-            for found in reading.outliers
+            for outlier in reading.outliers
         ],
         "deadlocks": [[thread.tid for thread in ring] for ring in reading.chains.deadlocks],
         "chains": [

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hpcd.analysis.parallel.tree_matching import Matching, path_labels
-from hpcd.analysis.profile.report import joined, run_name
+from hpcd.analysis.profile.row_text import joined, run_name
 from hpcd.cli.output.terminal_text import harmless
 
 # Wider than most terminals, narrow enough for a page: what a pipe or file gets.
@@ -36,7 +36,7 @@ def program_path(matching: Matching, node: int, width: int) -> str:
     return run_name(path_labels(matching, node) or ["outside the program"], max(width, _MIN_NAME))
 
 
-class Page:
+class TextOutput:
     """Standard output, ``width`` columns of it (None: as wide as the terminal).
 
     In colour on terminals; ``color`` ``always`` or ``never`` decides otherwise.
@@ -71,14 +71,3 @@ class Page:
         """Print text that comes in many parts."""
         for part in joined(parts):
             sys.stdout.write(part)
-
-
-def amount(value: float, unit: str) -> str:
-    """A cost with its unit."""
-    if unit == "s":
-        return f"{value:.3f} s" if abs(value) < 1000 else f"{value:,.0f} s"
-    if unit == "%":
-        return f"{value:.2f} %"
-    if abs(value) >= 1e9:
-        return f"{value:.3e}"
-    return f"{value:,.0f}" + (f" {unit}" if unit else "")

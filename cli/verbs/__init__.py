@@ -10,8 +10,8 @@ from hpcd.errors import PlatformError
 
 GROUPS = {
     "Record": {
-        "profile": ("Profile", "record, merge and report in one step, and keep the result"),
-        "run": ("Run", "start a command and record it"),
+        "profile": ("ProfileCommand", "record, merge and report in one step, and keep the result"),
+        "run": ("RunCommand", "start a command and record it"),
         "attach": ("Attach", "record running processes"),
         "top": ("Top", "show live where processes spend their time"),
         "stacks": ("Stacks", "show where all threads of a job stand now, and what they wait for"),
@@ -22,7 +22,7 @@ GROUPS = {
         "results": ("ResultsCommand", "list or delete what hpcd profile kept"),
         "merge": ("Merge", "merge measurements into a database"),
         "report": ("Report", "print a database's call tree"),
-        "view": ("View", "show databases in a browser"),
+        "view": ("ViewCommand", "show databases in a browser"),
         "annotate": ("Annotate", "print source lines or instructions with their cost"),
         "render": ("Render", "draw the viewer's pictures into files"),
     },
@@ -53,12 +53,12 @@ GROUPS = {
         "daemon": ("Daemon", "run the service"),
         "status": ("Status", "show what the service records"),
         "detach": ("Detach", "end a recording of the service"),
-        "snapshot": ("Snapshot", "end the host's measurement and start a new one"),
+        "snapshot": ("SnapshotCommand", "end the host's measurement and start a new one"),
         "check": ("Check", "verify a measurement or database"),
         "synth": ("Synth", "make measurements of any size, for benchmarks"),
     },
 }
-"""What the verbs are for → verb → (class in the module of the verb's name, one-line summary)."""
+"""Purpose → verb → (class in the module of the verb's name, one-line summary)."""
 
 VERBS = {verb: entry for verbs in GROUPS.values() for verb, entry in verbs.items()}
 

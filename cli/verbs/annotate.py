@@ -12,7 +12,7 @@ from typing import Any
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.merge.table_rows import text as printable
-from hpcd.analysis.profile.annotation import Annotated, Annotator, Code
+from hpcd.analysis.profile.annotation import Annotated, Annotator, InstructionListing
 from hpcd.analysis.profile.filters import Filter, matching
 from hpcd.analysis.profile.formula import Formula
 from hpcd.analysis.profile.report import MetricColumn, metric_columns
@@ -121,7 +121,7 @@ class Annotate(Command):
 
 
 def with_formulas(annotated: Annotated, derived: Sequence[Formula]) -> Annotated:
-    """The same with derived metrics."""
+    """Return ``annotated`` with derived metrics added."""
     return replace(annotated, costs=with_derived(annotated.costs, derived))
 
 
@@ -158,7 +158,7 @@ def source_text(
         yield f"{cost}{line:>5} {printable(text)}".rstrip()
 
 
-def code_text(listing: Code, columns: Sequence[MetricColumn]) -> Iterator[str]:
+def code_text(listing: InstructionListing, columns: Sequence[MetricColumn]) -> Iterator[str]:
     """Instructions with their costs; those with costs alone when the code cannot be shown."""
     yield ""
     note = f" ({listing.note})" if listing.note else ""
@@ -175,7 +175,7 @@ def as_json(
     columns: Sequence[MetricColumn],
     lines: Sequence[Annotated],
     unplaced: Sequence[Annotated],
-    code: Sequence[Code],
+    code: Sequence[InstructionListing],
     folders: Sequence[Path],
 ) -> dict[str, Any]:
     """Everything with a cost."""

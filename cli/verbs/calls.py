@@ -11,11 +11,11 @@ from typing import Any
 from hpcd.analysis.calls.totals import GROUPINGS, CallTotals, total_calls
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.profile.report import shorten
+from hpcd.analysis.profile.row_text import shorten
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.sizes import size_text
-from hpcd.cli.output.tree_tables import Page, Row
+from hpcd.cli.output.tree_tables import Row, TextOutput
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction
 
@@ -71,7 +71,7 @@ class CallsCommand(Command):
                 total_calls(db, by, functions)
                 for by in dict.fromkeys(args.by or ("function", "file"))
             ]
-            page = Page(args.width)
+            page = TextOutput(args.width)
             if args.json:
                 page.write([json.dumps(_as_json(db, tables, limit)), "\n"])
                 return 0
@@ -99,11 +99,10 @@ def _heading(db: Database) -> Iterator[str]:
     stands_for = int(db.calls.weight.sum(dtype="int64"))
     lost = passed_over = 0
     for measurement in db.measurements:
-        summary = measurement.summary.get("calls")
-        if isinstance(summary, dict):
-            dropped = summary.get("dropped")
-            lost += sum(map(int, dropped.values())) if isinstance(dropped, dict) else 0
-            passed_over += int(summary.get("passed_over", 0))
+        calls = measurement.summary.calls
+        if calls is not None:
+            lost += sum(calls.dropped.values())
+            passed_over += calls.passed_over
     note = f", recorded {recorded:,} of them" if passed_over else ""
     yield f"{db.path}: {stands_for:,} calls{note}" + (f"; {lost:,} were lost" if lost else "")
 

@@ -53,7 +53,7 @@ class Check(Command):
 
 
 def check(path: Path) -> tuple[str, list[Finding]]:
-    """What ``path`` is ("measurement" or "database"), and what is wrong with it.
+    """Return the kind of ``path``, "measurement" or "database", and the findings about it.
 
     Raises :class:`NotFoundError` when there is nothing and :class:`FormatError` when it is neither.
     """

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from hpcd.cli.command import Command
+from hpcd.cli.recorder import (
+    ended_recording,
+    print_summary,
+)
 from hpcd.cli.service_client import add_socket_option
-from hpcd.cli.verbs.attach import print_summary
 from hpcd.daemon.service.protocol import ask
 
 
@@ -27,5 +31,9 @@ class Detach(Command):
 
     def run(self, args: argparse.Namespace) -> int:
         ended = ask(args.socket, {"verb": "detach", "id": args.id})
-        print_summary({**ended["summary"], "measurement": ended["measurement"]}, as_json=args.json)
+        summary = ended_recording(ended)
+        if args.json:
+            print(json.dumps(summary.to_json()))
+        else:
+            print_summary(summary)
         return 0

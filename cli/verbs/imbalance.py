@@ -14,8 +14,8 @@ from hpcd.analysis.database import open as open_database
 from hpcd.analysis.parallel.imbalance import Imbalance, Spread, measure
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.costs import WORK
-from hpcd.analysis.profile.report import shorten
-from hpcd.analysis.profile.tree_rows import Forest, fit
+from hpcd.analysis.profile.row_text import amount, fit, shorten
+from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.cli.command import Command
 from hpcd.cli.options import (
     add_context_options,
@@ -23,7 +23,7 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
-from hpcd.cli.output.tree_tables import Page, Row, amount, program_path
+from hpcd.cli.output.tree_tables import Row, TextOutput, program_path
 from hpcd.cli.output.viewer_hint import hint
 
 _MIN_NAME = 24
@@ -65,8 +65,6 @@ class ImbalanceCommand(Command):
         parser.add_argument(
             "--by-rank", action="store_true", help="list the cost of each rank in the contexts"
         )
-        # The former name; elsewhere that is a number of ranks.
-        parser.add_argument("--ranks", dest="by_rank", action="store_true", help=argparse.SUPPRESS)
         add_tree_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -76,7 +74,7 @@ class ImbalanceCommand(Command):
             imbalance = measure(db, metric=args.metric, job=args.job, scopes=args.scopes)
             if imbalance.ranks.note:
                 print(f"note: {imbalance.ranks.note}", file=sys.stderr)
-            page = Page(args.width)
+            page = TextOutput(args.width)
             if args.json:
                 page.write(_as_json(imbalance, args.depth))
                 return 0

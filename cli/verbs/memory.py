@@ -9,11 +9,11 @@ from typing import Any
 
 from hpcd.analysis.calls.memory import ProcessMemory, measure_memory
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.profile.report import shorten
+from hpcd.analysis.profile.row_text import shorten
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.sizes import size_text
-from hpcd.cli.output.tree_tables import Page, Row
+from hpcd.cli.output.tree_tables import Row, TextOutput
 
 _MIN_NAME = 24
 _FIGURES = {
@@ -45,7 +45,7 @@ class MemoryCommand(Command):
         limit = chosen_limit(args)
         with open_database(args.database) as db:
             processes = measure_memory(db)
-            page = Page(args.width)
+            page = TextOutput(args.width)
             if args.json:
                 page.write([json.dumps(_as_json(processes, limit)), "\n"])
                 return 0
@@ -79,7 +79,7 @@ def _rows(process: ProcessMemory, limit: int | None, width: int) -> Iterator[Row
 
 
 def _on_nodes(process: ProcessMemory) -> str:
-    """Of what was touched, what is on which NUMA node."""
+    """Return the memory that was touched by NUMA node."""
     nodes = sorted(process.by_numa_node.items())
     if not nodes:
         return ""

@@ -16,7 +16,7 @@ from hpcd.cli.options import add_database_argument
 from hpcd.cli.output import message_tables
 from hpcd.cli.output.message_json import as_json
 from hpcd.cli.output.terminal_text import harmless
-from hpcd.cli.output.tree_tables import Page
+from hpcd.cli.output.tree_tables import TextOutput
 from hpcd.errors import UsageError
 
 _ROWS = 12
@@ -73,7 +73,7 @@ class MessagesCommand(Command):
                 from hpcd.viewer.pictures.communication_matrix import draw_matrix
 
                 draw_matrix(found.point_to_point, found.ranks, args.picture, db.path.name)
-            page = Page(args.width)
+            page = TextOutput(args.width)
             if args.json:
                 shown = as_json(db, found, delays, list(caveats(db, found.whole)))
                 page.write([json.dumps({**shown, "phase": args.phase or None}), "\n"])

@@ -15,15 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hpcd.cli.command import Command
-from hpcd.cli.result_store import User, checked_name, new_name, results_folder, user
-from hpcd.cli.service_client import add_socket_option
-from hpcd.cli.verbs.attach import (
+from hpcd.cli.record_options import (
     add_recording_options,
     add_selection_options,
+)
+from hpcd.cli.recorder import (
     record_by_service,
     record_here,
     report,
 )
+from hpcd.cli.result_store import User, checked_name, new_name, results_folder, user
+from hpcd.cli.service_client import add_socket_option
 from hpcd.cli.verbs.run import command_of, run_recorded
 from hpcd.daemon.targets import processes
 from hpcd.errors import HpcdError, StorageError, UsageError
@@ -32,7 +34,7 @@ from hpcd.isolation import python_command, python_environment
 _LARGE = "/var/tmp"
 
 
-class Profile(Command):
+class ProfileCommand(Command):
     """Record running processes or a command, merge, and print the report.
 
     Needs root to record, or the hpcd service for one's own processes. The database is kept by name
@@ -82,7 +84,7 @@ class Profile(Command):
             hpcd = python_command("-m", "hpcd")
             _as_user(owner, [*hpcd, "merge", str(measurement), "-o", str(database)], quiet=True)
         if args.json or args.json_file:
-            report({**summary, "measurement": None, "database": str(database)}, args)
+            report(summary, args, database)
         else:
             _as_user(owner, [*hpcd, "report", str(database)])
             print(f"kept as {name}; look closer: hpcd view, hpcd report --by thread, hpcd results")
@@ -90,7 +92,7 @@ class Profile(Command):
 
 
 def _target(args: argparse.Namespace) -> str:
-    """What names a result of running processes."""
+    """Return the word that names a result of running processes."""
     for words in (args.comm, args.job, args.user, args.container):
         if words:
             return str(words[0])

@@ -15,8 +15,8 @@ from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.errors import UsageError
 from hpcd.viewer.palette import parse_patterns
-from hpcd.viewer.pictures import VIEWS, View, draw
-from hpcd.viewer.server.selection import Choice, Selection
+from hpcd.viewer.pictures import VIEWS, PictureView, draw
+from hpcd.viewer.server.selection import Choice, LineSelection
 from hpcd.wording import counted
 
 
@@ -41,9 +41,9 @@ class Render(Command):
         parser.add_argument(
             "--depth", type=int, default=0, metavar="N", help="call path depth (1: outermost)"
         )
-        parser.add_argument("--width", type=int, default=View().width, metavar="PIXELS",
+        parser.add_argument("--width", type=int, default=PictureView().width, metavar="PIXELS",
                             help="default: %(default)s")  # fmt: skip
-        parser.add_argument("--height", type=int, default=View().height, metavar="PIXELS",
+        parser.add_argument("--height", type=int, default=PictureView().height, metavar="PIXELS",
                             help="default: %(default)s")  # fmt: skip
         parser.add_argument("--from", dest="start", type=float, default=0.0, metavar="S",
                             help="begin at this second")  # fmt: skip
@@ -54,11 +54,6 @@ class Render(Command):
         parser.add_argument("--lines", default="", metavar="REGEX",
                             help="only trace lines whose label, process, thread or host matches"
                             )  # fmt: skip
-        # Former names: a filter is one of a profile, and colors without more are those of text.
-        parser.add_argument("--filter", dest="lines", default=argparse.SUPPRESS,
-                            help=argparse.SUPPRESS)  # fmt: skip
-        parser.add_argument("--color", "--colour", dest="procedure_color", action="append",
-                            default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # fmt: skip
         parser.add_argument(
             "--all-lines", action="store_true",
             help="also threads that hardly ran, as MPI's helpers do; by default those with 99.5%%"
@@ -95,7 +90,7 @@ class Render(Command):
         with hpcd.analysis.open(args.database) as db:
             lines = None
             if args.lines or args.sort != "rank":
-                lines = Selection(db).order(Choice(args.lines, args.sort)).tolist()
+                lines = LineSelection(db).order(Choice(args.lines, args.sort)).tolist()
                 if not lines:
                     raise UsageError("no trace line matches --lines")
             if args.rank is not None:
@@ -108,7 +103,7 @@ class Render(Command):
                     lines = [line for line in lines if working[line]] or lines
             if lines is None and not args.all_lines and args.line is None:
                 lines = np.flatnonzero(working_lines(db)).tolist() or None
-            view = View(
+            view = PictureView(
                 kind=args.view or ("trace" if args.line is None else "depth"),
                 width=args.width,
                 height=args.height,

@@ -21,15 +21,9 @@ from hpcd.analysis.profile.formula import Formula, is_formula, parse_formula
 from hpcd.analysis.profile.group_table import GroupTable
 from hpcd.analysis.profile.groups import GROUPINGS, group_costs
 from hpcd.analysis.profile.marked_phases import MarkedPhases
-from hpcd.analysis.profile.report import (
-    Facts,
-    Outline,
-    csv_rows,
-    gather_facts,
-    joined,
-    json_parts,
-    text_lines,
-)
+from hpcd.analysis.profile.report import Outline, csv_rows, json_parts, text_lines
+from hpcd.analysis.profile.report_header import Facts, gather_facts
+from hpcd.analysis.profile.row_text import joined
 from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
@@ -46,11 +40,6 @@ _STYLED_ROWS = 5000
 _KINDS = {"source-lines": "lines"}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 _VIEWS = [_NAMES.get(kind, kind) for kind in SCOPE_VIEWS]
-
-
-def view_name(text: str) -> str:
-    """The name of a view, ``lines`` being the former one of ``source-lines``."""
-    return _NAMES.get(text, text)
 
 
 class Report(Command):
@@ -70,9 +59,7 @@ class Report(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """The options of ``hpcd report``."""
         add_database_argument(parser, nargs="?")
-        parser.add_argument(
-            "--view", type=view_name, choices=_VIEWS, default="top-down", help="default: top-down"
-        )
+        parser.add_argument("--view", choices=_VIEWS, default="top-down", help="default: top-down")
         parser.add_argument(
             "--metric",
             action="append",

@@ -7,24 +7,30 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcd.cli.command import Command
-from hpcd.cli.verbs.attach import (
+from hpcd.cli.record_options import (
     add_output_option,
     add_recording_options,
-    begin,
     default_output,
-    record,
     recording_options,
+)
+from hpcd.cli.recorder import (
+    record,
     report,
+    start_recorder,
     stop_on_signals,
 )
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import NotFoundError, UsageError
 from hpcd.wording import counted
 
+if TYPE_CHECKING:
+    from hpcd.measurement.summary import Summary
 
-class Run(Command):
+
+class RunCommand(Command):
     """Start a command and record it and its descendants until it ends.
 
     The command keeps its standard input and output. hpcd exits with its exit code. Needs root.
@@ -53,9 +59,7 @@ def command_of(words: list[str]) -> list[str]:
     return words[1:] if words[:1] == ["--"] else words
 
 
-def run_recorded(
-    args: argparse.Namespace, command: list[str], output: Path
-) -> tuple[dict[str, object], int]:
+def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> tuple[Summary, int]:
     """Record ``command`` from its start to its end; returns the summary and its exit code."""
     child = HeldChild(command)
     try:
@@ -64,7 +68,7 @@ def run_recorded(
         options.command = tuple(command)
         options.analysing = _say_analysing
         options.extra["command"] = sys.argv[1:]
-        recording = begin(options)
+        recording = start_recorder(options)
         stop_on_signals(recording)
         summary = record(recording, as_json=args.json, attached=child.release)
     except BaseException:

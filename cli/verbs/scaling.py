@@ -15,8 +15,8 @@ from hpcd.analysis.database import open as open_database
 from hpcd.analysis.parallel.scaling import STRONG, WEAK, Scaling, measure
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.costs import TIME
-from hpcd.analysis.profile.report import joined, shorten
-from hpcd.analysis.profile.tree_rows import Forest, fit
+from hpcd.analysis.profile.row_text import amount, fit, joined, shorten
+from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.analysis.profile.views import VIEWS, View
 from hpcd.cli.command import Command
 from hpcd.cli.options import (
@@ -25,7 +25,7 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
-from hpcd.cli.output.tree_tables import Page, Row, amount, program_path
+from hpcd.cli.output.tree_tables import Row, TextOutput, program_path
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
@@ -218,7 +218,7 @@ class _Losses:
         yield "}\n"
 
     def heading(self) -> Iterator[str]:
-        """What was compared, and what was lost in all."""
+        """Yield the runs compared, and the loss in total."""
         scaling = self.scaling
         for number, run in enumerate(scaling.runs):
             recorded = "" if len(run.ranks) == run.size else f" ({len(run.ranks)} recorded)"
@@ -269,7 +269,7 @@ class _Losses:
 
 
 def _print(losses: _Losses, width: int | None) -> None:
-    page = Page(width)
+    page = TextOutput(width)
     for line in losses.heading():
         print(line)
     page.table(losses.origin_rows(page.width))

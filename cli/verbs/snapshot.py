@@ -10,7 +10,7 @@ from hpcd.cli.service_client import add_socket_option
 from hpcd.daemon.service.protocol import ask
 
 
-class Snapshot(Command):
+class SnapshotCommand(Command):
     """End the host's measurement that the service is writing and start a new one.
 
     Prints the path of the ended measurement, for hpcd merge. For root and the service's group.

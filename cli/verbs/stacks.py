@@ -23,9 +23,12 @@ from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.stack_json import as_json
 from hpcd.cli.output.stack_text import each_lines, printable, tree_lines
 from hpcd.cli.present_stacks import PresentStacks, present_stacks
+from hpcd.cli.record_options import (
+    add_selection_options,
+    selection,
+)
 from hpcd.cli.result_store import latest_result
 from hpcd.cli.service_client import add_socket_option
-from hpcd.cli.verbs.attach import add_selection_options, selection
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import TargetError, UsageError

@@ -48,11 +48,6 @@ class Synth(Command):
         ):
             parser.add_argument(option, type=int, default=default, metavar="N",
                                 help=f"{meaning} (default: %(default)s)")  # fmt: skip
-        # Former names: elsewhere a time, and what hpcd compare finds in traces.
-        parser.add_argument("--from", type=Path, dest="scale_up",
-                            default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # fmt: skip
-        parser.add_argument("--phases", type=int, dest="repetitions",
-                            default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # fmt: skip
         parser.add_argument("--contexts", type=int, default=0, metavar="N",
                             help="approximate number of contexts (default: the source's that"
                             " records reach)")  # fmt: skip

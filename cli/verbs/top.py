@@ -27,9 +27,13 @@ from hpcd.analysis.live.recent_window import Busy, HotPath, Live, Snapshot
 from hpcd.cli.command import Command
 from hpcd.cli.output.call_rates import call_tables
 from hpcd.cli.output.terminal_text import harmless
+from hpcd.cli.record_options import (
+    add_call_options,
+    add_selection_options,
+    selection,
+)
 from hpcd.cli.service_client import add_socket_option, recorded_by_service
 from hpcd.cli.temporary_folder import temporary_folder
-from hpcd.cli.verbs.attach import add_call_options, add_selection_options, selection
 from hpcd.daemon.capture.recording_options import DEFAULT_FREQUENCY, Options
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.protocol import NoServiceError, ask
@@ -137,7 +141,7 @@ class ServiceRecorder:
         self._path = path
 
     def wait_for_data(self, stop: threading.Event, window: float) -> Live | None:
-        """As :meth:`Recorder.wait_for_data`."""
+        """Wait until there is data, and return its live view; None once ``stop`` is set."""
         over: dict[str, Any] = {}
         while not stop.is_set():
             with contextlib.suppress(HpcdError):

@@ -33,7 +33,7 @@ from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.errors import NotFoundError, PrivilegeError, StorageError, TargetError, UsageError
 from hpcd.viewer.live_revisions import LiveRevisions
 from hpcd.viewer.server.app import create_app
-from hpcd.viewer.server.selection import Choice, Selection
+from hpcd.viewer.server.selection import Choice, LineSelection
 
 PANES = ("trace", "flame", "calls", "lines", "compare", "source", "stacks",
          "messages", "recorded")  # fmt: skip
@@ -45,7 +45,7 @@ _SWITCH_S = 0.0005
 _RUNNING = ("attached", "recording")
 
 
-class View(Command):
+class ViewCommand(Command):
     """Show databases in a browser: trace lines over time, call paths, flame graphs, comparisons.
 
     Serves them on the loopback address until Ctrl-C and prints a URL, whose token grants access.
@@ -84,10 +84,6 @@ class View(Command):
             help="serve at a Unix socket that only you can open, for ssh -L PORT:PATH, instead of a"
             " port; --port is then the forwarded one",
         )  # fmt: skip
-        # The former name; elsewhere that is the service's socket.
-        parser.add_argument(
-            "--socket", type=Path, dest="listen", default=argparse.SUPPRESS, help=argparse.SUPPRESS
-        )
         parser.add_argument(
             "--no-browser", action="store_true", help="print the URL without opening a browser"
         )
@@ -148,12 +144,12 @@ class View(Command):
 
 
 def _view(args: argparse.Namespace, name: str, db: Database) -> dict[str, object]:
-    """What the page begins with, as its URL has it. Raises :class:`UsageError`."""
+    """Return the page's initial state as its URL has it. Raises :class:`UsageError`."""
     view: dict[str, object] = {"pane": args.pane} if args.pane else {}
     if args.find:
         view["search"] = args.find
     if args.time or args.lines:
-        count = len(Selection(db).order(Choice(args.lines or "")))
+        count = len(LineSelection(db).order(Choice(args.lines or "")))
         if not count:
             raise UsageError("no trace line matches --lines")
         t0, t1 = _interval(args.time, db.duration_ns) if args.time else (0, db.duration_ns)

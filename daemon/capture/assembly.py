@@ -6,7 +6,7 @@ import contextlib
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from hpcd.bpf.events import EventSpec
+from hpcd.bpf.event_spec import EventSpec
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import possible_cpus
 from hpcd.bpf.sampler import Sampler

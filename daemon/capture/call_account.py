@@ -10,6 +10,7 @@ import numpy as np
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.capture.call_pace import CallPace
 from hpcd.daemon.capture.call_recorder import CallRecorder
+from hpcd.measurement.summary import CallCounts, CallRate
 from hpcd.measurement.writer import MeasurementWriter
 
 # Changes of how many calls are recorded that a summary tells, the last ones.
@@ -36,8 +37,8 @@ class CallAccount:
         self._sampler = sampler
         self._writer = writer
         self._pace = CallPace(len(calls.names), share)
-        self._lacks = list(lacks)
-        self._rates: list[dict[str, object]] = []
+        self._lacks = tuple(lacks)
+        self._rates: list[CallRate] = []
 
     def start(self, now: float) -> None:
         """Count from ``now`` (seconds) on."""
@@ -52,16 +53,10 @@ class CallAccount:
         for function in self._pace.step(now, spent, targets, calls.drain_taken()):
             one_in = int(self._pace.one_in[function])
             self._sampler.calls.set_rate(function, one_in)
-            self._rates.append(
-                {
-                    "time_ns": time.monotonic_ns(),
-                    "function": calls.names[function],
-                    "one_in": one_in,
-                }
-            )
+            self._rates.append(CallRate(time.monotonic_ns(), calls.names[function], one_in))
 
-    def summary(self, counters: np.void) -> dict[str, object]:
-        """What became of the calls, by the programs' ``counters``."""
+    def summary(self, counters: np.void) -> CallCounts:
+        """Count the calls, by the programs' ``counters``."""
         dropped = dict(self._calls.dropped)
         for reason, number in (
             ("ring full", int(counters["calls_lost"])),
@@ -69,12 +64,12 @@ class CallAccount:
         ):
             if number:
                 dropped[reason] = number
-        return {
-            "taken": int(counters["calls"]),
-            "recorded": self._calls.recorded,
-            "passed_over": int(counters["calls_passed_over"]),
-            "objects_lost": int(counters["objects_lost"]),
-            "rates": self._rates[-_MOST_RATES:],
-            "dropped": dropped,
-            "not_recorded": self._lacks,
-        }
+        return CallCounts(
+            taken=int(counters["calls"]),
+            recorded=self._calls.recorded,
+            passed_over=int(counters["calls_passed_over"]),
+            objects_lost=int(counters["objects_lost"]),
+            rates=tuple(self._rates[-_MOST_RATES:]),
+            dropped=dropped,
+            not_recorded=self._lacks,
+        )

@@ -19,13 +19,14 @@ from hpcd.daemon.capture.recording_options import MAX_FREQUENCY, Options
 from hpcd.daemon.capture.recording_summary import own_cpu_seconds
 from hpcd.daemon.capture.sampler_loading import SamplerLoading, is_cpu_time, recorded_events
 from hpcd.daemon.capture.session import Session
-from hpcd.daemon.capture.session_parts import Progress, RateChange, Terms
+from hpcd.daemon.capture.session_parts import Progress, Terms
 from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.capture.thread_times import wait_events
 from hpcd.daemon.targets import processes
 from hpcd.errors import StorageError, UsageError
 from hpcd.garbage import fewer_collections
 from hpcd.kernels.library import open_library
+from hpcd.measurement.summary import RateChange, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Host
 from hpcd.sandbox.limits import raise_descriptor_limit
@@ -61,9 +62,9 @@ class Recording:
         self._cpu_start = loading.cpu_start if loading else own_cpu_seconds()
 
     @property
-    def summary(self) -> dict[str, object]:
-        """What was recorded so far, some seconds old; empty before the first flush."""
-        return self._session.summary if self._session else {}
+    def summary(self) -> Summary | None:
+        """What was recorded so far, some seconds old; None before the first flush."""
+        return self._session.summary if self._session else None
 
     def request_stop(self) -> None:
         """End the recording at the next round. Safe in signal handlers and threads."""
@@ -73,7 +74,7 @@ class Recording:
         self,
         progress: Callable[[Progress], None] | None = None,
         attached: Callable[[], None] | None = None,
-    ) -> dict[str, object]:
+    ) -> Summary:
         """Record; returns the summary that is also stored in the measurement.
 
         ``attached`` is called once when sampling has begun.
@@ -99,7 +100,7 @@ class Recording:
         except BaseException:
             if self._session:
                 with contextlib.suppress(StorageError):
-                    writer.close({"closed": False})
+                    writer.close(finished=False)
             else:
                 writer.discard()
             raise
@@ -109,7 +110,7 @@ class Recording:
         writer: MeasurementWriter,
         progress: Callable[[Progress], None] | None,
         attached: Callable[[], None] | None,
-    ) -> dict[str, object]:
+    ) -> Summary:
         with contextlib.ExitStack() as stack:
             stack.enter_context(fewer_collections())
             loading = self._loading or SamplerLoading(self._options, self._calls)
@@ -162,7 +163,7 @@ class Recording:
             else None,
             max_cpu=options.max_cpu,
             max_memory=options.max_memory,
-            first_rate=RateChange.now(SamplingRate(cpu_event.frequency)) if cpu_event else None,
+            first_rate=RateChange.now(cpu_event.frequency) if cpu_event else None,
         )
 
 

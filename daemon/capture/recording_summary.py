@@ -10,7 +10,17 @@ import numpy as np
 
 from hpcd.bpf.layouts import DROPS
 from hpcd.daemon.capture.budget import SamplingRate
-from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
+from hpcd.daemon.capture.session_parts import Parts, Progress, Terms
+from hpcd.measurement.summary import (
+    CpuTime,
+    DeferredPathCounts,
+    OverheadSeconds,
+    RateChange,
+    SampleCounts,
+    Summary,
+    SwitchCounts,
+    UnwindCounts,
+)
 
 # Samples come as if at random: so many standard errors are chance. Of the interrupts of a virtual
 # machine that does not run for a time the first is late, and the CPU time was another's.
@@ -25,14 +35,14 @@ class RecordingAccount:
         self._parts = parts
         first = terms.first_rate
         self._rates = [first] if first else []
-        self._expected = ExpectedSamples(first.rate.frequency if first else 0)
+        self._expected = ExpectedSamples(first.frequency if first else 0)
         self._start = time.monotonic()
         self._reported = (self._start, 0)  # when progress was last, and the samples by then
 
     def change_rate(self, rate: SamplingRate) -> None:
         """From now on CPU time is sampled at ``rate``."""
         self._expected.change(self.cpu_seconds(final=False), rate.frequency)
-        self._rates.append(RateChange.now(rate))
+        self._rates.append(RateChange.now(rate.frequency, rate.walk_one_in))
 
     def samples_lost(self) -> int:
         """Return the number of samples lost so far, by the BPF programs or since."""
@@ -70,7 +80,7 @@ class RecordingAccount:
             self._parts.threads.read_cpu_times()
         return self._parts.threads.cpu_seconds()
 
-    def summarize(self, *, until: float, limit: str, final: bool = False) -> dict[str, object]:
+    def summarize(self, *, until: float, limit: str, final: bool = False) -> Summary:
         """Return the summary of what was recorded ``until`` (monotonic s).
 
         ``limit`` is why the recording was ended before its time, or empty.
@@ -83,33 +93,27 @@ class RecordingAccount:
         expected = round(self._expected.of(used, seen)) if self._terms.alone else 0
         sampled = parts.collector.recorded_periods * self._terms.period_ns / 1e9
         overhead = parts.sampler.overhead()
-        return {
-            "samples": _samples_summary(parts, counters, expected),
-            "cpu": {
-                "counted_s": round(used, 6),
-                "sampled_s": round(sampled, 6),
-            },
-            "switches": {
-                "taken": int(counters["switches"]),
-                "recorded": parts.collector.switches,
-            },
-            "time": asdict(times) if times else {},
-            "jobs": parts.thread_times.jobs() if parts.thread_times else {},
-            "unwind": _unwind_summary(parts, counters),
-            **({"calls": parts.calls.summary(counters)} if parts.calls else {}),
-            **({"probes": parts.probes.summary(final=final)} if parts.probes else {}),
-            **({"limit": limit} if limit else {}),
-            "rates": [change.as_dict() for change in self._rates],
-            "threads": parts.threads.line_count,
-            "measurement": self._terms.output,
-            "duration_s": round(until - self._start, 3),
-            "overhead": {
-                "collector_cpu_s": round(own_cpu_seconds() - self._terms.cpu_start, 3),
-                "bpf_s": round(overhead.seconds, 4),
-                "bpf_switches_s": round(overhead.switches, 4),
-                **({"bpf_calls_s": round(overhead.calls, 4)} if parts.calls else {}),
-            },
-        }
+        return Summary(
+            samples=_count_samples(parts, counters, expected),
+            cpu=CpuTime(round(used, 6), round(sampled, 6)),
+            switches=SwitchCounts(int(counters["switches"]), parts.collector.switches),
+            time=times,
+            jobs=parts.thread_times.jobs() if parts.thread_times else {},
+            unwind=_count_paths(parts, counters),
+            calls=parts.calls.summary(counters) if parts.calls else None,
+            probes=parts.probes.summary(final=final) if parts.probes else None,
+            limit=limit or None,
+            rates=tuple(self._rates),
+            threads=parts.threads.line_count,
+            measurement=self._terms.output,
+            duration_s=round(until - self._start, 3),
+            overhead=OverheadSeconds(
+                collector_cpu_s=round(own_cpu_seconds() - self._terms.cpu_start, 3),
+                bpf_s=round(overhead.seconds, 4),
+                bpf_switches_s=round(overhead.switches, 4),
+                bpf_calls_s=round(overhead.calls, 4) if parts.calls else None,
+            ),
+        )
 
 
 class ExpectedSamples:
@@ -140,18 +144,18 @@ class ExpectedSamples:
         return self.after(used) * counted / used if used > 0 else self._frequency * counted
 
 
-def _samples_summary(parts: Parts, counters: np.void, expected: int) -> dict[str, object]:
-    """Return what became of the samples, ``expected`` of which (0: not known) were to come."""
+def _count_samples(parts: Parts, counters: np.void, expected: int) -> SampleCounts:
+    """Count the samples, of which ``expected`` (0: not known) were to come."""
     taken, late, walking = (int(counters[name]) for name in ("taken", "late", "walking"))
-    return {
-        "expected": expected,
-        "taken": taken,
-        "unexplained": unexplained(taken, expected, late + walking),
-        "late": late,
-        "walking": walking,
-        "recorded": parts.collector.recorded,
-        "dropped": dropped(parts, counters),
-    }
+    return SampleCounts(
+        expected=expected,
+        taken=taken,
+        unexplained=unexplained(taken, expected, late + walking),
+        late=late,
+        walking=walking,
+        recorded=parts.collector.recorded,
+        dropped=dropped(parts, counters),
+    )
 
 
 def dropped(parts: Parts, counters: np.void) -> dict[str, int]:
@@ -168,26 +172,26 @@ def dropped(parts: Parts, counters: np.void) -> dict[str, int]:
     return lost
 
 
-def _unwind_summary(parts: Parts, counters: np.void) -> dict[str, object]:
-    """Return the numbers of whole and truncated call paths, and what could not be analysed."""
+def _count_paths(parts: Parts, counters: np.void) -> UnwindCounts:
+    """Count the call paths by how they ended, and list what could not be analysed."""
     modules, cct = parts.modules, parts.stacks.cct
     endings = cct.endings()
     incomplete = {ending: counts for ending, counts in endings.items() if not ending.whole}
-    return {
-        "paths": int(cct.samples.sum()),
-        "complete": sum(sum(counts.values()) for ending, counts in endings.items() if ending.whole),
-        "truncated": {ending.label: sum(counts.values()) for ending, counts in incomplete.items()},
-        "modules": {
+    return UnwindCounts(
+        paths=int(cct.samples.sum()),
+        complete=sum(sum(counts.values()) for ending, counts in endings.items() if ending.whole),
+        truncated={ending.label: sum(counts.values()) for ending, counts in incomplete.items()},
+        modules={
             ending.label: {modules.name(number): count for number, count in counts.items()}
             for ending, counts in incomplete.items()
         },
-        "failures": modules.failures,
-        "deferred": {
-            "copied": int(counters["copied"]),
-            "not_copied": int(counters["not_copied"]),
+        failures=modules.failures,
+        deferred=DeferredPathCounts(
+            int(counters["copied"]),
+            int(counters["not_copied"]),
             **asdict(parts.deferred.counts),
-        },
-    }
+        ),
+    )
 
 
 def unexplained(taken: int, expected: int, left_out: int = 0) -> int:

@@ -20,6 +20,9 @@ from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.process_ends import ProcessEnds
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS
 from hpcd.errors import TargetError
+from hpcd.measurement.summary import (
+    Summary,
+)
 
 # The rings are emptied when they fill, of which the programs tell, or this often: a recorder that
 # is killed loses no more than the last second, the way to the disk included.
@@ -70,7 +73,7 @@ class Session:
         self._terms = terms
         self._parts = parts
         self._stop = stop
-        self.summary: dict[str, object] = {}
+        self.summary: Summary | None = None
         """What was recorded so far, some seconds old."""
         self._attach()
         self._ends = ProcessEnds(terms.selector.pids)
@@ -122,7 +125,7 @@ class Session:
                 self._flush(progress)
             self._keep_to_limits()
 
-    def finish(self, analysing: Callable[[int], None] | None = None) -> dict[str, object]:
+    def finish(self, analysing: Callable[[int], None] | None = None) -> Summary:
         """Stop sampling and write what is left; returns the summary.
 
         Where the last paths need tables that take a while, ``analysing`` is called with how many
@@ -142,9 +145,9 @@ class Session:
         cct = self._parts.stacks.cct
         late = name_frames(self._parts.modules, self._parts.writer, cct.frame[: cct.count])
         summary = self._summarize(final=True)
-        return summary | {"files_not_named": late} if late else summary
+        return summary._replace(files_not_named=tuple(late)) if late else summary
 
-    def _summarize(self, *, final: bool = False) -> dict[str, object]:
+    def _summarize(self, *, final: bool = False) -> Summary:
         until = self._stopped or time.monotonic()
         return self._account.summarize(until=until, limit=self._limit_reached, final=final)
 

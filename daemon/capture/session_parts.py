@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Tables
-from hpcd.daemon.capture.budget import Budget, SamplingRate
+from hpcd.daemon.capture.budget import Budget
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.stack_resolver import StackResolver
@@ -19,6 +18,7 @@ from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.selector import Selector
+from hpcd.measurement.summary import RateChange
 from hpcd.measurement.writer import MeasurementWriter
 
 if TYPE_CHECKING:
@@ -82,20 +82,3 @@ class Terms:
     """Bytes this process may take; 0: any."""
     first_rate: RateChange | None
     """Rate at which CPU time is sampled to begin with; None when it is not."""
-
-
-@dataclass(frozen=True, slots=True)
-class RateChange:
-    """From ``time_ns`` (monotonic) on sampling went at ``rate``."""
-
-    time_ns: int
-    rate: SamplingRate
-
-    @staticmethod
-    def now(rate: SamplingRate) -> RateChange:
-        """A change at this moment."""
-        return RateChange(time.monotonic_ns(), rate)
-
-    def as_dict(self) -> dict[str, int]:
-        """As summaries hold it."""
-        return {"time_ns": self.time_ns, **asdict(self.rate)}

@@ -13,7 +13,7 @@ Work per report is compiled (``thread_reports.c``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 import numpy as np
@@ -25,6 +25,7 @@ from hpcd.daemon.capture.record_batch import NO_RECORDS, RecordBatch, joined
 from hpcd.daemon.capture.recorder_kernels import Outcome, cut_lines, record_reports, sum_short
 from hpcd.kernels.library import Structure, structure
 from hpcd.measurement.codec import TIME_UNIT_NS
+from hpcd.measurement.summary import JobSeconds, ThreadSeconds
 from hpcd.model.identity import Event
 
 BORN = 32
@@ -94,16 +95,6 @@ def wait_events(first: int) -> list[Event]:
         )
         for wait, (name, metric) in _EVENTS.items()
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Seconds of all threads: on CPUs, blocked, waiting for a CPU, and alive while recorded."""
-
-    cpu: float
-    blocked: float
-    runnable: float
-    lifetime: float
 
 
 class ThreadTimes:
@@ -212,7 +203,7 @@ class ThreadTimes:
         short, self._short = joined(self._short), []
         return sum_short(short) if len(short) else short
 
-    def totals(self, now: int) -> Totals:
+    def totals(self, now: int) -> ThreadSeconds:
         """Times accounted for so far; what threads are doing counts up to ``now`` (ns)."""
         slots = self._slot_of[self.open_lines()]
         since = np.maximum(now - self._time[slots], 0)
@@ -221,20 +212,19 @@ class ThreadTimes:
         ready = (kind == Switch.RUNNABLE) | (kind == BORN)
         busy = kind <= Switch.IN
         cpu, blocked, runnable = (int(column) for column in self._sums.sum(axis=0))
-        return Totals(
+        return ThreadSeconds(
             (cpu + int(since[busy].sum())) / 1e9,
             (blocked + int(since[~busy & ~ready].sum())) / 1e9,
             (runnable + int(since[ready].sum())) / 1e9,
             (self._ended_ns + int(alive.sum())) / 1e9,
         )
 
-    def jobs(self) -> dict[str, dict[str, float]]:
+    def jobs(self) -> dict[str, JobSeconds]:
         """Seconds of each named job's threads, as far as they were reported."""
         return {
-            job: {
-                name: float(self._sums[group, column]) / 1e9
-                for column, name in ((_CPU, "cpu"), (_BLOCKED, "blocked"), (_READY, "runnable"))
-            }
+            job: JobSeconds(
+                *(float(self._sums[group, column]) / 1e9 for column in (_CPU, _BLOCKED, _READY))
+            )
             for job, group in self._groups.items()
             if job
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.uprobes import Uprobes
@@ -16,6 +15,7 @@ from hpcd.daemon.probes.probed_functions import ProbedFunctions
 from hpcd.daemon.targets.jobs import place
 from hpcd.daemon.targets.processes import environment_of
 from hpcd.daemon.unwind.decoder_process import Decoder
+from hpcd.measurement.summary import ProbeCounts, ProbesSummary
 from hpcd.model.calls import CalledFunction, Group
 from hpcd.model.mpi_records import MAX_COUNTS
 from hpcd.model.region import Region
@@ -123,26 +123,26 @@ class Probes:
         self.detach()
         self._decoder.close()
 
-    def summary(self, *, final: bool = False) -> dict[str, Any]:
-        """What became of the probed functions' calls, and what could not be done."""
+    def summary(self, *, final: bool = False) -> ProbesSummary:
+        """Count the probed functions' calls, and list what could not be done."""
         functions = []
         for function in self._functions.all:
             count = self._maps.counts(function.index)[0]
             functions.append(
-                {
-                    "name": function.name,
-                    "library": function.library,
-                    "group": function.spec.group,
-                    "one_in": function.one_in,
-                    "let_go": function.let_go,
+                ProbeCounts(
+                    name=function.name,
+                    library=function.library,
+                    group=function.spec.group,
+                    one_in=function.one_in,
+                    let_go=function.let_go,
                     **{name: int(count[name]) for name in COUNTED},
-                }
+                )
             )
         problems = [*self._problems, *(self._files.unmet() if final else ())]
-        return {"functions": functions, "problems": problems}
+        return ProbesSummary(tuple(functions), tuple(problems))
 
 
 COUNTED = (
     "hits", "recorded", "returned", "left", "unpaired", "lost", "unreadable", "unsuccessful",
 )  # fmt: skip
-"""What the summary has of each function: see ``struct probe_count`` of bpf/programs."""
+"""Counters of each function in the summary: see ``struct probe_count`` of bpf/programs."""

@@ -220,7 +220,7 @@ class Control:
             if not each.wait_for(_START_SECONDS, end=True):
                 raise HpcdError(f"recording {asked} does not end")
             journal.log("detached", id=asked, uid=permission.peer.uid)
-            return {**each.describe(), "summary": each.summary}
+            return each.describe_fully()
         if verb == "status":
             return self._status(request, permission)
         if verb == "snapshot":
@@ -235,7 +235,7 @@ class Control:
             each = self._recordings.get(asked)
             if each is None or not permission.sees(each):
                 raise TargetError(f"no recording {asked}")
-            return {"recordings": [{**each.describe(), "summary": each.summary}]}
+            return {"recordings": [each.describe_fully()]}
         seen = [each for each in self._recordings.all() if permission.sees(each)]
         return {
             "recordings": [each.describe() for each in seen],

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hpcd.daemon.service.recordings import RecordingProcess, Recordings
+from hpcd.daemon.service.recordings import Recordings
 from hpcd.errors import UsageError
 
 
@@ -33,77 +33,58 @@ class Figures(Collector):
         )
         pauses.add_metric([], self._pauses())
         yield pauses
-        yield self._sum("hpcd_samples", "Samples recorded", recordings, "samples", "recorded")
-        yield self._by(
-            "hpcd_dropped", "Samples lost, by cause", recordings, "samples", "dropped", "cause"
-        )
-        yield self._sum("hpcd_paths_complete", "Whole call paths", recordings, "unwind", "complete")
-        yield self._by(
-            "hpcd_paths_truncated", "Call paths cut off, by reason", recordings, "unwind",
-            "truncated", "reason",
+        summaries = [recording.summary for recording in recordings if recording.summary]
+        yield _sum("hpcd_samples", "Samples recorded", (one.samples.recorded for one in summaries))
+        yield _sum_by_label(
+            "hpcd_dropped", "Samples lost, by cause", "cause",
+            (one.samples.dropped for one in summaries),
         )  # fmt: skip
-        for name, key, meaning in (
-            ("cpu", "cpu", "CPU time of what is recorded"),
-            ("blocked", "blocked", "Time threads were blocked"),
-            ("runnable", "runnable", "Time threads waited for a CPU"),
+        yield _sum(
+            "hpcd_paths_complete", "Whole call paths", (one.unwind.complete for one in summaries)
+        )
+        yield _sum_by_label(
+            "hpcd_paths_truncated", "Call paths cut off, by reason", "reason",
+            (one.unwind.truncated for one in summaries),
+        )  # fmt: skip
+        for name, meaning in (
+            ("cpu", "CPU time of what is recorded"),
+            ("blocked", "Time threads were blocked"),
+            ("runnable", "Time threads waited for a CPU"),
         ):
-            yield self._sum(f"hpcd_{name}_seconds", meaning, recordings, "time", key)
-            family = CounterMetricFamily(
-                f"hpcd_job_{name}_seconds", f"{meaning}, by job", labels=["job"]
-            )
-            sums: dict[str, float] = {}
-            for recording in recordings:
-                for job, seconds in _part(recording, "jobs").items():
-                    if isinstance(seconds, dict):
-                        sums[job] = sums.get(job, 0.0) + _figure(seconds.get(key))
-            for job, number in sorted(sums.items()):
-                family.add_metric([job], number)
-            yield family
-        yield self._sum(
-            "hpcd_kernel_seconds",
-            "CPU time of the sampling programs",
-            recordings,
-            "overhead",
-            "bpf_s",
-        )
-        yield self._sum(
-            "hpcd_recorder_seconds", "CPU time of the recorders", recordings, "overhead",
-            "collector_cpu_s",
+            seconds = attrgetter(name)
+            times = (one.time for one in summaries)
+            yield _sum(f"hpcd_{name}_seconds", meaning, (seconds(one) for one in times if one))
+            yield _sum_by_label(
+                f"hpcd_job_{name}_seconds", f"{meaning}, by job", "job",
+                ({job: seconds(of) for job, of in one.jobs.items()} for one in summaries),
+            )  # fmt: skip
+        yield _sum(
+            "hpcd_kernel_seconds", "CPU time of the sampling programs",
+            (one.overhead.bpf_s for one in summaries),
+        )  # fmt: skip
+        yield _sum(
+            "hpcd_recorder_seconds", "CPU time of the recorders",
+            (one.overhead.collector_cpu_s for one in summaries),
         )  # fmt: skip
 
-    @staticmethod
-    def _sum(
-        name: str, meaning: str, recordings: list[RecordingProcess], section: str, key: str
-    ) -> Metric:
-        family = CounterMetricFamily(name, meaning)
-        family.add_metric(
-            [], sum(_figure(_part(recording, section).get(key)) for recording in recordings)
-        )
-        return family
 
-    @staticmethod
-    def _by(
-        name: str, meaning: str, recordings: list[RecordingProcess], section: str, key: str,
-        label: str,
-    ) -> Metric:  # fmt: skip
-        family = CounterMetricFamily(name, meaning, labels=[label])
-        sums: dict[str, float] = {}
-        for recording in recordings:
-            table = _part(recording, section).get(key)
-            for cause, number in (table if isinstance(table, dict) else {}).items():
-                sums[cause] = sums.get(cause, 0.0) + _figure(number)
-        for cause, number in sorted(sums.items()):
-            family.add_metric([cause], number)
-        return family
+def _sum(name: str, meaning: str, numbers: Iterable[float]) -> Metric:
+    family = CounterMetricFamily(name, meaning)
+    family.add_metric([], float(sum(numbers)))
+    return family
 
 
-def _part(recording: RecordingProcess, section: str) -> dict[str, Any]:
-    part = recording.summary.get(section)
-    return part if isinstance(part, dict) else {}
-
-
-def _figure(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+def _sum_by_label(
+    name: str, meaning: str, label: str, tables: Iterable[Mapping[str, float]]
+) -> Metric:
+    family = CounterMetricFamily(name, meaning, labels=[label])
+    sums: dict[str, float] = {}
+    for table in tables:
+        for value, number in table.items():
+            sums[value] = sums.get(value, 0.0) + number
+    for value, total in sorted(sums.items()):
+        family.add_metric([value], total)
+    return family
 
 
 def serve(listen: str, figures: Figures) -> None:

@@ -24,6 +24,7 @@ from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError
+from hpcd.measurement.summary import ProbesSummary, Summary, UnwindCounts
 
 # Names of a kind in a summary, and characters of a name or a cause.
 _NAMES = 100
@@ -44,7 +45,7 @@ def main() -> int:
                 {
                     "state": "recording",
                     "progress": asdict(progress),
-                    "summary": bounded(recording.summary),
+                    "summary": _shown(recording.summary),
                 }
             ),
             lambda: _tell({"state": "attached"}),
@@ -55,7 +56,7 @@ def main() -> int:
     except Exception as error:
         _tell({"state": "failed", "error": f"internal error: {error!r}", "code": 70})
         raise
-    _tell({"state": "ended", "summary": bounded(summary)})
+    _tell({"state": "ended", "summary": _shown(summary)})
     return 0
 
 
@@ -90,57 +91,58 @@ def options_of(specification: dict[str, Any]) -> Options:
     )
 
 
-def bounded(summary: dict[str, Any]) -> dict[str, Any]:
+def _shown(summary: Summary | None) -> dict[str, Any]:
+    return bounded(summary).to_json() if summary else {}
+
+
+def bounded(summary: Summary) -> Summary:
     """``summary`` with no more names than are worth reading, of modules and of jobs: a target may
     map any number of odd files, and say it is of any job, and the service keeps what it is told.
 
-    ``failures_left_out`` in its ``unwind`` is how many more modules were not decoded,
-    ``jobs_left_out`` how many more jobs there are; those that took most are told. Modules of less
+    ``failures_left_out`` in its ``unwind`` is the number of further modules that were not decoded,
+    ``jobs_left_out`` that of further jobs; those that took most are kept. Modules of less
     than the shown ones are left out without a number: it is that of their truncated paths.
     """
-    bound = dict(summary)
-    jobs = summary.get("jobs")
-    if isinstance(jobs, dict) and len(jobs) > _NAMES:
-        most = sorted(jobs, key=lambda job: -sum(jobs[job].values()))[:_NAMES]
-        bound["jobs"] = {_short(job): jobs[job] for job in most}
-        bound["jobs_left_out"] = len(jobs) - _NAMES
-    probes = summary.get("probes")
-    if isinstance(probes, dict):
-        bound["probes"] = _bounded_probes(probes)
-    unwind = summary.get("unwind")
-    if not isinstance(unwind, dict):
-        return bound
-    bound["unwind"] = unwind = dict(unwind)
-    failures = unwind.get("failures")
-    if isinstance(failures, dict):
-        unwind["failures"] = {
-            _short(str(module)): _short(str(why))
-            for module, why in islice(failures.items(), _NAMES)
-        }
-        if len(failures) > _NAMES:
-            unwind["failures_left_out"] = len(failures) - _NAMES
-    modules = unwind.get("modules")
-    if isinstance(modules, dict):
-        unwind["modules"] = {
+    jobs = summary.jobs
+    if len(jobs) > _NAMES:
+        most = sorted(jobs, key=lambda job: -sum(jobs[job]))[:_NAMES]
+        shown = {_short(job): jobs[job] for job in most}
+        summary = summary._replace(jobs=shown, jobs_left_out=len(jobs) - _NAMES)
+    probes = summary.probes and _bounded_probes(summary.probes)
+    return summary._replace(unwind=_bounded_unwind(summary.unwind), probes=probes)
+
+
+def _bounded_unwind(unwind: UnwindCounts) -> UnwindCounts:
+    left_out = len(unwind.failures) - _NAMES
+    return unwind._replace(
+        failures={
+            _short(module): _short(why) for module, why in islice(unwind.failures.items(), _NAMES)
+        },
+        failures_left_out=left_out if left_out > 0 else None,
+        modules={
             reason: {
-                _short(str(name)): counts[name]
+                _short(name): counts[name]
                 for name in sorted(counts, key=lambda name: -counts[name])[:_NAMES]
             }
-            for reason, counts in modules.items()
-        }
-    return bound
+            for reason, counts in unwind.modules.items()
+        },
+    )
 
 
-def _bounded_probes(probes: dict[str, Any]) -> dict[str, Any]:
-    """The functions that were called most; ``functions_left_out`` is how many more there are."""
-    most = sorted(probes["functions"], key=lambda row: -row["hits"])
-    functions = [
-        {name: _short(value) if isinstance(value, str) else value for name, value in row.items()}
-        for row in most[:_NAMES]
-    ]
-    left_out = {"functions_left_out": len(most) - _NAMES} if len(most) > _NAMES else {}
-    problems = [_short(line) for line in probes["problems"][:_NAMES]]
-    return {"functions": functions, "problems": problems, **left_out}
+def _bounded_probes(probes: ProbesSummary) -> ProbesSummary:
+    """The functions that were called most; ``functions_left_out`` counts the others."""
+    most = sorted(probes.functions, key=lambda function: -function.hits)
+    functions = tuple(
+        function._replace(
+            name=_short(function.name),
+            library=_short(function.library),
+            group=_short(function.group),
+        )
+        for function in most[:_NAMES]
+    )
+    problems = tuple(_short(line) for line in probes.problems[:_NAMES])
+    left_out = len(most) - _NAMES
+    return ProbesSummary(functions, problems, left_out if left_out > 0 else None)
 
 
 def _short(text: str) -> str:

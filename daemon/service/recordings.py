@@ -16,6 +16,7 @@ from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.child_process import after_service
 from hpcd.isolation import python_command, python_environment
+from hpcd.measurement.summary import Summary
 
 _STARTING, _FINISHED = "starting", ("ended", "failed")
 # Recordings that are over and still shown, of each user.
@@ -44,7 +45,7 @@ class RecordingProcess:
     error: str = ""
     code: int = 0
     progress: dict[str, Any] = field(default_factory=dict)
-    summary: dict[str, Any] = field(default_factory=dict)
+    summary: Summary | None = None
     told: set[str] = field(default_factory=set)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -64,6 +65,10 @@ class RecordingProcess:
             return self.changed.wait_for(
                 lambda: self.finished or (not end and self.state != _STARTING), seconds
             )
+
+    def describe_fully(self) -> dict[str, Any]:
+        """Add the summary to :meth:`describe`, ``{}`` before the first one."""
+        return {**self.describe(), "summary": self.summary.to_json() if self.summary else {}}
 
     def describe(self) -> dict[str, Any]:
         """What a user who may see it sees."""
@@ -157,19 +162,17 @@ class Recordings:
         with recording.changed:
             recording.state = str(message["state"])
             recording.progress = message.get("progress", recording.progress)
-            recording.summary = message.get("summary", recording.summary)
+            if message.get("summary"):
+                recording.summary = Summary.from_json(message["summary"])
             recording.error = str(message.get("error", recording.error))
             recording.code = int(message.get("code", recording.code))
             recording.changed.notify_all()
-        if "limit" in recording.summary and recording.finished:
+        summary = recording.summary or Summary()
+        if summary.limit is not None and recording.finished:
             journal.log(
-                "limit",
-                journal.WARNING,
-                id=recording.id,
-                uid=recording.uid,
-                why=recording.summary["limit"],
+                "limit", journal.WARNING, id=recording.id, uid=recording.uid, why=summary.limit
             )
-        for module, why in (recording.summary.get("unwind") or {}).get("failures", {}).items():
+        for module, why in summary.unwind.failures.items():
             if module not in recording.told and len(recording.told) < _TOLD:
                 recording.told.add(module)
                 journal.log("not decoded", journal.WARNING, id=recording.id, module=module, why=why)

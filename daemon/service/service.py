@@ -188,7 +188,7 @@ class Service:
                 self._start_monitor()
         elif (
             now - self._monitor_since > seconds_of(wanted.rotate)
-            or _count(current.summary.get("threads")) > _MOST_THREADS
+            or (current.summary and current.summary.threads > _MOST_THREADS)
         ) and not (self._rotation and self._rotation.is_alive()):
             # It waits for recorders, longer than the watchdog would.
             self._rotation = threading.Thread(
@@ -281,10 +281,6 @@ def _guarded(step: Callable[[], object]) -> None:
         journal.log("failed", journal.ERROR, step=_name_of(step), why=str(error))
     except Exception as error:
         journal.log("internal error", journal.ERROR, where=_name_of(step), error=repr(error))
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _name_of(step: Callable[[], object]) -> str:

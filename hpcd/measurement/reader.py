@@ -23,6 +23,7 @@ from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.chunk import ChunkHeader, Kind
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.identity_columns import IdentityColumns, read_host, read_table
+from hpcd.measurement.summary import Summary
 from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
@@ -165,7 +166,7 @@ class Measurement:
         # Payloads that are known to be sound, and the modules they have symbols of.
         self._symbol_texts: list[bytes] = []
         self._named: set[int] = set()
-        self.summary: dict[str, Any] | None = None
+        self.summary: Summary | None = None
         self.index: dict[str, Any] | None = None
         self.damage: list[str] = []
         self.losses: list[tuple[int, int, int]] = []
@@ -529,13 +530,11 @@ class Measurement:
         for module, columns in tables.items():
             self._symbols.setdefault(module, []).extend(zip(*columns, strict=True))
 
-    def _take_summary(self, value: dict[str, Any]) -> None:
-        self.summary = dict(value)
-        samples = value.get("samples")
-        drops = samples.get("dropped") if isinstance(samples, dict) else None
-        if not self._clock or not isinstance(drops, dict):
+    def _take_summary(self, value: object) -> None:
+        self.summary = summary = Summary.from_json(value)
+        if not self._clock:
             return
-        dropped, lasted = sum(map(int, drops.values())), float(value.get("duration_s", 0))
+        dropped, lasted = sum(summary.samples.dropped.values()), summary.duration_s
         before, had_lasted, dropped_before = self._told
         # The clock is read just before a summary, but for the last one.
         now = max(self._clock[-1][0], before + int((lasted - had_lasted) * 1e9) if before else 0)

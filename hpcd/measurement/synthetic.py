@@ -17,6 +17,7 @@ import numpy.typing as npt
 from hpcd.array_types import F64, I64, U16, U32, U64
 from hpcd.errors import UsageError
 from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.cct import CCT, NO_NODE
@@ -263,7 +264,7 @@ class Synthesizer:
         end = int(now.max())
         writer.add_clock_pair(end, end + _REALTIME_NS)
         taken = len(ranks) * shape.records
-        writer.close({"samples": {"taken": taken, "expected": None, "dropped": {}}})
+        writer.close(Summary(samples=SampleCounts(taken=taken)))
 
     def _announce(self, writer: MeasurementWriter, ranks: I64) -> None:
         """Everything that records refer to."""

@@ -41,6 +41,7 @@ from hpcd.measurement.record_columns import (
     join_columns,
     last_rows,
 )
+from hpcd.measurement.summary import Summary
 from hpcd.model.calls import CalledFunction, CalledObject, function_row, object_row
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
@@ -198,7 +199,7 @@ class MeasurementWriter:
 
     # --- writing ---
 
-    def flush(self, summary: dict[str, object] | None = None) -> None:
+    def flush(self, summary: Summary | None = None) -> None:
         """Write everything pending: who, then CCT, then records, then calls."""
         try:
             self._flush_identities()
@@ -206,18 +207,22 @@ class MeasurementWriter:
             self._flush_records()
             self._flush_calls()
             if summary is not None:
-                self._append(Kind.SUMMARY, _json({**summary, "closed": False}))
+                self._append(Kind.SUMMARY, _json(summary._replace(closed=False).to_json()))
         except StorageError:
             self._bound_pending()
             raise
 
-    def close(self, summary: dict[str, object]) -> None:
-        """Flush, write the closing summary and the index. Closing again does nothing."""
+    def close(self, summary: Summary | None = None, *, finished: bool = True) -> None:
+        """Flush, write the closing summary and the index. Closing again does nothing.
+
+        ``finished`` is False if the recording failed.
+        """
         if self._closed:
             return
         try:
             self.flush()
-            self._append(Kind.SUMMARY, _json({**summary, "closed": summary.get("closed", True)}))
+            document = summary.to_json() if summary else {}
+            self._append(Kind.SUMMARY, _json({**document, "closed": finished}))
             index = {"records": self.records_written, "nodes": self._nodes}
             if self.calls_written:
                 index["calls"] = self.calls_written

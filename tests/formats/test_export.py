@@ -206,7 +206,7 @@ def weird(tmp_path_factory: pytest.TempPathFactory) -> Path:
         times = 10**9 + 10**6 * np.arange(count)
         nodes = np.arange(1, count + 1, dtype=np.uint32)
         writer.add_records(np.full(count, line, np.uint32), times.astype(np.uint64), nodes, 0)
-    writer.close({})
+    writer.close()
     merge([folder / "m"], folder / "db")
     # A merge replaces control characters; readers must not depend on it.
     with sqlite3.connect(folder / "db" / "hpcd.sqlite") as tables:
@@ -262,7 +262,7 @@ def test_nothing_recorded(tmp_path: Path, kind: str) -> None:
         pytest.importorskip("pyarrow")
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_clock_pair(10**9, 2 * 10**18)
-    writer.close({})
+    writer.close()
     merge([tmp_path / "m"], tmp_path / "db")
     words = ["export", str(tmp_path / "db"), "--format", kind, "-o", str(tmp_path / "out")]
     assert main(words) == 0

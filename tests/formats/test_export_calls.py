@@ -195,7 +195,7 @@ def test_processes_of_ranks_have_their_numbers(tmp_path: Path) -> None:
         writer.add_thread(Thread(line, line, 100 + line, "app", 10**9))
     lines = np.arange(3, dtype=np.uint32)
     writer.add_records(lines, np.full(3, 10**9, np.uint64), np.zeros(3, np.uint32), 0)
-    writer.close({})
+    writer.close()
     merge([tmp_path / "m"], tmp_path / "db", workers=1)
     with otf2.reader.open(str(exported(tmp_path / "db", tmp_path / "out") / "traces.otf2")) as t:
         names = [group.name for group in t.definitions.location_groups]
@@ -239,7 +239,7 @@ def files_of(folder: Path, calls: list[tuple[int, str, tuple[int, ...]]]) -> Arc
         np.ones(len(calls), np.uint32), value,
     )  # fmt: skip
     writer.add_calls(recorded.in_order())
-    writer.close({})
+    writer.close()
     merge([folder / "m"], folder / "db", workers=1)
     archive = read_otf2_calls(exported(folder / "db", folder / "out"))
     assert archive.unfinished == 0

@@ -14,7 +14,7 @@ from hpcd.analysis.calls.totals import total_calls
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.database_calls import communication
-from hpcd.analysis.messages.wait_states import Kind
+from hpcd.analysis.messages.wait_states import WaitKind
 from hpcd.errors import HpcdError
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
@@ -331,7 +331,7 @@ def test_messages_of_otf2_are_calls_of_their_regions(tmp_path: Path) -> None:
         waits, operations = traffic.waits, traffic.operations
         waiter = operations.rank[waits.operation].tolist()
         assert sorted(zip(waits.kind.tolist(), waiter, waits.severity.tolist(), strict=True)) == [
-            (Kind.LATE_SENDER, 1, 600), (Kind.WAIT_AT_BARRIER, 1, 500),
+            (WaitKind.LATE_SENDER, 1, 600), (WaitKind.WAIT_AT_BARRIER, 1, 500),
         ]  # fmt: skip
         names = db.procedure_names
         places = db.procedure_of_node[operations.node[waits.operation]]

@@ -22,6 +22,7 @@ from hpcd.measurement import codec
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.chunk import Kind, encode_chunk
 from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -56,13 +57,13 @@ def write(path: Path, records: int = 5000, *, seed: int = 1, rounds: int = 3) ->
         )
         writer.add_clock_pair(time, time + 10**18)
         time += 10**9
-        writer.flush({"samples": {"taken": records}})
+        writer.flush(Summary(samples=SampleCounts(taken=records)))
     return writer
 
 
 @pytest.fixture
 def measurement(tmp_path: Path) -> Path:
-    write(tmp_path / "m").close({"samples": {"taken": 15000}})
+    write(tmp_path / "m").close(Summary(samples=SampleCounts(taken=15000)))
     return tmp_path / "m"
 
 
@@ -161,7 +162,7 @@ def test_what_was_written_is_read(measurement: Path) -> None:
 def test_later_rows_replace_earlier_ones(tmp_path: Path) -> None:
     writer = write(tmp_path / "m")
     writer.add_thread(Thread(1, 1, 101, "renamed", 10, 99))
-    writer.close({})
+    writer.close()
     with open_measurement(tmp_path / "m") as opened:
         assert opened.threads[1].name == "renamed" and opened.threads[1].end_ns == 99
 
@@ -176,7 +177,7 @@ def test_segments_rotate(tmp_path: Path) -> None:
         times = np.sort(rng.integers(0, 10**9, 1000)).astype(np.uint64) + np.uint64(i * 10**9)
         writer.add_records(np.zeros(1000, np.uint32), times, np.zeros(1000, np.uint32), 0)
         writer.flush()
-    writer.close({})
+    writer.close()
     assert len(list((tmp_path / "m").iterdir())) > 3
     assert count(tmp_path / "m") == 20000
     assert check_measurement(tmp_path / "m") == []
@@ -194,7 +195,7 @@ def test_reading_while_it_is_written(tmp_path: Path) -> None:
         writer.flush()
         assert opened.refresh()
         assert sum(len(part) for part in opened.record_chunks()) == 15007
-        writer.close({})
+        writer.close()
         assert opened.refresh() and opened.closed and not opened.being_written
 
 
@@ -316,7 +317,7 @@ def test_full_disk_keeps_the_recorded_and_retries(
     assert count(tmp_path / "m") == 15000
     room[0] = 1 << 30
     writer.flush()
-    writer.close({})
+    writer.close()
     assert count(tmp_path / "m") == 16000
     assert all("backwards" in finding.what for finding in check_measurement(tmp_path / "m"))
 

@@ -18,7 +18,7 @@ from hpcd.__main__ import main
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication as of_database
-from hpcd.analysis.messages.wait_states import Kind
+from hpcd.analysis.messages.wait_states import WaitKind
 from tests.support.imported import imported
 from tests.support.mpi_truth import LAUNCH, Truth, build, database, members_of, run, vector_truth
 from tests.support.otf2_calls import ArchivedCalls, read_otf2_calls
@@ -35,12 +35,12 @@ TRAFFIC = (
 # Non-blocking and persistent requests, communicators of some ranks and between groups.
 ARCHIVED = ("halo", "all_to_all", "subcommunicators", "two_groups", "persistent")
 PLANTED = {
-    "late_sender": Kind.LATE_SENDER,
-    "late_receiver": Kind.LATE_RECEIVER,
-    "late_broadcast": Kind.LATE_BROADCAST,
-    "wait_at_nxn": Kind.WAIT_AT_NXN,
-    "early_reduce": Kind.EARLY_REDUCE,
-    "late_group": Kind.LATE_BROADCAST,
+    "late_sender": WaitKind.LATE_SENDER,
+    "late_receiver": WaitKind.LATE_RECEIVER,
+    "late_broadcast": WaitKind.LATE_BROADCAST,
+    "wait_at_nxn": WaitKind.WAIT_AT_NXN,
+    "early_reduce": WaitKind.EARLY_REDUCE,
+    "late_group": WaitKind.LATE_BROADCAST,
 }
 
 

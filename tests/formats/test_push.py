@@ -45,7 +45,7 @@ def recorder(tmp_path: Path) -> Recorder:
 @pytest.fixture
 def measurement(recorder: Recorder, tmp_path: Path) -> Path:
     recorder.record()
-    recorder.writer.close({})
+    recorder.writer.close()
     return tmp_path / "m"
 
 
@@ -125,7 +125,7 @@ def test_each_push_has_what_came_since(recorder: Recorder, tmp_path: Path) -> No
         }
         late = ProfileFollower(tmp_path / "m", from_now=True)
         assert late.collect() is None
-        recorder.writer.close({})
+        recorder.writer.close()
         pusher.run(threading.Event())
         assert follower.ended and len(receiver.requests) == 2
         assert (pusher.sent, pusher.lost, told) == (2, 0, [])
@@ -151,7 +151,7 @@ def test_a_receiver_that_is_away_gets_it_later(recorder: Recorder, tmp_path: Pat
     recorder.record()
     pusher.push()
     assert len(told) == 4 and "refused" in told[3]
-    recorder.writer.close({})
+    recorder.writer.close()
 
 
 def test_what_waits_is_bounded(
@@ -164,7 +164,7 @@ def test_what_waits_is_bounded(
         recorder.record()
         pusher.push()
     assert pusher.lost >= 3 and pusher.sent == 0
-    recorder.writer.close({})
+    recorder.writer.close()
 
 
 def test_of_many_series_the_least_are_one(

@@ -63,7 +63,7 @@ def collector(folder: Path, onwards: str) -> Iterator[str]:
 def test_a_collector_sends_on_what_was_pushed(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "m")
     recorder.record()
-    recorder.writer.close({})
+    recorder.writer.close()
     with Receiver() as direct:
         assert main(["push", str(tmp_path / "m"), "--to", direct.url]) == 0
         (pushed,) = direct.requests

@@ -83,7 +83,7 @@ def write(path: Path, parts: list[Calls], *, host: str = "h") -> None:
         writer.add_calls(calls)
         writer.flush()
     writer.add_clock_pair(3 * SECOND, 10**18 + 2 * SECOND)
-    writer.close({})
+    writer.close()
 
 
 def database(tmp_path: Path, parts: list[Calls]) -> Path:
@@ -113,7 +113,7 @@ def test_a_measurement_without_calls_is_as_before(tmp_path: Path) -> None:
     writer.add_process(Process(0, 7, 1, "app", "", (), 0, 5))
     writer.add_thread(Thread(0, 0, 7, "app", 5))
     writer.add_clock_pair(SECOND, 10**18)
-    writer.close({})
+    writer.close()
     merge([tmp_path / "m"], tmp_path / "db", workers=1)
     assert not (tmp_path / "db" / "calls").exists()
     assert check_database(tmp_path / "db") == []

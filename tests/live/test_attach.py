@@ -76,7 +76,7 @@ def test_samples_add_up_and_match_cpu_time(tmp_path: Path, build: Callable[..., 
         assert sum(thread.cpu_ns or 0 for thread in measurement.threads.values()) == pytest.approx(
             1e9 * summary["cpu"]["counted_s"]
         )
-        assert measurement.summary and measurement.summary["samples"] == samples
+        assert measurement.summary and measurement.summary.to_json()["samples"] == samples
         assert measurement.closed
     assert check_measurement(tmp_path / "m") == []
 
@@ -280,12 +280,12 @@ def test_weights_stay_right_when_the_rate_is_lowered(
     """A budget nothing can keep: the rate falls again and again, CPU time is what it was."""
 
     def lowered(measurement: Measurement) -> bool:
-        if not (told := measurement.summary) or not told["rates"]:
+        if not (summary := measurement.summary) or not summary.rates:
             return False
-        fewer = told["samples"]["taken"] < 0.85 * 997 * told["cpu"]["counted_s"]
+        fewer = (summary.samples.taken or 0) < 0.85 * 997 * summary.cpu.counted_s
         # Else it may be the paths of waits that are left out first.
-        return len(told["rates"]) > 1 and (
-            not blocked or (told["rates"][-1]["frequency"] < 300 and fewer)
+        return len(summary.rates) > 1 and (
+            not blocked or (summary.rates[-1].frequency < 300 and fewer)
         )
 
     stolen = stolen_seconds()

@@ -109,10 +109,11 @@ def test_exceptions_pass_through_probed_functions(tmp_path: Path, program: Path)
                 "exceptions")  # fmt: skip
     assert done.stdout.strip() == "20"
     with open_measurement(tmp_path / "m") as measurement:
-        rows = {row["name"]: row for row in measurement.summary["probes"]["functions"]}
+        assert measurement.summary and measurement.summary.probes
+        rows = {row.name: row for row in measurement.summary.probes.functions}
     for name in ("middle", "thrower"):
         counted = rows[name]
-        assert (counted["hits"], counted["returned"], counted["left"]) == (40, 20, 20)
+        assert (counted.hits, counted.returned, counted.left) == (40, 20, 20)
 
 
 def test_calls_left_by_longjmp_or_a_threads_end_are_counted(tmp_path: Path, program: Path) -> None:

@@ -16,7 +16,7 @@ import hpcd.analysis
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication, delays_of
-from hpcd.analysis.messages.wait_states import Kind
+from hpcd.analysis.messages.wait_states import WaitKind
 from tests.support.mpi_truth import LAUNCH, PROGRAM, Truth, build, members_of, read, vector_truth
 
 pytestmark = [
@@ -127,7 +127,7 @@ def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, fl
     with hpcd.analysis.open(path) as db:
         traffic = communication(db)
         waits = traffic.waits
-        late = waits.kind == Kind.LATE_BROADCAST
+        late = waits.kind == WaitKind.LATE_BROADCAST
         (said,) = truth.said
         seconds = waits.severity[late].sum() / 1e9
         assert seconds == pytest.approx(said["seconds"], rel=0.02)

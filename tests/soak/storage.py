@@ -15,6 +15,7 @@ import numpy as np
 from hpcd.errors import StorageError
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -44,7 +45,7 @@ def _round(path: Path, choice: random.Random) -> list[str]:
     writer.add_process(Process(1, 10, 1, "p", "/p", (), 0, 0))
     writer.add_module(Module(1, ModuleKind.ELF, "/p", "ab"))
     writer.add_thread(Thread(0, 1, 10, "p", 0))
-    writer.flush({})
+    writer.flush(Summary())
     added, time = 0, 0
     chance = choice.random()
     for _ in range(choice.randint(1, 12)):
@@ -56,9 +57,9 @@ def _round(path: Path, choice: random.Random) -> list[str]:
         writer.add_records(np.zeros(count, np.uint32), times, np.full(count, first, np.uint32), 0)
         added, time = added + count, time + count
         with _Failing(choice, chance), contextlib.suppress(StorageError):
-            writer.flush({"samples": {"taken": added}})
+            writer.flush(Summary(samples=SampleCounts(taken=added)))
     try:
-        writer.close({})
+        writer.close()
     except StorageError as error:
         return [f"closing failed though the disk is well again: {error}"]
     findings = [str(finding) for finding in check_measurement(path) if finding.fatal]

@@ -31,6 +31,6 @@ def a_thread_a_request(folder: Path) -> Path:
         nodes = np.full(len(times), first + (number > 0), np.uint32)
         writer.add_records(lines, times.astype(np.uint64), nodes, 0)
     writer.add_clock_pair(0, 10**18)
-    writer.close({})
+    writer.close()
     merge([folder / "m"], folder / "db")
     return folder / "db"

@@ -10,6 +10,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.views import View
+from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -60,7 +61,8 @@ def write(path: Path, samples: Sequence[tuple[Calls, int]], *, marker: int | Non
     writer.add_records(
         np.zeros(len(nodes), np.uint32), times.astype(np.uint64), np.array(nodes, np.uint32), 0
     )
-    writer.close({"samples": {"expected": 100, "taken": 99, "dropped": {"ring full": 3}}})
+    samples_taken = SampleCounts(expected=100, taken=99, dropped={"ring full": 3})
+    writer.close(Summary(samples=samples_taken))
 
 
 def database(folder: Path, samples: Sequence[tuple[Calls, int]], marker: int | None = None) -> Path:

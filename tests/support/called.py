@@ -107,7 +107,7 @@ def ranks_that_call(folder: Path, *, ranks: int = 4, rounds: int = 10) -> Path:
         for _, since, until, _, path, _ in mine:
             node[(times >= since) & (times < until)] = PATHS.index(path) + 1
         writer.add_records(np.full(len(times), rank, np.uint32), times, node, 0)
-    writer.close({})
+    writer.close()
     merge([folder / "m"], folder / "called.db", workers=1)
     return folder / "called.db"
 

@@ -39,6 +39,6 @@ def compiled(folder: Path, source: Path = PROGRAM) -> Path:
     nodes = np.arange(2, len(places) + 1, dtype=np.uint32)
     times = 10**9 + 10**6 * np.arange(len(nodes), dtype=np.uint64)
     writer.add_records(np.zeros(len(nodes), np.uint32), times.astype(np.uint64), nodes, 0)
-    writer.close({})
+    writer.close()
     merge([folder / "m"], folder / "db", workers=1)
     return folder / "db"

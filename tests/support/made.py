@@ -124,6 +124,6 @@ def make(
         columns[0].astype(np.uint32), columns[1], columns[2].astype(np.uint32),
         columns[3].astype(np.uint16), columns[4],
     )  # fmt: skip
-    writer.close({})
+    writer.close()
     merge([measurement], path)
     return path

@@ -383,7 +383,7 @@ def database(truth: Truth, folder: Path) -> Path:
         calls.value.astype(np.uint64),
     )  # fmt: skip
     writer.add_calls(recorded.in_order())
-    writer.close({})
+    writer.close()
     merge([folder / "m"], folder / "db", workers=1)
     return folder / "db"
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from opentelemetry.proto.collector.profiles.v1development import profiles_service_pb2
 
+from hpcd.measurement.summary import Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -64,7 +65,7 @@ class Recorder:
             column[0].astype(np.uint32), column[1], column[2].astype(np.uint32),
             column[3].astype(np.uint16), column[4],
         )  # fmt: skip
-        self.writer.flush({})
+        self.writer.flush(Summary())
         self.at += 1000 * MS
 
 

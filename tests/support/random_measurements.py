@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
+from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.cct import CCT
@@ -90,7 +91,7 @@ def write_measurement(
             expected.append((f"{rank}.{thread}", rows))
             line += 1
     if close:
-        writer.close({"samples": {"taken": line * records, "expected": None, "dropped": {}}})
+        writer.close(Summary(samples=SampleCounts(taken=line * records)))
     return expected
 
 
@@ -122,7 +123,7 @@ def long_measurement(path: Path, *, records: int, pauses: bool = False, nodes: i
                 np.full(len(node), line, np.uint32), time[part].astype(np.uint64), node, 0
             )
             writer.flush()
-    writer.close({})
+    writer.close()
 
 
 @st.composite

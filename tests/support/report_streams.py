@@ -229,6 +229,6 @@ def record(stream: Stream, size: int, rounds: int, path: Path) -> tuple[float, i
         writer.flush()
         spent += time.process_time() - before
     records = writer.records_written - records
-    writer.close({})
+    writer.close()
     written = writer.bytes_written["records"]
     return spent, records, written

@@ -58,7 +58,7 @@ def eight_ranks(folder: Path) -> Path:
                 )  # fmt: skip
                 time += wait
         writer.add_clock_pair(0, 10**18)
-        writer.close({})
+        writer.close()
         paths.append(path)
     merge(paths, folder / "run.db")
     return folder / "run.db"
@@ -84,7 +84,7 @@ def ranks_with_helpers(folder: Path, *, helpers: int) -> Path:
             writer.add_records(lines, times, np.full(count, node, np.uint32), 0)
             line += 1
     writer.add_clock_pair(0, 10**18)
-    writer.close({})
+    writer.close()
     merge([folder / "m"], folder / "db")
     return folder / "db"
 

@@ -51,44 +51,6 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
     assert (inspect.getdoc(load(verb)) or "").splitlines()[0] in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("verb", "former", "current", "value"),
-    [
-        ("compare", ["--frequency"], ["--calls"], True),
-        ("compare", ["--window", "1:2"], ["--time", "1:2"], ["1:2"]),
-        ("imbalance", ["--ranks"], ["--by-rank"], True),
-        ("render", ["--filter", "x"], ["--lines", "x"], "x"),
-        ("render", ["--colour", "a=b"], ["--procedure-color", "a=b"], ["a=b"]),
-        ("render", ["--color", "a=b"], ["--procedure-color", "a=b"], ["a=b"]),
-        ("report", ["--view", "lines"], ["--view", "source-lines"], "source-lines"),
-        ("synth", ["--from", "m"], ["--scale-up", "m"], Path("m")),
-        ("synth", ["--phases", "3"], ["--repetitions", "3"], 3),
-        ("view", ["--socket", "s"], ["--listen", "s"], Path("s")),
-    ],
-)
-def test_former_options_still_work(
-    verb: str, former: list[str], current: list[str], value: object
-) -> None:
-    parser = build_parser(verb)
-    required = {"render": ["db", "-o", "x.png"], "synth": ["-o", "s"]}.get(verb, ["db"])
-    for given in (former, current):
-        args = vars(parser.parse_args([verb, *required, *given]))
-        assert args[current[0].removeprefix("--").replace("-", "_")] == value
-        assert former[0].removeprefix("--") not in args or former[0] == current[0]
-
-
-def test_former_options_are_not_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for verb, former in (
-        ("compare", "--frequency"), ("compare", "--window"), ("imbalance", "--ranks"),
-        ("render", "--filter"), ("render", "--color"), ("render", "--colour"), ("report", "lines,"),
-        ("synth", "--from"), ("synth", "--phases"), ("view", "--socket"),
-    ):  # fmt: skip
-        with pytest.raises(SystemExit):
-            main([verb, "--help"])
-        words = capsys.readouterr().out.replace("source-lines,", "").split()
-        assert not [word for word in words if word.lstrip("[{").startswith(former)]
-
-
 def test_the_manual_page_has_every_environment_variable() -> None:
     pattern = re.compile(r'(?:os\.environ(?:\.get\(|\.pop\(|\[)|os\.getenv\()\s*"(\w+)"')
     read = {

@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.parallel.comparison import (
-    Change,
-    Comparison,
-    compare,
-    some_processes,
-    some_ranks,
-    whole_runs,
-    windows,
-)
+from hpcd.analysis.parallel.comparison import Comparison, CostChange, compare
+from hpcd.analysis.parallel.comparison_sides import some_processes, some_ranks, whole_runs, windows
 from hpcd.analysis.profile.costs import costs_by_node, costs_in_window, event_weights
 from hpcd.analysis.profile.visits import common_ancestors, count_visits
 from hpcd.errors import UsageError
@@ -54,7 +47,7 @@ def path_of(comparison: Comparison, node: int) -> str:
 def differences(comparison: Comparison) -> dict[str, list[str]]:
     nodes, _, changes = comparison.regions()
     return {
-        path_of(comparison, node): [Change(change).name for change in changes[:, number].tolist()]
+        path_of(comparison, node): [CostChange(code).name for code in changes[:, number].tolist()]
         for number, node in enumerate(nodes.tolist())
     }
 

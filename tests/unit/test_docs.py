@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import subprocess
@@ -175,3 +176,26 @@ def test_the_readme_names_every_folder_of_code() -> None:
         if any(file.suffix in (".py", ".c", ".js") for file in folder.rglob("*"))
     }
     assert code <= named, f"README.md leaves out {', '.join(sorted(code - named))}"
+
+
+def test_every_option_is_on_a_page_of_the_documents() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    words = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", "\n".join(p.read_text() for p in pages)))
+    missing = {
+        f"{verb} {action.option_strings[-1]}"
+        for verb in VERBS
+        for action in verb_parser(verb)._actions
+        if action.option_strings and not words & set(action.option_strings)
+    }
+    assert not missing, f"no page names {', '.join(sorted(missing))}"
+
+
+def verb_parser(verb: str) -> argparse.ArgumentParser:
+    """The parser of a verb's own options."""
+    verbs = next(
+        action
+        for action in build_parser(verb)._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    parser: argparse.ArgumentParser = verbs.choices[verb]
+    return parser

@@ -38,7 +38,7 @@ def database(tmp_path: Path) -> Path:
             if count:
                 writer.add_records(lines, times, np.full(count, first, np.uint32), 0)
         writer.add_clock_pair(0, 10**18)
-        writer.close({})
+        writer.close()
         paths.append(path)
     merge(paths, tmp_path / "run.db")
     return tmp_path / "run.db"
@@ -78,7 +78,7 @@ def test_the_main_program_is_the_ranks_one(tmp_path: Path) -> None:
         lines = np.full(count, line, np.uint32)
         writer.add_records(lines, times, np.full(count, node, np.uint32), 0)
     writer.add_clock_pair(0, 10**18)
-    writer.close({})
+    writer.close()
     merge([tmp_path / "m"], tmp_path / "db")
     with hpcd.analysis.open(tmp_path / "db") as db:
         assert main_program(db) == "/opt/app"

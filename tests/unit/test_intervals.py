@@ -79,7 +79,7 @@ def test_a_wait_is_drawn_for_as_long_as_it_lasts_and_counted_once(tmp_path: Path
         np.array([10, 1_000_000, 10], np.uint64),
     )
     writer.add_clock_pair(0, 0)
-    writer.close({})
+    writer.close()
     merge([tmp_path / "m"], tmp_path / "db")
     assert check_database(tmp_path / "db") == []
     with hpcd.analysis.open(tmp_path / "db") as db:

@@ -100,7 +100,7 @@ def database(folder: Path, calls: list[Call] = CALLS, weight: int = 1) -> Path:
             value,
         )
     )
-    writer.close({})
+    writer.close()
     merge([folder / "m"], folder / "db", workers=1)
     return folder / "db"
 

@@ -59,7 +59,7 @@ def database(tmp_path: Path, steps: list[Step], processes: int = 1) -> Path:
                 value,
             )
         )
-    writer.close({})
+    writer.close()
     merge([tmp_path / "m"], tmp_path / "db", workers=1)
     return tmp_path / "db"
 
@@ -150,7 +150,7 @@ def test_without_touches_there_is_no_peak(tmp_path: Path) -> None:
 def test_a_database_without_memory_says_so(tmp_path: Path) -> None:
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_clock_pair(SECOND, 10**18)
-    writer.close({})
+    writer.close()
     merge([tmp_path / "m"], tmp_path / "db", workers=1)
     with open_database(tmp_path / "db") as db, pytest.raises(UsageError, match="--memory"):
         measure_memory(db)

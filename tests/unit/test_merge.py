@@ -305,7 +305,7 @@ def test_impossible_identities_are_refused_or_cut_to_size(
     writer.add_nodes(np.array([0, 1], np.uint32), place)
     times = np.array([data.draw(st.sampled_from([0, START, 1 << 59, 1 << 61]))] * 2, np.uint64)
     writer.add_records(np.zeros(2, np.uint32), times, np.array([1, 2], np.uint32), 0)
-    writer.close({})
+    writer.close()
     try:
         merge([folder / "m"], folder / "db")
     except FormatError:

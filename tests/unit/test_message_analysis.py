@@ -10,9 +10,9 @@ import pytest
 from hpcd.analysis.messages import traffic
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.communication import Communication
+from hpcd.analysis.messages.database_calls import reported_ranks
 from hpcd.analysis.messages.delays import delays
-from hpcd.analysis.messages.told_ranks import told_ranks
-from hpcd.analysis.messages.wait_states import Kind
+from hpcd.analysis.messages.wait_states import WaitKind
 from hpcd.array_types import I64
 from hpcd.model.mpi_functions import FUNCTIONS, Role
 from hpcd.model.mpi_records import MISSING, MPICH, OPENMPI, VALUES, Flavour, records
@@ -82,7 +82,7 @@ def test_every_value_has_a_name_in_its_record() -> None:
 def test_late_sender_is_no_longer_than_the_receive() -> None:
     mpi = made([receive(0, 100, 500, 1), send(1, 400, 450, 0), send(1, 900, 950, 0)], 2)
     waits = mpi.waits
-    assert waits.kind.tolist() == [Kind.LATE_SENDER]
+    assert waits.kind.tolist() == [WaitKind.LATE_SENDER]
     assert waits.severity.tolist() == [300]
     assert mpi.operations.node[waits.delayer].tolist() == [101]
     assert len(mpi.messages) == 1 and len(mpi.sends) == 2
@@ -94,7 +94,7 @@ def test_buffered_send_waits_for_nobody() -> None:
     # One that is still blocked when the receive comes does.
     mpi = made([send(0, 100, 420, 1), receive(1, 400, 450, 0)], 2)
     assert mpi.waits.severity.tolist() == [300]
-    assert mpi.waits.kind.tolist() == [Kind.LATE_RECEIVER]
+    assert mpi.waits.kind.tolist() == [WaitKind.LATE_RECEIVER]
 
 
 def test_collectives_wait_for_the_last_or_the_root() -> None:
@@ -106,7 +106,7 @@ def test_collectives_wait_for_the_last_or_the_root() -> None:
     mpi = made(calls, 4)
     waits, operations = mpi.waits, mpi.operations
     seconds = {
-        (Kind(kind), rank): severity
+        (WaitKind(kind), rank): severity
         for kind, rank, severity in zip(
             waits.kind.tolist(),
             operations.rank[waits.operation].tolist(),
@@ -114,9 +114,9 @@ def test_collectives_wait_for_the_last_or_the_root() -> None:
             strict=True,
         )
     }
-    expected = {(Kind.WAIT_AT_NXN, rank): 300 - 100 * rank for rank in range(3)}
-    expected |= {(Kind.LATE_BROADCAST, rank): 200 - 100 * rank for rank in range(2)}
-    expected |= {(Kind.EARLY_REDUCE, 1): 200}
+    expected = {(WaitKind.WAIT_AT_NXN, rank): 300 - 100 * rank for rank in range(3)}
+    expected |= {(WaitKind.LATE_BROADCAST, rank): 200 - 100 * rank for rank in range(2)}
+    expected |= {(WaitKind.EARLY_REDUCE, 1): 200}
     assert seconds == expected
 
 
@@ -173,9 +173,9 @@ def test_ranks_are_what_mpi_told_where_nothing_else_says_them() -> None:
     calls = [*asked(0, 0, 1, 3), *asked(2, 0, 0, 3), *asked(3, 0, 2, 3), *asked(4, 0, 0, 1)]
     calls += asked(0, 10, 0, 2, 7)  # later, in another communicator
     process = np.array([4, 4, 2, 0, 1], np.uint32)  # lines 0 and 1 are threads of one process
-    assert told_ranks(made(calls, 5).calls, process).tolist() == [1, 1, 0, 2, -1]
+    assert reported_ranks(made(calls, 5).calls, process).tolist() == [1, 1, 0, 2, -1]
     twice = made([*asked(0, 0, 1, 3), *asked(2, 0, 1, 3)], 5).calls
-    assert told_ranks(twice, process).tolist() == [-1] * 5
+    assert reported_ranks(twice, process).tolist() == [-1] * 5
 
 
 def test_messages_overtake_by_tag_only() -> None:
@@ -243,7 +243,7 @@ def test_clocks_of_hosts_are_aligned(drift: float) -> None:
     clocks = mpi.clocks
     assert clocks.residual[1 - clocks.reference] < 10_000
     assert clocks.contradictions.sum() == 0
-    late = mpi.waits.kind == Kind.LATE_SENDER
+    late = mpi.waits.kind == WaitKind.LATE_SENDER
     assert late.sum() == len(truth)
     np.testing.assert_allclose(np.sort(mpi.waits.severity[late]), np.sort(truth), atol=10_000)
 
@@ -380,12 +380,12 @@ def two_groups(ranks: int = 4) -> list[Call]:
     ]  # fmt: skip
 
 
-def waits_by_rank(mpi: Communication) -> dict[tuple[Kind, int, int], int]:
+def waits_by_rank(mpi: Communication) -> dict[tuple[WaitKind, int, int], int]:
     """Severity by kind, who waited, and for whom."""
     waits, rank = mpi.waits, mpi.operations.rank
     columns = (waits.kind, rank[waits.operation], rank[waits.delayer], waits.severity)
     return {
-        (Kind(kind), waiter, late): severity
+        (WaitKind(kind), waiter, late): severity
         for kind, waiter, late, severity in zip(*(c.tolist() for c in columns), strict=True)
     }
 
@@ -399,7 +399,7 @@ def test_between_two_groups_each_waits_for_the_other() -> None:
             collective(rank, name, at + begin[rank], at + 500, communicator=GROUPS)
             for rank in range(4)
         ]
-    kinds = (Kind.WAIT_AT_NXN, Kind.WAIT_AT_BARRIER)
+    kinds = (WaitKind.WAIT_AT_NXN, WaitKind.WAIT_AT_BARRIER)
     assert waits_by_rank(made(calls, 4)) == {
         **{(kind, 0, 3): 300 for kind in kinds},
         **{(kind, 2, 1): 300 for kind in kinds},
@@ -420,9 +420,9 @@ def test_between_two_groups_the_roots_own_group_waits_for_nobody() -> None:
             for rank in range(4)
         ]  # fmt: skip
     assert waits_by_rank(made(calls, 4)) == {
-        (Kind.LATE_BROADCAST, 2, 0): 200,
-        (Kind.LATE_BROADCAST, 3, 0): 100,
-        (Kind.EARLY_REDUCE, 0, 3): 200,
+        (WaitKind.LATE_BROADCAST, 2, 0): 200,
+        (WaitKind.LATE_BROADCAST, 3, 0): 100,
+        (WaitKind.EARLY_REDUCE, 0, 3): 200,
     }
 
 
@@ -433,7 +433,7 @@ def test_what_is_made_between_two_groups_needs_everybody() -> None:
         for rank in range(4)
     ]  # fmt: skip
     assert waits_by_rank(made([*two_groups(), *dups], 4)) == {
-        (Kind.WAIT_AT_NXN, rank, 3): 300 - 100 * rank for rank in range(3)
+        (WaitKind.WAIT_AT_NXN, rank, 3): 300 - 100 * rank for rank in range(3)
     }
 
 

@@ -59,7 +59,7 @@ def odd(draw: st.DrawFn, folder: Path) -> Path:
                 [draw(st.sampled_from([0, 1, 10**6, 1 << 40])) for _ in range(size)], np.uint64
             ),
         )
-    writer.close({})
+    writer.close()
     merge([path], folder / "db")
     return folder / "db"
 

@@ -86,7 +86,7 @@ def path(tmp_path: Path) -> Path:
         )
     )
     writer.flush()
-    writer.close({})
+    writer.close()
     return tmp_path / "m"
 
 
@@ -175,7 +175,7 @@ def test_handles_mean_what_was_said_long_ago(tmp_path: Path) -> None:
     ]
     writer.add_calls(calls(*sends))
     writer.flush()
-    writer.close({})
+    writer.close()
     with open_measurement(tmp_path / "m") as measurement:
         window = CallWindow(measurement, 2.0)
         window.refresh()
@@ -195,7 +195,7 @@ def test_handles_mean_what_was_said_long_ago(tmp_path: Path) -> None:
 def test_a_measurement_without_calls_has_no_window_of_them(tmp_path: Path) -> None:
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
-    writer.close({})
+    writer.close()
     with open_measurement(tmp_path / "m") as measurement:
         window = CallWindow(measurement, 2.0)
         window.refresh()

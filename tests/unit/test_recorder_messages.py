@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from hpcd.daemon.service.recorder_process import bounded
+from hpcd.measurement.summary import (
+    JobSeconds,
+    ProbeCounts,
+    ProbesSummary,
+    Summary,
+    UnwindCounts,
+)
+
+
+def shortened(summary: Summary) -> dict[str, Any]:
+    return bounded(summary).to_json()
 
 
 def test_a_few_modules_that_were_not_decoded_stand_for_all() -> None:
     failures = {f"/tmp/{number}-{'x' * 4000}": "y" * 4000 for number in range(5_000)}
-    summary = {"threads": 1, "unwind": {"paths": 7, "failures": failures}}
-    told = bounded(summary)
+    told = shortened(Summary(threads=1, unwind=UnwindCounts(paths=7, failures=failures)))
     assert len(json.dumps(told)) < 200_000
     assert told["threads"] == 1 and told["unwind"]["paths"] == 7
     assert told["unwind"]["failures_left_out"] == 4_900
@@ -18,26 +29,28 @@ def test_a_few_modules_that_were_not_decoded_stand_for_all() -> None:
 
 
 def test_what_is_short_stays_as_it_is() -> None:
-    summary = {"unwind": {"failures": {"/lib/x": "no sections"}}}
+    summary = Summary(unwind=UnwindCounts(failures={"/lib/x": "no sections"}))
     assert bounded(summary) == summary
-    assert bounded({}) == {}
+    assert bounded(Summary()) == Summary()
 
 
 def test_jobs_that_took_most_stand_for_all() -> None:
     """A process's job comes from its environment: it may say anything."""
-    jobs = {f"{number}": {"cpu": float(number), "blocked": 0.0} for number in range(100_000)}
+    jobs = {f"{number}": JobSeconds(cpu=float(number)) for number in range(100_000)}
     counts = {f"/tmp/{number}": number for number in range(100_000)}
-    told = bounded({"jobs": jobs, "unwind": {"modules": {"no unwind information": counts}}})
+    unwind = UnwindCounts(modules={"no unwind information": counts})
+    told = shortened(Summary(jobs=jobs, unwind=unwind))
     assert len(json.dumps(told)) < 20_000
     assert "99999" in told["jobs"] and told["jobs_left_out"] == 99_900
     assert "/tmp/99999" in told["unwind"]["modules"]["no unwind information"]
 
 
 def test_probes_are_told_by_their_calls() -> None:
-    functions = [
-        {"name": "f" * 2000, "library": f"/lib{number}.so", "hits": number} for number in range(500)
-    ]
-    told = bounded({"probes": {"functions": functions, "problems": ["x" * 2000] * 150}})["probes"]
+    functions = tuple(
+        ProbeCounts(name="f" * 2000, library=f"/lib{number}.so", hits=number)
+        for number in range(500)
+    )
+    told = shortened(Summary(probes=ProbesSummary(functions, ("x" * 2000,) * 150)))["probes"]
     assert [row["hits"] for row in told["functions"]] == list(range(499, 399, -1))
     assert told["functions_left_out"] == 400
     assert len(told["problems"]) == 100

@@ -14,6 +14,7 @@ import hpcd.analysis
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.errors import StorageError, UsageError
+from hpcd.measurement.summary import Summary, UnwindCounts
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -27,7 +28,7 @@ from hpcd.viewer.depth_slice import (
     shares,
     without_preemption,
 )
-from hpcd.viewer.pictures import VIEWS, View, draw
+from hpcd.viewer.pictures import VIEWS, PictureView, draw
 from tests.support.called import ranks_that_call
 from tests.support.made import Step, make
 from tests.support.recorded import hpcd as command
@@ -54,7 +55,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         times = np.arange(0, (10 if rank == 0 else 8) * SECOND, SECOND // 100, dtype=np.uint64)
         node = np.where((times < 5 * SECOND) & (rank == 0), 2, 3).astype(np.uint32)
         writer.add_records(np.full(len(times), rank, np.uint32), times, node, 0)
-    writer.close({"unwind": {"complete": 1800}, "samples": {"dropped": {}}})
+    writer.close(Summary(unwind=UnwindCounts(complete=1800)))
     merge([path / "m"], path / "db")
     return path / "db"
 
@@ -77,10 +78,10 @@ def test_phases_are_bands_over_the_lines(tmp_path: Path) -> None:
     """Rank 2 of four works from 20 to 25 ms of each round of 100 ms."""
     output = tmp_path / "phases.png"
     with hpcd.analysis.open(ranks_that_call(tmp_path, rounds=2)) as db:
-        view = View(start=0, end=100_000_000, phases="work(n)", width=1000, height=500)
+        view = PictureView(start=0, end=100_000_000, phases="work(n)", width=1000, height=500)
         draw(db, output, view)
         with pytest.raises(UsageError, match="trace view only"):
-            draw(db, output, View(kind="flame", phases="work"))
+            draw(db, output, PictureView(kind="flame", phases="work"))
     pixels = np.asarray(Image.open(output).convert("RGB"))
     (colour,) = palette.colours(["work n=3"])
     plot = pixels[: int(0.91 * 500), 130:750]
@@ -107,7 +108,7 @@ def test_a_preempted_thread_is_shown_where_it_stood(tmp_path: Path) -> None:
     times = np.arange(0, SECOND, SECOND // 100, dtype=np.uint64)
     nodes = np.where(times < SECOND // 2, 3, 4).astype(np.uint32)
     writer.add_records(np.zeros(len(times), np.uint32), times, nodes, 0)
-    writer.close({})
+    writer.close()
     merge([tmp_path / "m"], tmp_path / "db")
     with hpcd.analysis.open(tmp_path / "db") as db:
         grid = without_preemption(db, db.sample_grid(None, 0, 10**9, 1, 100))
@@ -150,7 +151,7 @@ def test_the_picture_shows_the_colours(database: Path, tmp_path: Path) -> None:
     from matplotlib.image import imread
 
     with hpcd.analysis.open(database) as db:
-        drawn = draw(db, tmp_path / "t.png", View(width=800, height=500))
+        drawn = draw(db, tmp_path / "t.png", PictureView(width=800, height=500))
         pixels = (imread(tmp_path / "t.png")[:, :, :3] * 255 + 0.5).astype(np.uint8)
         colours = palette.colours([name for name, _ in drawn.shares])
     for colour in colours:
@@ -162,7 +163,9 @@ def test_every_view_is_drawn(database: Path, tmp_path: Path, view: str) -> None:
     with hpcd.analysis.open(database) as db:
         red = palette.parse_pattern("comp.* = #ff0000")
         for dark in (False, True):
-            drawn = draw(db, tmp_path / "v.png", View(view, 640, 400, colours=[red], dark=dark))
+            drawn = draw(
+                db, tmp_path / "v.png", PictureView(view, 640, 400, colours=[red], dark=dark)
+            )
             assert drawn.view == view and drawn.lines and (drawn.depth or drawn.metric)
             with Image.open(tmp_path / "v.png") as picture:
                 assert picture.size == (640, 400)
@@ -174,7 +177,7 @@ def test_every_view_is_drawn(database: Path, tmp_path: Path, view: str) -> None:
             # As wide as its share of the samples, of what is as wide as the picture.
             width = compute.any(axis=0).sum() / (0.96 * 640)
             assert width == pytest.approx(500 / 1800, abs=0.02)
-        draw(db, tmp_path / "v.svg", View(view, 640, 400))
+        draw(db, tmp_path / "v.svg", PictureView(view, 640, 400))
         text = (tmp_path / "v.svg").read_text()
     assert text.startswith("<?xml")
 
@@ -182,7 +185,7 @@ def test_every_view_is_drawn(database: Path, tmp_path: Path, view: str) -> None:
 def test_a_summary_is_as_high_as_shares(database: Path, tmp_path: Path) -> None:
     with hpcd.analysis.open(database) as db:
         red = palette.parse_pattern("comp.* = #ff0000")
-        draw(db, tmp_path / "s.png", View("summary", 1000, 500, colours=[red]))
+        draw(db, tmp_path / "s.png", PictureView("summary", 1000, 500, colours=[red]))
     with Image.open(tmp_path / "s.png") as picture:
         red_pixels = (np.asarray(picture.convert("RGB")) == (255, 0, 0)).all(axis=2)
     plot = red_pixels[50:455, 130:750]
@@ -196,7 +199,7 @@ def test_waiting_is_striped_and_communication_dotted(tmp_path: Path) -> None:
                                   1: [("main", "cpu", 2.0)]})  # fmt: skip
     with hpcd.analysis.open(path) as db:
         white = palette.parse_pattern(".* = #c0c0c0")
-        draw(db, tmp_path / "t.png", View(width=800, height=400, depth=1, colours=[white]))
+        draw(db, tmp_path / "t.png", PictureView(width=800, height=400, depth=1, colours=[white]))
     with Image.open(tmp_path / "t.png") as picture:
         pixels = np.asarray(picture.convert("RGB"))
     assert ((pixels == 0x60).all(axis=2)).sum() > 1000  # half of it, in dots
@@ -207,7 +210,7 @@ def test_threads_that_slept_when_hpcd_attached_are_striped(tmp_path: Path) -> No
     path = make(tmp_path / "db", {0: [(f"{slept}/k_futex_wait", "blocked", 2.0)]})
     with hpcd.analysis.open(path) as db:
         grey = palette.parse_pattern(".* = #c0c0c0")
-        draw(db, tmp_path / "t.png", View(width=800, height=400, depth=1, colours=[grey]))
+        draw(db, tmp_path / "t.png", PictureView(width=800, height=400, depth=1, colours=[grey]))
     with Image.open(tmp_path / "t.png") as picture:
         pixels = np.asarray(picture.convert("RGB"))
     plain, stripes = [int((pixels == value).all(axis=2).sum()) for value in (0xC0, 0xDF)]
@@ -266,19 +269,19 @@ def test_few_pairs_of_procedures_look_alike_to_any_eyes(eyes: str) -> None:
 
 def test_depth_view(database: Path, tmp_path: Path) -> None:
     with hpcd.analysis.open(database) as db:
-        drawn = draw(db, tmp_path / "d.png", View("depth"))
+        drawn = draw(db, tmp_path / "d.png", PictureView("depth"))
     assert drawn.depth == 2 and drawn.lines == [0]
 
 
 def test_bad_views(database: Path, tmp_path: Path) -> None:
     with hpcd.analysis.open(database) as db:
-        for view in (View(start=5, end=5), View(width=10)):
+        for view in (PictureView(start=5, end=5), PictureView(width=10)):
             with pytest.raises(UsageError):
                 draw(db, tmp_path / "x.png", view)
         with pytest.raises(UsageError):
-            draw(db, tmp_path / "x.jpg", View())
+            draw(db, tmp_path / "x.jpg", PictureView())
         with pytest.raises(StorageError):
-            draw(db, tmp_path / "missing" / "x.png", View())
+            draw(db, tmp_path / "missing" / "x.png", PictureView())
     assert (
         command("render", database, "-o", tmp_path / "x.png", "--rank", 9, check=False).returncode
         == 2

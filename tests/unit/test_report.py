@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.profile.advice import advice
-from hpcd.analysis.profile.report import Outline, gather_facts, json_parts, run_name, shorten
+from hpcd.analysis.profile.report import Outline, json_parts
+from hpcd.analysis.profile.report_header import gather_facts
+from hpcd.analysis.profile.row_text import run_name, shorten
 from hpcd.analysis.profile.views import make_view, outermost, preorder
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcd.analysis.parallel.comparison import Change, Comparison
+from hpcd.analysis.parallel.comparison import Comparison, CostChange
 from hpcd.analysis.parallel.scaling import Scaling
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.profile.views import View, hot_path
@@ -49,7 +49,7 @@ def test_changes_of_costs(case: dict[str, Any]) -> None:
     cost = np.array([column["cost"] for column in case["columns"]], np.float64).T
     variance = np.array([column["variance"] for column in case["columns"]], np.float64).T
     changes = comparison(case["total"], [1, 1], case).changes(cost, variance)
-    assert [Change(change).name for change in changes[0].tolist()] == [
+    assert [CostChange(change).name for change in changes[0].tolist()] == [
         column["change"] for column in case["columns"]
     ]
 
@@ -58,7 +58,7 @@ def test_changes_of_costs(case: dict[str, Any]) -> None:
 def test_changes_of_visits(case: dict[str, Any]) -> None:
     visits = np.array([column["visits"] for column in case["columns"]], np.float64).T
     changes = comparison([1, 1], case["ranks"], case).changes_of_visits(visits)
-    assert [Change(change).name for change in changes[0].tolist()] == [
+    assert [CostChange(change).name for change in changes[0].tolist()] == [
         column["change"] for column in case["columns"]
     ]
 

@@ -54,7 +54,7 @@ def written(path: Path, close: bool = True) -> MeasurementWriter:
         back = slice((number + 4) % 8 * 1500, ((number + 4) % 8 + 1) * 1500)
         put(writer, 2, time[back], number + 200)
     if close:
-        writer.close({})
+        writer.close()
     return writer
 
 
@@ -115,7 +115,7 @@ def test_what_is_recorded_meanwhile_is_in_no_share(tmp_path: Path) -> None:
     ingest_several(tasks[:1])
     writer.add_thread(Thread(3, 0, 13, "later", START))
     put(writer, 3, np.arange(2000, dtype=np.uint64) + np.uint64(START), 5)
-    writer.close({})
+    writer.close()
     contents = joined(tasks)
     assert contents.lines.tolist() == whole.lines.tolist()
     assert contents.counts.tolist() == whole.counts.tolist()
@@ -143,7 +143,7 @@ def test_damage_is_named_once(tmp_path: Path) -> None:
 def test_records_of_lines_without_a_thread_are_left_out_alike(tmp_path: Path) -> None:
     writer = written(tmp_path / "m", close=False)
     put(writer, 9, np.arange(2000, dtype=np.uint64) + np.uint64(START), 5)
-    writer.close({})
+    writer.close()
     (tmp_path / "whole").mkdir()
     whole = ingest(IngestTask(tmp_path / "m", tmp_path / "whole", None, 1 << 30))
     contents = joined(tasks_of(tmp_path / "m", tmp_path / "parts"))

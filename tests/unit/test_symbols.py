@@ -417,7 +417,7 @@ def test_kernel_symbols_come_from_the_measurement(tmp_path: Path) -> None:
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_module(Module(1, ModuleKind.KERNEL, "[kernel]"))
     writer.add_symbols(1, [(0, 16, "_text"), (64, 0, "do_syscall_64"), (128, 1 << 70, "last")])
-    writer.close({})
+    writer.close()
     contents = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
     assert contents.symbols == {1}
     assert [row[2] for row in load_symbols(contents.part, 1)] == ["_text", "do_syscall_64", "last"]

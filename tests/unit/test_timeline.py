@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hpcd.bpf.layouts import Switch
 from hpcd.daemon.capture.record_batch import RecordBatch
 from hpcd.daemon.capture.thread_times import BORN, ThreadTimes, Wait, wait_events
+from hpcd.measurement.summary import JobSeconds
 from tests.support.report_streams import records_of
 
 PERIOD = 1000
@@ -172,6 +173,6 @@ def test_time_is_summed_by_job() -> None:
     advance(thread_times, [(line, 1_000_000, Switch.SLEEPING, 0, 5) for line in range(4)])
     thread_times.end(dict.fromkeys(range(4), 4_000_000))
     assert thread_times.jobs() == {
-        "a": {"cpu": 0.002, "blocked": 0.006, "runnable": 0.0},
-        "b": {"cpu": 0.001, "blocked": 0.003, "runnable": 0.0},
+        "a": JobSeconds(cpu=0.002, blocked=0.006, runnable=0.0),
+        "b": JobSeconds(cpu=0.001, blocked=0.003, runnable=0.0),
     }

@@ -12,9 +12,8 @@ from hpcd.analysis.profile.shared_rows import shared_rows
 from hpcd.analysis.profile.working_lines import select_working, working_lines
 from hpcd.errors import UsageError
 from hpcd.model.cct import NO_NODE
-from hpcd.viewer.pictures import View as Picture
-from hpcd.viewer.pictures import draw
-from hpcd.viewer.server.selection import Choice, Selection
+from hpcd.viewer.pictures import PictureView, draw
+from hpcd.viewer.server.selection import Choice, LineSelection
 from tests.support.brief_threads import a_thread_a_request
 from tests.support.made import make
 from tests.support.viewer import ranks_with_helpers
@@ -60,7 +59,7 @@ def test_one_rule_for_helper_threads_and_idle_processes() -> None:
 def test_a_row_stands_for_the_helper_threads_of_a_process(tmp_path: Path) -> None:
     path = ranks_with_helpers(tmp_path, helpers=3)
     with hpcd.analysis.open(path) as db:
-        selection = Selection(db)
+        selection = LineSelection(db)
         every, folded = Choice(), Choice(fold=True)
         rows = selection.order(folded)
         assert (len(selection.order(every)), len(rows)) == (8, 4)
@@ -103,7 +102,7 @@ def test_threads_that_lived_one_after_another_share_rows() -> None:
 
 def test_the_picture_of_a_thread_a_request_is_that_of_a_pool(tmp_path: Path) -> None:
     with hpcd.analysis.open(a_thread_a_request(tmp_path)) as db:
-        selection, folded = Selection(db), Choice(fold=True)
+        selection, folded = LineSelection(db), Choice(fold=True)
         rows = selection.order(folded)
         assert selection.labels(rows.tolist(), folded) == [
             "server 100", "server 100 · 20 threads", "server 100 · 20 threads",
@@ -122,7 +121,7 @@ def test_the_picture_of_a_thread_a_request_is_that_of_a_pool(tmp_path: Path) -> 
         every = selection.sample(selection.order(Choice()), Choice(), 0, 2_000_000_000, 200)
         assert every.shape == (41, 200)
         assert (every[1:] != NO_NODE).sum() == shown[1:].sum()
-        drawn = draw(db, tmp_path / "pool.png", Picture(share=True, height=300))
+        drawn = draw(db, tmp_path / "pool.png", PictureView(share=True, height=300))
         assert drawn.lines == rows.tolist()
         alone = Choice(fold=True, unfolded=(int(db.lines.process[0]),))
         assert len(selection.order(alone)) == 41

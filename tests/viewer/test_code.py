@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import hpcd.analysis
 from hpcd.analysis.profile.formula import parse_formula
-from hpcd.analysis.profile.report import Names
+from hpcd.analysis.profile.report import NodeNames
 from hpcd.analysis.profile.views import make_view
 from tests.support.compiled import PROGRAM
 from tests.support.page import at, rows, shot
@@ -39,7 +39,7 @@ def test_every_view_is_that_of_the_report(page: Page, program: Path) -> None:
             page.get_by_role("button", name=title, exact=True).click()
             page.wait_for_selector(f"main[data-rows^={view}]")
             tree = make_view(db, view)
-            names = Names(db, tree)
+            names = NodeNames(db, tree)
             samples = tree.inclusive[db.metrics.number("samples")]
             expected = [(names(node), f"{samples[node]:.0f}") for node in range(1, len(tree))]
             assert sorted(shown(page)) == sorted(expected)

@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import hpcd.analysis
-from hpcd.analysis.parallel.comparison import compare, is_difference, whole_runs
+from hpcd.analysis.parallel.comparison import compare, is_difference
+from hpcd.analysis.parallel.comparison_sides import whole_runs
 from hpcd.analysis.parallel.scaling import measure
 from tests.support.page import at, shot, unnamed, watched
 

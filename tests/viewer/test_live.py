@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 
+from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -40,8 +41,8 @@ class Growing:
     def summary(self, at_ms: int, dropped: int) -> None:
         """As a recorder writes one every second."""
         self.writer.add_clock_pair(at_ms * 1_000_000, 10**18 + at_ms * 1_000_000)
-        samples = {"dropped": {"sample ring full": dropped}}
-        self.writer.flush({"samples": samples, "duration_s": at_ms / 1000})
+        samples = SampleCounts(dropped={"sample ring full": dropped})
+        self.writer.flush(Summary(samples=samples, duration_s=at_ms / 1000))
 
     def run(self, line: int, start_ms: int, end_ms: int, node: int) -> None:
         times = np.arange(start_ms, end_ms, dtype=np.uint64) * np.uint64(1_000_000)
@@ -105,7 +106,7 @@ def test_the_page_goes_along_and_stays(
         before = page.url
         growing.run(6, 2010, 3000, zeta)
         growing.run(5, 2010, 3000, solve)
-        growing.writer.flush({})
+        growing.writer.flush(Summary())
         whole = page.locator("#mini-canvas canvas")
         drawn = whole.screenshot()
         while whole.screenshot() == drawn:
@@ -114,7 +115,7 @@ def test_the_page_goes_along_and_stays(
         page.locator("#live").click()
         expect(page).to_have_url(re.compile("t1=2999000000"))
         growing.run(6, 3000, 4000, zeta)
-        growing.writer.close({})
+        growing.writer.close()
         expect(page.locator("#live")).to_have_text("Recording ended")
         expect(page).to_have_url(re.compile("t1=3999000000"))
         assert not re.search("t0=0&", page.url)

@@ -414,7 +414,7 @@ def test_depths_say_what_they_would_show(page: Page) -> None:
 def test_a_recording_of_nothing_says_so(browser: Browser, tmp_path: Path) -> None:
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 2), options={})
     writer.add_clock_pair(0, 10**18)
-    writer.close({})
+    writer.close()
     merge([tmp_path / "m"], tmp_path / "empty")
     with served(tmp_path / "empty") as (url, _), watched(browser, url) as page:
         for key in "123456":

@@ -19,7 +19,8 @@ import pytest
 from numpy.typing import NDArray
 
 from hpcd.analysis import open as open_database
-from hpcd.analysis.parallel.comparison import compare, whole_runs
+from hpcd.analysis.parallel.comparison import compare
+from hpcd.analysis.parallel.comparison_sides import whole_runs
 from hpcd.viewer.server.app import WEB
 from tests.support.recorded import hpcd
 from tests.support.viewer import ask, served

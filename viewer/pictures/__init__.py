@@ -10,7 +10,7 @@ from hpcd.viewer.pictures import matplotlib_import  # noqa: F401
 
 # isort: split
 from hpcd.viewer.pictures import cost_over_lines, flame_graph, trace_view
-from hpcd.viewer.pictures.picture import Drawn, Page, View
+from hpcd.viewer.pictures.picture import Drawn, Page, PictureView
 
 VIEWS = {
     "trace": trace_view.trace,
@@ -24,10 +24,10 @@ VIEWS = {
     "heat": cost_over_lines.heat_map,
 }
 
-__all__ = ["VIEWS", "Drawn", "View", "draw"]
+__all__ = ["VIEWS", "Drawn", "PictureView", "draw"]
 
 
-def draw(db: Database, output: Path, view: View) -> Drawn:
+def draw(db: Database, output: Path, view: PictureView) -> Drawn:
     """Draw ``view`` of ``db`` into ``output`` (.png or .svg), replacing it at once when done.
 
     Raises :class:`UsageError` for a view of nothing, :class:`StorageError` when it cannot write.

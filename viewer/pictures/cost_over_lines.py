@@ -1,4 +1,6 @@
-"""What contexts cost on each line: a histogram, a sorted curve, a map of lines by procedures."""
+"""Pictures of contexts' costs on each line: a histogram, a sorted curve, a map of lines by
+procedures.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def curve(page: Page) -> Drawn:
 
 
 def heat_map(page: Page) -> Drawn:
-    """What the costliest procedures cost themselves on each line; darker is more."""
+    """Draw the exclusive costs of the costliest procedures on each line; darker is more."""
     db = page.db
     metric = _metric(page)
     axes, _, height = page.axes("legend")

@@ -36,8 +36,8 @@ _PLOT = (0.08, 0.09, 0.88, 0.80)
 
 
 @dataclass(slots=True)
-class View:
-    """What to draw: ``kind`` is one of :data:`hpcd.viewer.pictures.VIEWS`.
+class PictureView:
+    """Options of a picture: ``kind`` is one of :data:`hpcd.viewer.pictures.VIEWS`.
 
     ``depth`` 0 chooses one; times are ns since the database's origin, ``end`` 0 its end. ``lines``
     None are all; with ``share`` those of threads that lived briefly, one after another, share rows
@@ -58,14 +58,15 @@ class View:
     metric: str = ""
     procedure: str = ""
     phases: str = ""
-    colours: Sequence[palette.Pattern] = ()
+    colours: Sequence[palette.ColourPattern] = ()
     dark: bool = False
 
 
 @dataclass(slots=True)
 class Drawn:
-    """What was drawn: the lines in it and their time, and for pictures over time the depth and the
-    share of pixels of each procedure, for others the metric."""
+    """Contents of a picture: the lines in it and their time, and for pictures over time the depth
+    and the share of pixels of each procedure, for others the metric.
+    """
 
     path: str
     view: str
@@ -80,7 +81,7 @@ class Drawn:
 class Page:
     """A picture being drawn. Raises :class:`UsageError` for a size or time that is none."""
 
-    def __init__(self, db: Database, output: Path, view: View) -> None:
+    def __init__(self, db: Database, output: Path, view: PictureView) -> None:
         if output.suffix.lower() not in _FORMATS:
             raise UsageError(f"{output}: pictures are .png or .svg")
         self.start, self.end = view.start, view.end or db.duration_ns
@@ -242,10 +243,9 @@ def short(name: str, width: int) -> str:
 def _quality(db: Database) -> str:
     complete = truncated = dropped = 0
     for row in db.measurements:
-        unwind = row.summary.get("unwind", {})
-        complete += int(unwind.get("complete", 0))
-        truncated += sum(unwind.get("truncated", {}).values())
-        dropped += sum(row.summary.get("samples", {}).get("dropped", {}).values())
+        complete += row.summary.unwind.complete
+        truncated += sum(row.summary.unwind.truncated.values())
+        dropped += sum(row.summary.samples.dropped.values())
     lost = f"{dropped:,} samples dropped"
     if not complete + truncated:  # another tool's recording
         return lost

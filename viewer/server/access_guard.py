@@ -1,4 +1,5 @@
-"""Who may talk to the viewer: the user who started it, from this machine, and no other web page.
+"""Access to the viewer, for nobody but the user who started it, from this machine, and no other web
+page.
 
 The page is public; all data wants the token that only the printed URL has. A page of another site
 could make the browser ask, so requests must name this server as their host and, if they name one,

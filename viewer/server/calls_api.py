@@ -229,7 +229,7 @@ class CallViews:
         functions = [function for function in functions if not _is_part(function)]
         if not functions:
             return []
-        chosen = [calls.select(np.sort(lines).tolist(), t0, t1, functions)]
+        selected = [calls.select(np.sort(lines).tolist(), t0, t1, functions)]
         # Those that began before and are not over, too.
         for line in lines[:_MOST_MARKS].tolist():
             first = int(calls.first[line])
@@ -237,12 +237,12 @@ class CallViews:
             earlier = slice(max(first, low - _BEFORE), low)
             if bool((calls.time[earlier] + calls.duration[earlier] >= t0).any()):
                 before = calls.select([line], int(calls.time[earlier.start]), t0, functions)
-                chosen.append(before[before["time"] + before["duration"] >= t0])
-        return list(self._described(np.concatenate(chosen)))
+                selected.append(before[before["time"] + before["duration"] >= t0])
+        return list(self._described(np.concatenate(selected)))
 
-    def _described(self, chosen: npt.NDArray[np.void]) -> Iterator[dict[str, Any]]:
+    def _described(self, selected: npt.NDArray[np.void]) -> Iterator[dict[str, Any]]:
         functions = self._db.calls.functions
-        for call in chosen:
+        for call in selected:
             function = functions[int(call["function"])]
             begin = int(call["time"])
             yield {
@@ -303,11 +303,11 @@ def _entry_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[
     if traffic is None:
         return {"collectives": None, "collective": None}
     at = np.sort(traffic.entries_on(lines, t0, t1))
-    collectives = traffic.found.collectives
+    collectives = traffic.exchange.collectives
     count = len(np.unique(collectives.instance[at]))
     if count > _MOST_OPERATIONS or len(at) > _MOST_ENTRIES:
         return {"collectives": count, "collective": None}
-    operations = traffic.found.recorded
+    operations = traffic.exchange.recorded
     names = [function.name for function in operations.calls.functions]
     rows = zip(
         collectives.instance[at].tolist(), traffic.entry_line[at].tolist(),

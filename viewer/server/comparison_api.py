@@ -19,10 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis import Database
-from hpcd.analysis.parallel.comparison import (
-    Comparison,
+from hpcd.analysis.parallel.comparison import Comparison, compare
+from hpcd.analysis.parallel.comparison_sides import (
     Side,
-    compare,
     instances,
     some_processes,
     some_ranks,
@@ -45,7 +44,7 @@ _KEPT = 4  # comparisons: some tens of bytes for each context and side
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """What is compared: ``databases`` by name, or parts of the only one.
+    """The sides of a comparison: ``databases`` by name, or parts of the only one.
 
     ``parts`` are windows (begin and end, ns), ranks, process ids or iterations, as ``kind`` says;
     of iterations there may be none: then those of typical lengths are compared. ``phase`` is the
@@ -66,7 +65,7 @@ KINDS = ("window", "rank", "pid", "iteration")
 
 
 def comparison_request(parameters: QueryParameters) -> ComparisonRequest:
-    """What a request compares. Raises :class:`UsageError`."""
+    """Return the comparison that a request asks for. Raises :class:`UsageError`."""
     given = [kind for kind in KINDS if parameters.has(kind)]
     if parameters.has("phase") and "iteration" not in given:
         given.append("iteration")
@@ -102,7 +101,7 @@ class Comparisons:
     def aligned(
         self, request: ComparisonRequest
     ) -> tuple[dict[str, object], list[npt.NDArray[Any]]]:
-        """What the aligned tree is about, and the tree in columns.
+        """Return the description of the aligned tree, and the tree in columns.
 
         ``cost`` and ``variance`` ``float64[sides, n]``, exclusive; ``parent``, ``place`` and
         ``owner`` ``uint32[n]``: the innermost node of the program on the way to each. Contexts
@@ -144,7 +143,7 @@ class Comparisons:
         ]
 
     def calls(self, request: ComparisonRequest) -> dict[str, object]:
-        """Who called what, how often and at what cost, the costliest first."""
+        """Return callers and callees with numbers of visits and costs, the costliest first."""
         databases = self._of(request)
         with self._lock:
             comparison = self._made(request, databases)

@@ -12,7 +12,7 @@ import numpy as np
 from hpcd.analysis import Database
 from hpcd.analysis.profile.entities import Entities
 from hpcd.analysis.profile.filters import below
-from hpcd.analysis.profile.views import SCOPE_VIEWS, Contexts, contexts
+from hpcd.analysis.profile.views import SCOPE_VIEWS, ViewTree, contexts
 from hpcd.array_types import Mask
 from hpcd.errors import UsageError
 from hpcd.model.cct_union import collapse
@@ -33,15 +33,15 @@ class Trees:
         names = {*self._db.scopes.file, *self._db.procedures.file} - {""}
         return {name: at for at, name in enumerate(sorted(names), 1)}
 
-    def of(self, view: str) -> Contexts:
+    def of(self, view: str) -> ViewTree:
         """The tree of a view. Raises :class:`UsageError`."""
         return self._get(view)[0]
 
     def labels(self, view: str) -> list[str]:
-        """What each entity of a view is called there. Raises :class:`UsageError`."""
+        """Return the name of each entity of a view. Raises :class:`UsageError`."""
         return self._get(view)[1]
 
-    def by_name(self, view: str) -> Contexts:
+    def by_name(self, view: str) -> ViewTree:
         """The tree of a view in which entities of the same name are one."""
         contexts_of_view, labels = self._get(view)
         first: dict[str, int] = {}
@@ -53,11 +53,11 @@ class Trees:
         tree, node_of = collapse(contexts_of_view.tree, of_node)
         return replace(contexts_of_view, tree=tree, place=node_of[contexts_of_view.place])
 
-    def _get(self, view: str) -> tuple[Contexts, list[str]]:
+    def _get(self, view: str) -> tuple[ViewTree, list[str]]:
         with self._lock:  # a second request waits instead of making the same tree
             return self._made(view)
 
-    def _make(self, view: str) -> tuple[Contexts, list[str]]:
+    def _make(self, view: str) -> tuple[ViewTree, list[str]]:
         contexts_of_view = contexts(self._db, view)
         entities = contexts_of_view.entities
         names = self._db.procedure_names
@@ -69,7 +69,7 @@ class Trees:
         return contexts_of_view, labels
 
     def summary(self, view: str) -> dict[str, object]:
-        """What a view's entities are."""
+        """Return a view's entities."""
         contexts_of_view = self.of(view)
         entities = contexts_of_view.entities
         return {

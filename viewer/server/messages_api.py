@@ -23,7 +23,7 @@ from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication
 from hpcd.analysis.messages.grouping import firsts_of, groups_of
 from hpcd.analysis.messages.time_index import TimeIndex
-from hpcd.analysis.messages.wait_states import Kind
+from hpcd.analysis.messages.wait_states import WaitKind
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 
@@ -48,9 +48,9 @@ class Traffic:
     def __init__(self, db: Database) -> None:
         """Raises :class:`UsageError` where no calls of MPI were recorded."""
         self._db = db
-        found = communication(db)
-        self.found: Communication = found
-        operations, sends, messages = found.recorded, found.sends, found.messages
+        exchange = communication(db)
+        self.exchange: Communication = exchange
+        operations, sends, messages = exchange.recorded, exchange.sends, exchange.messages
         self._rank_of_line: I64 = np.full(len(db.lines), -1, np.int64)
         self._rank_of_line[operations.line] = operations.rank
         known = np.flatnonzero((sends.peer >= 0) & (sends.number >= 0))
@@ -68,21 +68,21 @@ class Traffic:
         self.message_times = operations.begin[sent], operations.end[received]
         self.message_size, self.message_tag = messages.size, sends.tag[messages.send]
         self._messages = TimeIndex(self.message_times[0], np.maximum(*self.message_times))
-        collectives = found.collectives
+        collectives = exchange.collectives
         entered = collectives.operation
         left = np.where(collectives.ended >= 0, collectives.ended, entered)
         self.entry_line = operations.line[entered]
         self.entry_times = operations.begin[entered], operations.end[left]
         self._entries = TimeIndex(self.entry_times[0], np.maximum(*self.entry_times))
-        waits = found.waits
+        waits = exchange.waits
         self._waits = TimeIndex(operations.begin[waits.operation], operations.end[waits.operation])
         self._whole = np.unique(operations.call)
         self._calls = TimeIndex(operations.begin[self._whole], operations.end[self._whole])
 
     @cached_property
     def notes(self) -> list[str]:
-        """What to know before believing the figures."""
-        return list(caveats(self._db, self.found))
+        """Caveats about the figures."""
+        return list(caveats(self._db, self.exchange))
 
     def _lines_seen(self, lines: I64) -> Mask:
         seen = np.zeros(len(self._rank_of_line), bool)
@@ -90,7 +90,7 @@ class Traffic:
         return seen
 
     def _ranks_seen(self, lines: I64) -> Mask:
-        seen = np.zeros(self.found.size, bool)
+        seen = np.zeros(self.exchange.size, bool)
         rank = self._rank_of_line[lines]
         seen[rank[rank >= 0]] = True
         return seen
@@ -116,7 +116,7 @@ class Traffic:
     def _waits_of(self, lines: I64, t0: int, t1: int) -> I64:
         """Waits of ``lines`` that began in [t0, t1)."""
         at = self._waits.begun(t0, t1)
-        line = self.found.recorded.line[self.found.waits.operation[at]]
+        line = self.exchange.recorded.line[self.exchange.waits.operation[at]]
         return at[self._lines_seen(lines)[line]]
 
     def matrix(
@@ -130,8 +130,8 @@ class Traffic:
         """
         source, target, count, amount = self._pairs(kind, lines, t0, t1)
         s0, s1, d0, d1 = ranks
-        if not (0 <= s0 < s1 <= self.found.size and 0 <= d0 < d1 <= self.found.size):
-            raise UsageError(f"ranks of a matrix are from 0 to {self.found.size}")
+        if not (0 <= s0 < s1 <= self.exchange.size and 0 <= d0 < d1 <= self.exchange.size):
+            raise UsageError(f"ranks of a matrix are from 0 to {self.exchange.size}")
         step = max(1, -(-max(s1 - s0, d1 - d0) // most))
         rows, columns = -(-(s1 - s0) // step), -(-(d1 - d0) // step)
         inside = (source >= s0) & (source < s1) & (target >= d0) & (target < d1)
@@ -142,7 +142,7 @@ class Traffic:
     def _pairs(self, kind: str, lines: I64, t0: int, t1: int) -> tuple[I64, I64, F64, F64]:
         if kind == WAITING:
             at = self._waits_of(lines, t0, t1)
-            waits, rank = self.found.waits, self.found.recorded.rank
+            waits, rank = self.exchange.waits, self.exchange.recorded.rank
             return (
                 rank[waits.delayer[at]], rank[waits.operation[at]], np.ones(len(at)),
                 waits.severity[at] / 1e9,
@@ -153,31 +153,31 @@ class Traffic:
             return self._sender[at], self._receiver[at], self._weight[at], volume
         if kind not in self.kinds:
             raise UsageError(f"matrices are {', '.join(self.kinds)}")
-        whole = self.found.one_sided if kind == ONE_SIDED else self.found.collective_flow
+        whole = self.exchange.one_sided if kind == ONE_SIDED else self.exchange.collective_flow
         return whole.source, whole.target, whole.messages, whole.bytes
 
     @cached_property
     def kinds(self) -> list[str]:
         """The matrices there are."""
         kinds = [POINT_TO_POINT] if len(self._size) else []
-        if len(self.found.waits):
+        if len(self.exchange.waits):
             kinds.append(WAITING)
-        if len(self.found.one_sided.source):
+        if len(self.exchange.one_sided.source):
             kinds.append(ONE_SIDED)
-        few = self.found.size <= _MOST_FLOW_RANKS
-        if few and len(self.found.collectives) and len(self.found.collective_flow.source):
+        few = self.exchange.size <= _MOST_FLOW_RANKS
+        if few and len(self.exchange.collectives) and len(self.exchange.collective_flow.source):
             kinds.append(COLLECTIVES)
         return kinds
 
     def summary(self, lines: I64, t0: int, t1: int) -> dict[str, Any]:
-        """What the ranks of ``lines`` sent and waited for in [t0, t1)."""
+        """Return messages and waits of the ranks of ``lines`` in [t0, t1)."""
         at = self._sends_of(lines, t0, t1)
         size, weight = self._size[at], self._weight[at]
         pairs = traffic.matrix_of(self._sender[at], self._receiver[at], size, weight)
         sizes = traffic.sizes_of(size, weight)
         waits = self._waits_of(lines, t0, t1)
         calls = self._whole[self._calls.begun(t0, t1)]
-        operations = self.found.recorded
+        operations = self.exchange.recorded
         calls = calls[self._lines_seen(lines)[operations.line[calls]]]
         in_mpi = float((operations.end - operations.begin)[calls].sum()) / 1e9
         communicators, count = self._communicators(at, lines, t0, t1)
@@ -185,14 +185,14 @@ class Traffic:
         return {
             "headline": self._headline(pairs, waits, in_mpi, groups),
             "notes": self.notes,
-            "ranks": self.found.size,
+            "ranks": self.exchange.size,
             "implementation": operations.flavour.name,
             "kinds": self.kinds,
             "messages": float(pairs.messages.sum()),
             "bytes": float(pairs.bytes.sum()),
             "unknown": float(pairs.unknown.sum()),
             "in_mpi": in_mpi,
-            "waiting": float(self.found.waits.severity[waits].sum()) / 1e9,
+            "waiting": float(self.exchange.waits.severity[waits].sum()) / 1e9,
             "sizes": {
                 name: getattr(sizes, name).tolist()
                 for name in ("least", "most", "messages", "bytes")
@@ -208,21 +208,23 @@ class Traffic:
     ) -> tuple[list[dict[str, Any]], int]:
         """Communicators that were used, those with most time in collective operations first, then
         most bytes; and how many there are."""
-        found = self.found
-        every = len(found.communicators.all)
+        exchange = self.exchange
+        every = len(exchange.communicators.all)
         number, weight = self._number[sends], self._weight[sends]
         messages = np.bincount(number, weight, every)
         volume = np.bincount(number, weight * np.maximum(self._size[sends], 0), every)
         entries = self._entries.begun(t0, t1)
         entries = entries[self._lines_seen(lines)[self.entry_line[entries]]]
-        collectives = found.collectives
+        collectives = exchange.collectives
         shown = replace(
             collectives,
             operation=collectives.operation[entries],
             instance=collectives.instance[entries],
         )
         functions: dict[int, list[traffic.CollectiveRow]] = {}
-        for row in traffic.by_function(found.recorded, found.communicators, shown, found.payload):
+        for row in traffic.by_function(
+            exchange.recorded, exchange.communicators, shown, exchange.payload
+        ):
             functions.setdefault(row.communicator, []).append(row)
         seconds = np.zeros(every)
         for one, rows in functions.items():
@@ -232,12 +234,12 @@ class Traffic:
         return [
             {
                 "number": one,
-                "name": found.communicators.all[one].name,
-                "parent": found.communicators.all[one].parent,
-                "ranks": len(found.communicators.all[one].everybody),
-                "members": found.communicators.members(one)[:_MEMBERS].tolist(),
-                "remote": _first(found.communicators.all[one].remote),
-                "dims": list(found.communicators.all[one].dims),
+                "name": exchange.communicators.all[one].name,
+                "parent": exchange.communicators.all[one].parent,
+                "ranks": len(exchange.communicators.all[one].everybody),
+                "members": exchange.communicators.members(one)[:_MEMBERS].tolist(),
+                "remote": _first(exchange.communicators.all[one].remote),
+                "dims": list(exchange.communicators.all[one].dims),
                 "messages": float(messages[one]),
                 "bytes": float(volume[one]),
                 "seconds": float(seconds[one]),
@@ -258,9 +260,9 @@ class Traffic:
     def _wait_groups(self, waits: I64) -> tuple[list[dict[str, Any]], int]:
         """Waits of one kind at one call path for one rank at one of its own, most waiting first,
         each with its longest; and how many such groups there are."""
-        found, operations = self.found, self.found.recorded
-        kind, severity = found.waits.kind[waits], found.waits.severity[waits]
-        waiter, delayer = found.waits.operation[waits], found.waits.delayer[waits]
+        exchange, operations = self.exchange, self.exchange.recorded
+        kind, severity = exchange.waits.kind[waits], exchange.waits.severity[waits]
+        waiter, delayer = exchange.waits.operation[waits], exchange.waits.delayer[waits]
         keys = kind, operations.node[waiter], operations.rank[delayer], operations.node[delayer]
         group, count = groups_of(*keys)
         seconds = sum_by(group, severity / 1e9, count)
@@ -284,7 +286,7 @@ class Traffic:
 
         return [
             {
-                "kind": Kind(int(kind[first[one]])).label,
+                "kind": WaitKind(int(kind[first[one]])).label,
                 "node": int(operations.node[waiter[first[one]]]),
                 "rank": int(operations.rank[delayer[first[one]]]),
                 "late_node": int(operations.node[delayer[first[one]]]),
@@ -298,18 +300,18 @@ class Traffic:
     def _headline(
         self, pairs: traffic.Matrix, waits: I64, in_mpi: float, groups: list[dict[str, Any]]
     ) -> str:
-        """What stands out, in a sentence."""
-        if self.found.is_sampled:
+        """Return the most notable fact, in a sentence."""
+        if self.exchange.is_sampled:
             return (
                 "Some calls were passed over to keep the budget: sums are estimates, and wait"
                 " states are not known."
             )
         if len(waits):
-            severity = self.found.waits.severity[waits] / 1e9
+            severity = self.exchange.waits.severity[waits] / 1e9
             waited = float(severity.sum())
-            late = self.found.recorded.rank[self.found.waits.delayer[waits]]
+            late = self.exchange.recorded.rank[self.exchange.waits.delayer[waits]]
             total = max(in_mpi, waited)
-            caused = np.bincount(late, severity, self.found.size)
+            caused = np.bincount(late, severity, self.exchange.size)
             worst = int(caused.argmax())
             mine = next((one for one in groups if one["rank"] == worst), groups[0])
             return (

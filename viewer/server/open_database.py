@@ -16,9 +16,9 @@ from hpcd.viewer.server.calls_api import CallViews
 from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.messages_api import LazyTraffic
 from hpcd.viewer.server.phases_api import PhaseViews
-from hpcd.viewer.server.profile_api import SUMS, Profile, profile
+from hpcd.viewer.server.profile_api import SUMS, SelectedCosts, profile
 from hpcd.viewer.server.query_params import QueryParameters
-from hpcd.viewer.server.selection import Choice, Selection
+from hpcd.viewer.server.selection import Choice, LineSelection
 from hpcd.viewer.server.source_api import Sources
 
 # About as large as a page's first picture, and made in pieces of so many rows.
@@ -35,7 +35,7 @@ class OpenDatabase:
     def __init__(self, db: Database, revision: int = 0) -> None:
         self.db = db
         self.revision = revision
-        self.selection = Selection(db)
+        self.selection = LineSelection(db)
         self.trees = Trees(db)
         self.sources = Sources(db, self.trees)
         self.traffic = LazyTraffic(db)
@@ -46,7 +46,7 @@ class OpenDatabase:
         """Whether a picture has been asked for: none is made before that any more."""
 
     def depths(self) -> dict[str, object]:
-        """What each call path depth would show; see :func:`depth_choice`. Made once."""
+        """Return the choice of call path depths; see :func:`depth_choice`. Computed once."""
         with self._lock:
             return self._depths
 
@@ -86,14 +86,14 @@ class OpenDatabase:
         """``int64[n]``: as :meth:`rows`, with the lines that are folded into these rows."""
         return self.selection.with_folded(self.rows(parameters), parameters.choice())
 
-    def profile(self, parameters: QueryParameters) -> Profile:
-        """What the contexts cost in the requested window, and in the phases that are asked for
+    def profile(self, parameters: QueryParameters) -> SelectedCosts:
+        """Return the contexts' costs in the requested window, and in the phases that are asked for
         (times are those of pictures, of all time). Raises :class:`UsageError`."""
         t0, t1 = parameters.interval()
         times, phase = parameters.has("times"), parameters.text("phase")
         lines = self.own_rows(parameters) if times else self.all_lines(parameters)
         if phase and not times:
-            return Profile(SUMS, 0, self.phases.profile(phase, lines, t0, t1))
+            return SelectedCosts(SUMS, 0, self.phases.profile(phase, lines, t0, t1))
         return profile(self.db, lines, t0, t1, times=times)
 
     def own_rows(self, parameters: QueryParameters) -> I64:

@@ -39,7 +39,7 @@ def page_script(modules: Mapping[str, str], first: str) -> str:
         order.append(path)
 
     add(first)
-    exports = {path: [found[2] for found in _EXPORT.finditer(modules[path])] for path in order}
+    exports = {path: [match[2] for match in _EXPORT.finditer(modules[path])] for path in order}
     parts = []
     for path in order:
         text = _as_function(path, modules[path], order, exports)
@@ -55,12 +55,12 @@ def _as_function(
 ) -> str:
     """The body of a function that does what the module ``path`` does, which is ``text``."""
 
-    def imports(found: re.Match[str]) -> str:
-        imported = _beside(path, found[2])
-        for name in found[1].split(", "):
+    def imports(match: re.Match[str]) -> str:
+        imported = _beside(path, match[2])
+        for name in match[1].split(", "):
             if name not in exports[imported]:
-                raise HpcdError(f"{path}: {imported} does not declare {name} by itself")
-        return f"const {{ {found[1]} }} = {_name(imported, order)};"
+                raise HpcdError(f"{path}: {imported} does not export {name} directly")
+        return f"const {{ {match[1]} }} = {_name(imported, order)};"
 
     text = _EXPORT.sub(r"\1 \2", _IMPORT.sub(imports, text))
     other = _OTHER.search(text)

@@ -42,7 +42,7 @@ class PhaseViews:
             return self._marked(text)
 
     def costs(self, text: str, lines: I64, t0: int, t1: int) -> list[PhaseCosts]:
-        """What contexts cost in the phases, and in [t0, t1), of each line that has any. Refuses
+        """Return contexts' costs in the phases and in [t0, t1), of each line that has any. Refuses
         what would read very many records."""
         with self._lock:
             return self._costs(text, np.sort(lines).tobytes(), t0, t1)
@@ -91,7 +91,7 @@ class PhaseViews:
         }
 
     def bands(self, text: str, lines: I64, t0: int, t1: int) -> dict[str, Any]:
-        """Where phases lie on ``lines``, to be drawn over them; where there are too many, only
+        """Return the phases of ``lines``, to be drawn over them; where there are too many, only
         how many there are."""
         phases = self.marked(text)
         window = Segments.of_windows([(t0, t1)])

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.analysis.profile.occupancy import occupancy
+from hpcd.analysis.profile.costs import occupancy
 from hpcd.analysis.profile.phase_costs import PhaseCosts
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, U32
@@ -27,7 +27,7 @@ _BINS = 60
 
 
 @dataclass(frozen=True)
-class Profile:
+class SelectedCosts:
     """``value`` ``float64[metrics, nodes]``, exclusive; ``pixels`` it was estimated from, or 0.
 
     ``kind`` :data:`SUMS` has all metrics; the others have one, seconds of the lines' time.
@@ -38,29 +38,29 @@ class Profile:
     value: F64
 
 
-def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) -> Profile:
-    """What ``lines`` did from ``t0`` to ``t1``, exactly where that takes a moment.
+def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) -> SelectedCosts:
+    """Return the costs of ``lines`` from ``t0`` to ``t1``, exact if that takes a moment.
 
     Whole lines have their metrics' sums, unless ``times`` asks for time.
     """
     if not times and t0 <= 0 and t1 >= db.duration_ns:
         values = [db.metrics.of_lines(metric, lines) for metric in range(len(db.metrics.names))]
-        return Profile(SUMS, 0, np.stack(values))
+        return SelectedCosts(SUMS, 0, np.stack(values))
     if int(db.lines.records[lines].sum()) <= _MOST_RECORDS and len(lines) <= _MOST_RECORDS // 1000:
-        return Profile(TIMES, 0, occupancy(db, lines.tolist(), t0, t1)[None])
+        return SelectedCosts(TIMES, 0, occupancy(db, lines.tolist(), t0, t1)[None])
     nodes = db.sample_grid(lines, t0, t1, _ROWS, _COLUMNS)
     rows = len(nodes)
     nodes = nodes[nodes != NO_NODE]
     pixel = (t1 - t0) * 1e-9 / _COLUMNS * len(lines) / max(rows, 1)
     count = np.bincount(nodes, minlength=len(db.cct)).astype(np.float64)
-    return Profile(SAMPLED, len(nodes), (count * pixel)[None])
+    return SelectedCosts(SAMPLED, len(nodes), (count * pixel)[None])
 
 
 def over_lines(
     db: Database, lines: I64, metric: str, inside: npt.NDArray[np.bool_], cost: F64 | None = None
 ) -> dict[str, object]:
-    """What the contexts ``inside`` cost on each of ``lines``; ``cost`` ``float64[lines of the
-    database]`` says what counts of it (None: all).
+    """Return the cost of the contexts ``inside`` on each of ``lines``; ``cost`` ``float64[lines of
+    the database]`` says what counts of it (None: all).
 
     Statistics, a histogram, and the sorted curve. Of many lines the curve has every
     so many-th; its first and last are always there. Helper threads and idle processes
@@ -122,8 +122,9 @@ def heat(
     db: Database, lines: I64, metric: str, height: int, width: int,
     within: list[PhaseCosts] | None = None,
 ) -> Heat:  # fmt: skip
-    """What the ``width`` costliest procedures cost on at most ``height`` of ``lines``; ``within``
-    some phases (None: all their time)."""
+    """Return costs of the ``width`` costliest procedures on at most ``height`` of ``lines``;
+    ``within`` some phases (None: all their time).
+    """
     number = db.metrics.number(metric)
     names = db.procedure_names
     # Procedures of one name are one, as everywhere in the viewer.

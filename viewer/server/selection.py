@@ -62,7 +62,7 @@ class Order:
     shared: dict[int, I64] = field(default_factory=dict)
 
 
-class Selection:
+class LineSelection:
     """The orders of one database's lines."""
 
     def __init__(self, db: Database) -> None:
@@ -122,7 +122,7 @@ class Selection:
         return self._db.sample_rows(rows, t0, t1, width)
 
     def labels(self, lines: Sequence[int], choice: Choice) -> list[str]:
-        """What an axis calls the rows of ``lines``."""
+        """Return the labels of the rows of ``lines``, as an axis has them."""
         labels = self._db.lines.labels(lines)
         working, shared = self._process_works, self._order(choice).shared
         for at, count in enumerate(self.folded(lines, choice)):
@@ -250,7 +250,9 @@ class Selection:
         return np.flatnonzero(keep)
 
     def _key(self, sort: str) -> tuple[F64, bool]:
-        """What lines are sorted by, least first; whether a group's is the sum of its lines'."""
+        """Return the sort keys of lines, least first; and whether a group's is the sum of its
+        lines'.
+        """
         lines = self._db.lines
         if sort == "rank":
             return np.arange(len(lines), dtype=np.float64), False

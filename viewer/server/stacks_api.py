@@ -24,7 +24,7 @@ _FRAMES, _WAIT, _THREAD, _MORE = range(4)
 
 
 def stacks_at(db: Database, time: int, *, kernel: bool) -> dict[str, Any]:
-    """Where the threads of ``db`` stood ``time`` ns after its origin."""
+    """Return the stacks of the threads of ``db``, ``time`` ns after its origin."""
     reading = reading_of(*recorded_stacks(db, time / 1e9))
     # In these snapshots processes are told apart by their row, threads by when they began.
     line_of = {
@@ -37,7 +37,7 @@ def stacks_at(db: Database, time: int, *, kernel: bool) -> dict[str, Any]:
 
 
 def stacks_now(db: Database, present: PresentStacks, *, kernel: bool) -> dict[str, Any]:
-    """Where the threads of the processes recorded in ``db`` stand now."""
+    """Return the present stacks of the processes recorded in ``db``."""
     query = (
         "SELECT pid, process.start_ns - clock_offset_ns FROM process"
         " JOIN measurement ON measurement.id = measurement ORDER BY process.id"

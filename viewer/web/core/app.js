@@ -4,7 +4,7 @@
 import { Api } from "./api.js";
 import { mountFlameGraph } from "../profile/flame_graph.js";
 import { mountProfileTable } from "../profile/profile_table.js";
-import { mountLineChoice } from "../trace/line_choice.js";
+import { LineChoiceBar } from "../trace/line_choice.js";
 import { mountCompare } from "../compare/compare.js";
 import { colourRulesDialog, rememberedColourRules } from "./colour_rules.js";
 import { fillHelp, commandPalette } from "./commands.js";
@@ -55,7 +55,8 @@ const context = new PageContext(store, {
   },
 });
 
-const choice = mountLineChoice(at("choice"), { store, api, context });
+/** @type {LineChoiceBar} */
+const choice = new LineChoiceBar(at("choice"), { store, api, context });
 
 const depthChoice = mountDepthChoice(at("depth-choice"), { store, api, context });
 
@@ -130,7 +131,7 @@ async function renew(now) {
   const patch = stateInRevision(store.state, context.opened, database, now.lines, { before: context.count(), now: count });
   put(database);
   await recoloured();
-  choice.renew(count);
+  choice.rowCounts.renew(count);
   store.set({ ...patch, ...depthChoice.renew(depths) });
   choice.show();
   findingsLine.renew(findings);
@@ -201,7 +202,7 @@ function offer(databases) {
 async function windowFits(db, summary) {
   const { state } = store;
   if (state.db !== db) return false;
-  const lines = await choice.ask(state).catch(() => 0);
+  const lines = await choice.rowCounts.ask(state).catch(() => 0);
   const { t0, t1, l0, l1 } = state;
   return t0 >= 0 && t1 > t0 && t1 <= summary.duration_ns && l0 >= 0 && l1 > l0 && l1 <= lines;
 }

@@ -40,36 +40,13 @@ export function depthView(element, { store, api, context }, loaded) {
     const pen = context2d(canvas);
     pen.fillStyle = cssVariable("--blank");
     pen.fillRect(0, 0, width, height);
-    const image = frames(line);
+    const image = drawFrames(context, line);
     drawScaled(pen, image, 0, 0, width, height);
     drawWaits(pen, context.tree, line, height / image.height);
     pen.fillStyle = cssVariable("--cross");
     const { t0, t1, time, depth = 0 } = store.state;
     pen.fillRect(0, Math.round(((depth - 0.5) / image.height) * height), width, 1);
     if (time !== undefined && time >= t0 && time <= t1) pen.fillRect(Math.round(((time - t0) / (t1 - t0)) * width), 0, 1, height);
-  }
-
-  /**
-   * A column for each moment, a row for each depth.
-   * @param {import("../core/api_types.js").Grid} line
-   */
-  function frames(line) {
-    const { tree } = context;
-    let deepest = 1;
-    const nodes = line.rowNodes(0);
-    for (const node of nodes) if (tree.has(node)) deepest = Math.max(deepest, tree.depth[node]);
-    const image = new ImageData(line.w, Math.min(deepest, DEEPEST));
-    const pixels = new Uint32Array(image.data.buffer);
-    const hits = context.searchHits();
-    for (let x = 0; x < line.w; x++) {
-      if (!tree.has(nodes[x])) continue;
-      for (let node = nodes[x]; node; node = tree.parent[node]) {
-        const y = tree.depth[node] - 1;
-        const procedure = tree.procedure[node];
-        if (y < image.height && !(hits && !hits[procedure])) pixels[y * line.w + x] = tree.colours[procedure];
-      }
-    }
-    return image;
   }
 
   // The call path at the crosshair, outermost node first; null where there is no crosshair or no picture yet.
@@ -82,6 +59,30 @@ export function depthView(element, { store, api, context }, loaded) {
   }
 
   return { canvas, load, draw, pathAtCrosshair, dispose() { disposed = true; dispose(); } };
+}
+
+/**
+ * A column for each moment, a row for each depth.
+ * @param {import("../core/context.js").PageContext} context
+ * @param {import("../core/api_types.js").Grid} line
+ */
+function drawFrames(context, line) {
+  const { tree } = context;
+  let deepest = 1;
+  const nodes = line.rowNodes(0);
+  for (const node of nodes) if (tree.has(node)) deepest = Math.max(deepest, tree.depth[node]);
+  const image = new ImageData(line.w, Math.min(deepest, DEEPEST));
+  const pixels = new Uint32Array(image.data.buffer);
+  const hits = context.searchHits();
+  for (let x = 0; x < line.w; x++) {
+    if (!tree.has(nodes[x])) continue;
+    for (let node = nodes[x]; node; node = tree.parent[node]) {
+      const y = tree.depth[node] - 1;
+      const procedure = tree.procedure[node];
+      if (y < image.height && !(hits && !hits[procedure])) pixels[y * line.w + x] = tree.colours[procedure];
+    }
+  }
+  return image;
 }
 
 /**

@@ -6,7 +6,6 @@ import { formatCount } from "../core/format.js";
 import { CHOICE } from "../core/store.js";
 import { mountPhaseChoice } from "../recorded/phase_choice.js";
 import { part } from "../widgets/elements.js";
-import { RowCounts } from "./row_counts.js";
 
 /**
  * @typedef {import("../core/api_types.js").LineChoice} LineChoice
@@ -25,61 +24,124 @@ const HTML = `
     <span id="phase-choice"></span>
     <output id="count" aria-live="polite"></output>`;
 
-/**
- * @param {HTMLElement} element
- * @param {import("../core/pane_types.js").PageParts} page
- */
-export function mountLineChoice(element, { store, api, context }) {
-  element.innerHTML = HTML;
-  const filterInput = part(element, "filter", HTMLInputElement);
-  const sortSelect = part(element, "sort", HTMLSelectElement);
-  const groupSelect = part(element, "group", HTMLSelectElement);
-  const allLines = part(element, "all-lines", HTMLInputElement);
-  const allLinesLabel = part(element, "all-lines-label", HTMLElement);
-  const output = part(element, "count", HTMLOutputElement);
-  const counts = new RowCounts(store, api);
-  let requests = 0;
-  for (const [value, title] of GROUPS) groupSelect.append(new Option(title, value));
-  const phases = mountPhaseChoice(part(element, "phase-choice", HTMLElement), { store, api, context }, (text) => say(text, true));
-
-  function show() {
-    const { filter, sort, group, all } = store.state;
-    const { metrics, lines, rows } = context.summary;
-    allLines.checked = Boolean(all);
-    allLinesLabel.hidden = rows === lines;
-    sortSelect.replaceChildren(...[...SORTS, ...metrics.map(({ name }) => [name, name.replaceAll("_", " ")])].map(([value, title]) => new Option(title, value)));
-    sortSelect.value = sort ?? "";
-    groupSelect.value = group ?? "";
-    if (document.activeElement !== filterInput) filterInput.value = filter ?? "";
-    phases.show();
-    say(describeChoice(context.summary, context.count(), Boolean(filter)));
+/** The number of rows of choices of lines, each asked for once. */
+class RowCounts {
+  /**
+   * @param {import("../core/store.js").Store} store
+   * @param {Pick<import("../core/api.js").Api, "selection">} api
+   */
+  constructor(store, api) {
+    this.store = store;
+    this.api = api;
+    /** @type {Map<string, number>} by database and choice */
+    this.counts = new Map();
   }
 
-  /** @param {string} text */
-  function say(text, wrong = false) {
-    output.textContent = text;
-    output.classList.toggle("wrong", wrong);
+  /** @param {LineChoice} choice */
+  key({ filter, sort, group, all, unfolded }) {
+    return JSON.stringify([this.store.state.db, ...[filter, sort, group, all, unfolded].map((value) => value ?? "")]);
   }
 
   /**
-   * Asks how many rows a choice has; it is shown when that is known.
+   * What is known already; undefined where nothing is.
+   * @param {LineChoice} choice
+   */
+  known(choice) { return this.counts.get(this.key(choice)); }
+
+  /** @param {LineChoice} choice */
+  async ask(choice) {
+    const key = this.key(choice);
+    const counted = this.counts.get(key);
+    if (counted !== undefined) return counted;
+    const { count } = await this.api.selection(this.store.db, choice);
+    this.counts.set(key, count);
+    return count;
+  }
+
+  /**
+   * Of a newer revision of the database.
+   * @param {number} count of the store's choice
+   */
+  renew(count) {
+    this.counts.clear();
+    this.counts.set(this.key(this.store.state), count);
+  }
+}
+
+/** The bar's controls, the choice of lines they make, and the number of rows of each choice. */
+export class LineChoiceBar {
+  /**
+   * @param {HTMLElement} element
+   * @param {import("../core/pane_types.js").PageParts} page
+   */
+  constructor(element, page) {
+    element.innerHTML = HTML;
+    this.page = page;
+    this.filter = part(element, "filter", HTMLInputElement);
+    this.sort = part(element, "sort", HTMLSelectElement);
+    this.group = part(element, "group", HTMLSelectElement);
+    this.allLines = part(element, "all-lines", HTMLInputElement);
+    this.allLinesLabel = part(element, "all-lines-label", HTMLElement);
+    this.output = part(element, "count", HTMLOutputElement);
+    this.rowCounts = new RowCounts(page.store, page.api);
+    this.changes = 0;
+    for (const [value, title] of GROUPS) this.group.append(new Option(title, value));
+    this.phases = mountPhaseChoice(part(element, "phase-choice", HTMLElement), page, (text) => this.say(text, true));
+    this.listen();
+    page.store.subscribe(["db", ...CHOICE, "phase"], () => this.show());
+  }
+
+  listen() {
+    let typing = 0;
+    this.filter.addEventListener("input", () => {
+      clearTimeout(typing);
+      typing = window.setTimeout(() => this.change({ filter: this.filter.value }), TYPING_MS);
+    });
+    this.sort.addEventListener("change", () => this.change({ sort: this.sort.value }));
+    this.group.addEventListener("change", () => this.change({ group: this.group.value }));
+    this.allLines.addEventListener("change", () => this.change({ all: this.allLines.checked ? "1" : "", unfolded: "" }));
+  }
+
+  show() {
+    const { store, context } = this.page;
+    const { filter, sort, group, all } = store.state;
+    const { metrics, lines, rows } = context.summary;
+    this.allLines.checked = Boolean(all);
+    this.allLinesLabel.hidden = rows === lines;
+    this.sort.replaceChildren(...[...SORTS, ...metrics.map(({ name }) => [name, name.replaceAll("_", " ")])].map(([value, title]) => new Option(title, value)));
+    this.sort.value = sort ?? "";
+    this.group.value = group ?? "";
+    if (document.activeElement !== this.filter) this.filter.value = filter ?? "";
+    this.phases.show();
+    this.say(describeChoice(context.summary, context.count(), Boolean(filter)));
+  }
+
+  /** @param {string} text */
+  say(text, wrong = false) {
+    this.output.textContent = text;
+    this.output.classList.toggle("wrong", wrong);
+  }
+
+  /**
+   * Asks for the number of rows of a choice, which is shown when that is known.
    * @param {LineChoice} patch
    * @param {boolean} [inPlace] the window stays where it is, and ends as many rows later as there are more
    */
-  async function change(patch, inPlace = false) {
+  async change(patch, inPlace = false) {
+    const { store, context } = this.page;
     const { filter, sort, group, all, unfolded, l0, l1 } = store.state;
     const next = { filter, sort, group, all, unfolded, ...patch };
-    const request = ++requests;
+    const change = ++this.changes;
     try {
-      const count = await counts.ask(next);
-      if (request !== requests) return;
-      if (!count) { say("no line matches", true); return; }
+      const count = await this.rowCounts.ask(next);
+      if (change !== this.changes) return;
+      if (!count) { this.say("no line matches", true); return; }
       const more = count - context.count();
       const end = Math.min(count, Math.max(l0 + 1, l1 + more));
       const window = inPlace ? { l0: Math.min(l0, end - 1), l1: end } : { l0: 0, l1: count };
       store.zoom({ ...store.window(), ...next, ...(more ? window : {}) });
     } catch (error) {
-      if (request === requests) say(messageOf(error), true);
+      if (change === this.changes) this.say(messageOf(error), true);
     }
   }
 
@@ -87,25 +149,15 @@ export function mountLineChoice(element, { store, api, context }) {
    * Folds or unfolds the helper threads of a process.
    * @param {number} process
    */
-  function toggleFold(process) {
-    change({ unfolded: toggled(store.state.unfolded ?? "", String(process)) }, true);
+  toggleFold(process) {
+    this.change({ unfolded: toggled(this.page.store.state.unfolded ?? "", String(process)) }, true);
   }
 
-  let typing = 0;
-  filterInput.addEventListener("input", () => {
-    clearTimeout(typing);
-    typing = window.setTimeout(() => change({ filter: filterInput.value }), TYPING_MS);
-  });
-  sortSelect.addEventListener("change", () => change({ sort: sortSelect.value }));
-  groupSelect.addEventListener("change", () => change({ group: groupSelect.value }));
-  allLines.addEventListener("change", () => change({ all: allLines.checked ? "1" : "", unfolded: "" }));
-  store.subscribe(["db", ...CHOICE, "phase"], show);
-  return {
-    show, toggleFold,
-    ask: (/** @type {LineChoice} */ choice) => counts.ask(choice),
-    renew: (/** @type {number} */ count) => counts.renew(count),
-    count: () => counts.known(store.state) ?? (store.state.all ? context.summary.lines : context.summary.rows),
-  };
+  /** @returns {number} rows of the choice that is shown */
+  count() {
+    const { store, context } = this.page;
+    return this.rowCounts.known(store.state) ?? (store.state.all ? context.summary.lines : context.summary.rows);
+  }
 }
 
 /**

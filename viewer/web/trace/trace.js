@@ -35,93 +35,118 @@ const HTML = `
  * @param {PageParts} page
  * @returns {import("../core/pane_types.js").Pane}
  */
-export function mountTrace(element, { store, api, context }) {
+export function mountTrace(element, page) {
   element.innerHTML = HTML;
-  const at = (/** @type {string} */ id) => part(element, id, HTMLElement);
-  addSplitters(element, at);
-  /** @type {PixelCounts | null} */
-  let pixelCounts = null;
-  /** @type {Promise<void> | null} */
-  let drawingParts = null;
-  let disposed = false;
-  const { begun, begin } = beginning();
-  const counts = () => (trace.grid
-    ? (pixelCounts ??= new PixelCounts(trace.grid, context.tree.parent.length, Math.min(COLUMNS, trace.grid.w))) : null);
-  const shared = { store, api, context, counts };
-  /** @type {LinesOverTime} */
-  const trace = new LinesOverTime(at("lines"), {
-    api, name: "trace", label: "Trace lines over time, coloured by procedure", cross: () => crosshair(store, trace.grid),
-    source: () => context.database && { db: store.db, window: store.state, database: context.database },
-    on: { drawn, labelled, failed: context.fail, fold: context.toggleFold, ...context.mouse }, marks: () => marks,
-  });
-  const marks = new CallMarks({ store, api, context }, at("lines"), () => trace.draw());
-  const mini = miniMap(at("mini-canvas"), shared);
-  const summary = summaryView(at("summary-canvas"), shared);
-  const depth = depthView(at("depth-canvas"), shared, showPath);
-  const shares = procedureShares(at("shares"), at("shares-note"), shared, (key) => { element.dataset.exact = key; });
-  const path = callPathList(at("path"), shared);
+  return new TracePane(element, page);
+}
 
-  function drawn() {
-    markDrawn(element, store.state);
-    begin();
-    pixelCounts = null;
-    drawParts();
-    shares.loadExact();
-    depth.load();
-    marks.load();
+/** The views of the pane, drawn together. */
+class TracePane {
+  /**
+   * @param {HTMLElement} element
+   * @param {PageParts} page
+   */
+  constructor(element, { store, api, context }) {
+    const at = (/** @type {string} */ id) => part(element, id, HTMLElement);
+    addSplitters(element, at);
+    this.element = element;
+    this.store = store;
+    this.lines = at("lines");
+    this.begin = () => {};
+    /** @type {Promise<void>} */
+    this.begun = new Promise((resolve) => { this.begin = resolve; });
+    /** @type {PixelCounts | null} */
+    this.pixelCounts = null;
+    /** @type {Promise<void> | null} */
+    this.drawingParts = null;
+    this.disposed = false;
+    const shared = { store, api, context, counts: () => this.counts(context.tree.parent.length) };
+    /** @type {LinesOverTime} */
+    this.trace = new LinesOverTime(this.lines, {
+      api, name: "trace", label: "Trace lines over time, coloured by procedure", cross: () => crosshair(store, this.trace.grid),
+      source: () => context.database && { db: store.db, window: store.state, database: context.database },
+      on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, ...context.mouse },
+      marks: () => this.marks,
+    });
+    this.marks = new CallMarks({ store, api, context }, this.lines, () => this.trace.draw());
+    this.mini = miniMap(at("mini-canvas"), shared);
+    this.summary = summaryView(at("summary-canvas"), shared);
+    this.depth = depthView(at("depth-canvas"), shared, () => this.showPath());
+    this.shares = procedureShares(at("shares"), at("shares-note"), shared, (key) => { element.dataset.exact = key; });
+    this.path = callPathList(at("path"), shared);
+    at("code").addEventListener("click", () => showSource(store, this.path.procedureAtDepth()));
+    this.ends = this.follow();
+    // In this order: the server draws one after the other.
+    this.trace.load();
+    this.mini.load();
   }
 
-  async function labelled() {
-    const { drawn: window } = at("lines").dataset;
-    await drawingParts;
-    element.dataset.drawn = window;
+  /** Draws again what changes of the store concern; returns what ends that and the views. */
+  follow() {
+    const { store, trace, mini, summary, depth, shares, marks } = this;
+    return [
+      store.subscribe(WINDOW, trace.load),
+      store.subscribe(["db", "revision", ...CHOICE], mini.load),
+      store.subscribe(["depth", "search", "theme"], () => this.draw()),
+      store.subscribe(["time", "line"], () => { this.draw(); depth.load(); }),
+      () => trace.dispose(), mini.dispose, summary.dispose, depth.dispose, shares.dispose, () => marks.dispose(),
+    ];
   }
 
-  function draw() {
-    trace.draw();
-    element.dataset.depth = String(store.state.depth);
-    drawParts();
+  /** @param {number} nodes of the tree */
+  counts(nodes) {
+    const { grid } = this.trace;
+    return grid ? (this.pixelCounts ??= new PixelCounts(grid, nodes, Math.min(COLUMNS, grid.w))) : null;
   }
 
-  // The other parts are drawn once the trace view can be seen, and nobody waits for it.
-  function drawParts() {
-    drawingParts ??= whenIdle().then(() => {
-      drawingParts = null;
-      if (disposed || !trace.grid) return;
-      mini.draw();
-      summary.draw();
-      shares.show();
-      depth.draw();
-      showPath();
+  drawn() {
+    markDrawn(this.element, this.store.state);
+    this.begin();
+    this.pixelCounts = null;
+    this.drawParts();
+    this.shares.loadExact();
+    this.depth.load();
+    this.marks.load();
+  }
+
+  async labelled() {
+    const { drawn: window } = this.lines.dataset;
+    await this.drawingParts;
+    this.element.dataset.drawn = window;
+  }
+
+  draw() {
+    this.trace.draw();
+    this.element.dataset.depth = String(this.store.state.depth);
+    this.drawParts();
+  }
+
+  /** The other parts are drawn once the trace view can be seen, and nobody waits for it. */
+  drawParts() {
+    this.drawingParts ??= whenIdle().then(() => {
+      this.drawingParts = null;
+      if (this.disposed || !this.trace.grid) return;
+      this.mini.draw();
+      this.summary.draw();
+      this.shares.show();
+      this.depth.draw();
+      this.showPath();
     });
   }
 
-  function showPath() {
-    const nodes = depth.pathAtCrosshair();
-    if (nodes || store.state.line === undefined) path.show(nodes);
+  showPath() {
+    const nodes = this.depth.pathAtCrosshair();
+    if (nodes || this.store.state.line === undefined) this.path.show(nodes);
   }
 
-  at("code").addEventListener("click", () => showSource(store, path.procedureAtDepth()));
-  const ends = [
-    store.subscribe(WINDOW, trace.load),
-    store.subscribe(["db", "revision", ...CHOICE], mini.load),
-    store.subscribe(["depth", "search", "theme"], draw),
-    store.subscribe(["time", "line"], () => { draw(); depth.load(); }),
-    () => trace.dispose(), mini.dispose, summary.dispose, depth.dispose, shares.dispose, () => marks.dispose(),
-  ];
-  [trace, mini].forEach((view) => view.load()); // in this order: the server draws one after the other
-  return {
-    begun, canvases: () => [trace.canvas, summary.canvas, depth.canvas], csv: () => trace.csv(),
-    dispose() { disposed = true; ends.forEach((end) => end()); },
-  };
-}
+  canvases() { return [this.trace.canvas, this.summary.canvas, this.depth.canvas]; }
 
-// A promise, and what keeps it.
-function beginning() {
-  let begin = () => {};
-  /** @type {Promise<void>} */
-  const begun = new Promise((resolve) => { begin = resolve; });
-  return { begun, begin };
+  csv() { return this.trace.csv(); }
+
+  dispose() {
+    this.disposed = true;
+    this.ends.forEach((end) => end());
+  }
 }
 
 /**

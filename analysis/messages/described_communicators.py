@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.recorded_calls import ObjectRow
-from hpcd.analysis.messages.call_arrays import CallArrays, ToldCommunicator
+from hpcd.analysis.messages.call_arrays import CallArrays, DescribedCommunicator
 from hpcd.array_types import I64
 from hpcd.errors import FormatError
 from hpcd.model.calls import ValueKind
@@ -19,7 +19,7 @@ KIND = "communicator"
 """The kind of such objects."""
 
 
-def with_told_communicators(db: Database, calls: CallArrays, rank: I64) -> CallArrays:
+def with_described_communicators(db: Database, calls: CallArrays, rank: I64) -> CallArrays:
     """``calls`` with the communicators of those on lines of a ``rank`` (``int64[lines]``, -1: of
     none), where they name objects; those of one measurement are told all, in its order. Raises
     :class:`FormatError`."""
@@ -47,10 +47,10 @@ def with_told_communicators(db: Database, calls: CallArrays, rank: I64) -> CallA
     value[named, slot[named]] = [place.get(one, MISSING) for one in number.tolist()]
     ranks = np.unique(rank[rank >= 0])
     told = [_told(db, one, len(chosen), ranks) for one in chosen]
-    return replace(calls, value=value, told=told)
+    return replace(calls, value=value, described=told)
 
 
-def _told(db: Database, row: ObjectRow, count: int, ranks: I64) -> ToldCommunicator:
+def _told(db: Database, row: ObjectRow, count: int, ranks: I64) -> DescribedCommunicator:
     details = row.details
     try:
         members = _numbers(details["members"])
@@ -62,7 +62,7 @@ def _told(db: Database, row: ObjectRow, count: int, ranks: I64) -> ToldCommunica
             raise ValueError
     except (KeyError, TypeError, ValueError, OverflowError):
         raise FormatError(f"{db.path}: communicator {row.name} is damaged") from None
-    return ToldCommunicator(
+    return DescribedCommunicator(
         row.name, parent if -1 <= parent < count else -1, members, remote,
         tuple(dims.tolist()), tuple(periods.tolist()), bool(details.get("ordered", True)),
     )  # fmt: skip

@@ -1,0 +1,143 @@
+"""The sides of a comparison: runs, ranks, processes, windows of time, iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.parallel.phases import PhaseTimeline
+from hpcd.analysis.parallel.ranks import Ranks, find_ranks, has_ranks
+from hpcd.array_types import I64
+from hpcd.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the things compared: a run, or part of one.
+
+    ``lines`` ``int64[k]`` are its trace lines; costs are divided by ``ranks``. ``begin`` and
+    ``end`` ``int64[k]`` bound it on each line (ns), or are None for all of it. ``size`` is how
+    many ranks a whole run had, recorded or not; 0 where that is not known.
+    """
+
+    label: str
+    database: Database
+    lines: I64
+    ranks: int
+    executables: tuple[str, ...] = ()
+    begin: I64 | None = None
+    end: I64 | None = None
+    size: int = 0
+
+
+def whole_runs(databases: Sequence[Database], job: str | None = None) -> list[Side]:
+    """One side per database. Raises :class:`UsageError`."""
+    all_ranks = [ranks_or_all(db, job) for db in databases]
+    alike = all(ranked for _, ranked in all_ranks)
+    return [
+        Side(
+            str(db.path),
+            db,
+            ranks.line,
+            len(ranks) if alike else 1,
+            ranks.executables,
+            size=ranks.size if ranked else 0,
+        )
+        for db, (ranks, ranked) in zip(databases, all_ranks, strict=True)
+    ]
+
+
+def ranks_or_all(db: Database, job: str | None = None) -> tuple[Ranks, bool]:
+    """The ranks of a database; where there are none, all its processes, and False."""
+    if job is not None or has_ranks(db):
+        return find_ranks(db, job=job), True
+    return find_ranks(db, size=1), False
+
+
+def some_ranks(db: Database, numbers: Sequence[int], job: str | None = None) -> list[Side]:
+    """One side per rank of ``numbers``. Raises :class:`UsageError` for ranks there are not."""
+    ranks = find_ranks(db, job=job)
+    sides = []
+    for number in numbers:
+        (at,) = np.nonzero(ranks.number == number)
+        if not len(at):
+            raise UsageError(f"{db.path}: no rank {number}")
+        lines = ranks.line[ranks.of_line == at[0]]
+        sides.append(Side(f"rank {number}", db, lines, 1, ranks.executables))
+    return sides
+
+
+def some_processes(db: Database, pids: Sequence[int]) -> list[Side]:
+    """One side per process id, all its threads. Raises :class:`UsageError` for unknown ones."""
+    programs = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())
+    sides = []
+    for pid in pids:
+        lines = np.flatnonzero(db.lines.pid == pid)
+        if not len(lines):
+            raise UsageError(f"{db.path}: no process {pid}")
+        exe = str(programs.get(int(db.lines.process[lines[0]])) or "")
+        sides.append(Side(f"process {pid}", db, lines, 1, (exe,) if exe else ()))
+    return sides
+
+
+def windows(db: Database, spans: Sequence[tuple[int, int]], job: str | None = None) -> list[Side]:
+    """One side per span of time ``(begin, end)`` in ns."""
+    ranks, ranked = ranks_or_all(db, job)
+    count = len(ranks) if ranked else 1
+    return [
+        Side(
+            f"{low / 1e9:.3f} to {high / 1e9:.3f} s",
+            db,
+            ranks.line,
+            count,
+            ranks.executables,
+            np.full(len(ranks.line), low, np.int64),
+            np.full(len(ranks.line), high, np.int64),
+        )
+        for low, high in spans
+    ]
+
+
+def instances(
+    db: Database,
+    numbers: Sequence[int],
+    *,
+    procedure: str | None = None,
+    inside: str | None = None,
+    job: str | None = None,
+) -> list[Side]:
+    """One side per iteration of ``numbers``, from 1; without: shortest, median and longest.
+
+    With ``procedure`` its visits are the iterations, otherwise they are found in the trace, if
+    given below the procedure ``inside``. Raises :class:`UsageError` when there are none of them.
+    """
+    ranks, ranked = ranks_or_all(db, job)
+    timeline = PhaseTimeline(db, ranks)
+    if procedure is None:
+        pattern = timeline.iterations(inside)
+        name, stretches = "iteration", pattern.instances
+    else:
+        name, stretches = procedure, timeline.phase(procedure)
+    if not numbers:
+        order = np.argsort(stretches.length, kind="stable")
+        chosen = [order[0], order[len(order) // 2], order[-1]]
+        numbers = list(dict.fromkeys(int(index) + 1 for index in chosen))
+    sides = []
+    for number in numbers:
+        if not 1 <= number <= len(stretches):
+            raise UsageError(f"{db.path}: no {name} {number}; there are {len(stretches)}")
+        sides.append(
+            Side(
+                f"{db.path}: {name} {number}",
+                db,
+                ranks.line,
+                len(ranks) if ranked else 1,
+                ranks.executables,
+                stretches.begin[number - 1],
+                stretches.end[number - 1],
+            )
+        )
+    return sides

@@ -1,0 +1,73 @@
+"""Calls that mark phases, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.analysis.profile.time_segments import ranges
+from hpcd.array_types import I64, U32
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCalls:
+    """Calls that mark phases: ``line``, ``begin``, ``end``, ``group``, ``weight``, ``node`` (of the
+    CCT), ``int64[n]`` each."""
+
+    line: I64
+    begin: I64
+    end: I64
+    group: I64
+    weight: I64
+    node: I64
+
+    @staticmethod
+    def none() -> PhaseCalls:
+        """Return no calls."""
+        return PhaseCalls(*(np.zeros(0, np.int64) for _ in range(6)))
+
+    @staticmethod
+    def joined(several: Sequence[PhaseCalls]) -> PhaseCalls:
+        """All of ``several``."""
+        return PhaseCalls(*map(np.concatenate, zip(*(one.columns for one in several), strict=True)))
+
+    def shared(self, process: U32) -> PhaseCalls:
+        """Copies for the threads without marks, of those of the first thread of their process that
+        has any; ``process`` ``uint32[lines]``. They count as no calls."""
+        marking = np.unique(self.line)
+        owners, place = np.unique(process[marking], return_index=True)
+        first = marking[place]
+        others = np.setdiff1d(np.flatnonzero(np.isin(process, owners)), marking)
+        owner = first[np.searchsorted(owners, process[others])]
+        order = np.argsort(self.line, kind="stable")
+        bounds = np.searchsorted(self.line[order], np.stack([owner, owner + 1]))
+        which, at = ranges(bounds[0], bounds[1])
+        mine = order[at]
+        return PhaseCalls(
+            others[which], self.begin[mine], self.end[mine], self.group[mine],
+            np.zeros(len(mine), np.int64), self.node[mine],
+        )  # fmt: skip
+
+    @property
+    def columns(self) -> tuple[I64, ...]:
+        """All columns, in the order of the fields."""
+        return self.line, self.begin, self.end, self.group, self.weight, self.node
+
+
+def nesting_depth(step: I64, first: I64) -> I64:
+    """How many are open after each ``step`` of +1 or -1, never below 0; from each of ``first`` on
+    anew."""
+    total = np.cumsum(step)
+    if not len(total):
+        return total
+    which = np.zeros(len(step), np.int64)
+    which[first[1:]] = 1
+    which = np.cumsum(which)
+    total -= (total[first] - step[first])[which]
+    # The lowest so far of each line; those of later lines lie below whatever came before.
+    span = 2 * len(step) + 2
+    lowest = np.minimum.accumulate(np.minimum(total, 0) - which * span) + which * span
+    depth: I64 = total - lowest
+    return depth

@@ -1,0 +1,79 @@
+"""Texts of a row: names cut to a width, costs with their unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+_CALLS = " > "
+
+
+def shorten(name: str, width: int) -> str:
+    """``name`` in at most ``width`` characters, cut in the middle: both ends tell most."""
+    if len(name) <= width:
+        return name
+    if width < 2:
+        return name[:width]
+    tail = (width - 1) * 2 // 5
+    return f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
+
+
+def run_name(names: Sequence[str], width: int) -> str:
+    """The names of a run of frames, outermost first, in at most ``width`` characters.
+
+    A procedure that follows itself is named once, with how often. Where there is no room for all,
+    the innermost ones are named and the others counted.
+    """
+    words: list[str] = []
+    counts: list[int] = []
+    for name, repeats in groupby(names):
+        count = len(list(repeats))
+        words.append(name if count == 1 else f"{name} x{count}")
+        counts.append(count)
+    text = shorten(words.pop(), width)
+    left = sum(counts[:-1])
+    for word, count in zip(reversed(words), reversed(counts[:-1]), strict=True):
+        rest = f"(+{left - count}) " if left > count else ""
+        if len(rest) + len(word) + len(_CALLS) + len(text) > width:
+            break
+        text = word + _CALLS + text
+        left -= count
+    before = f"(+{left}) " if left else ""
+    return before + text if len(before) + len(text) <= width else text
+
+
+def fit(lines: str, room: int, name_room: int) -> str:
+    """Tree lines cut on the left: the innermost levels tell neighbours apart."""
+    keep = max(room - name_room, 1)
+    return lines if len(lines) <= keep else "…" + lines[len(lines) - keep + 1 :]
+
+
+def amount(value: float, unit: str) -> str:
+    """Return a cost with its unit."""
+    if unit == "s":
+        return f"{value:.3f} s" if abs(value) < 1000 else f"{value:,.0f} s"
+    if unit == "%":
+        return f"{value:.2f} %"
+    if abs(value) >= 1e9:
+        return f"{value:.3e}"
+    return f"{value:,.0f}" + (f" {unit}" if unit else "")
+
+
+def amount_or_ratio(value: float, unit: str) -> str:
+    """Return a cost with its unit; a fraction without one, as formulas make them, to 4 digits."""
+    if not unit and value != round(value) and abs(value) < 1000:
+        return f"{value:.4g}"
+    return amount(value, unit)
+
+
+def joined(parts: Iterable[str], size: int = 1 << 16) -> Iterator[str]:
+    """``parts`` in pieces of about ``size`` characters: fewer, larger writes."""
+    pending: list[str] = []
+    length = 0
+    for part in parts:
+        pending.append(part)
+        length += len(part)
+        if length >= size:
+            yield "".join(pending)
+            pending, length = [], 0
+    yield "".join(pending)

@@ -1,0 +1,76 @@
+"""A comparison as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from hpcd.analysis.parallel.comparison import Comparison, CostChange
+from hpcd.analysis.parallel.tree_matching import path_labels
+from hpcd.analysis.profile.tree_rows import Forest
+
+
+def as_json(comparison: Comparison, kind: str, depth: int | None) -> Iterator[str]:
+    """Yield the pieces of one JSON object: figures, then the tree of the view ``kind``."""
+    sides = len(comparison.sides)
+    nodes, cost, changes = comparison.regions()
+    callers, called, visits, point_cost = comparison.call_points()
+    visit_changes = comparison.changes_of_visits(visits)
+    names = {change: change.name.lower() for change in CostChange}
+    head = {
+        "metric": comparison.metric,
+        "unit": comparison.unit,
+        "sensitivity": comparison.sensitivity,
+        "hotspot": comparison.hotspot,
+        "sides": [
+            {
+                "label": side.label,
+                "database": str(side.database.path),
+                "ranks": side.ranks,
+                "cost": float(comparison.total[number]),
+                "lived_s": float(comparison.lived[number]),
+            }
+            for number, side in enumerate(comparison.sides)
+        ],
+        "steps": [step._asdict() for step in comparison.steps()],
+        "regions": [
+            {
+                "path": path_labels(comparison.matching, node),
+                "cost": cost[:, number].tolist(),
+                "change": [names[change] for change in changes[:, number].tolist()],
+            }
+            for number, node in enumerate(nodes.tolist())
+        ],
+        "frequency": [
+            {
+                "caller": comparison.places[int(callers[at])].label,
+                "name": comparison.places[int(called[at])].label,
+                "visits": visits[:, at].tolist(),
+                "cost": point_cost[:, at].tolist(),
+                "change": [names[change] for change in visit_changes[:, at].tolist()],
+            }
+            for at in range(len(called))
+        ],
+        "view": kind,
+    }
+    view = comparison.view(kind, depth=depth)
+    rows = view.inclusive if kind == "top-down" else view.exclusive
+    tree_changes = comparison.changes(rows[:sides], rows[sides : 2 * sides])
+
+    def fields(node: int) -> dict[str, Any]:
+        place = comparison.places[int(view.procedure[node])]
+        return {
+            "name": place.label,
+            "module": place.module,
+            "file": place.file,
+            "line": place.line,
+            "inclusive": view.inclusive[:sides, node].tolist(),
+            "exclusive": view.exclusive[:sides, node].tolist(),
+            "change": [names[change] for change in tree_changes[:, node].tolist()],
+        }
+
+    yield json.dumps(head)[:-1] + ', "tree": '
+    everything = view.inclusive[:sides].max(axis=0) > 0
+    yield from Forest(view.parent, rows[:sides].max(axis=0), everything, depth=depth).json(fields)
+    yield "}\n"

@@ -1,0 +1,161 @@
+"""A comparison as text: its sides, and tables of procedures, contexts and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.parallel.comparison import Comparison, CostChange, is_difference
+from hpcd.analysis.profile.costs import TIME
+from hpcd.analysis.profile.row_text import amount, fit, shorten
+from hpcd.analysis.profile.tree_rows import Forest
+from hpcd.cli.output.tree_tables import Row, program_path
+
+_MIN_NAME = 24
+_WORDS = {
+    CostChange.ABSENT: "",
+    CostChange.SAME: "=",
+    CostChange.MORE: "more",
+    CostChange.LESS: "less",
+    CostChange.NEW: "new",
+    CostChange.GONE: "gone",
+    CostChange.MINOR: "",
+}
+# As in the paper: what is missing red, what is added yellow, what differs blue.
+_STYLES = {
+    CostChange.GONE: "bold red",
+    CostChange.NEW: "bold yellow",
+    CostChange.MORE: "bold blue",
+    CostChange.LESS: "bold blue",
+    CostChange.MINOR: "dim",
+}
+
+
+def heading_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield a line for each side and for each step between two of them."""
+    total = comparison.total
+    for number, side in enumerate(comparison.sides):
+        ranks = f" for each of {side.ranks} ranks" if side.ranks > 1 else ""
+        cost = amount(float(total[number]), comparison.unit)
+        more = ""
+        if number and total[number - 1] > 0:
+            more = f" ({100 * (total[number] / total[number - 1] - 1):+.1f} %)"
+        of_time = "" if comparison.metric == TIME else _time_of(comparison, number)
+        yield f"{number + 1}: {side.label}: {cost} of {comparison.metric}{ranks}{more}{of_time}"
+    for number, step in enumerate(comparison.steps()):
+        yield (
+            f"from {number + 1} to {number + 2}: {step.common:,} contexts in common, "
+            f"{step.gone:,} only in {number + 1}, {step.new:,} only in {number + 2} "
+            f"({step.gone_share:.1%} and {step.new_share:.1%} of the cost); "
+            f"{step.different:,} of those in common differ"
+        )
+
+
+def _time_of(comparison: Comparison, number: int) -> str:
+    """Return the duration of a side; with several threads a rank, also the sum of theirs."""
+    side, lived = comparison.sides[number], float(comparison.lived[number])
+    threads = len(np.unique(side.lines))
+    if not lived:
+        return ""
+    if threads <= side.ranks:
+        return f"; it took {amount(lived, 's')}"
+    together = f"{amount(lived, 's')} of the time of {threads / side.ranks:,.3g} threads"
+    if side.begin is not None or not bool(comparison.looked_at.all()):
+        return f"; {together}"
+    lines = side.database.lines
+    elapsed = float(lines.end[side.lines].max() - lines.start[side.lines].min()) / 1e9
+    return f"; it took {amount(elapsed, 's')}, {together}"
+
+
+def _percent(before: float, after: float) -> str:
+    return f"{100 * (after / before - 1):+.1f}%" if before > 0 else ""
+
+
+def _figures(costs: np.ndarray[Any, Any], changes: np.ndarray[Any, Any], unit: str) -> str:
+    parts = [f"{amount(float(costs[0]), unit):>11}"]
+    for before, after, change in zip(
+        costs[:-1].tolist(), costs[1:].tolist(), changes.tolist(), strict=True
+    ):
+        parts.append(f"{amount(after, unit):>11} {_percent(before, after):>9} {_WORDS[change]:<4}")
+    return " ".join(parts) + "  "
+
+
+def _columns(comparison: Comparison) -> str:
+    parts = [f"{'1':>11}"]
+    parts += [f"{number:>11} {'':14}" for number in range(2, len(comparison.sides) + 1)]
+    return " ".join(parts) + "  "
+
+
+def _style(changes: np.ndarray[Any, Any]) -> str:
+    for change in (CostChange.GONE, CostChange.NEW, CostChange.MORE, CostChange.LESS):
+        if (changes == change).any():
+            return _STYLES[change]
+    return ""
+
+
+def region_rows(comparison: Comparison, width: int) -> Iterator[Row]:
+    """Yield the procedures whose exclusive cost differs, most first."""
+    nodes, cost, changes = comparison.regions()
+    if not len(nodes):
+        yield Row(
+            "",
+            "",
+            f"no procedure of at least {100 * comparison.hotspot:g} % of the total differs by more "
+            f"than {100 * comparison.sensitivity:g} %",
+        )
+        return
+    yield Row(_columns(comparison), "", "procedures whose exclusive cost differs")
+    for number, node in enumerate(nodes.tolist()):
+        figures = _figures(cost[:, number], changes[:, number], comparison.unit)
+        name = program_path(comparison.matching, node, width - len(figures))
+        yield Row(figures, "", name, _style(changes[:, number]))
+
+
+def view_rows(comparison: Comparison, kind: str, depth: int | None, width: int) -> Iterator[Row]:
+    """Yield the tree of a view; ``depth`` levels of it."""
+    sides = len(comparison.sides)
+    view = comparison.view(kind, depth=depth)
+    rows = view.inclusive if kind == "top-down" else view.exclusive
+    cost, changes = rows[:sides], comparison.changes(rows[:sides], rows[sides : 2 * sides])
+    shown = ((changes != CostChange.MINOR) & (changes != CostChange.ABSENT)).any(axis=0)
+    forest = Forest(view.parent, cost.max(axis=0), shown, depth=depth)
+    what = "inclusive" if kind == "top-down" else "exclusive"
+    head = _columns(comparison)
+    yield Row(head, "", f"{what} {comparison.metric}, {kind}")
+    room = max(width - len(head), _MIN_NAME)
+    for node, before in forest:
+        lines = fit(before, room, _MIN_NAME)
+        name = shorten(comparison.places[int(view.procedure[node])].label, room - len(lines))
+        figures = _figures(cost[:, node], changes[:, node], comparison.unit)
+        yield Row(figures, lines, name, _style(changes[:, node]))
+    if forest.omitted:
+        plural = "s" if forest.omitted > 1 else ""
+        yield Row("", "", f"(not shown: {forest.omitted:,} context{plural} below the threshold)")
+
+
+def call_rows(comparison: Comparison, width: int) -> Iterator[Row]:
+    """Yield the call counts, costliest first."""
+    callers, called, visits, cost = comparison.call_points()
+    hot = (cost >= comparison.hotspot * comparison.total[:, None]).any(axis=0)
+    # What libraries and the kernel call among themselves is in the JSON.
+    own = [place.program for place in comparison.places]
+    if not any(own):
+        own = [not place.kernel for place in comparison.places]
+    hot &= np.array(own)[callers]
+    changes = comparison.changes_of_visits(visits)
+    head = "".join(f"{f'visits {n + 1}':>12}{f'time {n + 1}':>11}" for n in range(len(cost)))
+    yield Row(head.replace("time", comparison.metric[:6]) + "  ", "", "calls: caller > callee")
+    for at in np.flatnonzero(hot).tolist():
+        figures = "".join(
+            f"{count:>12,.1f}{amount(value, comparison.unit):>11}"
+            for count, value in zip(visits[:, at].tolist(), cost[:, at].tolist(), strict=True)
+        )
+        caller = comparison.places[int(callers[at])].label
+        name = f"{caller} > {comparison.places[int(called[at])].label}"
+        if is_difference(changes[:, at]).any():
+            figures += " *"
+        else:
+            figures += "  "
+        yield Row(figures, "", shorten(name, width - len(figures)), _style(changes[:, at]))

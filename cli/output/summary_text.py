@@ -1,0 +1,148 @@
+"""The summary of a recording as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hpcd.measurement.summary import (
+    CallCounts,
+    ProbeCounts,
+    ProbesSummary,
+    RateChange,
+    SampleCounts,
+    Summary,
+    UnwindCounts,
+)
+
+_MOST_FUNCTIONS = 20
+_PROBE_NOTES = (
+    ("left", "left without a return"),
+    ("unpaired", "returned that had begun before"),
+    ("lost", "lost"),
+    ("unreadable", "values unreadable"),
+)
+
+
+def summary_lines(summary: Summary) -> Iterator[str]:
+    """Yield the summary's lines."""
+    yield from _sample_lines(summary.samples, f"{summary.duration_s} s, {summary.threads} threads")
+    yield from _time_lines(summary)
+    yield from _path_lines(summary.unwind)
+    if summary.probes is not None:
+        yield from _probe_lines(summary.probes)
+    if summary.calls is not None:
+        yield from _call_lines(summary.calls)
+    if summary.limit is not None:
+        yield summary.limit
+    if len(summary.rates) > 1:
+        yield _rates_line(summary.rates)
+    overhead = summary.overhead
+    yield (
+        f"overhead: {overhead.bpf_s} s in the kernel, {overhead.collector_cpu_s} s CPU of hpcd"
+        " itself"
+    )
+    yield f"measurement: {summary.measurement}"
+
+
+def _sample_lines(samples: SampleCounts, extent: str) -> Iterator[str]:
+    expected = (
+        f" ({samples.expected:,} expected from the targets' CPU time)" if samples.expected else ""
+    )
+    yield f"recorded {samples.recorded:,} of {samples.taken or 0:,} samples{expected} in {extent}"
+    for cause, count in samples.dropped.items():
+        yield f"  dropped: {count:,} ({cause})"
+    if samples.unexplained:
+        word = "more" if samples.unexplained > 0 else "fewer"
+        yield f"  {abs(samples.unexplained):,} samples {word} than expected, for no known cause"
+    if samples.late:
+        yield (
+            f"  {samples.late:,} firings left out that came late: mostly the hypervisor had the CPU"
+        )
+    if samples.walking:
+        yield (
+            f"  {samples.walking:,} firings left out that were due during walks of deep stacks:"
+            " hpcd's own time"
+        )
+
+
+def _time_lines(summary: Summary) -> Iterator[str]:
+    recorded, cpu, times = summary.samples.recorded, summary.cpu, summary.time
+    if recorded:
+        # The error is much less for a process that is always on a CPU: the clocks are regular.
+        error = 100 * recorded**-0.5
+        yield (
+            f"CPU time: {cpu.counted_s:.2f} s by the scheduler's count, {cpu.sampled_s:.2f} s by"
+            f" samples (standard error at most {error:.1f} %)"
+        )
+    if times is not None:
+        yield (
+            f"the threads' {times.lifetime:.1f} s: {times.cpu:.1f} s on CPUs,"
+            f" {times.blocked:.1f} s blocked, {times.runnable:.1f} s waiting for a CPU"
+        )
+
+
+def _path_lines(unwind: UnwindCounts) -> Iterator[str]:
+    share = f" ({100 * unwind.complete / unwind.paths:.2f} %)" if unwind.paths else ""
+    yield f"call paths complete to the thread's start: {unwind.complete:,}{share}"
+    for reason, count in unwind.truncated.items():
+        modules = sorted(unwind.modules.get(reason, {}).items(), key=lambda item: -item[1])
+        names = ", ".join(f"{Path(name).name} {paths:,}" for name, paths in modules[:3])
+        yield f"  truncated: {count:,} ({reason}) in {names}"
+    for module, why in unwind.failures.items():
+        yield f"  no unwind table for {module}: {why}"
+
+
+def _probe_lines(probes: ProbesSummary) -> Iterator[str]:
+    """Yield a line for each of the functions called most, and for each problem."""
+    functions = sorted(probes.functions, key=lambda function: -function.hits)
+    called = [function for function in functions if function.hits]
+    calls = sum(function.hits for function in called)
+    yield (
+        f"probed functions: {len(functions):,}, of which {len(called):,} were called,"
+        f" {calls:,} times"
+    )
+    for function in called[:_MOST_FUNCTIONS]:
+        yield f"  {_describe_probed(function)}"
+    if len(called) > _MOST_FUNCTIONS:
+        yield f"  and {len(called) - _MOST_FUNCTIONS:,} more"
+    for problem in probes.problems:
+        yield f"  {problem}"
+
+
+def _describe_probed(function: ProbeCounts) -> str:
+    text = f"{function.name} ({Path(function.library).name}): {function.hits:,} calls"
+    counts = ((getattr(function, name), words) for name, words in _PROBE_NOTES)
+    notes = [f"{count:,} {words}" for count, words in counts if count]
+    if function.one_in > 1:
+        notes.insert(0, f"one in {function.one_in} recorded")
+    if function.let_go:
+        notes.insert(0, "let go of to keep the overhead budget")
+    return f"{text}; {', '.join(notes)}" if notes else text
+
+
+def _call_lines(calls: CallCounts) -> Iterator[str]:
+    passed_over = ""
+    if calls.passed_over:
+        most = max((rate.one_in for rate in calls.rates), default=1)
+        passed_over = (
+            f", which stand for {calls.passed_over:,} more that were passed over to keep the cost"
+            f" down (at most one in {most} was recorded)"
+        )
+    yield f"calls recorded: {calls.recorded:,}{passed_over}"
+    for cause, count in calls.dropped.items():
+        yield f"  calls lost: {count:,} ({cause})"
+    if calls.objects_lost:
+        yield f"  files not known: {calls.objects_lost:,}"
+    for lack in calls.not_recorded:
+        yield f"  not recorded: {lack}"
+
+
+def _rates_line(rates: tuple[RateChange, ...]) -> str:
+    lowest = min(rate.frequency for rate in rates)
+    sparse = max(rate.walk_one_in for rate in rates)
+    walks = f", call paths of one wait in {sparse}" if sparse > 1 else ""
+    return (
+        f"to keep the overhead budget: down to {lowest} samples a second{walks};"
+        f" {len(rates) - 1} changes"
+    )

@@ -1,0 +1,154 @@
+"""Recording in this process or by the service, and the report of its end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcd.cli.fast_imports import fast_imports
+from hpcd.cli.output.terminal_text import harmless
+from hpcd.cli.record_options import recording_options, selection
+from hpcd.cli.service_client import held_by_service, wait_for_end
+from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.capture.sampler_loading import SamplerLoading
+from hpcd.errors import HpcdError, StorageError, TargetError
+
+if TYPE_CHECKING:
+    from hpcd.daemon.capture.recording import Recording
+    from hpcd.daemon.capture.session_parts import Progress
+    from hpcd.measurement.summary import Summary
+
+
+def record_here(args: argparse.Namespace, output: Path) -> Summary:
+    """Record the targets of the parsed arguments in this process; returns the summary."""
+    selector = selection(args)
+    options = recording_options(args, selector, output)
+    options.extra["command"] = sys.argv[1:]
+    recording = start_recorder(options)
+    stop_on_signals(recording)
+
+    def attached() -> None:
+        _print_attached()
+        if selector.open_ended and next(iter(selector.scan()), None) is None:
+            print("hpcd: nothing matches yet: waiting for processes to start", file=sys.stderr)
+
+    summary = record(recording, as_json=args.json, attached=attached)
+    if selector.open_ended and not summary.threads:
+        raise TargetError(f"nothing matched in {summary.duration_s} s; {output} is empty")
+    return summary
+
+
+def start_recorder(options: Options) -> Recording:
+    """The recording of ``options``; its programs are being loaded while the recorder is imported.
+
+    Raises what :class:`~hpcd.daemon.capture.recording.Recording` does.
+    """
+    loading = SamplerLoading(options)
+    try:
+        with fast_imports():
+            from hpcd.daemon.capture.recording import Recording
+
+        return Recording(options, loading)
+    except BaseException:
+        loading.close()
+        raise
+
+
+def record_by_service(args: argparse.Namespace, output: Path | None) -> Summary:
+    """Have the service record them until it or this process ends; returns the summary."""
+    options = recording_options(args, selection(args), Path())
+    # The service ends the recording with this process, however that ends.
+    with held_by_service(args.socket, options, output) as recording:
+        _print_attached()
+        ended = wait_for_end(args.socket, recording["id"])
+    if ended["state"] == "failed":
+        raise HpcdError(ended["failure"])
+    return ended_recording(ended)
+
+
+def stop_on_signals(recording: Recording) -> None:
+    """End ``recording`` cleanly on Ctrl-C, SIGTERM and SIGHUP."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: recording.request_stop())
+
+
+def record(
+    recording: Recording, *, as_json: bool, attached: Callable[[], None] | None = None
+) -> Summary:
+    """Run ``recording`` with a progress line on a terminal's standard error.
+
+    Into a pipe goes one line when sampling begins, for scripts that wait for it, unless the caller
+    has ``attached`` called then.
+    """
+    if as_json or not sys.stderr.isatty():
+        return recording.run(attached=attached or _print_attached)
+
+    # Only now: it takes as long to import as the programs to load.
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(stderr=True)
+
+    def begun() -> None:
+        live.update(Text("attached; Ctrl-C ends the recording"))
+        if attached:
+            attached()
+
+    with Live(Text("preparing: compiling the sampler, reading unwind tables"), console=console,
+              transient=True) as live:  # fmt: skip
+        return recording.run(
+            progress=lambda now: live.update(Text(progress_line(now))),
+            attached=begun,
+        )
+
+
+def _print_attached() -> None:
+    print("hpcd: attached", file=sys.stderr, flush=True)
+
+
+def progress_line(now: Progress) -> str:
+    """The progress of a recording in one line."""
+    return (
+        f"{now.seconds:6.0f} s  {now.samples:,} samples  {now.rate:,.0f}/s  "
+        f"{now.dropped:,} dropped  {now.truncated:,} truncated  "
+        f"{now.threads:,} threads  {now.bytes / 1e6:.1f} MB"
+    )
+
+
+def report(summary: Summary, args: argparse.Namespace, database: Path | None = None) -> None:
+    """Print the summary of a recording, or write it where ``--json-file`` says.
+
+    With ``database`` the measurement was merged into it and is gone.
+    """
+    document = summary.to_json()
+    if database:
+        document |= {"measurement": None, "database": str(database)}
+    if args.json_file:
+        try:
+            args.json_file.write_text(json.dumps(document) + "\n")
+        except OSError as error:
+            raise StorageError(f"{args.json_file}: {error.strerror}") from None
+    if args.json:
+        print(json.dumps(document))
+    elif not args.json_file:
+        print_summary(summary)
+
+
+def print_summary(summary: Summary) -> None:
+    """Print the summary of a recording as text."""
+    from hpcd.cli.output.summary_text import summary_lines
+
+    print("\n".join(map(harmless, summary_lines(summary))))
+
+
+def ended_recording(answer: dict[str, Any]) -> Summary:
+    """Return the summary of a recording that the service describes in ``answer``."""
+    from hpcd.measurement.summary import Summary
+
+    return Summary.from_json(answer["summary"])._replace(measurement=answer["measurement"])

@@ -1,0 +1,316 @@
+"""Answers about one database: functions of the open database and the request's parameters.
+
+:data:`JSON_ANSWERS` return what becomes JSON, :data:`BINARY_ANSWERS` arrays that are sent one after
+the other, little-endian; ``docs/viewer-api.md`` documents both by their names. :func:`picture` and
+:func:`source` need more than that. All are called in threads, and raise :class:`HpcdError` if the
+request is invalid.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis import Database
+from hpcd.analysis.parallel.findings import findings, scene
+from hpcd.analysis.profile.formula import parse_formula
+from hpcd.analysis.trace.pixel_runs import pixel_runs
+from hpcd.analysis.trace.pixel_samples import choose_lines
+from hpcd.array_types import U32
+from hpcd.errors import UsageError
+from hpcd.viewer.marks import marks
+from hpcd.viewer.palette import colours, parse_patterns
+from hpcd.viewer.server.open_database import OpenDatabase
+from hpcd.viewer.server.profile_api import heat, over_lines
+from hpcd.viewer.server.query_params import QueryParameters
+
+Arrays = list[npt.NDArray[Any]]
+JsonAnswer = Callable[[OpenDatabase, QueryParameters], object]
+BinaryAnswer = Callable[[OpenDatabase, QueryParameters], Arrays]
+
+# Twice the largest screens: a request for more is a mistake or mischief.
+_MOST_PIXELS = 16_000_000
+_MOST_LINES = 10_000
+_LONGEST_TEXT = 4000
+# Cells of a communication matrix each way, and numbers that select its ranks.
+_MOST_CELLS, _SPANS = 512, 4
+
+
+def describe(db: Database) -> dict[str, object]:
+    """Return what a database holds; names, colours and marks of its procedures."""
+    names = db.procedure_names
+    return {
+        "name": db.path.name,
+        "lines": len(db.lines),
+        "duration_ns": db.duration_ns,
+        "origin_ns": db.origin_ns,
+        "nodes": len(db.cct),
+        "records": int(db.metrics.exclusive("samples").sum()),
+        "losses": db.losses,
+        "measurements": [measurement.name for measurement in db.measurements],
+        "metrics": [
+            {"name": name, "unit": unit}
+            for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
+        ],
+        "procedures": names,
+        "marks": marks(names).tolist(),
+        "colours": _words(colours(names)).tolist(),
+    }
+
+
+# --- the trace ---
+
+
+def calling_contexts(db: Database) -> Arrays:
+    """The tree: u32 n, then parent u32[n], procedure u32[n]."""
+    return [
+        np.array([len(db.cct)], np.uint32),
+        np.asarray(db.cct.parent, np.uint32),
+        np.asarray(db.procedure_of_node, np.uint32),
+    ]
+
+
+def _cct(database: OpenDatabase, _: QueryParameters) -> Arrays:
+    return calling_contexts(database.db)
+
+
+def _selection(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """Number of lines of a choice of lines."""
+    return {
+        "count": len(database.selection.order(parameters.choice())),
+        "of": len(database.db.lines),
+    }
+
+
+def _lines(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """Labels, numbers and groups of ``count`` rows of a choice, from ``from`` on; the number of
+    lines each represents."""
+    db, choice = database.db, parameters.choice()
+    order = database.selection.order(choice)
+    first = parameters.whole("from", 0, len(order))
+    lines = order[first : first + parameters.whole("count", 1, _MOST_LINES)].tolist()
+    return {
+        "labels": database.selection.labels(lines, choice),
+        "lines": lines,
+        "folded": database.selection.folded(lines, choice),
+        "processes": db.lines.process[lines].tolist(),
+        "groups": database.selection.groups(lines, choice.group),
+        "measurements": db.trace.measurements(lines),
+    }
+
+
+def _findings(database: OpenDatabase, _: QueryParameters) -> object:
+    """A description of the recording, and findings, in sentences."""
+    db = database.db
+    return {
+        "scene": scene(db),
+        "findings": [dataclasses.asdict(finding) for finding in findings(db)],
+    }
+
+
+def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
+    """A picture: u32 h, w, b, then line u32[h], place u32[h], node[h, w].
+
+    Nodes have b bytes: 2, or 4 where there are many. The rows are a choice's lines ``l0`` to
+    ``l1``, or the one of ``line`` alone, over ``t0`` to ``t1`` ns. With ``folds`` folded u32[h],
+    the number of lines each row represents, comes before the nodes. With ``runs`` n u32 comes
+    before the lines: 0, or the nodes are those of n runs of pixels, with end u16[n] behind them.
+    """
+    db = database.db
+    t0, t1 = parameters.interval()
+    height, width = parameters.whole("h", 1, 10_000), parameters.whole("w", 1, 10_000)
+    if height * width > _MOST_PIXELS:
+        raise UsageError(f"a picture has at most {_MOST_PIXELS} pixels")
+    if parameters.has("line"):
+        place = np.zeros(1, np.int64)
+        lines = np.array([parameters.whole("line", 0, len(db.lines) - 1)])
+    else:
+        order = database.selection.order(parameters.choice())
+        l0, l1 = parameters.rows(len(order))
+        place = choose_lines(np.arange(l0, l1), height, len(order))
+        lines = order[place]
+    nodes = database.selection.sample(lines, parameters.choice(), t0, t1, width)
+    kind = np.uint16 if len(db.cct) < np.iinfo(np.uint16).max else np.uint32
+    folded: Arrays = []
+    if parameters.has("folds"):
+        counts = database.selection.folded(lines.tolist(), parameters.choice())
+        folded = [np.array(counts, np.uint32)]
+    head = [len(lines), width, np.dtype(kind).itemsize]
+    pixels: Arrays = []
+    if parameters.has("runs"):
+        node, end = pixel_runs(nodes)
+        shorter = len(node) * (head[2] + end.itemsize) < nodes.size * head[2]
+        head.append(len(node) if shorter else 0)
+        pixels = [node.astype(kind, copy=False), end] if shorter else []
+    return [
+        np.array(head, np.uint32),
+        lines.astype(np.uint32),
+        place.astype(np.uint32),
+        *folded,
+        *(pixels or [nodes.ravel().astype(kind, copy=False)]),
+    ]
+
+
+# --- costs ---
+
+
+def _profile(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
+    """Costs by context: u32 n, u32 m, u32 kind, u32 pixels, then f64[m, n], exclusive."""
+    profile = database.profile(parameters)
+    size = [len(database.db.cct), len(profile.value), profile.kind, profile.pixels]
+    return [np.array(size, np.uint32), np.asarray(profile.value, np.float64).ravel()]
+
+
+def _tree(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
+    """A view's tree: u32 n, u32 c, parent u32[n], entity u32[n], place u32[c]."""
+    contexts = database.trees.of(parameters.text("view"))
+    return [
+        np.array([len(contexts.tree), len(contexts.place)], np.uint32),
+        np.asarray(contexts.tree.parent, np.uint32),
+        contexts.tree.frame.astype(np.uint32),
+        np.asarray(contexts.place, np.uint32),
+    ]
+
+
+def _entities(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """The entities that the nodes of a view's tree represent."""
+    return database.trees.summary(parameters.text("view"))
+
+
+def _colours(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
+    """u32[n]: colours of the procedures, or of a view's entities, with a person's patterns."""
+    patterns = parse_patterns(parameters.text("patterns", longest=_LONGEST_TEXT).split("\n"))
+    view = parameters.text("view")
+    names = database.trees.coloured_as(view) if view else database.db.procedure_names
+    return [_words(colours(names, patterns))]
+
+
+def _formula(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """A derived metric, parsed."""
+    metrics = database.db.metrics
+    text = parameters.text("text", longest=_LONGEST_TEXT)
+    return parse_formula(text, metrics.names, metrics.units).as_json()
+
+
+def source(database: OpenDatabase, parameters: QueryParameters, folders: Sequence[Path]) -> object:
+    """A procedure's source lines, looked for in ``folders`` too, with what they cost in the
+    window."""
+    profile = database.profile(parameters)
+    file = parameters.whole("file", 0, 1 << 30) if parameters.has("file") else None
+    procedure = parameters.whole("procedure", 0, 1 << 30)
+    lines = database.sources.lines(procedure, profile.value, file, folders)
+    return {"kind": profile.kind, "pixels": profile.pixels, **lines}
+
+
+def _assembly(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """A procedure's instructions with what they cost in the window."""
+    profile = database.profile(parameters)
+    code = database.sources.code(parameters.whole("procedure", 0, 1 << 30), profile.value)
+    return {"kind": profile.kind, "pixels": profile.pixels, **code}
+
+
+def _over(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """A context's cost over lines: statistics, histogram, sorted curve."""
+    inside = database.trees.inside(parameters.text("context", longest=_LONGEST_TEXT))
+    lines, metric = database.all_lines(parameters), parameters.text("metric")
+    phase = parameters.text("phase")
+    cost = database.phases.over_lines(phase, lines, metric, inside) if phase else None
+    return over_lines(database.db, lines, metric, inside, cost)
+
+
+def _heat(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
+    """Lines x procedures: u32 h, u32 w, line u32[h], procedure u32[w], f32[h, w]."""
+    height, width = parameters.whole("h", 1, 2_000), parameters.whole("w", 1, 500)
+    db, lines, phase = database.db, database.own_rows(parameters), parameters.text("phase")
+    within = database.phases.costs(phase, lines, 0, db.duration_ns) if phase else None
+    cells = heat(db, lines, parameters.text("metric"), height, width, within)
+    size = np.array([len(cells.line), len(cells.procedure)], np.uint32)
+    return [size, cells.line, cells.procedure, cells.value.ravel()]
+
+
+# --- recorded calls ---
+
+
+def _messages(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """Messages and waits of the ranks in view in the time in view."""
+    lines = database.all_lines(parameters)
+    return database.traffic.get().summary(lines, *parameters.interval())
+
+
+def _matrix(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
+    """u32 rows, u32 columns, u32 ranks of a cell each way, u32 0, then f64[2, rows, columns]:
+    messages and bytes, or waits and seconds."""
+    ranks = parameters.numbers("ranks")
+    if len(ranks) != _SPANS:
+        raise UsageError("ranks must be four numbers")
+    s0, s1, d0, d1 = ranks
+    step, cells = database.traffic.get().matrix(
+        parameters.text("kind"), database.all_lines(parameters), *parameters.interval(),
+        (s0, s1, d0, d1), parameters.whole("cells", 1, _MOST_CELLS),
+    )  # fmt: skip
+    return [np.array([*cells.shape[1:], step, 0], np.uint32), cells.ravel()]
+
+
+def _calls(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """Totals of recorded calls in view by what they have in common."""
+    return database.calls.totals(
+        database.all_lines(parameters), *parameters.interval(), parameters.text("by"),
+        parameters.text("of"), parameters.text("function"), parameters.text("phase"),
+    )  # fmt: skip
+
+
+def _phases(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """Costs of the phases that calls mark in the time in view."""
+    return database.phases.table(
+        parameters.text("phase"), database.all_lines(parameters), *parameters.interval()
+    )
+
+
+def _memory(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """Growth and peak of the memory of the processes in view."""
+    return database.calls.memory(database.all_lines(parameters), *parameters.interval())
+
+
+def _call_marks(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """Calls, messages, collective operations and phases over the rows in view, or their number."""
+    rows, interval = database.rows(parameters), parameters.interval()
+    phase = parameters.text("phase")
+    none = {"phases": None, "phase": None}
+    phases = database.phases.bands(phase, rows, *interval) if phase else none
+    return {**database.calls.marks(rows, *interval), **phases}
+
+
+def _words(rgb: npt.NDArray[np.uint8]) -> U32:
+    words: U32 = (rgb.astype(np.uint32) @ np.array([1, 1 << 8, 1 << 16], np.uint32)).astype(
+        np.uint32
+    )
+    return words
+
+
+JSON_ANSWERS: dict[str, JsonAnswer] = {
+    "selection": _selection,
+    "lines": _lines,
+    "findings": _findings,
+    "entities": _entities,
+    "formula": _formula,
+    "assembly": _assembly,
+    "over": _over,
+    "messages": _messages,
+    "calls": _calls,
+    "phases": _phases,
+    "memory": _memory,
+    "call-marks": _call_marks,
+}
+BINARY_ANSWERS: dict[str, BinaryAnswer] = {
+    "cct": _cct,
+    "profile": _profile,
+    "tree": _tree,
+    "colours": _colours,
+    "messages/matrix": _matrix,
+    "heat": _heat,
+}
