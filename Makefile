@@ -5,11 +5,11 @@
 # make lint    style, types, import arrows
 # make setup   what all of the above need: Debian packages and .venv
 # make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR
-# make objects   the BPF programs and loops over records, compiled ahead (needs clang, llvm, lld)
+# make objects   the BPF programs and the kernels that work on records, compiled (needs clang, llvm, lld)
 # make dist    source distribution and wheel in build/dist; make deb the Debian package in build/deb
 #              (DEBFULLNAME and DEBEMAIL: its maintainer)
 # make test-packages   both installed where nothing else is, upgraded and removed (minutes)
-# make test-emulated   the loops over records on an aarch64 that QEMU emulates (minutes)
+# make test-emulated   the kernels on an aarch64 that QEMU emulates (minutes)
 # make docs    the documentation as a web site in build/site
 # make man     docs/hpcd.1 from the parsers
 # make clean   removes what demo, lint and tests made; make distclean .venv and caches too

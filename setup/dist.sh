@@ -1,6 +1,6 @@
 #!/bin/sh
 # dist.sh DIR: the source distribution and the wheel of what is checked out, in DIR, with the BPF
-# programs and the loops over records compiled for both processors. The same commit gives the same bytes.
+# programs and the kernels compiled for both processors. The same commit gives the same bytes.
 set -eu
 
 out=$1

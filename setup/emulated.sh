@@ -1,5 +1,5 @@
 #!/bin/sh
-# emulated.sh: the tests of the loops over records (hpcd/native) on an aarch64 that QEMU emulates, with
+# emulated.sh: the tests of the kernels (hpcd/kernels) on an aarch64 that QEMU emulates, with
 # Debian's Python for it. Kept in build/aarch64; the first time it needs root and a network.
 set -eu
 
@@ -19,7 +19,7 @@ site=$root/site
 [ -d "$site" ] || .venv/bin/pip install --quiet --disable-pip-version-check --target "$site" \
 	--platform manylinux2014_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux_2_28_aarch64 \
 	--python-version 3.11 --only-binary=:all: \
-	numpy zstandard psutil rich pyelftools cxxfilt 'symbolic<14' 'iced-x86<1.18' pytest pytest-timeout hypothesis
+	cffi numpy zstandard psutil rich pyelftools cxxfilt 'symbolic<14' 'iced-x86<1.18' pytest pytest-timeout hypothesis
 sh setup/objects.sh aarch64
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
@@ -28,6 +28,6 @@ cp -a tests benchmarks pyproject.toml "$tree/tree"
 cd "$tree/tree"
 PYTHONPATH=$tree/tree:$site qemu-aarch64-static -L "$root" "$python" -m pytest -q \
 	-p no:cacheprovider --timeout 1800 --basetemp="$tree/tests" \
-	tests/unit/test_call_paths.py tests/unit/test_decimal_text.py tests/unit/test_identity_rows.py \
-	tests/unit/test_merge_loops.py tests/unit/test_part.py tests/unit/test_picture_loops.py \
+	tests/unit/test_call_paths.py tests/unit/test_decimal_text.py tests/unit/test_identity_columns.py \
+	tests/unit/test_kernels.py tests/unit/test_part.py tests/unit/test_line_pictures.py \
 	tests/unit/test_report_loops.py tests/unit/test_shares.py tests/unit/test_slice_text.py

@@ -23,7 +23,6 @@ ENVIRONMENT = {
     " (perf events).",
     "HPCD_CACHE": "Directory of cached kernel headers, unwind tables and program structure "
     "(default: /var/cache/hpcd when recording as root, otherwise hpcd below XDG_CACHE_HOME).",
-    "HPCD_COMPILED": "0: all is done by numpy, also where the loops over records are compiled.",
     "HPCD_DEBUG": "When set, errors are printed with their tracebacks.",
     "BCC_KERNEL_SOURCE": "Kernel headers to compile the BPF programs with (default: those found).",
     "HPCD_RESULTS": "Where hpcd profile keeps results (default: hpcd/results below XDG_DATA_HOME).",

@@ -25,7 +25,7 @@ from hpcd.bpf.loading.request_offsets import request_offsets, submission
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.task_stacks import TaskStacks
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
-from hpcd.native.native_library import native_library
+from hpcd.kernels.library import open_library
 
 # Capabilities (include/uapi/linux/capability.h) and what they are needed for.
 _CAPABILITIES = {
@@ -65,7 +65,7 @@ def probe() -> list[Feature]:
         _lockdown(),
         _python(),
         _object(),
-        _loops(),
+        _kernels(),
         _bcc(needed=compiling),
         _attempt("kernel headers", _headers, _headers_remedy(), needed=compiling),
         _attempt("BPF maps and rings", _bpf_maps, _privileges(), needed=True),
@@ -205,15 +205,12 @@ def _object() -> Feature:
     return Feature(name, False, "hpcd compiles its programs with bcc", "make objects")
 
 
-def _loops() -> Feature:
-    """Whether what is done with each record is compiled."""
-    name = "loops over records"
-    library = native_library()
-    if library is not None:
-        return Feature(name, True, f"compiled: {library._name}")
-    if os.environ.get("HPCD_COMPILED") == "0":
-        return Feature(name, False, "left to numpy by HPCD_COMPILED=0", "unset HPCD_COMPILED")
-    return Feature(name, False, "numpy's: hpcd merge takes half as long again", "make objects")
+def _kernels() -> Feature:
+    """Whether what works on records is compiled."""
+    try:
+        return Feature("kernels", True, str(open_library()))
+    except PlatformError as error:
+        return Feature("kernels", False, str(error), "make objects", True)
 
 
 def _bcc(*, needed: bool) -> Feature:

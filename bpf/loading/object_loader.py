@@ -21,7 +21,7 @@ from pathlib import Path
 from hpcd.bpf.libbpf import library, silence
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.errors import PlatformError, PrivilegeError
-from hpcd.native.native_library import source_digest
+from hpcd.kernels.library import source_digest
 
 # include/uapi/linux/bpf.h; bpf_loop() came with 5.17.
 _PROGRAM_TYPE_PERF_EVENT = 7

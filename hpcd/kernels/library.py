@@ -116,6 +116,13 @@ def declarations_path() -> Path:
     return OBJECTS / f"declarations-{_digest()}.py"
 
 
+def open_library() -> Path:
+    """Open the library for this processor, and return its path. Raises :class:`PlatformError` where
+    there is none."""
+    _library(_level())
+    return library_path(_level())
+
+
 def write_declarations(path: str) -> None:
     """Write the module that declares the kernels to ``path``. Needs cffi with pycparser."""
     from cffi import FFI

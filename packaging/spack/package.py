@@ -15,16 +15,11 @@ class PyHpcd(PythonPackage):
 
     version("main", branch="main")
 
-    variant(
-        "service",
-        default=True,
-        description="Compile the BPF programs, which recording needs, and the loops over records",
-    )
-
     depends_on("c", type="build")
     depends_on("python@3.11:", type=("build", "run"))
     depends_on("py-setuptools@68:", type="build")
     depends_on("py-setuptools-scm@8:", type="build")
+    depends_on("py-cffi@1.15:", type=("build", "run"))
     depends_on("py-numpy@1.24:", type=("build", "run"))
     depends_on("py-zstandard@0.20:", type=("build", "run"))
     depends_on("py-pyelftools@0.29:", type=("build", "run"))
@@ -42,15 +37,15 @@ class PyHpcd(PythonPackage):
     depends_on("py-cxxfilt@0.3:", type=("build", "run"))
     depends_on("py-google-re2@1:", type=("build", "run"))
     # Recording loads libbpf.so.1, which Spack has not: it is the system's, as the kernel is.
-    depends_on("llvm@14: +clang +lld targets=aarch64,bpf,x86", type="build", when="+service")
+    depends_on("llvm@14: +clang +lld targets=aarch64,bpf,x86", type="build")
 
     conflicts("platform=darwin", msg="hpcd records through eBPF, which is Linux's")
     conflicts("platform=windows", msg="hpcd records through eBPF, which is Linux's")
 
-    @run_before("install", when="+service")
-    def compile_bpf_programs(self):
-        """Compile the BPF programs once for all kernels, so that recording needs no compiler, and
-        the loops over records, without which numpy does the same in half as long again."""
+    @run_before("install")
+    def compile_objects(self):
+        """Compile the kernels, and the BPF programs once for all kernels of Linux, so that
+        recording needs no compiler."""
         Executable("sh")("setup/objects.sh", extra_env={"PYTHON": python.path})
 
     @run_after("install")

@@ -53,9 +53,9 @@ def test_both_have_the_objects_and_the_manual_pages(dist: Path) -> None:
     with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
         source = archive.getnames()
     for names in (wheel, source):
-        for part in ("sampler-x86_64-", "sampler-aarch64-", "task_stacks-x86_64-", "native-x86_64-",
-                     "native-x86_64_v3-", "native-aarch64-", "hpcd.1", "hpcd.toml.5", "py.typed",
-                     "web/"):  # fmt: skip
+        for part in ("sampler-x86_64-", "sampler-aarch64-", "task_stacks-x86_64-",
+                     "kernels-x86_64-", "kernels-x86_64_v3-", "kernels-aarch64-", "declarations-",
+                     "hpcd.1", "hpcd.toml.5", "py.typed", "web/"):  # fmt: skip
             assert any(part in name for name in names), part
     assert not any(name.startswith("tests") for name in wheel)
 
@@ -68,7 +68,7 @@ def test_it_runs_where_nothing_else_is(dist: Path, tmp_path: Path, kind: str) ->
     command = tmp_path / "bare/bin/hpcd"
     version = run(command, "--version").split()[1]
     assert version in archive.name
-    library = "from hpcd.native.native_library import native_library as made; print(made()._name)"
+    library = "from hpcd.kernels.library import open_library; print(open_library())"
     assert str(tmp_path) in run(tmp_path / "bare/bin/python", "-c", library)
     run(command, "synth", "-o", tmp_path / "m", "--ranks", "2", "--records", "500")
     run(command, "merge", tmp_path / "m/node-00000", "-o", tmp_path / "db")
