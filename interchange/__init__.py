@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hpcd.interchange.data_frames import arrow_batches, arrow_table, pandas_frame
-    from hpcd.interchange.graph_frames import graph_frame, thicket
+    from hpcd.interchange.hatchet import graph_frame, thicket
 
 __all__ = ["arrow_batches", "arrow_table", "graph_frame", "pandas_frame", "thicket"]
 
@@ -20,8 +20,8 @@ _MODULES = {
     "arrow_batches": "data_frames",
     "arrow_table": "data_frames",
     "pandas_frame": "data_frames",
-    "graph_frame": "graph_frames",
-    "thicket": "graph_frames",
+    "graph_frame": "hatchet",
+    "thicket": "hatchet",
 }
 
 

@@ -1,6 +1,6 @@
 """Tables as Parquet or Arrow IPC files (https://arrow.apache.org/docs/format), by pyarrow.
 
-The tables are those of :mod:`.tables`; batches become record batches or row groups as they come.
+The tables are those of :mod:`.tables`, written batch by batch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.tables import Column, Table, tables
 from hpcd.interchange.text import utf8
 
@@ -27,7 +27,7 @@ _TYPES = {
 _ROWS = 1 << 17
 
 
-def write_parquet(selection: Selection, path: Path) -> None:
+def write_parquet(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to Parquet files in the folder ``path``."""
 
     def open_file(file: Path, schema: Any) -> Any:
@@ -36,13 +36,13 @@ def write_parquet(selection: Selection, path: Path) -> None:
     _write(selection, path, ".parquet", open_file)
 
 
-def write_arrow(selection: Selection, path: Path) -> None:
+def write_arrow(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to Arrow IPC files in the folder ``path``."""
     _write(selection, path, ".arrow", lambda file, schema: pyarrow.ipc.new_file(str(file), schema))
 
 
-def schema_of(table: Table, selection: Selection) -> Any:
-    """The ``pyarrow.Schema`` of ``table``; columns of metrics say their ``unit``."""
+def schema_of(table: Table, selection: ExportSelection) -> Any:
+    """Return the ``pyarrow.Schema`` of ``table``; columns of metrics have a ``unit``."""
     units = dict(zip(selection.names, selection.units, strict=True))
     return pyarrow.schema(
         [
@@ -53,14 +53,14 @@ def schema_of(table: Table, selection: Selection) -> Any:
 
 
 def record_batches(table: Table, schema: Any) -> Iterator[Any]:
-    """The rows of ``table`` as ``pyarrow.RecordBatch``, made as they are asked for."""
+    """Yield the rows of ``table`` as ``pyarrow.RecordBatch``."""
     for columns in table.batches():
         arrays = [_array(column, kind) for column, kind in zip(columns, table.kinds, strict=True)]
         yield pyarrow.record_batch(arrays, schema=schema)
 
 
 def _write(
-    selection: Selection, path: Path, suffix: str, open_file: Callable[[Path, Any], Any]
+    selection: ExportSelection, path: Path, suffix: str, open_file: Callable[[Path, Any], Any]
 ) -> None:
     for table in tables(selection):
         schema = schema_of(table, selection)

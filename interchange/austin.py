@@ -1,10 +1,9 @@
 """Austin's text: ``P<pid>;T<tid>;file:function:line;... MICROSECONDS``, one sample a line.
 
 Austin 3 writes it; MOJO, its binary sibling, is :mod:`hpcd.interchange.mojo`'s. A
-sample says how much time has passed since its thread's sample before, so times follow: they are
-exact within a thread, and a thread begins when the others have come so far. Of the three metrics
-of ``austin --full`` (time, idle, memory) idle samples are no CPU time. The format is described in
-Austin's README.
+sample has the time since its thread's sample before, so times follow: they are exact within a
+thread, and a thread begins at the latest time of the others. Idle samples of ``austin --full``
+(time, idle, memory) are no CPU time. Austin's README describes the format.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ import re
 from collections.abc import Iterable
 
 from hpcd.errors import FormatError
-from hpcd.interchange.collapsed_stacks import python_frame
-from hpcd.interchange.recording_builder import NO_MODULE, RecordingBuilder
+from hpcd.interchange.collapsed import python_frame
+from hpcd.interchange.imported_tree import NO_MODULE
+from hpcd.interchange.recording_builder import RecordingBuilder
 
 _HEAD = re.compile(rb"P(\d{1,10});T(?:(\d{1,10}):)?(0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{1,20})(?:;|$)")
 _FRAME = re.compile(rb"(.*):([^:]*):(\d{1,9})$", re.DOTALL)
@@ -33,8 +33,8 @@ def looks_like_austin(head: bytes) -> bool:
 
 
 class AustinSamples:
-    """Takes in Austin's samples, whichever format they come from; with ``lines`` a function's
-    lines are procedures of their own."""
+    """Adds Austin's samples, whichever format they come from; with ``lines`` a function's lines are
+    procedures of their own."""
 
     def __init__(self, builder: RecordingBuilder, *, lines: bool = False) -> None:
         self.builder = builder
@@ -44,7 +44,7 @@ class AustinSamples:
         self._latest = 0
 
     def setting(self, key: bytes, value: bytes) -> None:
-        """Take in a line of Austin's metadata."""
+        """Set one of Austin's metadata."""
         if key == b"mode" and value in _MODES:
             self._mode = value
 
@@ -54,18 +54,18 @@ class AustinSamples:
         return self._mode == b"memory"
 
     def frame(self, function: bytes, file: bytes, line: int) -> int:
-        """The number of a Python frame."""
+        """Return the number of a Python frame."""
         return python_frame(self.builder, function, file, line if self._with_lines else 0)
 
     def special_frame(self, name: bytes) -> int:
-        """The number of what stands in the place of a frame, such as garbage collection."""
-        module = self.builder.module(NO_MODULE)
-        return self.builder.frame(module, b"[%s]" % name.strip(b":").lower())
+        """Return the number of a frame that is no function, such as garbage collection."""
+        module = self.builder.tree.module(NO_MODULE)
+        return self.builder.tree.frame(module, b"[%s]" % name.strip(b":").lower())
 
     def add(self, line: int, node: int, time_us: int, memory: int, busy: bool | None) -> None:
-        """Take in a sample; ``busy`` is None where nobody asked."""
+        """Add a sample; ``busy`` is None if it was not recorded."""
         builder = self.builder
-        # Without times, what comes later in the file is later.
+        # Without times, the order in the file is that in time.
         passed = max(time_us, 1) * 1000
         now = self._now.get(line, max(self._latest - passed, 0)) + passed
         self._now[line] = now
@@ -94,7 +94,7 @@ class AustinReader:
         self._skipped = 0
 
     def read(self, blocks: Iterable[bytes]) -> None:
-        """Take in blocks of whole lines. Raises :class:`FormatError` when they are something
+        """Add samples from blocks of whole lines. Raises FormatError when they are something
         else."""
         number = 0
         for block in blocks:
@@ -134,7 +134,7 @@ class AustinReader:
         text = head[3]
         hexadecimal = text.startswith(b"0x") or not text.isdigit()
         tid = int(text, 16 if hexadecimal else 10) & (1 << 62) - 1
-        return self._builder.line(int(head[1]), tid, b"thread %d" % tid, int(head[2] or 0))
+        return self._builder.threads.line(int(head[1]), tid, b"thread %d" % tid, int(head[2] or 0))
 
     def _node(self, stack: bytes) -> int:
         path = []
@@ -145,7 +145,7 @@ class AustinReader:
                     self._frames.clear()
                 frame = self._frames[text] = self._frame(text)
             path.append(frame)
-        return self._builder.node(path)
+        return self._builder.tree.node(path)
 
     def _frame(self, text: bytes) -> int:
         match = _FRAME.match(text)

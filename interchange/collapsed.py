@@ -1,24 +1,35 @@
-"""Collapsed stacks: ``main;solve;dot 1234``, a line for each calling context with a cost.
+"""Collapsed stacks: ``outermost;...;innermost COUNT``, one call path a line, written and read.
 
-Read by flamegraph.pl, inferno, speedscope and others. Costs are whole numbers, times in ns. A
-semicolon in a name is written ``\\x3b``, a line end ``\\n``.
+Exports have a line for each calling context with a cost: whole numbers, times in ns; a semicolon in
+a name is written ``\\x3b``, a line end ``\\n``. flamegraph.pl, inferno, speedscope and others read
+them. Imports are those of FlameGraph's stackcollapse scripts (stackcollapse.pl says what they are),
+bcc, async-profiler, inferno, ``perf script report stackcollapse``, and py-spy (``--format raw``),
+whose frames are ``function (file.py:line)``.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 
+from hpcd.errors import FormatError
 from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.imported_tree import NO_MODULE
+from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.synthetic_clock import SyntheticClock
 from hpcd.interchange.text import one_line
 
+# --- export ---
 
-def write(selection: Selection, path: Path) -> None:
+
+def write(selection: ExportSelection, path: Path) -> None:
     """Write the main metric of ``selection`` to the file ``path``."""
     table = selection.contexts(Detail.NAME)
-    row = selection.main
+    row = selection.main_row
     scale = 1e9 if selection.units[row] == "s" else 1.0
     cost = np.rint(selection.total_costs(table)[row] * scale).astype(np.int64)
     names = [one_line(name, ";") for name in table.frames.name]
@@ -27,9 +38,168 @@ def write(selection: Selection, path: Path) -> None:
         for context in np.flatnonzero(cost).tolist():
             count = int(cost[context])
             words = []
-            # What no context fits is the root's.
+            # Costs that match no context are the root's.
             at = context
             while at:
                 words.append(names[frame[at]])
                 at = parent[at]
             file.write(f"{';'.join(reversed(words)) or names[0]} {count}\n")
+
+
+# --- import ---
+
+# Appended by stackcollapse-perf.pl --all: kernel, compiled at run time, inlined, other threads.
+_ANNOTATION = re.compile(rb"_\[([kjiw])\]$")
+_DTRACE = re.compile(rb"([\w.+-]{1,255})`(.+)", re.DOTALL)
+# py-spy's frames; with --threads the outermost one is "thread (id): name".
+_PYTHON = re.compile(rb"(.+) \(([^;()]{1,4096}):(\d{1,9})\)$", re.DOTALL)
+_THREAD = re.compile(rb"thread \((0x[0-9A-Fa-f]{1,16}|\d{1,19})\)(?:: (.*))?$", re.DOTALL)
+_PROCESS = re.compile(rb'process (\d{1,10}):"(.*)"$', re.DOTALL)
+_CACHED = 1 << 19
+_MAX_SKIPPED_SHARE = 0.1
+
+
+def looks_collapsed(head: bytes) -> bool:
+    """Whether all first lines are call paths with counts."""
+    lines = _whole_lines(head)
+    parts = [_split(line) for line in lines]
+    return bool(lines) and all(stack and _count(count) is not None for stack, count in parts)
+
+
+def looks_like_py_spy(head: bytes) -> bool:
+    """Whether most frames of first lines that are call paths are those of py-spy."""
+    if not looks_collapsed(head):
+        return False
+    frames = [frame for line in _whole_lines(head) for frame in _split(line)[0].split(b";")]
+    places = sum(bool(_PYTHON.match(frame)) for frame in frames)
+    threads = sum(bool(_THREAD.match(frame) or _PROCESS.match(frame)) for frame in frames)
+    return bool(places) and places + threads > 0.9 * len(frames)
+
+
+def _whole_lines(head: bytes) -> list[bytes]:
+    lines = head.split(b"\n")
+    lines = lines[:-1] if len(lines) > 1 else lines
+    return [line for line in lines if line.strip() and not line.startswith(b"#")][:100]
+
+
+def _split(line: bytes) -> tuple[bytes, bytes]:
+    stack, _, count = line.rstrip().rpartition(b" ")
+    return stack.strip(), count
+
+
+class CollapsedReader:
+    """Turns collapsed stacks into records of ``builder``.
+
+    Counts are those of ``event``. With ``python`` frames are py-spy's, with ``lines`` a function's
+    lines are procedures of their own.
+    """
+
+    def __init__(
+        self, builder: RecordingBuilder, event: int, *, python: bool = False, lines: bool = False
+    ) -> None:
+        self._builder = builder
+        self._clock = SyntheticClock(builder, [event])
+        self._frame: Callable[[bytes], int] = self._python_frame if python else self._plain_frame
+        self._python = python
+        self._with_lines = lines
+        self._frames: dict[bytes, int] = {}
+        self._skipped = 0
+
+    def read(self, blocks: Iterable[bytes], unit_ns: int) -> None:
+        """Add call paths from blocks of whole lines; a count of 1 lasts ``unit_ns``.
+
+        Raises FormatError when they are something else.
+        """
+        number = 0
+        for block in blocks:
+            for line in block.split(b"\n"):
+                number += 1
+                if line.strip() and not line.startswith(b"#"):
+                    self._take(line, number)
+        self._clock.finish(unit_ns)
+        if self._skipped:
+            self._builder.dropped["lines without a count"] = self._skipped
+
+    def _take(self, line: bytes, number: int) -> None:
+        stack, text = _split(line)
+        count = _count(text)
+        if count is None or not stack:
+            self._skipped += 1
+            if self._skipped > 10 + _MAX_SKIPPED_SHARE * number:
+                raise FormatError(
+                    f"{self._builder.source}: line {number} is no call path with a count"
+                )
+            return
+        if not count:
+            return
+        names = stack.split(b";")
+        pid = tid = 0
+        thread = b""
+        if self._python:
+            pid, tid, thread, names = self._owner(names)
+        frames = self._frames
+        path = []
+        for name in names:
+            frame = frames.get(name)
+            if frame is None:
+                if len(frames) >= _CACHED:
+                    frames.clear()
+                frame = frames[name] = self._frame(name)
+            path.append(frame)
+        builder = self._builder
+        line_number = builder.threads.line(pid, tid, thread or builder.threads.default_name)
+        self._clock.add(line_number, builder.tree.node(path), (count,))
+        builder.taken += count
+
+    def _owner(self, names: list[bytes]) -> tuple[int, int, bytes, list[bytes]]:
+        """Return (pid, tid, thread, frames below) of a call path of py-spy."""
+        pid = tid = 0
+        thread = b""
+        while names and (match := _PROCESS.match(names[0])):
+            pid, thread, names = int(match[1]), match[2], names[1:]
+        if names and (match := _THREAD.match(names[0])):
+            number = match[1]
+            tid = int(number, 16) if number.startswith(b"0x") else int(number)
+            # At the beginning Python has no name for a thread.
+            thread, names = match[2] or b"", names[1:]
+            if thread:
+                self._builder.threads.rename(
+                    self._builder.threads.line(pid, tid & (1 << 62) - 1, thread), thread
+                )
+        return pid, tid & (1 << 62) - 1, thread, names
+
+    def _plain_frame(self, name: bytes) -> int:
+        module: bytes | str = NO_MODULE
+        kernel = False
+        match = _ANNOTATION.search(name)
+        if match:
+            name = name[: match.start()]
+            kernel = match[1] == b"k"
+            module = {b"k": b"kernel", b"j": b"[jit]"}.get(match[1], module)
+        elif match := _DTRACE.match(name):
+            module, name = match[1], match[2]
+        return self._builder.tree.frame(self._builder.tree.module(module, kernel=kernel), name)
+
+    def _python_frame(self, name: bytes) -> int:
+        match = _PYTHON.match(name)
+        if match is None:
+            return self._plain_frame(name)
+        function, file, line = match.groups()
+        return python_frame(self._builder, function, file, int(line) if self._with_lines else 0)
+
+
+def python_frame(builder: RecordingBuilder, function: bytes, file: bytes, line: int) -> int:
+    """Return the frame of a function in the source file ``file``; of its ``line`` if not 0."""
+    return builder.tree.frame(
+        builder.tree.module(file), b"%s:%d" % (function, line) if line else function
+    )
+
+
+def _count(text: bytes) -> int | None:
+    """Return a count; fractions, which some tools write, are rounded."""
+    if text.isdigit() and len(text) <= 18:
+        return int(text)
+    whole, _, part = text.partition(b".")
+    if whole.isdigit() and part.isdigit() and len(whole) <= 15:
+        return round(float(text))
+    return None

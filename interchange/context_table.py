@@ -1,8 +1,8 @@
 """The calling contexts of a database as other tools have them: a tree of frames with names.
 
-A procedure's inlined calls are frames of their own, below the procedure's. Frames are told apart by
-address (:attr:`Detail.PLACE`), or calls from several places of a procedure are one context
-(:attr:`Detail.PROCEDURE`), or procedures of one name are one (:attr:`Detail.NAME`).
+A procedure's inlined calls are frames of their own, below the procedure's. Frames differ by address
+(:attr:`Detail.PLACE`), by procedure wherever it is called from (:attr:`Detail.PROCEDURE`), or by
+the procedure's name (:attr:`Detail.NAME`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from hpcd.analysis.arrays.scope_rows import scope_rows
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.entities import entities
-from hpcd.array_types import I64, U32, U64, Mask
+from hpcd.array_types import F64, I64, U32, U64, Mask
 from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import collapse
@@ -23,7 +23,7 @@ from hpcd.model.scope import Kind
 
 
 class Detail(Enum):
-    """What makes two calls from one context different contexts."""
+    """The property that distinguishes two calls from one context."""
 
     PLACE = "place"
     PROCEDURE = "procedure"
@@ -34,11 +34,11 @@ class Detail(Enum):
 class Frames:
     """The distinct frames of a table of contexts, one entry each; the root's is frame 0.
 
-    ``name`` is the procedure's display name; ``module`` ``uint32[n]`` its load module's id or 0;
-    ``procedure`` ``uint32[n]``, of inlined calls the one they are in; ``inlined`` ``bool[n]``;
-    ``address`` ``uint64[n]``: in the module, 0 where there is none; ``file`` and ``line``
-    ``uint32[n]``: the source line that is executed (0 where only the file is known), or, where
-    frames are not told apart by address, where the procedure begins; empty and 0 where unknown.
+    ``name`` is the procedure's display name; ``module`` uint32[n] its load module's id or 0;
+    ``procedure`` uint32[n], that around it for inlined calls; ``inlined`` bool[n]; ``address``
+    uint64[n] in the module, 0 if it has none; ``file`` and ``line`` uint32[n] the source line that
+    is executed (0 if only the file is known) with :attr:`Detail.PLACE`, else the line where the
+    procedure begins; empty and 0 if unknown.
     """
 
     name: list[str]
@@ -54,10 +54,10 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class Contexts:
+class ContextTable:
     """A tree of ``n`` contexts: 0 is the root, parents precede children.
 
-    ``parent`` and ``frame`` (into ``frames``) ``uint32[n]``; ``of_node`` ``uint32[nodes]``: the
+    ``parent`` and ``frame`` (into ``frames``) are uint32[n]; ``of_node`` uint32[nodes] is the
     context of each CCT node of the database.
     """
 
@@ -75,12 +75,16 @@ class Contexts:
         return CCT(self.parent, self.frame.astype(np.uint64))
 
     def depth(self) -> U32:
-        """``uint32[n]``: frames from the root to each context."""
+        """Return uint32[n]: the number of frames from the root to each context."""
         return self.tree.depth()
 
+    def inclusive(self, cost: F64) -> F64:
+        """Return the inclusive costs float64[metrics, n] of the exclusive ones ``cost``."""
+        return np.stack([self.tree.inclusive(row) for row in cost])
 
-def contexts(db: Database, detail: Detail, depth: int | None = None) -> Contexts:
-    """The contexts of ``db``. What is below ``depth`` frames counts for the context above it."""
+
+def build_context_table(db: Database, detail: Detail, depth: int | None = None) -> ContextTable:
+    """Return the contexts of ``db``; costs below ``depth`` frames count for the context above."""
     unfolded = _unfold(db)
     if detail is Detail.PLACE:
         frames, label = _frames_by_place(db, unfolded)
@@ -89,27 +93,29 @@ def contexts(db: Database, detail: Detail, depth: int | None = None) -> Contexts
     # Label 0 is the root's, which nothing else may have.
     tree, into = collapse(CCT(unfolded.parent, label), label + np.uint64(1))
     number = np.maximum(tree.frame, 1) - np.uint64(1)
-    table = Contexts(
+    table = ContextTable(
         tree.parent, number.astype(np.uint32), frames, into[unfolded.last].astype(np.uint32)
     )
     return table if depth is None else _cut(table, depth)
 
 
-def _cut(table: Contexts, depth: int) -> Contexts:
-    """The contexts of at most ``depth`` frames."""
+def _cut(table: ContextTable, depth: int) -> ContextTable:
+    """Return the contexts of at most ``depth`` frames."""
     kept = table.depth() <= depth
     number = (np.cumsum(kept) - 1).astype(np.uint32)
     above = number[table.tree.ancestor_at(depth)]
-    return Contexts(
+    return ContextTable(
         number[table.parent[kept]], table.frame[kept], table.frames, above[table.of_node]
     )
 
 
 @dataclass(frozen=True)
 class _Unfolded:
-    """The CCT with a row for each inlined call: row ``i`` is of CCT node ``node[i]``, in its
-    procedure (``scope[i]`` 0) or in the inlined call ``scope[i]``, and executes the line of scope
-    ``site[i]`` (0: unknown). ``last[n]`` is the innermost row of node ``n``.
+    """The CCT with a row for each inlined call.
+
+    Row ``i`` belongs to CCT node ``node[i]``, in its procedure (``scope[i]`` 0) or in the inlined
+    call ``scope[i]``, and executes the line of scope ``site[i]`` (0: unknown). ``last[n]`` is the
+    innermost row of node ``n``.
     """
 
     parent: U32
@@ -138,7 +144,7 @@ def _unfold(db: Database) -> _Unfolded:
 
 
 def _frames_by_place(db: Database, rows: _Unfolded) -> tuple[Frames, U64]:
-    """Frames by address and inlined call, and each row's. O(rows · log rows)."""
+    """Return frames by address and inlined call, and each row's frame. O(rows · log rows)."""
     code = db.cct.frame[rows.node]
     order = np.lexsort((rows.scope, code))
     new = np.ones(len(order), bool)
@@ -150,7 +156,7 @@ def _frames_by_place(db: Database, rows: _Unfolded) -> tuple[Frames, U64]:
     procedures, scopes = db.procedures, db.scopes
     procedure = db.procedure_of_node[node]
     own = scope == 0
-    # Of unknown lines at least the procedure's file is known; not so of inlined ones.
+    # If the line is unknown, the procedure's file is known at least, unless it is inlined.
     where = [
         (scopes.file[s], int(scopes.line[s]))
         if s and scopes.file[s]
@@ -173,7 +179,7 @@ def _frames_by_place(db: Database, rows: _Unfolded) -> tuple[Frames, U64]:
 
 
 def _frames_by_procedure(db: Database, rows: _Unfolded, *, by_name: bool) -> tuple[Frames, U64]:
-    """Frames by procedure, inlined ones like those that are called, and each row's."""
+    """Return frames by procedure, inlined or called, and each row's frame."""
     known = entities(db, merged=True)
     number = np.where(
         rows.scope > 0, known.of_scope[rows.scope], db.procedure_of_node[rows.node]

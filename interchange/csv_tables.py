@@ -10,19 +10,19 @@ import csv
 import io
 from pathlib import Path
 
-from hpcd.interchange.decimal_text import rows_of_numbers
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.decimal_text import decimal_rows
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.tables import Column, tables
 from hpcd.interchange.text import one_line
 
 _LINE_END = "\r\n"
 # Costs in seconds are whole ns.
 _COST_PLACES = 9
-# Rows of numbers made at once: what they need is then in the processor's caches.
+# Rows of numbers made at once fit the processor's caches.
 _ROWS = 8192
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to files in the folder ``path``."""
     for table in tables(selection):
         with (path / f"{table.name}.csv").open("wb") as file:
@@ -33,9 +33,8 @@ def write(selection: Selection, path: Path) -> None:
                     file.write(_text_rows(batch))
                     continue
                 for at in range(0, len(numbers[0]), _ROWS):
-                    some = [column[at : at + _ROWS] for column in numbers]
-                    end = _LINE_END.encode()
-                    file.write(rows_of_numbers(some, _COST_PLACES, end, selection.loops))
+                    columns = [column[at : at + _ROWS] for column in numbers]
+                    file.write(decimal_rows(columns, _COST_PLACES, _LINE_END.encode()))
 
 
 def _text_rows(columns: list[Column] | list[list[str]]) -> bytes:

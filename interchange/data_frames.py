@@ -1,8 +1,8 @@
 """Tables of a database for pandas and Arrow: :func:`pandas_frame`, :func:`arrow_table`.
 
 The tables are those of :mod:`.tables`, by name: ``contexts``, ``modules``, ``metrics``, ``events``,
-``trace_lines``, ``costs`` and ``trace``. All functions take what ``hpcd export`` takes: ``filters``
-as in ``--filter``, ``metrics`` by name, ``depth`` in frames.
+``trace_lines``, ``costs`` and ``trace``. All functions take the options of ``hpcd export``:
+``filters`` as in ``--filter``, ``metrics`` by name, ``depth`` in frames.
 
     >>> with hpcd.analysis.open("run.db") as db:                           # doctest: +SKIP
     ...     costs = hpcd.interchange.pandas_frame(db, "costs", ["rank=0-3"])
@@ -19,8 +19,8 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter
 from hpcd.errors import UsageError, did_you_mean
-from hpcd.interchange.export_selection import Selection
-from hpcd.interchange.libraries import library
+from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.formats import import_library
 from hpcd.interchange.tables import Table, tables
 from hpcd.interchange.text import utf8
 
@@ -39,22 +39,22 @@ def pandas_frame(
     metrics: Sequence[str] = (),
     depth: int | None = None,
 ) -> pandas.DataFrame:
-    """A table as a pandas ``DataFrame``; the columns' types are those of ``docs/python.md``.
+    """Return a table as a pandas ``DataFrame``; docs/python.md has the columns' types.
 
-    The whole table is in memory: of ``trace`` 35 bytes and 8 a metric for each record. Raises
+    The whole table is in memory: ``trace`` takes 35 bytes a record and 8 for each metric. Raises
     :class:`UsageError` for an unknown table, metric or filter, :class:`PlatformError` without
     pandas.
     """
-    pandas = library("pandas", "pandas", "a data frame")
-    chosen = _table(db, table, filters, metrics, depth)
-    parts: list[list[Any]] = [[] for _ in chosen.columns]
-    for batch in chosen.batches():
+    pandas = import_library("pandas", "pandas", "a data frame")
+    source = _select_table(ExportSelection(db, Filter.parse(filters), metrics, depth), table)
+    parts: list[list[Any]] = [[] for _ in source.columns]
+    for batch in source.batches():
         for part, column in zip(parts, batch, strict=True):
             part.append(column)
     return pandas.DataFrame(
         {
             utf8(name): _series(pandas, part, kind)
-            for name, part, kind in zip(chosen.columns, parts, chosen.kinds, strict=True)
+            for name, part, kind in zip(source.columns, parts, source.kinds, strict=True)
         }
     )
 
@@ -74,19 +74,19 @@ def arrow_batches(
     metrics: Sequence[str] = (),
     depth: int | None = None,
 ) -> pyarrow.RecordBatchReader:
-    """A table as a stream of Arrow record batches, made as they are read.
+    """Return a table as a stream of Arrow record batches, made as they are read.
 
     Memory does not grow with the table: DuckDB, Polars and ``pyarrow.dataset`` read a trace of any
     length from it. Raises as :func:`pandas_frame` does.
     """
-    arrow = library("pyarrow", "pyarrow", "an Arrow table")
-    # Its types are pyarrow's: it can only be imported where that is.
+    arrow = import_library("pyarrow", "pyarrow", "an Arrow table")
+    # It imports pyarrow itself.
     from hpcd.interchange.arrow_tables import record_batches, schema_of
 
-    selection = Selection(db, Filter.parse(filters), metrics, depth)
-    chosen = _named(selection, table)
-    schema = schema_of(chosen, selection)
-    reader = arrow.RecordBatchReader.from_batches(schema, record_batches(chosen, schema))
+    selection = ExportSelection(db, Filter.parse(filters), metrics, depth)
+    source = _select_table(selection, table)
+    schema = schema_of(source, selection)
+    reader = arrow.RecordBatchReader.from_batches(schema, record_batches(source, schema))
     return cast("pyarrow.RecordBatchReader", reader)
 
 
@@ -97,17 +97,11 @@ def arrow_table(
     metrics: Sequence[str] = (),
     depth: int | None = None,
 ) -> pyarrow.Table:
-    """A table as a ``pyarrow.Table``, whole in memory. Raises as :func:`pandas_frame` does."""
+    """Return a table as a ``pyarrow.Table``, whole in memory. Raises as :func:`pandas_frame`."""
     return arrow_batches(db, table, filters, metrics, depth).read_all()
 
 
-def _table(
-    db: Database, name: str, filters: Sequence[str], metrics: Sequence[str], depth: int | None
-) -> Table:
-    return _named(Selection(db, Filter.parse(filters), metrics, depth), name)
-
-
-def _named(selection: Selection, name: str) -> Table:
+def _select_table(selection: ExportSelection, name: str) -> Table:
     if name not in TABLES:
         raise UsageError(
             f"no table {name!r}{did_you_mean(name, TABLES)}; there are {', '.join(TABLES)}"

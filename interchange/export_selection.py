@@ -1,76 +1,45 @@
-"""What is exported of a database: some trace lines, contexts, metrics, or windows of time."""
+"""The part of a database that is exported: trace lines, contexts, metrics, windows of time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.profile.filters import Filter, apart
-from hpcd.analysis.trace.records import Records
+from hpcd.analysis.profile.marked_phases import MarkedPhases
+from hpcd.analysis.profile.time_segments import Segments
 from hpcd.analysis.trace.trace_lines import Line
-from hpcd.array_types import F64, I64, U16, U32, Mask
+from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.errors import UsageError
-from hpcd.interchange.context_table import Contexts, Detail, contexts
-from hpcd.interchange.event_metrics import Events, read_events
-from hpcd.interchange.export_loops import ExportLoops, export_loops
-from hpcd.interchange.exported_phases import ExportedPhases
+from hpcd.interchange.context_table import ContextTable, Detail, build_context_table
+from hpcd.interchange.trace_blocks import Events, TraceBlock, TraceReader
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, the amount done, and the total."""
 
-# Blocks of a line read at once: 65,536 records, some 10 MB with all that is made of them.
-_BLOCKS_AT_ONCE = 64
 _LINES_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
-class TraceBlock:
-    """Records of one trace line in time order, cut to the windows of time that were chosen.
-
-    ``time`` ``int64[n]``: ns since the origin; ``node`` ``uint32[n]``: the CCT node, 0 where the
-    record's does not fit the filter; ``event`` ``uint16[n]``; ``duration`` ``int64[n]``: ns that an
-    interval lasts, 0 for moments; ``end`` ``bool[n]``: entries that only mark where an interval
-    ended; ``cost`` ``float64[metrics, n]`` in the order of the selection's metrics.
-    """
-
-    time: I64
-    node: U32
-    event: U16
-    duration: I64
-    end: Mask
-    cost: F64
-
-    def __len__(self) -> int:
-        return len(self.time)
-
-    @property
-    def recorded(self) -> Mask:
-        """``bool[n]``: the records that fit the filter; no ends of intervals."""
-        fits: Mask = ~self.end & ((self.node != 0) | np.asarray(self.cost.any(axis=0)))
-        return fits
-
-
-@dataclass(frozen=True)
 class LineCosts:
-    """What contexts cost themselves on one trace line: ``context`` ``uint32[n]``, ascending, each
-    once; ``cost`` ``float64[metrics, n]``."""
+    """Exclusive costs of contexts on one trace line: ``context`` uint32[n], ascending, each once;
+    ``cost`` float64[metrics, n]."""
 
     context: U32
     cost: F64
 
 
-class Selection:
-    """What of a database is exported.
+class ExportSelection:
+    """The part of ``db`` that matches ``only``, in ``metrics`` (names or numbers; all if empty).
 
-    ``metrics`` are numbers of the database's metrics, ``lines`` ``int64[n]`` numbers of its trace
-    lines. Raises :class:`UsageError` where nothing can fit.
+    Call paths are cut after ``depth`` frames. ``phases`` marks phases as ``hpcd report --by
+    phase=`` takes them. The attribute ``metrics`` has numbers of the database's metrics, ``lines``
+    int64[n] numbers of its trace lines. Raises UsageError where nothing can match.
     """
 
     def __init__(
@@ -83,25 +52,23 @@ class Selection:
         phases: str = "",
     ) -> None:
         self.db = db
-        self.only = only or Filter()
-        if self.only.phases:
+        only = only or Filter()
+        if only.phases:
             raise UsageError("exports take no filter phase=; hpcd report does, exports time=")
         if depth is not None and depth < 1:
             raise UsageError("--depth must be at least 1")
-        self.depth = depth
-        every = range(len(db.metrics.names))
-        self.chosen = [db.metrics.number(name) for name in metrics]
-        self.metrics = list(dict.fromkeys(self.chosen)) or list(every)
-        self.lines: I64 = np.flatnonzero(self.only.lines(db))
-        self.windows = apart(self.only.windows)
-        fits = self.only.contexts(db) if self.only.procedures or self.only.modules else None
-        self._fits = fits
-        self.phases = ExportedPhases(db, self.only, phases)
+        self._depth = depth
+        self._requested = [db.metrics.number(name) for name in metrics]
+        self.metrics = list(dict.fromkeys(self._requested)) or list(range(len(db.metrics.names)))
+        self.lines: I64 = np.flatnonzero(only.lines(db))
+        self._windows = apart(only.windows)
+        self._matching: Mask | None = only.contexts(db) if only.procedures or only.modules else None
+        self.phases = ExportedPhases(db, only, phases)
         """Phases that traces show beside what was recorded."""
         self._progress = progress or (lambda stage, done, total: None)
-        self._at: tuple[str, int, int, int] | None = None
+        self._step: tuple[str, int, int, int] | None = None
         self.notes: list[str] = list(self.phases.notes)
-        """What whoever writes it has to say of what is left out."""
+        """Lines for people about what is left out."""
 
     @property
     def names(self) -> list[str]:
@@ -114,55 +81,47 @@ class Selection:
         return [self.db.metrics.units[number] for number in self.metrics]
 
     @property
-    def main(self) -> int:
-        """The place among the metrics of the one that matters where there can be only one: the
-        first that was asked for, else CPU time."""
-        if self.chosen:
+    def main_row(self) -> int:
+        """The row of the metric for formats with one: the first requested, else CPU time."""
+        if self._requested:
             return 0
         return self.names.index("cpu_time") if "cpu_time" in self.names else len(self.names) - 1
 
     @property
-    def times(self) -> list[int]:
-        """The places among the metrics of those that records carry as time: the first that was
-        asked for, else all in seconds, else the one that matters."""
-        if self.chosen:
-            return [number for number, unit in enumerate(self.units) if unit == "s"] or [0]
-        return [number for number, unit in enumerate(self.units) if unit == "s"] or [self.main]
+    def time_rows(self) -> list[int]:
+        """The rows of the metrics that records have as time: all in seconds, else
+        :attr:`main_row`."""
+        return [row for row, unit in enumerate(self.units) if unit == "s"] or [self.main_row]
 
-    @cached_property
+    @property
     def events(self) -> Events:
         """The events that records have."""
-        return read_events(self.db)
-
-    @cached_property
-    def loops(self) -> ExportLoops | None:
-        """The loops :class:`ExportLoops`, or None."""
-        return export_loops()
+        return self._trace.events
 
     @cached_property
     def span(self) -> tuple[int, int]:
         """Begin and end of what is exported, ns since the origin."""
-        if not self.windows:
+        if not self._windows:
             return 0, self.db.duration_ns
-        return self.windows[0][0], min(self.windows[-1][1], self.db.duration_ns)
+        return self._windows[0][0], min(self._windows[-1][1], self.db.duration_ns)
 
-    def takes(self, line: I64, begin: I64, end: I64, node: I64) -> Mask:
-        """``bool[n]``: calls that are exported: of the lines and call paths chosen, those that lie
-        within a window from begin to end."""
-        chosen = np.zeros(len(self.db.lines), bool)
-        chosen[self.lines] = True
-        taken: Mask = chosen[line]
-        if self.windows:
-            windows = [(begin >= low) & (end <= high) for low, high in self.windows]
-            taken &= np.logical_or.reduce(windows)
-        return taken if self._fits is None else taken & self._fits[node]
+    def select_calls(self, line: I64, begin: I64, end: I64, node: I64) -> Mask:
+        """Return bool[n]: calls of the selected lines and call paths that lie within a window from
+        begin to end."""
+        is_selected = np.zeros(len(self.db.lines), bool)
+        is_selected[self.lines] = True
+        selected: Mask = is_selected[line]
+        if self._windows:
+            windows = [(begin >= low) & (end <= high) for low, high in self._windows]
+            selected &= np.logical_or.reduce(windows)
+        return selected if self._matching is None else selected & self._matching[node]
 
-    def contexts(self, detail: Detail) -> Contexts:
-        """The table of contexts."""
-        return contexts(self.db, detail, self.depth)
+    def contexts(self, detail: Detail) -> ContextTable:
+        """Return the table of contexts."""
+        return build_context_table(self.db, detail, self._depth)
 
-    def each_line(self, stage: str = "export") -> Iterator[Line]:
-        """The trace lines; tells how far it has come, by records."""
+    def iterate_lines(self, stage: str = "export") -> Iterator[Line]:
+        """Yield the trace lines; progress is reported in records."""
         records = self.db.lines.records[self.lines]
         # A line without records is a step, too.
         before = np.concatenate(([0], np.cumsum(records + 1))).tolist()
@@ -170,23 +129,23 @@ class Selection:
             for number, line in enumerate(
                 self.db.lines.rows(self.lines[at : at + _LINES_AT_ONCE].tolist()), start=at
             ):
-                self._at = (stage, before[number], before[number + 1], before[-1])
+                self._step = (stage, before[number], before[number + 1], before[-1])
                 self._report(0)
                 yield line
         self._progress(stage, before[-1], before[-1])
 
     def _report(self, read: int) -> None:
-        """Tell of ``read`` records of the present line."""
-        if self._at is not None:
-            stage, begin, end, total = self._at
+        """Report that ``read`` records of the present line are done."""
+        if self._step is not None:
+            stage, begin, end, total = self._step
             self._progress(stage, min(begin + read, end), total)
 
-    def line_costs(self, line: int, table: Contexts) -> LineCosts:
-        """What the contexts of ``table`` cost on trace line ``line``, those that cost any.
+    def line_costs(self, line: int, table: ContextTable) -> LineCosts:
+        """Return the exclusive costs on trace line ``line``, without contexts that cost nothing.
 
         O(cells of the line); with windows of time O(its records in them + contexts).
         """
-        if self.windows:
+        if self._windows:
             total = np.zeros((len(self.metrics), len(table)))
             for block in self.trace(line):
                 context = table.of_node[block.node]
@@ -196,80 +155,86 @@ class Selection:
             return LineCosts(used.astype(np.uint32), total[:, used])
         node = self.db.metrics.by_line(self.metrics[0], line)[0]
         cost = np.stack([self.db.metrics.by_line(number, line)[1] for number in self.metrics])
-        if self._fits is not None:
-            inside = self._fits[node]
+        if self._matching is not None:
+            inside = self._matching[node]
             node, cost = node[inside], cost[:, inside]
         distinct, place = np.unique(table.of_node[node], return_inverse=True)
         sums = np.array([sum_by(place, row, len(distinct)) for row in cost]).reshape(len(cost), -1)
         kept = sums.any(axis=0)
         return LineCosts(distinct[kept], sums[:, kept])
 
-    def total_costs(self, table: Contexts) -> F64:
-        """``float64[metrics, contexts]``: what contexts cost themselves on all lines chosen."""
-        if not self.windows and len(self.lines) == len(self.db.lines):
-            exclusive = [self.db.metrics.exclusive(number) for number in self.metrics]
-            cost = np.stack(exclusive) if self._fits is None else np.stack(exclusive) * self._fits
+    def dense_line_costs(self, line: int, table: ContextTable) -> F64:
+        """Return float64[metrics, contexts]: the exclusive costs on trace line ``line``."""
+        costs = self.line_costs(line, table)
+        dense = np.zeros((len(self.metrics), len(table)))
+        dense[:, costs.context] = costs.cost
+        return dense
+
+    def total_costs(self, table: ContextTable) -> F64:
+        """Return float64[metrics, contexts]: exclusive costs on all selected lines."""
+        if not self._windows and len(self.lines) == len(self.db.lines):
+            cost = np.stack([self.db.metrics.exclusive(number) for number in self.metrics])
+            if self._matching is not None:
+                cost = cost * self._matching
             return np.stack([sum_by(table.of_node, row, len(table)) for row in cost])
         total = np.zeros((len(self.metrics), len(table)))
-        for line in self.each_line("sum"):
+        for line in self.iterate_lines("sum"):
             costs = self.line_costs(line.number, table)
             total[:, costs.context] += costs.cost
         return total
 
     def trace(self, line: int) -> Iterator[TraceBlock]:
-        """The records of trace line ``line``, some ten thousand at a time."""
-        windows: Sequence[tuple[int | None, int | None]] = self.windows or [(None, None)]
-        for begin, end in windows:
-            for records in self._read(line, begin, end):
-                block = self._block(records, begin, end)
-                if len(block):
-                    yield block
+        """Yield the records of trace line ``line``, some ten thousand at a time."""
+        return self._trace.read(line, self._report)
 
-    def _read(self, line: int, begin: int | None, end: int | None) -> Iterator[Records]:
-        """Records from the last before ``begin``, which may last into the window, to ``end``."""
-        trace = self.db.trace
-        starts = trace.block_times(line)
-        first = 0 if begin is None else max(int(np.searchsorted(starts, begin)) - 1, 0)
-        last = len(starts) if end is None else int(np.searchsorted(starts, end))
-        cuts = [*range(first, last, _BLOCKS_AT_ONCE), last]
-        part = trace.part(trace.measurements([line])[0]) if len(starts) else None
-        read = 0
-        for low, high in pairwise(cuts):
-            # Blocks that begin at the same moment are not divided by time.
-            low_time = int(starts[low]) if low > first or begin is not None else None
-            high_time = int(starts[high]) if high < last else end
-            records = self.db.records(line, low_time, high_time)
-            read += len(records)
-            yield records
-            self._report(read)
-            if part is not None:
-                part.release()
+    @cached_property
+    def _trace(self) -> TraceReader:
+        return TraceReader(self.db, self.metrics, self._windows, self._matching)
 
-    def _block(self, records: Records, begin: int | None, end: int | None) -> TraceBlock:
-        time, node, event = records.time, records.node, records.event
-        value = records.value.astype(np.float64)
-        length = self.events.duration_ns[event]
-        lasting = length > 0
-        length = length * value
-        is_end = lasting & (value == 0)
-        counted = np.where(is_end, 0.0, 1.0)
-        if begin is not None and end is not None:
-            inside = np.minimum(time + length, end) - np.maximum(time, begin)
-            part = np.divide(inside, length, out=np.ones(len(time)), where=length > 0)
-            part[(length == 0) & (time < begin)] = 0
-            part = np.clip(part, 0, 1)
-            kept = (part > 0) & (time < end)
-            time, node, event = np.maximum(time[kept], begin), node[kept], event[kept]
-            value, counted = value[kept] * part[kept], counted[kept] * part[kept]
-            length, is_end = length[kept] * part[kept], is_end[kept]
-        if self._fits is not None:
-            fits = self._fits[node]
-            node = np.where(fits, node, np.uint32(0))
-            value, counted = value * fits, counted * fits
-        metric = self.events.metric[event]
-        weighed = value * self.events.weight[event]
-        cost = np.empty((len(self.metrics), len(time)))
-        for row, number in zip(cost, self.metrics, strict=True):
-            is_samples = self.db.metrics.names[number] == SAMPLES
-            row[:] = counted if is_samples else np.where(metric == number, weighed, 0.0)
-        return TraceBlock(time, node, event, np.round(length).astype(np.int64), is_end, cost)
+
+class ExportedPhases:
+    """The phases that ``text`` marks (as ``hpcd report --by phase=`` takes it; empty: none), cut to
+    the windows of ``only``. ``names`` are by group; group 0 is of no phase.
+
+    Raises UsageError where no call marks any.
+    """
+
+    def __init__(self, db: Database, only: Filter, text: str) -> None:
+        self._marked = MarkedPhases(db, text) if text else None
+        self._windows = Segments.of_windows(apart(only.windows)) if only.windows else None
+        self.names = self._marked.name if self._marked else []
+        self.notes = self._marked.notes if self._marked else []
+
+    def __bool__(self) -> bool:
+        return self._marked is not None
+
+    def of_line(self, line: int) -> Iterator[tuple[int, int, int]]:
+        """Yield begin and end (ns since the origin) and group of each phase of trace line ``line``,
+        in order of time; of phases within one another the innermost at any moment."""
+        if self._marked is None:
+            return
+        segments = self._marked.segments(line)
+        if self._windows is not None:
+            segments = segments.within(self._windows)
+        yield from zip(
+            segments.begin.tolist(), segments.end.tolist(), segments.group.tolist(), strict=True
+        )
+
+
+class ProcessIds:
+    """Numbers of processes and threads that are unique even if several hosts have the same, for
+    formats that know of one host."""
+
+    def __init__(self, selection: ExportSelection) -> None:
+        lines, selected = selection.db.lines, selection.lines
+        process, pid = lines.process[selected], lines.pid[selected]
+        pid_of = dict(zip(process.tolist(), pid.tolist(), strict=True))
+        self._pids_differ = len(set(pid_of.values())) == len(np.unique(process))
+        both = np.stack([process.astype(np.int64), lines.tid[selected]])
+        self._tids_differ = np.unique(both, axis=1).shape[1] == len(selected)
+        self._process = lines.process
+
+    def __call__(self, line: Line) -> tuple[int, int]:
+        """Return the pid and the tid of a line: the real ones if all are unique."""
+        pid = line.pid if self._pids_differ else int(self._process[line.number]) + 1
+        return pid, line.tid if self._tids_differ else line.number + 1

@@ -1,9 +1,9 @@
 """Firefox Profiler's processed profile, version 70
 (https://github.com/firefox-devtools/profiler, ``src/types/profile.ts``).
 
-A thread for each trace line, a sample for each record, weighted by the ms it stands for. Waits have
-a frame of their own below the one that waits, such as ``[blocked_time]``, so that the costs of
-each metric can be told apart. Where a count is exported weights are that count.
+A thread for each trace line, a sample for each record, weighted by its ms. Waits have a frame of
+their own below the one that waits, such as ``[blocked_time]``, so that metrics are distinguished.
+If a count is exported, weights are that count.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import numpy as np
 
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64
-from hpcd.interchange.context_table import Contexts, Detail
+from hpcd.interchange.context_table import ContextTable, Detail
 from hpcd.interchange.decimal_text import decimals, numbers
-from hpcd.interchange.export_selection import Selection, TraceBlock
-from hpcd.interchange.json_columns import json_columns
-from hpcd.interchange.process_ids import ProcessIds
-from hpcd.interchange.text import as_json, utf8
+from hpcd.interchange.export_selection import ExportSelection, ProcessIds
+from hpcd.interchange.json_text import as_json, json_columns
+from hpcd.interchange.numbering import Numbering
+from hpcd.interchange.text import utf8
+from hpcd.interchange.trace_blocks import TraceBlock
 from hpcd.model.identity import ModuleKind
 
 _VERSION = 70
@@ -30,36 +31,34 @@ _LIBRARY = 1
 _NS_OF_MS = 6
 _OTHER, _USER, _KERNEL, _WAITING = range(4)
 _CATEGORIES = [("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"), ("Waiting", "blue")]
-# Of markers: they have a begin and an end.
+# Markers with a begin and an end.
 _INTERVAL = 1
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the file ``path``."""
     table = selection.contexts(Detail.PLACE)
-    stacks = _Stacks(selection, table)
+    stacks = _StackTable(selection, table)
     with path.open("w", encoding="ascii", newline="\n") as file:
         file.write('{"meta":' + as_json(_meta(selection)))
         file.write(',"libs":' + as_json(_libraries(selection)) + ',"shared":{')
         phase_names = _write_shared(file, selection, table, stacks)
         file.write('},"threads":[')
         ids = ProcessIds(selection)
-        for number, line in enumerate(selection.each_line()):
+        for number, line in enumerate(selection.iterate_lines()):
             file.write("," if number else "")
             markers = _markers(selection, line.number, phase_names)
             _write_thread(file, path.parent, selection, stacks, line, *ids(line), markers)
         file.write("]}\n")
 
 
-class _Stacks:
-    """The stack of each context, and of each wait in one.
+class _StackTable:
+    """The stack of each context, and of each wait in one; those of waits are numbered from
+    ``len(table)`` on."""
 
-    Rows of ``selection.times`` that are waits have stacks from ``len(table)`` on.
-    """
-
-    def __init__(self, selection: Selection, table: Contexts) -> None:
+    def __init__(self, selection: ExportSelection, table: ContextTable) -> None:
         self.table = table
-        self._rows = selection.times
+        self._rows = selection.time_rows
         self.timed = selection.units[self._rows[0]] == "s"
         self.scale = 1e3 if self.timed else 1.0
         self.waits: list[tuple[str, I64]] = []
@@ -78,7 +77,7 @@ class _Stacks:
             self.waits.append((f"[{name}]", context.astype(np.int64)))
 
     def samples(self, block: TraceBlock) -> tuple[I64, I64, F64]:
-        """Stack, time (ns) and weight of the records of a block that have one."""
+        """Return stack, time (ns) and weight of the records of a block that have a weight."""
         cost = block.cost[self._rows]
         weight = cost.sum(axis=0)
         kept = np.flatnonzero(weight)
@@ -92,7 +91,7 @@ class _Stacks:
         return stack, block.time[kept], weight[kept] * self.scale
 
 
-def _meta(selection: Selection) -> dict[str, Any]:
+def _meta(selection: ExportSelection) -> dict[str, Any]:
     origin = selection.db.origin_ns / 1e6
     begin, end = selection.span
     return {
@@ -118,7 +117,7 @@ def _meta(selection: Selection) -> dict[str, Any]:
     }
 
 
-def _libraries(selection: Selection) -> list[dict[str, Any]]:
+def _libraries(selection: ExportSelection) -> list[dict[str, Any]]:
     libraries = []
     for module in selection.db.modules:
         name, path = utf8(PurePath(module.path).name or module.path), utf8(module.path)
@@ -130,16 +129,8 @@ def _libraries(selection: Selection) -> list[dict[str, Any]]:
     return libraries
 
 
-class _Strings:
-    def __init__(self) -> None:
-        self.table: dict[str, int] = {}
-
-    def __call__(self, text: str) -> int:
-        return self.table.setdefault(utf8(text), len(self.table))
-
-
-def _markers(selection: Selection, line: int, names: list[int]) -> dict[str, Any]:
-    """The phases of trace line ``line``; ``names`` are strings by group."""
+def _markers(selection: ExportSelection, line: int, names: list[int]) -> dict[str, Any]:
+    """Return the phases of trace line ``line``; ``names`` are strings by group."""
     phases = list(selection.phases.of_line(line))
     count = len(phases)
     return {
@@ -154,28 +145,25 @@ def _markers(selection: Selection, line: int, names: list[int]) -> dict[str, Any
 
 
 def _write_shared(
-    file: TextIO, selection: Selection, table: Contexts, stacks: _Stacks
+    file: TextIO, selection: ExportSelection, table: ContextTable, stacks: _StackTable
 ) -> list[int]:
-    """Write what threads share; returns the strings that are names of phases, by group."""
-    strings = _Strings()
+    """Write the tables that threads share; returns the strings of phases, by group."""
+    strings: Numbering[str] = Numbering()
     frames, waits = table.frames, [name for name, _ in stacks.waits]
-    sources: dict[str, int] = {}
+    sources: Numbering[str] = Numbering()
     modules = selection.db.modules
-    resources = [strings(PurePath(module.path).name or module.path) for module in modules]
-    functions: dict[tuple[Any, ...], int] = {}
-    function_of = []
+    resources = [strings[utf8(PurePath(module.path).name or module.path)] for module in modules]
+    functions: Numbering[tuple[Any, ...]] = Numbering()
     procedures = selection.db.procedures
     columns = zip(frames.name, frames.module.tolist(), frames.file, frames.procedure.tolist(),
                   frames.inlined.tolist(), strict=True)  # fmt: skip
+    function_of = []
     for name, module, source, procedure, inlined in columns:
         source = source if inlined else procedures.file[procedure]
         begin = None if inlined else int(procedures.line[procedure]) or None
-        if source:
-            sources.setdefault(source, len(sources))
-        key = (strings(name), module - 1, sources.get(source), begin)
-        function_of.append(functions.setdefault(key, len(functions)))
-    for name in waits:
-        function_of.append(functions.setdefault((strings(name), -1, None, None), len(functions)))
+        place = sources[source] if source else None
+        function_of.append(functions[strings[utf8(name)], module - 1, place, begin])
+    function_of += [functions[strings[utf8(name)], -1, None, None] for name in waits]
     _write_tables(file, {
         "stackTable": _stack_table(table, stacks),
         "frameTable": _frame_table(table, function_of, procedures.kernel.tolist(), len(waits)),
@@ -186,7 +174,7 @@ def _write_shared(
         "nativeSymbols": {"libIndex": [], "address": [], "name": [], "functionSize": []},
         "sources": {
             "id": [None] * len(sources),
-            "filename": [strings(source) for source in sources],
+            "filename": [strings[utf8(source)] for source in sources],
             "startLine": [1] * len(sources),
             "startColumn": [1] * len(sources),
             "sourceMapURL": [None] * len(sources),
@@ -194,8 +182,8 @@ def _write_shared(
         },
         "sourceLocationTable": {"source": [], "line": [], "column": []},
     })  # fmt: skip
-    phase_names = [strings(name) for name in selection.phases.names]
-    file.write(',"stringArray":' + as_json(list(strings.table)))
+    phase_names = [strings[utf8(name)] for name in selection.phases.names]
+    file.write(',"stringArray":' + as_json(list(strings)))
     return phase_names
 
 
@@ -207,7 +195,7 @@ def _write_tables(file: TextIO, tables: dict[str, dict[str, list[Any]]]) -> None
         file.write(f'"length":{len(next(iter(columns.values())))}}}')
 
 
-def _stack_table(table: Contexts, stacks: _Stacks) -> dict[str, list[Any]]:
+def _stack_table(table: ContextTable, stacks: _StackTable) -> dict[str, list[Any]]:
     parent = table.parent.astype(np.int64)
     offset = np.where(parent > 0, np.arange(len(table)) - parent, 0)
     frame = table.frame.astype(np.int64)
@@ -219,7 +207,7 @@ def _stack_table(table: Contexts, stacks: _Stacks) -> dict[str, list[Any]]:
 
 
 def _frame_table(
-    table: Contexts, function_of: list[int], kernel: list[bool], waits: int
+    table: ContextTable, function_of: list[int], kernel: list[bool], waits: int
 ) -> dict[str, list[Any]]:
     frames = table.frames
     nested = [0] * len(frames)
@@ -246,9 +234,8 @@ def _frame_table(
     }
 
 
-def _addresses(table: Contexts) -> list[int]:
-    """Addresses in load modules; -1 where there is none, or one that the reader's 32 bits do not
-    hold."""
+def _addresses(table: ContextTable) -> list[int]:
+    """Return addresses in load modules; -1 if unknown, or beyond the reader's 32 bits."""
     frames = table.frames
     held = (frames.module > 0) & (frames.address < 1 << 31)
     addresses: list[int] = np.where(held, frames.address.astype(np.int64), -1).tolist()
@@ -271,8 +258,8 @@ def _function_table(functions: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
 
 
 def _write_thread(
-    file: TextIO, folder: Path, selection: Selection, stacks: _Stacks, line: Line, pid: int,
-    tid: int, markers: dict[str, Any],
+    file: TextIO, folder: Path, selection: ExportSelection, stacks: _StackTable, line: Line,
+    pid: int, tid: int, markers: dict[str, Any],
 ) -> None:  # fmt: skip
     thread = {
         "processType": "default",
@@ -293,10 +280,9 @@ def _write_thread(
     with json_columns(["stack", "time", "weight"], folder) as columns:
         for block in selection.trace(line.number):
             stack, time, weight = stacks.samples(block)
-            loops = selection.loops
             columns.add(
-                decimals(stack, 0, loops), decimals(time, _NS_OF_MS, loops),
-                numbers(weight, _NS_OF_MS, loops), count=len(stack),
+                decimals(stack), decimals(time, _NS_OF_MS), numbers(weight, _NS_OF_MS),
+                count=len(stack),
             )  # fmt: skip
         columns.write(file)
         file.write(f',"length":{columns.count}}}}}')

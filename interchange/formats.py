@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from hpcd.errors import PlatformError, UsageError, did_you_mean
-from hpcd.interchange.export_selection import Selection
-from hpcd.interchange.output import put_in_place
+from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.errors import PlatformError, StorageError, UsageError, did_you_mean
+from hpcd.interchange.export_selection import ExportSelection
+
+_MARK = ".hpcd-export"
 
 
 class Format(NamedTuple):
-    """A format: the module that writes it, how its file is called, and for whom it is.
+    """A format: the module and function that write it, its files, its summary for people.
 
-    ``suffix`` is appended to the database's name; a format of several files is a ``directory``.
+    ``suffix`` is appended to the database's name; a format of several files is a ``directory``;
+    ``phases`` are shown if the format can hold them.
     """
 
     module: str
     suffix: str
     directory: bool
     summary: str
+    phases: bool = False
+    function: str = "write"
 
 
 FORMATS = {
@@ -31,33 +40,37 @@ FORMATS = {
         "speedscope", ".speedscope.json", False, "profiles of https://www.speedscope.app"
     ),
     "pprof": Format("pprof", ".pb.gz", False, "profile of go tool pprof"),
-    "firefox": Format("firefox", ".firefox.json", False, "profile of https://profiler.firefox.com"),
-    "chrome": Format(
-        "chrome", ".trace.json", False, "nested slices for chrome://tracing and Perfetto"
+    "firefox": Format(
+        "firefox", ".firefox.json", False, "profile of https://profiler.firefox.com", phases=True
     ),
     "perfetto": Format(
-        "perfetto", ".perfetto-trace", False, "weighted stack samples of https://ui.perfetto.dev"
+        "perfetto", ".perfetto-trace", False, "weighted stack samples of https://ui.perfetto.dev",
+        phases=True,
     ),
-    "otf2": Format("otf2_archive", ".otf2", True, "OTF2 archive (needs pip install otf2)"),
+    "otf2": Format(
+        "otf2_archive", ".otf2", True, "OTF2 archive (needs pip install otf2)", phases=True
+    ),
     "csv": Format("csv_tables", ".csv", True, "tables as CSV files"),
     "parquet": Format(
-        "parquet_files", ".parquet", True, "tables as Parquet (needs pip install pyarrow)"
+        "arrow_tables", ".parquet", True, "tables as Parquet (needs pip install pyarrow)",
+        function="write_parquet",
     ),
     "arrow": Format(
-        "arrow_files", ".arrow", True, "tables as Arrow IPC (needs pip install pyarrow)"
+        "arrow_tables", ".arrow", True, "tables as Arrow IPC (needs pip install pyarrow)",
+        function="write_arrow",
     ),
     "hatchet": Format("hatchet", ".hatchet.json", False, "literal GraphFrame of Hatchet"),
     "hpctoolkit": Format("hpctoolkit", ".hpctoolkit", True, "database of HPCToolkit, version 4"),
     "tau": Format("tau", ".tau", True, "profiles of TAU, by metric and thread"),
-}
-"""Format → what it is."""
+}  # fmt: skip
+"""Formats by name."""
 
 
-def export(selection: Selection, kind: str, path: Path, *, replace: bool = False) -> None:
-    """Write what was selected to ``path`` in the format ``kind``.
+def export(selection: ExportSelection, kind: str, path: Path, *, replace: bool = False) -> None:
+    """Write ``selection`` to ``path`` in the format ``kind``.
 
-    Raises :class:`UsageError` for an unknown format, :class:`PlatformError` when a library that it
-    needs is missing, :class:`StorageError` when it cannot be written.
+    Raises UsageError for an unknown format, PlatformError when a library that it needs is missing,
+    StorageError when it cannot be written.
     """
     if kind not in FORMATS:
         raise UsageError(
@@ -73,10 +86,64 @@ def export(selection: Selection, kind: str, path: Path, *, replace: bool = False
         raise PlatformError(
             f"--format {kind} needs the Python library {library}: pip install {library}"
         ) from error
-    with put_in_place(path, directory=entry.directory, replace=replace) as target:
-        module.write(selection, target)
+    with _put_in_place(path, directory=entry.directory, replace=replace) as target:
+        getattr(module, entry.function)(selection, target)
 
 
 def default_path(database: Path, kind: str) -> Path:
-    """Where an export of ``database`` goes when nobody says: into the current directory."""
+    """Return the path of an export of ``database`` in the current directory."""
     return Path(database.resolve().name + FORMATS[kind].suffix)
+
+
+def import_library(module: str, package: str, purpose: str) -> Any:
+    """Import ``module`` of the PyPI ``package``, which ``purpose`` needs.
+
+    Raises PlatformError when it, or something that it needs itself, is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        missing = (error.name or module).partition(".")[0]
+        wanted = package if missing == module.partition(".")[0] else f"{package} {missing}"
+        raise PlatformError(f"{purpose} needs {missing}: pip install {wanted}") from error
+
+
+@contextlib.contextmanager
+def _put_in_place(path: Path, *, directory: bool, replace: bool) -> Iterator[Path]:
+    """Give a file or directory to write, which becomes ``path`` when all went well.
+
+    ``replace`` replaces a file, or a directory that an export made. Raises StorageError.
+    """
+    if not path.parent.is_dir():
+        raise StorageError(f"{path.parent}: no such directory")
+    _check_target(path, replace=replace)
+    try:
+        work = Path(tempfile.mkdtemp(prefix=".hpcd-export-", dir=path.parent))
+    except OSError as error:
+        raise storage_error(path, error) from None
+    try:
+        target = work / "export"
+        if directory:
+            target.mkdir()
+            (target / _MARK).touch()
+        yield target
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif directory:
+            path.unlink(missing_ok=True)
+        target.replace(path)
+    except OSError as error:
+        raise storage_error(path, error) from None
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _check_target(path: Path, *, replace: bool) -> None:
+    """Raise StorageError if ``path`` exists and must not be replaced."""
+    if not path.exists() and not path.is_symlink():
+        return
+    if not replace:
+        raise StorageError(f"{path} exists already; choose another name or give --force")
+    # Exports are replaced, never somebody's folders.
+    if path.is_dir() and not (path / _MARK).exists():
+        raise StorageError(f"{path} is a directory that no export made; it is not replaced")

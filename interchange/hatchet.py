@@ -1,30 +1,198 @@
-"""Hatchet's literal form: a list of nodes with children, as JSON, for ``GraphFrame.from_literal``.
+"""Hatchet and Thicket (LLNL): Hatchet's literal form, :func:`graph_frame`, :func:`thicket`.
 
-Each node has every metric exclusive (``cpu_time``) and inclusive (``cpu_time (inc)``), summed over
-the trace lines; times in s.
+Nodes are procedures: calls from several places of one are one node, inlined calls nodes of their
+own. Each metric is exclusive as ``cpu_time`` and inclusive as ``cpu_time (inc)``, times in s.
+Contexts that cost nothing are left out. The literal form, for ``GraphFrame.from_literal``, is a
+list of nodes with children as JSON, summed over the trace lines.
+
+Made for the PyPI packages llnl-hatchet and llnl-thicket; the older ``hatchet`` on PyPI is another
+release of the same module. Both recurse where call paths are deep: beyond about 900 frames give a
+``depth``.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpcd.array_types import Mask
-from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import Selection
-from hpcd.interchange.text import as_json, json_names, utf8
+from hpcd.analysis.database import Database
+from hpcd.analysis.profile.filters import Filter
+from hpcd.array_types import F64, I64, U32, Mask
+from hpcd.errors import UsageError
+from hpcd.interchange.context_table import ContextTable, Detail
+from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.formats import import_library
+from hpcd.interchange.json_text import as_json
+from hpcd.interchange.text import utf8
+
+if TYPE_CHECKING:
+    from hatchet import GraphFrame
+    from thicket import Thicket
 
 
-def write(selection: Selection, path: Path) -> None:
-    """Write ``selection`` to the file ``path``."""
+def graph_frame(
+    db: Database,
+    filters: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    depth: int | None = None,
+    *,
+    by_line: bool = False,
+) -> GraphFrame:
+    """Return a Hatchet ``GraphFrame`` of ``db``.
+
+    Its data frame has a row for each node, summed over the trace lines; with ``by_line`` one for
+    each node and line with costs at the node or below it, with the index levels ``node``, ``rank``
+    (-1: none) and ``thread`` (the number of the trace line); ``drop_index_levels(numpy.sum)`` makes
+    the first form of it. ``filters``, ``metrics``, ``depth`` are those of ``hpcd export``. Raises
+    :class:`UsageError` for an unknown metric or filter, :class:`PlatformError` without Hatchet.
+    """
+    hatchet = import_library("hatchet", "llnl-hatchet", "a GraphFrame")
+    pandas = import_library("pandas", "pandas", "a GraphFrame")
+    selection = ExportSelection(db, Filter.parse(filters), metrics, depth)
     table = selection.contexts(Detail.PROCEDURE)
-    exclusive = selection.total_costs(table)
-    inclusive = np.stack([table.tree.inclusive(row) for row in exclusive])
-    # Contexts without any cost carry no information.
+    total = selection.total_costs(table)
+    shown = _shown(table.inclusive(total))
+    graph, nodes = _graph(hatchet, table, shown)
+    context, keys, exclusive, inclusive = (
+        _rows_by_line(selection, table) if by_line else _rows(table, total, shown)
+    )
+    own = [utf8(name) for name in selection.names]
+    names = _names(table)
+    frame = pandas.DataFrame(
+        {
+            "node": [nodes[number] for number in context.tolist()],
+            **keys,
+            **dict(zip(own, exclusive, strict=True)),
+            **{f"{name} (inc)": row for name, row in zip(own, inclusive, strict=True)},
+            "name": [names[number] for number in table.frame[context].tolist()],
+        }
+    ).set_index(["node", *keys])
+    frame.sort_index(inplace=True)
+    return hatchet.GraphFrame(
+        graph,
+        frame,
+        own,
+        [f"{name} (inc)" for name in own],
+        default_metric=own[selection.main_row],
+        metadata=_metadata(db),
+    )
+
+
+def thicket(
+    databases: Sequence[Database],
+    filters: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    depth: int | None = None,
+) -> Thicket:
+    """Return a Thicket of runs: a profile for each of ``databases``, numbered in their order.
+
+    Its ``metadata`` has the database's name and path, hosts, number of ranks and the duration in s.
+    Raises as :func:`graph_frame` does, and :class:`UsageError` without databases.
+    """
+    # It prints what it lacks and its progress.
+    with contextlib.redirect_stdout(io.StringIO()):
+        module = import_library("thicket", "llnl-thicket", "a Thicket")
+    if not databases:
+        raise UsageError("a Thicket needs at least one database")
+    runs = [
+        module.Thicket.thicketize_graphframe(graph_frame(db, filters, metrics, depth), str(number))
+        for number, db in enumerate(databases)
+    ]
+    if len(runs) == 1:
+        return runs[0]
+    with contextlib.redirect_stdout(io.StringIO()):
+        return module.Thicket.concat_thickets(runs, disable_tqdm=True)
+
+
+def _metadata(db: Database) -> dict[str, Any]:
+    rank = db.lines.rank
+    return {
+        "database": db.path.resolve().name,
+        "path": str(db.path.resolve()),
+        "hosts": ",".join(sorted({row.host for row in db.measurements})),
+        "ranks": len(np.unique(rank[rank >= 0])),
+        "duration_s": db.duration_ns / 1e9,
+    }
+
+
+def _names(table: ContextTable) -> list[str]:
+    """Return the names of frames."""
+    return [utf8(name) or "[unnamed]" for name in table.frames.name]
+
+
+def _shown(inclusive: F64) -> Mask:
+    """Return bool[contexts]: the root and contexts with a cost; others carry no information."""
     shown: Mask = np.array(inclusive.any(axis=0))
     shown[0] = True
-    names = json_names(name or "[unnamed]" for name in table.frames.name)
+    return shown
+
+
+def _graph(hatchet: Any, table: ContextTable, shown: Mask) -> tuple[Any, dict[int, Any]]:
+    """Return the Hatchet graph of the contexts ``shown``, and the node of each."""
+    from hatchet.frame import Frame
+    from hatchet.graph import Graph
+    from hatchet.node import Node
+
+    frames = [Frame({"name": name, "type": "function"}) for name in _names(table)]
+    nodes: dict[int, Any] = {}
+    parent, frame = table.parent.tolist(), table.frame.tolist()
+    # Parents precede children.
+    for number in np.flatnonzero(shown).tolist():
+        above = nodes.get(parent[number]) if number else None
+        nodes[number] = Node(frames[frame[number]], above)
+        if above is not None:
+            above.add_child(nodes[number])
+    graph = Graph([nodes[0]])
+    graph.enumerate_traverse()
+    return graph, nodes
+
+
+def _rows(table: ContextTable, total: F64, shown: Mask) -> tuple[I64, dict[str, Any], F64, F64]:
+    """Return the contexts ``shown``, no index levels, exclusive and inclusive costs."""
+    context = np.flatnonzero(shown)
+    return context, {}, total[:, context], table.inclusive(total)[:, context]
+
+
+def _rows_by_line(
+    selection: ExportSelection, table: ContextTable
+) -> tuple[I64, dict[str, Any], F64, F64]:
+    """Return the contexts of each line, their rank and thread, exclusive and inclusive costs."""
+    context: list[I64] = []
+    rank: list[Any] = []
+    thread: list[U32] = []
+    own: list[F64] = []
+    whole: list[F64] = []
+    for line in selection.iterate_lines():
+        exclusive = selection.dense_line_costs(line.number, table)
+        inclusive = table.inclusive(exclusive)
+        used = np.flatnonzero(inclusive.any(axis=0))
+        context.append(used)
+        rank.append(np.full(len(used), -1 if line.rank is None else line.rank, np.int64))
+        thread.append(np.full(len(used), line.number, np.uint32))
+        own.append(exclusive[:, used])
+        whole.append(inclusive[:, used])
+    if not context:
+        empty = np.zeros((len(selection.metrics), 0))
+        return np.zeros(0, np.int64), {"rank": [], "thread": []}, empty, empty
+    keys = {"rank": np.concatenate(rank), "thread": np.concatenate(thread)}
+    return np.concatenate(context), keys, np.hstack(own), np.hstack(whole)
+
+
+# --- the literal form ---
+
+
+def write(selection: ExportSelection, path: Path) -> None:
+    """Write the literal form of ``selection`` to the file ``path``."""
+    table = selection.contexts(Detail.PROCEDURE)
+    exclusive = selection.total_costs(table)
+    inclusive = table.inclusive(exclusive)
+    shown = _shown(inclusive)
+    names = [as_json(name) for name in _names(table)]
     frame = table.frame.tolist()
     own, whole = exclusive.T.tolist(), inclusive.T.tolist()
     keys = [*selection.names, *(f"{name} (inc)" for name in selection.names)]

@@ -1,9 +1,8 @@
 """HPCToolkit's database, version 4: meta.db, profile.db, cct.db, trace.db, metrics/default.yaml.
 
-The layout is that of HPCToolkit's ``doc/FORMATS.md``, where {PI} has a stride of 48 bytes. Every
-metric has the scopes "execution" (inclusive) and "function" (exclusive); times are in s. A calling
-context is a function, below it the source line that is executed or, where that is not known, the
-instruction, and below that what is called.
+Every metric has the scopes "execution" (inclusive) and "function" (exclusive); times are in s. A
+calling context is a function, below it the source line that is executed or, if that is unknown, the
+instruction, and below that the functions that are called.
 """
 
 from __future__ import annotations
@@ -13,38 +12,57 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.array_types import F64
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.hpctoolkit_contexts import LexicalContexts, lexical_contexts
-from hpcd.interchange.hpctoolkit_file import MetricIds, metric_ids
 from hpcd.interchange.hpctoolkit_meta import write_meta
-from hpcd.interchange.hpctoolkit_profiles import ProfileWriter, write_cct
+from hpcd.interchange.hpctoolkit_profiles import ProfileFileWriter, write_cct
 from hpcd.interchange.hpctoolkit_trace import write_trace
-from hpcd.interchange.text import as_json, utf8
+from hpcd.interchange.json_text import as_json
+from hpcd.interchange.text import utf8
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the folder ``path``."""
     contexts = lexical_contexts(selection)
-    metrics = metric_ids(selection)
+    rows, metrics = _metrics(selection)
     write_meta(selection, contexts, metrics, path / "meta.db")
-    with ProfileWriter(path / "profile.db", len(contexts) + 1, len(metrics.names)) as profiles:
-        for line in selection.each_line("profiles"):
+    with ProfileFileWriter(path / "profile.db", len(contexts) + 1, len(metrics)) as profiles:
+        for line in selection.iterate_lines("profiles"):
             costs = selection.line_costs(line.number, contexts.table)
             point = np.zeros((len(selection.metrics), len(contexts)))
-            for row, cost in zip(point, costs.cost[metrics.rows], strict=True):
+            for row, cost in zip(point, costs.cost[rows], strict=True):
                 np.add.at(row, contexts.of_context[costs.context], cost)
-            profiles.add(line, _propagated(contexts, point))
+            profiles.add(line, _propagate(contexts, point))
         profiles.finish()
-    write_cct(path / "cct.db", path / "profile.db", profiles, selection)
+    write_cct(path / "cct.db", path / "profile.db", profiles)
     write_trace(selection, contexts, path / "trace.db")
     _write_taxonomy(metrics, path / "metrics")
 
 
-def _propagated(contexts: LexicalContexts, point: F64) -> F64:
-    """``float64[contexts + 1, 2 · metrics]``: of the global context and each other one the
-    inclusive and the exclusive cost in each metric, in the order of their identifiers.
+def _metrics(selection: ExportSelection) -> tuple[list[int], list[str]]:
+    """Return the rows of the metrics in the selection, and their names in HPCToolkit.
 
-    Exclusive is what a context cost without what it calls: of a function the sum over its lines.
+    CPU time is first, samples, which every context has, are last. Metric ``n`` is inclusive ``2 n``
+    in profiles of threads and exclusive ``2 n + 1``; in the summary ``2 · metrics`` is added.
+    """
+    rows = sorted(
+        range(len(selection.names)),
+        key=lambda row: (selection.names[row] == "samples", selection.names[row] != "cpu_time"),
+    )
+    names = []
+    for row in rows:
+        name, unit = selection.names[row], selection.units[row]
+        name = "CPUTIME" if name == "cpu_time" else name
+        unit = "sec" if unit == "s" else unit
+        names.append(f"{name} ({unit})" if unit else name)
+    return rows, names
+
+
+def _propagate(contexts: LexicalContexts, point: F64) -> F64:
+    """Return float64[contexts + 1, 2 · metrics]: the inclusive and the exclusive cost in each
+    metric of the global context and the others, in the order of their identifiers.
+
+    The exclusive cost of a function is the sum over its lines.
     """
     values = np.zeros((len(contexts) + 1, 2 * len(point)))
     lexical = np.flatnonzero(contexts.within_function)
@@ -58,11 +76,11 @@ def _propagated(contexts: LexicalContexts, point: F64) -> F64:
     return values
 
 
-def _write_taxonomy(metrics: MetricIds, folder: Path) -> None:
-    """How HPCToolkit's viewer shows the metrics (``metrics/METRICS.yaml.ex`` of its databases)."""
+def _write_taxonomy(metrics: list[str], folder: Path) -> None:
+    """Write how the viewer shows metrics (as ``metrics/METRICS.yaml.ex`` explains)."""
     folder.mkdir()
     inputs, roots = [], []
-    for number, name in enumerate(metrics.names):
+    for number, name in enumerate(metrics):
         for scope, short in (("execution", "i"), ("function", "e")):
             inputs.append(
                 f"  - &m{number}{short}\n    metric: {as_json(utf8(name))}\n"

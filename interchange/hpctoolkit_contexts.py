@@ -8,15 +8,16 @@ from functools import cached_property
 import numpy as np
 
 from hpcd.array_types import I64, U32, U64, Mask
-from hpcd.interchange.context_table import Contexts, Detail
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.context_table import ContextTable, Detail
+from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.numbering import Numbering
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import collapse
 
 
 @dataclass(frozen=True)
-class Function:
-    """A function: ``module`` and ``file`` are 0 and empty where they are not known."""
+class LexicalFunction:
+    """A function: ``module`` and ``file`` are 0 and empty if unknown."""
 
     name: str
     module: int
@@ -27,8 +28,8 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A line of ``file``, or where there is none the instruction at ``offset`` of ``module``."""
+class LexicalPlace:
+    """A line of ``file``, or without one the instruction at ``offset`` of ``module``."""
 
     file: str
     line: int
@@ -41,13 +42,13 @@ class LexicalContexts:
     """A tree whose nodes are functions (odd frames: 1 + 2 · function) and, below them, places (even
     ones: 2 + 2 · place). Node 0 is the root; the children of a node are contiguous.
 
-    ``of_context`` ``int64[n]``: where the cost of each context of ``table`` belongs.
+    ``of_context`` int64[n] is the node that each context of ``table`` adds its cost to.
     """
 
     tree: CCT
-    functions: list[Function]
-    places: list[Place]
-    table: Contexts
+    functions: list[LexicalFunction]
+    places: list[LexicalPlace]
+    table: ContextTable
     of_context: I64
 
     def __len__(self) -> int:
@@ -55,20 +56,20 @@ class LexicalContexts:
 
     @cached_property
     def within_function(self) -> Mask:
-        """``bool[nodes]``: which are places."""
+        """bool[nodes]: the places."""
         inside: Mask = self.tree.frame % np.uint64(2) == 0
         inside[0] = False
         return inside
 
     @cached_property
     def number(self) -> I64:
-        """``int64[nodes]``: each one's function or place; 0 of the root."""
+        """int64[nodes]: the function or place of each node; 0 for the root."""
         numbers: I64 = (np.maximum(self.tree.frame, 1).astype(np.int64) - 1) // 2
         return numbers
 
 
-def lexical_contexts(selection: Selection) -> LexicalContexts:
-    """The contexts of ``selection`` in HPCToolkit's form."""
+def lexical_contexts(selection: ExportSelection) -> LexicalContexts:
+    """Return the contexts of ``selection`` in HPCToolkit's form."""
     table = selection.contexts(Detail.PLACE)
     functions, function_of, places, place_of = _code(selection, table)
     frame = table.frame.astype(np.int64)
@@ -88,11 +89,13 @@ def lexical_contexts(selection: Selection) -> LexicalContexts:
     return LexicalContexts(tree, functions, places, table, into[innermost].astype(np.int64))
 
 
-def _code(selection: Selection, table: Contexts) -> tuple[list[Function], I64, list[Place], I64]:
-    """The different functions and places, and those of each frame (places: -1 for none)."""
+def _code(
+    selection: ExportSelection, table: ContextTable
+) -> tuple[list[LexicalFunction], I64, list[LexicalPlace], I64]:
+    """Return the distinct functions and places, and those of each frame (places: -1 for none)."""
     procedures = selection.db.procedures
-    functions: dict[Function, int] = {}
-    places: dict[Place, int] = {}
+    functions: Numbering[LexicalFunction] = Numbering()
+    places: Numbering[LexicalPlace] = Numbering()
     function_of, place_of = [], []
     frames = table.frames
     columns = zip(
@@ -101,20 +104,20 @@ def _code(selection: Selection, table: Contexts) -> tuple[list[Function], I64, l
     )  # fmt: skip
     for name, module, procedure, inlined, address, file, line in columns:
         if inlined:
-            function = Function(name, module, 0, "", 0, True)
+            function = LexicalFunction(name, module, 0, "", 0, True)
         else:
             begin = int(procedures.address[procedure])
             source, source_line = procedures.file[procedure], int(procedures.line[procedure])
-            function = Function(name, module, begin, source, source_line, False)
-        function_of.append(functions.setdefault(function, len(functions)))
+            function = LexicalFunction(name, module, begin, source, source_line, False)
+        function_of.append(functions[function])
         if file and line:
-            place = Place(file, line, 0, 0)
+            place = LexicalPlace(file, line, 0, 0)
         elif module and not inlined:
-            place = Place("", 0, module, address)
+            place = LexicalPlace("", 0, module, address)
         else:
             place_of.append(-1)
             continue
-        place_of.append(places.setdefault(place, len(places)))
+        place_of.append(places[place])
     return (
         list(functions),
         np.array(function_of, np.int64),

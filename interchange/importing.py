@@ -11,19 +11,20 @@ from typing import NamedTuple
 from hpcd.errors import FormatError, NotFoundError
 from hpcd.interchange import perf_data
 from hpcd.interchange.austin import AustinReader, AustinSamples, looks_like_austin
-from hpcd.interchange.collapsed_stacks import (
+from hpcd.interchange.collapsed import (
     CollapsedReader,
     looks_collapsed,
     looks_like_py_spy,
 )
-from hpcd.interchange.hpctoolkit_records import HpctoolkitReader, is_hpctoolkit_database
+from hpcd.interchange.hpctoolkit_reader import HpctoolkitReader, is_hpctoolkit_database
 from hpcd.interchange.input_file import InputFile
 from hpcd.interchange.mojo import MojoReader, looks_like_mojo
-from hpcd.interchange.names import readable
-from hpcd.interchange.otf2 import Otf2Reader, anchor_file
+from hpcd.interchange.otf2_reader import Otf2Reader, anchor_file
 from hpcd.interchange.perf_script import PerfScriptReader, looks_like_perf_script
-from hpcd.interchange.pprof_profile import MAX_BYTES, PprofReader, looks_like_pprof
+from hpcd.interchange.pprof import MAX_BYTES, PprofReader
+from hpcd.interchange.pprof_message import looks_like_pprof
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 from hpcd.model.identity import Host
 
 _UNKNOWN_HOST = "unknown host"
@@ -222,8 +223,12 @@ def _builder(
         "file": readable(name), "format": kind, "times": times, **(origin or {}),
     }  # fmt: skip
     builder = RecordingBuilder(output, host, described, name)
-    builder.default_name = Path(name).name
-    builder.job, builder.rank, builder.size = options.job, options.rank, options.size
+    builder.threads.default_name = Path(name).name
+    builder.threads.job, builder.threads.rank, builder.threads.size = (
+        options.job,
+        options.rank,
+        options.size,
+    )
     return builder
 
 
@@ -233,7 +238,7 @@ def _finished(
 ) -> Imported:  # fmt: skip
     records = builder.close(ended_ns, began_ns)
     return Imported(
-        kind, records, builder.taken or records, builder.line_count, times,
+        kind, records, builder.taken or records, len(builder.threads), times,
         dict(builder.dropped + builder.left_out),
     )  # fmt: skip
 

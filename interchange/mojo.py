@@ -1,8 +1,8 @@
 """MOJO, Austin's binary format: ``austin --binary``, and all that Austin 4 writes.
 
-A stream of events, as Austin's documentation of the format (versions 1 to 4) has them: strings and
-frames are defined once and referred to, by process; a sample is its stack's head, references to its
-frames, the outermost first, and its metrics, up to the next sample.
+A stream of events (Austin's documentation, versions 1 to 4 of the format): strings and frames are
+defined once and referred to, by process; a sample is its stack's head, references to its frames,
+outermost first, and its metrics, up to the next sample.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MojoReader:
         self._full = self._idle = False
 
     def read(self, file: InputFile) -> None:
-        """Take in the file. Raises :class:`FormatError`."""
+        """Add the samples of the file. Raises FormatError."""
         stream = _Stream(file)
         stream.skip(len(MAGIC))
         self._version = stream.number()
@@ -69,12 +69,12 @@ class MojoReader:
         self._finish()
 
     def _finish(self) -> None:
-        """Take in the sample that is complete."""
+        """Add the sample that is complete."""
         if not self._open:
             return
         self._open = False
         busy = not self._idle if self._full else None
-        node = self._builder.node(self._path)
+        node = self._builder.tree.node(self._path)
         self._samples.add(self._line, node, self._time, self._allocated, busy)
 
     def _metadata(self, stream: _Stream) -> None:
@@ -92,7 +92,7 @@ class MojoReader:
         except ValueError:
             raise stream.damaged("a thread has no number") from None
         words = b"thread %d" % tid
-        self._line = self._builder.line(self._pid, tid, words, max(interpreter, 0))
+        self._line = self._builder.threads.line(self._pid, tid, words, max(interpreter, 0))
         self._open, self._path = True, []
         self._time = self._allocated = 0
         self._idle = False
@@ -122,8 +122,8 @@ class MojoReader:
         self._path.append(frame)
 
     def _kernel_frame(self, stream: _Stream) -> None:
-        module = self._builder.module("kernel", kernel=True)
-        self._path.append(self._builder.frame(module, stream.string()))
+        module = self._builder.tree.module("kernel", kernel=True)
+        self._path.append(self._builder.tree.frame(module, stream.string()))
 
     def _time_metric(self, stream: _Stream) -> None:
         self._time = stream.number()
@@ -147,19 +147,19 @@ class _Stream:
         self._at = 0
 
     def event(self) -> int | None:
-        """The next byte; None at the end."""
+        """Return the next byte; None at the end."""
         if self._at >= len(self._data) and not self._more():
             return None
         self._at += 1
         return self._data[self._at - 1]
 
     def skip(self, size: int) -> None:
-        """Pass ``size`` bytes over."""
+        """Skip ``size`` bytes."""
         for _ in range(size):
             self.event()
 
     def number(self) -> int:
-        """A varint: six bits and a sign in the first byte, seven in each that follows."""
+        """Return a varint: six bits and a sign in the first byte, seven in the others."""
         byte = self._byte()
         value, shift, negative = byte & 0x3F, 6, byte & 0x40
         while byte & 0x80:
@@ -171,7 +171,7 @@ class _Stream:
         return -value if negative else value
 
     def string(self) -> bytes:
-        """A string that ends in a zero byte."""
+        """Return a string that ends in a zero byte."""
         while (end := self._data.find(b"\0", self._at)) < 0:
             if len(self._data) - self._at > _LONGEST or not self._more():
                 raise self.damaged("a string does not end")
@@ -180,7 +180,7 @@ class _Stream:
         return text
 
     def damaged(self, what: str) -> FormatError:
-        """An error that says what is wrong with the file."""
+        """Return an error that says what is wrong with the file."""
         return FormatError(f"{self._file.name}: damaged or cut off: {what}")
 
     def _byte(self) -> int:

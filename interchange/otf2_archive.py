@@ -1,15 +1,15 @@
 """An OTF2 archive: call paths as calling-context samples (https://score-p.org/, "OTF2 API").
 
 Written by the library's own bindings, location by location. A location is a trace line, a location
-group a process, an interrupt generator an event. Each record is a CallingContextSample whose
-attribute, named as its metric, has what the record stands for, times in ns: so waits carry the time
-they lasted. The number of samples is the metric ``samples``. What recorded calls did stands between
-the samples: messages and collective operations of MPI, operations on files.
+group a process, an interrupt generator an event. Each record is a CallingContextSample with its
+weight in an attribute named as its metric; times are in ns, so waits carry their duration. The
+number of samples is the metric ``samples``. Between the samples are recorded calls: messages and
+collective operations of MPI, operations on files. Phases are markers, each with a location, its
+begin and its duration.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 from itertools import pairwise
 from pathlib import Path
@@ -21,36 +21,33 @@ import numpy as np
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64
-from hpcd.interchange.context_table import Contexts, Detail
-from hpcd.interchange.export_selection import Selection, TraceBlock
-from hpcd.interchange.otf2_events import (
-    CALL_ATTRIBUTES,
-    CallEvents,
-    CallEventWriter,
-    CallStream,
-    Strings,
-    woven,
-)
+from hpcd.interchange.context_table import ContextTable, Detail
+from hpcd.interchange.export_selection import ExportedPhases, ExportSelection
+from hpcd.interchange.numbering import Numbering
+from hpcd.interchange.otf2_events import CALL_ATTRIBUTES, CallEvents, CallStream, weave
 from hpcd.interchange.otf2_events import UNDEFINED_32 as _UNDEFINED
 from hpcd.interchange.otf2_files import ArchivedFiles
+from hpcd.interchange.otf2_library import (
+    CallEventWriter,
+    LibraryErrors,
+    LibraryMemory,
+    SampleWriter,
+)
 from hpcd.interchange.otf2_messages import ArchivedMessages
-from hpcd.interchange.otf2_phases import write_phases
-from hpcd.interchange.sample_writer import SampleWriter
 from hpcd.interchange.text import utf8
+from hpcd.interchange.trace_blocks import TraceBlock
 
 _ARCHIVE = "traces"
 _EVENT_CHUNK, _DEFINITION_CHUNK = 1 << 20, 4 << 20
-# Chunks of a location's events in memory.
-_EVENT_CHUNKS = 4
 _RESOLUTION = 10**9
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the folder ``path``: ``traces.otf2``, ``traces.def``, ``traces/``.
 
-    Raises :class:`OSError` when the library cannot write it.
+    Raises OSError when the library cannot write it.
     """
-    with _Errors() as errors:
+    with LibraryErrors() as errors:
         try:
             _write(selection, path, errors)
         except _otf2.ErrorCodes.Error as error:
@@ -58,41 +55,7 @@ def write(selection: Selection, path: Path) -> None:
         errors.check()
 
 
-class _Errors:
-    """The library's errors, instead of lines on standard error.
-
-    What fails while buffers are written is told nowhere else.
-    """
-
-    def __init__(self) -> None:
-        self.first = ""
-        self._callback = _ERROR_CALLBACK(self._note)
-        self._register = _otf2.Config.conf.lib.OTF2_Error_RegisterCallback
-        self._register.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-        self._register.restype = ctypes.c_void_p
-        self._previous = None
-
-    def __enter__(self) -> _Errors:
-        self._previous = self._register(ctypes.cast(self._callback, ctypes.c_void_p), None)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._register(self._previous, None)
-
-    def check(self) -> None:
-        """Raise :class:`OSError` if there was an error."""
-        if self.first:
-            raise OSError(errno.EIO, self.first)
-
-    def _note(self, _data: object, _file: object, _line: int, _function: object, code: int,
-              *_: object) -> int:  # fmt: skip
-        if code > 0 and not self.first:
-            description = _otf2.Error_GetDescription(_otf2.ErrorCode(code))
-            self.first = str(description)
-        return code
-
-
-def _write(selection: Selection, path: Path, errors: _Errors) -> None:
+def _write(selection: ExportSelection, path: Path, errors: LibraryErrors) -> None:
     archive = _otf2.Archive_Open(
         str(path), _ARCHIVE, _otf2.FILEMODE_WRITE, _EVENT_CHUNK, _DEFINITION_CHUNK,
         _otf2.SUBSTRATE_POSIX, _otf2.COMPRESSION_NONE,
@@ -100,24 +63,24 @@ def _write(selection: Selection, path: Path, errors: _Errors) -> None:
     # The library keeps no reference to these.
     callbacks = _otf2.FlushCallbacks(pre_flush=_flush, post_flush=None)
     _otf2.Archive_SetFlushCallbacks(archive, callbacks, None)
-    buffers = _Buffers()
-    buffers.attach(archive)
+    memory = LibraryMemory()
+    memory.attach(archive)
     _otf2.Archive_SetSerialCollectiveCallbacks(archive)
     _otf2.Archive_SetCreator(archive, "hpcd")
     table = selection.contexts(Detail.PLACE)
     _otf2.Archive_OpenDefFiles(archive)
     _otf2.Archive_OpenEvtFiles(archive)
-    strings = Strings()
+    strings = Numbering([""])
     messages, files = ArchivedMessages(selection, strings), ArchivedFiles(selection, strings)
     selection.notes += messages.notes
     events = _EventWriter(archive, selection, table)
     definitions = _Definitions(selection, table, events, strings)
-    for line in selection.each_line():
+    for line in selection.iterate_lines():
         of_files = files.of_line(line.number, definitions.host(line))
-        calls = CallStream(woven(of_files, messages.of_line(line.number)))
+        calls = CallStream(weave(of_files, messages.of_line(line.number)))
         definitions.add_location(line, events.write(line.number, calls))
         errors.check()
-    # Ranks whose threads were not chosen are members of communicators all the same.
+    # Ranks whose threads are not selected are members of communicators, too.
     others = np.setdiff1d(messages.locations, selection.lines)
     for line in selection.db.lines.rows(others.tolist()):
         definitions.add_location(line, events.write_nothing(line.number))
@@ -126,59 +89,34 @@ def _write(selection: Selection, path: Path, errors: _Errors) -> None:
     writer = _otf2.Archive_GetGlobalDefWriter(archive)
     definitions.write(writer, messages, files)
     _otf2.Archive_CloseGlobalDefWriter(archive, writer)
-    write_phases(archive, selection.phases, selection.lines)
+    _write_phases(archive, selection.phases, selection.lines)
     _otf2.Archive_Close(archive)
+
+
+def _write_phases(archive: Any, phases: ExportedPhases, lines: I64) -> None:
+    """Write the phases of ``lines`` as markers; definitions must have been written."""
+    if not phases:
+        return
+    writer = _otf2.Archive_GetMarkerWriter(archive)
+    names = [_c_text(name) for name in phases.names]
+    for group, name in enumerate(names):
+        if group:
+            _otf2.MarkerWriter_WriteDefMarker(writer, group, "phase", name, _otf2.SEVERITY_NONE)
+    for line in lines.tolist():
+        for begin, end, group in phases.of_line(line):
+            _otf2.MarkerWriter_WriteMarker(
+                writer, begin, end - begin, group, _otf2.MARKER_SCOPE_LOCATION, line, names[group]
+            )
+    _otf2.Archive_CloseMarkerWriter(archive, writer)
+
+
+def _c_text(text: str) -> str:
+    """Return ``text`` as the library can write it: its strings end with a NUL."""
+    return utf8(text).replace("\0", "\\x00")
 
 
 def _flush(*_: object) -> Any:
     return _otf2.FLUSH
-
-
-# OTF2_MemoryAllocate and OTF2_MemoryFreeAll; the bindings' types lack their first parameter.
-_ALLOCATE = ctypes.CFUNCTYPE(
-    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint8, ctypes.c_uint64, ctypes.c_void_p,
-    ctypes.c_uint64,
-)  # fmt: skip
-_FREE_ALL = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_uint8, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_bool
-)
-
-# OTF2_ErrorCallback; its last parameter, a va_list, is a pointer where hpcd runs.
-_ERROR_CALLBACK = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int,
-    ctypes.c_char_p, ctypes.c_void_p,
-)  # fmt: skip
-
-
-class _MemoryCallbacks(ctypes.Structure):
-    _fields_ = (("allocate", _ALLOCATE), ("free_all", _FREE_ALL))
-
-
-class _Buffers:
-    """The library's memory. By itself it keeps a location's events until that is closed; it flushes
-    them where it gets no more."""
-
-    def __init__(self) -> None:
-        self._chunks: dict[tuple[int, int], list[Any]] = {}
-        self._callbacks = _MemoryCallbacks(_ALLOCATE(self._allocate), _FREE_ALL(self._free_all))
-
-    def attach(self, archive: Any) -> None:
-        """Have ``archive`` use this memory, for as long as this object exists."""
-        function = _otf2.Config.conf.lib.OTF2_Archive_SetMemoryCallbacks
-        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-        function.restype = _otf2.ErrorCode
-        function.errcheck = _otf2.ErrorCodes.HandleErrorCode
-        function(archive, ctypes.byref(self._callbacks), None)
-
-    def _allocate(self, _: object, kind: int, location: int, _data: object, size: int) -> Any:
-        chunks = self._chunks.setdefault((kind, location), [])
-        if kind == _otf2.FILETYPE_EVENTS.value and len(chunks) >= _EVENT_CHUNKS:
-            return None
-        chunks.append(ctypes.create_string_buffer(size))
-        return ctypes.addressof(chunks[-1])
-
-    def _free_all(self, _: object, kind: int, location: int, _data: object, _final: bool) -> None:
-        self._chunks.pop((kind, location), None)
 
 
 class _EventWriter:
@@ -187,7 +125,7 @@ class _EventWriter:
     ``rows`` are the places among the selection's metrics of those that records have as attributes.
     """
 
-    def __init__(self, archive: Any, selection: Selection, table: Contexts) -> None:
+    def __init__(self, archive: Any, selection: ExportSelection, table: ContextTable) -> None:
         self._archive = archive
         self._selection = selection
         self._table = table
@@ -196,10 +134,10 @@ class _EventWriter:
         self._scale = np.array([1e9 if selection.units[row] == "s" else 1.0 for row in self.rows])
         self._attributes = _otf2.AttributeList_New()
         self._calls = CallEventWriter(self._attributes, len(self.rows))
-        self._samples = SampleWriter(self._attributes, selection.loops)
+        self._samples = SampleWriter(self._attributes)
 
     def write(self, line: int, calls: CallStream) -> int:
-        """The records of trace line ``line`` and the events of its calls; how many."""
+        """Write the records of trace line ``line`` and its calls; returns the number of events."""
         writer = self._open(line)
         count = 0
         for block in self._selection.trace(line):
@@ -210,7 +148,7 @@ class _EventWriter:
         return count
 
     def write_nothing(self, line: int) -> int:
-        """No record of trace line ``line``."""
+        """Write a location without records; returns 0."""
         _otf2.Archive_CloseEvtWriter(self._archive, self._open(line))
         return 0
 
@@ -220,7 +158,7 @@ class _EventWriter:
         return _otf2.Archive_GetEvtWriter(self._archive, line)
 
     def _write_block(self, writer: Any, block: TraceBlock, calls: CallStream) -> int:
-        """The records of ``block``, and between them events of ``calls``; how many."""
+        """Write ``block`` and between its records ``calls``; returns the number of events."""
         kept = np.flatnonzero(block.recorded)
         if not len(kept):
             return 0
@@ -233,7 +171,7 @@ class _EventWriter:
         ).astype(np.int64, copy=False)
         count = written = 0
         for events in calls.until(int(time[-1])):
-            # Of each event how many samples come before it.
+            # The number of samples before each event.
             place = np.searchsorted(time, events.time, "right")
             starts = [*np.flatnonzero(np.diff(place, prepend=-1)).tolist(), len(events)]
             for start, end in pairwise(starts):
@@ -262,22 +200,26 @@ class _Definitions:
     """The global definitions, written when the number of events of every location is known."""
 
     def __init__(
-        self, selection: Selection, table: Contexts, events: _EventWriter, strings: Strings
+        self,
+        selection: ExportSelection,
+        table: ContextTable,
+        events: _EventWriter,
+        strings: Numbering[str],
     ) -> None:
         self._selection = selection
         self._table = table
         self._rows = events.rows
         self._string = strings
-        self._hosts: dict[str, int] = {}
+        self._hosts: Numbering[str] = Numbering(first=1)
         self._groups: dict[int, _Group] = {}
         self._locations: list[tuple[int, int, int, int]] = []
 
     def host(self, line: Line) -> int:
-        """The system tree node of a trace line's host."""
-        return self._hosts.setdefault(line.host, len(self._hosts) + 1)
+        """Return the system tree node of a trace line's host."""
+        return self._hosts[line.host]
 
     def add_location(self, line: Line, events: int) -> None:
-        """A trace line with ``events`` records."""
+        """Add a trace line with ``events`` records."""
         process = int(self._selection.db.lines.process[line.number])
         if process not in self._groups:
             rank = f"rank {line.rank} " if line.rank is not None else ""
@@ -286,7 +228,7 @@ class _Definitions:
         self._locations.append((line.number, self._string[line.label], events, process))
 
     def write(self, writer: Any, messages: ArchivedMessages, files: ArchivedFiles) -> None:
-        """All definitions, those that others refer to first."""
+        """Write all definitions, those that others refer to first."""
         selection = self._selection
         begin, end = selection.span
         _otf2.GlobalDefWriter_WriteClockProperties(
@@ -299,9 +241,8 @@ class _Definitions:
         generators = self._generators()
         messages.define_strings()
         files.define_strings()
-        for text, number in self._string.number.items():
-            # The library's strings end with a NUL.
-            _otf2.GlobalDefWriter_WriteString(writer, number, utf8(text).replace("\0", "\\x00"))
+        for text, number in self._string.items():
+            _otf2.GlobalDefWriter_WriteString(writer, number, _c_text(text))
         for number, attribute in enumerate(attributes):
             _otf2.GlobalDefWriter_WriteAttribute(writer, number, *attribute)
         _otf2.GlobalDefWriter_WriteSystemTreeNode(writer, 0, machine, machine, _UNDEFINED)
@@ -327,8 +268,8 @@ class _Definitions:
         files.write_definitions(writer)
 
     def _group_numbers(self, locations: list[int]) -> dict[int, int]:
-        """The location group of each process: those of ranks first, for some readers take their
-        numbers for ranks; ``locations`` are those of ranks that sent messages."""
+        """Return the location group of each process, ranks first: some readers take these numbers
+        for ranks. ``locations`` are those of ranks that sent messages."""
         ranks, others = [], []
         for process, group in self._groups.items():
             if group.rank is None:
@@ -340,7 +281,7 @@ class _Definitions:
         return {process: number for number, process in enumerate(dict.fromkeys(order))}
 
     def _attributes(self) -> list[tuple[int, int, Any]]:
-        """Name, description and type of each: what samples stand for, what is told of calls."""
+        """Return name, description and type of the attributes of samples and of calls."""
         names, units, strings = self._selection.names, self._selection.units, self._string
         metrics = [
             (strings[names[row]], strings["ns" if units[row] == "s" else units[row]],
@@ -353,9 +294,9 @@ class _Definitions:
         return metrics + of_calls
 
     def _generators(self) -> list[tuple[int, Any, int, int]]:
-        """Name, mode, exponent and period of each event."""
+        """Return name, mode, exponent and period of each event."""
         events, units = self._selection.events, self._selection.db.metrics.units
-        made = []
+        generators = []
         columns = zip(events.name, events.metric.tolist(), events.weight.tolist(),
                       events.interval.tolist(), strict=True)  # fmt: skip
         for name, metric, weight, interval in columns:
@@ -365,14 +306,14 @@ class _Definitions:
             if not timed:
                 mode = _otf2.INTERRUPT_GENERATOR_MODE_COUNT
                 period = max(round(weight), 1)
-            made.append((self._string[name], mode, -9 if timed else 0, period))
-        return made
+            generators.append((self._string[name], mode, -9 if timed else 0, period))
+        return generators
 
     def _code(self) -> tuple[list[tuple[int, int, int]], dict[tuple[int, int], int], list[int]]:
-        """Regions (name, file, line), source code locations, and the region of each frame."""
+        """Return regions (name, file, line), source code locations, and each frame's region."""
         frames, procedures = self._table.frames, self._selection.db.procedures
-        regions: dict[tuple[int, int, int], int] = {}
-        places: dict[tuple[int, int], int] = {}
+        regions: Numbering[tuple[int, int, int]] = Numbering()
+        places: Numbering[tuple[int, int]] = Numbering()
         region_of = []
         columns = zip(frames.name, frames.procedure.tolist(), frames.inlined.tolist(),
                       frames.file, frames.line.tolist(), strict=True)  # fmt: skip
@@ -383,9 +324,9 @@ class _Definitions:
                 else (procedures.file[procedure], int(procedures.line[procedure]))
             )
             key = (self._string[name], self._string[source], begin)
-            region_of.append(regions.setdefault(key, len(regions)))
+            region_of.append(regions[key])
             if file:
-                places.setdefault((self._string[file], line), len(places))
+                places[self._string[file], line]
         return list(regions), places, region_of
 
     def _write_code(

@@ -1,30 +1,33 @@
-"""What recorded calls are in an OTF2 archive: events of locations, and strings they refer to."""
+"""Events of locations of an OTF2 archive that represent recorded calls."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import _otf2
 import numpy as np
 
 from hpcd.array_types import I64, Mask
+from hpcd.interchange import otf2_conventions as conventions
 
 UNDEFINED_32 = 0xFFFFFFFF
 
 CALL_ATTRIBUTES = (
-    ("calling context", "call path of the call", _otf2.TYPE_CALLING_CONTEXT),
-    ("function", "the function called", _otf2.TYPE_STRING),
-    ("calls", "how many calls it stands for, where not one", _otf2.TYPE_UINT64),
-    ("duration", "how long the call took that the event begins or ends, ns", _otf2.TYPE_UINT64),
+    (conventions.CONTEXT, "call path of the call", _otf2.TYPE_CALLING_CONTEXT),
+    (conventions.FUNCTION, "the function called", _otf2.TYPE_STRING),
+    (conventions.CALLS, "how many calls it stands for, where not one", _otf2.TYPE_UINT64),
+    (
+        conventions.DURATION,
+        "how long the call took that the event begins or ends, ns",
+        _otf2.TYPE_UINT64,
+    ),
 )
 """Attributes of calls' events: name, description, type. They follow those of samples."""
 
 
-class EventKind(IntEnum):
+class CallEventKind(IntEnum):
     """Events of calls. Arguments are those of OTF2's writer, in its order."""
 
     MPI_SEND = 0
@@ -47,51 +50,17 @@ class EventKind(IntEnum):
     TRANSFER_COMPLETE = 17
 
 
-_U8, _U32, _U64 = ctypes.c_uint8, ctypes.c_uint32, ctypes.c_uint64
-# The library's function of each kind, and the types of its arguments after time and attributes.
-_WRITERS = {
-    EventKind.MPI_SEND: ("MpiSend", (_U32, _U32, _U32, _U64)),
-    EventKind.MPI_ISEND: ("MpiIsend", (_U32, _U32, _U32, _U64, _U64)),
-    EventKind.MPI_ISEND_COMPLETE: ("MpiIsendComplete", (_U64,)),
-    EventKind.MPI_RECEIVE: ("MpiRecv", (_U32, _U32, _U32, _U64)),
-    EventKind.MPI_IRECEIVE_REQUEST: ("MpiIrecvRequest", (_U64,)),
-    EventKind.MPI_IRECEIVE: ("MpiIrecv", (_U32, _U32, _U32, _U64, _U64)),
-    EventKind.MPI_COLLECTIVE_BEGIN: ("MpiCollectiveBegin", ()),
-    EventKind.MPI_COLLECTIVE_END: ("MpiCollectiveEnd", (_U8, _U32, _U32, _U64, _U64)),
-    EventKind.COLLECTIVE_REQUEST: ("NonBlockingCollectiveRequest", (_U64,)),
-    EventKind.COLLECTIVE_COMPLETE: (
-        "NonBlockingCollectiveComplete", (_U8, _U32, _U32, _U64, _U64, _U64),
-    ),
-    EventKind.IO_BEGIN: ("IoOperationBegin", (_U32, _U8, _U32, _U64, _U64)),
-    EventKind.IO_COMPLETE: ("IoOperationComplete", (_U32, _U64, _U64)),
-    EventKind.IO_CREATE: ("IoCreateHandle", (_U32, _U8, _U32, _U32)),
-    EventKind.IO_DESTROY: ("IoDestroyHandle", (_U32,)),
-    EventKind.WINDOW_CREATE: ("RmaWinCreate", (_U32,)),
-    EventKind.PUT: ("RmaPut", (_U32, _U32, _U64, _U64)),
-    EventKind.GET: ("RmaGet", (_U32, _U32, _U64, _U64)),
-    EventKind.TRANSFER_COMPLETE: ("RmaOpCompleteBlocking", (_U32, _U64)),
-}  # fmt: skip
-_MOST_ARGUMENTS = 6
-
-
-class Strings:
-    """The archive's strings by number; 0 is the empty one."""
-
-    def __init__(self) -> None:
-        self.number: dict[str, int] = {"": 0}
-
-    def __getitem__(self, text: str) -> int:
-        return self.number.setdefault(text, len(self.number))
+_MAX_ARGUMENTS = 6
 
 
 @dataclass(frozen=True)
 class CallEvents:
     """Events, one entry each, in any order.
 
-    All ``int64[n]``: ``line``; ``time`` in ns since the origin; ``turn``, which puts those of one
-    moment in order; ``kind``; ``node`` of the call path; ``function`` a string's number; ``calls``
-    how many it stands for; ``duration`` of the call in ns where that is told. ``argument``
-    ``int64[n, 6]``.
+    All are int64[n]: ``line``; ``time`` in ns since the origin; ``turn``, the order of events of
+    one moment; ``kind``; ``node`` of the call path; ``function``, a string's number; ``calls``, the
+    number of calls that it represents; ``duration`` of the call in ns, 0 if it is not exported.
+    ``argument`` is int64[n, 6].
     """
 
     line: I64
@@ -113,8 +82,8 @@ class CallEvents:
         return CallEvents(*(column[which] for column in columns))
 
     @staticmethod
-    def made(
-        kind: EventKind,
+    def of_kind(
+        kind: CallEventKind,
         line: I64,
         time: I64,
         turn: I64,
@@ -124,8 +93,8 @@ class CallEvents:
         calls: I64 | int = 1,
         duration: I64 | int = 0,
     ) -> CallEvents:
-        """Events of one kind; ``arguments`` are columns, or one value for all."""
-        argument = np.zeros((len(time), _MOST_ARGUMENTS), np.int64)
+        """Return events of one kind; ``arguments`` are columns, or one value for all."""
+        argument = np.zeros((len(time), _MAX_ARGUMENTS), np.int64)
         for at, column in enumerate(arguments):
             argument[:, at] = column
         return CallEvents(
@@ -135,10 +104,10 @@ class CallEvents:
         )  # fmt: skip
 
     @staticmethod
-    def joined(parts: Sequence[CallEvents]) -> CallEvents:
-        """All events of ``parts``, by line, time and turn."""
+    def join(parts: Sequence[CallEvents]) -> CallEvents:
+        """Return all events of ``parts``, by line, time and turn."""
         none = np.zeros(0, np.int64)
-        empty = CallEvents.made(EventKind.IO_BEGIN, none, none, none, none, none)
+        empty = CallEvents.of_kind(CallEventKind.IO_BEGIN, none, none, none, none, none)
         parts = [empty, *parts]
         whole = CallEvents(
             *(
@@ -158,7 +127,7 @@ class CallStream:
         self._left: CallEvents | None = None
 
     def until(self, time: int | None) -> Iterator[CallEvents]:
-        """What is left up to ``time`` (None: all), piece by piece."""
+        """Yield the events left up to ``time`` (None: all), piece by piece."""
         while self._left is not None or self._next():
             assert self._left is not None
             events = self._left
@@ -174,62 +143,14 @@ class CallStream:
         return self._left is not None
 
 
-def woven(pieces: Iterable[CallEvents], others: CallEvents) -> Iterator[CallEvents]:
-    """``pieces``, which follow one another, with ``others`` (of the same line, in order) between
-    their events."""
+def weave(pieces: Iterable[CallEvents], others: CallEvents) -> Iterator[CallEvents]:
+    """Yield ``pieces``, which follow one another, with ``others`` (of the same line, in order)
+    between their events."""
     done = 0
     for piece in pieces:
         if not len(piece):
             continue
         upto = int(np.searchsorted(others.time, piece.time[-1], "right"))
-        yield CallEvents.joined([piece, others[done:upto]]) if upto > done else piece
+        yield CallEvents.join([piece, others[done:upto]]) if upto > done else piece
         done = upto
     yield others[done:]
-
-
-class CallEventWriter:
-    """Writes events of calls; ``first`` is the number of the first of :data:`CALL_ATTRIBUTES`."""
-
-    def __init__(self, attributes: Any, first: int) -> None:
-        library = _otf2.Config.conf.lib
-        self._attributes = attributes
-        self._first = first
-        self._write = {
-            int(kind): (self._function(f"OTF2_EvtWriter_{name}", (_U64, *types)), len(types))
-            for kind, (name, types) in _WRITERS.items()
-        }
-        self._add_context, self._add_function, self._add_number = (
-            getattr(library, f"OTF2_AttributeList_Add{name}")
-            for name in ("CallingContextRef", "StringRef", "Uint64")
-        )
-        for function, value in ((self._add_context, _U32), (self._add_function, _U32),
-                                (self._add_number, _U64)):  # fmt: skip
-            function.argtypes = [ctypes.c_void_p, _U32, value]
-            function.restype = _otf2.ErrorCode
-            function.errcheck = _otf2.ErrorCodes.HandleErrorCode
-
-    @staticmethod
-    def _function(name: str, types: Sequence[Any]) -> Any:
-        # The bindings set these at every call.
-        function = getattr(_otf2.Config.conf.lib, name)
-        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *types]
-        function.restype = _otf2.ErrorCode
-        function.errcheck = _otf2.ErrorCodes.HandleErrorCode
-        return function
-
-    def write(self, writer: Any, events: CallEvents, context: I64) -> None:
-        """Write ``events`` in their order; ``context`` ``int64[n]``: of each its call path."""
-        first, attributes = self._first, self._attributes
-        columns = (events.kind.tolist(), events.time.tolist(), context.tolist(),
-                   events.function.tolist(), events.calls.tolist(), events.duration.tolist(),
-                   events.argument.tolist())  # fmt: skip
-        for kind, time, place, name, calls, duration, arguments in zip(*columns, strict=True):
-            # The list is emptied by each event it is written with.
-            self._add_context(attributes, first, place)
-            self._add_function(attributes, first + 1, name)
-            if calls != 1:
-                self._add_number(attributes, first + 2, calls)
-            if duration:
-                self._add_number(attributes, first + 3, duration)
-            function, count = self._write[kind]
-            function(writer, attributes, time, *arguments[:count])

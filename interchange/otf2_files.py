@@ -1,8 +1,8 @@
 """Recorded calls of input and output as operations on handles of an OTF2 archive.
 
 Descriptors are not recorded, so a handle is a file or connection in one process. From an open to
-the close that leaves it open no more it is a handle of its own, which these create and destroy.
-What is used without having been opened is a handle that was there before.
+the last close it is a handle of its own, which these create and destroy. A file that is used
+without having been opened is a handle that existed before.
 """
 
 from __future__ import annotations
@@ -18,14 +18,9 @@ import numpy as np
 
 from hpcd.analysis.calls.totals import MOVED, READ, UNKNOWN, WRITTEN
 from hpcd.array_types import I64, Mask
-from hpcd.interchange.export_selection import Selection
-from hpcd.interchange.otf2_events import (
-    UNDEFINED_32,
-    CallEvents,
-    EventKind,
-    Strings,
-    woven,
-)
+from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.numbering import Numbering
+from hpcd.interchange.otf2_events import UNDEFINED_32, CallEventKind, CallEvents, weave
 from hpcd.model.calls import CalledFunction, Group, ValueKind
 
 _OPENS = frozenset(
@@ -44,13 +39,13 @@ _READ_WRITE = int(_otf2.IO_ACCESS_MODE_READ_WRITE.value)
 _PARADIGM = 0
 # Calls of a line taken at once: some 20 MB with all that is made of them.
 _CALLS_AT_ONCE = 1 << 16
-# What is told of files besides their names, and how Score-P calls it.
+# Properties of files besides their names, and Score-P's words for them.
 _PROPERTIES = (("file_system", "File system"), ("mount", "Mount point"))
 
 
 @dataclass
 class _Uses:
-    """When an object was open in a process: from ``begin[k]`` to ``end[k]``, by ``handle[k]``."""
+    """Times at which an object was open in a process: ``begin[k]`` to ``end[k]``, ``handle[k]``."""
 
     begin: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)
@@ -58,9 +53,9 @@ class _Uses:
 
 
 class ArchivedFiles:
-    """The files of a database and what calls did with them, as far as it is selected."""
+    """The files of a selection and the operations of calls on them."""
 
-    def __init__(self, selection: Selection, strings: Strings) -> None:
+    def __init__(self, selection: ExportSelection, strings: Numbering[str]) -> None:
         """O(n · log n) in the calls that open and close."""
         self._db = selection.db
         self._selection = selection
@@ -76,12 +71,14 @@ class ArchivedFiles:
             self._find_uses()
 
     def of_line(self, line: int, host: int) -> Iterator[CallEvents]:
-        """The events of trace line ``line``, in order, some ten thousand at a time; ``host`` is its
-        system tree node."""
+        """Yield the events of trace line ``line`` in order, some ten thousand at a time.
+
+        ``host`` is the line's system tree node.
+        """
         if not self._functions:
             return
-        opened = CallEvents.joined(self._opened.pop(line, ()))
-        for events in woven(self._operations_of(line), opened):
+        opened = CallEvents.join(self._opened.pop(line, ()))
+        for events in weave(self._operations_of(line), opened):
             for handle in np.unique(events.argument[:, 0]).tolist():
                 called = self._handles[handle][0]
                 if called in self._db.calls.objects:
@@ -89,12 +86,12 @@ class ArchivedFiles:
             yield events
 
     def _operations_of(self, line: int) -> Iterator[CallEvents]:
-        """What calls of a line did to files, in order."""
+        """Yield the operations of a line's calls on files, in order."""
         calls, process = self._db.calls, int(self._db.lines.process[line])
         times = calls.time[int(calls.first[line]) : int(calls.first[line + 1])]
-        # A piece for each stretch of time, without what ends in a later one.
+        # A piece for each stretch of time, without events that end in a later one.
         bounds = [*np.unique(times[::_CALLS_AT_ONCE]).tolist(), None]
-        pending, before = CallEvents.joined([]), 0
+        pending, before = CallEvents.join([]), 0
         for low, high in pairwise(bounds):
             some = calls.select([line], low, high, self._functions)
             parts = [pending]
@@ -103,17 +100,17 @@ class ArchivedFiles:
                 begin = some["time"][at]
                 end = begin + some["duration"][at]
                 node = some["node"][at].astype(np.int64)
-                kept = self._selection.takes(np.full(len(at), line), begin, end, node)
+                kept = self._selection.select_calls(np.full(len(at), line), begin, end, node)
                 turn = 4 * (before + at[kept])
                 parts += self._operations(function, some[at[kept]], turn, process)
             before += len(some)
-            events = CallEvents.joined(parts)
+            events = CallEvents.join(parts)
             over = len(events) if high is None else int(np.searchsorted(events.time, high))
             yield events[:over]
             pending = events[over:]
 
     def define_strings(self) -> None:
-        """Have all strings of the definitions numbered."""
+        """Number all strings of the definitions."""
         if not self._handles:
             return
         for text in ("POSIX", "POSIX I/O", UNKNOWN, *(name for _, name in _PROPERTIES)):
@@ -162,7 +159,7 @@ class ArchivedFiles:
     # --- handles ---
 
     def _find_uses(self) -> None:
-        """When which object was open where, and the events of that."""
+        """Find the times at which objects were open, and the events that open and close them."""
         db = self._db
         opening = [one for one in self._functions if one.name in _OPENS or one.name == _CLOSE]
         calls = db.calls.select(functions=opening)
@@ -176,7 +173,7 @@ class ArchivedFiles:
             failed[mine] = _value(function, calls[mine], ValueKind.ERROR) > 0
         begin, line = calls["time"], calls["line"].astype(np.int64)
         end = begin + calls["duration"]
-        taken = self._selection.takes(line, begin, end, calls["node"].astype(np.int64))
+        taken = self._selection.select_calls(line, begin, end, calls["node"].astype(np.int64))
         when = np.where(closes, begin, end)
         process = db.lines.process[line].astype(np.int64)
         at = np.flatnonzero(~failed & (called > 0))
@@ -186,7 +183,7 @@ class ArchivedFiles:
         destroys: list[tuple[int, int]] = []
         columns = (at.tolist(), process[at].tolist(), called[at].tolist(), closes[at].tolist(),
                    when[at].tolist(), taken[at].tolist())  # fmt: skip
-        for call, owner, what, is_close, time, chosen in zip(*columns, strict=True):
+        for call, owner, what, is_close, time, selected in zip(*columns, strict=True):
             if (owner, what) != key:
                 key, count = (owner, what), 0
             uses = self._uses.setdefault(key, _Uses())
@@ -195,31 +192,31 @@ class ArchivedFiles:
                 if count == 1:
                     uses.begin.append(time)
                     uses.end.append(1 << 62)
-                    uses.handle.append(self._new(key, before=not chosen))
-                    if chosen:
+                    uses.handle.append(self._new(key, before=not selected))
+                    if selected:
                         creates.append((call, uses.handle[-1]))
             elif count:
                 count -= 1
                 if not count:
                     uses.end[-1] = time
-                    if chosen:
+                    if selected:
                         destroys.append((call, uses.handle[-1]))
-        self._add_events(calls, EventKind.IO_CREATE, creates, (_READ_WRITE, 0, 0))
-        self._add_events(calls, EventKind.IO_DESTROY, destroys, ())
+        self._add_events(calls, CallEventKind.IO_CREATE, creates, (_READ_WRITE, 0, 0))
+        self._add_events(calls, CallEventKind.IO_DESTROY, destroys, ())
 
     def _add_events(
-        self, calls: Any, kind: EventKind, pairs: list[tuple[int, int]], behind: tuple[int, ...]
+        self, calls: Any, kind: CallEventKind, pairs: list[tuple[int, int]], behind: tuple[int, ...]
     ) -> None:
-        """Events of (call, handle) when each call returns."""
+        """Add events of (call, handle) at the return of each call."""
         if not pairs:
             return
         at, handle = np.array(pairs, np.int64).T
         mine = calls[at]
         name = np.array([self._names[one] for one in mine["function"].tolist()], np.int64)
-        events = CallEvents.made(
+        events = CallEvents.of_kind(
             kind, mine["line"].astype(np.int64), mine["time"] + mine["duration"],
-            # Before what uses it at that moment, or behind it.
-            np.full(len(at), -1 if kind is EventKind.IO_CREATE else 1 << 62),
+            # Before other uses at that moment, or behind them.
+            np.full(len(at), -1 if kind is CallEventKind.IO_CREATE else 1 << 62),
             mine["node"].astype(np.int64), name, (handle, *behind),
             mine["weight"].astype(np.int64),
         )  # fmt: skip
@@ -231,7 +228,7 @@ class ArchivedFiles:
         return len(self._handles) - 1
 
     def _handles_of(self, process: int, called: I64, time: I64) -> I64:
-        """``int64[n]``: the handles of objects ``called`` at these times."""
+        """Return int64[n]: the handles of objects ``called`` at these times."""
         handles = np.zeros(len(called), np.int64)
         for one in np.unique(called).tolist():
             at = np.flatnonzero(called == one)
@@ -252,14 +249,14 @@ class ArchivedFiles:
     def _operations(
         self, function: CalledFunction, calls: Any, turn: I64, process: int
     ) -> list[CallEvents]:
-        """Beginnings and ends of what ``calls`` of one function did to their files."""
+        """Return beginnings and ends of the operations of ``calls`` of one function."""
         names = {value.name: at for at, value in enumerate(function.values)}
         if not len(calls):
             return []
         if function.name in _FLUSHES:
             none = np.zeros(len(calls), np.int64)
             called = _value(function, calls, ValueKind.OBJECT)
-            return self._made(function, calls, turn, process, called, _FLUSH, none, none)
+            return self._events_of(function, calls, turn, process, called, _FLUSH, none, none)
         if READ in names:
             mode, moved = _READ, READ
         elif WRITTEN in names or MOVED in names:
@@ -267,21 +264,23 @@ class ArchivedFiles:
         else:
             return []
         size = calls["value"][:, names[moved]].astype(np.int64)
-        asked = size
+        requested = size
         if "asked" in names:
-            said = calls["value"][:, names["asked"]].astype(np.int64)
+            given = calls["value"][:, names["asked"]].astype(np.int64)
             # 0: the call names no number.
-            asked = np.where(said > 0, said, size)
+            requested = np.where(given > 0, given, size)
         called = _value(function, calls, ValueKind.OBJECT)
-        made = self._made(function, calls, turn, process, called, mode, size, asked)
+        events = self._events_of(function, calls, turn, process, called, mode, size, requested)
         if moved == MOVED:
             source = _value(function, calls, ValueKind.OBJECT, 1)
-            made += self._made(function, calls, turn + 2, process, source, _READ, size, asked)
-        return made
+            events += self._events_of(
+                function, calls, turn + 2, process, source, _READ, size, requested
+            )
+        return events
 
-    def _made(
+    def _events_of(
         self, function: CalledFunction, calls: Any, turn: I64, process: int, called: I64,
-        mode: int, size: I64, asked: I64,
+        mode: int, size: I64, requested: I64,
     ) -> list[CallEvents]:  # fmt: skip
         line, begin = calls["line"].astype(np.int64), calls["time"]
         handle = self._handles_of(process, called, begin)
@@ -289,19 +288,19 @@ class ArchivedFiles:
         weight = calls["weight"].astype(np.int64)
         node = calls["node"].astype(np.int64)
         return [
-            CallEvents.made(
-                EventKind.IO_BEGIN, line, begin, turn, node, name, (handle, mode, 0, asked, turn),
-                weight,
+            CallEvents.of_kind(
+                CallEventKind.IO_BEGIN, line, begin, turn, node, name,
+                (handle, mode, 0, requested, turn), weight,
             ),
-            CallEvents.made(
-                EventKind.IO_COMPLETE, line, begin + calls["duration"], turn + 1, node, name,
+            CallEvents.of_kind(
+                CallEventKind.IO_COMPLETE, line, begin + calls["duration"], turn + 1, node, name,
                 (handle, size, turn), weight,
             ),
         ]  # fmt: skip
 
 
 def _value(function: CalledFunction, calls: Any, kind: ValueKind, number: int = 0) -> I64:
-    """``int64[n]``: value ``number`` of those of a kind, 0 where the function has none."""
+    """Return int64[n]: value ``number`` of those of a kind, 0 if the function has none."""
     places = [at for at, value in enumerate(function.values) if value.kind is kind]
     if len(places) <= number:
         return np.zeros(len(calls), np.int64)

@@ -22,13 +22,15 @@ from hpcd.analysis.messages.requests import NONE
 from hpcd.analysis.messages.traffic import one_sided_calls, sent_sizes
 from hpcd.array_types import I64, Mask
 from hpcd.errors import UsageError
-from hpcd.interchange.export_selection import Selection
-from hpcd.interchange.otf2_events import UNDEFINED_32, CallEvents, EventKind, Strings
+from hpcd.interchange import otf2_conventions as conventions
+from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.numbering import Numbering
+from hpcd.interchange.otf2_events import UNDEFINED_32, CallEventKind, CallEvents
 from hpcd.model.calls import Group
 from hpcd.model.mpi_functions import Role
 from hpcd.model.mpi_records import MISSING
 
-# Of collectives that OTF2 names otherwise, or not at all.
+# Collectives that OTF2 names otherwise, or not at all.
 _OTHER_NAMES = {"NEIGHBOR_ALLTOALL": "ALLTOALL", "NEIGHBOR_ALLGATHER": "ALLGATHER"}
 # OTF2_CollectiveRoot.
 _ROOT_IS_SELF, _ROOT_IN_THIS_GROUP = UNDEFINED_32 - 1, UNDEFINED_32 - 2
@@ -41,70 +43,76 @@ class ArchivedMessages:
     ``notes`` says what is left out.
     """
 
-    def __init__(self, selection: Selection, strings: Strings) -> None:
+    def __init__(self, selection: ExportSelection, strings: Numbering[str]) -> None:
         """O(n · log n) in the calls of MPI, all of which are in memory."""
         self._strings = strings
         self.notes: list[str] = []
-        self._groups: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._groups: Numbering[tuple[str, tuple[int, ...]]] = Numbering(first=1)
         self._comms: list[tuple[str, int, int]] = []
         self._windows: list[tuple[str, int]] = []
         self.locations: list[int] = []
-        """Trace lines that stand for ranks, job after job."""
-        parts = [part for found in _jobs(selection.db) for part in self._events(selection, found)]
-        self._all = CallEvents.joined(parts)
+        """Trace lines that represent ranks, job after job."""
+        parts = [
+            part for traffic in _jobs(selection.db) for part in self._events(selection, traffic)
+        ]
+        self._all = CallEvents.join(parts)
         lines = np.arange(len(selection.db.lines) + 1)
         self._first = np.searchsorted(self._all.line, lines)
 
     def of_line(self, line: int) -> CallEvents:
-        """The events of trace line ``line``, in order."""
+        """Return the events of trace line ``line``, in order."""
         return self._all[slice(self._first[line], self._first[line + 1])]
 
-    def _events(self, selection: Selection, found: Communication) -> Iterator[CallEvents]:
-        if found.is_sampled:
+    def _events(self, selection: ExportSelection, traffic: Communication) -> Iterator[CallEvents]:
+        if traffic.is_sampled:
             self.notes.append(
                 "calls of MPI were passed over to keep the budget: messages and collectives are"
                 " left out"
             )
             return
-        if len(found.communicators.guessed_worlds):
+        if len(traffic.communicators.guessed_worlds):
             self.notes.append(
-                f"of {len(found.communicators.guessed_worlds):,} ranks MPI_COMM_WORLD is the"
+                f"of {len(traffic.communicators.guessed_worlds):,} ranks MPI_COMM_WORLD is the"
                 " communicator that they used most: they were in MPI before the recording began"
             )
-        if found.unknown_communicators:
+        if traffic.unknown_communicators:
             self.notes.append(
-                f"{found.unknown_communicators:,} operations on communicators that are not known"
+                f"{traffic.unknown_communicators:,} operations on communicators that are not known"
                 " are left out"
             )
-        first = self._define(found)
-        names = [function.name.partition("/")[0] for function in found.calls.functions]
-        job = _Job(
-            found, first, np.array([self._strings[name] for name in names] + [0], np.int64),
-            selection.takes(
-                found.recorded.line, found.recorded.begin, found.recorded.end, found.recorded.node
-            ),
-        )  # fmt: skip
+        first = self._define(traffic)
+        names = [function.name.partition("/")[0] for function in traffic.calls.functions]
+        strings = np.array([self._strings[name] for name in names] + [0], np.int64)
+        calls = traffic.recorded
+        selected = selection.select_calls(calls.line, calls.begin, calls.end, calls.node)
+        job = _Job(traffic, first, strings, selected)
         yield from job.sends()
         yield from job.receives()
         yield from job.collectives()
         yield from job.one_sided(self._windows)
 
-    def _define(self, found: Communication) -> int:
-        """Take in the job's locations and communicators; the number of the first of these."""
-        place = dict(zip(found.ranks.tolist(), range(len(self.locations), 1 << 62), strict=False))
-        self.locations += _lines_of_ranks(found)
+    def _define(self, traffic: Communication) -> int:
+        """Add the job's locations and communicators; returns the number of the first of these."""
+        place = dict(zip(traffic.ranks.tolist(), range(len(self.locations), 1 << 62), strict=False))
+        self.locations += _lines_of_ranks(traffic)
         first = len(self._comms)
-        for one in found.communicators.all:
-            # Of one between two groups both: OTF2 counts the ranks of either.
-            members = tuple(place[rank] for rank in one.everybody.tolist() if rank in place)
-            group = self._groups.setdefault((_shape(one), members), len(self._groups) + 1)
+        for communicator in traffic.communicators.all:
+            # Both groups of one between two: OTF2 counts the ranks of either.
+            members = tuple(
+                place[rank] for rank in communicator.everybody.tolist() if rank in place
+            )
+            group = self._groups[_group_name(communicator), members]
             self._comms.append(
-                (one.name, group, UNDEFINED_32 if one.parent < 0 else first + one.parent)
+                (
+                    communicator.name,
+                    group,
+                    UNDEFINED_32 if communicator.parent < 0 else first + communicator.parent,
+                )
             )
         return first
 
     def define_strings(self) -> None:
-        """Have all strings of the definitions numbered."""
+        """Number all strings of the definitions."""
         if self._comms:
             names = [name for name, _, _ in self._comms] + [name for name, _ in self._windows]
             shapes = [shape for shape, _ in self._groups]
@@ -140,20 +148,20 @@ class ArchivedMessages:
 
 class _Job:
     """The events of one job. ``first`` is the number of its first communicator, ``functions``
-    ``int64[functions + 1]`` strings, ``taken`` ``bool[operations]``."""
+    int64[functions + 1] are strings, ``selected`` bool[operations]."""
 
-    def __init__(self, found: Communication, first: int, functions: I64, taken: Mask) -> None:
-        self._found = found
-        self._operations: Operations = found.recorded
+    def __init__(self, traffic: Communication, first: int, functions: I64, selected: Mask) -> None:
+        self._found = traffic
+        self._operations: Operations = traffic.recorded
         self._first = first
         self._functions = functions
-        self._taken = taken
-        # Of calls that begin when another ends, the end comes first.
-        self._turn = 2 * np.arange(len(found.recorded))
-        self._place = _Places(found.communicators)
+        self._selected = selected
+        # Where a call begins when another ends, the end comes first.
+        self._turn = 2 * np.arange(len(traffic.recorded))
+        self._place = _MemberRanks(traffic.communicators)
 
     def sends(self) -> Iterator[CallEvents]:
-        """All sends whose receiver is known."""
+        """Yield all sends whose receiver is known."""
         sends = self._found.sends
         at = self._which(sends, sends.peer)
         receiver = self._place.of(sends.number[at], sends.peer[at])
@@ -163,8 +171,8 @@ class _Job:
         )
 
     def receives(self) -> Iterator[CallEvents]:
-        """All receives whose sender is known; what they do not say themselves is taken from the
-        message that they got."""
+        """Yield all receives whose sender is known; values that they lack are those of the message
+        that they got."""
         receives, messages = self._found.receives, self._found.messages
         peer, tag, size = receives.peer.copy(), receives.tag.copy(), receives.size.copy()
         send = messages.send
@@ -179,26 +187,30 @@ class _Job:
 
     def _which(self, ends: Endpoints, peer: I64) -> I64:
         known = (ends.number != UNKNOWN) & (peer >= 0)
-        return np.flatnonzero(known & self._taken[ends.operation])
+        return np.flatnonzero(known & self._selected[ends.operation])
 
     def _message(
         self, ends: Endpoints, at: I64, peer: I64, tag: I64, size: I64, *, sent: bool
     ) -> Iterator[CallEvents]:
-        """``at``: which of ``ends``; the others of each of these."""
+        """Yield events of ``ends[at]``; the other arguments are by ``at``."""
         begun, ended = ends.operation[at], ends.ended[at]
         number = self._first + ends.number[at]
         request = 3 * at + (0 if sent else 1)
         blocking = begun == ended
-        done = ~blocking & (ended != NONE) & self._taken[np.maximum(ended, 0)]
+        done = ~blocking & (ended != NONE) & self._selected[np.maximum(ended, 0)]
         envelope = peer, number, tag, size
         if sent:
-            yield self._made(EventKind.MPI_SEND, begun, blocking, envelope)
-            yield self._made(EventKind.MPI_ISEND, begun, ~blocking, (*envelope, request))
-            yield self._made(EventKind.MPI_ISEND_COMPLETE, ended, done, (request,), end=True)
+            yield self._events_of(CallEventKind.MPI_SEND, begun, blocking, envelope)
+            yield self._events_of(CallEventKind.MPI_ISEND, begun, ~blocking, (*envelope, request))
+            yield self._events_of(
+                CallEventKind.MPI_ISEND_COMPLETE, ended, done, (request,), end=True
+            )
         else:
-            yield self._made(EventKind.MPI_RECEIVE, begun, blocking, envelope, end=True)
-            yield self._made(EventKind.MPI_IRECEIVE_REQUEST, begun, ~blocking, (request,))
-            yield self._made(EventKind.MPI_IRECEIVE, ended, done, (*envelope, request), end=True)
+            yield self._events_of(CallEventKind.MPI_RECEIVE, begun, blocking, envelope, end=True)
+            yield self._events_of(CallEventKind.MPI_IRECEIVE_REQUEST, begun, ~blocking, (request,))
+            yield self._events_of(
+                CallEventKind.MPI_IRECEIVE, ended, done, (*envelope, request), end=True
+            )
 
     def collectives(self) -> Iterator[CallEvents]:
         """Collective operations, also those that lack ranks.
@@ -208,12 +220,12 @@ class _Job:
         """
         operations, communicators = self._operations, self._found.communicators
         at, ended = self._found.collectives.operation, self._found.collectives.ended
-        kept = self._taken[at]
+        kept = self._selected[at]
         at, ended = at[kept], ended[kept]
         number = communicators.number[at]
         root = operations.named("root")[at]
         is_root = communicators.job_rank(number, root, operations.rank[at]) == operations.rank[at]
-        # Between two groups the root's own says that it is it, or that it is of its group.
+        # Between two groups the root names itself, and the ranks of its group name none.
         between, flavour = communicators.between[number], operations.flavour
         is_root = np.where(between, root == flavour.root, is_root)
         beside = between & (root == flavour.proc_null)
@@ -230,17 +242,17 @@ class _Job:
             np.where(received, 0, payload), np.where(received, payload, 0),
         )  # fmt: skip
         blocking = at == ended
-        done = ~blocking & (ended != NONE) & self._taken[np.maximum(ended, 0)]
+        done = ~blocking & (ended != NONE) & self._selected[np.maximum(ended, 0)]
         request = 3 * at + 2
-        yield self._made(EventKind.MPI_COLLECTIVE_BEGIN, at, blocking, ())
-        yield self._made(EventKind.MPI_COLLECTIVE_END, at, blocking, arguments, end=True)
-        yield self._made(EventKind.COLLECTIVE_REQUEST, at, ~blocking, (request,))
-        yield self._made(
-            EventKind.COLLECTIVE_COMPLETE, ended, done, (*arguments, request), end=True
+        yield self._events_of(CallEventKind.MPI_COLLECTIVE_BEGIN, at, blocking, ())
+        yield self._events_of(CallEventKind.MPI_COLLECTIVE_END, at, blocking, arguments, end=True)
+        yield self._events_of(CallEventKind.COLLECTIVE_REQUEST, at, ~blocking, (request,))
+        yield self._events_of(
+            CallEventKind.COLLECTIVE_COMPLETE, ended, done, (*arguments, request), end=True
         )
 
     def one_sided(self, windows: list[tuple[str, int]]) -> Iterator[CallEvents]:
-        """Windows, which are appended as (name, communicator), and what puts and gets carry."""
+        """Yield windows, appended to ``windows`` as (name, communicator), puts and gets."""
         operations, communicators = self._operations, self._found.communicators
         collectives = self._found.collectives
         # Calls that make a window are one operation on all ranks.
@@ -254,30 +266,34 @@ class _Job:
             for one in number.tolist()
         ]
         new = collectives.operation[is_new]
-        yield self._made(EventKind.WINDOW_CREATE, new, self._taken[new], (window[new],), end=True)
-        at, made = one_sided_calls(operations)
+        yield self._events_of(
+            CallEventKind.WINDOW_CREATE, new, self._selected[new], (window[new],), end=True
+        )
+        at, creation = one_sided_calls(operations)
         peer = operations.named("peer")[at]
         size = operations.payload[at]
-        known = (window[made] >= 0) & self._taken[at]
-        known &= communicators.job_rank(communicators.number[made], peer, operations.rank[at]) >= 0
-        transfer = window[made], peer, np.where(size == MISSING, 0, size), 3 * at + 2
-        for kind, role in ((EventKind.PUT, Role.PUT), (EventKind.GET, Role.GET)):
-            yield self._made(kind, at, known & (operations.role[at] == role), transfer)
+        known = (window[creation] >= 0) & self._selected[at]
+        known &= (
+            communicators.job_rank(communicators.number[creation], peer, operations.rank[at]) >= 0
+        )
+        transfer = window[creation], peer, np.where(size == MISSING, 0, size), 3 * at + 2
+        for kind, role in ((CallEventKind.PUT, Role.PUT), (CallEventKind.GET, Role.GET)):
+            yield self._events_of(kind, at, known & (operations.role[at] == role), transfer)
         complete = transfer[0], transfer[3]
-        yield self._made(EventKind.TRANSFER_COMPLETE, at, known, complete, end=True)
+        yield self._events_of(CallEventKind.TRANSFER_COMPLETE, at, known, complete, end=True)
 
-    def _made(
+    def _events_of(
         self,
-        kind: EventKind,
+        kind: CallEventKind,
         at: I64,
         which: Mask,
         arguments: tuple[I64, ...],
         *,
         end: bool = False,
     ) -> CallEvents:
-        """Events of operations ``at[which]``, when these begin or ``end``."""
+        """Return events of operations ``at[which]``, at their begin or ``end``."""
         operations, at = self._operations, at[which]
-        return CallEvents.made(
+        return CallEvents.of_kind(
             kind, operations.line[at], (operations.end if end else operations.begin)[at],
             self._turn[at] + end, operations.node[at], self._functions[operations.function[at]],
             [column[which] for column in arguments],
@@ -285,11 +301,11 @@ class _Job:
         )  # fmt: skip
 
 
-class _Places:
-    """Which rank of a communicator a rank of the job is."""
+class _MemberRanks:
+    """Ranks of communicators by ranks of the job."""
 
     def __init__(self, communicators: Communicators) -> None:
-        members = [one.everybody for one in communicators.all]
+        members = [communicator.everybody for communicator in communicators.all]
         size = np.array([len(one) for one in members], np.int64)
         rank = np.concatenate(members)
         self._spread = int(rank.max(initial=0)) + 1
@@ -299,13 +315,13 @@ class _Places:
         self._start = np.cumsum(size) - size
 
     def of(self, number: I64, rank: I64) -> I64:
-        """``int64[n]``: the place of members ``rank`` in communicators ``number``."""
+        """Return int64[n]: the place of members ``rank`` in communicators ``number``."""
         at = np.searchsorted(self._key, number * self._spread + rank)
         return self._order[at] - self._start[number]
 
 
 def _jobs(db: Database) -> Iterator[Communication]:
-    """The communication of every job that has ranks and called MPI."""
+    """Yield the communication of every job that has ranks and called MPI."""
     functions = db.calls.of_group(Group.MPI)
     if not functions or not len(db.calls):
         return
@@ -319,28 +335,27 @@ def _jobs(db: Database) -> Iterator[Communication]:
             continue
 
 
-def _shape(one: Communicator) -> str:
-    """What the list of members does not say of a communicator: the name of its group."""
-    if one.remote is not None:
-        return f"two groups: {len(one.members)} and {len(one.remote)}"
-    if one.dims:
-        wraps = " ".join(str(int(bool(period))) for period in one.periods)
-        return f"grid: {' x '.join(map(str, one.dims))}, wraps: {wraps}"
-    return "" if one.ordered else "in an unknown order"
+def _group_name(communicator: Communicator) -> str:
+    """Return the name of a communicator's group: what the list of members does not say."""
+    if communicator.remote is not None:
+        return conventions.name_two_groups(len(communicator.members), len(communicator.remote))
+    if communicator.dims:
+        return conventions.name_grid(communicator.dims, communicator.periods)
+    return conventions.name_plain(ordered=communicator.ordered)
 
 
-def _lines_of_ranks(found: Communication) -> list[int]:
-    """Of every rank the trace line that calls MPI most, or its first one."""
-    calls = np.bincount(found.recorded.line, minlength=len(found.rank_of_line))
-    ranked = np.flatnonzero(found.rank_of_line >= 0)
-    order = ranked[np.lexsort((ranked, -calls[ranked], found.rank_of_line[ranked]))]
-    _, first = np.unique(found.rank_of_line[order], return_index=True)
+def _lines_of_ranks(traffic: Communication) -> list[int]:
+    """Return for every rank the trace line that calls MPI most, or its first one."""
+    calls = np.bincount(traffic.recorded.line, minlength=len(traffic.rank_of_line))
+    ranked = np.flatnonzero(traffic.rank_of_line >= 0)
+    order = ranked[np.lexsort((ranked, -calls[ranked], traffic.rank_of_line[ranked]))]
+    _, first = np.unique(traffic.rank_of_line[order], return_index=True)
     lines: list[int] = order[first].tolist()
     return lines
 
 
 def _code(function: str) -> int:
-    """OTF2's number of a collective operation. What makes communicators or windows is one, too."""
+    """Return OTF2's number of a collective operation, or of one that makes a handle."""
     name = function.removeprefix("MPI_").upper()
     codes = vars(_otf2)
     for plain in (name, name.removeprefix("I")):

@@ -1,8 +1,8 @@
 """Operations on files of OTF2 traces, as ``otf2-print`` shows them: recorded calls.
 
 An operation begins and completes, on one location and with one number. It is a call of the function
-that the attribute ``function`` names, which hpcd's exports give it, else of ``read``, ``write`` or
-``flush``; in the call path of the attribute ``calling context``, else where the location is.
+in the attribute ``function``, which hpcd's exports have, else of ``read``, ``write`` or ``flush``;
+in the call path of the attribute ``calling context``, else in that of the location.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from hpcd.analysis.calls.totals import UNKNOWN
 from hpcd.errors import FormatError
-from hpcd.interchange.names import readable
+from hpcd.interchange.otf2_conventions import NAME, CallAttributes, read_attributes
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 from hpcd.model.calls import CallValue, Group, ValueKind
 
-# Of files whose names have line ends in them nothing is known.
-_NAME = rb'"([^\n]{0,16384}?)" <\d+>'
+# Files whose names have line ends in them are not known.
+_NAME = NAME + rb" <\d+>"
 _TO_FILE = rb'"[^\n]{0,16384}?" <(\d{1,10})>'
 _FILE = re.compile(
     rb"^IO_(REGULAR_FILE|DIRECTORY) +(\d{1,10})  Name: " + _NAME + rb", Scope: ", re.MULTILINE
@@ -36,31 +38,22 @@ _BEGIN = re.compile(
     rb"Bytes Request: (\d{1,20}), Matching Id: (\d{1,20})$"
 )
 _COMPLETE = re.compile(rb'" <(\d{1,10})>, Bytes Result: (\d{1,20}), Matching Id: (\d{1,20})$')
-_CONTEXT = re.compile(
-    rb'\("calling context" <\d+>; CALLING_CONTEXT; "[^\n]{0,131072}?" <(\d{1,10})>\)'
-)
-_FUNCTION = re.compile(rb'\("function" <\d+>; STRING; ' + _NAME + rb"\)")
-_CALLS = re.compile(rb'\("calls" <\d+>; UINT64; (\d{1,9})\)')
 _KEYS = {"File system": "file_system", "Mount point": "mount"}
 _NAMES = {"READ": "read", "WRITE": "write", "FLUSH": "flush"}
 _BYTES = {"READ": "read", "WRITE": "written", "FLUSH": "bytes"}
-# As hpcd's exports call the handle of files that are not known.
-_NO_FILE = "(no file)"
 _UNDEFINED = (1 << 64) - 1
-_MOST_OPEN, _MOST_FUNCTIONS = 1 << 20, 4096
+_MAX_OPEN, _MAX_FUNCTIONS = 1 << 20, 4096
 
 
 @dataclass(slots=True)
 class _Operation:
-    """One that has begun. ``context`` is the trace's calling context, -1: none is named."""
+    """An operation that has begun."""
 
     begin_ns: int
     node: int
     mode: str
-    asked: int
-    function: str = ""
-    context: int = -1
-    calls: int = 1
+    requested: int
+    attributes: CallAttributes
 
 
 class Otf2Operations:
@@ -79,7 +72,7 @@ class Otf2Operations:
         self._last: _Operation | None = None
 
     def define(self, text: bytes) -> None:
-        """Take in the definitions of files and handles."""
+        """Add the definitions of files and handles."""
         details: dict[int, dict[str, str]] = {}
         for number, key, value in _PROPERTY.findall(text):
             details.setdefault(int(number), {})[_KEYS[key.decode()]] = readable(value)
@@ -92,60 +85,56 @@ class Otf2Operations:
         for number, name, file in _HANDLE.findall(text):
             if file:
                 called = files.get(int(file), 0)
-            elif (own := readable(name)) == _NO_FILE:
+            elif (own := readable(name)) == UNKNOWN:
                 called = 0
             else:
                 called = self._builder.called_object("handle", own, {})
             self._objects[int(number)] = called
 
     def begin(self, line: int, time_ns: int, text: bytes, node: int) -> bool:
-        """One begins where the location is at ``node``; whether ``text`` says which."""
+        """Begin an operation at ``node``; returns whether its handle is known."""
         match = _BEGIN.search(text)
         if match is None or int(match[1]) not in self._objects:
             return False
-        if len(self._open) >= _MOST_OPEN:
-            raise FormatError(f"{self._builder.source}: damaged: operations that do not end")
-        asked = 0 if int(match[3]) == _UNDEFINED else int(match[3])
-        self._last = _Operation(time_ns, node, match[2].decode(), asked)
+        if len(self._open) >= _MAX_OPEN:
+            raise self._builder.damaged("operations that do not end")
+        requested = 0 if int(match[3]) == _UNDEFINED else int(match[3])
+        mode = match[2].decode()
+        self._last = _Operation(time_ns, node, mode, requested, CallAttributes())
         self._open[line, int(match[1]), int(match[4])] = self._last
         return True
 
     def go_on(self, text: bytes) -> None:
-        """The line behind the first one of an event."""
-        one, self._last = self._last, None
-        if one is None or b"ADDITIONAL ATTRIBUTES: " not in text:
-            return
-        if context := _CONTEXT.search(text):
-            one.context = int(context[1])
-        if function := _FUNCTION.search(text):
-            one.function = readable(function[1])
-        if calls := _CALLS.search(text):
-            one.calls = int(calls[1])
+        """Read the line after the first one of an event."""
+        operation, self._last = self._last, None
+        if operation is not None and b"ADDITIONAL ATTRIBUTES: " in text:
+            operation.attributes = read_attributes(text)
 
     def complete(self, line: int, time_ns: int, text: bytes) -> bool:
-        """One is complete; whether it is known that it began."""
+        """Complete an operation; returns whether its begin is known."""
         self._last = None
         match = _COMPLETE.search(text)
-        one = self._open.pop((line, int(match[1]), int(match[3])), None) if match else None
-        if match is None or one is None:
+        begun = self._open.pop((line, int(match[1]), int(match[3])), None) if match else None
+        if match is None or begun is None:
             return False
-        moved = int(match[2])
+        moved, attributes = int(match[2]), begun.attributes
         self._builder.add_call(
-            line, one.begin_ns, time_ns - one.begin_ns, self._nodes.get(one.context, one.node),
-            self._function(one.function or _NAMES[one.mode], one.mode), one.calls,
-            (self._objects[int(match[1])], 0 if moved == _UNDEFINED else moved, 0, one.asked),
+            line, begun.begin_ns, time_ns - begun.begin_ns,
+            self._nodes.get(attributes.context, begun.node),
+            self._function(attributes.function or _NAMES[begun.mode], begun.mode),
+            attributes.calls,
+            (self._objects[int(match[1])], 0 if moved == _UNDEFINED else moved, 0,
+             begun.requested),
         )  # fmt: skip
         return True
 
     def _function(self, name: str, mode: str) -> int:
-        """The recorded function of this name whose calls do this."""
+        """Return the recorded function of this name and mode."""
         number = self._functions.get((name, mode))
         if number is None:
-            if len(self._functions) >= _MOST_FUNCTIONS:
-                raise FormatError(
-                    f"{self._builder.source}: more than {_MOST_FUNCTIONS:,} functions"
-                )
-            # What moves bytes between two files is two operations.
+            if len(self._functions) >= _MAX_FUNCTIONS:
+                raise FormatError(f"{self._builder.source}: more than {_MAX_FUNCTIONS:,} functions")
+            # A call that moves bytes between two files is two operations.
             own = name if name not in self._names else f"{name} ({_NAMES[mode]})"
             self._names.add(own)
             values = (

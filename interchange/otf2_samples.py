@@ -1,9 +1,8 @@
 """Calling-context samples of OTF2 traces, as ``otf2-print`` shows them.
 
-A sample is taken by an interrupt generator in a calling context. What it stands for is the
-attribute that hpcd's exports give it, named as the metric; without one it is the generator's
-period. A generator of hpcd's waits has a period of one nanosecond: its samples are intervals that
-begin at their times.
+A sample is taken by an interrupt generator in a calling context. Its weight is the attribute that
+hpcd's exports have, named as the metric; without one it is the generator's period. A generator of
+hpcd's waits has a period of one nanosecond: its samples are intervals that begin at their times.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from hpcd.errors import FormatError
-from hpcd.interchange.names import readable
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 
 NAME = rb'"(.{0,131072}?)" <\d+>'
 FLAGS = re.MULTILINE | re.DOTALL
@@ -44,7 +42,7 @@ class _Attribute(NamedTuple):
 
 
 class _Generator(NamedTuple):
-    """``timed``: whether ``period`` is ns, else a count."""
+    """An interrupt generator: ``period`` is ns if ``timed``, else a count."""
 
     name: str
     timed: bool
@@ -78,7 +76,7 @@ class Otf2Samples:
         self._ends: dict[int, int] = {}
 
     def define(self, text: bytes, frames: dict[int, int]) -> None:
-        """Take in the definitions; ``frames`` are the frames of regions."""
+        """Add the definitions; ``frames`` are the frames of regions."""
         for number, name, unit in _ATTRIBUTE.findall(text):
             self._attributes[int(number)] = _Attribute(readable(name), readable(unit))
         for number, name, mode, base, exponent, period in _GENERATOR.findall(text):
@@ -86,39 +84,41 @@ class Otf2Samples:
             power += 9 if timed and base == b"DECIMAL" else 0
             factor = (10.0 if base == b"DECIMAL" else 2.0) ** power
             factor *= 1e9 if timed and base == b"BINARY" else 1
-            stands_for = max(round(int(period) * factor), 1)
-            self._generators[int(number)] = _Generator(readable(name), timed, stands_for)
+            weight = max(round(int(period) * factor), 1)
+            self._generators[int(number)] = _Generator(readable(name), timed, weight)
         depths: dict[int, int] = {}
         for match in _CONTEXT.finditer(text):
             number = int(match[1])
-            found = _NEXT.search(text, match.end())
-            region, parent = _place(text[match.end() : found.start() if found else len(text)])
+            following = _NEXT.search(text, match.end())
+            region, parent = _place(
+                text[match.end() : following.start() if following else len(text)]
+            )
             frame = frames.get(region)
             if frame is None or number in depths or (parent != _NONE and parent not in depths):
-                raise self._damaged(f"calling context {number} is out of place")
+                raise self._builder.damaged(f"calling context {number} is out of place")
             depth = depths[number] = depths.get(parent, 0) + 1
             if depth > _MAX_NESTING:
-                raise self._damaged(f"calling contexts {depth:,} deep")
-            self.nodes[number] = self._builder.child(self.nodes.get(parent, 0), frame)
+                raise self._builder.damaged(f"calling contexts {depth:,} deep")
+            self.nodes[number] = self._builder.tree.child(self.nodes.get(parent, 0), frame)
 
     @property
     def unfinished(self) -> bool:
-        """Whether what was begun has more lines for certain."""
+        """Whether the present sample has more lines for certain."""
         return self._begun is not None
 
     def begin(self, line: int, time_ns: int, text: bytes) -> None:
-        """A sample on trace line ``line``."""
+        """Begin a sample on trace line ``line``."""
         self._begun = line, time_ns
         self.go_on(text)
 
     def go_on(self, text: bytes) -> None:
-        """Another line of what has begun, or none of a sample's."""
+        """Read another line, which may be one of the present sample."""
         if self._begun:
-            if taken := _taken(text):
-                node = self.nodes.get(taken[0])
-                if node is None or taken[1] not in (_NONE, *self._generators):
-                    raise self._damaged("a sample of what is not defined")
-                self._sample = _Sample(*self._begun, node, taken[1])
+            if end := _sample_end(text):
+                node = self.nodes.get(end[0])
+                if node is None or end[1] not in (_NONE, *self._generators):
+                    raise self._builder.damaged("a sample of what is not defined")
+                self._sample = _Sample(*self._begun, node, end[1])
                 self._begun = None
         elif (
             self._sample
@@ -129,18 +129,18 @@ class Otf2Samples:
             self._sample = None
 
     def finish(self) -> None:
-        """The sample has no more lines."""
+        """Add the present sample, which has no more lines."""
         if self._begun:
-            raise self._damaged("a sample that does not end")
+            raise self._builder.damaged("a sample that does not end")
         if self._sample:
             self._add(self._sample, _NONE, 1)
             self._sample = None
 
     def close(self) -> None:
-        """There are no more; say how long trace lines were there."""
+        """End all samples, and note the times of trace lines."""
         self.finish()
         for line, end_ns in self._ends.items():
-            self._builder.alive(line, end_ns, end_ns)
+            self._builder.threads.extend(line, end_ns, end_ns)
 
     def _add(self, sample: _Sample, attribute: int, value: int) -> None:
         key = sample.generator, attribute
@@ -157,12 +157,12 @@ class Otf2Samples:
             self._ends[sample.line] = max(self._ends.get(sample.line, 0), end_ns)
 
     def _event(self, generator: int, attribute: int) -> tuple[int, bool]:
-        """The event of a generator's samples with an attribute, and whether it has intervals."""
+        """Return the event of a generator's samples with an attribute; whether it has intervals."""
         builder = self._builder
-        made = self._generators.get(generator, _Generator("sample", False, 1))
-        name = made.name
+        source = self._generators.get(generator, _Generator("sample", False, 1))
+        name = source.name
         if attribute == _NONE:
-            if made.timed:
+            if source.timed:
                 return builder.event(self._new(name), "s", 1e-9, "cpu_time"), False
             metric = name if generator != _NONE else ""
             return builder.event(self._new(name), "", 1.0, metric), False
@@ -172,11 +172,11 @@ class Otf2Samples:
             return builder.event(name, "", 1.0, ""), False
         if unit != "ns":
             return builder.event(name, unit, 1.0, metric), False
-        interval = made.timed and made.period == 1
+        interval = source.timed and source.period == 1
         return builder.event(name, "s", 1e-9, metric, interval=interval), interval
 
     def _new(self, name: str, metric: str = "") -> str:
-        """``name``, with ``metric`` or a number behind it where another event has it."""
+        """Return ``name``, with ``metric`` or marks behind it if another event has it."""
         wanted = name
         if name in self._names:
             wanted = f"{name} {metric}".rstrip()
@@ -185,13 +185,10 @@ class Otf2Samples:
         self._names.add(wanted)
         return wanted
 
-    def _damaged(self, what: str) -> FormatError:
-        return FormatError(f"{self._builder.source}: damaged: {what}")
-
 
 def _place(text: bytes) -> tuple[int, int]:
-    """Region and parent of a calling context, after "Region: "; -1 for none."""
-    # Names may have anything in them; what is looked for from the end is behind them all but one.
+    """Return region and parent of a calling context, after "Region: "; -1 for none."""
+    # Names may contain anything; searched from the end, only one of them is passed.
     at = len(text)
     for _ in range(64):
         at = text.rfind(b", Parent: ", 0, at)
@@ -204,8 +201,8 @@ def _place(text: bytes) -> tuple[int, int]:
     return _NONE, _NONE
 
 
-def _taken(text: bytes) -> tuple[int, int] | None:
-    """Calling context and generator (-1: none) of the line that ends a sample; None of others."""
+def _sample_end(text: bytes) -> tuple[int, int] | None:
+    """Return calling context and generator (-1: none) of a line that ends a sample, else None."""
     at = text.rfind(b", Interrupt Generator: ")
     context = _UNWOUND.search(text, max(at - 64, 0), at) if at >= 0 else None
     if context is None:

@@ -1,11 +1,11 @@
 """Messages, collective operations and one-sided transfers of OTF2 traces, as ``otf2-print`` shows
 them: recorded calls of MPI.
 
-Events say when a send begins, when a receive has ended, when a collective operation begins and
-ends. How long the call took they are part of says the attribute ``duration``, which hpcd's exports
-give them; else the region that the location is in. Which function it was says the attribute
-``function``, else that region, else the kind of event. What a communicator is, the definitions say:
-each is an object of the calls, with ranks of the job.
+Events are the begin of a send, the end of a receive, the begin and end of a collective operation.
+The duration of their call is the attribute ``duration``, which hpcd's exports have; else that of
+the region that the location is in. Its function is the attribute ``function``, else that region,
+else it follows from the kind of event. A communicator is an object of the calls, with ranks of the
+job, as the definitions have it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from hpcd.errors import FormatError
-from hpcd.interchange.names import readable
+from hpcd.interchange.otf2_conventions import TEXT, describe_group, read_attributes
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 from hpcd.model.calls import CallValue, Group, ValueKind
 from hpcd.model.mpi_functions import COLLECTIVES, CREATIONS, Role
 from hpcd.model.mpi_records import IMPORTED, MISSING, roles_by_record
@@ -26,9 +26,8 @@ EVENT = re.compile(
 )
 """The first line of an event: its kind, location and time."""
 
-_TEXT = rb'"[^\n]{0,131072}?"'
 _LOCATIONS = re.compile(
-    rb"^GROUP +\d{1,10}  Name: " + _TEXT + rb" <\d+>, Type: COMM_LOCATIONS, Paradigm: [^\n]*?, "
+    rb"^GROUP +\d{1,10}  Name: " + TEXT + rb" <\d+>, Type: COMM_LOCATIONS, Paradigm: [^\n]*?, "
     rb"Flags: [^\n]*?, \d+ Members?: ([^\n]*)$",
     re.MULTILINE,
 )
@@ -37,36 +36,27 @@ _GROUP = re.compile(
     rb"Flags: [^\n]*?, \d+ Members?: ([^\n]*)$",
     re.MULTILINE,
 )
-_LOCATION = re.compile(_TEXT + rb" <(\d{1,19})>")
-_MEMBER = re.compile(rb"(?:^|, )(\d{1,10}) \(" + _TEXT + rb" <\d{1,19}>\)")
+_LOCATION = re.compile(TEXT + rb" <(\d{1,19})>")
+_MEMBER = re.compile(rb"(?:^|, )(\d{1,10}) \(" + TEXT + rb" <\d{1,19}>\)")
 _COMM = re.compile(
-    rb'^COMM +(\d{1,10})  Name: "([^\n]{0,16384}?)" <\d+>, Group: ' + _TEXT + rb" <(\d{1,10})>, "
-    rb"Parent: (?:UNDEFINED|" + _TEXT + rb" <(\d{1,10})>)",
+    rb'^COMM +(\d{1,10})  Name: "([^\n]{0,16384}?)" <\d+>, Group: ' + TEXT + rb" <(\d{1,10})>, "
+    rb"Parent: (?:UNDEFINED|" + TEXT + rb" <(\d{1,10})>)",
     re.MULTILINE,
 )
 _WINDOW = re.compile(
-    rb"^RMA_WIN +(\d{1,10})  Name: " + _TEXT + rb" <\d+>, Communicator: " + _TEXT
+    rb"^RMA_WIN +(\d{1,10})  Name: " + TEXT + rb" <\d+>, Communicator: " + TEXT
     + rb" <(\d{1,10})>",
     re.MULTILINE,
 )  # fmt: skip
-_OF_TWO = re.compile(r"two groups: (\d{1,8}) and (\d{1,8})")
-_GRID = re.compile(r"grid: (\d{1,8}(?: x \d{1,8})*), wraps: ([01](?: [01])*)")
-_UNORDERED = "in an unknown order"
-
 _PEER = re.compile(rb"(?:Receiver|Sender|Remote): (\d{1,10}) ")
-_COMMUNICATOR = re.compile(rb"Communicator: " + _TEXT + rb" <(\d{1,10})>")
-_OF_WINDOW = re.compile(rb"Window: " + _TEXT + rb" <(\d{1,10})>")
+_COMMUNICATOR = re.compile(rb"Communicator: " + TEXT + rb" <(\d{1,10})>")
+_OF_WINDOW = re.compile(rb"Window: " + TEXT + rb" <(\d{1,10})>")
 _TAG = re.compile(rb", Tag: (\d{1,10})")
 _BYTES = re.compile(rb", (?:Length|Bytes): (\d{1,20})")
 _BOTH = re.compile(rb", Sent: (\d{1,20}), Received: (\d{1,20})")
 _ROOT = re.compile(rb", Root: (SELF|THIS_GROUP|NONE|\d{1,10})")
 _OPERATION = re.compile(rb"Operation: ([A-Z_]{1,60}), ")
 _REQUEST = re.compile(rb"Request: (\d{1,20})$")
-_CONTEXT = re.compile(
-    rb'\("calling context" <\d+>; CALLING_CONTEXT; "[^\n]{0,131072}?" <(\d{1,10})>\)'
-)
-_FUNCTION = re.compile(rb'\("function" <\d+>; STRING; "([^\n]{0,16384}?)" <\d+>\)')
-_DURATION = re.compile(rb'\("duration" <\d+>; UINT64; (\d{1,19})\)')
 
 _DEFAULT = {
     b"MPI_SEND": "MPI_Send", b"MPI_ISEND": "MPI_Isend", b"MPI_RECV": "MPI_Recv",
@@ -95,7 +85,7 @@ _COLLECTIVE = (_MESSAGE[0], CallValue("root", ValueKind.SIGNED), *_MESSAGE[3:])
 _COLLECTIVE_ROLES = frozenset(map(int, COLLECTIVES))
 _WITHOUT_BYTES = frozenset(map(int, (*CREATIONS, Role.BARRIER, Role.NEW_WINDOW)))
 _CREATES = "CREATE_HANDLE"
-_MOST_OPEN, _MOST_FUNCTIONS, _MOST_MEMBERS = 1 << 20, 4096, 1 << 22
+_MAX_OPEN, _MAX_FUNCTIONS, _MAX_MEMBERS = 1 << 20, 4096, 1 << 22
 _MASK = (1 << 64) - 1
 _LEFT_OUT = {b"MPI_SEND": "messages", b"MPI_ISEND": "messages",
              b"MPI_COLLECTIVE_END": "collective operations",
@@ -105,8 +95,8 @@ _LEFT_OUT = {b"MPI_SEND": "messages", b"MPI_ISEND": "messages",
 
 @dataclass(slots=True)
 class _Call:
-    """A call that is not written yet: its begin or length may still be missing (None), and of a
-    receive what it got. ``values`` are by name."""
+    """A call that is not written yet: its length may still be missing (None), or the message that a
+    receive gets (not ``complete``). ``values`` are by name."""
 
     line: int
     begin_ns: int
@@ -119,8 +109,8 @@ class _Call:
 
 @dataclass(slots=True)
 class _Region:
-    """A region that a location is in: when it was entered, the MPI function it is (empty: none),
-    and what happened in it."""
+    """A region that a location is in: the time it was entered, the MPI function it is (empty:
+    none), and the calls in it."""
 
     since_ns: int
     function: str
@@ -137,6 +127,63 @@ class _Event:
     attributes: bytes = b""
 
 
+class Otf2Communicators:
+    """The communicators and windows of an archive as objects of ``builder``.
+
+    ``communicators`` and ``windows`` are objects by number; both are empty where the members of
+    communicators are not known.
+    """
+
+    def __init__(self, builder: RecordingBuilder) -> None:
+        self._builder = builder
+        self.communicators: dict[int, int] = {}
+        self.windows: dict[int, int] = {}
+
+    def define(self, text: bytes, ranks: dict[int, int]) -> None:
+        """Add the definitions; ``ranks`` are those of locations.
+
+        Where several locations are of one rank, as in a trace of several jobs, nothing is known.
+        """
+        rank_of = [ranks.get(location, -1) for location in communicating_locations(text)]
+        if -1 in rank_of or len(set(rank_of)) < len(rank_of):
+            return
+        groups = self._groups(text, rank_of)
+        place_of: dict[int, int] = {}
+        for number, name, group, parent in _COMM.findall(text):
+            if int(group) not in groups:
+                continue
+            details = describe_group(*groups[int(group)])
+            if parent and int(parent) in place_of:
+                details["parent"] = place_of[int(parent)]
+            place_of[int(number)] = len(place_of)
+            self.communicators[int(number)] = self._builder.called_object(
+                "communicator", readable(name), details
+            )
+        for number, communicator in _WINDOW.findall(text):
+            self.windows[int(number)] = self.communicators.get(int(communicator), 0)
+
+    def _groups(self, text: bytes, rank_of: list[int]) -> dict[int, tuple[str, list[int]]]:
+        """Return name and ranks of each group; ``rank_of`` are those of its members."""
+        groups: dict[int, tuple[str, list[int]]] = {}
+        total = 0
+        for number, name, members in _GROUP.findall(text):
+            places = [int(place) for place in _MEMBER.findall(members)]
+            total += len(places)
+            if total > _MAX_MEMBERS:
+                raise self._builder.damaged(f"groups of more than {_MAX_MEMBERS:,} ranks")
+            if all(place < len(rank_of) for place in places):
+                groups[int(number)] = readable(name), [rank_of[place] for place in places]
+        return groups
+
+    def of_event(self, text: bytes) -> int | None:
+        """Return the communicator that an event names, itself or by its window."""
+        if window := _OF_WINDOW.search(text):
+            return self.windows.get(int(window[1]), 0)
+        if communicator := _COMMUNICATOR.search(text):
+            return self.communicators.get(int(communicator[1]), 0)
+        return None
+
+
 class Otf2Traffic:
     """Turns events of MPI into calls of ``builder``; ``nodes`` are those of calling contexts.
 
@@ -144,92 +191,58 @@ class Otf2Traffic:
     comes before whatever is next.
     """
 
-    def __init__(self, builder: RecordingBuilder, nodes: dict[int, int]) -> None:
+    def __init__(
+        self, builder: RecordingBuilder, nodes: dict[int, int], communicators: Otf2Communicators
+    ) -> None:
         self._builder = builder
         self._nodes = nodes
         self._roles = roles_by_record()
-        self._communicators: dict[int, int] = {}
-        self._windows: dict[int, int] = {}
+        self._communicators = communicators
         self._functions: dict[tuple[str, bool], int] = {}
         self._regions: dict[int, list[_Region]] = {}
         self._event: _Event | None = None
         self._posted: dict[tuple[int, int], _Call] = {}
         self._begun: dict[int, _Call] = {}
 
-    @property
-    def known(self) -> bool:
-        """Whether it is known who is in which communicator."""
-        return bool(self._communicators)
-
-    def define(self, text: bytes, ranks: dict[int, int]) -> None:
-        """Take in communicators; ``ranks`` are those of locations. Where several locations are of
-        one rank, as in a trace of several jobs, nothing is known."""
-        rank_of = [ranks.get(location, -1) for location in communicating(text)]
-        if -1 in rank_of or len(set(rank_of)) < len(rank_of):
-            return
-        groups: dict[int, tuple[str, list[int]]] = {}
-        total = 0
-        for number, name, members in _GROUP.findall(text):
-            places = [int(one) for one in _MEMBER.findall(members)]
-            total += len(places)
-            if total > _MOST_MEMBERS:
-                raise self._damaged(f"groups of more than {_MOST_MEMBERS:,} ranks")
-            if all(place < len(rank_of) for place in places):
-                groups[int(number)] = readable(name), [rank_of[place] for place in places]
-        place_of: dict[int, int] = {}
-        for number, name, group, parent in _COMM.findall(text):
-            if int(group) not in groups:
-                continue
-            shape, members_of = groups[int(group)]
-            details = _details(shape, members_of)
-            if parent and int(parent) in place_of:
-                details["parent"] = place_of[int(parent)]
-            place_of[int(number)] = len(place_of)
-            self._communicators[int(number)] = self._builder.called_object(
-                "communicator", readable(name), details
-            )
-        for number, communicator in _WINDOW.findall(text):
-            self._windows[int(number)] = self._communicators.get(int(communicator), 0)
-
     def begin(
         self, event: re.Match[bytes], line: int, time_ns: int, text: bytes, node: int
     ) -> None:
-        """An event on trace line ``line``, which is at ``node``."""
+        """Begin an event on trace line ``line``, which is at ``node``."""
         self.finish()
         self._event = _Event(event[1], line, time_ns, text, node)
 
     def go_on(self, text: bytes) -> None:
-        """The line behind the first one of an event."""
+        """Read the line after the first one of an event."""
         if self._event and b"ADDITIONAL ATTRIBUTES: " in text:
             self._event.attributes = text
             self.finish()
 
     def finish(self) -> None:
-        """Nothing more comes of the last event."""
+        """Process the last event, which has no more lines."""
         if not self._event:
             return
         event, self._event = self._event, None
-        if not self.known:
+        if not self._communicators.communicators:
             if event.kind in _LEFT_OUT:
                 self._builder.left_out[_LEFT_OUT[event.kind]] += 1
             return
         self._take(event)
 
     def enter(self, line: int, time_ns: int, region: str) -> None:
-        """The location enters a region."""
+        """Enter a region."""
         self.finish()
         function = region if region.startswith("MPI_") else ""
         self._regions.setdefault(line, []).append(_Region(time_ns, function))
 
     def leave(self, line: int, time_ns: int) -> None:
-        """The location leaves the innermost region."""
+        """Leave the innermost region."""
         self.finish()
         regions = self._regions.get(line)
         if regions:
             self._end(regions.pop(), time_ns)
 
     def close(self) -> None:
-        """Write what has not ended."""
+        """Write the calls that have not ended."""
         self.finish()
         for regions in self._regions.values():
             for region in reversed(regions):
@@ -244,24 +257,20 @@ class Otf2Traffic:
             self._write(call)
 
     def _take(self, event: _Event) -> None:
-        attributes = event.attributes
-        context, function = _CONTEXT.search(attributes), _FUNCTION.search(attributes)
-        duration = _DURATION.search(attributes)
+        attributes = read_attributes(event.attributes)
         regions = self._regions.get(event.line, [])
         region = regions[-1] if regions else None
-        name = readable(function[1]) if function else region.function if region else ""
-        call = _Call(
-            event.line, event.time_ns, self._nodes.get(int(context[1]), event.node)
-            if context else event.node, name or _DEFAULT.get(event.kind, ""), {},
-        )  # fmt: skip
+        name = attributes.function or (region.function if region else "")
+        node = self._nodes.get(attributes.context, event.node)
+        call = _Call(event.line, event.time_ns, node, name or _DEFAULT.get(event.kind, ""), {})
         if event.kind == b"MPI_COLLECTIVE_BEGIN":
             self._begun[event.line] = call
             return
         if event.kind == b"MPI_COLLECTIVE_END" and event.line in self._begun:
             begun = self._begun.pop(event.line)
             call.begin_ns, call.length_ns = begun.begin_ns, event.time_ns - begun.begin_ns
-        elif duration:
-            call.length_ns = int(duration[1])
+        elif attributes.duration_ns is not None:
+            call.length_ns = attributes.duration_ns
             if event.kind in _AT_END:
                 call.begin_ns = max(event.time_ns - call.length_ns, 0)
         elif region:
@@ -272,14 +281,14 @@ class Otf2Traffic:
         self._write(call)
 
     def _fill(self, event: _Event, call: _Call) -> None:
-        """What the event says of its call, or of the one that began its request."""
+        """Set the values of the call, or of the one that began its request."""
         kind, text, values = event.kind, event.text, call.values
         request = _REQUEST.search(text)
         if request:
             values["request"] = int(request[1]) & (_MASK >> 1)
         key = event.line, values.get("request", 0)
-        if len(self._posted) > _MOST_OPEN:
-            raise self._damaged("requests that do not end")
+        if len(self._posted) > _MAX_OPEN:
+            raise self._builder.damaged("requests that do not end")
         if kind == b"NON_BLOCKING_COLLECTIVE_REQUEST":
             call.complete = False
             self._posted[key] = call
@@ -307,12 +316,10 @@ class Otf2Traffic:
 
     def _fill_envelope(self, text: bytes, values: dict[str, int]) -> None:
         for name, pattern in (("peer", _PEER), ("tag", _TAG), ("bytes", _BYTES)):
-            if found := pattern.search(text):
-                values[name] = int(found[1])
-        if window := _OF_WINDOW.search(text):
-            values["communicator"] = self._windows.get(int(window[1]), 0)
-        elif communicator := _COMMUNICATOR.search(text):
-            values["communicator"] = self._communicators.get(int(communicator[1]), 0)
+            if match := pattern.search(text):
+                values[name] = int(match[1])
+        if (communicator := self._communicators.of_event(text)) is not None:
+            values["communicator"] = communicator
 
     def _fill_collective(self, text: bytes, call: _Call) -> None:
         values = call.values
@@ -330,11 +337,11 @@ class Otf2Traffic:
             values["root"] = own[root[1]] if root[1] in own else int(root[1])
         if both := _BOTH.search(text):
             passed = int(both[1]) + int(both[2])
-            # What passes nothing says no bytes.
+            # Operations that pass nothing have no bytes.
             if passed or role not in _WITHOUT_BYTES:
                 values["bytes"] = passed
-        if communicator := _COMMUNICATOR.search(text):
-            values["communicator"] = self._communicators.get(int(communicator[1]), 0)
+        if (communicator := self._communicators.of_event(text)) is not None:
+            values["communicator"] = communicator
 
     def _write(self, call: _Call) -> None:
         """Add the call if all of it is known."""
@@ -354,31 +361,15 @@ class Otf2Traffic:
     def _function(self, name: str, *, collective: bool) -> int:
         number = self._functions.get((name, collective))
         if number is None:
-            if len(self._functions) >= _MOST_FUNCTIONS:
-                raise self._damaged(f"more than {_MOST_FUNCTIONS:,} functions")
+            if len(self._functions) >= _MAX_FUNCTIONS:
+                raise self._builder.damaged(f"more than {_MAX_FUNCTIONS:,} functions")
             values = _COLLECTIVE if collective else _MESSAGE
             number = self._builder.called_function(name, Group.MPI, values)
             self._functions[name, collective] = number
         return number
 
-    def _damaged(self, why: str) -> FormatError:
-        return FormatError(f"{self._builder.source}: damaged: {why}")
 
-
-def communicating(text: bytes) -> list[int]:
-    """The locations that groups of communicators name, in order."""
+def communicating_locations(text: bytes) -> list[int]:
+    """Return the locations that groups of communicators name, in order."""
     listed = _LOCATIONS.search(text)
-    return [int(one) for one in _LOCATION.findall(listed[1])] if listed else []
-
-
-def _details(shape: str, members: list[int]) -> dict[str, object]:
-    """What is known of a communicator whose group has this name."""
-    if (two := _OF_TWO.fullmatch(shape)) and int(two[1]) + int(two[2]) == len(members):
-        return {"members": members[: int(two[1])], "remote": members[int(two[1]) :]}
-    details: dict[str, object] = {"members": members}
-    if grid := _GRID.fullmatch(shape):
-        details["dims"] = [int(one) for one in grid[1].split(" x ")]
-        details["periods"] = [int(one) for one in grid[2].split()]
-    if shape == _UNORDERED:
-        details["ordered"] = False
-    return details
+    return [int(location) for location in _LOCATION.findall(listed[1])] if listed else []

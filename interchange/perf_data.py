@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from hpcd.errors import FormatError, PlatformError
 from hpcd.interchange.input_file import blocks
-from hpcd.interchange.names import readable
+from hpcd.interchange.text import readable
 from hpcd.interchange.tool_process import tool_output
 from hpcd.model.identity import Host
 

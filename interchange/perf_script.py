@@ -7,9 +7,9 @@ Formats as ``builtin-script.c`` of the kernel's tools/perf writes them (Linux 4.
                        d4ad7 __GI___execve+0x7 (/usr/lib/x86_64-linux-gnu/libc.so.6)
     <empty line>
 
-Without call paths a sample is one line that ends in address, symbol and module. A call path that
-has been seen before is recognised by its text as a whole, a frame by its line; both look-ups are
-bounded caches, so memory does not follow the length of the file.
+Without call paths a sample is one line that ends in address, symbol and module. Call paths are
+looked up by their text, frames by their line; both are bounded caches, so memory does not grow with
+the file.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import re
 from collections.abc import Iterable
 
 from hpcd.errors import FormatError
-from hpcd.interchange.perf_events import perf_event
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 
 _REST = (
     rb"\s{1,64}(-?\d{1,10})(?:/(-?\d{1,10}))?\s{1,16}(?:\[(-?\d{1,6})\]\s{1,16})?"
     rb"(?:\S{1,8}\s{1,16})?(\d{1,12})\.(\d{1,9}):\s{1,64}"
     rb"(?:(\d{1,19})\s{1,16})?(\S.{0,255}?):(?:\s|$)"
 )
-# The first number before a time ends the thread's name, or, where nothing is behind the event, the
-# last one does. All lengths are bounded: lines that fit nothing cost no more than others.
+# The first number before a time ends the thread's name, or the last one if nothing is behind the
+# event. All lengths are bounded: lines that match nothing cost no more than others.
 _HEADER = re.compile(rb"\s*+(.{0,64}?)" + _REST)
 _OWN_HEADER = re.compile(rb"\s*+(.{0,64})" + _REST)
 _FRAME = re.compile(rb"\s*([0-9a-fA-F]{1,16})\s+(.*)", re.DOTALL)
@@ -37,12 +37,15 @@ _DELETED = b" (deleted))"
 _UNKNOWN = b"[unknown]"
 _JIT = re.compile(rb"(?:.*/)?perf-\d+\.map$|\[JIT\] tid \d+")
 _LOST = re.compile(rb"PERF_RECORD_LOST(?:_SAMPLES)?\b.*?(\d+)\s*$")
+# Letters behind a colon that say of whom and how precisely (perf-list(1)).
+_MODIFIERS = re.compile(r":[ukhGHIpPSDWeb]+$")
+_CLOCKS = ("cpu-clock", "task-clock")
 _KERNEL = 1 << 63
 _NO_FRAME = -1
 
 _CACHED_STACKS, _CACHED_LINES = 1 << 18, 1 << 19
 _CACHED_BYTES = 128 << 20
-# No line perf writes about itself, and what else may stand between samples.
+# Share of lines that may be something else than samples and perf's own messages.
 _MAX_SKIPPED_SHARE = 0.5
 
 
@@ -55,8 +58,8 @@ def looks_like_perf_script(head: bytes) -> bool:
 class PerfScriptReader:
     """Turns the text of ``perf script`` into records of ``builder``.
 
-    ``own`` says that the text has no fields behind the event's name, so that nothing a thread calls
-    itself can be taken for the fields behind its name.
+    With ``own`` the text has no fields behind the event's name, so that no name of a thread can be
+    taken for the fields behind it.
     """
 
     def __init__(self, builder: RecordingBuilder, *, own: bool = False) -> None:
@@ -69,11 +72,11 @@ class PerfScriptReader:
         self._threads: dict[tuple[bytes, bytes | None, bytes | None], int] = {}
         self._names: dict[int, bytes] = {}
         self.samples = self.skipped = 0
-        """Samples taken in; lines that are neither samples nor frames."""
+        """Numbers of samples added, and of lines that are neither samples nor frames."""
 
     def read(self, blocks: Iterable[bytes]) -> None:
-        """Take in blocks of text that end behind an empty line, or behind a line where there are no
-        call paths. Raises :class:`FormatError` when it is no text of ``perf script``."""
+        """Add the samples of blocks that end behind an empty line, or behind a line if there are no
+        call paths. Raises FormatError when it is no text of ``perf script``."""
         for block in blocks:
             text = block.replace(b"\r\n", b"\n") if b"\r\n" in block else block
             for part in text.split(b"\n\n"):
@@ -87,7 +90,7 @@ class PerfScriptReader:
             )
 
     def _take(self, part: bytes) -> None:
-        """Lines without an empty one between: samples of one line each, then one with frames."""
+        """Add the samples of a block without empty lines: one line each, the last with frames."""
         start = 1 if part.startswith(b"\n") else 0
         at = part.find(b"\n\t", start)
         if at < 0:
@@ -111,7 +114,7 @@ class PerfScriptReader:
         self._sample(header, node)
 
     def _indented(self, part: bytes, start: int) -> int:
-        """Where frames begin whose tabs have become spaces, -1 where there are none."""
+        """Return where frames begin whose tabs have become spaces, -1 if there are none."""
         at = part.find(b"\n  ", start)
         # Short names of threads are indented too.
         end = part.find(b"\n", at + 1)
@@ -119,14 +122,14 @@ class PerfScriptReader:
         return -1 if at < 0 or self._header.match(line) or not _FRAME.match(line) else at
 
     def _single(self, line: bytes) -> None:
-        """A sample in one line, or something else that perf writes."""
+        """Add a sample in one line, or skip something else that perf writes."""
         header = self._header.match(line)
         if header is None:
             self._skip(line)
             return
         rest = line[header.end() :].strip()
         frame = self._frame(rest) if rest.endswith(b")") else None
-        self._sample(header, self._builder.node([] if frame is None else [frame]))
+        self._sample(header, self._builder.tree.node([] if frame is None else [frame]))
 
     def _skip(self, line: bytes) -> None:
         if b"PERF_RECORD_" in line:
@@ -142,15 +145,15 @@ class PerfScriptReader:
         line = self._threads.get(key)
         if line is None:
             pid, tid = int(first), int(second or first)
-            line = self._builder.line(pid, tid, comm.rstrip(), int(key[2] or 0))
+            line = self._builder.threads.line(pid, tid, comm.rstrip(), int(key[2] or 0))
             self._threads[key] = line
             self._names[line] = comm
         elif self._names[line] != comm:
-            self._builder.rename(line, comm.rstrip())
+            self._builder.threads.rename(line, comm.rstrip())
             self._names[line] = comm
         event = self._events.get(name)
         if event is None:
-            event = self._events[name] = perf_event(self._builder, name, period is not None)
+            event = self._events[name] = _perf_event(self._builder, name, period is not None)
         time_ns = int(seconds) * 1_000_000_000 + int(fraction.ljust(9, b"0"))
         self._builder.add(line, time_ns, node, event, int(period) if period else 1)
         self.samples += 1
@@ -165,7 +168,7 @@ class PerfScriptReader:
             ]
         path = [frame for frame in known if frame is not None and frame != _NO_FRAME]
         path.reverse()
-        node = self._builder.node(path)
+        node = self._builder.tree.node(path)
         if len(self._stacks) >= _CACHED_STACKS or self._cached_bytes > _CACHED_BYTES:
             self._stacks.clear()
             self._lines.clear()
@@ -175,7 +178,7 @@ class PerfScriptReader:
         return node
 
     def _line(self, line: bytes) -> int:
-        """The frame of a line of a call path; :data:`_NO_FRAME` where it is something else."""
+        """Return the frame of a line of a call path, or :data:`_NO_FRAME`."""
         frame = self._frame(line) if line.endswith(b")") else None
         if frame is None and line.strip() and not line.startswith(b" "):
             self.skipped += 1
@@ -187,7 +190,7 @@ class PerfScriptReader:
         return number
 
     def _frame(self, line: bytes) -> int | None:
-        """The frame of ``address symbol+offset (module)``."""
+        """Return the frame of ``address symbol+offset (module)``, None if it is something else."""
         match = _FRAME.match(line)
         if match is None:
             return None
@@ -204,9 +207,25 @@ class PerfScriptReader:
         builder = self._builder
         if symbol == _UNKNOWN or not symbol:
             if module == _UNKNOWN or not module:
-                return builder.unknown()
+                return builder.tree.unknown()
             symbol = b"[%s]" % module.rpartition(b"/")[2].strip(b"[]")
         kernel = address >= _KERNEL or module.startswith((b"[kernel.", b"[guest.kernel."))
         if kernel and module.startswith(b"[kernel."):
             module = b"kernel"
-        return builder.frame(builder.module(module, kernel=kernel), symbol)
+        return builder.tree.frame(builder.tree.module(module, kernel=kernel), symbol)
+
+
+def _perf_event(builder: RecordingBuilder, name: bytes, with_period: bool) -> int:
+    """Return the number of the event ``name``.
+
+    A period of one of the kernel's clocks is ns of CPU time; any other counts occurrences.
+    Without periods a sample is one sample: the metric is ``NAME samples``.
+    """
+    text = readable(name)
+    plain = _MODIFIERS.sub("", text)
+    if not with_period:
+        return builder.event(text, "", 1.0, f"{plain} samples")
+    if plain in _CLOCKS:
+        metric = "cpu_time" if builder.first_clock(plain) else plain.replace("-", "_")
+        return builder.event(text, "s", 1e-9, metric)
+    return builder.event(text, "", 1.0, plain)

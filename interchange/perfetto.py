@@ -1,8 +1,9 @@
 """Perfetto's trace: a StackSample for each record, with its weight (``perfetto_trace.proto``).
 
-The primary weight of a sample is that of its record in the record's metric, times in ns, whose
-descriptor names the metric: so waits carry the time they lasted. Times are those of the day. Frames
-are interned in the beginning, call paths where they are first used.
+The primary weight of a sample is that of its record in the record's metric, which the weight's
+descriptor names; times are in ns, so waits carry their duration. Times are those of the day. Frames
+are interned at the beginning, call paths when they are first used. Phases are slices on a track
+below that of their thread.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import numpy as np
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.array_types import I64, Mask
 from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import Selection, TraceBlock
-from hpcd.interchange.perfetto_phases import phase_packets
-from hpcd.interchange.process_ids import ProcessIds
-from hpcd.interchange.protobuf import integer, message, text, varints
+from hpcd.interchange.export_selection import ExportSelection, ProcessIds
+from hpcd.interchange.numbering import Numbering
+from hpcd.interchange.protobuf import encode_varints, integer, message, text
+from hpcd.interchange.trace_blocks import TraceBlock
 
 # Fields of TracePacket.
-_CLOCK_SNAPSHOT, _TIMESTAMP, _SEQUENCE, _INTERNED, _FLAGS = 6, 8, 10, 12, 13
+_CLOCK_SNAPSHOT, _TIMESTAMP, _SEQUENCE, _EVENT, _INTERNED, _FLAGS = 6, 8, 10, 11, 12, 13
 _TRACK, _STACK_SAMPLE, _CLEARED = 60, 135, 41
 _NEEDS_STATE = 2
 _BOOTTIME, _REALTIME = 6, 1
@@ -32,13 +33,17 @@ _TASKS, _COUNTERS = 48, 50
 # Fields of StackSample.
 _TASK_ID, _CALLSTACK_ID, _DESCRIPTOR_ID, _WEIGHT = 2, 6, 10, 11
 _NANOSECONDS, _COUNT = 1, 9
-# Tracks of threads, above all pids, which are the processes' own identifiers.
-_THREAD_TRACKS = 1 << 32
-# What is interned in one packet: some 100 kB.
+# Fields of TrackDescriptor and TrackEvent.
+_UUID, _TRACK_NAME, _PARENT = 1, 2, 5
+_TYPE, _OF_TRACK, _CATEGORY, _NAME = 9, 11, 22, 23
+_BEGIN, _END = 1, 2
+# Tracks of threads, above all pids, which are the processes' own identifiers, and of their phases.
+_THREAD_TRACKS, _PHASE_TRACKS = 1 << 32, 1 << 33
+# Entries interned in one packet: some 100 kB.
 _BATCH = 1000
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the file ``path``."""
     with path.open("wb") as file:
         _Writer(file, selection).write()
@@ -47,12 +52,12 @@ def write(selection: Selection, path: Path) -> None:
 class _Writer:
     """Writes one trace, as one sequence of packets."""
 
-    def __init__(self, file: BinaryIO, selection: Selection) -> None:
+    def __init__(self, file: BinaryIO, selection: ExportSelection) -> None:
         self._file = file
         self._selection = selection
         self._table = selection.contexts(Detail.PLACE)
         names = selection.names
-        # Each record adds to one metric besides samples; those count where there is no other.
+        # Each record adds to one metric besides samples, which count if there is no other.
         self._rows = [row for row, name in enumerate(names) if name != SAMPLES] or [0]
         self._scale = np.array([1e9 if selection.units[row] == "s" else 1.0 for row in self._rows])
         self._known: Mask = np.zeros(len(self._table), bool)
@@ -61,7 +66,7 @@ class _Writer:
         self._flags = integer(_SEQUENCE, 1) + integer(_FLAGS, _NEEDS_STATE)
 
     def write(self) -> None:
-        """All of it."""
+        """Write the trace."""
         origin = self._selection.db.origin_ns
         clocks = [
             message(1, integer(1, clock), integer(2, origin)) for clock in (_BOOTTIME, _REALTIME)
@@ -72,7 +77,7 @@ class _Writer:
         self._intern([message(_COUNTERS, *self._counter(n)) for n in range(len(self._rows))])
         ids = ProcessIds(self._selection)
         pids: set[int] = set()
-        for task, line in enumerate(self._selection.each_line(), start=1):
+        for task, line in enumerate(self._selection.iterate_lines(), start=1):
             pid, tid = ids(line)
             if pid not in pids:
                 pids.add(pid)
@@ -80,11 +85,7 @@ class _Writer:
                 process = message(3, integer(1, pid), text(6, name))
                 self._packet(integer(_SEQUENCE, 1), message(_TRACK, integer(1, pid), process))
             self._thread(task, line.label, pid, tid)
-            self._file.writelines(
-                phase_packets(
-                    self._selection.phases, line.number, task, _THREAD_TRACKS + task, origin
-                )
-            )
+            self._phases(task, line.number, origin)
             for block in self._selection.trace(line.number):
                 self._samples(task, block, origin)
 
@@ -107,12 +108,29 @@ class _Writer:
         self._packet(integer(_SEQUENCE, 1), track)
         self._intern([message(_TASKS, integer(1, task), integer(2, pid), integer(3, tid))])
 
+    def _phases(self, task: int, line: int, origin: int) -> None:
+        """Write the phases of trace line ``line``: a track below its thread's, and slices on it."""
+        phases, track, head = self._selection.phases, _PHASE_TRACKS + task, integer(_SEQUENCE, 1)
+        for number, (begin, end, group) in enumerate(phases.of_line(line)):
+            if not number:
+                described = integer(_UUID, track) + text(_TRACK_NAME, "phases")
+                parent = integer(_PARENT, _THREAD_TRACKS + task)
+                self._packet(head, message(_TRACK, described, parent))
+            on_track = integer(_OF_TRACK, track)
+            started = message(
+                _EVENT, integer(_TYPE, _BEGIN), on_track, text(_CATEGORY, "phase"),
+                text(_NAME, phases.names[group]),
+            )  # fmt: skip
+            self._packet(head, integer(_TIMESTAMP, begin + origin), started)
+            ended = message(_EVENT, integer(_TYPE, _END), on_track)
+            self._packet(head, integer(_TIMESTAMP, end + origin), ended)
+
     def _intern_code(self) -> None:
-        """Load modules, names, files and frames."""
+        """Intern load modules, names, files and frames."""
         strings: list[bytes] = []
 
         def numbered(field: int, values: list[str]) -> dict[str, int]:
-            numbers = {value: n for n, value in enumerate(dict.fromkeys(values), start=1)}
+            numbers = Numbering(values, first=1)
             for value, number in numbers.items():
                 data = value.encode("utf-8", "backslashreplace")
                 strings.append(message(field, integer(1, number), message(2, data)))
@@ -157,17 +175,17 @@ class _Writer:
         self._intern([self._callstack(number) for number in fresh.tolist()])
         counter = cost[:, kept].argmax(axis=0) + 1
         head = self._flags + bytes([_TIMESTAMP << 3])
-        who = integer(_TASK_ID, task)
+        thread = integer(_TASK_ID, task)
         # Samples of a context are often alike but for their time.
         alike: dict[tuple[int, int, int], bytes] = {}
         columns = zip(context.tolist(), counter.tolist(), whole[kept].tolist(), strict=True)
         written = []
-        for time, key in zip(varints(block.time[kept] + origin), columns, strict=True):
+        for time, key in zip(encode_varints(block.time[kept] + origin), columns, strict=True):
             sample = alike.get(key)
             if sample is None:
                 number, which, weight = key
                 sample = alike[key] = message(
-                    _STACK_SAMPLE, who, integer(_CALLSTACK_ID, number + 1),
+                    _STACK_SAMPLE, thread, integer(_CALLSTACK_ID, number + 1),
                     integer(_DESCRIPTOR_ID, which), integer(_WEIGHT, weight),
                 )  # fmt: skip
             written.append(message(1, head, time, sample))

@@ -1,7 +1,9 @@
-"""pprof's profile.proto (https://github.com/google/pprof/blob/main/proto/profile.proto), gzipped.
+"""pprof profiles (https://github.com/google/pprof), written and read.
 
-A sample for each calling context on each trace line, with a value for each metric (times in ns),
-and the thread as labels. An inlined call is a location of its own, without an address.
+An export has a sample for each calling context on each trace line, with a value for each metric
+(times in ns), and the thread as labels. An inlined call is a location of its own, without an
+address. Profiles of Go's runtime, gperftools and many others have values of several kinds by call
+path; they have no times.
 """
 
 from __future__ import annotations
@@ -13,136 +15,220 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.analysis.trace.trace_lines import Line
-from hpcd.interchange.context_table import Contexts, Detail
-from hpcd.interchange.export_selection import Selection
-from hpcd.interchange.protobuf import integer, message, packed, text
+from hpcd.errors import FormatError
+from hpcd.interchange.context_table import ContextTable, Detail
+from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.imported_tree import NO_MODULE
+from hpcd.interchange.numbering import Numbering
+from hpcd.interchange.pprof_message import (
+    DecodedProfile,
+    PprofWriter,
+    decode_profile,
+    decode_sample,
+    encode_stack,
+)
+from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.synthetic_clock import SyntheticClock
 
-# Fields of Profile.
-_SAMPLE_TYPE, _SAMPLE, _MAPPING, _LOCATION, _FUNCTION, _STRINGS = 1, 2, 3, 4, 5, 6
-_TIME_NANOS, _DURATION_NANOS, _DEFAULT_TYPE = 9, 10, 14
-# The sizes of code ranges of load modules: addresses are those within a module.
-_LIMIT = 1 << 40
-
-
-class _Strings:
-    """The table of strings: a number for each; 0 is the empty one."""
-
-    def __init__(self) -> None:
-        self.table = {"": 0}
-
-    def __call__(self, value: str) -> int:
-        return self.table.setdefault(value, len(self.table))
-
-
-def write(selection: Selection, path: Path) -> None:
-    """Write ``selection`` to the file ``path``."""
-    table = selection.contexts(Detail.PLACE)
-    strings = _Strings()
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
-        for name, unit in zip(selection.names, selection.units, strict=True):
-            unit = "nanoseconds" if unit == "s" else unit or "count"
-            file.write(message(_SAMPLE_TYPE, integer(1, strings(name)), integer(2, strings(unit))))
-        begin, end = selection.span
-        file.write(integer(_TIME_NANOS, selection.db.origin_ns + begin))
-        file.write(integer(_DURATION_NANOS, end - begin))
-        file.write(integer(_DEFAULT_TYPE, strings(selection.names[selection.main])))
-        _write_code(selection, table, strings, file)
-        scale = np.array([1e9 if unit == "s" else 1.0 for unit in selection.units])[:, None]
-        stacks = _Stacks(table)
-        for line in selection.each_line():
-            costs = selection.line_costs(line.number, table)
-            values = np.rint(costs.cost * scale).astype(np.int64).T.tolist()
-            labels = _labels(line, strings)
-            for context, value in zip(costs.context.tolist(), values, strict=True):
-                if any(value):
-                    file.write(message(_SAMPLE, stacks.packed(context), packed(2, value), labels))
-        for value in strings.table:
-            file.write(text(_STRINGS, value))
-
-
+MAX_BYTES = 1 << 30
 # Call paths kept as bytes: those of many threads are the same. Some MB.
 _STACKS_KEPT = 10_000
 
+# --- export ---
 
-class _Stacks:
-    """Call paths as the locations of a sample, innermost first."""
 
-    def __init__(self, table: Contexts) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
+    """Write ``selection`` to the file ``path``."""
+    table = selection.contexts(Detail.PLACE)
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
+        profile = PprofWriter(file.write)
+        for name, unit in zip(selection.names, selection.units, strict=True):
+            profile.add_sample_type(name, "nanoseconds" if unit == "s" else unit or "count")
+        begin, end = selection.span
+        profile.set_time(selection.db.origin_ns + begin, end - begin)
+        profile.set_default_type(selection.names[selection.main_row])
+        _write_code(selection, table, profile)
+        scale = np.array([1e9 if unit == "s" else 1.0 for unit in selection.units])[:, None]
+        stacks = _EncodedStacks(table)
+        for line in selection.iterate_lines():
+            costs = selection.line_costs(line.number, table)
+            values = np.rint(costs.cost * scale).astype(np.int64).T.tolist()
+            labels = profile.encode_labels(_labels_of(line))
+            for context, value in zip(costs.context.tolist(), values, strict=True):
+                if any(value):
+                    profile.add_sample(stacks.encode(context), value, labels)
+        profile.finish()
+
+
+class _EncodedStacks:
+    """Call paths of contexts; the location of a frame is its number and 1."""
+
+    def __init__(self, table: ContextTable) -> None:
         self._parent, self._frame = table.parent.tolist(), table.frame.tolist()
-        self.packed = lru_cache(_STACKS_KEPT)(self._packed)
+        self.encode = lru_cache(_STACKS_KEPT)(self._encode)
 
-    def _packed(self, context: int) -> bytes:
+    def _encode(self, context: int) -> bytes:
         locations = []
         while context:
             locations.append(self._frame[context] + 1)
             context = self._parent[context]
-        return packed(1, locations or [1])
+        return encode_stack(locations or [1])
 
 
-def _labels(line: Line, strings: _Strings) -> bytes:
-    labels = [
-        message(3, integer(1, strings(key)), integer(2, strings(value)))
-        for key, value in (
-            ("thread", line.label),
-            ("comm", line.process),
-            ("host", line.host),
-            ("rank", "" if line.rank is None else str(line.rank)),
-        )
-        if value
-    ]
-    numbers = {"pid": line.pid, "tid": line.tid}
-    labels += [
-        message(3, integer(1, strings(key)), integer(3, number)) for key, number in numbers.items()
-    ]
-    return b"".join(labels)
+def _labels_of(line: Line) -> list[tuple[str, str | int]]:
+    rank = "" if line.rank is None else str(line.rank)
+    return [("thread", line.label), ("comm", line.process), ("host", line.host), ("rank", rank),
+            ("pid", line.pid), ("tid", line.tid)]  # fmt: skip
 
 
-def _write_code(
-    selection: Selection, table: Contexts, strings: _Strings, file: gzip.GzipFile
-) -> None:
-    """Load modules, and a location and a function for each frame."""
+def _write_code(selection: ExportSelection, table: ContextTable, profile: PprofWriter) -> None:
+    """Write load modules, and a location and a function for each frame."""
     for module in selection.db.modules:
-        file.write(
-            message(
-                _MAPPING,
-                integer(1, module.id),
-                integer(3, _LIMIT),
-                integer(5, strings(module.path)),
-                integer(6, strings(module.build_id)),
-                integer(7, 1),
-                integer(8, 1),
-                integer(9, 1),
-                integer(10, 1),
-            )
-        )
-    frames = table.frames
-    functions: dict[tuple[str, int, bool], int] = {}
-    procedures = selection.db.procedures
+        profile.add_mapping(module.id, module.path, module.build_id, lines=True)
+    frames, procedures = table.frames, selection.db.procedures
+    functions: Numbering[tuple[str, int, bool]] = Numbering(first=1)
     columns = zip(
-        frames.name,
-        frames.module.tolist(),
-        frames.address.tolist(),
-        frames.file,
-        frames.line.tolist(),
-        frames.procedure.tolist(),
-        frames.inlined.tolist(),
-        strict=True,
-    )
-    for number, (name, module, address, source, line, procedure, inlined) in enumerate(columns):
-        key = (name if inlined else "", procedure if not inlined else module, inlined)
+        frames.name, frames.module.tolist(), frames.address.tolist(), frames.file,
+        frames.line.tolist(), frames.procedure.tolist(), frames.inlined.tolist(), strict=True,
+    )  # fmt: skip
+    for number, (name, module, address, file, line, procedure, inlined) in enumerate(columns, 1):
+        key = (name, module, True) if inlined else ("", procedure, False)
         if key not in functions:
-            functions[key] = len(functions) + 1
+            source = file if inlined else procedures.file[procedure]
             begin = 0 if inlined else int(procedures.line[procedure])
-            file.write(
-                message(
-                    _FUNCTION,
-                    integer(1, functions[key]),
-                    integer(2, strings(name)),
-                    integer(3, strings(name)),
-                    integer(4, strings(source if inlined else procedures.file[procedure])),
-                    integer(5, begin),
-                )
-            )
-        entry = message(4, integer(1, functions[key]), integer(2, line))
-        place = b"" if inlined else integer(2, module) + integer(3, address)
-        file.write(message(_LOCATION, integer(1, number + 1), place, entry))
+            profile.add_function(functions[key], name, source, begin)
+        place = None if inlined else (module, address)
+        profile.add_location(number, functions[key], line, place)
+
+
+# --- import ---
+
+_TIMES = {
+    "nanoseconds": 1e-9, "microseconds": 1e-6, "milliseconds": 1e-3, "seconds": 1.0,
+    "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0,
+}  # fmt: skip
+# Labels of various tools that identify a thread.
+_LABELS = {
+    b"pid": "pid", b"process_id": "pid", b"process id": "pid",
+    b"tid": "tid", b"thread_id": "tid", b"thread id": "tid",
+    b"thread": "thread", b"thread_name": "thread", b"thread name": "thread",
+    b"comm": "process", b"process_name": "process", b"rank": "rank",
+}  # fmt: skip
+
+
+class PprofReader:
+    """Turns a profile into records of ``builder``; with ``lines`` a function's lines are
+    procedures of their own."""
+
+    def __init__(self, builder: RecordingBuilder, *, lines: bool = False) -> None:
+        self._builder = builder
+        self._with_lines = lines
+        self._frames: dict[int, list[int]] = {}
+        self._lines: dict[tuple[bytes, ...], int] = {}
+        self._profile = DecodedProfile()
+
+    def read(self, data: bytes) -> int | None:
+        """Add the profile's samples; returns when it ended (ns since 1970), if it says so.
+
+        Raises FormatError.
+        """
+        try:
+            self._profile = profile = decode_profile(memoryview(data))
+            self._add_samples(profile)
+        except FormatError as error:
+            if str(error).startswith(self._builder.source):
+                raise
+            raise FormatError(f"{self._builder.source}: damaged profile: {error}") from None
+        end = profile.time_ns + profile.duration_ns
+        return end if profile.time_ns > 0 and 0 < end < 1 << 62 else None
+
+    def _add_samples(self, profile: DecodedProfile) -> None:
+        kinds = [
+            (profile.string(kind).decode(errors="replace"),
+             profile.string(unit).decode(errors="replace"))
+            for kind, unit in profile.kinds
+        ]  # fmt: skip
+        if not kinds:
+            raise FormatError("it has no values")
+        builder = self._builder
+        events = [_event(builder, name, unit) for name, unit in kinds]
+        scales = [_TIMES.get(unit, 0.0) for _, unit in kinds]
+        default = profile.string(profile.default_kind).decode(errors="replace")
+        names = [name for name, _ in kinds]
+        timed = [place for place, scale in enumerate(scales) if scale]
+        primary = names.index(default) if default in names else (timed or [len(names) - 1])[0]
+        clock = SyntheticClock(builder, events, primary)
+        counts = next((place for place, (_, unit) in enumerate(kinds) if unit == "count"), None)
+        for sample in profile.samples:
+            path, values, labels = decode_sample(sample)
+            if len(values) != len(events):
+                raise FormatError("a sample has not one value of each kind")
+            negative = sum(value < 0 for value in values)
+            if negative:
+                builder.dropped["negative values"] += negative
+            values = [max(value, 0) for value in values]
+            if not any(values):
+                continue
+            frames = [frame for place in reversed(path) for frame in self._location(place)]
+            clock.add(self._line(labels), builder.tree.node(frames), tuple(values))
+            builder.taken += 1 if counts is None else values[counts]
+        clock.finish(max(round(scales[primary] * 1e9), 1) if scales[primary] else 1_000_000)
+
+    def _line(self, labels: tuple[bytes, ...]) -> int:
+        """Return the trace line of samples with these labels: of one thread, if they name it."""
+        line = self._lines.get(labels)
+        if line is not None:
+            return line
+        builder = self._builder
+        known = self._profile.labels(labels, _LABELS)
+        pid, tid, rank = (_number(known.get(key, b"")) for key in ("pid", "tid", "rank"))
+        process = known.get("process", b"")
+        name = known.get("thread") or process or builder.threads.default_name
+        line = self._lines[labels] = builder.threads.line(pid or 0, tid or 0, name)
+        if process:
+            builder.threads.name_process(pid or 0, process)
+        if rank is not None:
+            builder.threads.job = builder.threads.job or builder.threads.default_name
+            builder.threads.set_rank(pid or 0, rank)
+        return line
+
+    def _location(self, number: int) -> list[int]:
+        """Return the frames of a location, outermost first: calls inlined there are several."""
+        frames = self._frames.get(number)
+        if frames is None:
+            frames = self._frames[number] = self._new_frames(number)
+        return frames
+
+    def _new_frames(self, number: int) -> list[int]:
+        profile, builder = self._profile, self._builder
+        if number not in profile.locations:
+            raise FormatError(f"a sample is at location {number}, which there is not")
+        mapping, lines = profile.locations[number]
+        path = profile.string(profile.mappings[mapping]) if mapping in profile.mappings else b""
+        frames = []
+        for function, line in reversed(lines):
+            name, file = profile.functions.get(function, (0, 0))
+            text, source = profile.string(name), profile.string(file)
+            module = builder.tree.module(path or source or NO_MODULE)
+            if text and self._with_lines and line:
+                text += b":%d" % line
+            frames.append(builder.tree.frame(module, text))
+        if not frames and path:
+            module_name = path.rpartition(b"/")[2].strip(b"[]")
+            frames.append(builder.tree.frame(builder.tree.module(path), b"[%s]" % module_name))
+        return frames or [builder.tree.unknown()]
+
+
+def _event(builder: RecordingBuilder, name: str, unit: str) -> int:
+    if unit in _TIMES:
+        # "time" is what a thread lived.
+        plain = "time" if name == "wall" else f"{name}_time"
+        metric = name if name.endswith("time") else plain
+        return builder.event(f"{name}/{unit}", "s", _TIMES[unit], metric)
+    # "samples" is the number of records.
+    metric = "sample_count" if name == "samples" else name or "count"
+    return builder.event(f"{name}/{unit}", "" if unit == "count" else unit, 1.0, metric)
+
+
+def _number(text: bytes) -> int | None:
+    return int(text) if text.isdigit() and len(text) < 10 else None

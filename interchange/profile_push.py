@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import http.client
 import ssl
 import threading
@@ -10,42 +9,33 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from hpcd.analysis.live.label_profiles import IntervalProfiles, ProfileFollower
 from hpcd.errors import HpcdError, UsageError
-from hpcd.interchange import otlp_request, pprof_requests
+from hpcd.interchange.push_requests import FORMATS, Request
 
-FORMATS = ("otlp", "pprof")
 _TIMEOUT_SECONDS = 10.0
 # Answers that mean "later" (OTLP, retryable response codes; RFC 9110).
 _LATER = (408, 429, 502, 503, 504)
-# What waits while a receiver is away, then the oldest goes.
-_MOST_WAITING = 64 << 20
-_MOST_ANSWER = 1 << 16
+# Bytes of requests kept while a receiver is away; beyond it the oldest are dropped.
+_MAX_WAITING = 64 << 20
+_MAX_ANSWER = 1 << 16
 
 
 class PushError(HpcdError):
-    """A receiver did not take a profile; with ``later`` it may take it another time."""
+    """A receiver did not take a profile; with ``later`` it may when it is sent again."""
 
     def __init__(self, message: str, *, later: bool) -> None:
         super().__init__(message)
         self.later = later
 
 
-class Request(NamedTuple):
-    """A request: its query string and body."""
-
-    query: str
-    body: bytes
-
-
 @dataclass(frozen=True)
 class Receiver:
-    """Where profiles go: ``url`` http or https; ``headers`` such as Authorization.
+    """A receiver of profiles: ``url`` http or https; ``headers`` such as Authorization.
 
-    Without a path in ``url`` the format's own is taken. Raises :class:`UsageError`.
+    Without a path in ``url`` the format's own is taken. Raises UsageError.
     """
 
     url: str
@@ -64,20 +54,16 @@ class Receiver:
             raise UsageError(f"unknown format {self.format}; there are {', '.join(FORMATS)}")
 
     def requests(self, profiles: IntervalProfiles) -> list[Request]:
-        """The requests that bring ``profiles``."""
-        if self.format == "otlp":
-            return [Request("", gzip.compress(otlp_request.encode(profiles), 6, mtime=0))]
-        return [Request(*pair) for pair in pprof_requests.encode(profiles)]
+        """Return the requests that bring ``profiles``."""
+        return FORMATS[self.format].encode(profiles)
 
     def send(self, request: Request) -> None:
-        """Send one request. Raises :class:`PushError`."""
+        """Send one request. Raises PushError."""
         parts = urlsplit(self.url)
-        module = otlp_request if self.format == "otlp" else pprof_requests
-        path = parts.path if parts.path not in ("", "/") else module.PATH
+        kind = FORMATS[self.format]
+        path = parts.path if parts.path not in ("", "/") else kind.path
         query = "&".join(filter(None, (parts.query, request.query)))
-        headers = {"Content-Type": module.CONTENT_TYPE, "User-Agent": "hpcd", **self.headers}
-        if self.format == "otlp":
-            headers["Content-Encoding"] = "gzip"
+        headers = {**kind.headers, "User-Agent": "hpcd", **self.headers}
         connection: http.client.HTTPConnection
         if parts.scheme == "https":
             connection = http.client.HTTPSConnection(
@@ -88,13 +74,13 @@ class Receiver:
         try:
             connection.request("POST", f"{path}?{query}" if query else path, request.body, headers)
             answer = connection.getresponse()
-            said = answer.read(_MOST_ANSWER)
+            body = answer.read(_MAX_ANSWER)
         except (OSError, http.client.HTTPException) as error:
             raise PushError(f"{self.url}: {error or type(error).__name__}", later=True) from None
         finally:
             connection.close()
         if answer.status >= 300:
-            why = said[:200].decode("utf-8", "replace")
+            why = body[:200].decode("utf-8", "replace")
             raise PushError(
                 f"{self.url}: {answer.status} {answer.reason} {why!r}",
                 later=answer.status in _LATER,
@@ -102,9 +88,9 @@ class Receiver:
 
 
 class Pusher:
-    """Pushes what a measurement gains, every ``every`` seconds, until it ends.
+    """Pushes the profiles of a growing measurement every ``interval`` seconds, until it ends.
 
-    ``tell`` is called with a line for people when things change: the receiver is away, or back,
+    ``report`` is called with a line for people when things change: the receiver is away, or back,
     or refuses something.
     """
 
@@ -112,22 +98,22 @@ class Pusher:
         self,
         follower: ProfileFollower,
         receiver: Receiver,
-        every: float,
-        tell: Callable[[str], None],
+        interval: float,
+        report: Callable[[str], None],
     ) -> None:
         self._follower = follower
         self._receiver = receiver
-        self._every = every
-        self._tell = tell
+        self._interval = interval
+        self._report = report
         self._waiting: deque[Request] = deque()
         self._away = False
         self.sent = 0
-        """Requests that were taken."""
+        """Number of requests that the receiver took."""
         self.lost = 0
-        """Requests that were not, and never will be."""
+        """Number of requests that were refused or dropped."""
 
     def run(self, stop: threading.Event) -> None:
-        """Push until the measurement ends or ``stop`` is set; then push what is left, once."""
+        """Push until the measurement ends or ``stop`` is set; then push the rest, once."""
         while True:
             began = time.monotonic()
             # In this order: what is written between the two is collected.
@@ -136,15 +122,15 @@ class Pusher:
             if last:
                 self.lost += len(self._waiting)
                 return
-            stop.wait(max(self._every - (time.monotonic() - began), 0.1))
+            stop.wait(max(self._interval - (time.monotonic() - began), 0.1))
 
     def push(self) -> None:
-        """Collect and send what there is."""
+        """Collect and send the profiles since the last time."""
         profiles = self._follower.collect()
         if profiles is not None:
             self._waiting.extend(self._receiver.requests(profiles))
         size = sum(len(request.body) for request in self._waiting)
-        while size > _MOST_WAITING:
+        while size > _MAX_WAITING:
             size -= len(self._waiting.popleft().body)
             self.lost += 1
         while self._waiting:
@@ -153,14 +139,14 @@ class Pusher:
             except PushError as error:
                 if error.later:
                     if not self._away:
-                        self._tell(f"{error}; will be tried again")
+                        self._report(f"{error}; will be tried again")
                     self._away = True
                     return
-                self._tell(str(error))
+                self._report(str(error))
                 self.lost += 1
             else:
                 self.sent += 1
                 if self._away:
-                    self._tell(f"{self._receiver.url}: takes profiles again")
+                    self._report(f"{self._receiver.url}: takes profiles again")
                 self._away = False
             self._waiting.popleft()

@@ -14,11 +14,12 @@ from typing import TextIO
 import numpy as np
 
 from hpcd.array_types import F64, U32
-from hpcd.interchange.context_table import Contexts, Detail
+from hpcd.interchange.context_table import ContextTable, Detail
 from hpcd.interchange.decimal_text import numbers
-from hpcd.interchange.export_selection import Selection, TraceBlock
-from hpcd.interchange.json_columns import JsonColumns, json_columns
-from hpcd.interchange.text import as_json, utf8
+from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.json_text import JsonColumns, as_json, json_columns
+from hpcd.interchange.text import utf8
+from hpcd.interchange.trace_blocks import TraceBlock
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _COLUMNS = ("samples", "weights")
@@ -28,15 +29,15 @@ _PLACES = 6
 _AT_ONCE = 4096
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the file ``path``."""
     table = selection.contexts(Detail.PROCEDURE)
     with path.open("w", encoding="ascii", newline="\n") as file:
         file.write('{"$schema":' + as_json(_SCHEMA) + ',"exporter":"hpcd","name":')
         file.write(as_json(utf8(selection.db.path.name)) + ',"shared":{"frames":[')
         frames = table.frames
-        columns = zip(frames.name, frames.file, frames.line.tolist(), strict=True)
-        for number, (name, source, line) in enumerate(columns):
+        entries = zip(frames.name, frames.file, frames.line.tolist(), strict=True)
+        for number, (name, source, line) in enumerate(entries):
             entry: dict[str, object] = {"name": utf8(name)}
             if source:
                 entry["file"] = utf8(source)
@@ -44,25 +45,25 @@ def write(selection: Selection, path: Path) -> None:
                 entry["line"] = line
             file.write(("," if number else "") + as_json(entry))
         file.write(']},"activeProfileIndex":0,"profiles":[')
-        paths = _Paths(table)
+        paths = _JsonPaths(table)
         total = selection.total_costs(table)
         for row in range(len(selection.names)):
             context = np.flatnonzero(total[row])
-            with json_columns(_COLUMNS, path.parent) as made:
-                profile = _Profile(selection, row, paths, made)
+            with json_columns(_COLUMNS, path.parent) as columns:
+                profile = _SampledProfile(selection, row, paths, columns)
                 profile.add(context.astype(np.uint32), total[row, context])
                 file.write("," if row else "")
                 profile.write(file, "all trace lines")
-        for line in selection.each_line():
+        for line in selection.iterate_lines():
             with ExitStack() as stack:
                 profiles = [
-                    _Profile(selection, row, paths,
+                    _SampledProfile(selection, row, paths,
                              stack.enter_context(json_columns(_COLUMNS, path.parent)))
                     for row in range(len(selection.names))
                 ]  # fmt: skip
                 for block in selection.trace(line.number):
                     for row, profile in enumerate(profiles):
-                        profile.add(*runs_of(block, row, table))
+                        profile.add(*_merge_runs(block, row, table))
                 for profile in profiles:
                     if profile.columns.count:
                         file.write(",")
@@ -70,14 +71,14 @@ def write(selection: Selection, path: Path) -> None:
         file.write("]}\n")
 
 
-# Call paths kept as text: what a trace is in over and over again. Some MB.
+# Call paths kept as text: traces repeat them. Some MB.
 _PATHS_KEPT = 10_000
 
 
-class _Paths:
+class _JsonPaths:
     """Call paths as JSON lists of frames, outermost first."""
 
-    def __init__(self, table: Contexts) -> None:
+    def __init__(self, table: ContextTable) -> None:
         self._parent, self._frame = table.parent.tolist(), table.frame.tolist()
         self.text = lru_cache(_PATHS_KEPT)(self._text)
 
@@ -89,8 +90,8 @@ class _Paths:
         return f"[{','.join(map(str, reversed(frames or [0])))}]"
 
 
-def runs_of(block: TraceBlock, row: int, table: Contexts) -> tuple[U32, F64]:
-    """Contexts ``uint32[k]`` one after another, and what each stretch cost, ``float64[k]``."""
+def _merge_runs(block: TraceBlock, row: int, table: ContextTable) -> tuple[U32, F64]:
+    """Return the contexts uint32[k] of consecutive records and what each run cost, float64[k]."""
     cost = block.cost[row]
     kept = cost != 0
     context, cost = table.of_node[block.node[kept]], cost[kept]
@@ -100,29 +101,30 @@ def runs_of(block: TraceBlock, row: int, table: Contexts) -> tuple[U32, F64]:
     return context[starts], np.add.reduceat(cost, starts)
 
 
-class _Profile:
+class _SampledProfile:
     """The samples of one metric, that in ``row`` of the selection."""
 
-    def __init__(self, selection: Selection, row: int, paths: _Paths, columns: JsonColumns) -> None:
+    def __init__(
+        self, selection: ExportSelection, row: int, paths: _JsonPaths, columns: JsonColumns
+    ) -> None:
         self.columns = columns
         self._name, self._timed = selection.names[row], selection.units[row] == "s"
         self._paths = paths
-        self._loops = selection.loops
         self._total = 0.0
 
     def add(self, context: U32, cost: F64) -> None:
         """Add a sample for each ``context``."""
-        # Whole ns; counts may have fractions, where a window of time cut a wait.
+        # Whole ns; counts have fractions if a window of time cut a wait.
         rounded = np.rint(cost * 1e9) if self._timed else np.round(cost, _PLACES)
         self._total += float(rounded.sum())
         for at in range(0, len(context), _AT_ONCE):
             span = slice(at, at + _AT_ONCE)
             samples = list(map(self._paths.text, context[span].tolist()))
-            weights = numbers(rounded[span], 0 if self._timed else _PLACES, self._loops)
+            weights = numbers(rounded[span], 0 if self._timed else _PLACES)
             self.columns.add(",".join(samples), weights, count=len(samples))
 
     def write(self, file: TextIO, line: str) -> None:
-        """Write the profile, that of ``line``."""
+        """Write the profile; ``line`` is the label of its trace line."""
         about = {"type": "sampled", "name": f"{self._name}: {utf8(line)}",
                  "unit": "nanoseconds" if self._timed else "none",
                  "startValue": 0, "endValue": self._total}  # fmt: skip

@@ -1,8 +1,8 @@
-"""A selection as tables: what CSV, Parquet and Arrow files have alike.
+"""A selection as tables, for CSV, Parquet and Arrow files and for data frames.
 
 ``contexts``: id, parent (0: none), depth, name, kind, module, file, line, address. ``modules``,
 ``metrics``, ``events``. ``trace_lines``: id, label, job, rank, host, pid, tid, process, thread,
-start and end. ``costs``: what each context cost itself on each line, a column for each metric.
+start and end. ``costs``: the exclusive cost of each context on each line, a column for each metric.
 ``trace``: a row for each record; ``duration_ns`` is that of a wait, 0 else; ``interval_end`` rows
 only mark where a wait ended. Times are ns since the origin.
 """
@@ -16,8 +16,8 @@ import numpy as np
 
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import Array
-from hpcd.interchange.context_table import Contexts, Detail
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.context_table import ContextTable, Detail
+from hpcd.interchange.export_selection import ExportSelection
 
 Column = Array | list[str] | list[int | None]
 
@@ -25,10 +25,10 @@ _BATCH = 4096
 
 
 class Table(NamedTuple):
-    """A table: its ``columns``' names, and ``batches`` of its rows, a value for each column.
+    """A table: its ``columns``' names and types, and ``batches`` of its rows, column by column.
 
-    ``kinds`` are the columns' types: ``u4``, ``i8`` and so on as numpy has them, ``text``, or
-    ``i4?`` where a value may be missing.
+    ``kinds`` are ``u4``, ``i8`` and so on as numpy has them, ``text``, or ``i4?`` if a value may be
+    missing.
     """
 
     name: str
@@ -37,11 +37,13 @@ class Table(NamedTuple):
     batches: Callable[[], Iterator[list[Column]]]
 
 
-def tables(selection: Selection) -> list[Table]:
-    """The tables of ``selection``."""
+def tables(selection: ExportSelection) -> list[Table]:
+    """Return the tables of ``selection``."""
     table = selection.contexts(Detail.PLACE)
-    made = [_contexts(table), _modules(selection), _metrics(selection), _events(selection)]
-    return [*made, _lines(selection), _costs(selection, table), _trace(selection, table)]
+    return [
+        _contexts(table), _modules(selection), _metrics(selection), _events(selection),
+        _lines(selection), _costs(selection, table), _trace(selection, table),
+    ]  # fmt: skip
 
 
 def _table(
@@ -50,7 +52,7 @@ def _table(
     return Table(name, list(columns), list(columns.values()), batches)
 
 
-def _contexts(table: Contexts) -> Table:
+def _contexts(table: ContextTable) -> Table:
     columns = {
         "context": "u4", "parent": "u4", "depth": "u4", "name": "text", "kind": "text",
         "module": "u4", "file": "text", "line": "u4", "address": "u8",
@@ -61,18 +63,18 @@ def _contexts(table: Contexts) -> Table:
         for at in range(0, len(table), _BATCH):
             span = slice(at, at + _BATCH)
             frame = table.frame[span]
-            chosen = frame.tolist()
+            numbers = frame.tolist()
             kinds = ["inlined" if inside else "procedure" for inside in frames.inlined[frame]]
             yield [
-                np.arange(at, at + len(chosen), dtype=np.uint32), table.parent[span], depth[span],
-                [frames.name[n] for n in chosen], kinds, frames.module[frame],
-                [frames.file[n] for n in chosen], frames.line[frame], frames.address[frame],
+                np.arange(at, at + len(numbers), dtype=np.uint32), table.parent[span], depth[span],
+                [frames.name[n] for n in numbers], kinds, frames.module[frame],
+                [frames.file[n] for n in numbers], frames.line[frame], frames.address[frame],
             ]  # fmt: skip
 
     return _table("contexts", columns, batches)
 
 
-def _modules(selection: Selection) -> Table:
+def _modules(selection: ExportSelection) -> Table:
     columns = {"module": "u4", "kind": "text", "path": "text", "build_id": "text"}
 
     def batches() -> Iterator[list[Column]]:
@@ -85,14 +87,14 @@ def _modules(selection: Selection) -> Table:
     return _table("modules", columns, batches)
 
 
-def _metrics(selection: Selection) -> Table:
+def _metrics(selection: ExportSelection) -> Table:
     def batches() -> Iterator[list[Column]]:
         yield [selection.names, selection.units]
 
     return _table("metrics", {"name": "text", "unit": "text"}, batches)
 
 
-def _events(selection: Selection) -> Table:
+def _events(selection: ExportSelection) -> Table:
     columns = {"event": "u4", "name": "text", "metric": "text"}
 
     def batches() -> Iterator[list[Column]]:
@@ -106,7 +108,7 @@ def _events(selection: Selection) -> Table:
     return _table("events", columns, batches)
 
 
-def _lines(selection: Selection) -> Table:
+def _lines(selection: ExportSelection) -> Table:
     columns = {
         "trace_line": "u4", "label": "text", "job": "text", "rank": "i4?", "host": "text",
         "pid": "i8", "tid": "i8", "process": "text", "thread": "text", "start_ns": "i8",
@@ -125,7 +127,7 @@ def _lines(selection: Selection) -> Table:
 
     def batches() -> Iterator[list[Column]]:
         held: list[Line] = []
-        for line in selection.each_line("lines"):
+        for line in selection.iterate_lines("lines"):
             held.append(line)
             if len(held) == _BATCH:
                 yield columns_of(held)
@@ -135,11 +137,11 @@ def _lines(selection: Selection) -> Table:
     return _table("trace_lines", columns, batches)
 
 
-def _costs(selection: Selection, table: Contexts) -> Table:
+def _costs(selection: ExportSelection, table: ContextTable) -> Table:
     columns = {"trace_line": "u4", "context": "u4"} | {name: "f8" for name in selection.names}
 
     def batches() -> Iterator[list[Column]]:
-        for line in selection.each_line("costs"):
+        for line in selection.iterate_lines("costs"):
             costs = selection.line_costs(line.number, table)
             if len(costs.context):
                 number = np.full(len(costs.context), line.number, np.uint32)
@@ -148,13 +150,13 @@ def _costs(selection: Selection, table: Contexts) -> Table:
     return _table("costs", columns, batches)
 
 
-def _trace(selection: Selection, table: Contexts) -> Table:
+def _trace(selection: ExportSelection, table: ContextTable) -> Table:
     columns = {"trace_line": "u4", "time_ns": "i8", "context": "u4", "event": "u2",
                "duration_ns": "i8", "interval_end": "u1"}  # fmt: skip
     columns |= {name: "f8" for name in selection.names}
 
     def batches() -> Iterator[list[Column]]:
-        for line in selection.each_line("trace"):
+        for line in selection.iterate_lines("trace"):
             for block in selection.trace(line.number):
                 yield [
                     np.full(len(block), line.number, np.uint32), block.time,

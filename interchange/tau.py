@@ -1,9 +1,9 @@
 """TAU's profile files, one for each thread and metric (TAU Reference Guide, "Profile file format").
 
 ``profile.NODE.CONTEXT.THREAD`` in a folder ``MULTI__METRIC`` for each metric. A node is a rank, or
-the process' place among those without; the context is always 0. Times are in µs. Every procedure
-has an entry, and every call path one with ``=>`` between its procedures. Calls count samples: what
-hpcd records is no count of calls.
+the number of a process without one; the context is always 0. Times are in µs. Every procedure has
+an entry, and every call path one with ``=>`` between its procedures. Calls count samples: hpcd does
+not count calls.
 """
 
 from __future__ import annotations
@@ -17,41 +17,39 @@ import numpy as np
 from hpcd.analysis.profile.views import outermost, preorder
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
-from hpcd.interchange.context_table import Contexts, Detail
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.context_table import ContextTable, Detail
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.text import one_line
 
 _ARROW = " => "
 _ROOT = ".TAU application"
 
 
-def write(selection: Selection, path: Path) -> None:
+def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the folder ``path``."""
     table = selection.contexts(Detail.NAME)
-    profile = _Profile(selection, table)
+    profile = _ProfileWriter(selection, table)
     folders = [path / f"MULTI__{re.sub('[^A-Za-z0-9_]', '_', name)}" for name in selection.names]
     if len(set(folders)) < len(folders):
         raise UsageError("metrics have names that TAU cannot tell apart; choose with --metric")
     for folder in folders:
         folder.mkdir()
     for line, name in _files(selection):
-        costs = selection.line_costs(line, table)
-        exclusive = np.zeros((len(selection.metrics), len(table)))
-        exclusive[:, costs.context] = costs.cost
-        inclusive = np.stack([table.tree.inclusive(row) for row in exclusive])
+        exclusive = selection.dense_line_costs(line, table)
+        inclusive = table.inclusive(exclusive)
         for row, folder in enumerate(folders):
             profile.write(folder / name, row, exclusive, inclusive)
 
 
-def _files(selection: Selection) -> Iterator[tuple[int, str]]:
-    """Each line's number, and the name of its file."""
+def _files(selection: ExportSelection) -> Iterator[tuple[int, str]]:
+    """Yield each line's number and the name of its file."""
     lines = selection.db.lines
     keys = list(zip(lines.job, lines.rank.tolist(), lines.process.tolist(), strict=True))
     jobs = {job for job, rank, _ in keys if rank >= 0}
     ranked = len(jobs) == 1 and all(keys[line][1] >= 0 for line in selection.lines.tolist())
     node_of: dict[int, int] = {}
     threads: dict[int, int] = {}
-    for line in selection.each_line():
+    for line in selection.iterate_lines():
         _, rank, process = keys[line.number]
         # With one job nodes are ranks; else the processes are numbered.
         node = rank if ranked else node_of.setdefault(process, len(node_of))
@@ -59,16 +57,16 @@ def _files(selection: Selection) -> Iterator[tuple[int, str]]:
         yield line.number, f"profile.{node}.0.{thread}"
 
 
-class _Profile:
+class _ProfileWriter:
     """Writes the profile of one thread after another."""
 
-    def __init__(self, selection: Selection, table: Contexts) -> None:
+    def __init__(self, selection: ExportSelection, table: ContextTable) -> None:
         self._selection = selection
         self._names = [self._escaped(name) for name in table.frames.name]
         self._names[0] = _ROOT
         self._table = table
         self._frame = table.frame.astype(np.int64)
-        # Of a recursion the outermost counts.
+        # The outermost call of a recursion counts.
         begin, end = preorder(table.tree)
         self._outermost = outermost(self._frame, begin, end)
         self._parent = table.parent.tolist()
@@ -76,11 +74,11 @@ class _Profile:
     @staticmethod
     def _escaped(name: str) -> str:
         name = one_line(name, '"').replace("=>", "=\\x3e")
-        # What stands between these is TAU's place of a procedure in its source.
+        # TAU writes a procedure's source file between these.
         return name.replace("[{", "[\\x7b").replace(" C ", " \\x43 ")
 
     def write(self, path: Path, row: int, exclusive: F64, inclusive: F64) -> None:
-        """The profile of one thread: metric ``row`` of ``float64[metrics, contexts]``."""
+        """Write the profile of one thread: metric ``row`` of costs float64[metrics, contexts]."""
         selection = self._selection
         scale = 1e6 if selection.units[row] == "s" else 1.0
         calls = self._counts(exclusive)
@@ -101,6 +99,7 @@ class _Profile:
             file.write("0 aggregates\n")
 
     def _counts(self, exclusive: F64) -> I64:
+        """Return int64[contexts]: samples, or 1 where there is a cost but no such metric."""
         names = self._selection.names
         if "samples" in names:
             counts: I64 = np.rint(exclusive[names.index("samples")]).astype(np.int64)

@@ -1,46 +1,53 @@
-"""Names as other formats can hold them.
+"""Names made fit for other formats, and those of other tools' files made fit for hpcd.
 
 Names of procedures, threads and files are chosen by whoever is recorded: they may have line ends,
-control characters, what was no UTF-8, and any length. Nothing is cut; what a format cannot hold is
-written as an escape such as ``\\n`` or ``\\x1b``.
+control characters, bytes that are no UTF-8, and any length. What a format cannot hold is written as
+an escape such as ``\\n`` or ``\\x1b``.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+import hashlib
+
+MAX_NAME = 1 << 17
+"""Characters of an imported name that is kept whole: C++ templates of 64 kB are."""
+_KEPT = 1 << 16
+NAMELESS = "[no name]"
 
 
 def utf8(text: str) -> str:
-    """``text`` that UTF-8 can hold: what was no character as ``\\udc80``."""
+    """Return ``text`` as UTF-8 can hold it: lone surrogates as escapes such as ``\\udc80``."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def one_line(text: str, forbidden: str = "") -> str:
-    """``text`` without control characters, line ends, and the characters of ``forbidden``: as
-    escapes. Empty names become ``[unnamed]``."""
-    text = utf8(text)
-    if not text:
-        return "[unnamed]"
+    """Return ``text`` with control characters, line ends, and the characters of ``forbidden``
+    escaped; ``[unnamed]`` if it is empty. Nothing is cut."""
+    return _escape(utf8(text), forbidden) or "[unnamed]"
+
+
+def readable(name: bytes | str) -> str:
+    r"""Return ``name`` as printable text, different for different names but for the escapes.
+
+    Bytes that are no UTF-8 become ``\xff``, control characters, line ends and characters that
+    change the direction of writing ``\n``, ``\x1b``, ``\u202e``; a name beyond :data:`MAX_NAME`
+    characters keeps the first 65,536 and ends in its length and a hash; no name is
+    :data:`NAMELESS`.
+    """
+    text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
+    if len(text) > MAX_NAME:
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        text = f"{text[:_KEPT]}…[{len(text):,} characters, {digest}]"
+    return _escape(text) or NAMELESS
+
+
+def _escape(text: str, forbidden: str = "") -> str:
     if text.isprintable() and not any(letter in text for letter in forbidden):
         return text
-    return "".join(
-        letter if letter.isprintable() and letter not in forbidden else _escape(letter)
-        for letter in text
-    )
+    return "".join(_escape_letter(letter, forbidden) for letter in text)
 
 
-def _escape(letter: str) -> str:
-    if letter.isprintable():
-        return f"\\x{ord(letter):02x}"
-    return letter.encode("unicode_escape").decode()
-
-
-def as_json(value: object) -> str:
-    """``value`` as compact JSON in ASCII."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def json_names(names: Iterable[str]) -> list[str]:
-    """``names`` as JSON strings."""
-    return [json.dumps(utf8(name)) for name in names]
+def _escape_letter(letter: str, forbidden: str) -> str:
+    if not letter.isprintable():
+        return letter.encode("unicode_escape").decode()
+    return f"\\x{ord(letter):02x}" if letter in forbidden else letter

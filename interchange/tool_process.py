@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from hpcd.errors import FormatError, NotFoundError, PlatformError
-from hpcd.interchange.names import readable
+from hpcd.interchange.text import readable
 
 _NOBODY = 65534
 _CPU_SECONDS = 4 * 3600

@@ -30,4 +30,4 @@ PYTHONPATH=$tree/tree:$site qemu-aarch64-static -L "$root" "$python" -m pytest -
 	-p no:cacheprovider --timeout 1800 --basetemp="$tree/tests" \
 	tests/unit/test_call_paths.py tests/unit/test_decimal_text.py tests/unit/test_identity_columns.py \
 	tests/unit/test_kernels.py tests/unit/test_part.py tests/unit/test_line_pictures.py \
-	tests/unit/test_report_loops.py tests/unit/test_shares.py tests/unit/test_slice_text.py
+	tests/unit/test_report_loops.py tests/unit/test_shares.py

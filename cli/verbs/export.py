@@ -14,8 +14,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.errors import UsageError
-from hpcd.interchange.export_selection import Selection
-from hpcd.interchange.exported_phases import FORMATS as PHASE_FORMATS
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.formats import FORMATS, default_path, export
 from hpcd.wording import counted
 
@@ -59,7 +58,7 @@ class Export(Command):
         parser.add_argument(
             "--phases", default="", metavar="PHASES",
             help="phases to show over trace lines, as hpcd report --by phase=PHASES takes them"
-            " (chrome, firefox, otf2, perfetto)",
+            " (firefox, otf2, perfetto)",
         )  # fmt: skip
         parser.add_argument("--force", action="store_true", help="replace an earlier export")
         parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
@@ -67,11 +66,12 @@ class Export(Command):
     def run(self, args: argparse.Namespace) -> int:
         # SIGTERM cleans up as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        if args.phases and args.format not in PHASE_FORMATS:
-            raise UsageError(f"--phases: formats that hold phases are {', '.join(PHASE_FORMATS)}")
+        if args.phases and not FORMATS[args.format].phases:
+            holding = ", ".join(name for name, entry in FORMATS.items() if entry.phases)
+            raise UsageError(f"--phases: formats that hold phases are {holding}")
         only = Filter.parse(args.filter)
         with open_database(args.database) as db, progress_bar() as update:
-            selection = Selection(db, only, args.metric, args.depth, update, args.phases)
+            selection = ExportSelection(db, only, args.metric, args.depth, update, args.phases)
             path = args.output or default_path(args.database, args.format)
             export(selection, args.format, path, replace=args.force)
         for note in selection.notes:

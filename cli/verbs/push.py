@@ -17,7 +17,8 @@ from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.cli.command import Command
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.errors import FormatError, NotFoundError, StorageError, UsageError
-from hpcd.interchange.profile_push import FORMATS, Pusher, Receiver
+from hpcd.interchange.profile_push import Pusher, Receiver
+from hpcd.interchange.push_requests import FORMATS
 from hpcd.wording import counted
 
 # How long a recorder may take until its measurement has a beginning.

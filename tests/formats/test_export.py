@@ -20,12 +20,11 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.filters import Filter
-from hpcd.interchange import export_selection as selection_module
-from hpcd.interchange import nested_slices, otf2_archive, slice_text
+from hpcd.interchange import otf2_archive, otf2_library, trace_blocks
 from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.formats import FORMATS
-from hpcd.interchange.names import readable
+from hpcd.interchange.text import readable
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -125,8 +124,8 @@ def test_a_count_alone(db: Database, tmp_path: Path, kind: str) -> None:
 
 def test_long_traces_are_read_in_pieces(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading piece by piece gives the whole trace."""
-    monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
-    selection = Selection(db)
+    monkeypatch.setattr(trace_blocks, "_BLOCKS_AT_ONCE", 1)
+    selection = ExportSelection(db)
     for line in range(len(db.lines)):
         blocks = list(selection.trace(line))
         records = db.records(line)
@@ -140,11 +139,9 @@ def test_processes_of_several_hosts_are_apart(tmp_path: Path) -> None:
         write_measurement(tmp_path / host, seed=number, host=host, threads=2, records=20)
     merge([tmp_path / "node0", tmp_path / "node1"], tmp_path / "db")
     apart: dict[str, set[tuple[str, str]]] = {}
-    for kind in ("chrome", "firefox", "perfetto"):
+    for kind in ("firefox", "perfetto"):
         words = ["export", str(tmp_path / "db"), "--format", kind, "-o", str(tmp_path / kind)]
         assert main(words) == 0
-    events = json.loads((tmp_path / "chrome").read_text())["traceEvents"]
-    apart["chrome"] = {(str(event["pid"]), str(event["tid"])) for event in events}
     threads = json.loads((tmp_path / "firefox").read_text())["threads"]
     apart["firefox"] = {(thread["pid"], str(thread["tid"])) for thread in threads}
     trace = parsed(tmp_path / "perfetto")
@@ -160,11 +157,11 @@ def test_processes_of_several_hosts_are_apart(tmp_path: Path) -> None:
 def test_pieces_of_a_line_with_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long_measurement(tmp_path / "m", records=5000)
     merge([tmp_path / "m"], tmp_path / "db")
-    monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr(trace_blocks, "_BLOCKS_AT_ONCE", 1)
     with hpcd.analysis.open(tmp_path / "db") as db:
         begin, end = db.duration_ns // 3, db.duration_ns // 2
         for windows, whole in (((), db.records(1)), (((begin, end),), db.records(1, begin, end))):
-            blocks = list(Selection(db, Filter(windows=windows)).trace(1))
+            blocks = list(ExportSelection(db, Filter(windows=windows)).trace(1))
             assert len(blocks) > 1
             assert max(map(len, blocks)) <= 2048
             times = np.concatenate([block.time for block in blocks])
@@ -297,7 +294,7 @@ def test_what_is_there_is_not_replaced(
     assert main([*words, "csv", "--depth", "0"]) == 2
 
 
-@pytest.mark.parametrize("kind", ["chrome", "hpctoolkit", "otf2", "pprof"])
+@pytest.mark.parametrize("kind", ["firefox", "hpctoolkit", "otf2", "pprof"])
 def test_what_cannot_be_written_is_one_line(db: Database, tmp_path: Path, kind: str) -> None:
     words = ["export", str(db.path), "--format", kind, "-o", str(tmp_path / "out")]
     done = subprocess.run(
@@ -316,10 +313,10 @@ def test_the_default_name(database: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_progress_is_told(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr(trace_blocks, "_BLOCKS_AT_ONCE", 1)
     told: list[tuple[str, int, int]] = []
-    selection = Selection(db, progress=lambda *step: told.append(step))
-    for line in selection.each_line():
+    selection = ExportSelection(db, progress=lambda *step: told.append(step))
+    for line in selection.iterate_lines():
         for _ in selection.trace(line.number):
             pass
     total = len(db.trace) + len(db.lines)
@@ -369,13 +366,9 @@ def test_otf2_print_reads_it(db: Database, tmp_path: Path) -> None:
         assert sum(map(int, values)) / 1e9 == pytest.approx(total)
 
 
-@pytest.mark.parametrize("compiled", ["1", "0"], ids=["compiled", "by Python"])
-def test_long_lines_are_flushed_to_otf2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: str
-) -> None:
-    monkeypatch.setenv("HPCD_COMPILED", compiled)
+def test_long_lines_are_flushed_to_otf2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otf2_archive, "_EVENT_CHUNK", 1 << 18)
-    monkeypatch.setattr(otf2_archive, "_EVENT_CHUNKS", 1)
+    monkeypatch.setattr(otf2_library, "_EVENT_CHUNKS", 1)
     flushed = []
     flush = otf2_archive._flush
     monkeypatch.setattr(otf2_archive, "_flush", lambda *args: [flushed.append(args), flush()][1])
@@ -444,7 +437,7 @@ def test_a_missing_library_is_named(
     db: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, kind: str, library: str,
 ) -> None:  # fmt: skip
-    for module in ("otf2_archive", "arrow_tables", "parquet_files"):
+    for module in ("otf2_archive", "otf2_library", "arrow_tables"):
         monkeypatch.delitem(sys.modules, f"hpcd.interchange.{module}", raising=False)
     monkeypatch.setitem(sys.modules, library, None)
     output = tmp_path / "out"
@@ -455,7 +448,7 @@ def test_a_missing_library_is_named(
 
 def test_contexts_by_procedure_and_name(db: Database) -> None:
     for detail in Detail:
-        table = Selection(db).contexts(detail)
+        table = ExportSelection(db).contexts(detail)
         assert table.frames.name[0] == "[all]"
         assert (table.parent[1:] < np.arange(1, len(table))).all()
         assert int(table.of_node.max()) < len(table)
@@ -464,21 +457,3 @@ def test_contexts_by_procedure_and_name(db: Database) -> None:
             path = [table.frames.name[table.frame[n]] for n in table.tree.path(context)]
             real = [db.procedure_names[db.procedure_of_node[n]] for n in db.cct.path(node)]
             assert path == real
-
-
-@pytest.mark.parametrize("kind", ["otf2", "chrome", "csv", "firefox", "speedscope"])
-def test_compiled_loops_write_the_same(
-    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    """Also of what is made in several pieces."""
-    monkeypatch.setattr(nested_slices, "_AT_ONCE", 100)
-    monkeypatch.setattr(slice_text, "_AT_ONCE", 1000)
-    written = []
-    for compiled in "10":
-        monkeypatch.setenv("HPCD_COMPILED", compiled)
-        output = tmp_path / compiled
-        assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 0
-        files = [output] if output.is_file() else sorted(output.rglob("*.[ec][vs][tv]"))
-        written.append([file.read_bytes() for file in files])
-    assert written[0] == written[1]
-    assert any(written[0])

@@ -64,15 +64,10 @@ def test_phases_are_in_traces(database: Path, tmp_path: Path) -> None:
     """Rank 2 works from 20 to 25 ms of each round."""
     wanted = [("work n=3", 100 * turn + 20, 100 * turn + 25) for turn in range(ROUNDS)]
     paths = {}
-    for kind in ("chrome", "firefox", "perfetto", "otf2"):
+    for kind in ("firefox", "perfetto", "otf2"):
         paths[kind] = tmp_path / kind
         options = ["--format", kind, "-o", str(paths[kind]), "--phases", "work(n)"]
         assert main(["export", str(database), *options]) == 0
-    events = json.loads(paths["chrome"].read_text())["traceEvents"]
-    ends = [event for event in events if event.get("cat") == "phase"]
-    assert {(event["pid"], event["id"]) for event in ends} == {(102, 3)}
-    assert [(begin["name"], begin["ts"] / 1e3, end["ts"] / 1e3)
-            for begin, end in zip(ends[::2], ends[1::2], strict=True)] == wanted  # fmt: skip
     profile = json.loads(paths["firefox"].read_text())
     names = profile["shared"]["stringArray"]
     values = [

@@ -12,7 +12,7 @@ import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.export_selection import ExportSelection
 from hpcd.model.scope import Kind
 from tests.support.compiled import compiled
 from tests.support.exports import READERS
@@ -65,7 +65,7 @@ def test_inlined_calls_are_frames(database: Path, tmp_path: Path, kind: str) -> 
 
 def test_frames_have_the_line_that_is_executed(database: Path) -> None:
     with hpcd.analysis.open(database) as db:
-        table = Selection(db).contexts(Detail.PLACE)
+        table = ExportSelection(db).contexts(Detail.PLACE)
         scopes = db.scopes
         lines = 0
         for node in range(1, len(db.cct)):

@@ -13,7 +13,7 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, HpcdError, NotFoundError
-from hpcd.interchange.names import MAX_NAME, readable
+from hpcd.interchange.text import MAX_NAME, readable
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from tests.support.imported import DATA, imported, sums
@@ -87,7 +87,7 @@ def test_deep_recursion_is_kept_with_what_is_left_out_counted(tmp_path: Path) ->
 
 
 def test_collisions_of_names_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hpcd.interchange import recording_builder
+    from hpcd.interchange import imported_tree
 
     class OneHash:
         def __init__(self, *_: object, **__: object) -> None: ...
@@ -95,7 +95,7 @@ def test_collisions_of_names_stay_apart(tmp_path: Path, monkeypatch: pytest.Monk
         def digest(self) -> bytes:
             return b"\xff" * 5
 
-    monkeypatch.setattr(recording_builder.hashlib, "blake2b", OneHash)
+    monkeypatch.setattr(imported_tree.hashlib, "blake2b", OneHash)
     (tmp_path / "stacks").write_text("a;b;c 1\na;c;b 2\n")
     imported(tmp_path / "stacks", tmp_path / "m")
     (totals,) = sums(tmp_path / "m").values()

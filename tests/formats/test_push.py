@@ -24,7 +24,7 @@ from hpcd.errors import FormatError, UsageError
 from hpcd.interchange import profile_push
 from hpcd.interchange.profile_push import Pusher
 from hpcd.interchange.profile_push import Receiver as Target
-from hpcd.interchange.protobuf import varint, varints
+from hpcd.interchange.protobuf import encode_varint, encode_varints
 from hpcd.model.identity import ModuleKind
 from tests.support.pushed import (
     MS,
@@ -157,7 +157,7 @@ def test_a_receiver_that_is_away_gets_it_later(recorder: Recorder, tmp_path: Pat
 def test_what_waits_is_bounded(
     recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profile_push, "_MOST_WAITING", 1000)
+    monkeypatch.setattr(profile_push, "_MAX_WAITING", 1000)
     follower = ProfileFollower(tmp_path / "m")
     pusher = Pusher(follower, Target("http://127.0.0.1:1", "otlp", {}), 1.0, lambda line: None)
     for _ in range(5):
@@ -207,8 +207,8 @@ def test_varints_in_bulk_are_those_one_by_one() -> None:
     random = np.random.default_rng(0)
     for low, high in ((0, 1), (0, 300), (1 << 56, 1 << 62), (1_700_000_000 * 10**9, 1 << 61)):
         values = random.integers(low, high, 50)
-        assert varints(values) == [varint(value) for value in values.tolist()]
-    assert varints(np.zeros(0, np.int64)) == []
+        assert encode_varints(values) == [encode_varint(value) for value in values.tolist()]
+    assert encode_varints(np.zeros(0, np.int64)) == []
 
 
 def test_confined_names_are_those_of_the_file(tmp_path: Path) -> None:

@@ -108,29 +108,6 @@ def read_firefox(path: Path) -> Costs:
     return costs
 
 
-def read_chrome(path: Path) -> Costs:
-    document = json.loads(path.read_bytes())
-    threads: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-    for event in document["traceEvents"]:
-        if event["ph"] == "X":
-            threads[event["pid"], event["tid"]].append(event)
-    costs = empty()
-    for events in threads.values():
-        # Of slices of one length the first is the outer one.
-        events.sort(key=lambda event: (event["ts"], -event["dur"]))
-        opened: list[dict[str, Any]] = []
-        for event in events:
-            end = event["ts"] + event["dur"]
-            while opened and opened[-1]["ts"] + opened[-1]["dur"] <= event["ts"]:
-                opened.pop()
-            assert not opened or end <= opened[-1]["ts"] + opened[-1]["dur"]
-            opened.append(event)
-            place = tuple(slice_["name"] for slice_ in opened if slice_.get("cat") != "wait")
-            for metric, cost in event.get("args", {}).items():
-                costs[metric][place] += cost
-    return costs
-
-
 def read_csv(path: Path) -> Costs:
     tables = {
         file.stem: list(csv.DictReader(file.open(encoding="utf-8", newline="")))
@@ -257,7 +234,6 @@ READERS = {
     "speedscope": read_speedscope,
     "pprof": read_pprof,
     "firefox": read_firefox,
-    "chrome": read_chrome,
     "csv": read_csv,
     "hatchet": read_hatchet,
     "tau": read_tau,

@@ -1,7 +1,20 @@
-/* Columns of numbers as rows of text: what interchange/decimal_text.py does by numpy. */
-#include "decimal_text.h"
+/* Columns of numbers as rows of decimal text. */
+#include "common.h"
 
 #define MOST_PLACES 18
+
+/* Writes a number's digits and returns the end of them. */
+static inline uint8_t *put_digits(uint8_t *text, uint64_t value)
+{
+	int64_t digits = 1;
+	for (uint64_t rest = value / 10; rest; rest /= 10)
+		digits++;
+	for (int64_t place = digits - 1; place >= 0; place--) {
+		text[place] = (uint8_t)('0' + value % 10);
+		value /= 10;
+	}
+	return text + digits;
+}
 
 static uint8_t *put_decimal(uint8_t *text, int64_t value, int64_t places)
 {
@@ -24,10 +37,10 @@ static uint8_t *put_decimal(uint8_t *text, int64_t value, int64_t places)
 	return text + places;
 }
 
-/* Puts rows of the columns values, n of each, into text, each column divided by 10 ** places, with commas
- * between and end behind them; how many bytes they take. There is room for 24 of each number. */
-EXPORTED int64_t decimal_rows(uint8_t *text, const int64_t *values, int64_t columns, int64_t n,
-			      const int64_t *places, const uint8_t *end, int64_t length)
+/* Writes n rows of the columns values into text, each column divided by 10 ** places, with commas between the
+ * numbers and end after each row. Returns the number of bytes written; text has room for 24 for each number. */
+int64_t decimal_rows(uint8_t *text, const int64_t *values, int64_t columns, int64_t n, const int64_t *places,
+		     const uint8_t *end, int64_t length)
 {
 	uint8_t *to = text;
 	for (int64_t row = 0; row < n; row++) {

@@ -314,6 +314,13 @@ void draw_rows(const struct part *parts, struct row *rows, struct shown *shown, 
 int64_t count_runs(const uint32_t *nodes, int64_t rows, int64_t columns);
 void pixel_runs(const uint32_t *nodes, int64_t rows, int64_t columns, uint32_t *node, uint16_t *end);
 
+/* --- exports: decimal_rows.c, sample_calls.c --- */
+
+int64_t decimal_rows(uint8_t *text, const int64_t *values, int64_t columns, int64_t n, const int64_t *places,
+		     const uint8_t *end, int64_t length);
+int write_samples(uintptr_t add, uintptr_t sample, uintptr_t writer, uintptr_t attributes, const int64_t *samples,
+		  int64_t n, uint32_t undefined);
+
 #pragma GCC visibility pop
 
 #endif

@@ -3,8 +3,8 @@
 Each location enters and leaves regions. Between two such events it is in one call path: an
 interval, so that times are exact, as are the sums. Calling-context samples, which sampling tools
 write, are in ``otf2_samples``, operations on files in ``otf2_operations``, messages and collective
-operations in ``otf2_traffic``. Definitions and events are taken from the text
-that otf2-print of OTF2 2 and 3 writes; the archive's format is the library's own affair.
+operations in ``otf2_traffic``. Definitions and events are read from the text that otf2-print of
+OTF2 2 and 3 writes; the archive's format is the library's own affair.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hpcd.errors import FormatError, PlatformError
+from hpcd.interchange.imported_tree import NO_MODULE
 from hpcd.interchange.input_file import blocks
-from hpcd.interchange.names import readable
 from hpcd.interchange.otf2_operations import Otf2Operations
 from hpcd.interchange.otf2_samples import FLAGS, NAME, Otf2Samples
 from hpcd.interchange.otf2_traffic import EVENT as TRAFFIC
-from hpcd.interchange.otf2_traffic import Otf2Traffic, communicating
-from hpcd.interchange.recording_builder import NO_MODULE, RecordingBuilder
+from hpcd.interchange.otf2_traffic import (
+    Otf2Communicators,
+    Otf2Traffic,
+    communicating_locations,
+)
+from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 from hpcd.interchange.tool_process import tool_output
 
 _MAGIC = b"\x03BOTF2"
@@ -47,7 +52,7 @@ _REGION = re.compile(
     FLAGS,
 )
 _RANK = re.compile(rb"(?:MPI )?Rank (\d{1,8})$", re.IGNORECASE)
-# As hpcd calls processes: with name and number.
+# hpcd's exports name processes so: with name and number.
 _OWN_RANK = re.compile(rb"rank (\d{1,8}) (.+) \d+$", re.DOTALL)
 _EVENT = re.compile(rb"(ENTER|LEAVE|CALLING_CONTEXT_SAMPLE) +(\d{1,19}) +(\d{1,20})  ")
 _OPERATION = re.compile(rb"IO_OPERATION_(BEGIN|COMPLETE) +(\d{1,19}) +(\d{1,20})  ")
@@ -56,7 +61,7 @@ _DATE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ([+-]\d{4}
 
 
 def anchor_file(path: Path) -> Path | None:
-    """The anchor file of an OTF2 archive: ``path``, or in the directory ``path``; else None."""
+    """Return the anchor file of an archive, ``path`` or in the directory ``path``; else None."""
     anchor = path / "traces.otf2" if path.is_dir() else path
     try:
         with anchor.open("rb") as file:
@@ -73,7 +78,8 @@ class Otf2Reader:
         self._event: int | None = None
         self._samples = Otf2Samples(builder)
         self._operations = Otf2Operations(builder, self._samples.nodes)
-        self._traffic = Otf2Traffic(builder, self._samples.nodes)
+        self._communicators = Otf2Communicators(builder)
+        self._traffic = Otf2Traffic(builder, self._samples.nodes, self._communicators)
         self._names: dict[int, str] = {}
         self._ticks, self._offset = 1_000_000_000, 0
         self._frames: dict[int, int] = {}
@@ -83,9 +89,9 @@ class Otf2Reader:
         self._pending: tuple[int, int] | None = None
 
     def read(self, anchor: Path) -> int | None:
-        """Take in the archive; returns when it was time 0 (ns since 1970), if it says so.
+        """Add the archive's records; returns when it was time 0 (ns since 1970), if it says so.
 
-        Raises :class:`FormatError`, :class:`PlatformError`.
+        Raises FormatError, PlatformError.
         """
         with _otf2_print(anchor, "-G") as output:
             definitions = output.read(_MAX_DEFINITIONS)
@@ -95,13 +101,13 @@ class Otf2Reader:
         self._samples.close()
         self._traffic.close()
         for line, since in self._since.items():
-            self._builder.alive(line, since, since)
+            self._builder.threads.extend(line, since, since)
         return began_ns or None
 
     # --- definitions ---
 
     def _define(self, text: bytes) -> int:
-        """Take in the definitions; returns when the trace began (ns since 1970), 0 if unknown."""
+        """Add the definitions; returns when the trace began (ns since 1970), 0 if unknown."""
         builder = self._builder
         clock = _CLOCK.search(text)
         if clock is None or not int(clock[1]):
@@ -118,24 +124,24 @@ class Otf2Reader:
         if not ranks:
             ranks = _ranks_by_place(text, {int(at): int(group) for at, _, group in locations})
         if ranks:
-            builder.job = builder.job or builder.default_name
-            builder.size = builder.size or max(ranks.values()) + 1
+            builder.threads.job = builder.threads.job or builder.threads.default_name
+            builder.threads.size = builder.threads.size or max(ranks.values()) + 1
         for place, (location, name, group) in enumerate(locations):
             number = int(group)
             thread, name = _thread(place + len(groups), name, number, ranks.get(number))
-            line = self._lines[location] = builder.line(number, thread, name)
+            line = self._lines[location] = builder.threads.line(number, thread, name)
             self._stacks[line] = []
-            builder.name_process(number, groups.get(number, name))
+            builder.threads.name_process(number, groups.get(number, name))
             if number in ranks:
-                builder.set_rank(number, ranks[number])
+                builder.threads.set_rank(number, ranks[number])
         for number, name, file in _REGION.findall(text):
-            module = builder.module(file or NO_MODULE)
-            self._frames[int(number)] = builder.frame(module, name)
+            module = builder.tree.module(file or NO_MODULE)
+            self._frames[int(number)] = builder.tree.frame(module, name)
             if name.startswith(b"MPI_"):
                 self._names[int(number)] = readable(name)
         self._samples.define(text, self._frames)
         self._operations.define(text)
-        self._traffic.define(
+        self._communicators.define(
             text,
             {int(at): ranks[int(group)] for at, _, group in locations if int(group) in ranks},
         )
@@ -168,13 +174,13 @@ class Otf2Reader:
     def _change(self, event: re.Match[bytes], text: bytes) -> None:
         line = self._lines.get(event[2])
         if line is None:
-            raise FormatError(f"{self._builder.source}: damaged: an event of no location")
+            raise self._builder.damaged("an event of no location")
         self._pending = None
         time_ns = self._nanoseconds(event[3])
         stack = self._stacks[line]
         since = self._since.get(line, time_ns)
         if time_ns < since:
-            raise FormatError(f"{self._builder.source}: damaged: times run backwards")
+            raise self._builder.damaged("times run backwards")
         if stack and time_ns > since:
             self._add_interval(line, since, stack[-1], time_ns - since)
         self._since[line] = time_ns
@@ -197,10 +203,10 @@ class Otf2Reader:
         return (int(ticks) - self._offset) * 1_000_000_000 // self._ticks
 
     def _operate(self, operation: re.Match[bytes], text: bytes) -> None:
-        """An operation on a file begins or is complete."""
+        """Begin or complete an operation on a file."""
         line = self._lines.get(operation[2])
         if line is None:
-            raise FormatError(f"{self._builder.source}: damaged: an event of no location")
+            raise self._builder.damaged("an event of no location")
         time_ns = self._nanoseconds(operation[3])
         if operation[1] == b"COMPLETE":
             if not self._operations.complete(line, time_ns, text):
@@ -210,10 +216,10 @@ class Otf2Reader:
         self._operations.begin(line, time_ns, text, stack[-1] if stack else 0)
 
     def _communicate(self, event: re.Match[bytes], text: bytes) -> None:
-        """A message, a collective operation or a one-sided transfer."""
+        """Begin a message, a collective operation or a one-sided transfer."""
         line = self._lines.get(event[2])
         if line is None:
-            raise FormatError(f"{self._builder.source}: damaged: an event of no location")
+            raise self._builder.damaged("an event of no location")
         stack = self._stacks[line]
         node = stack[-1] if stack else 0
         self._traffic.begin(event, line, self._nanoseconds(event[3]), text, node)
@@ -227,23 +233,25 @@ class Otf2Reader:
         self._pending = None
         stack = self._stacks[line]
         if depth != len(stack) or depth >= _MAX_NESTING or region not in self._frames:
-            raise FormatError(f"{self._builder.source}: damaged: region {region} is not defined")
-        stack.append(self._builder.child(stack[-1] if stack else 0, self._frames[region]))
+            raise self._builder.damaged(f"region {region} is not defined")
+        stack.append(self._builder.tree.child(stack[-1] if stack else 0, self._frames[region]))
         self._traffic.enter(line, self._since[line], self._names.get(region, ""))
         self._builder.taken += 1
 
 
 def _ranks_by_place(text: bytes, groups: dict[int, int]) -> dict[int, int]:
-    """The rank of each location group by the order of the locations that communicate, where no name
-    says it; ``groups`` are those of locations. None where a group has several of these."""
-    places = communicating(text)
+    """Return the rank of each location group by the order of the locations that communicate.
+
+    ``groups`` are those of locations. Empty if a group has several locations that communicate.
+    """
+    places = communicating_locations(text)
     ranks = {groups[location]: at for at, location in enumerate(places) if location in groups}
     return ranks if len(ranks) == len(places) else {}
 
 
 def _thread(place: int, name: bytes, process: int, rank: int | None) -> tuple[int, bytes]:
-    """Number and name of a location's thread. hpcd puts the rank before the names of threads, and
-    nothing behind it where the thread is the main one."""
+    """Return number and name of a location's thread. hpcd's exports have the rank before names of
+    threads, and nothing behind it for the main thread."""
     if rank is None:
         return place, name
     before, apart, behind = name.partition(" · ".encode())
@@ -253,7 +261,7 @@ def _thread(place: int, name: bytes, process: int, rank: int | None) -> tuple[in
 
 
 def _nanoseconds(date: str) -> int:
-    """Nanoseconds since 1970 of a date as otf2-print writes it, 0 of others."""
+    """Return ns since 1970 of a date as otf2-print writes it, 0 of others."""
     match = _DATE.match(date)
     if match is None:
         return 0

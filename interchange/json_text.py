@@ -1,11 +1,8 @@
-"""Columns of a JSON object that are made together, and written one after another.
-
-So a trace is read once, however many columns are made of it. What is made is kept as text, of which
-memory holds some MB; the rest is in files that have no name.
-"""
+"""JSON that is written piece by piece, in ASCII."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,16 +10,19 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import TextIO
 
-from hpcd.interchange.text import as_json
-
-# Of each column: a trace line of a million records fits.
+# Bytes of a column in memory: a trace line of a million records fits.
 _IN_MEMORY = 8 << 20
 _COPIED = 1 << 20
 
 
+def as_json(value: object) -> str:
+    """Return ``value`` as compact JSON in ASCII."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
 @contextmanager
 def json_columns(names: Sequence[str], folder: Path) -> Iterator[JsonColumns]:
-    """Columns to make, with files in ``folder`` meanwhile."""
+    """Open columns; beyond some MB they are kept in nameless files in ``folder``."""
     with ExitStack() as stack:
         texts = []
         for _ in names:
@@ -31,7 +31,11 @@ def json_columns(names: Sequence[str], folder: Path) -> Iterator[JsonColumns]:
 
 
 class JsonColumns:
-    """``"name":[...]`` for each of ``names``. ``count`` is how many entries they have."""
+    """``"name":[...]`` for each of ``names``, made together and written one after another.
+
+    So a trace is read once, however many columns are made of it. ``count`` is their number of
+    entries.
+    """
 
     def __init__(self, names: Sequence[str], texts: Sequence[SpooledTemporaryFile[bytes]]) -> None:
         self.count = 0
@@ -39,7 +43,7 @@ class JsonColumns:
         self._texts = texts
 
     def add(self, *columns: str, count: int) -> None:
-        """Add ``count`` entries of each column, divided by commas."""
+        """Add ``count`` entries to each column, divided by commas."""
         if count:
             for text, column in zip(self._texts, columns, strict=True):
                 text.write(("," + column if self.count else column).encode("ascii"))

@@ -1,10 +1,10 @@
 """HPCToolkit databases of version 4, as hpcprof writes them.
 
 A database has sums by thread and context (exact) and, if traces were recorded, the context of each
-sample and its time. Both become records: what a context cost a thread is divided evenly over the
-thread's samples in it, so that sums are the database's and times those of the trace. hpcd's own
+sample and its time. Both become records: the cost of a context on a thread is divided evenly over
+the thread's samples in it, so that sums are the database's and times those of the trace. hpcd's own
 exports count samples, too: waits have an entry at each end there, of which one is left. Loops,
-source lines and instructions are not call frames: what they cost counts for the procedure around
+source lines and instructions are not call frames: their costs count for the procedure around
 them.
 """
 
@@ -18,16 +18,13 @@ import numpy as np
 
 from hpcd.array_types import F64, U32, Array
 from hpcd.errors import FormatError
-from hpcd.interchange.hpctoolkit_files import (
-    MAGIC,
-    Context,
-    MetaFile,
-    Profile,
-    ProfileFile,
-    TraceFile,
-)
-from hpcd.interchange.names import readable
-from hpcd.interchange.recording_builder import NO_MODULE, RecordingBuilder
+from hpcd.interchange.hpctoolkit_layout import MAGIC
+from hpcd.interchange.hpctoolkit_meta import MetaFile, StoredContext
+from hpcd.interchange.hpctoolkit_profiles import ProfileFile, ThreadProfile
+from hpcd.interchange.hpctoolkit_trace import TraceFile
+from hpcd.interchange.imported_tree import NO_MODULE
+from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.text import readable
 
 _UNIT = re.compile(rb"(.*?)\s*\((sec|s|usec|us|ms|ns|bytes|B)\)$")
 _SECONDS = {"sec": 1.0, "s": 1.0, "ms": 1e-3, "usec": 1e-6, "us": 1e-6, "ns": 1e-9}
@@ -41,7 +38,7 @@ _COUNTED = b"samples"
 
 
 class _Metric(NamedTuple):
-    """A metric of the database: its event, and what turns a value into the event's."""
+    """A metric of the database: its event, and the factor from values to the event's units."""
 
     number: int
     event: int
@@ -71,7 +68,7 @@ class HpctoolkitReader:
         self._counted: _Metric | None = None
 
     def read(self, folder: Path) -> int | None:
-        """Take in the database; returns when its first trace began, ns since 1970.
+        """Add the database's records; returns when its first trace began, ns since 1970.
 
         Raises :class:`FormatError`, :class:`NotFoundError`.
         """
@@ -80,7 +77,7 @@ class HpctoolkitReader:
         self._read_contexts(meta)
         profiles = profile_file.profiles()
         if any("RANK" in profile.ids for profile in profiles.values()):
-            self._builder.job = self._builder.job or readable(meta.title)
+            self._builder.threads.job = self._builder.threads.job or readable(meta.title)
         # Above all ranks, and all hosts where there are none.
         self._first_tid = 1 + max(
             (max(profile.ids.get("RANK", 0), len(profiles)) for profile in profiles.values()),
@@ -103,7 +100,7 @@ class HpctoolkitReader:
     # --- contexts ---
 
     def _read_contexts(self, meta: MetaFile) -> None:
-        """Each context's node, that of the call it is in, and each context's parent."""
+        """Find each context's node, that of the call it is in, and each context's parent."""
         builder = self._builder
         frames: dict[int, int] = {}
         nodes = {0: -1}
@@ -116,7 +113,7 @@ class HpctoolkitReader:
             parents[context.id] = context.parent
             above = nodes[context.parent]
             if context.entry == _UNKNOWN_ENTRY:
-                frame = builder.frame(builder.module(NO_MODULE), "[unknown entry]")
+                frame = builder.tree.frame(builder.tree.module(NO_MODULE), "[unknown entry]")
             elif context.call:
                 key = context.function
                 frame = frames[key] if key in frames else self._frame(meta, context)
@@ -124,37 +121,36 @@ class HpctoolkitReader:
             else:
                 nodes[context.id] = above
                 continue
-            nodes[context.id] = builder.child(max(above, 0), frame)
+            nodes[context.id] = builder.tree.child(max(above, 0), frame)
         size = max(nodes) + 1
         if size > 1 << 26:
             raise FormatError(f"{builder.source}: damaged: context {size - 1} is out of range")
         self._node_of = np.zeros(size, np.uint32)
         self._parent_of = np.zeros(size, np.uint32)
         numbers = np.fromiter(nodes, np.int64)
-        found = np.fromiter(nodes.values(), np.int64)
-        # What is in no call stands at the root until it is used.
-        self._node_of[numbers] = np.maximum(found, 0)
+        # A context in no call is the root until it is used.
+        self._node_of[numbers] = np.maximum(np.fromiter(nodes.values(), np.int64), 0)
         self._in_tree = np.zeros(size, bool)
         self._in_tree[np.fromiter(parents, np.int64)] = True
         self._parent_of[np.fromiter(parents, np.int64)] = np.fromiter(parents.values(), np.int64)
 
-    def _frame(self, meta: MetaFile, context: Context) -> int:
+    def _frame(self, meta: MetaFile, context: StoredContext) -> int:
         builder = self._builder
         if not context.function:
-            return builder.unknown()
+            return builder.tree.unknown()
         name, module, source = meta.function(context.function)
         base = module.rpartition(b"/")[2]
         # hpcprof puts the module behind names without source files.
         name = name.removesuffix(b" [%s]" % base) or b"[%s]" % (base or source)
-        return builder.frame(builder.module(module or NO_MODULE), name)
+        return builder.tree.frame(builder.tree.module(module or NO_MODULE), name)
 
     # --- threads and metrics ---
 
-    def _line(self, profile: Profile, meta: MetaFile) -> int:
+    def _line(self, profile: ThreadProfile, meta: MetaFile) -> int:
         ids = profile.ids
         rank = ids.get("RANK")
         hosts = self._process_of_host
-        # Without ranks processes are told apart by their hosts.
+        # Without ranks a process is a host.
         pid = hosts.setdefault(ids.get("NODE", 0), len(hosts)) if rank is None else rank
         others = {kind: number for kind, number in ids.items() if kind not in ("NODE", "RANK")}
         words = " ".join(f"{kind.lower()} {number}" for kind, number in others.items())
@@ -163,19 +159,19 @@ class HpctoolkitReader:
         # The first thread of a process is its main one.
         tid = pid if tid == 0 else self._first_tid + tid
         stream = sum((number & 0xFFFF) << 16 * place for place, number in enumerate(streams[:3]))
-        line = builder.line(pid, tid, words or "thread", stream)
-        builder.name_process(pid, meta.title or builder.default_name)
+        line = builder.threads.line(pid, tid, words or "thread", stream)
+        builder.threads.name_process(pid, meta.title or builder.threads.default_name)
         if rank is not None:
-            builder.set_rank(pid, rank)
+            builder.threads.set_rank(pid, rank)
         return line
 
-    def _rank_sizes(self, profiles: dict[int, Profile]) -> None:
+    def _rank_sizes(self, profiles: dict[int, ThreadProfile]) -> None:
         ranks = {profile.ids["RANK"] for profile in profiles.values() if "RANK" in profile.ids}
-        if ranks and not self._builder.size:
-            self._builder.size = max(ranks) + 1
+        if ranks and not self._builder.threads.size:
+            self._builder.threads.size = max(ranks) + 1
 
     def _metrics(
-        self, meta: MetaFile, file: ProfileFile, profiles: dict[int, Profile]
+        self, meta: MetaFile, file: ProfileFile, profiles: dict[int, ThreadProfile]
     ) -> list[_Metric]:
         metrics = []
         for number, name in meta.metrics().items():
@@ -201,8 +197,10 @@ class HpctoolkitReader:
             metrics.append(_Metric(number, event, factor))
         return metrics
 
-    def _exclusive(self, file: ProfileFile, profile: Profile, metric: _Metric) -> dict[int, int]:
-        """What each node cost a thread itself, in units of the event."""
+    def _exclusive(
+        self, file: ProfileFile, profile: ThreadProfile, metric: _Metric
+    ) -> dict[int, int]:
+        """Return the exclusive cost of each node on a thread, in units of the event."""
         contexts, values = file.values(profile, metric.number)
         # Values of contexts that are not in the tree are parts of those of contexts that are.
         inside = np.minimum(contexts, len(self._parent_of) - 1)
@@ -215,7 +213,7 @@ class HpctoolkitReader:
         own[0] = 0.0
         nodes = self._node_of[contexts]
         exclusive = np.bincount(nodes, own[contexts], minlength=1)
-        # What rounding leaves over is no cost.
+        # Smaller values are rounding errors.
         threshold = 1e-9 * float(values.max(initial=0.0))
         costly = np.flatnonzero(exclusive > threshold)
         if float(exclusive.max(initial=0.0)) >= _MAX_VALUE / metric.factor:
@@ -225,17 +223,18 @@ class HpctoolkitReader:
         return dict(zip(placed, amounts.astype(np.int64).tolist(), strict=True))
 
     def _placed(self, node: int) -> int:
-        """``node``, or what stands for it where that is the root."""
-        return node or self._builder.node([])
+        """Return ``node``, or the node of samples without a call path for the root."""
+        return node or self._builder.tree.node([])
 
     # --- records ---
 
     def _traces(
         self, folder: Path, lines: dict[int, int]
     ) -> tuple[dict[int, tuple[Array, U32]], int]:
-        """(times since the first, nodes) by profile; when the first was, 0 without traces.
+        """Return (times since the first, nodes) by profile, and the first time, 0 without traces.
 
-        ``lines`` are the trace lines of profiles."""
+        ``lines`` are the trace lines of profiles.
+        """
         if not (folder / "trace.db").exists():
             return {}, 0
         file = TraceFile(folder)
@@ -249,7 +248,7 @@ class HpctoolkitReader:
             if len(times) > 1 and not contexts[-1]:
                 # No sample: the thread has ended.
                 end_ns = int(times[-1]) - file.begin_ns
-                builder.alive(lines[number], end_ns, end_ns)
+                builder.threads.extend(lines[number], end_ns, end_ns)
                 times, contexts = times[:-1], contexts[:-1]
             inside = np.minimum(contexts, len(self._node_of) - 1)
             nodes = self._node_of[inside]
@@ -260,17 +259,20 @@ class HpctoolkitReader:
 
     def _not_running(self) -> int:
         builder = self._builder
-        self._idle = builder.node([builder.frame(builder.module(NO_MODULE), "[not running]")])
+        self._idle = builder.tree.node(
+            [builder.tree.frame(builder.tree.module(NO_MODULE), "[not running]")]
+        )
         return self._idle
 
     def _write(
         self, line: int, times: Array, nodes: U32, metrics: list[_Metric],
         costs: list[dict[int, int]], *, apart: bool,
     ) -> None:  # fmt: skip
-        """The records of a thread: each sample with its share of its node's cost.
+        """Add the records of a thread: each sample with its share of its node's cost.
 
-        ``apart``: a sample has one metric, as hpcd's own have; else each has a record for all that
-        its node has."""
+        With ``apart`` a sample has one metric, as hpcd's own have; else a record for each metric
+        that its node has.
+        """
         builder = self._builder
         nodes = np.where(nodes == 0, np.uint32(self._placed(0)), nodes) if 0 in nodes else nodes
         sampled = dict(zip(*(part.tolist() for part in np.unique(nodes, return_counts=True)),
@@ -284,9 +286,9 @@ class HpctoolkitReader:
             left[node] -= 1
             count, after, pairs = sampled[node], left[node], of_node[node]
             if apart and len(pairs) > 1 and count >= len(pairs):
-                # In turn: each metric has every so-many-th sample.
-                turn, many = after % len(pairs), len(pairs)
-                count, after, pairs = -(-(count - turn) // many), after // many, [pairs[turn]]
+                # Metrics take the samples in turn.
+                turn, step = after % len(pairs), len(pairs)
+                count, after, pairs = -(-(count - turn) // step), after // step, [pairs[turn]]
             for metric, cost in pairs:
                 if value := _share(cost[node], count, after):
                     builder.add(line, time_ns, node, metric.event, value)
@@ -294,7 +296,7 @@ class HpctoolkitReader:
             if not charged:
                 builder.add(line, time_ns, node, plain, 1)
         builder.taken += len(times) - sampled.get(self._idle, 0)
-        # Costs without samples (or without any trace) stand where the thread begins.
+        # Costs without samples (or without any trace) are at the thread's beginning.
         begin = int(times[0]) if len(times) else 0
         for metric, cost in zip(metrics, costs, strict=True):
             for node, value in cost.items():
@@ -303,24 +305,25 @@ class HpctoolkitReader:
 
 
 def _counted_entries(times: Array, nodes: U32, counts: dict[int, int]) -> tuple[Array, U32]:
-    """Of a trace the entries that are samples: as many of each node as ``counts`` has.
+    """Return the entries of a trace that are samples: as many of each node as ``counts`` has.
 
-    What is too many are ends of waits, which follow their beginnings in the same node."""
+    Others are ends of waits, which follow their beginnings in the same node.
+    """
     place = np.arange(len(nodes))
     begins = np.append(True, nodes[1:] != nodes[:-1])
     within = place - np.maximum.accumulate(np.where(begins, place, 0))
-    # Ends first, then what else follows its own node; the first of a run is none.
+    # Ends first, then other entries after one of the same node; the first of a run is no end.
     key = np.where(within % 2 == 1, 0, np.where(within > 0, 1, 2))
     order = np.lexsort((place, key, nodes))
-    distinct, first, many = np.unique(nodes[order], return_index=True, return_counts=True)
+    distinct, first, number = np.unique(nodes[order], return_index=True, return_counts=True)
     wanted = np.array([counts.get(node, 0) for node in distinct.tolist()], np.int64)
-    surplus = np.repeat(np.maximum(many - wanted, 0) * (wanted > 0), many)
-    dropped = (place - np.repeat(first, many) < surplus) & (key[order] < 2)
+    surplus = np.repeat(np.maximum(number - wanted, 0) * (wanted > 0), number)
+    dropped = (place - np.repeat(first, number) < surplus) & (key[order] < 2)
     kept = np.ones(len(nodes), bool)
     kept[order[dropped]] = False
     return times[kept], nodes[kept]
 
 
 def _share(value: int, count: int, left: int) -> int:
-    """The part of ``value`` that one of ``count`` gets when ``left`` come after it."""
+    """Return the part of ``value`` for one of ``count`` that has ``left`` after it."""
     return value * (count - left) // count - value * (count - left - 1) // count

@@ -1,0 +1,100 @@
+"""Threads and processes of recordings of other tools."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hpcd.errors import FormatError
+from hpcd.interchange.text import readable
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.identity import Process, Thread
+
+_MAX_LINES = 1 << 18
+
+
+class ImportedThreads:
+    """Threads, which are trace lines, and processes of a measurement.
+
+    They are announced to ``writer`` when they are first met, and again by :meth:`finish` when all
+    is known of them. ``job``, ``rank`` and ``size`` are those of the process with most samples.
+    Raises FormatError naming ``source`` for numbers that no thread has, or too many threads.
+    """
+
+    def __init__(self, writer: MeasurementWriter, source: str) -> None:
+        self.default_name = "imported"
+        """The name of a thread that the file does not name."""
+        self.job = ""
+        self.rank: int | None = None
+        self.size: int | None = None
+        self._writer = writer
+        self._source = source
+        self._processes: dict[int, Process] = {}
+        self._process_names: dict[int, str] = {}
+        self._ranks: dict[int, int] = {}
+        self._lines: dict[tuple[int, int, int], int] = {}
+        self._threads: list[Thread] = []
+        self._samples: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._threads)
+
+    def line(self, pid: int, tid: int, name: bytes | str, cpu: int = 0) -> int:
+        """Return the trace line of a thread; ``cpu`` distinguishes threads that share a number, as
+        idle ones do."""
+        key = pid, tid, cpu
+        number = self._lines.get(key)
+        if number is not None:
+            return number
+        number = len(self._lines)
+        if number >= _MAX_LINES:
+            raise FormatError(f"{self._source}: more than {_MAX_LINES:,} threads")
+        if not -1 <= pid < 1 << 31 or not -1 <= tid < 1 << 63:
+            raise FormatError(f"{self._source}: no process has the number {max(pid, tid)}")
+        text = readable(name)
+        process = self._processes.get(pid)
+        if process is None:
+            process = Process(len(self._processes), pid, 0, text, "", (), 0, 0, self.job)
+            self._processes[pid] = process
+            self._writer.add_process(process)
+        self._lines[key] = number
+        thread = Thread(number, process.id, tid, text, 0)
+        self._threads.append(thread)
+        self._writer.add_thread(thread)
+        return number
+
+    def name_process(self, pid: int, name: bytes | str) -> None:
+        """Give a process another name than its main thread's."""
+        self._process_names[pid] = readable(name)
+
+    def set_rank(self, pid: int, rank: int) -> None:
+        """Set the rank of a process."""
+        self._ranks[pid] = rank
+
+    def rename(self, line: int, name: bytes | str) -> None:
+        """Give a thread the name it had last, and its process that of its main thread."""
+        self._threads[line] = replace(self._threads[line], name=readable(name))
+
+    def extend(self, line: int, begin_ns: int, end_ns: int, samples: int = 0) -> None:
+        """Note that a thread existed from ``begin_ns`` to ``end_ns`` at least, with ``samples``."""
+        thread = self._threads[line]
+        if thread.end_ns is not None:
+            begin_ns, end_ns = min(begin_ns, thread.start_ns), max(end_ns, thread.end_ns)
+        self._threads[line] = replace(thread, start_ns=begin_ns, end_ns=end_ns)
+        if samples:
+            self._samples[thread.process] += samples
+
+    def finish(self) -> None:
+        """Write names of main threads, times, and the rank of the process with most samples."""
+        main = {(thread.process, thread.tid): thread.name for thread in self._threads}
+        busiest = next((process for process, _ in self._samples.most_common(1)), -1)
+        for process in self._processes.values():
+            name = main.get((process.id, process.pid), process.name)
+            name = self._process_names.get(process.pid, name)
+            rank = self._ranks.get(process.pid)
+            if rank is None and process.id == busiest:
+                rank = self.rank
+            size = None if rank is None else self.size
+            self._writer.add_process(replace(process, name=name, rank=rank, size=size))
+        for thread in self._threads:
+            self._writer.add_thread(thread)
