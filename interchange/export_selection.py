@@ -60,6 +60,10 @@ class ExportSelection:
         self._depth = depth
         self._requested = [db.metrics.number(name) for name in metrics]
         self.metrics = list(dict.fromkeys(self._requested)) or list(range(len(db.metrics.names)))
+        self.names = [db.metrics.names[number] for number in self.metrics]
+        """Names of the metrics."""
+        self.units = [db.metrics.units[number] for number in self.metrics]
+        """Units of the metrics: ``s``, that of a counter, or empty."""
         self.lines: I64 = np.flatnonzero(only.lines(db))
         self._windows = apart(only.windows)
         self._matching: Mask | None = only.contexts(db) if only.procedures or only.modules else None
@@ -69,16 +73,6 @@ class ExportSelection:
         self._step: tuple[str, int, int, int] | None = None
         self.notes: list[str] = list(self.phases.notes)
         """Lines for people about what is left out."""
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the metrics."""
-        return [self.db.metrics.names[number] for number in self.metrics]
-
-    @property
-    def units(self) -> list[str]:
-        """Units of the metrics: ``s``, that of a counter, or empty."""
-        return [self.db.metrics.units[number] for number in self.metrics]
 
     @property
     def main_row(self) -> int:

@@ -1,10 +1,10 @@
-"""Importing a file: which format it is, and from there to a measurement."""
+"""Importing a file: recognise its format, read it into a measurement."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,9 +35,9 @@ _UNIT_NS = 1_000_000
 class ImportOptions:
     """How a file is imported.
 
-    ``frequency`` (Hz) says what a count of collapsed stacks is: CPU time; 0 leaves it a count.
-    ``lines`` makes a procedure of each source line, where the format knows them. ``job``, ``rank``
-    and ``size`` are given to the process that has most samples.
+    With a ``frequency`` (Hz) counts of collapsed stacks are CPU time, with 0 they are counts.
+    ``lines`` makes a procedure of each source line, where the format has them. ``job``, ``rank``
+    and ``size`` are those of the process with most samples.
     """
 
     format: str = ""
@@ -50,8 +50,8 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What came of it. ``times`` is ``recorded``, ``summed`` (of durations) or ``synthetic``;
-    ``left_out`` counts what could not be taken in, by reason."""
+    """The result of an import. ``times`` is ``recorded``, ``summed`` (of durations) or
+    ``synthetic``; ``left_out`` counts what could not be imported, by reason."""
 
     format: str
     records: int
@@ -62,9 +62,9 @@ class Imported:
 
 
 class _Format(NamedTuple):
-    """A format: how it is recognised from its first bytes, how it is read, its kind of times.
+    """A format: its test on the first bytes of a file, its reader, its kind of times.
 
-    The reader returns when the recording ended (ns since 1970), None when nobody knows.
+    The reader returns when the recording ended (ns since 1970), None if unknown.
     """
 
     recognise: Callable[[bytes], bool]
@@ -72,19 +72,16 @@ class _Format(NamedTuple):
     times: str
 
 
-def _perf_script(file: InputFile, builder: RecordingBuilder, _: ImportOptions) -> int | None:
+def _perf_script(file: InputFile, builder: RecordingBuilder, _: ImportOptions) -> None:
     PerfScriptReader(builder).read(file.blocks(b"\n\n", b"\n"))
-    return None
 
 
-def _collapsed(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> int | None:
+def _collapsed(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> None:
     _read_counts(file, builder, options, python=False)
-    return None
 
 
-def _py_spy(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> int | None:
+def _py_spy(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> None:
     _read_counts(file, builder, options, python=True)
-    return None
 
 
 def _read_counts(
@@ -99,14 +96,12 @@ def _read_counts(
     reader.read(file.blocks(), round(1e9 / hertz) if hertz else _UNIT_NS)
 
 
-def _austin(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> int | None:
+def _austin(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> None:
     AustinReader(AustinSamples(builder, lines=options.lines)).read(file.blocks())
-    return None
 
 
-def _mojo(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> int | None:
+def _mojo(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> None:
     MojoReader(AustinSamples(builder, lines=options.lines)).read(file)
-    return None
 
 
 def _pprof(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> int | None:
@@ -129,70 +124,104 @@ FORMATS = (_PERF_DATA, _HPCTOOLKIT, _OTF2, *_FORMATS)
 """Names of the formats that can be imported."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """A recording to import.
+
+    ``read`` adds its records, and returns when it ended (None if unknown) and, if that is known
+    better, when it was time 0, ns since 1970. ``origin`` describes the tool.
+    """
+
+    name: str
+    format: str
+    times: str
+    read: Callable[[RecordingBuilder], tuple[int | None, int | None]]
+    host: Host | None = None
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+
 def import_recording(source: Path, output: Path, options: ImportOptions) -> Imported:
     """Import the file ``source`` (``-``: standard input) into the measurement ``output``, which
     must not exist.
 
-    Raises :class:`NotFoundError`, :class:`FormatError` when it is no such file or damaged,
-    :class:`PlatformError` when what reads it is not installed, :class:`StorageError`; then nothing
-    is left behind.
+    Raises NotFoundError, FormatError when it is no such file or damaged, PlatformError when the
+    tool that reads it is not installed, StorageError; then nothing is left behind.
     """
-    if options.format == _PERF_DATA or (not options.format and perf_data.is_perf_data(source)):
-        return _import_perf_data(source, output, options)
-    if options.format == _HPCTOOLKIT or (not options.format and is_hpctoolkit_database(source)):
-        return _import_hpctoolkit(source, output, options)
+    kind = options.format
+    if kind == _PERF_DATA or (not kind and perf_data.is_perf_data(source)):
+        return _import(_perf_data_recording(source), output, options)
+    if kind == _HPCTOOLKIT or (not kind and is_hpctoolkit_database(source)):
+        return _import(_hpctoolkit_recording(source), output, options)
     anchor = anchor_file(source)
-    if options.format == _OTF2 or (not options.format and anchor):
-        return _import_otf2(source, anchor, output, options)
+    if kind == _OTF2 or (not kind and anchor):
+        return _import(_otf2_recording(source, anchor), output, options)
     if source.is_dir():
         raise FormatError(f"{source}: a directory, but not one of perf, HPCToolkit or OTF2")
     with InputFile(source) as file:
-        name = options.format or _recognise(file)
-        kind = _FORMATS[name]
-        builder = _builder(file.name, output, options, _host(), name, kind.times)
-        with _Unfinished(builder):
+        name = kind or _recognise(file)
+        reader = _FORMATS[name]
+
+        def read(builder: RecordingBuilder) -> tuple[int | None, None]:
             # Files are mostly written when a recording ends: better than the year 1970.
-            ended_ns = kind.read(file, builder, options) or file.modified_ns
-            return _finished(builder, name, kind.times, ended_ns)
+            return reader.read(file, builder, options) or file.modified_ns, None
+
+        return _import(_Recording(file.name, name, reader.times, read), output, options)
 
 
-def _import_perf_data(source: Path, output: Path, options: ImportOptions) -> Imported:
+def _import(recording: _Recording, output: Path, options: ImportOptions) -> Imported:
+    # Nobody knows which boot of which machine a recording is of.
+    identity = f"imported {os.urandom(8).hex()}"
+    host = recording.host or Host(_UNKNOWN_HOST, "", "", "", 0)
+    described: dict[str, object] = {"file": readable(recording.name), "format": recording.format,
+                 "times": recording.times, **recording.origin}  # fmt: skip
+    builder = RecordingBuilder(output, replace(host, boot_id=identity), described, recording.name)
+    threads = builder.threads
+    threads.default_name = Path(recording.name).name
+    threads.job, threads.rank, threads.size = options.job, options.rank, options.size
+    try:
+        records = builder.close(*recording.read(builder))
+    except BaseException:
+        builder.writer.discard()
+        raise
+    return Imported(
+        recording.format, records, builder.taken or records, len(threads), recording.times,
+        dict(builder.dropped + builder.left_out),
+    )  # fmt: skip
+
+
+def _perf_data_recording(source: Path) -> _Recording:
     try:
         modified_ns = source.stat().st_mtime_ns
     except OSError as error:
         raise NotFoundError(f"{source}: {error.strerror}") from None
     header = perf_data.read_header(source)
-    # Its clock is the host's since boot, but which boot that was is not in it.
-    identity = f"imported {os.urandom(8).hex()}"
-    known = header.host
-    hostname = known.hostname or _UNKNOWN_HOST
-    host = Host(hostname, identity, known.kernel, known.machine, known.cpus)
-    origin = {"tool": f"perf {header.version}".strip(), "command": header.command}
-    builder = _builder(str(source), output, options, host, _PERF_DATA, "recorded", origin)
-    with _Unfinished(builder):
+
+    def read(builder: RecordingBuilder) -> tuple[int, None]:
         PerfScriptReader(builder, own=True).read(perf_data.sample_text(source, header))
-        return _finished(builder, _PERF_DATA, "recorded", modified_ns)
+        return modified_ns, None
+
+    host = replace(header.host, hostname=header.host.hostname or _UNKNOWN_HOST)
+    origin = {"tool": f"perf {header.version}".strip(), "command": header.command}
+    return _Recording(str(source), _PERF_DATA, "recorded", read, host, origin)
 
 
-def _import_hpctoolkit(source: Path, output: Path, options: ImportOptions) -> Imported:
+def _hpctoolkit_recording(source: Path) -> _Recording:
+    def read(builder: RecordingBuilder) -> tuple[None, int | None]:
+        return None, HpctoolkitReader(builder).read(source)
+
     times = "recorded" if (source / "trace.db").exists() else "synthetic"
-    origin = {"tool": "HPCToolkit"}
-    builder = _builder(str(source), output, options, _host(), _HPCTOOLKIT, times, origin)
-    with _Unfinished(builder):
-        began_ns = HpctoolkitReader(builder).read(source)
-        return _finished(builder, _HPCTOOLKIT, times, None, began_ns)
+    return _Recording(str(source), _HPCTOOLKIT, times, read, origin={"tool": "HPCToolkit"})
 
 
-def _import_otf2(
-    source: Path, anchor: Path | None, output: Path, options: ImportOptions
-) -> Imported:
+def _otf2_recording(source: Path, anchor: Path | None) -> _Recording:
     if anchor is None:
         raise FormatError(f"{source}: not an OTF2 archive")
-    times = "recorded"
-    builder = _builder(str(source), output, options, _host(), _OTF2, times, {"tool": "OTF2"})
-    with _Unfinished(builder):
+
+    def read(builder: RecordingBuilder) -> tuple[int, int | None]:
         began_ns = Otf2Reader(builder).read(anchor)
-        return _finished(builder, _OTF2, times, anchor.stat().st_mtime_ns, began_ns)
+        return anchor.stat().st_mtime_ns, began_ns
+
+    return _Recording(str(source), _OTF2, "recorded", read, origin={"tool": "OTF2"})
 
 
 def _recognise(file: InputFile) -> str:
@@ -208,50 +237,3 @@ def _recognise(file: InputFile) -> str:
         f"{file.name}: not recognised as a recording (there are {', '.join(FORMATS)};"
         " --format names one)"
     )
-
-
-def _host() -> Host:
-    """The machine of a recording that does not name it."""
-    return Host(_UNKNOWN_HOST, f"imported {os.urandom(8).hex()}", "", "", 0)
-
-
-def _builder(
-    name: str, output: Path, options: ImportOptions, host: Host, kind: str, times: str,
-    origin: dict[str, str] | None = None,
-) -> RecordingBuilder:  # fmt: skip
-    described: dict[str, object] = {
-        "file": readable(name), "format": kind, "times": times, **(origin or {}),
-    }  # fmt: skip
-    builder = RecordingBuilder(output, host, described, name)
-    builder.threads.default_name = Path(name).name
-    builder.threads.job, builder.threads.rank, builder.threads.size = (
-        options.job,
-        options.rank,
-        options.size,
-    )
-    return builder
-
-
-def _finished(
-    builder: RecordingBuilder, kind: str, times: str, ended_ns: int | None,
-    began_ns: int | None = None,
-) -> Imported:  # fmt: skip
-    records = builder.close(ended_ns, began_ns)
-    return Imported(
-        kind, records, builder.taken or records, len(builder.threads), times,
-        dict(builder.dropped + builder.left_out),
-    )  # fmt: skip
-
-
-class _Unfinished:
-    """Removes a measurement that does not get finished."""
-
-    def __init__(self, builder: RecordingBuilder) -> None:
-        self._builder = builder
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._builder.writer.discard()

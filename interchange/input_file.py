@@ -25,8 +25,8 @@ _HEAD = 1 << 20
 class InputFile:
     """A file to be imported, decompressed (gzip, xz, zstd) as it is read; ``-`` is standard input.
 
-    Raises :class:`NotFoundError` when it cannot be opened; reading raises :class:`FormatError`
-    when it is cut off or damaged.
+    Raises NotFoundError when it cannot be opened; reading raises FormatError when it is cut off or
+    damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,27 +59,27 @@ class InputFile:
 
     @property
     def modified_ns(self) -> int:
-        """When it was written last (ns since 1970); now, if that is going on."""
-        kept = self._raw is not sys.stdin.buffer
-        return self.path.stat().st_mtime_ns if kept else time.time_ns()
+        """The time of the last change (ns since 1970); now for standard input."""
+        is_file = self._raw is not sys.stdin.buffer
+        return self.path.stat().st_mtime_ns if is_file else time.time_ns()
 
     def head(self) -> bytes:
-        """The first bytes, up to a megabyte, which are still to be read."""
+        """Return the first bytes, up to a megabyte, which :meth:`read` gives again."""
         return self._checked(lambda: cast(io.BufferedReader, self._file).peek(_HEAD))
 
     def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes, fewer only at the end."""
+        """Return ``size`` bytes, fewer only at the end."""
         return self._checked(lambda: self._file.read(size))
 
     def read_all(self, limit: int) -> bytes:
-        """The whole contents. Raises :class:`FormatError` beyond ``limit`` bytes."""
+        """Return the whole contents. Raises FormatError beyond ``limit`` bytes."""
         data = self.read(limit + 1)
         if len(data) > limit:
             raise FormatError(f"{self.name}: more than {limit >> 20} MiB, decompressed")
         return data
 
     def blocks(self, end: bytes = b"\n", else_end: bytes = b"") -> Iterator[bytes]:
-        """The contents in blocks, as :func:`blocks` cuts them."""
+        """Yield the contents in blocks, as :func:`blocks` cuts them."""
         return blocks(self.read, self.name, end, else_end)
 
     def _checked(self, read: Callable[[], bytes]) -> bytes:
@@ -94,10 +94,10 @@ class InputFile:
 def blocks(
     read: Callable[[int], bytes], name: str, end: bytes = b"\n", else_end: bytes = b""
 ) -> Iterator[bytes]:
-    """What ``read(size)`` gives in blocks of some megabytes that end behind an ``end``, or behind
-    an ``else_end`` where there is no ``end`` within 32 MiB.
+    """Yield the bytes of ``read(size)`` in blocks of some megabytes.
 
-    Raises :class:`FormatError` naming ``name`` where there is neither.
+    They end behind an ``end``, or behind an ``else_end`` if there is no ``end`` within 32 MiB.
+    Raises FormatError naming ``name`` if there is neither.
     """
     rest = b""
     while data := read(_BLOCK):

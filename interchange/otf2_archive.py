@@ -290,8 +290,10 @@ class _Definitions:
         ]  # fmt: skip
         if not len(self._selection.db.calls):
             return metrics
-        of_calls = [(strings[name], strings[what], kind) for name, what, kind in CALL_ATTRIBUTES]
-        return metrics + of_calls
+        return metrics + [
+            (strings[name], strings[description], kind)
+            for name, description, kind in CALL_ATTRIBUTES
+        ]
 
     def _generators(self) -> list[tuple[int, Any, int, int]]:
         """Return name, mode, exponent and period of each event."""

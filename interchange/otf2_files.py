@@ -56,7 +56,7 @@ class ArchivedFiles:
     """The files of a selection and the operations of calls on them."""
 
     def __init__(self, selection: ExportSelection, strings: Numbering[str]) -> None:
-        """O(n · log n) in the calls that open and close."""
+        """Find the handles: O(n · log n) in the calls that open and close."""
         self._db = selection.db
         self._selection = selection
         self._strings = strings
@@ -93,17 +93,17 @@ class ArchivedFiles:
         bounds = [*np.unique(times[::_CALLS_AT_ONCE]).tolist(), None]
         pending, before = CallEvents.join([]), 0
         for low, high in pairwise(bounds):
-            some = calls.select([line], low, high, self._functions)
+            selected = calls.select([line], low, high, self._functions)
             parts = [pending]
             for function in self._functions:
-                at = np.flatnonzero(some["function"] == function.id)
-                begin = some["time"][at]
-                end = begin + some["duration"][at]
-                node = some["node"][at].astype(np.int64)
+                at = np.flatnonzero(selected["function"] == function.id)
+                begin = selected["time"][at]
+                end = begin + selected["duration"][at]
+                node = selected["node"][at].astype(np.int64)
                 kept = self._selection.select_calls(np.full(len(at), line), begin, end, node)
                 turn = 4 * (before + at[kept])
-                parts += self._operations(function, some[at[kept]], turn, process)
-            before += len(some)
+                parts += self._operations(function, selected[at[kept]], turn, process)
+            before += len(selected)
             events = CallEvents.join(parts)
             over = len(events) if high is None else int(np.searchsorted(events.time, high))
             yield events[:over]
@@ -161,9 +161,13 @@ class ArchivedFiles:
     def _find_uses(self) -> None:
         """Find the times at which objects were open, and the events that open and close them."""
         db = self._db
-        opening = [one for one in self._functions if one.name in _OPENS or one.name == _CLOSE]
+        opening = [
+            function
+            for function in self._functions
+            if function.name in _OPENS or function.name == _CLOSE
+        ]
         calls = db.calls.select(functions=opening)
-        closing = np.array([one.name == _CLOSE for one in db.calls.functions], bool)
+        closing = np.array([function.name == _CLOSE for function in db.calls.functions], bool)
         closes = closing[calls["function"]]
         called = np.zeros(len(calls), np.int64)
         failed = np.zeros(len(calls), bool)
@@ -173,7 +177,7 @@ class ArchivedFiles:
             failed[mine] = _value(function, calls[mine], ValueKind.ERROR) > 0
         begin, line = calls["time"], calls["line"].astype(np.int64)
         end = begin + calls["duration"]
-        taken = self._selection.select_calls(line, begin, end, calls["node"].astype(np.int64))
+        is_selected = self._selection.select_calls(line, begin, end, calls["node"].astype(np.int64))
         when = np.where(closes, begin, end)
         process = db.lines.process[line].astype(np.int64)
         at = np.flatnonzero(~failed & (called > 0))
@@ -182,10 +186,10 @@ class ArchivedFiles:
         creates: list[tuple[int, int]] = []
         destroys: list[tuple[int, int]] = []
         columns = (at.tolist(), process[at].tolist(), called[at].tolist(), closes[at].tolist(),
-                   when[at].tolist(), taken[at].tolist())  # fmt: skip
-        for call, owner, what, is_close, time, selected in zip(*columns, strict=True):
-            if (owner, what) != key:
-                key, count = (owner, what), 0
+                   when[at].tolist(), is_selected[at].tolist())  # fmt: skip
+        for call, owner, opened, is_close, time, selected in zip(*columns, strict=True):
+            if (owner, opened) != key:
+                key, count = (owner, opened), 0
             uses = self._uses.setdefault(key, _Uses())
             if not is_close:
                 count += 1
@@ -212,7 +216,7 @@ class ArchivedFiles:
             return
         at, handle = np.array(pairs, np.int64).T
         mine = calls[at]
-        name = np.array([self._names[one] for one in mine["function"].tolist()], np.int64)
+        name = np.array([self._names[number] for number in mine["function"].tolist()], np.int64)
         events = CallEvents.of_kind(
             kind, mine["line"].astype(np.int64), mine["time"] + mine["duration"],
             # Before other uses at that moment, or behind them.
@@ -230,9 +234,9 @@ class ArchivedFiles:
     def _handles_of(self, process: int, called: I64, time: I64) -> I64:
         """Return int64[n]: the handles of objects ``called`` at these times."""
         handles = np.zeros(len(called), np.int64)
-        for one in np.unique(called).tolist():
-            at = np.flatnonzero(called == one)
-            key = process, one
+        for number in np.unique(called).tolist():
+            at = np.flatnonzero(called == number)
+            key = process, number
             uses = self._uses.get(key, _Uses())
             place = np.searchsorted(uses.begin, time[at], side="right") - 1
             is_open: Mask = place >= 0

@@ -44,7 +44,7 @@ class ArchivedMessages:
     """
 
     def __init__(self, selection: ExportSelection, strings: Numbering[str]) -> None:
-        """O(n · log n) in the calls of MPI, all of which are in memory."""
+        """Match messages: O(n · log n) in the calls of MPI, all of which are in memory."""
         self._strings = strings
         self.notes: list[str] = []
         self._groups: Numbering[tuple[str, tuple[int, ...]]] = Numbering(first=1)
@@ -262,8 +262,8 @@ class _Job:
         window[collectives.operation[is_new]] = len(windows) + place
         number = communicators.number[collectives.operation[collectives.first[instances]]]
         windows += [
-            (f"window of {communicators.all[one].name}", self._first + one)
-            for one in number.tolist()
+            (f"window of {communicators.all[place].name}", self._first + place)
+            for place in number.tolist()
         ]
         new = collectives.operation[is_new]
         yield self._events_of(
@@ -306,7 +306,7 @@ class _MemberRanks:
 
     def __init__(self, communicators: Communicators) -> None:
         members = [communicator.everybody for communicator in communicators.all]
-        size = np.array([len(one) for one in members], np.int64)
+        size = np.array([len(ranks) for ranks in members], np.int64)
         rank = np.concatenate(members)
         self._spread = int(rank.max(initial=0)) + 1
         key = np.repeat(np.arange(len(size)), size) * self._spread + rank

@@ -78,10 +78,10 @@ class Otf2Operations:
             details.setdefault(int(number), {})[_KEYS[key.decode()]] = readable(value)
         files: dict[int, int] = {}
         for kind, number, name in _FILE.findall(text):
-            what = "directory" if kind == b"DIRECTORY" else "file"
             files[int(number)] = self._builder.called_object(
-                what, readable(name), details.get(int(number), {})
-            )
+                "directory" if kind == b"DIRECTORY" else "file", readable(name),
+                details.get(int(number), {}),
+            )  # fmt: skip
         for number, name, file in _HANDLE.findall(text):
             if file:
                 called = files.get(int(file), 0)

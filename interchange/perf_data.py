@@ -33,10 +33,8 @@ _SAMPLE_TYPE = re.compile(rb"^# event : .*?\bsample_type = ([A-Z_|]+)", re.MULTI
 
 @dataclass(frozen=True, slots=True)
 class PerfHeader:
-    """What a perf.data says of its recording.
-
-    ``fields`` are the fields ``perf script -F`` can print of all its samples.
-    """
+    """The header of a perf.data; ``fields`` are those that ``perf script -F`` can print for all of
+    its samples."""
 
     host: Host
     version: str
@@ -53,7 +51,7 @@ def is_perf_data(path: Path) -> bool:
 
 
 def read_header(path: Path) -> PerfHeader:
-    """The header of a perf.data. Raises :class:`FormatError`, :class:`PlatformError`."""
+    """Return the header of a perf.data. Raises FormatError, PlatformError."""
     _require_whole(path)
     with _perf(path, ["--header-only"]) as output:
         text = output.read(_MAX_HEADER)
@@ -74,7 +72,7 @@ def read_header(path: Path) -> PerfHeader:
 
 
 def _require_whole(path: Path) -> None:
-    """Where a file ends before its samples do, perf reads it or not, by where that is.
+    """Raise FormatError if the file ends before its samples: perf may read it all the same.
 
     The header is struct perf_file_header (tools/perf/util/header.h): magic, sizes, then the offset
     and size of the attributes and of the data, u64 each. One of a pipe has no data section.
@@ -94,9 +92,9 @@ def _require_whole(path: Path) -> None:
 
 
 def sample_text(path: Path, header: PerfHeader) -> Iterator[bytes]:
-    """The samples of a perf.data as text, in blocks that end behind a sample.
+    """Yield the samples of a perf.data as text, in blocks that end behind a sample.
 
-    Raises :class:`FormatError` when perf cannot read it to its end.
+    Raises FormatError when perf cannot read it to its end.
     """
     # Inlined calls would be looked up address by address, which takes hours.
     arguments = ["-F", header.fields, "--no-inline", "--show-lost-events"]
@@ -105,7 +103,7 @@ def sample_text(path: Path, header: PerfHeader) -> Iterator[bytes]:
 
 
 def _perf(path: Path, arguments: list[str]) -> contextlib.AbstractContextManager[BinaryIO]:
-    """The output of ``perf script`` of a file."""
+    """Open the output of ``perf script`` for a file."""
     if str(path) == "-":
         raise FormatError("standard input: perf.data must be a file")
     perf = shutil.which("perf")

@@ -85,7 +85,7 @@ class PprofWriter:
         self._write(integer(_Profile.DURATION, duration_ns))
 
     def set_period(self, name: str, unit: str, period: int) -> None:
-        """Set what lies between two samples."""
+        """Set the period between two samples."""
         self._write(self._value_type(_Profile.PERIOD_TYPE, name, unit))
         self._write(integer(_Profile.PERIOD, period))
 

@@ -78,8 +78,8 @@ class RecordingBuilder:
     def add(self, line: int, time_ns: int, node: int, event: int, value: int) -> None:
         """Add a record."""
         if not (0 <= time_ns < _MAX_TIME_NS and 0 <= value < _MAX_VALUE):
-            what = f"time {time_ns} ns" if 0 <= value < _MAX_VALUE else f"value {value}"
-            raise FormatError(f"{self.source}: a sample's {what} is out of range")
+            number = f"time {time_ns} ns" if 0 <= value < _MAX_VALUE else f"value {value}"
+            raise FormatError(f"{self.source}: a sample's {number} is out of range")
         lines, times, nodes, events, values = self._records
         lines.append(line)
         times.append(time_ns)

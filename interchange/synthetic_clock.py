@@ -1,8 +1,8 @@
 """Times for profiles that have none.
 
-What was added up over a run has lost its order. A trace needs one: call paths are laid end to end
-as they stand in the file, each as long as its share, so that the trace view shows proportions and
-nothing else. The measurement says so (``times`` is ``synthetic``).
+Sums over a run have no order, and a trace needs one: call paths are laid end to end in the order of
+the file, each as long as its share, so that the trace view shows proportions and nothing else. The
+measurement says so (``times`` is ``synthetic``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SyntheticClock:
     """Collects (line, node, values of each event), and lays them out at the end."""
 
     def __init__(self, builder: RecordingBuilder, events: Sequence[int], primary: int = 0) -> None:
-        """``events`` are those the values are of; that at ``primary`` gives the lengths."""
+        """``events`` are those of the values; the one at ``primary`` gives the lengths."""
         self._builder = builder
         self._events = events
         self._primary = primary
@@ -39,8 +39,8 @@ class SyntheticClock:
         return max(values[self._primary], 1)
 
     def finish(self, unit_ns: int = _UNIT_NS) -> None:
-        """Write the records; a value of 1 lasts ``unit_ns``, or less where that took more than
-        1,000 s in all."""
+        """Write the records; a value of 1 lasts ``unit_ns``, or less if the whole would take more
+        than 1,000 s."""
         longest = max(self._totals.values(), default=1)
         total_ns = min(longest * unit_ns, _LONGEST_NS)
         at = dict.fromkeys(self._totals, 0)

@@ -29,10 +29,10 @@ _MESSAGES = 1 << 20
 def tool_output(
     source: Path, command: Sequence[str], label: str, capabilities: Sequence[str]
 ) -> Iterator[BinaryIO]:
-    """The standard output of ``command``, which reads ``source`` and is called ``label`` in errors.
+    """Open the output of ``command``, which reads ``source`` and is called ``label`` in errors.
 
-    ``capabilities`` are what it keeps of root's. Raises :class:`FormatError` with what it said when
-    it fails, :class:`PlatformError` where root's rights cannot be given up.
+    ``capabilities`` are those that it keeps of root's. Raises FormatError with its last message
+    when it fails, PlatformError if root's rights cannot be given up.
     """
     with tempfile.TemporaryFile() as messages:
         child = subprocess.Popen(
@@ -60,7 +60,7 @@ def tool_output(
 
 
 def _without_rights(capabilities: Sequence[str]) -> list[str]:
-    """What is put before a command of root's."""
+    """Return the words before a command that take root's rights away."""
     if os.geteuid():
         return []
     setpriv = shutil.which("setpriv")
@@ -74,7 +74,7 @@ def _without_rights(capabilities: Sequence[str]) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing that has a tool run or load anything, nor ask a server; perf's cache of files."""
+    """Return an environment in which tools run and load nothing else, and ask no server."""
     return {
         "PATH": "/usr/bin:/bin", "LC_ALL": "C", "PAGER": "cat", "DEBUGINFOD_URLS": "",
         "PERF_CONFIG": "/dev/null", "HOME": str(Path.home()), "TERM": "dumb",
@@ -90,9 +90,9 @@ def _limit() -> None:
 
 def _failure(source: Path, label: str, messages: bytes, code: int) -> FormatError | NotFoundError:
     lines = [line.strip() for line in messages.splitlines() if line.strip()]
-    said = readable(lines[-1][:300]) if lines else f"it ended with {code}"
+    message = readable(lines[-1][:300]) if lines else f"it ended with {code}"
     if code < 0:
-        said = f"it was ended by signal {-code}"
+        message = f"it was ended by signal {-code}"
     if b"Permission denied" in messages:
-        return NotFoundError(f"{source}: {label}: {said}")
-    return FormatError(f"{source}: {label} cannot read it: {said}")
+        return NotFoundError(f"{source}: {label}: {message}")
+    return FormatError(f"{source}: {label} cannot read it: {message}")

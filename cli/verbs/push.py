@@ -21,10 +21,10 @@ from hpcd.interchange.profile_push import Pusher, Receiver
 from hpcd.interchange.push_requests import FORMATS
 from hpcd.wording import counted
 
-# How long a recorder may take until its measurement has a beginning.
+# Time for a recorder to begin its measurement.
 _BEGIN_SECONDS = 60.0
 _RETRY_SECONDS = 0.25
-_MOST_HEADERS = 1 << 16
+_MAX_HEADERS = 1 << 16
 
 
 class Push(Command):
@@ -76,14 +76,14 @@ class Push(Command):
             if follower is None:
                 return 0
             try:
-                pusher = Pusher(follower, receiver, args.every, _tell)
+                pusher = Pusher(follower, receiver, args.every, _report)
                 pusher.run(stop)
             finally:
                 follower.close()
         finally:
             if naming:
                 naming.close()
-        _tell(f"{counted(pusher.sent, 'request')} sent to {args.to}"
+        _report(f"{counted(pusher.sent, 'request')} sent to {args.to}"
               + (f", {pusher.lost} lost" if pusher.lost else ""))  # fmt: skip
         return 0 if not pusher.lost else StorageError.exit_code
 
@@ -91,7 +91,7 @@ class Push(Command):
 def _begin(
     path: Path, make_namer: MakeNamer, stop: threading.Event, *, from_now: bool
 ) -> ProfileFollower | None:
-    """Follow ``path`` as soon as its recorder has begun it; None when told to stop before."""
+    """Follow ``path`` as soon as its recorder has begun it; None if stopped before."""
     deadline = time.monotonic() + _BEGIN_SECONDS
     while not stop.is_set():
         try:
@@ -105,13 +105,13 @@ def _begin(
 
 
 def read_headers(path: Path | None) -> dict[str, str]:
-    """The headers of a file. Raises :class:`NotFoundError`, and :class:`UsageError` that shows
-    nothing of a line, which may be a secret."""
+    """Return the headers of a file. Raises NotFoundError, and UsageError that shows nothing of a
+    line, which may be a secret."""
     if path is None:
         return {}
     try:
         with path.open(encoding="ascii") as file:
-            lines = file.read(_MOST_HEADERS).splitlines()
+            lines = file.read(_MAX_HEADERS).splitlines()
     except OSError as error:
         raise NotFoundError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -127,5 +127,5 @@ def read_headers(path: Path | None) -> dict[str, str]:
     return headers
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     print(f"hpcd push: {harmless(line)}", file=sys.stderr, flush=True)

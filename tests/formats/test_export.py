@@ -312,7 +312,7 @@ def test_the_default_name(database: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert [path.name for path in tmp_path.iterdir()] == ["db.pb.gz"]
 
 
-def test_progress_is_told(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_blocks, "_BLOCKS_AT_ONCE", 1)
     told: list[tuple[str, int, int]] = []
     selection = ExportSelection(db, progress=lambda *step: told.append(step))
