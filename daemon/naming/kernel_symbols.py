@@ -7,6 +7,7 @@ the measurement because nobody else has them.
 
 from __future__ import annotations
 
+import os
 import platform
 import stat
 import struct
@@ -16,10 +17,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.bpf.loading.cache_directory import cache_directory
+from hpcd.sandbox.file_cache import FileStore
+
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 
 KERNEL_NAME = "[kernel]"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+# The kind of file in the store, and its size: a kernel has 2 MB of symbols, and a machine may be
+# started often.
+_KIND, _LIMIT_BYTES = "symbols1", 16 << 20
 _TEXT = np.isin(np.arange(256), np.frombuffer(b"tTwW", np.uint8))
 # A line is an address of 16 digits, a letter and a name, and of a kernel module "\t[module]".
 _DIGITS, _NAME_AT = 16, 19
@@ -285,3 +293,29 @@ def kernel_build_id(notes: Path = Path("/sys/kernel/notes")) -> str:
             return data[body : body + size].hex()
         offset = body + (size + 3 & ~3)
     return ""
+
+
+class KernelSymbolStore:
+    """Keeps the kernel's own symbols from one recording to the next until the machine restarts.
+
+    To read them all takes 0.1 s, for which a recording of a short program would wait at its end.
+    They are a file a boot, in ``directory`` (default: the cache's).
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._files = FileStore((directory or cache_directory()) / "kernel", _LIMIT_BYTES)
+        self._boot = _BOOT.read_text(encoding="ascii").strip()
+        self._user = str(os.geteuid())
+
+    def load(self) -> KernelSymbols | None:
+        """Return the symbols that are kept, without those of kernel modules, or None."""
+        packed = self._files.load(self._user, self._boot, _KIND)
+        return KernelSymbols.from_packed_core(packed) if packed else None
+
+    def read(self) -> KernelSymbols:
+        """Read and return all symbols that the kernel has now; keep its own."""
+        core = self.load()
+        symbols = KernelSymbols(core=core)
+        if core is None and (packed := symbols.packed_core()):
+            self._files.store(self._user, self._boot, _KIND, packed)
+        return symbols
