@@ -61,7 +61,7 @@ class CallAccount:
             )
 
     def summary(self, counters: np.void) -> dict[str, object]:
-        """What became of the calls, by the programs' ``counters``."""
+        """Return the numbers of calls recorded and lost, by the BPF programs' ``counters``."""
         dropped = dict(self._calls.dropped)
         for reason, number in (
             ("ring full", int(counters["calls_lost"])),

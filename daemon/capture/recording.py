@@ -62,7 +62,7 @@ class Recording:
 
     @property
     def summary(self) -> dict[str, object]:
-        """What was recorded so far, some seconds old; empty before the first flush."""
+        """The summary so far, some seconds old; empty before the first flush."""
         return self._session.summary if self._session else {}
 
     def request_stop(self) -> None:

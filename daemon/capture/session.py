@@ -73,7 +73,7 @@ class Session:
         self._parts = parts
         self._stop = stop
         self.summary: dict[str, object] = {}
-        """What was recorded so far, some seconds old."""
+        """The summary of what was recorded so far, some seconds old."""
         self._attach()
         self._ends = ProcessEnds(terms.selector.pids)
         self._account = RecordingAccount(terms, parts)

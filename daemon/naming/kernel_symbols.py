@@ -124,7 +124,7 @@ class KernelSymbols:
 
     @classmethod
     def from_packed_core(cls, packed: bytes) -> KernelSymbols | None:
-        """What :meth:`packed_core` has packed; None of anything else."""
+        """Return symbols packed by :meth:`packed_core`; None if ``packed`` is anything else."""
         if len(packed) < _HEAD.size:
             return None
         count, size = _HEAD.unpack_from(packed)
@@ -168,7 +168,7 @@ class KernelSymbols:
         return owner, address - self.base[owner]
 
     def range_of(self, name: str) -> tuple[np.uint64, np.uint64]:
-        """Where the kernel function ``name`` begins and ends; nowhere (0, 0) when unknown."""
+        """Return where the kernel function ``name`` begins and ends, (0, 0) if unknown."""
         at = self._at(name.encode()) if self.available else None
         if at is None:
             return np.uint64(0), np.uint64(0)
@@ -190,7 +190,7 @@ class KernelSymbols:
         return innermost
 
     def entry_text(self) -> tuple[np.uint64, np.uint64]:
-        """Where interrupts and system calls enter the kernel; nowhere (0, 0) when unknown."""
+        """Return where interrupts and system calls enter the kernel, (0, 0) if unknown."""
         start, end = (self.range_of(f"__entry_text_{edge}")[0] for edge in ("start", "end"))
         return start, end
 

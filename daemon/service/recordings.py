@@ -66,7 +66,7 @@ class RecordingProcess:
             )
 
     def describe(self) -> dict[str, Any]:
-        """What a user who may see it sees."""
+        """Return the recording as a user who may see it sees it."""
         return {
             "id": self.id,
             "uid": self.uid,

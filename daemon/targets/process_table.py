@@ -41,7 +41,7 @@ class Target:
     added: bool = False
     """Whether the programs know it as a target."""
     regions: list[Region] | None = None
-    """What it had mapped when its space was last written."""
+    """Its mappings when its space was last written."""
     exec_ns: int = 0
     """When it began its program, or was forked; 0 while that is not known."""
     before_ns: int | None = None
