@@ -12,10 +12,10 @@ _ALLOCATIONS = 200_000
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
-    """Garbage is collected less often meanwhile.
+    """Collect garbage less often while the block runs.
 
     A merge makes millions of small objects that stay, a recorder some for each program that begins,
-    both hardly any cycles: looking through them all time and again costs time.
+    both hardly any cycles: looking through them all again and again costs time.
     """
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _ALLOCATIONS) if before[0] else 0, *before[1:])

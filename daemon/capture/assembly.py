@@ -21,8 +21,7 @@ from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_times import ThreadTimes
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
-from hpcd.daemon.naming.kernel_symbol_store import KernelSymbolStore
-from hpcd.daemon.naming.kernel_symbols import KernelSymbols
+from hpcd.daemon.naming.kernel_symbols import KernelSymbols, KernelSymbolStore
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment

@@ -56,7 +56,7 @@ class CallAccount:
             self._rates.append(CallRate(time.monotonic_ns(), calls.names[function], one_in))
 
     def summary(self, counters: np.void) -> CallCounts:
-        """Count the calls, by the programs' ``counters``."""
+        """Return the numbers of calls recorded and lost, by the BPF programs' ``counters``."""
         dropped = dict(self._calls.dropped)
         for reason, number in (
             ("ring full", int(counters["calls_lost"])),

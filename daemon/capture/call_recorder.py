@@ -46,7 +46,7 @@ class CallRecorder:
         self.dropped: Counter[str] = Counter()
         """Calls left out, by reason."""
         self.names = [function.name for function in functions]
-        """Of the functions, by id."""
+        """Names of the functions, by id."""
         self._taken = np.zeros(len(functions), np.int64)
         for function in functions:
             writer.add_function(function)

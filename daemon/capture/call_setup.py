@@ -1,4 +1,4 @@
-"""What of a recording's options concerns calls: the functions, their programs, the probes."""
+"""The calls that a recording's options ask for: functions, their programs, probes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CallSetup:
             self._first_aio = len(self.functions)
             self.functions += aio_functions(self._first_aio)
         self.lacks: list[str] = []
-        """What of the calls that were asked for cannot be recorded here, and why."""
+        """Return which of the requested calls cannot be recorded here, and why."""
         if options.memory:
             from hpcd.bpf.memory_calls import memory_functions
 
@@ -71,7 +71,7 @@ class CallSetup:
         return True
 
     def sampler_options(self) -> CallOptions | None:
-        """What the programs are to record."""
+        """Return what the BPF programs record."""
         if not self.functions and not self._specs:
             return None
         from hpcd.bpf.call_programs import CallOptions
@@ -106,7 +106,7 @@ class CallSetup:
 
     @property
     def sampling_share(self) -> float:
-        """Of the targets' CPU time, what sampling may cost, and probes as much again."""
+        """Return the share of the targets' CPU time for sampling; probes may cost as much again."""
         share = self._options.overhead or 1.0
         return share / 2 if self._specs else share
 

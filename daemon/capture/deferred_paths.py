@@ -55,7 +55,7 @@ assert _EVENT_HEAD.size == STACK_EVENT.itemsize
 
 
 class _Mapped:
-    """What a process, of this pid and number (0: not known), had mapped at some time."""
+    """The mappings of one process at one time; ``process`` is its number, 0 if unknown."""
 
     __slots__ = ("_hash", "pid", "process", "regions")
 
@@ -85,21 +85,21 @@ class _Deferred:
     """Whether the copy is compressed."""
     waits_for_table: bool = False
     mapped: _Mapped | None = None
-    """What was mapped then, of one that waits for a table: the history may forget it."""
+    """The mappings of that moment if the path waits for a table: the history may forget them."""
     module: tuple[str, int] | None = None
     """Device and inode of the file whose table it waits for."""
 
 
 @dataclass(slots=True)
 class DeferredCounts:
-    """What became of the stacks that were copied."""
+    """Numbers of copied stacks by how they ended."""
 
     walked: int = 0
-    """Walked late."""
+    """Those walked late."""
     gave_up: int = 0
-    """Whose mappings or tables did not come."""
+    """Those whose mappings or tables did not come."""
     no_room: int = 0
-    """That were too many to keep."""
+    """Those for which there was no room."""
 
 
 class DeferredPaths:

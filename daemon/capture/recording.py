@@ -63,7 +63,7 @@ class Recording:
 
     @property
     def summary(self) -> Summary | None:
-        """What was recorded so far, some seconds old; None before the first flush."""
+        """The summary so far, some seconds old; None before the first flush."""
         return self._session.summary if self._session else None
 
     def request_stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What a recording is asked to record, and how.
+"""The options of a recording.
 
 A module of its own with few imports: what it says is needed before the recorder is imported, for
 the programs to be loaded meanwhile.
@@ -26,19 +26,19 @@ DEFAULT_THRESHOLD_NS = 50_000
 
 @dataclass(slots=True)
 class Options:
-    """What to record and how."""
+    """The targets of a recording, and how they are recorded."""
 
     selector: Selector
     output: Path
     frequency: int = DEFAULT_FREQUENCY
-    """Of the CPU time that cpu-clock samples, the event recorded unless others are named."""
+    """Samples a second of CPU time by cpu-clock, the event recorded unless others are named."""
     events: list[EventSpec] = field(default_factory=list)
     duration: float | None = None
     children: bool = True
     before_exec: bool = False
     """The target is about to exec what is to be recorded: its current mappings are ignored."""
     command: tuple[str, ...] = ()
-    """What it will exec: the files it names are analysed before it starts."""
+    """The command line that the target will exec: its files are analysed before it starts."""
     analysing: Callable[[int], None] | None = None
     """Called with the number of such files when that takes a while, as it does the first time."""
     analysing_last: Callable[[int], None] | None = None
@@ -51,7 +51,7 @@ class Options:
     """Share of the targets' CPU time (and at least of one CPU) that recording may cost; the rate is
     adapted to it."""
     owner: tuple[int, int] | None = None
-    """Whose the measurement is (uid, gid), when it is not to be root's."""
+    """Owner of the measurement (uid, gid); None: root."""
     only_user: int | None = None
     """Record this user's processes alone, whatever is selected and whatever they run."""
     only_groups: tuple[int, ...] = ()

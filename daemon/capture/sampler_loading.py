@@ -1,7 +1,7 @@
-"""The sampler on its way: its programs are loaded by a thread while this process does other things.
+"""Loading the sampler's programs by a thread while this process does other things.
 
-It is the kernel's verifier that takes the time. What samples and copies stacks is verified first;
-what walks them follows when sampling may have begun: until then paths are deferred
+It is the kernel's verifier that takes the time. Programs that sample and copy stacks are verified
+first; those that walk them follow when sampling may have begun: until then paths are deferred
 (:mod:`hpcd.daemon.capture.deferred_paths`).
 """
 
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcd.bpf.cpu_clock import online_cpus
 from hpcd.bpf.event_spec import EventSpec
@@ -46,30 +45,32 @@ class SamplerLoading:
         self.calls = calls or CallSetup(options)
         heap.limit_arenas()
         self.cpu_start = time.process_time()
-        """CPU seconds this process had used by then."""
+        """CPU seconds that this process had used when loading began."""
         self._options = options
         self._thread = ThreadPoolExecutor(1, "loader")
         self._programs: Future[SamplerPrograms] | None = None
         self._saved_walker: Future[SavedWalker | None] | None = None
         self._iterator: Future[TaskIterator | None] | None = None
-        # Not bcc: what a compiler writes to standard error is captured by taking the descriptor,
-        # also from whoever else writes to it meanwhile.
+        # Not bcc: a compiler's messages are captured by taking the descriptor of standard error,
+        # also from any other thread that writes to it meanwhile.
         if chosen_loader(options.loader) == "object":
             sys.setswitchinterval(_QUICK_TURNS_S)
             self._programs = self._thread.submit(_load, options, self.calls, background=True)
             self._begin_iterator()
 
     def _begin_iterator(self) -> None:
-        """Begin to load what reads the stacks of threads that sleep when they are attached to,
-        beside the programs. Not wanted without waits, nor of what is about to exec."""
+        """Load the iterator over sleeping threads' stacks beside the programs, if it is needed: not
+        without waits, nor for a process that is about to exec."""
         if self._options.waits and not self._options.before_exec:
             beside = ThreadPoolExecutor(1, "iterator loader")
             self._iterator = beside.submit(_task_iterator)
             beside.shutdown(wait=False)
 
     def sampler(self) -> Sampler:
-        """The sampler, ready to be attached; the caller closes it, after this. Raises what it
-        does."""
+        """Return the sampler, ready to be attached; the caller closes it, after this.
+
+        Raises :class:`PrivilegeError` and :class:`PlatformError`.
+        """
         try:
             if self._programs:
                 loaded, self._programs = self._programs, None
@@ -79,7 +80,8 @@ class SamplerLoading:
         except PrivilegeError:
             raise
         except PlatformError:
-            programs = _load(self._options, self.calls, background=False)  # says why
+            # Not in the background the reason can be read.
+            programs = _load(self._options, self.calls, background=False)
         finally:
             self._end_turns()
         from hpcd.bpf.sampler import Sampler
@@ -94,14 +96,14 @@ class SamplerLoading:
         return sampler
 
     def saved_walker(self) -> SavedWalker | None:
-        """What walks the stacks that were copied, to be closed by the caller; None where the kernel
-        cannot run it: paths that begin before their code is known stay truncated there."""
+        """Return the walker of copied stacks, to be closed by the caller; None if the kernel cannot
+        run it: paths that begin before their code is known stay truncated then."""
         taken, self._saved_walker = self._saved_walker, None
         return taken.result() if taken else None
 
     def iterator(self) -> TaskIterator | None:
-        """What reads the stacks of sleeping threads, to be closed by the caller; None where that is
-        not wanted, the kernel has no iterator over threads, or it was not compiled."""
+        """Return the iterator over sleeping threads' stacks, to be closed by the caller; None if it
+        is not needed, the kernel has no iterators over threads, or it was not compiled."""
         if self._iterator is None:
             self._begin_iterator()
         taken, self._iterator = self._iterator, None
@@ -114,23 +116,17 @@ class SamplerLoading:
         """Wait for the thread, and free what nobody has taken."""
         self._end_turns()
         self._thread.shutdown()
-        loaded: tuple[
-            Future[SamplerPrograms]
-            | Future[SavedWalker | None]
-            | Future[TaskIterator | None]
-            | None,
-            ...,
-        ]
-        loaded = self._programs, self._saved_walker, self._iterator
-        for part in loaded:
-            if part and not part.exception() and (made := part.result()):
-                made.close()
+        loaded: list[Future[Any] | None] = [self._programs, self._saved_walker, self._iterator]
+        for future in loaded:
+            if future and not future.exception() and (part := future.result()):
+                part.close()
         self._programs = self._saved_walker = self._iterator = None
 
 
 def recorded_events(options: Options) -> list[EventSpec]:
-    """The events to sample, the one that samples CPU time first."""
-    return _ordered(options.events) or parse_events("cpu-clock", options.frequency)
+    """Return the events to sample, the one that samples CPU time first."""
+    events = sorted(options.events, key=lambda event: not is_cpu_time(event))
+    return events or parse_events("cpu-clock", options.frequency)
 
 
 def is_cpu_time(event: EventSpec) -> bool:
@@ -138,15 +134,10 @@ def is_cpu_time(event: EventSpec) -> bool:
     return event.name == "cpu-clock" and event.clock and bool(event.frequency)
 
 
-def _ordered(events: Sequence[EventSpec]) -> list[EventSpec]:
-    """``events`` with the one that samples CPU time first."""
-    return sorted(events, key=lambda event: not is_cpu_time(event))
-
-
 def sampler_options(
     options: Options, calls: CallSetup, *, background: bool = False
 ) -> SamplerOptions:
-    """What the sampler of a recording records."""
+    """Return what the sampler of a recording records."""
     selector = options.selector
     return SamplerOptions(
         follow_children=options.children,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import select
@@ -17,7 +18,6 @@ from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.naming.file_naming import name_frames
 from hpcd.daemon.targets import processes
-from hpcd.daemon.targets.process_ends import ProcessEnds
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS
 from hpcd.errors import TargetError
 from hpcd.measurement.summary import (
@@ -60,6 +60,8 @@ _SETTLE_SECONDS = 3.0
 _OWN_BURST_SECONDS = 2.0
 # What is freed in a minute is a tenth of a recorder's memory; to trim the heap takes 1 ms.
 _TRIM_SECONDS = 30.0
+# Selected processes whose end is known at once; of thousands one more drain makes no difference.
+_MAX_ENDS = 64
 
 
 class Session:
@@ -74,7 +76,7 @@ class Session:
         self._parts = parts
         self._stop = stop
         self.summary: Summary | None = None
-        """What was recorded so far, some seconds old."""
+        """The summary of what was recorded so far, some seconds old."""
         self._attach()
         self._ends = ProcessEnds(terms.selector.pids)
         self._account = RecordingAccount(terms, parts)
@@ -336,6 +338,34 @@ class Session:
             )
             self._account.change_rate(rate)
             self._parts.sampler.set_pace(rate.frequency, rate.walk_one_in)
+
+
+class ProcessEnds:
+    """Descriptors of ``pids``, each readable once its process has ended (pidfd_open(2)): the end of
+    a selected process is known at once, not at the next look into the rings."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self._open: set[int] = set()
+        for pid in list(pids)[:_MAX_ENDS]:
+            with contextlib.suppress(OSError):  # gone already, or Linux before 5.3
+                self._open.add(os.pidfd_open(pid))
+
+    @property
+    def descriptors(self) -> frozenset[int]:
+        """Those of the processes that have not ended, as far as is known."""
+        return frozenset(self._open)
+
+    def take(self, readable: Iterable[int]) -> bool:
+        """Whether one of the processes is among what is ``readable``: forget those."""
+        ended = self._open.intersection(readable)
+        self._open -= ended
+        for descriptor in ended:
+            os.close(descriptor)
+        return bool(ended)
+
+    def close(self) -> None:
+        """Forget all."""
+        self.take(self._open)
 
 
 def _clock_pair() -> tuple[int, int]:

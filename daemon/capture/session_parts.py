@@ -1,4 +1,4 @@
-"""What a session is made of, its settings, and what it says of its progress."""
+"""The parts of a session, its settings, and its progress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Progress:
-    """What a progress line shows."""
+    """The figures of a progress line."""
 
     seconds: float
     samples: int
@@ -41,7 +41,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a recording consists of while it runs."""
+    """The parts of a recording while it runs."""
 
     sampler: Sampler
     targets: Targets

@@ -220,7 +220,7 @@ class ThreadLifecycle:
         ends = {self.numbered.pop(number): time for number, time in self._ended_last_round.items()}
         self._ended_last_round, self._ended = self._ended, {}
         self._targets.refresh_postponed()
-        self._targets.free_retired()
+        self._targets.spaces.free_retired()
         if self._replaced:
             self._replaced = {
                 pid: times for pid, times in self._replaced.items() if times[1] > self._round_ended

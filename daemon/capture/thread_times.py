@@ -1,4 +1,4 @@
-"""Where every thread's time went: on a CPU, waiting for something, or waiting for a CPU.
+"""The time of every thread: on a CPU, waiting for something, or waiting for a CPU.
 
 The sampler reports each time a thread leaves its CPU, with the call path it leaves on, and each
 time it comes back. Two reports in a row bound a stretch of time of one kind, so that the three

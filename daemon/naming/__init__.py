@@ -1,1 +1,1 @@
-"""What addresses belong to: load modules, the kernel's symbols, code made at run time."""
+"""Owners and names of addresses: load modules, the kernel's symbols, code made at run time."""

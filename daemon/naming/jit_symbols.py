@@ -89,7 +89,7 @@ class JitFiles:
 
 
 class _Allowance:
-    """What is left of a round for the files of a user."""
+    """Time that is left of a round for the files of a user."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -241,7 +241,7 @@ def parse_jitdump(data: bytes) -> Symbols:
 
 
 def _header_size(data: bytes) -> int:
-    """Where records begin; 0 when this is no jitdump file."""
+    """Return the offset of the first record; 0 if this is no jitdump file."""
     if len(data) < 16:
         return 0
     magic, _, size = struct.unpack_from("<III", data)

@@ -20,7 +20,7 @@ I64 = npt.NDArray[np.int64]
 
 
 class SymbolWriter(Protocol):
-    """Whoever keeps the names."""
+    """Keeps the names."""
 
     def add_symbols(self, module: int, rows: list[tuple[int, int, str]]) -> None:
         """(start, size, name) of functions of a load module."""
@@ -70,7 +70,7 @@ class KernelNaming:
         return self._symbols is not None
 
     def addresses(self, places: Sequence[str]) -> U64:
-        """As :meth:`KernelSymbols.addresses`."""
+        """Return the addresses of places such as ``futex_wait+0x68``, without unknown functions."""
         addresses = self.symbols.addresses(places)
         if len(addresses) < len(places) and not self.symbols.whole:
             self._symbols = self._read_symbols()

@@ -7,6 +7,7 @@ the measurement because nobody else has them.
 
 from __future__ import annotations
 
+import os
 import platform
 import stat
 import struct
@@ -16,10 +17,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.bpf.loading.cache_directory import cache_directory
+from hpcd.sandbox.file_cache import FileStore
+
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 
 KERNEL_NAME = "[kernel]"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+# The kind of file in the store, and its size: a kernel has 2 MB of symbols, and a machine may be
+# started often.
+_KIND, _LIMIT_BYTES = "symbols1", 16 << 20
 _TEXT = np.isin(np.arange(256), np.frombuffer(b"tTwW", np.uint8))
 # A line is an address of 16 digits, a letter and a name, and of a kernel module "\t[module]".
 _DIGITS, _NAME_AT = 16, 19
@@ -116,7 +124,7 @@ class KernelSymbols:
 
     @classmethod
     def from_packed_core(cls, packed: bytes) -> KernelSymbols | None:
-        """What :meth:`packed_core` has packed; None of anything else."""
+        """Return symbols packed by :meth:`packed_core`; None if ``packed`` is anything else."""
         if len(packed) < _HEAD.size:
             return None
         count, size = _HEAD.unpack_from(packed)
@@ -160,7 +168,7 @@ class KernelSymbols:
         return owner, address - self.base[owner]
 
     def range_of(self, name: str) -> tuple[np.uint64, np.uint64]:
-        """Where the kernel function ``name`` begins and ends; nowhere (0, 0) when unknown."""
+        """Return where the kernel function ``name`` begins and ends, (0, 0) if unknown."""
         at = self._at(name.encode()) if self.available else None
         if at is None:
             return np.uint64(0), np.uint64(0)
@@ -182,7 +190,7 @@ class KernelSymbols:
         return innermost
 
     def entry_text(self) -> tuple[np.uint64, np.uint64]:
-        """Where interrupts and system calls enter the kernel; nowhere (0, 0) when unknown."""
+        """Return where interrupts and system calls enter the kernel, (0, 0) if unknown."""
         start, end = (self.range_of(f"__entry_text_{edge}")[0] for edge in ("start", "end"))
         return start, end
 
@@ -285,3 +293,29 @@ def kernel_build_id(notes: Path = Path("/sys/kernel/notes")) -> str:
             return data[body : body + size].hex()
         offset = body + (size + 3 & ~3)
     return ""
+
+
+class KernelSymbolStore:
+    """Keeps the kernel's own symbols from one recording to the next until the machine restarts.
+
+    To read them all takes 0.1 s, for which a recording of a short program would wait at its end.
+    They are a file a boot, in ``directory`` (default: the cache's).
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._files = FileStore((directory or cache_directory()) / "kernel", _LIMIT_BYTES)
+        self._boot = _BOOT.read_text(encoding="ascii").strip()
+        self._user = str(os.geteuid())
+
+    def load(self) -> KernelSymbols | None:
+        """Return the symbols that are kept, without those of kernel modules, or None."""
+        packed = self._files.load(self._user, self._boot, _KIND)
+        return KernelSymbols.from_packed_core(packed) if packed else None
+
+    def read(self) -> KernelSymbols:
+        """Read and return all symbols that the kernel has now; keep its own."""
+        core = self.load()
+        symbols = KernelSymbols(core=core)
+        if core is None and (packed := symbols.packed_core()):
+            self._files.store(self._user, self._boot, _KIND, packed)
+        return symbols

@@ -379,7 +379,7 @@ def _mount_namespace(pid: int) -> int:
 
 
 def _user(pid: int) -> int:
-    """Whose files those of ``pid`` count as; nobody's when it is gone."""
+    """Return the user whose files those of ``pid`` count as; nobody if it is gone."""
     user = real_user(pid)
     return _NOBODY if user < 0 else user
 

@@ -26,7 +26,7 @@ class KnownModule:
     undecodable: bool = False
     """It is an ELF file without a table; files of other kinds may hold a compiler's code."""
     user: int = 0
-    """Whose process mapped it first."""
+    """The user whose process mapped it first."""
     wanted: bool = False
     """A call path has waited for its table."""
     future: Future[PackedTable] | None = field(default=None, repr=False)

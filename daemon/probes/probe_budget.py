@@ -1,4 +1,4 @@
-"""What probes may cost: calls are recorded 1 in n, and functions let go of, to keep to it."""
+"""The budget of probes: to keep to it, calls are recorded 1 in n, and functions let go of."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FunctionCost:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to become of a function: recorded 1 in ``one_in``; 0: it is let go of."""
+    """A change for a function: recorded 1 in ``one_in``; 0: it is let go of."""
 
     index: int
     one_in: int
@@ -62,7 +62,7 @@ class ProbeBudget:
         self._saved = _MOST_SAVED_S * (share or 0.0)
 
     def step(self, now: float, targets: float, functions: list[FunctionCost]) -> list[Change]:
-        """What to change at ``now`` (seconds), when targets have used ``targets`` CPU seconds."""
+        """Return what to change at ``now`` (s), when targets have used ``targets`` CPU seconds."""
         before, when, used = self._before, self._when, self._targets
         self._before = {
             function.index: (function.hits, function.recorded) for function in functions

@@ -99,7 +99,7 @@ class ProbeSpec:
     values: tuple[ProbeValue, ...] = ()
     group: str = "probe"
     provider: str = ""
-    """Of a static tracepoint; "" for functions."""
+    """Provider of a static tracepoint; "" for functions."""
     by_debug_info: bool = False
     returns: str = "auto"
     """How returns are seen, one of :data:`RETURNS`."""

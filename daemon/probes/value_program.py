@@ -40,7 +40,7 @@ MOST_ARGUMENTS = 24
 
 
 def register_index(name: str, machine: str = "") -> int:
-    """Where ``struct registers`` has a register; -1: nowhere."""
+    """Return the position of a register in ``struct registers``; -1 if it has none."""
     names = _AARCH64 if (machine or platform.machine()) == "aarch64" else _X86_64
     return names.index(name) if name in names and name else -1
 
@@ -109,7 +109,7 @@ def argument(position: int, kind: ValueType, machine: str = "") -> ValueProgram:
 
 
 def result(kind: ValueType, machine: str = "") -> ValueProgram:
-    """What the function returns."""
+    """Program of the value that the function returns."""
     machine = machine or platform.machine()
     program = ValueProgram(register_index(_RESULTS[machine], machine), at_return=True)
     return program if kind.size == 8 else program.then(Step(0, kind))

@@ -370,7 +370,7 @@ class Control:
     def _output(
         self, request: dict[str, Any], fd: int | None, uid: int, gid: int, options: Options
     ) -> tuple[str, tuple[int, ...]]:
-        """Where the measurement goes: a directory the peer opened itself, or one in the store."""
+        """Return the measurement's directory: one the peer opened itself, or one in the store."""
         if fd is not None:
             try:
                 status = os.fstat(fd)

@@ -1,4 +1,4 @@
-"""Who may do what: the answers the control socket's requests are checked against."""
+"""Permissions of users, by which the control socket's requests are checked."""
 
 from __future__ import annotations
 

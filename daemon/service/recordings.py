@@ -71,7 +71,7 @@ class RecordingProcess:
         return {**self.describe(), "summary": self.summary.to_json() if self.summary else {}}
 
     def describe(self) -> dict[str, Any]:
-        """What a user who may see it sees."""
+        """Return the recording as a user who may see it sees it."""
         return {
             "id": self.id,
             "uid": self.uid,

@@ -125,7 +125,7 @@ class Service:
     # --- the store ---
 
     def _store_limits(self) -> dict[str, Any]:
-        """What the store's process is to go by."""
+        """Return what the store's process goes by."""
         store = self._configuration.store
         busy = [
             str(recording.stored) for recording in self._recordings.running() if recording.stored

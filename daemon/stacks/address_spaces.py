@@ -45,7 +45,7 @@ class AddressSpaces:
         self._count = 0
 
     def get(self, pid: int) -> Mapped | None:
-        """What is known of process ``pid``."""
+        """Return what is known of process ``pid``."""
         return self._by_pid.get(pid)
 
     def read(self, images: dict[int, int]) -> None:

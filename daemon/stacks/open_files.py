@@ -60,7 +60,7 @@ class OpenFiles:
         return f"{text}, {self._socket(pid, inode)}"
 
     def link(self, pid: int, descriptor: int) -> str:
-        """What /proc says a descriptor is; "" when it is none."""
+        """Return what a descriptor is by /proc; "" if it is none."""
         key = pid, descriptor
         if key not in self._links:
             try:

@@ -1,4 +1,4 @@
-"""What a thread does, from the kernel's numbers for it (include/linux/sched.h)."""
+"""Activities of threads, by the kernel's numbers for them (include/linux/sched.h)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PF_EXITING, _PF_KTHREAD = 4, 0x00200000
 
 
 def activity_of(record: TaskStack) -> Activity:
-    """What the thread did when it was read."""
+    """Return what the thread did when it was read."""
     state = record.state
     for bits, activity in (
         (_EXITED | _DEAD, Activity.ENDED),

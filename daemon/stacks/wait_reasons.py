@@ -1,4 +1,4 @@
-"""What threads wait for: from the system call they are in, its arguments, memory and /proc."""
+"""Reasons of waits: by the system call that a thread is in, its arguments, memory and /proc."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class WaitReasons:
         self._memory.close()
 
     def of(self, record: TaskStack) -> Wait | None:
-        """What the thread waits for; None: nothing, or it is not known."""
+        """Return what the thread waits for; None: nothing, or it is not known."""
         activity = activity_of(record)
         match activity:
             case Activity.RUNNING:
@@ -277,7 +277,7 @@ def _child_words(children: list[int]) -> str:
 
 
 def _watched(pid: int, descriptor: int) -> list[int]:
-    """What an epoll descriptor watches."""
+    """Return what an epoll descriptor watches."""
     lines = _text(f"/proc/{pid}/fdinfo/{descriptor}").splitlines()
     return [int(line.split()[1]) for line in lines if line.startswith("tfd:")]
 

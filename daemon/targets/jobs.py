@@ -52,7 +52,7 @@ _SLURM = r"/job_(\d{1,10})(?:/step_(\w{1,12}))?(?=/|$)"
 
 
 class Role(StrEnum):
-    """What a process does in its job."""
+    """The part of a process in its job."""
 
     LAUNCHER = "launcher"
     RANK = "rank"

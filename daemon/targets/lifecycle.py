@@ -1,4 +1,4 @@
-"""What the stages of a recording tell each other of threads."""
+"""Threads, as the stages of a recording pass them on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes being recorded: who they are, where their code lies, and when they are gone."""
+"""The processes being recorded: their identities, their mappings, and their ends."""
 
 from __future__ import annotations
 
@@ -13,29 +13,18 @@ import numpy.typing as npt
 
 from hpcd.bpf.mapping_history import MappingHistory
 from hpcd.bpf.sampler import Sampler
-from hpcd.bpf.table_memory import Space, Tables, space_blocks
+from hpcd.bpf.table_memory import Space, Tables
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.processes import identify, identify_reported
 from hpcd.daemon.targets.reported_program import ReportedProgram
+from hpcd.daemon.targets.shared_spaces import SharedSpace, SharedSpaces
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
 
-# A thousand times what a walk takes; whoever runs the machine may hold its CPU up for some.
-_RETIREMENT_SECONDS = 0.05
 # Processes that have ended and are remembered, as a call path of theirs may be finished later.
 _MAX_ENDED = 8192
-
-
-@dataclass
-class _SharedSpace:
-    """An address space in table memory; a forked child uses its parent's until it changes."""
-
-    space: Space
-    owner: int
-    """Who pays for it."""
-    users: int = 1
 
 
 @dataclass
@@ -43,7 +32,7 @@ class Target:
     """One process being recorded."""
 
     process: Process
-    shared: _SharedSpace | None = None
+    shared: SharedSpace | None = None
     mappings: npt.NDArray[np.void] | None = None
     complete: bool = False
     """Whether all its mappings had been analysed when its space was last written."""
@@ -52,7 +41,7 @@ class Target:
     added: bool = False
     """Whether the programs know it as a target."""
     regions: list[Region] | None = None
-    """What it had mapped when its space was last written."""
+    """Its mappings when its space was last written."""
     exec_ns: int = 0
     """When it began its program, or was forked; 0 while that is not known."""
     before_ns: int | None = None
@@ -64,7 +53,7 @@ class Target:
 
 
 class MappingWatcher(Protocol):
-    """Who is told of targets' executable mappings."""
+    """Is notified of targets' executable mappings."""
 
     def on_mapped(self, pid: int, regions: Iterable[Region]) -> None:
         """``pid`` has these."""
@@ -95,7 +84,6 @@ class Targets:
         self._accounts = accounts or UserAccounts()
         self._modules = modules
         self._history = history
-        self._tables = tables
         self._sampler = sampler
         self._announce = announce
         self._by_pid: dict[int, Target] = {}
@@ -103,11 +91,8 @@ class Targets:
         # the earliest, and until when (ns).
         self._ended: OrderedDict[int, tuple[int, int, int]] = OrderedDict()
         self._count = 0
-        # Spaces no process points at any more. A walk that began before the pointer moved may
-        # still read them, so they live on for _RETIREMENT_SECONDS at least.
-        self._freed_at = time.monotonic()
-        self._retired: list[_SharedSpace] = []
-        self._retiring: list[_SharedSpace] = []
+        self.spaces = SharedSpaces(tables, self._accounts)
+        """The address spaces in table memory."""
         # Processes whose mappings are out of date and whose user has had enough read for now.
         self._postponed: set[int] = set()
         self.watcher: MappingWatcher | None = None
@@ -232,7 +217,7 @@ class Targets:
         target.image = image
         target.before_ns, target.exec_ns = target.exec_ns, time_ns
         # Those known may be the old program's.
-        self._release(target.shared)
+        self.spaces.release(target.shared)
         target.shared = target.mappings = target.regions = None
         if program:
             process = identify_reported(pid, target.process.id, name, program)
@@ -296,16 +281,12 @@ class Targets:
             self._store(pid, target, target.shared.space)
             return
         target.unchanged = 0
-        if not self._accounts.take_blocks(user, space_blocks(len(mappings)), "mappings"):
-            self._store(pid, target, None)
-            self._release(target.shared)
-            target.shared = target.mappings = target.regions = None
-            return
-        space = self._tables.add_space(mappings)
-        self._store(pid, target, space)
-        self._release(target.shared)
-        target.shared = _SharedSpace(space, user)
-        target.mappings = mappings
+        shared = self.spaces.add(mappings, user)
+        self._store(pid, target, shared.space if shared else None)
+        self.spaces.release(target.shared)
+        target.shared, target.mappings = shared, mappings
+        if shared is None:
+            target.mappings = target.regions = None
 
     def _reported(
         self, pid: int, target: Target, now: int
@@ -340,17 +321,6 @@ class Targets:
         for pid in postponed:
             self.refresh(pid)
 
-    def free_retired(self) -> None:
-        """Free the address spaces that no walk can be reading any more. Called once a round."""
-        now = time.monotonic()
-        if now - self._freed_at < _RETIREMENT_SECONDS:
-            return
-        self._freed_at = now
-        for shared in self._retiring:
-            self._tables.blocks.give(shared.space.start, shared.space.blocks)
-            self._accounts.give_blocks(shared.owner, shared.space.blocks)
-        self._retiring, self._retired = self._retired, []
-
     def _drop(self, pid: int, time_ns: int) -> None:
         self.withheld.discard(pid)
         target = self._by_pid.pop(pid, None)
@@ -361,13 +331,7 @@ class Targets:
                 self._ended.popitem(last=False)
             if self.watcher:
                 self.watcher.on_exit(pid)
-            self._release(target.shared)
-
-    def _release(self, shared: _SharedSpace | None) -> None:
-        if shared:
-            shared.users -= 1
-            if not shared.users:
-                self._retired.append(shared)
+            self.spaces.release(target.shared)
 
 
 def _hides(new: Region, old: Region) -> bool:

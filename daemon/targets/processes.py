@@ -125,7 +125,7 @@ def is_open_to(pid: int, uid: int, groups: Collection[int]) -> bool:
 
 
 def _namespace_owner(pid: int) -> int | None:
-    """Who made the user namespace of ``pid``."""
+    """Return the user that made the user namespace of ``pid``."""
     owner = bytearray(4)
     try:
         fd = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
@@ -244,7 +244,7 @@ _PLACE = r"(?m)^\[<\w*>\] ([\w.]+\+0x[0-9a-f]+)/0x"
 
 
 def thread_state(pid: int, tid: int) -> ThreadState | None:
-    """What thread ``tid`` of ``pid`` is doing; None when it is gone."""
+    """Return what thread ``tid`` of ``pid`` is doing; None if it is gone."""
     fields = stat_fields(pid, tid)
     if len(fields) < 20 or fields[0] in "ZX":
         return None
@@ -350,7 +350,7 @@ def identify_reported(pid: int, number: int, name: str, program: ReportedProgram
 
 
 def identify(pid: int, number: int) -> Process:
-    """Who ``pid`` is, as process ``number`` of a measurement. Unknown parts stay empty."""
+    """Identify ``pid``, as process ``number`` of a measurement. Unknown parts stay empty."""
     fields = stat_fields(pid)
     exe = _executable_of(pid)
     uid = user_of(pid)

@@ -1,4 +1,4 @@
-"""Where threads stand that sleep while hpcd attaches to them.
+"""Call paths of threads that sleep while hpcd attaches to them.
 
 Their stacks are read once before they are registered; whoever has not run until they all are was
 asleep there at that moment, too, and its first wait has the call path it really waits on. The path

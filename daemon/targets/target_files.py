@@ -36,7 +36,7 @@ _SERVED = "its file system is served by a program of a user's (FUSE)"
 
 
 class FileStatus(NamedTuple):
-    """What identifies a file and its contents, as far as the kernel knows without asking."""
+    """Identity of a file and its contents, as far as the kernel knows it without reading."""
 
     st_mode: int
     st_dev: int

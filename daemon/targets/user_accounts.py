@@ -34,7 +34,7 @@ class UserAccounts:
         self._rules: Counter[int] = Counter()
         self._reading: defaultdict[int, TokenBucket] = defaultdict(self._bucket)
         self.refused: dict[str, str] = {}
-        """What was refused, of which user, and why."""
+        """What was refused, to which user, and why."""
 
     def take_blocks(self, user: int, count: int, what: str) -> bool:
         """Count ``count`` blocks of table memory for ``what`` as taken; False: there is no room."""

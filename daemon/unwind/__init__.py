@@ -1,4 +1,4 @@
 """Unwind tables: from a load module's file to rows that say how to step out of any instruction."""
 
 DECODER = ("-m", "hpcd.daemon.unwind.decoder_worker")
-"""What Python runs as the decoder."""
+"""The module that Python runs as the decoder."""

@@ -71,7 +71,7 @@ class CfiDecoder:
         self.functions.parts.append(spans)
 
     def _records(self, data: bytes, *, debug: bool) -> I64:
-        """Where the records of a section begin: all that is read of it one by one."""
+        """Return the offsets of a section's records: all that is read of it one by one."""
         unpack = struct.Struct("<I").unpack_from
         places = array("q")
         at, size = 0, len(data)

@@ -66,11 +66,11 @@ class Rows:
         return tuple(row.tolist())
 
     def before(self, address: int) -> int:
-        """Where the row that holds at ``address`` begins."""
+        """Return where the row that holds at ``address`` begins."""
         return int(self.pc[max(0, int(np.searchsorted(self.pc, address, "right")) - 1)])
 
     def shrinking(self) -> I64:
-        """Where rows begin that have the CFA nearer to rsp than the row before them."""
+        """Return where rows begin that have the CFA nearer to rsp than the row before them."""
         by_sp = np.where(self._kind == CfaKind.SP, self._offset, 0)[self._number]
         before, behind = by_sp[:-1], by_sp[1:]
         return self.pc[1:][(behind > 0) & (behind < before)]
@@ -80,7 +80,7 @@ class Rows:
         return np.maximum(np.searchsorted(self.pc, address, "right") - 1, 0)
 
     def cfa(self, rows: I64) -> tuple[U8, I64]:
-        """What rows say of the CFA: its kinds and offsets."""
+        """Return the kinds and offsets of the CFA by ``rows``."""
         number = self._number[rows]
         return self._kind[number], self._offset[number]
 
@@ -408,7 +408,7 @@ def _depth_of_rbp(steps: list[Instruction], begin: int, offset: int) -> int:
 def _branches_before_epilogues(
     text: U8, vaddr: int, starts: I64, ends: I64, rows: Rows
 ) -> list[Correction]:
-    """Where two ways out of a function begin with the same instruction, before their branch."""
+    """Correct where two ways out of a function begin with one instruction before their branch."""
     low = vaddr + 8
     at = rows.shrinking()
     at = at[(at >= low) & (at <= vaddr + len(text))]

@@ -223,7 +223,7 @@ class _Gap:
         self._limits = sorted(framed | set(self._functions))
         self._entries = {start, *self._functions, *called, *framed} - set(self._seeds)
         self.parts: dict[int, StackState] = {}
-        """Where functions go on outside of themselves, and with which state."""
+        """Return where functions go on outside of themselves, and with which state."""
         self._steps, self._at, self._after = decoded.steps, decoded.at, decoded.after
         self._registers = decoded.registers
         self._visited = bytearray(len(self._at))
@@ -337,7 +337,7 @@ class _Gap:
         )
 
     def _follow_leftovers(self) -> None:
-        """What no path has reached: targets of jump tables, functions without a symbol."""
+        """Follow code that no path reached: targets of jump tables, functions without a symbol."""
         jump = 0
         for index, instruction in enumerate(self._steps):
             begin = self._at[index]

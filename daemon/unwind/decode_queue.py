@@ -82,7 +82,7 @@ class _User:
     looked_up: int = 0
     """Files that are being looked up, and may have to wait again."""
     ahead: float = 0.0
-    """What its look-ups have taken since a file of its was made, s."""
+    """Duration of its look-ups since a file of its was made, s."""
     spent: float = 0.0
     turn: list[float] = field(default_factory=lambda: [0.0] * len(_LANES))
     """What it has spent of each thread, in the time of those it takes turns with: see

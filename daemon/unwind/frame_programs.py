@@ -80,7 +80,7 @@ class Registers:
     ra: int
     bx: int
     cfa_offset: int
-    """Of the CFA from sp at a function's entry."""
+    """Offset of the CFA from sp at a function's entry."""
 
 
 REGISTERS = {
@@ -120,7 +120,7 @@ class Cie:
     state: _State = field(init=False)
     """After the CIE's own program, which is run once."""
     saved: dict[int, _Saved] = field(init=False)
-    """Of that state, where the registers are, by slot; -1 for those not followed."""
+    """Where the registers are by that state, by slot; -1 for those not followed."""
 
     def take_state(self, state: _State) -> None:
         """Take the state that the CIE leaves its functions."""

@@ -1,4 +1,4 @@
-"""Where stacks end and threads begin: code whose callers call frame information cannot describe.
+"""Ends of stacks: code whose callers call frame information cannot describe.
 
 A path is whole where something marks its end. Besides an undefined return address, those marks are
 in the machine code:
@@ -102,7 +102,7 @@ def _byte_before(text: memoryview, at: int) -> int:
 class _Function:
     start: int
     text: memoryview
-    """Of its section, from its start on."""
+    """Bytes of its section, from its start on."""
     size: int
 
     def instructions(self, start: int, size: int) -> Iterator[Instruction]:

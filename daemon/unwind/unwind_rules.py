@@ -44,7 +44,7 @@ class CfaKind(IntEnum):
 
 
 class FpKind(IntEnum):
-    """Where the caller's frame pointer is."""
+    """Place of the caller's frame pointer."""
 
     SAME = 0
     AT_CFA = 1
@@ -53,7 +53,7 @@ class FpKind(IntEnum):
 
 
 class BxKind(IntEnum):
-    """Where the caller's rbx is."""
+    """Place of the caller's rbx."""
 
     AT_CFA = 0
     AT_FP = 1
@@ -61,7 +61,7 @@ class BxKind(IntEnum):
 
 
 class RaKind(IntEnum):
-    """Where the return address is."""
+    """Place of the return address."""
 
     AT_CFA = 0
     IN_LINK = 1

@@ -40,7 +40,7 @@ class CCT:
             raise FormatError(f"{name}: calling context tree is not in parent-first order")
 
     def depth(self) -> npt.NDArray[np.uint32]:
-        """``uint32[n]``: frames from the root (0) to each node. O(n · log depth)."""
+        """Return each node's number of frames from the root (0), uint32[n]. O(n · log depth)."""
         depth = np.ones(len(self.parent), dtype=np.uint32)
         depth[0] = 0
         jump = self.parent.copy()
@@ -50,9 +50,9 @@ class CCT:
         return depth
 
     def inclusive(self, exclusive: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Sum of ``exclusive`` (``float64[n]``) over each node's subtree. O(n + depth·calls).
+        """Return the sum of ``exclusive`` (float64[n]) over each node's subtree, float64[n].
 
-        Nodes are handled level by level, deepest first: one bulk addition per level.
+        Nodes are handled level by level, deepest first: one bulk addition per level. O(n + depth).
         """
         total = np.array(exclusive, dtype=np.float64)
         depth = self.depth()
@@ -64,7 +64,7 @@ class CCT:
         return total
 
     def path(self, node: int) -> npt.NDArray[np.uint32]:
-        """Node ids from the outermost frame to ``node``, the root left out."""
+        """Return the nodes uint32[depth] from the outermost frame to ``node``, without the root."""
         nodes = []
         while node:
             nodes.append(node)
@@ -72,7 +72,7 @@ class CCT:
         return np.array(nodes[::-1], dtype=np.uint32)
 
     def ancestor_at(self, limit: int) -> npt.NDArray[np.uint32]:
-        """``uint32[n]``: each node's ancestor at depth ``limit``, or itself if shallower.
+        """Return each node's ancestor at depth ``limit``, or itself if shallower, uint32[n].
 
         O(n log n): level by level from ``limit`` on, each node has its parent's.
         """
@@ -88,16 +88,16 @@ class CCT:
         return at
 
     def ancestors(self, nodes: npt.NDArray[np.integer], deepest: int) -> npt.NDArray[np.uint32]:
-        """``uint32[deepest, len(nodes)]``: in row d - 1 what :meth:`ancestor_at` has for depth d.
+        """Return the ancestors of ``nodes``: uint32[deepest, len(nodes)], row d - 1 at depth d.
 
-        O(len(nodes) · depth), from the nodes outwards.
+        Shallower nodes are their own. O(len(nodes) · depth).
         """
         depth = self.depth()
         at = nodes.astype(np.uint32)
-        found = np.empty((deepest, len(at)), np.uint32)
+        ancestor = np.empty((deepest, len(at)), np.uint32)
         for level in range(int(depth[at].max(initial=0)), 0, -1):
             if level <= deepest:
-                found[level - 1] = at
+                ancestor[level - 1] = at
             at = np.where(depth[at] >= level, self.parent[at], at)
-        found[int(depth[nodes].max(initial=0)) :] = nodes
-        return found
+        ancestor[int(depth[nodes].max(initial=0)) :] = nodes
+        return ancestor

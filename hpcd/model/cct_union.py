@@ -32,7 +32,7 @@ _SHIFT = np.uint64(32)
 
 
 def union(trees: Sequence[CCT]) -> tuple[CCT, list[U32]]:
-    """The canonical union of ``trees`` and, for each, ``uint32[len(tree)]``: its nodes' new ids.
+    """Return the canonical union of ``trees`` and, for each, its nodes' new ids, uint32[len(tree)].
 
     One sort per level over all trees at once: O(n · log n) with n the sum of their sizes. Raises
     :class:`FormatError` when a tree is deeper than :data:`DEPTH_LIMIT`.
@@ -51,10 +51,10 @@ def union(trees: Sequence[CCT]) -> tuple[CCT, list[U32]]:
 
 
 def collapse(tree: CCT, label: U64) -> tuple[CCT, U32]:
-    """``tree`` with the frames replaced by ``label`` and equal siblings made one.
+    """Return ``tree`` with frames replaced by ``label`` u64[n] and equal siblings united, and the
+    new node of each, uint32[n].
 
-    This is how calls from several lines of a procedure become one node of a view. Returns the
-    smaller tree, whose frames are labels, and ``uint32[n]``: the node each one went to.
+    This is how calls from several lines of a procedure become one node of a view.
     """
     labels = label.copy()
     labels[0] = 0
@@ -63,7 +63,7 @@ def collapse(tree: CCT, label: U64) -> tuple[CCT, U32]:
 
 
 def locate(canonical: CCT, tree: CCT) -> U32:
-    """``uint32[len(tree)]``: where each call path of ``tree`` stands in ``canonical``.
+    """Return the node in ``canonical`` of each call path of ``tree``, uint32[len(tree)].
 
     ``canonical`` must come from :func:`union` and hold every path. O(n · log N). Raises
     :class:`FormatError` when a path is missing.
@@ -85,7 +85,7 @@ def locate(canonical: CCT, tree: CCT) -> U32:
 
 
 def rank_frames(frames: U64) -> tuple[U64, U64]:
-    """The distinct frames in order and ``uint64[n]``: each one's position among them."""
+    """Return the distinct frames in order, and each one's position among them, uint64[n]."""
     if len(frames) == 0:
         return frames.copy(), np.zeros(0, np.uint64)
     order = np.argsort(frames, kind="stable")
@@ -97,7 +97,10 @@ def rank_frames(frames: U64) -> tuple[U64, U64]:
 
 
 def level_slices(depth: U32) -> list[npt.NDArray[np.int64]]:
-    """Node ids by depth, the root's level first."""
+    """Return the node ids int64 of each level, the root's first.
+
+    Raises :class:`FormatError` if there are more than :data:`DEPTH_LIMIT`.
+    """
     if int(depth.max(initial=0)) >= DEPTH_LIMIT:
         raise FormatError(f"calling context tree is deeper than {DEPTH_LIMIT} frames")
     # Sixteen-bit keys make the stable sort a radix sort.

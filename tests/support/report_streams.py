@@ -14,6 +14,7 @@ import numpy.typing as npt
 from hpcd.array_types import U16, U32, U64
 from hpcd.bpf.layouts import SAMPLE, SLOT_BITS, STACK_EVENT, THREAD_EVENT, EventKind, Switch
 from hpcd.bpf.map_sizes import MAX_EVENTS
+from hpcd.bpf.table_memory import ArrayMemory, Tables
 from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
@@ -25,6 +26,8 @@ from hpcd.daemon.capture.thread_lines import ThreadLines
 from hpcd.daemon.capture.thread_times import ThreadTimes, wait_events
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
+from hpcd.daemon.targets.shared_spaces import SharedSpaces
+from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.kernels.library import structure
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.reader import Measurement, open_measurement
@@ -171,6 +174,7 @@ class OneProcess:
 
     process = Process(1, 1, 0, "flood", "", (), 0, 0)
     withheld: frozenset[int] = frozenset()
+    spaces = SharedSpaces(Tables(ArrayMemory()), UserAccounts())
 
     def __contains__(self, _: int) -> bool:
         return True
@@ -181,9 +185,6 @@ class OneProcess:
 
     def refresh_postponed(self) -> None:
         """Nothing had to wait."""
-
-    def free_retired(self) -> None:
-        """Nothing to free."""
 
 
 class NoKernel:

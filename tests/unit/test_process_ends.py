@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from hpcd.daemon.capture.session import readable
-from hpcd.daemon.targets.process_ends import ProcessEnds
+from hpcd.daemon.capture.session import ProcessEnds, readable
 
 
 def test_the_end_of_a_process_wakes_whoever_waits() -> None:

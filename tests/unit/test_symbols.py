@@ -21,8 +21,7 @@ from hpcd.analysis.symbols.symbol_tables import SymbolTable
 from hpcd.analysis.symbols.symbolization import SymbolAnswer, SymbolTask, demangle, symbolize
 from hpcd.analysis.trace.part_contents import load_symbols
 from hpcd.daemon.naming.kernel_naming import KernelNaming
-from hpcd.daemon.naming.kernel_symbol_store import KernelSymbolStore
-from hpcd.daemon.naming.kernel_symbols import KernelSymbols
+from hpcd.daemon.naming.kernel_symbols import KernelSymbols, KernelSymbolStore
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
 from hpcd.measurement.writer import MeasurementWriter

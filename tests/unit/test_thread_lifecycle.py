@@ -1,6 +1,7 @@
 """Threads that come and go: their trace lines, and the events passed on."""
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ class RecordedCalls:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.withheld: set[int] = set()
+        self.spaces = SimpleNamespace(free_retired=lambda: None)
         self.process = Process(1, 1, 0, "one", "", (), 0, 0)
 
     def __contains__(self, pid: int) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from hpcd.bpf.map_sizes import BLOCK_BYTES
 from hpcd.bpf.mapping_history import MappingHistory
 from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Space, Tables, space_blocks
-from hpcd.daemon.targets import process_table, user_accounts
+from hpcd.daemon.targets import process_table, shared_spaces, user_accounts
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.interned_rules import InternedRules
@@ -122,9 +122,9 @@ def test_processes_without_room_are_not_followed_and_others_are(monkeypatch: Any
     assert f"mappings of user {MALLORY}" in accounts.refused
     # One that ends makes room for another, when no walk can be in its mappings any more.
     targets.on_exit(1)
-    monkeypatch.setattr(process_table, "_RETIREMENT_SECONDS", 0)
-    targets.free_retired()
-    targets.free_retired()
+    monkeypatch.setattr(shared_spaces, "_RETIREMENT_SECONDS", 0)
+    targets.spaces.free_retired()
+    targets.spaces.free_retired()
     targets.refresh(4)
     assert recorded.spaces[4] is not None
 
