@@ -102,7 +102,7 @@ class CallPrograms:
         return {
             **self._maps.constants(),
             **(self.probes.constants() if self.probes else {}),
-            **(request_constants() if self._requests else {}),
+            **(request_constants() if self._requests else {"COMPLETION_IS_ENTRY": 0}),
             "PROBING": int(self.probes is not None),
         }
 

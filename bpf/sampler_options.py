@@ -57,7 +57,6 @@ class SamplerOptions:
         return {
             "FOLLOW_CHILDREN": int(self.follow_children),
             "EVERYTHING": int(self.everything),
-            "WAITING": int(self.waiting),
             "ONLY_USER": 0xFFFFFFFF if self.only_user is None else self.only_user,
             "SELECTING": int(self.selecting),
             "ON_DEMAND": int(self.on_demand),

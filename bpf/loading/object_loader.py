@@ -156,11 +156,11 @@ class ObjectPrograms:
         self._check(self._library.bpf_object__load(self._object), stderr)
 
     def _set_constants(self, constants: Mapping[str, int]) -> None:
-        """Set the variables of ``.rodata``, by their names; those without a value stay 0."""
+        """Set the variables of ``.rodata``, by their names."""
         size = ctypes.c_size_t()
         memory = self._library.bpf_map__initial_value(self._map(".rodata"), ctypes.byref(size))
         for name, offset in object_variables(self._object).items():
-            ctypes.c_uint32.from_address(memory + offset).value = constants.get(name, 0)
+            ctypes.c_uint32.from_address(memory + offset).value = constants[name]
 
     @staticmethod
     @cache

@@ -31,7 +31,7 @@ static long (*read_kernel)(void *dst, u32 size, u64 src) = (void *)113;
 static u64 (*this_control_group)(void) = (void *)80;
 static long (*get_stack)(void *ctx, void *buffer, u32 size, u64 flags) = (void *)67;
 
-/* Of FIELD (kernel.h). */
+/* The number of `size` bytes at an address in kernel memory; 0 where it cannot be read. FIELD() reads by it. */
 static __always_inline u64 read_number(u64 address, u32 size)
 {
 	u64 value = 0;
