@@ -24,12 +24,11 @@ from rich.table import Table
 from benchmarks.merge import make
 from benchmarks.workloads import HPCD, scratch, sized
 from hpcd.analysis.merge.stages import merge
-from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.part import HEADER, Part
 from hpcd.measurement.synthetic import Shape
 
 _THREADS = len(os.sched_getaffinity(0))
 _ROUNDS = sized(5, 1)
-_BATCH_FRAMES = 256
 
 
 def read(database: Path) -> None:
@@ -49,12 +48,11 @@ def decompress(database: Path) -> None:
     """Decompress all frames, and keep nothing of them."""
 
     def through(path: Path) -> None:
-        part = Part(path)
+        frames = Part(path).frames
+        data = memoryview(path.read_bytes())[HEADER.size :]
         decompressor = zstandard.ZstdDecompressor()
-        for at in range(0, len(part.frames.size), _BATCH_FRAMES):
-            decompressor.multi_decompress_to_buffer(
-                part.frame_data(slice(at, at + _BATCH_FRAMES)), threads=1
-            )
+        for offset, size in zip(frames.offset.tolist(), frames.size.tolist(), strict=True):
+            decompressor.decompress(data[offset : offset + size])
 
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(through, sorted((database / "trace").glob("*.part"))))

@@ -23,7 +23,6 @@ NOT_YET_HELD = (
     "analysis/merge/", "analysis/messages/", "analysis/parallel/", "analysis/profile/",
     "analysis/stacks/", "analysis/trace/", "bpf/", "cli/", "daemon/", "hpcd/measurement/",
     "hpcd/model/cct", "interchange/", "viewer/", "tests/unit/test_call_paths.py",
-    "tests/unit/test_report_loops.py",
 )  # fmt: skip
 
 
