@@ -7,8 +7,6 @@ an escape such as ``\\n`` or ``\\x1b``.
 
 from __future__ import annotations
 
-import hashlib
-
 MAX_NAME = 1 << 17
 """Characters of an imported name that is kept whole: C++ templates of 64 kB are."""
 _KEPT = 1 << 16
@@ -36,6 +34,9 @@ def readable(name: bytes | str) -> str:
     """
     text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
     if len(text) > MAX_NAME:
+        # Loads OpenSSL: 4 MB that few exports need.
+        import hashlib
+
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
         text = f"{text[:_KEPT]}…[{len(text):,} characters, {digest}]"
     return _escape(text) or NAMELESS
