@@ -12,8 +12,8 @@ from hpcd.cli.command import Command
 from hpcd.cli.verbs.attach import (
     add_output_option,
     add_recording_options,
-    begin,
     default_output,
+    prepare_recording,
     record,
     recording_options,
     report,
@@ -64,7 +64,7 @@ def run_recorded(
         options.command = tuple(command)
         options.analysing = _say_analysing
         options.extra["command"] = sys.argv[1:]
-        recording = begin(options)
+        recording = prepare_recording(options)
         stop_on_signals(recording)
         summary = record(recording, as_json=args.json, attached=child.release)
     except BaseException:
