@@ -29,7 +29,7 @@ def record_here(args: argparse.Namespace, output: Path) -> Summary:
     selector = selection(args)
     options = recording_options(args, selector, output)
     options.extra["command"] = sys.argv[1:]
-    recording = start_recorder(options)
+    recording = prepare_recording(options)
     stop_on_signals(recording)
 
     def attached() -> None:
@@ -43,10 +43,11 @@ def record_here(args: argparse.Namespace, output: Path) -> Summary:
     return summary
 
 
-def start_recorder(options: Options) -> Recording:
-    """The recording of ``options``; its programs are being loaded while the recorder is imported.
+def prepare_recording(options: Options) -> Recording:
+    """Return the recording of ``options``, not yet started.
 
-    Raises what :class:`~hpcd.daemon.capture.recording.Recording` does.
+    The BPF programs are loaded while the recorder is imported. Raises what
+    :class:`~hpcd.daemon.capture.recording.Recording` does.
     """
     loading = SamplerLoading(options)
     try:

@@ -17,9 +17,9 @@ from hpcd.cli.record_options import (
     recording_options,
 )
 from hpcd.cli.recorder import (
+    prepare_recording,
     record,
     report,
-    start_recorder,
     stop_on_signals,
 )
 from hpcd.daemon.targets.selector import Selector
@@ -68,7 +68,7 @@ def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> 
         options.command = tuple(command)
         options.analysing = _say_analysing
         options.extra["command"] = sys.argv[1:]
-        recording = start_recorder(options)
+        recording = prepare_recording(options)
         stop_on_signals(recording)
         summary = record(recording, as_json=args.json, attached=child.release)
     except BaseException:

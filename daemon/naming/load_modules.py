@@ -78,7 +78,7 @@ class Modules:
     # --- identity ---
 
     def kernel(self, name: str, build_id: str) -> int:
-        """Id of the kernel or of a kernel module."""
+        """Return the id of the kernel or of a kernel module."""
         kind = ModuleKind.KERNEL if name == "[kernel]" else ModuleKind.KERNEL_MODULE
         entry = self._by_key.get(("kernel", name)) or self._add(
             ("kernel", name), kind, name, build_id=build_id
@@ -87,17 +87,17 @@ class Modules:
         return entry.module.id
 
     def name(self, number: int) -> str:
-        """A module's path, for people."""
+        """Return a module's path, as users see it."""
         entry = self._by_id.get(number)
         return entry.module.path if entry else "unknown"
 
     def get(self, number: int) -> Module | None:
-        """The module of this id."""
+        """Return the module of this id."""
         entry = self._by_id.get(number)
         return entry.module if entry else None
 
     def find(self, pid: int, process: int, mapped: MappedFile) -> KnownModule | None:
-        """The module mapped by ``pid``, number ``process``; None when it cannot be identified.
+        """Return the module mapped by ``pid``, number ``process``; None if it cannot be identified.
 
         A module seen for the first time is handed to the decoder.
         """
@@ -134,10 +134,10 @@ class Modules:
     def mappings_of(
         self, pid: int, process: int, regions: Sequence[Region]
     ) -> npt.NDArray[np.void]:
-        """The rows of regions that ``pid``, number ``process``, had at some time; it may have
-        ended, and is 0 then."""
+        """Return the :data:`MAPPING` rows of ``regions`` that ``pid``, number ``process``, had at
+        some time; the number is 0 if the process has ended."""
         now = time.monotonic()
-        # Who has ended had its files in this process's namespace as far as they are found now.
+        # A process that has ended had its files in this one's namespace, as far as they are found.
         here = _mount_namespace(pid) in (0, self._own_space)
         entry_of: dict[Region, KnownModule | None] = {}
         unknown = []

@@ -43,14 +43,6 @@ _PROBE_KEYS = (
 )  # fmt: skip
 
 
-def load_probes(name: str) -> list[ProbeSpec]:
-    """The probes of the file or set ``name``.
-
-    Raises :class:`NotFoundError`, and :class:`UsageError` in one line that says where.
-    """
-    return parse_probes(name, read_probes(name))
-
-
 def read_probes(name: str) -> str:
     """The text of the file or set ``name``.
 

@@ -28,7 +28,7 @@ def _key(default: Any, meaning: str, kind: str = "") -> Any:
 
 @dataclass(slots=True)
 class Store:
-    """Directory of the measurements, and how long they are kept."""
+    """Where measurements are kept, and for how long."""
 
     directory: str = _key("/var/lib/hpcd", "Directory of the measurements.")
     keep: str = _key("14d", "Closed measurements older than this are removed.", "time")

@@ -9,12 +9,16 @@ import pytest
 from hpcd.daemon.probes import set_names
 from hpcd.daemon.probes.mpi_probes import mpi_probes
 from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
-from hpcd.daemon.probes.probe_set import load_probes
-from hpcd.daemon.probes.probe_spec import library_matches, parse_probe
+from hpcd.daemon.probes.probe_set import parse_probes, read_probes
+from hpcd.daemon.probes.probe_spec import ProbeSpec, library_matches, parse_probe
 from hpcd.daemon.probes.static_tracepoints import operand_programs
 from hpcd.daemon.probes.value_program import PROGRAM_BYTES, ValueProgram, register_index
 from hpcd.daemon.probes.value_types import type_called
 from hpcd.errors import HpcdError, NotFoundError, UsageError
+
+
+def load_probes(name: str) -> list[ProbeSpec]:
+    return parse_probes(name, read_probes(name))
 
 
 def steps(program: ValueProgram) -> list[tuple[int, int, bool, bool]]:
