@@ -5,12 +5,8 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import shutil
 import sys
 from pathlib import Path
-
-from rich.console import Console
-from rich.text import Text
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
@@ -28,14 +24,11 @@ from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.terminal_text import harmless, spreadsheet_cell
+from hpcd.cli.output.tree_tables import Row, TextOutput
 from hpcd.cli.output.viewer_hint import costliest, hint
 from hpcd.cli.result_store import latest_result
 from hpcd.errors import UsageError
 
-# Wider than most terminals, narrow enough for a page: what a pipe or file gets.
-_DEFAULT_WIDTH = 120
-# Rows beyond this are printed without colour: styling them would take longer than making them.
-_STYLED_ROWS = 5000
 # A line is a trace line; the view of lines of the source is "lines" in databases and JSON.
 _KINDS = {"source-lines": "lines"}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -223,8 +216,7 @@ def _print_groups(db: Database, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(table.as_json()))
         return 0
-    on_terminal = sys.stdout.isatty()
-    width = args.width or (shutil.get_terminal_size().columns if on_terminal else _DEFAULT_WIDTH)
+    width = TextOutput(args.width or None).width
     for line in table.text_lines(width):
         print(harmless(line))
     return 0
@@ -233,29 +225,15 @@ def _print_groups(db: Database, args: argparse.Namespace) -> int:
 def _print_text(
     db: Database, facts: Facts, outline: Outline, args: argparse.Namespace, more: list[int]
 ) -> None:
-    on_terminal = sys.stdout.isatty()
-    width: int | None = args.width
-    if width is None:
-        width = shutil.get_terminal_size().columns if on_terminal else _DEFAULT_WIDTH
+    output = TextOutput(args.width)
     for line in facts.as_text():
         print(harmless(line))
-    print()
-    console = Console(width=width, soft_wrap=True) if on_terminal else None
-
-    def plain(row: tuple[float, str, str, str]) -> str:
-        return harmless("".join(row[1:]).rstrip()) + "\n"
-
-    rows = text_lines(db, outline, width, more, fold=not args.no_fold)
-    if console is not None:
-        for _, row in zip(range(_STYLED_ROWS), rows, strict=False):
-            console.print(_styled(row), highlight=False)
-    for part in joined(map(plain, rows)):
-        sys.stdout.write(part)
+    rows = text_lines(db, outline, output.width, more, fold=not args.no_fold)
+    output.table(map(_row, rows))
 
 
-def _styled(row: tuple[float, str, str, str]) -> Text:
-    cost, figures, lines, name = row[0], *map(harmless, row[1:])
+def _row(line: tuple[float, str, str, str]) -> Row:
+    cost, figures, lines, name = line
     if cost < 0:
-        return Text(figures + lines + name, style="bold")
-    style = "bold red" if cost >= 0.5 else "bold" if cost >= 0.1 else ""
-    return Text.assemble(figures, (lines, "dim"), (name, style))
+        return Row("", "", figures + lines + name, "bold")
+    return Row(figures, lines, name, "bold red" if cost >= 0.5 else "bold" if cost >= 0.1 else "")
