@@ -136,7 +136,7 @@ def test_times_are_accounted_for(seed: int, n: int) -> None:
             rows(times.drain_short_waits())}  # fmt: skip
     assert sums == {key: value for key, value in plain.short.items() if value}
     for job, spent in times.jobs().items():
-        assert spent == {what: plain.spent[job, what] / 1e9 for what in spent}
+        assert spent._asdict() == {what: plain.spent[job, what] / 1e9 for what in spent._fields}
 
 
 def test_reports_that_cannot_be_change_nothing() -> None:
