@@ -29,12 +29,13 @@ from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.unwind.interned_rules import InternedRules
 from hpcd.errors import PlatformError
 from hpcd.model.unwind_status import UnwindStatus
+from tests.support.paths import ROOT
 from tests.support.recorded import HPCD, call_paths, record
 from tests.support.replay import Replay, SavedStack
 
 pytestmark = pytest.mark.root
 
-DATA = Path(__file__).parents[1] / "data/stacks"
+DATA = ROOT / "tests/data/stacks"
 
 
 def copy_of(saved: SavedStack) -> bytes:
