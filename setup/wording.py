@@ -21,7 +21,7 @@ OPENINGS = ("What ", "Where ", "Who ", "Of ", "The same", "As :meth:")
 NOT_YET_HELD = (
     "analysis/arrays/", "analysis/calls/", "analysis/database/", "analysis/live/",
     "analysis/merge/", "analysis/messages/", "analysis/parallel/", "analysis/profile/",
-    "analysis/stacks/", "analysis/trace/", "bpf/", "cli/", "daemon/", "hpcd/measurement/",
+    "analysis/stacks/", "analysis/trace/", "bpf/", "cli/", "hpcd/measurement/",
     "hpcd/model/cct", "interchange/", "viewer/", "tests/unit/test_call_paths.py",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What probes somebody asks for, in the words of the command line: it can be sent to a service.
+"""Requests for probes, in the words of the command line; they can be sent to a service.
 
 Few imports: most recordings have no probes.
 """

@@ -1,4 +1,4 @@
-"""Where a function returns: its return instructions, by its machine code.
+"""Return instructions of functions, by their machine code.
 
 A probe on each of them sees the function return without a return address being replaced on the
 stack, which exceptions cannot be thrown through.

@@ -1,4 +1,4 @@
-"""What the programs in the kernel work out for each value of a call: a register, then steps.
+"""Programs by which the kernel works out each value of a call: a register, then steps.
 
 A step adds an offset, and may read memory at the sum; the result is cut to the size of a type. Some
 steps may be left for the return of the function, when what an argument points at has been written.

@@ -73,8 +73,10 @@ class Patience:
         return list(self._open)
 
     def ask(self, pid: int, question: Callable[[], T]) -> T:
-        """What ``question``, about process ``pid``, gives or raises. Raises :class:`WithheldError`
-        when that takes longer than its user is waited for."""
+        """Return what ``question``, about process ``pid``, returns, or raise what it raises.
+
+        Raises :class:`WithheldError` when that takes longer than its user is waited for.
+        """
         seconds = _FIRST_SECONDS
         if self._unanswered:
             seconds = self._seconds(pid)

@@ -1,4 +1,4 @@
-"""What the programs of each user take of one recording, so that one user's cost that user alone."""
+"""Accounts of what each user's programs take of a recording: they cost no other user anything."""
 
 from __future__ import annotations
 
