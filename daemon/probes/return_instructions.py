@@ -30,7 +30,7 @@ class Exits:
 
 
 def exits_of(code: bytes, address: int, machine: str) -> Exits:
-    """How the function whose machine code begins at ``address`` ends."""
+    """Return the exits of the function whose machine code begins at ``address``."""
     if not code:
         return Exits((), "its size is not known")
     if len(code) > MOST_BYTES:

@@ -56,7 +56,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ValueProgram:
-    """How one value is worked out.
+    """The program that works out one value.
 
     ``register`` is read at the entry, or with ``at_return`` when the function has returned; of
     ``steps``, those from number ``late`` on are done at the return.

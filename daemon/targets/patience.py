@@ -95,7 +95,7 @@ class Patience:
         return asked.answer  # type: ignore[return-value]
 
     def _seconds(self, pid: int) -> float:
-        """How long ``pid`` is waited for, now that somebody has not answered."""
+        """Return the seconds ``pid`` is waited for, now that somebody has not answered."""
         pending = self._open.get(pid)
         if pending and not pending.is_set():
             raise WithheldError

@@ -178,7 +178,7 @@ def _never_goes_on(piece: U8, at: I64) -> Mask:
 
 
 def _without(places: I64, others: I64) -> I64:
-    """Those of ``places`` that are none of ``others``; both are sorted."""
+    """Return those of ``places`` that are not in ``others``; both are sorted."""
     if not len(others):
         return places
     at = np.minimum(np.searchsorted(others, places), len(others) - 1)

@@ -21,7 +21,7 @@ class KnownNames:
     """Functions by address, and addresses that lie in none."""
 
     def __init__(self, data: bytes = b"") -> None:
-        """From what :meth:`pack` has returned; what is damaged says nothing."""
+        """Restore what :meth:`pack` has returned; damaged data are ignored."""
         self._found: dict[int, FoundSymbol] = {}
         self._nameless: set[int] = set()
         try:

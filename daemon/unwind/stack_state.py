@@ -97,7 +97,7 @@ class StackState:
     fp_lost: bool = False
 
     def copy(self) -> StackState:
-        """Another that may change apart from this one."""
+        """Return a copy that may change apart from this state."""
         return StackState(self.sp, dict(self.copies), self.fp, self.bx, self.fp_lost)
 
     def row(self) -> Rule:

@@ -224,7 +224,7 @@ class _Draft:
 
 
 def _inside(places: I64, spans: I64) -> npt.NDArray[np.bool_]:
-    """Which of ``places`` lie in one of ``spans``, ``int64[n, 2]``, sorted and apart."""
+    """Return which of ``places`` lie in one of ``spans``, ``int64[n, 2]``, sorted and apart."""
     if not len(spans):
         return np.zeros(len(places), bool)
     at = np.searchsorted(spans[:, 0], places, "right") - 1

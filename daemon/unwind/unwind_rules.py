@@ -26,7 +26,7 @@ unless a kind says otherwise."""
 
 
 class CfaKind(IntEnum):
-    """How the canonical frame address (CFA) is found."""
+    """Ways to find the canonical frame address (CFA)."""
 
     NONE = 0
     END = 1
