@@ -1,4 +1,4 @@
-"""How many of the calls are recorded: all, until they cost more than they may."""
+"""The share of calls that is recorded: all, until they cost more than they may."""
 
 from __future__ import annotations
 

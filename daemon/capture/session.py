@@ -185,7 +185,7 @@ class Session:
         return self._start + self._terms.duration - time.monotonic()
 
     def _patience(self) -> float:
-        """How long the loop may wait for something to do."""
+        """Return how long the loop may wait for something to do."""
         if self._parts.calls or self._own or self._terms.max_memory:
             return _POLL_SECONDS
         return max(self._flushed + _FLUSH_SECONDS - time.monotonic(), 0.0)

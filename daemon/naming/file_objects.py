@@ -1,4 +1,4 @@
-"""What the files and sockets are that calls were made with: from the programs' announcements.
+"""Descriptions of the files and sockets of calls, from the programs' announcements.
 
 Which file a descriptor was is known from the kernel (``bpf/programs/files.h``); here it gets words.
 Everything in an announcement but numbers comes from the targets: names are bounded there, and
@@ -83,7 +83,10 @@ class FileObjects:
         return CalledObject(number, kind, _path(names, ObjectFlag.CUT in flags), details)
 
     def _mount(self, number: int, pid: int) -> tuple[str, str]:
-        """Where mount ``number`` of process ``pid`` is, and what is mounted; empty: not known."""
+        """Return the mount point of mount ``number`` of process ``pid``, and what is mounted there.
+
+        Both are empty if not known.
+        """
         if number not in self._mounts:
             for owner in (str(pid), "self"):
                 self._read_mounts(owner)

@@ -113,22 +113,22 @@ class _Held:
         self._dumps: dict[tuple[str, int], _JitDump] = {}
 
     def look(self) -> list[tuple[tuple[str, int] | None, io.FileIO]]:
-        """The files there are now: the map, under None, and jitdump files that are new."""
-        found: list[tuple[tuple[str, int] | None, io.FileIO]] = []
+        """Return the files there are now: the map, under None, and jitdump files that are new."""
+        files: list[tuple[tuple[str, int] | None, io.FileIO]] = []
         if self._folder is None:
             self._folder = _folder(self._pid)
         if self._folder >= 0 and (
             file := _open(self._name, self._pid, self._uid, folder=self._folder, follow=False)
         ):
-            found.append((None, file))
+            files.append((None, file))
         for region in executable_regions(self._pid):
             key = (region.device, region.inode)
             if _JITDUMP.search(region.path) and key not in self._dumps:
                 path = f"/proc/{self._pid}/map_files/{region.start:x}-{region.end:x}"
-                known = len(self._dumps) + len(found)
+                known = len(self._dumps) + len(files)
                 if known <= _MAX_DUMPS and (file := _open(path, self._pid, self._uid)):
-                    found.append((key, file))
-        return found
+                    files.append((key, file))
+        return files
 
     def renew(self, files: list[tuple[tuple[str, int] | None, io.FileIO]]) -> None:
         """Go on with what :meth:`look` found."""
@@ -179,7 +179,9 @@ class _PerfMap:
                 data = data[data.find(b"\n") + 1 :]
             later = {start for start, _, _ in symbols}
             symbols += [
-                each for each in named(parse_perf_map(data), addresses) if each[0] not in later
+                symbol
+                for symbol in named(parse_perf_map(data), addresses)
+                if symbol[0] not in later
             ]
         return symbols
 
@@ -272,18 +274,18 @@ def read_records(data: bytes, by_index: dict[int, tuple[int, int, str]]) -> int:
 
 
 def named(symbols: Symbols, addresses: npt.NDArray[np.uint64]) -> Symbols:
-    """The symbols that hold any of ``addresses``, each once. O((n + m) log n)."""
+    """Return the symbols that hold any of ``addresses``, each once. O((n + m) log n)."""
     if not symbols or not len(addresses):
         return []
     latest = {start: (start, size, name) for start, size, name in symbols}
     ordered = [latest[start] for start in sorted(latest)]
     starts = np.array([start for start, _, _ in ordered], np.uint64)
     at = np.searchsorted(starts, addresses, "right").astype(np.int64) - 1
-    found = []
+    indices = []
     for index, address in zip(at.tolist(), addresses.tolist(), strict=True):
         if index >= 0 and address < ordered[index][0] + ordered[index][1]:
-            found.append(index)
-    return [ordered[index] for index in sorted(set(found))]
+            indices.append(index)
+    return [ordered[index] for index in sorted(set(indices))]
 
 
 def _inner_pid(pid: int) -> int:

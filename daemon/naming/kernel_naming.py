@@ -107,7 +107,7 @@ class KernelNaming:
         return result
 
     def _programs_of(self, address: U64) -> I64:
-        """Which of the programs each address lies in (index), -1: in none."""
+        """Return which of the programs each address lies in (index), -1: in none."""
         program = np.full(len(address), -1, np.int64)
         for number, (start, size, _) in enumerate(self._programs):
             program[(address >= np.uint64(start)) & (address < np.uint64(start + size))] = number

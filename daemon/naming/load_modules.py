@@ -270,8 +270,8 @@ class Modules:
 
     @property
     def failures(self) -> dict[str, str]:
-        """What could not be analysed, or has to wait for that, and why: modules by their paths,
-        and processes."""
+        """The reasons why modules (by their paths) and processes could not be analysed, or have to
+        wait for that."""
         failed = (entry for entry in self._by_id.values() if entry.failure)
         return (
             self._accounts.refused

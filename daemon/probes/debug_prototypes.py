@@ -43,20 +43,20 @@ class Prototype(NamedTuple):
 
 
 def debug_prototypes(image: memoryview, addresses: set[int]) -> dict[int, Prototype]:
-    """The prototypes of the functions that begin at ``addresses``, of those that have any."""
-    found: dict[int, Prototype] = {}
+    """Return the prototypes of functions that begin at ``addresses``, as far as there are any."""
+    prototypes: dict[int, Prototype] = {}
     try:
         elf = ELFFile(io.BytesIO(image))
         if not elf.has_dwarf_info():
-            return found
+            return prototypes
         for unit in elf.get_dwarf_info(follow_links=False).iter_CUs():
-            if addresses <= found.keys():
+            if addresses <= prototypes.keys():
                 break
             if _may_hold(unit, addresses):
-                _look_through(unit, addresses, found)
+                _look_through(unit, addresses, prototypes)
     except _DAMAGED:
         pass  # what has been found will do
-    return found
+    return prototypes
 
 
 def _may_hold(unit: Any, addresses: set[int]) -> bool:
@@ -75,13 +75,13 @@ def _bounds(entry: Any) -> tuple[int, int]:
     return int(low.value), int(high.value) + (int(low.value) if offset else 0)
 
 
-def _look_through(unit: Any, addresses: set[int], found: dict[int, Prototype]) -> None:
+def _look_through(unit: Any, addresses: set[int], prototypes: dict[int, Prototype]) -> None:
     for entry in unit.iter_DIEs():
         if entry.tag != "DW_TAG_subprogram":
             continue
         low = entry.attributes.get("DW_AT_low_pc")
         if low is not None and int(low.value) in addresses:
-            found[int(low.value)] = _prototype(entry)
+            prototypes[int(low.value)] = _prototype(entry)
 
 
 def _prototype(entry: Any) -> Prototype:

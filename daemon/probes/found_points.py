@@ -1,4 +1,4 @@
-"""What the decoder has found of probes in a file, checked: the file may have made it up."""
+"""Places for probes that the decoder has found in a file, checked, as the file may be crafted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ class FoundPoints:
 
 
 def find_points(decoder: Decoder, fd: int, path: str, specs: list[ProbeSpec]) -> FoundPoints:
-    """Where the probes of ``specs`` go in the file open at ``fd``. Raises :class:`FormatError`."""
+    """Return the places of the probes of ``specs`` in the file open at ``fd``.
+
+    Raises :class:`FormatError`.
+    """
     request = [
         {
             "function": spec.function,

@@ -137,7 +137,7 @@ class ProbeBudget:
 
 
 def trap_seconds() -> float:
-    """What a trap is taken to cost here."""
+    """Return the seconds that a trap is taken to cost on this machine."""
     try:
         flags = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:

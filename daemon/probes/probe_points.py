@@ -1,4 +1,4 @@
-"""Where in a file probes go: functions by name and static tracepoints. Runs in the decoder.
+"""Places for probes in a file: functions by name and static tracepoints. Runs in the decoder.
 
 A request names functions (exact names or patterns) and tracepoints; the reply has each place's
 address and offset in the file. Names of C++ are matched as they are in the symbol table, or where
@@ -40,7 +40,7 @@ class Symbol(NamedTuple):
 
 
 def probe_points(elf: ElfView, request: bytes) -> bytes:
-    """The places of what is asked for, as JSON. Raises :class:`FormatError`."""
+    """Return the places of what ``request`` names, as JSON. Raises :class:`FormatError`."""
     try:
         queries = json.loads(request)
     except (ValueError, RecursionError):
@@ -56,9 +56,9 @@ def probe_points(elf: ElfView, request: bytes) -> bytes:
         if query.get("provider"):
             points += _tracepoints(elf, notes, query, number)
         else:
-            found = list(_matching(query["function"], symbols, by_name))
-            points += [_point(elf, symbol, number) for symbol in found]
-            if not found and query.get("near"):
+            matches = list(_matching(query["function"], symbols, by_name))
+            points += [_point(elf, symbol, number) for symbol in matches]
+            if not matches and query.get("near"):
                 near[number] = did_you_mean(query["function"], by_name)
         if len(points) > MOST_POINTS:
             raise FormatError(f"more than {MOST_POINTS} functions match")
@@ -109,16 +109,16 @@ def _symbols(elf: ElfView) -> list[Symbol]:
 def _matching(
     pattern: str, symbols: list[Symbol], by_name: dict[str, list[Symbol]]
 ) -> Iterable[Symbol]:
-    """The functions that ``pattern`` names, each address once."""
+    """Return the functions that ``pattern`` names, each address once."""
     if "::" in pattern:
         accepts = re.compile(translate(pattern)).match
-        found = [symbol for symbol in symbols if accepts(_plain(symbol.name))]
+        matches = [symbol for symbol in symbols if accepts(_plain(symbol.name))]
     elif _PATTERN.search(pattern):
         accepts = re.compile(translate(pattern)).match
-        found = [symbol for symbol in symbols if accepts(symbol.name)]
+        matches = [symbol for symbol in symbols if accepts(symbol.name)]
     else:
-        found = by_name.get(pattern, [])
-    return {symbol.address: symbol for symbol in reversed(found)}.values()
+        matches = by_name.get(pattern, [])
+    return {symbol.address: symbol for symbol in reversed(matches)}.values()
 
 
 def _plain(name: str) -> str:

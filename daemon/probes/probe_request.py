@@ -1,4 +1,4 @@
-"""What probes somebody asks for, in the words of the command line: it can be sent to a service.
+"""Requests for probes, in the words of the command line; they can be sent to a service.
 
 Few imports: most recordings have no probes.
 """
@@ -18,7 +18,7 @@ class ProbeRequest:
     """Probes that are asked for; nothing is checked until :meth:`specs`."""
 
     texts: tuple[str, ...] = ()
-    """Those of ``--probe``."""
+    """Arguments of ``--probe``."""
     files: tuple[tuple[str, str], ...] = ()
     """Names and contents of the files of ``--probes``."""
     mpi: bool = False
@@ -26,7 +26,7 @@ class ProbeRequest:
 
     @staticmethod
     def of(texts: Iterable[str], files: Iterable[str], mpi: bool) -> ProbeRequest:
-        """With the contents of these files, read with the rights of this process.
+        """Return a request with the contents of ``files``, read with the rights of this process.
 
         Raises :class:`hpcd.errors.NotFoundError` and :class:`hpcd.errors.UsageError`.
         """

@@ -1,4 +1,4 @@
-"""What may be probed in a recording that is made for a user, by what right, and how much of it.
+"""Rights to probe in a recording that is made for a user, and limits of how much is probed.
 
 A probe is the kernel's, placed by root: whose process it goes into and whose file is read for it
 are decided here. A process must be open to the user (ptrace's rule), a file readable with the
@@ -34,8 +34,8 @@ _ATTACHING_SECONDS, _ATTACHING_SHARE = 2.0, 0.02
 
 @dataclass(slots=True)
 class ProbeRights:
-    """What user ``uid`` with the rights of ``groups``, its own first, may have probed:
-    ``functions`` at most."""
+    """The right of user ``uid`` with ``groups``, its own first, to have ``functions`` at most
+    probed."""
 
     uid: int
     groups: tuple[int, ...]

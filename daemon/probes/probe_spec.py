@@ -91,7 +91,7 @@ class SecondRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSpec:
-    """What ``--probe`` asks for; ``text`` is what it was written as."""
+    """A probe that ``--probe`` asks for; ``text`` is how it was written."""
 
     text: str
     library: str
@@ -105,8 +105,8 @@ class ProbeSpec:
     """How returns are seen, one of :data:`RETURNS`."""
     one_in: int = 1
     """Calls recorded: one in so many."""
-    each: bool = False
-    """Whether to attach to each target apart, whatever calls of new processes are missed."""
+    per_target: bool = False
+    """Whether to attach to each target separately, although calls of new processes are missed."""
     optional: bool = False
     """Whether a library without the function is no cause for a message."""
     second: SecondRecord | None = None
@@ -135,7 +135,7 @@ def library_matches(pattern: str, path: str) -> bool:
 
 
 def parse_probe(text: str) -> ProbeSpec:
-    """What ``--probe text`` asks for. Raises :class:`UsageError` in one line."""
+    """Return the probe that ``--probe text`` asks for. Raises :class:`UsageError` in one line."""
     try:
         if len(text) > _LONGEST or not text.isprintable():
             raise UsageError("longer than 4096 characters, or not printable")
@@ -200,7 +200,7 @@ def split_parameters(text: str) -> list[str]:
 def declared_values(
     parameters: str, returned: str, types: dict[str, str], units: dict[str, str] | None = None
 ) -> tuple[ProbeValue, ...]:
-    """The values of a declared function: its named parameters, expressions, its result.
+    """Return the values of a declared function: its named parameters, expressions, its result.
 
     Raises :class:`UsageError`.
     """
@@ -214,10 +214,10 @@ def declared_values(
         declaration, equals, expression = part.partition("=")
         name, kind = _declared(declaration.strip(), types, expected=bool(equals))
         if equals:
-            program, found = parse_expression(expression, known, types)
+            program, result_type = parse_expression(expression, known, types)
             if kind is not None and kind.size < 8:
                 program = program.then(Step(0, kind))
-            values.append(ProbeValue(name, program, kind or found, units.get(name, "")))
+            values.append(ProbeValue(name, program, kind or result_type, units.get(name, "")))
             continue
         if kind is not None and name:
             known[name] = argument(position, kind)

@@ -159,7 +159,10 @@ class ProbedFiles:
         return key
 
     def _probe_allowed(self, path: str, file: io.FileIO) -> _ProbedFile | None:
-        """As :meth:`_probe`, of a file that the user may read, and not too many."""
+        """Find the probes' places in a file, by :meth:`_probe`.
+
+        None also when the user may not read it, or limits are reached.
+        """
         if not self._rights:
             return self._probe(path, file)
         if not self._rights.may_read(file.fileno()):
@@ -182,28 +185,30 @@ class ProbedFiles:
         self._met.update(numbers)
         specs = [self._specs[number] for number in numbers]
         try:
-            found = find_points(self._decoder, file.fileno(), path, specs)
+            located = find_points(self._decoder, file.fileno(), path, specs)
         except FormatError as error:
             self._problem(f"{error}: it is not probed")
             return None
         places: list[Place] = []
         seen: set[int] = set()
         counted = [0] * len(specs)
-        for point in found.points:
+        for point in located.points:
             counted[point.query] += 1
             if point.why:
                 self._problem(f"{path}: {point.name} is not probed: {point.why}")
             elif point.offset not in seen:
                 seen.add(point.offset)
                 spec = specs[point.query]
-                places += self._functions.add(spec, point, path, thrown=found.thrown)
+                places += self._functions.add(spec, point, path, thrown=located.thrown)
         for number, (spec, count) in enumerate(zip(specs, counted, strict=True)):
             if not count and not spec.optional:
-                self._problem(self._missing(path, spec, found.symbols, found.near.get(number, "")))
+                self._problem(
+                    self._missing(path, spec, located.symbols, located.near.get(number, ""))
+                )
         if not places:
             return None
-        each = self._rights is not None or any(spec.each for spec in specs)
-        return _ProbedFile(path, file, places, not each)
+        per_target = self._rights is not None or any(spec.per_target for spec in specs)
+        return _ProbedFile(path, file, places, not per_target)
 
     @staticmethod
     def _missing(path: str, spec: ProbeSpec, symbols: int, near: str) -> str:

@@ -70,11 +70,11 @@ class Probes:
         self._decoder.start()
 
     def prepare(self, paths: Iterable[Path], pid: int) -> None:
-        """As :meth:`ProbedFiles.prepare`."""
+        """Attach to files that process ``pid`` is about to map: its first call is recorded too."""
         self._files.prepare(paths, pid)
 
     def on_mapped(self, pid: int, regions: Iterable[Region]) -> None:
-        """As :meth:`ProbedFiles.on_mapped`."""
+        """Attach to the files of ``regions``, executable mappings of target ``pid``."""
         if self._of_mpi:
             size = place(environment_of(pid)).size or 0
             # Of larger communicators nothing is known, rather than a part.
@@ -82,11 +82,11 @@ class Probes:
         self._files.on_mapped(pid, regions)
 
     def on_fork(self, parent: int, child: int) -> None:
-        """As :meth:`ProbedFiles.on_fork`."""
+        """Attach to process ``child`` of target ``parent``, whose mappings it has."""
         self._files.on_fork(parent, child)
 
     def on_exit(self, pid: int) -> None:
-        """As :meth:`ProbedFiles.on_exit`."""
+        """Detach from process ``pid``, which has ended, or is a target no longer."""
         self._files.on_exit(pid)
 
     def keep_to_limits(self, now: float, targets: float) -> None:

@@ -1,4 +1,4 @@
-"""Where a function returns: its return instructions, by its machine code.
+"""Return instructions of functions, by their machine code.
 
 A probe on each of them sees the function return without a return address being replaced on the
 stack, which exceptions cannot be thrown through.
@@ -30,7 +30,7 @@ class Exits:
 
 
 def exits_of(code: bytes, address: int, machine: str) -> Exits:
-    """How the function whose machine code begins at ``address`` ends."""
+    """Return the exits of the function whose machine code begins at ``address``."""
     if not code:
         return Exits((), "its size is not known")
     if len(code) > MOST_BYTES:

@@ -75,7 +75,7 @@ def tracepoint_notes(elf: ElfView) -> list[TracepointNote]:
 
 
 def operand_programs(operands: str, machine: str = "") -> list[ValueProgram | str]:
-    """How each argument of a tracepoint is read, or why it cannot be."""
+    """Return the program that reads each argument of a tracepoint, or why none can."""
     machine = machine or platform.machine()
     programs: list[ValueProgram | str] = []
     for match in _OPERAND.finditer(operands):

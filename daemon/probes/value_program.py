@@ -1,4 +1,4 @@
-"""What the programs in the kernel work out for each value of a call: a register, then steps.
+"""Programs by which the kernel works out each value of a call: a register, then steps.
 
 A step adds an offset, and may read memory at the sum; the result is cut to the size of a type. Some
 steps may be left for the return of the function, when what an argument points at has been written.
@@ -56,7 +56,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ValueProgram:
-    """How one value is worked out.
+    """The program that works out one value.
 
     ``register`` is read at the entry, or with ``at_return`` when the function has returned; of
     ``steps``, those from number ``late`` on are done at the return.

@@ -28,7 +28,7 @@ def _key(default: Any, meaning: str, kind: str = "") -> Any:
 
 @dataclass(slots=True)
 class Store:
-    """Where measurements are kept, and for how long."""
+    """The place of the measurements, and how long they are kept."""
 
     directory: str = _key("/var/lib/hpcd", "Directory of the measurements.")
     keep: str = _key("14d", "Closed measurements older than this are removed.", "time")
@@ -152,10 +152,10 @@ def load_configuration(path: Path) -> Configuration:
 
 
 def _fill(target: Any, content: dict[str, Any], path: str, prefix: str) -> None:
-    known = {each.name: each for each in fields(target)}
+    known = {key.name: key for key in fields(target)}
     for name, value in content.items():
         if name not in known:
-            near = did_you_mean(prefix + name, (prefix + each for each in known), 1)
+            near = did_you_mean(prefix + name, (prefix + key for key in known), 1)
             raise UsageError(f"{path}: unknown key {prefix}{name}{near}")
         current = getattr(target, name)
         if is_dataclass(current):
@@ -164,7 +164,7 @@ def _fill(target: Any, content: dict[str, Any], path: str, prefix: str) -> None:
             _fill(current, value, path, f"{name}.")
             continue
         if type(value) is not type(current) or (
-            isinstance(value, list) and not all(isinstance(each, str) for each in value)
+            isinstance(value, list) and not all(isinstance(text, str) for text in value)
         ):
             wanted = {bool: "true or false", int: "a whole number", str: "text", list: "texts"}
             raise UsageError(f"{path}: {prefix}{name} must be {wanted[type(current)]}")

@@ -215,12 +215,12 @@ class Control:
             return self._stacks_of(request, permission)
         if verb == "detach":
             asked = whole(request, "id")
-            each = permission.require_owner(self._recordings.get(asked), asked)
-            each.stop()
-            if not each.wait_for(_START_SECONDS, end=True):
+            recording = permission.require_owner(self._recordings.get(asked), asked)
+            recording.stop()
+            if not recording.wait_for(_START_SECONDS, end=True):
                 raise HpcdError(f"recording {asked} does not end")
             journal.log("detached", id=asked, uid=permission.peer.uid)
-            return each.describe_fully()
+            return recording.describe_fully()
         if verb == "status":
             return self._status(request, permission)
         if verb == "snapshot":
@@ -232,14 +232,15 @@ class Control:
     def _status(self, request: dict[str, Any], permission: Permission) -> dict[str, Any]:
         if "id" in request:
             asked = whole(request, "id")
-            each = self._recordings.get(asked)
-            if each is None or not permission.sees(each):
+            recording = self._recordings.get(asked)
+            if recording is None or not permission.sees(recording):
                 raise TargetError(f"no recording {asked}")
-            return {"recordings": [each.describe_fully()]}
-        seen = [each for each in self._recordings.all() if permission.sees(each)]
+            return {"recordings": [recording.describe_fully()]}
+        seen = [recording for recording in self._recordings.all() if permission.sees(recording)]
         return {
-            "recordings": [each.describe() for each in seen],
-            "others": len(self._recordings.running()) - sum(not each.finished for each in seen),
+            "recordings": [recording.describe() for recording in seen],
+            "others": len(self._recordings.running())
+            - sum(not recording.finished for recording in seen),
         }
 
     def _attach(
@@ -279,7 +280,7 @@ class Control:
         shown, pass_fds = self._output(request, fd, peer.uid, peer.gid, options)
         try:
             with self._room_for_one(permission):
-                each = self._recordings.start(
+                recording = self._recordings.start(
                     options,
                     peer.uid,
                     selector.describe(),
@@ -292,18 +293,20 @@ class Control:
                 with contextlib.suppress(OSError):
                     options.output.rmdir()
             raise
-        journal.log("attached", id=each.id, uid=peer.uid, what=each.what, measurement=shown)
-        if not each.wait_for(_START_SECONDS, end=False):
-            each.stop()
+        journal.log(
+            "attached", id=recording.id, uid=peer.uid, what=recording.what, measurement=shown
+        )
+        if not recording.wait_for(_START_SECONDS, end=False):
+            recording.stop()
             raise HpcdError("the recorder does not start")
-        if each.state == "failed":
+        if recording.state == "failed":
             if fd is None:
                 with contextlib.suppress(OSError):
                     options.output.rmdir()  # nothing came of it
-            error = HpcdError(each.error)
-            error.exit_code = each.code or 1
+            error = HpcdError(recording.error)
+            error.exit_code = recording.code or 1
             raise error
-        return each.describe()
+        return recording.describe()
 
     def _stacks_of(self, request: dict[str, Any], permission: Permission) -> EncodedAnswer:
         selector = self._selector(request, permission)

@@ -1,4 +1,4 @@
-"""What looks after the store, in a process of its own.
+"""The process that looks after the store.
 
 Users may put any number of entries into their measurements: whoever walks them holds a Python
 interpreter for seconds, and whoever answers requests would wait for it again and again.
@@ -32,20 +32,20 @@ def main() -> int:
 
 
 def look(ledger: Ledger, trash: Trash, asked: dict[str, Any]) -> dict[str, Any]:
-    """One look at the store: the answer."""
+    """Look at the store once; return the answer."""
     busy = {Path(path) for path in asked["busy"]}
     now = asked["now"]
     chosen = surplus(
         ledger.note(busy, now), busy, now, asked["keep"], asked["quota"], asked["user_quota"]
     )
     removed, stuck = [], []
-    for each in chosen.measurements:
+    for measurement in chosen.measurements:
         try:
-            trash.put(each.path)
+            trash.put(measurement.path)
         except OSError as error:
-            stuck.append([str(each.path), error.strerror])
+            stuck.append([str(measurement.path), error.strerror])
         else:
-            removed.append([str(each.path), each.uid])
+            removed.append([str(measurement.path), measurement.uid])
     return {"removed": removed, "stuck": stuck, "users": sorted(chosen.users)}
 
 

@@ -23,7 +23,7 @@ class RefusedError(HpcdError):
 
 @dataclass(frozen=True)
 class Permission:
-    """What one peer may do. Root may do everything; members of the service's group may see all
+    """The rights of one peer. Root may do everything; members of the service's group may see all
     recordings; everybody may record what they own and see and end what they recorded."""
 
     peer: Peer

@@ -33,7 +33,7 @@ _MOST_GROUPS = 256
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end of a socket (SO_PEERCRED, in this process' namespaces)."""
+    """The process at the other end of a socket (SO_PEERCRED, in this process' namespaces)."""
 
     pid: int
     uid: int

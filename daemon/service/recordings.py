@@ -192,8 +192,12 @@ class Recordings:
             return list(self._known.values())
 
     def running(self, uid: int | None = None) -> list[RecordingProcess]:
-        """Those under way, of ``uid`` or of everybody."""
-        return [each for each in self.all() if not each.finished and uid in (None, each.uid)]
+        """Return the recordings under way, of ``uid`` or of everybody."""
+        return [
+            recording
+            for recording in self.all()
+            if not recording.finished and uid in (None, recording.uid)
+        ]
 
     def get(self, number: int) -> RecordingProcess | None:
         """The recording of this id."""
@@ -204,8 +208,8 @@ class Recordings:
         """End all, waiting for each to close its measurement."""
         deadline = time.monotonic() + seconds
         running = self.running()
-        for each in running:
-            each.stop()
-        for each in running:
-            if not each.wait_for(max(deadline - time.monotonic(), 0), end=True):
-                each.process.kill()
+        for recording in running:
+            recording.stop()
+        for recording in running:
+            if not recording.wait_for(max(deadline - time.monotonic(), 0), end=True):
+                recording.process.kill()

@@ -1,4 +1,4 @@
-"""What requests may hold: each field is checked, and :class:`UsageError` raised in one line."""
+"""Fields of requests: each is checked, and :class:`UsageError` raised in one line."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def truth(request: dict[str, Any], name: str, default: bool) -> bool:
 
 
 def texts(request: dict[str, Any], name: str) -> list[str]:
-    """Texts, at most 64 of at most 4,096 characters."""
+    """Return the texts of a field, at most 64 of at most 4,096 characters."""
     value = request.get(name, [])
     if not isinstance(value, list) or not all(
-        isinstance(each, str) and len(each) < _LONGEST for each in value
+        isinstance(text, str) and len(text) < _LONGEST for text in value
     ):
         raise UsageError(f"{name} must be texts")
     if len(value) > _MOST_TEXTS:
@@ -49,16 +49,16 @@ def texts(request: dict[str, Any], name: str) -> list[str]:
 
 
 def pairs(request: dict[str, Any], name: str) -> tuple[tuple[str, str], ...]:
-    """Pairs of a name and a text of any length, at most 64."""
+    """Return the pairs of a name and a text of any length of a field, at most 64."""
     value = request.get(name, [])
     if not isinstance(value, list) or not all(
-        isinstance(each, list)
-        and len(each) == 2
-        and all(isinstance(part, str) for part in each)
-        and len(each[0]) < _LONGEST
-        for each in value
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(isinstance(part, str) for part in pair)
+        and len(pair[0]) < _LONGEST
+        for pair in value
     ):
         raise UsageError(f"{name} must be names with texts")
     if len(value) > _MOST_TEXTS:
         raise UsageError(f"{name}: more than {_MOST_TEXTS}")
-    return tuple((each, text) for each, text in value)
+    return tuple((key, text) for key, text in value)

@@ -1,4 +1,4 @@
-"""What the store keeps: measurements by age and size, and room on the disk.
+"""Retention of measurements in the store, by age and size, and of free space on the disk.
 
 A measurement belongs to a user who may change all that is in it, also while it is looked at. So
 what is decided here rests on what the service noted itself (:class:`Ledger`) and on the blocks that
@@ -45,7 +45,7 @@ class Kept:
 
 @dataclass(slots=True)
 class Surplus:
-    """What is to be removed, and whose recordings are to end since they alone take too much."""
+    """Measurements to remove, and users whose recordings are to end as they alone take too much."""
 
     measurements: list[Kept] = field(default_factory=list)
     users: set[int] = field(default_factory=set)
@@ -67,20 +67,20 @@ class Ledger:
             self._ended = {str(name): float(ended) for name, ended in content["ended"].items()}
 
     def note(self, busy: Collection[Path], now: float) -> list[Kept]:
-        """All measurements that are in the store at the time ``now``, longest ended first.
+        """Return the measurements in the store at the time ``now``, longest ended first.
         ``busy`` are being written."""
-        found = {path.relative_to(self._store).as_posix(): path for path in _folders(self._store)}
-        ended = {name: self._ended.get(name, now) for name in found}
+        paths = {path.relative_to(self._store).as_posix(): path for path in _folders(self._store)}
+        ended = {name: self._ended.get(name, now) for name in paths}
         for name in ended:
             # One that ends later than now was noted by a clock that has been set back since.
-            if found[name] in busy or ended[name] > now:
+            if paths[name] in busy or ended[name] > now:
                 ended[name] = now
-        fresh = {name: when for name, when in ended.items() if found[name] not in busy}
+        fresh = {name: when for name, when in ended.items() if paths[name] not in busy}
         if fresh != self._ended:
             self._ended = fresh
             self._write()
-        kept = [Kept(path, int(path.parent.name), ended[name]) for name, path in found.items()]
-        return sorted(kept, key=lambda each: (each.ended, each.path.name))
+        kept = [Kept(path, int(path.parent.name), ended[name]) for name, path in paths.items()]
+        return sorted(kept, key=lambda measurement: (measurement.ended, measurement.path.name))
 
     def _write(self) -> None:
         part = self._store / f"{_LEDGER}.part"
@@ -129,7 +129,7 @@ def surplus(
     quota: int,
     user_quota: int,
 ) -> Surplus:
-    """Which of ``kept`` to remove. Never one that is being written, or has just been made to be.
+    """Return which of ``kept`` to remove, never one that is being written or was just created.
 
     Those that ended more than ``seconds`` ago; of each user but root the oldest, until the rest
     take at most ``user_quota`` bytes; and while all together take more than ``quota``, the oldest
@@ -138,30 +138,30 @@ def surplus(
     chosen = Surplus()
     left: dict[int, list[tuple[Kept, int]]] = {}
     total: dict[int, int] = {}
-    for uid in sorted({each.uid for each in kept}):
-        own = [each for each in kept if each.uid == uid]
+    for uid in sorted({measurement.uid for measurement in kept}):
+        own = [measurement for measurement in kept if measurement.uid == uid]
         # What is being written first, then the latest: what no longer fits are the oldest.
-        own = [each for each in own if each.path in busy] + [
-            each for each in reversed(own) if each.path not in busy
+        own = [measurement for measurement in own if measurement.path in busy] + [
+            measurement for measurement in reversed(own) if measurement.path not in busy
         ]
         entries = MOST_ENTRIES
         used, over = 0, False
         left[uid] = []
-        for each in own:
+        for measurement in own:
             taken = 0
             if not over:
-                taken, seen, whole = usage(each.path, entries)
+                taken, seen, whole = usage(measurement.path, entries)
                 entries -= seen
                 over = uid != 0 and (not whole or used + taken > user_quota)
-            if each.path in busy:
+            if measurement.path in busy:
                 used += taken
                 if over:
                     chosen.users.add(uid)
-            elif each.ended < now and (over or now - each.ended > seconds):
-                chosen.measurements.append(each)
+            elif measurement.ended < now and (over or now - measurement.ended > seconds):
+                chosen.measurements.append(measurement)
             else:
                 used += taken
-                left[uid].append((each, taken))
+                left[uid].append((measurement, taken))
         total[uid] = used
     while sum(total.values()) > quota:
         most = max(total, key=lambda uid: total[uid])
@@ -170,8 +170,8 @@ def surplus(
             if most != 0:
                 chosen.users.add(most)
             break
-        each, taken = left[most].pop()
-        chosen.measurements.append(each)
+        measurement, taken = left[most].pop()
+        chosen.measurements.append(measurement)
         total[most] -= taken
     return chosen
 

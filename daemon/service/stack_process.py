@@ -76,7 +76,10 @@ def _read(specification: dict[str, Any]) -> EncodedAnswer:
 
 
 def _limit(memory: int) -> None:
-    """What it may take; when all of the service's memory is used up, the kernel ends it first."""
+    """Limit this process' data to ``memory`` bytes, and its CPU time.
+
+    When all of the service's memory is used up, the kernel ends this process first.
+    """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
     with contextlib.suppress(OSError, ValueError):

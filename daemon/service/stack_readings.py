@@ -97,7 +97,7 @@ def _whole(answer: bytes) -> EncodedAnswer:
 
 
 def _read(specification: dict[str, object]) -> tuple[bytes, float]:
-    """What a process of its own reads, "" when it came to nothing, and the CPU seconds it took."""
+    """Return the answer of a process of its own, b"" if it failed, and the CPU seconds it took."""
     process = subprocess.Popen(
         python_command("-m", "hpcd.daemon.service.stack_process"),
         stdin=subprocess.PIPE,

@@ -33,8 +33,8 @@ class FunctionNames:
         """These functions are in ``module``."""
         self.symbols.setdefault(module, []).extend(rows)
 
-    def name(self, paths: Sequence[U64], modules: Modules, found: dict[int, Process]) -> None:
-        """Look up what the analysis cannot: names of code made at run time."""
+    def name(self, paths: Sequence[U64], modules: Modules, processes: dict[int, Process]) -> None:
+        """Look up names of code made at run time, which the analysis cannot."""
         if not paths:
             return
         every = np.unique(np.concatenate(paths))
@@ -44,7 +44,7 @@ class FunctionNames:
             module = modules.get(module_id)
             if module and module.kind is ModuleKind.JIT:
                 by_process[module.process].append(module)
-        process_of = {process.id: process for process in found.values()}
+        process_of = {process.id: process for process in processes.values()}
         self._jit.new_round()
         for process_id, regions in by_process.items():
             process = process_of.get(process_id)

@@ -1,4 +1,4 @@
-"""What a thread in futex(2) waits for, and who holds it where its memory says so.
+"""Waits in futex(2): the object a thread waits for, and its holder where memory tells.
 
 The kernel knows no owners, user space does. glibc's ``pthread_mutex_t`` (nptl's
 ``struct_mutex.h``) begins with the futex word (2: locked, somebody waits), and has the owner's
@@ -62,7 +62,7 @@ def futex_wait(
 
 
 def _mutex_owner(memory: TargetMemory, pid: int, address: int, thread_of: ThreadOf) -> int:
-    """Who holds the mutex at ``address``, if it is one; 0: nobody can be named."""
+    """Return the thread that holds the mutex at ``address``; 0: none is known, or no mutex."""
     owners = []
     for _ in range(2):
         data = memory.read(pid, address, _MUTEX.size)

@@ -31,7 +31,7 @@ class _End:
 
 
 class OpenFiles:
-    """What descriptors are, by /proc; only processes that ``sees`` is true of are named."""
+    """Descriptions of descriptors, by /proc; only processes that ``sees`` is true of are named."""
 
     def __init__(self, targets: Iterable[int], sees: Callable[[int], bool] | None = None) -> None:
         self._targets = list(targets)
@@ -40,7 +40,7 @@ class OpenFiles:
         self._networks: dict[int, dict[int, str]] = {}
 
     def describe(self, pid: int, descriptor: int, *, reading: bool | None = None) -> str:
-        """A descriptor in words; ``reading`` says which end of a pipe is of interest."""
+        """Return a descriptor in words; ``reading`` says which end of a pipe is of interest."""
         link = self.link(pid, descriptor)
         text = f"descriptor {descriptor}"
         if not link:
@@ -54,8 +54,8 @@ class OpenFiles:
                 end for end in self._ends.get(link, ()) if reading is None or end.writes == reading
             ]
             role = {True: "written by", False: "read by", None: "shared with"}[reading]
-            found = "of yours" if self._sees else "found"
-            nobody = "" if reading is None else f" {role} nobody {found}"
+            qualifier = "of yours" if self._sees else "found"
+            nobody = "" if reading is None else f" {role} nobody {qualifier}"
             return f"{text}, pipe {inode}{self._peers(ends, role, pid) or nobody}"
         return f"{text}, {self._socket(pid, inode)}"
 
@@ -71,7 +71,7 @@ class OpenFiles:
 
     @cached_property
     def _ends(self) -> dict[str, list[_End]]:
-        """Who has which pipes and sockets open, as far as there is time to look."""
+        """The open ends of pipes and sockets by their links, as far as there is time to look."""
         ends: defaultdict[str, list[_End]] = defaultdict(list)
         last = time.monotonic() + _MOST_SECONDS
         for pid in dict.fromkeys((*self._targets, *processes.pids())):

@@ -12,7 +12,7 @@ _BEGAN = 19
 
 
 class ReadingRights:
-    """What ``uid``, who has the rights of ``groups``, may look into (ptrace(2))."""
+    """The right of user ``uid`` with ``groups`` to look into processes (ptrace(2))."""
 
     def __init__(self, uid: int, groups: Collection[int]) -> None:
         self._uid = uid
@@ -20,12 +20,12 @@ class ReadingRights:
         self._seen: dict[int, bool] = {}
 
     def admitted(self, pids: Iterable[int]) -> dict[int, str]:
-        """Those of ``pids`` that may be read, with when each began."""
+        """Return those of ``pids`` that may be read, with when each began."""
         began = {pid: _began(pid) for pid in pids}
         return {pid: when for pid, when in began.items() if when and self._open(pid)}
 
     def still(self, admitted: dict[int, str]) -> set[int]:
-        """Those of ``admitted`` that are still the same process, and may still be read."""
+        """Return those of ``admitted`` that are still the same process, and may still be read."""
         return {pid for pid, when in admitted.items() if self._open(pid) and _began(pid) == when}
 
     def sees(self, pid: int) -> bool:

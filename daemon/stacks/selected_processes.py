@@ -1,4 +1,4 @@
-"""Which processes are read: those a selector selects now, and what they started."""
+"""Selection of the processes to read: those a selector selects now, and what they started."""
 
 from __future__ import annotations
 

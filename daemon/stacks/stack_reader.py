@@ -78,7 +78,7 @@ class StackReader:
         self._resources.close()
 
     def snapshot(self, pids: Sequence[int], rights: ReadingRights | None = None) -> StackSnapshot:
-        """What the threads of ``pids`` do now. Raises :class:`TargetError` when none exists.
+        """Return what the threads of ``pids`` do now. Raises :class:`TargetError` when none exists.
 
         With ``rights``, of those that these let be read, and nothing of another process: one that
         has executed a program meanwhile is left out, as that may have had other rights.
@@ -124,13 +124,13 @@ class StackReader:
                     thread.wait = reasons.of_call(records[thread.tid])
         finally:
             reasons.close()
-        found = {pid: mapped.process for pid in images if (mapped := self._spaces.get(pid))}
-        self._names.name(paths, self._modules, found)
+        processes = {pid: mapped.process for pid in images if (mapped := self._spaces.get(pid))}
+        self._names.name(paths, self._modules, processes)
         return StackSnapshot(
             reading,
             (read - reading) / 1e9,
             threads,
-            found,
+            processes,
             dict(self._names.modules),
             self._names.symbols,
             paths,

@@ -37,7 +37,7 @@ def stands_somewhere(record: TaskStack) -> bool:
 
 
 def notes_on(record: TaskStack, standing: bool) -> list[str]:
-    """What is amiss with what was read of a thread; ``standing``: its path is known."""
+    """Return what is amiss with the reading of a thread; ``standing``: its path is known."""
     notes = []
     if record.parts & HAS_CHANGED:
         notes.append("it began to exit, or executed another program, while it was read")

@@ -173,14 +173,16 @@ class ThreadWalks:
     def _trusted(
         self, records: Iterable[TaskStack], walked: dict[int, _Walked]
     ) -> dict[int, bytes]:
-        """The stacks of ``records`` as events. What was read of memory later than the registers
-        counts where the thread has not run since."""
-        found = {record.tid: walked[record.tid] for record in records if record.tid in walked}
-        longer = [record for record in records if record.tid in found and found[record.tid].longer]
+        """Return the stacks of ``records`` as events, by tid.
+
+        What was read of memory later than the registers counts where the thread has not run since.
+        """
+        walks = {record.tid: walked[record.tid] for record in records if record.tid in walked}
+        longer = [record for record in records if record.tid in walks and walks[record.tid].longer]
         gone = self.gone_on({record.tid: record for record in longer}) if longer else set()
         return {
             tid: path.longer if path.longer and tid not in gone else path.event
-            for tid, path in found.items()
+            for tid, path in walks.items()
         }
 
     def _walk(self, record: TaskStack, far: FarFrames) -> _Walked:

@@ -184,7 +184,7 @@ class WaitReasons:
         children = self._children(record)
         if wanted > 0 and _pid_namespace(record.tgid) == self._namespace:
             children = [child for child in children if child == wanted] or [
-                each for each in (wanted,) if self._sees(each)
+                pid for pid in (wanted,) if self._sees(pid)
             ]
         return Wait("child", _child_words(children), call.name, holders=tuple(children))
 
@@ -283,7 +283,7 @@ def _watched(pid: int, descriptor: int) -> list[int]:
 
 
 def _lock_holder(pid: int) -> int:
-    """Who holds the file lock that ``pid`` waits for (/proc/locks); 0: not known."""
+    """Return the process that holds the file lock that ``pid`` waits for; 0: not known."""
     holder: dict[str, int] = {}
     for line in _text("/proc/locks").splitlines():
         fields = line.split()

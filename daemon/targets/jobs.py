@@ -128,7 +128,7 @@ def place(
 
 
 def said_of_jobs(environment: bytes) -> dict[str, str]:
-    """What :func:`place` may ask of an environment, which is as /proc has it."""
+    """Return the variables that :func:`place` may look up, of an environment as /proc has it."""
     return {
         key.decode(): value.decode(errors="replace")
         for key, value in re.findall(_VARIABLE, b"\0" + environment)

@@ -73,8 +73,10 @@ class Patience:
         return list(self._open)
 
     def ask(self, pid: int, question: Callable[[], T]) -> T:
-        """What ``question``, about process ``pid``, gives or raises. Raises :class:`WithheldError`
-        when that takes longer than its user is waited for."""
+        """Return what ``question``, about process ``pid``, returns, or raise what it raises.
+
+        Raises :class:`WithheldError` when that takes longer than its user is waited for.
+        """
         seconds = _FIRST_SECONDS
         if self._unanswered:
             seconds = self._seconds(pid)
@@ -93,7 +95,7 @@ class Patience:
         return asked.answer  # type: ignore[return-value]
 
     def _seconds(self, pid: int) -> float:
-        """How long ``pid`` is waited for, now that somebody has not answered."""
+        """Return the seconds ``pid`` is waited for, now that somebody has not answered."""
         pending = self._open.get(pid)
         if pending and not pending.is_set():
             raise WithheldError

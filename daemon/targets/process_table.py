@@ -291,8 +291,8 @@ class Targets:
     def _reported(
         self, pid: int, target: Target, now: int
     ) -> tuple[list[Region], npt.NDArray[np.void]] | None:
-        """What the kernel has reported of the mappings of ``pid``, as :meth:`Modules.mappings`;
-        None where /proc is to be read."""
+        """Return the mappings of ``pid`` that the kernel has reported, and their rows, as
+        :meth:`Modules.mappings` does; None where /proc is to be read."""
         before = target.before_ns
         if before is not None and not self._history.executed_after(pid, before):
             return None  # what is known by now is of the program before

@@ -1,5 +1,5 @@
-"""What the kernel's programs report of a process that begins a program: who it is by then, and its
-arguments and environment as the kernel has just written them. No process is asked for it."""
+"""Reports of the kernel's programs of a process that begins a program: its identity by then, its
+arguments and its environment, as the kernel has just written them. No process is asked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ReportedProgram(NamedTuple):
 
     @staticmethod
     def of(event: bytes) -> tuple[int, ReportedProgram]:
-        """The pid, and what a :data:`~hpcd.bpf.layouts.PROGRAM_EVENT` says of it."""
+        """Return the pid, and the report of a :data:`~hpcd.bpf.layouts.PROGRAM_EVENT`."""
         _, _, pid, start, group, parent, user, arguments, environment = _HEAD.unpack_from(event)
         begin = _HEAD.size + arguments
         end = begin + environment

@@ -1,4 +1,4 @@
-"""Which processes to record: what the user named them by."""
+"""Selection of the processes to record, by what the user named them by."""
 
 from __future__ import annotations
 

@@ -149,8 +149,8 @@ def require_answer(pin: int, pid: int) -> None:
             raise ServedError(errno.EACCES, "its mount is gone, whoever served it")
     elif mount.kind.split(".")[0] == "fuse" and not any(
         # In a user's own namespace its options may say anything.
-        each.device == mount.device and not each.by_user
-        for each in ours.values()
+        own_mount.device == mount.device and not own_mount.by_user
+        for own_mount in ours.values()
     ):
         raise ServedError(errno.EACCES, _SERVED)
 

@@ -1,4 +1,4 @@
-"""What the programs of each user take of one recording, so that one user's cost that user alone."""
+"""Accounts of what each user's programs take of a recording: they cost no other user anything."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class UserAccounts:
         return True
 
     def give_blocks(self, user: int, count: int) -> None:
-        """These are free again."""
+        """Count ``count`` blocks of table memory as free again."""
         self._blocks[user] -= count
 
     def why(self, user: int) -> str:
-        """Why table memory was refused."""
+        """Return why table memory was refused."""
         return f"the programs of user {user} take more than {self._table_bytes >> 20} MiB of tables"
 
     def take_module(self, user: int) -> bool:

@@ -120,8 +120,9 @@ def code_rows(
 
 @dataclass(slots=True)
 class _Steps:
-    """What can move the stack pointer or control, in address order: where each begins and ends,
-    and the registers it depends on (:func:`~hpcd.daemon.unwind.stack_state.registers_of`).
+    """Instructions that can move the stack pointer or control, in address order: where each begins
+    and ends, and the registers it depends on
+    (:func:`~hpcd.daemon.unwind.stack_state.registers_of`).
 
     ``called`` are the targets of calls, ``looked_at`` instructions there are in all; what follows
     the address ``cut`` was too much (0: nothing was).
@@ -362,13 +363,15 @@ class _Gap:
                 self._new_function(entry, StackState())
 
     def _next_function(self, address: int) -> int:
-        """Where the next named function behind ``address`` begins, or one that makes a frame. (What
-        seems to be called may be data read as code, and no place where anything begins.)"""
+        """Return where the next function behind ``address`` with a name or a frame begins.
+
+        What seems to be called may be data read as code, and no place where anything begins.
+        """
         at = bisect.bisect_right(self._limits, address)
         return self._limits[at] if at < len(self._limits) else self._end
 
     def _function_at(self, address: int) -> int:
-        """Where the named function that ``address`` lies in begins; 0: in none."""
+        """Return where the named function that ``address`` lies in begins; 0: it lies in none."""
         at = bisect.bisect_right(self._starts, address) - 1
         start = self._starts[at] if at >= 0 else 0
         return start if start and address < self._functions[start] else 0

@@ -33,14 +33,14 @@ _AHEAD_SECONDS = 1.0
 
 
 class Tables(Protocol):
-    """Where tables come from; ``fd`` is open at the file, ``label`` names it in errors. All raise
-    :class:`DecodeError`."""
+    """A source of unwind tables; ``fd`` is open at the file, ``label`` names it in errors. All
+    methods raise :class:`DecodeError`."""
 
     def knows(self, fd: int) -> bool:
         """Whether looking the file up takes a millisecond, and its table is likely there."""
 
     def look_up(self, fd: int, label: str) -> PackedTable | None:
-        """The table, unless it has to be made."""
+        """Return the table, or None when it has to be made."""
 
     def is_large(self, fd: int) -> bool:
         """Whether it is to be made by :meth:`make_large`, on another thread."""
@@ -203,7 +203,10 @@ class DecodeQueue:
             self._changed.notify_all()
 
     def stop(self, seconds: float) -> bool:
-        """As :meth:`close`; whether the decoder is free ``seconds`` later, but for a large file."""
+        """Decode no more (:meth:`close`); return whether the decoder is free ``seconds`` later.
+
+        A large file is not waited for.
+        """
         self.close()
         self._threads[0].join(seconds)
         return not self._threads[0].is_alive()

@@ -73,8 +73,10 @@ class Decoder:
         return self.look_up(fd, label) or self.make(fd, label)
 
     def look_up(self, fd: int, label: str) -> PackedTable | None:
-        """As :meth:`table`, when it is cached; None when it has to be made. Raises
-        :class:`DecodeError`, also when it is known that none can be made."""
+        """Return the table of the ELF file open at ``fd`` if it is cached; None: it has to be made.
+
+        Raises :class:`DecodeError`, also when it is known that none can be made.
+        """
         writers = writers_of(fd)
         build_id = self._build_id(fd, label)
         table = self.cache.load(writers, build_id)
@@ -93,7 +95,7 @@ class Decoder:
         return self._make(self._worker, fd, label)
 
     def make_large(self, fd: int, label: str) -> PackedTable:
-        """As :meth:`make`, by the worker for large files."""
+        """Make a table by the worker for large files, and keep it. Raises :class:`DecodeError`."""
         return self._make(self._large, fd, label)
 
     def _make(self, worker: WorkerProcess, fd: int, label: str) -> PackedTable:
@@ -153,8 +155,10 @@ class Decoder:
             raise DecodeError(f"{label}: its symbols are not what was asked for") from None
 
     def probe_points(self, fd: int, label: str, request: bytes) -> bytes:
-        """What :func:`hpcd.daemon.probes.probe_points.probe_points` answers of a file: whoever
-        wrote that may have made it up. Raises :class:`DecodeError`."""
+        """Return the answer of :func:`hpcd.daemon.probes.probe_points.probe_points` for a file.
+
+        Whoever wrote the file may have made it up. Raises :class:`DecodeError`.
+        """
         return self._ask(b"p", fd, label, struct.pack("<I", len(request)) + request)
 
     def close(self) -> None:

@@ -87,8 +87,10 @@ def names(fd: int, addresses: npt.NDArray[np.uint64]) -> bytes:
 
 
 def probing() -> Points:
-    """What answers as :func:`~hpcd.daemon.probes.probe_points.probe_points`. It takes as long to
-    import as all the rest."""
+    """Return a function that answers by :func:`~hpcd.daemon.probes.probe_points.probe_points`.
+
+    That takes as long to import as all the rest.
+    """
     from hpcd.daemon.probes.probe_points import probe_points
 
     def points(fd: int, request: bytes) -> bytes:

@@ -83,8 +83,8 @@ def chain_rows(text: memoryview, address: int, low: int, high: int) -> tuple[I64
 
 
 def _begins(piece: U8) -> tuple[I64, I64]:
-    """Where functions begin, and where their frames are made: endbr64? push %rbp; mov %rsp, %rbp,
-    by either of two opcodes."""
+    """Return where functions begin, and where their bodies do, behind endbr64? push %rbp;
+    mov %rsp, %rbp, by either of two opcodes."""
     at = np.flatnonzero(piece[: max(0, len(piece) - 3)] == 0x55)
     at = at[piece[at + 1] == 0x48]
     moves = piece[at + 2].astype(np.uint16) << 8 | piece[at + 3]
@@ -118,30 +118,30 @@ def _ends(piece: U8, address: int = 0, functions: tuple[int, int] = (0, 0)) -> t
 
 
 def _is_distance(piece: U8, at: I64, address: int, functions: tuple[int, int]) -> Mask:
-    """Whether the four octets from ``at`` on are how far away the function is that a call or a jump
-    of the octet before goes to."""
+    """Return whether the four octets from ``at`` on are the distance to a function that a call or a
+    jump, the octet before, goes to."""
     before = piece[np.maximum(at - 1, 0)]
-    found: Mask = ((before == 0xE8) | (before == 0xE9)) & (at > 0) & (at + 4 <= len(piece))
-    place = at[found]
+    matches: Mask = ((before == 0xE8) | (before == 0xE9)) & (at > 0) & (at + 4 <= len(piece))
+    place = at[matches]
     distance = np.zeros(len(place), np.uint32)
     for octet in range(4):
         distance |= piece[place + octet].astype(np.uint32) << np.uint32(8 * octet)
     target = address + place + 4 + distance.view(np.int32)
     low, high = functions
-    found[found] = (target >= low) & (target < high) & (target % _ALIGNMENT == 0)
-    return found
+    matches[matches] = (target >= low) & (target < high) & (target % _ALIGNMENT == 0)
+    return matches
 
 
 def _is_jumped_over(piece: U8, at: I64) -> Mask:
-    """Whether an int3 stands behind a call of what does not return, and a short jump before goes on
-    behind it: V8's own functions have that in their midst."""
-    found = np.zeros(len(at), bool)
+    """Return whether an int3 stands behind a call of what does not return, and a short jump before
+    goes on behind it: V8's own functions have that in their midst."""
+    jumped_over = np.zeros(len(at), bool)
     called = np.flatnonzero((at >= 5) & (piece[np.maximum(at - 5, 0)] == 0xE8))
     behind = at[called] + 1
     for distance in range(6, 128):
         jump = np.maximum(behind - distance - 2, 0)
-        found[called] |= (piece[jump] == 0xEB) & (piece[jump + 1] == distance)
-    return found
+        jumped_over[called] |= (piece[jump] == 0xEB) & (piece[jump + 1] == distance)
+    return jumped_over
 
 
 def _padded(piece: U8) -> I64:
@@ -163,10 +163,10 @@ def _padded(piece: U8) -> I64:
 
 
 def _never_goes_on(piece: U8, at: I64) -> Mask:
-    """Whether what stands before ``at`` can be an instruction that the next one is not run after:
+    """Return whether an instruction may end at ``at`` that the next one is not run after:
     ret, jmp, a call of what does not return, ud2."""
     before = [piece[np.maximum(at - back, 0)] for back in range(6)]
-    found: Mask = (
+    stops: Mask = (
         (before[1] == 0xC3)
         | (before[2] == 0xEB)
         | ((before[2] == 0xFF) & (before[1] >> 4 == 0xE))
@@ -174,11 +174,11 @@ def _never_goes_on(piece: U8, at: I64) -> Mask:
         | (before[5] == 0xE8)
         | (before[5] == 0xE9)
     )
-    return found
+    return stops
 
 
 def _without(places: I64, others: I64) -> I64:
-    """Those of ``places`` that are none of ``others``; both are sorted."""
+    """Return those of ``places`` that are not in ``others``; both are sorted."""
     if not len(others):
         return places
     at = np.minimum(np.searchsorted(others, places), len(others) - 1)

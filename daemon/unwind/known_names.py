@@ -21,7 +21,7 @@ class KnownNames:
     """Functions by address, and addresses that lie in none."""
 
     def __init__(self, data: bytes = b"") -> None:
-        """From what :meth:`pack` has returned; what is damaged says nothing."""
+        """Restore what :meth:`pack` has returned; damaged data are ignored."""
         self._found: dict[int, FoundSymbol] = {}
         self._nameless: set[int] = set()
         try:
@@ -48,13 +48,13 @@ class KnownNames:
                 missing.append(address)
         return [rows[start] for start in sorted(rows)], np.array(missing, np.uint64)
 
-    def add(self, addresses: U64, found: Sequence[FoundSymbol]) -> bool:
-        """Take what was ``found`` for ``addresses``; False when there is no room."""
+    def add(self, addresses: U64, symbols: Sequence[FoundSymbol]) -> bool:
+        """Take the ``symbols`` found for ``addresses``; return False when there is no room."""
         if len(self._found) + len(self._nameless) + len(addresses) > _MOST:
             return False
-        self._found |= {symbol[0]: symbol for symbol in found}
+        self._found |= {symbol[0]: symbol for symbol in symbols}
         named = KnownNames()
-        named._found = {symbol[0]: (*symbol[:3], symbol[1]) for symbol in found}
+        named._found = {symbol[0]: (*symbol[:3], symbol[1]) for symbol in symbols}
         self._nameless.update(named.find(addresses)[1].tolist())
         return True
 

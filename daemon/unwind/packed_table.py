@@ -52,7 +52,7 @@ class PackedTable:
     analysed: int = 0
 
     def without_rows(self) -> PackedTable:
-        """What else there is of the module. Empty copies, as a view would keep all the rows."""
+        """Return the table without rows and rules (empty copies, as a view would keep them all)."""
         none = np.zeros(0, np.uint32)
         return replace(self, rows=PackedRows(none, none), rules=self.rules[:0].copy())
 

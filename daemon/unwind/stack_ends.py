@@ -154,7 +154,7 @@ def _switched(function: _Function) -> int:
 
 
 def _go_stacks(named: list[tuple[str, _Function]]) -> list[Span]:
-    """Where Go's functions run on the system stack, and the goroutine's goes on behind it."""
+    """Return the spans where Go runs on the system stack, and the goroutine's goes on behind it."""
     spans = []
     for name, function in named:
         switched = _switched(function) if name == _GO_SYSTEM_STACK else 0
@@ -257,10 +257,10 @@ def _way_back(function: _Function, switched: int) -> Span | None:
                 ways[target] = way
             elif len(way) == 4:
                 thread, machine, current, stack = way
-                found = rule(
+                goroutine_rule = rule(
                     CfaKind.GOROUTINE, thread, reg=8, fp_off=machine, bx_off=current, ra_off=stack
                 )
-                return Span(switched, int(instruction.ip + instruction.len), found)
+                return Span(switched, int(instruction.ip + instruction.len), goroutine_rule)
         else:
             ways.pop(target, None)
     return None

@@ -1,4 +1,4 @@
-"""Where the stack is while x86-64 machine code runs: what each instruction does to it.
+"""State of the stack while x86-64 machine code runs: the effect of each instruction on it.
 
 Followed are the stack pointer, registers that hold an address of the stack, and where the caller's
 rbp and rbx are.
@@ -84,7 +84,7 @@ def _same_pair(target: int, source: int) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class StackState:
-    """Where the CFA is, before an instruction. Offsets are CFA minus register.
+    """The place of the CFA before an instruction. Offsets are CFA minus register.
 
     ``copies`` maps registers that hold a stack address to their offsets; ``fp`` and ``bx`` are
     where the caller's rbp and rbx are saved, as offsets from the CFA (0: still in the register).
@@ -97,7 +97,7 @@ class StackState:
     fp_lost: bool = False
 
     def copy(self) -> StackState:
-        """Another that may change apart from this one."""
+        """Return a copy that may change apart from this state."""
         return StackState(self.sp, dict(self.copies), self.fp, self.bx, self.fp_lost)
 
     def row(self) -> Rule:
@@ -161,7 +161,7 @@ def _push(state: StackState, instruction: Instruction) -> None:
 
 
 def _call(state: StackState, instruction: Instruction) -> None:
-    """What is called leaves the stack as it was, and of the registers those it has to."""
+    """Apply a call: it leaves the stack as it was, and of the registers those it has to."""
     if instruction.near_branch_target == instruction.ip + instruction.len:
         _push(state, instruction)  # the code asks where it is: no call, but a push
         return

@@ -191,7 +191,7 @@ class _Draft:
         self._replace(entry, stop, END)
 
     def end_stacks(self) -> None:
-        """Where threads and coroutines begin there is no caller, or one on another stack."""
+        """Set the rules where threads and coroutines begin: no caller, or one on another stack."""
         for span in sorted(stack_ends(self._elf), key=lambda span: (span.start, span.end)):
             if not span.clone:
                 self._replace(span.start, span.end, span.rule)
@@ -224,7 +224,7 @@ class _Draft:
 
 
 def _inside(places: I64, spans: I64) -> npt.NDArray[np.bool_]:
-    """Which of ``places`` lie in one of ``spans``, ``int64[n, 2]``, sorted and apart."""
+    """Return which of ``places`` lie in one of ``spans``, ``int64[n, 2]``, sorted and apart."""
     if not len(spans):
         return np.zeros(len(places), bool)
     at = np.searchsorted(spans[:, 0], places, "right") - 1

@@ -83,8 +83,8 @@ class TableCache:
 
 
 def _file_version(fd: int) -> tuple[str, str]:
-    """Who may have written the file open at ``fd``, and which file it is, as it is now ("": it
-    cannot be told). Its time of change nobody can set."""
+    """Return who may have written the file open at ``fd``, and a text that identifies it in its
+    present state ("": none can). Nobody can set the time of change in that text."""
     status = os.fstat(fd)
     writers = writers_of(fd)
     if not status.st_nlink:

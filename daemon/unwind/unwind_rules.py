@@ -26,7 +26,7 @@ unless a kind says otherwise."""
 
 
 class CfaKind(IntEnum):
-    """How the canonical frame address (CFA) is found."""
+    """Ways to find the canonical frame address (CFA)."""
 
     NONE = 0
     END = 1
@@ -85,11 +85,11 @@ def rule(
     bx_off: int = 0,
     bx: BxKind = BxKind.AT_CFA,
 ) -> Rule:
-    """A rule tuple; one that does not fit its fields becomes "unsupported"."""
+    """Return a rule tuple; one that does not fit its fields becomes "unsupported"."""
     if cfa in (CfaKind.NONE, CfaKind.END, CfaKind.SIGNAL, CfaKind.UNSUPPORTED):
         return (int(cfa), 0, 0, 0, 0, 0, 0, 0, 0)
     fits = -(1 << 31) <= off < 1 << 31 and all(
-        -(1 << 15) <= each < 1 << 15 for each in (fp_off, ra_off, bx_off)
+        -(1 << 15) <= offset < 1 << 15 for offset in (fp_off, ra_off, bx_off)
     )
     if not fits:
         return (int(CfaKind.UNSUPPORTED), 0, 0, 0, 0, 0, 0, 0, 0)
@@ -108,17 +108,19 @@ class RuleSet:
         self._number: dict[Rule, int] = {}
         self._rules: list[Rule] = []
 
-    def number(self, each: Rule) -> int:
-        """The number of a rule. Beyond 65,535 distinct ones, that of "unsupported": one number is
-        left for what lies before the first row."""
-        found = self._number.get(each)
-        if found is None:
+    def number(self, wanted: Rule) -> int:
+        """Return the number of a rule; beyond 65,535 distinct ones, that of "unsupported".
+
+        One number is left for what lies before the first row.
+        """
+        number = self._number.get(wanted)
+        if number is None:
             if len(self._number) >= MAX_RULES - 2:
-                each = UNSUPPORTED
-            found = self._number.setdefault(each, len(self._number))
-            if found == len(self._rules):
-                self._rules.append(each)
-        return found
+                wanted = UNSUPPORTED
+            number = self._number.setdefault(wanted, len(self._number))
+            if number == len(self._rules):
+                self._rules.append(wanted)
+        return number
 
     def rule(self, number: int) -> Rule:
         """The rule of a number that was given out."""

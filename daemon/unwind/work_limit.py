@@ -1,4 +1,4 @@
-"""How long the table of one file may take."""
+"""Limit of the time that the table of one file may take."""
 
 from __future__ import annotations
 
