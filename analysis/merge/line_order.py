@@ -87,7 +87,7 @@ class ProcessTable:
 
 @dataclass(frozen=True, slots=True)
 class ThreadTable:
-    """What measurements say of the threads of trace lines in database order, by column.
+    """The threads of trace lines in database order, by column, as measurements describe them.
 
     Numbers are ``int64[n]``, in monotonic ns those that end in ``_ns``, NO_NUMBER where there is
     none.
