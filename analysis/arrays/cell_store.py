@@ -130,7 +130,7 @@ def _order(event: U16, node: U32, line: U32) -> npt.NDArray[np.integer]:
 
 
 def run_starts(values: npt.NDArray[Any]) -> I64:
-    """Where each run of equal values begins."""
+    """Return ``int64[k]``, ascending: the index at which each run of equal values begins."""
     if not len(values):
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
@@ -236,15 +236,15 @@ class CellStore:
 
     def chunk(self, chunk: int) -> Cells:
         """All sums of a chunk, by event, node and line. Raises :class:`FormatError`."""
-        found = []
+        event_cells = []
         for event, frame in self.frames(chunk):
             contexts = self.contexts(frame)
             sums = self.sums(frame, chunk, contexts)
-            found.append(Cells(
+            event_cells.append(Cells(
                 sums.line.astype(np.uint32), np.repeat(contexts.node, np.diff(contexts.start)),
                 np.full(len(sums.line), event, np.uint16), sums.records, sums.value,
             ))  # fmt: skip
-        return join_cells(found)
+        return join_cells(event_cells)
 
     def by_line(self, chunk: int) -> tuple[Cells, I64]:
         """All sums of a chunk by line, node and event, and ``int64[lines + 1]``, where those of

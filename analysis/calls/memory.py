@@ -132,12 +132,12 @@ class _Events:
 
         def named(name: str, otherwise: int = 0) -> I64:
             # Not all functions have the same values.
-            found = np.full(len(calls), otherwise, np.int64)
+            column = np.full(len(calls), otherwise, np.int64)
             for function in functions:
                 if (number := function.value(name)) is not None:
                     mine = calls["function"] == function.id
-                    found[mine] = value[mine, number]
-            return found
+                    column[mine] = value[mine, number]
+            return column
 
         weight = calls["weight"].astype(np.int64)
         names = {function.id: function.name for function in functions}

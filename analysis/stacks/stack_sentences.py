@@ -97,8 +97,9 @@ def _place(reading: Reading, thread: ThreadStack) -> str:
 def standing_groups(
     threads: list[ThreadStack], by_tid: dict[int, ThreadStack]
 ) -> list[tuple[str, bool, list[ThreadStack]]]:
-    """What threads that stand at one place do, in words, whether that is true of each of them word
-    by word, and who does it; the most common first, and what is rare together at the end."""
+    """Return groups of threads that stand at one place: what they do, in words, whether that is
+    true of each of them word by word, and the threads; the most common first, and rare ones
+    together at the end."""
     groups: dict[tuple[str, str], list[ThreadStack]] = {}
     for thread in threads:
         wait = thread.wait
@@ -111,7 +112,7 @@ def standing_groups(
     shown, others = ordered[:_MOST_WAITS], ordered[_MOST_WAITS:]
     if len(others) == 1:
         shown, others = ordered, []
-    found = []
+    standing = []
     for members in shown:
         texts = {activity_words(thread, by_tid) for thread in members}
         words = texts.pop()
@@ -119,11 +120,11 @@ def standing_groups(
         if texts and wait is not None:
             call = "" if wait.address else f"{wait.call}: "
             words = f"waits for {call}{_ALIKE.get(wait.kind, wait.kind)}"
-        found.append((words, not texts, members))
+        standing.append((words, not texts, members))
     if others:
         rare = [thread for group in others for thread in group]
-        found.append((f"{len(others)} other waits", False, rare))
-    return found
+        standing.append((f"{len(others)} other waits", False, rare))
+    return standing
 
 
 def moved_words(moved: int, same: int, unmoved: int) -> str:
