@@ -182,16 +182,16 @@ class CellStore:
         return len(self.line_start) - 1
 
     def frames(self, chunk: int) -> list[tuple[int, int]]:
-        """(event, frame) of what there is of chunk ``chunk``, events ascending."""
+        """Return (event, frame) of each event with sums in chunk ``chunk``, events ascending."""
         low, high = self._frames[chunk : chunk + 2].tolist()
         return list(zip(self.event[low:high].tolist(), range(low, high), strict=True))
 
     def lines(self, chunk: int) -> int:
-        """How many lines chunk ``chunk`` is of."""
+        """Return the number of lines of chunk ``chunk``."""
         return int(self.line_start[chunk + 1] - self.line_start[chunk])
 
     def cells(self, chunk: int) -> int:
-        """How many sums chunk ``chunk`` has."""
+        """Return the number of sums in chunk ``chunk``."""
         low, high = self._frames[chunk : chunk + 2].tolist()
         return int(self._cells[low:high].sum())
 

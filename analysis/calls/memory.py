@@ -162,7 +162,7 @@ class _Events:
 
 
 def _deaths(events: _Events, touches: I64) -> I64:
-    """When the pages of ``touches`` were given back, :data:`_NEVER` of those that were not."""
+    """Return when the pages of ``touches`` were given back; :data:`_NEVER` where they were not."""
     address, born = events.start[touches].copy(), events.time[touches]
     died = np.full(len(touches), _NEVER, np.int64)
     order = np.argsort(address, kind="stable")

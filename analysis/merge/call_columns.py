@@ -66,7 +66,7 @@ class CallTables:
 
     @property
     def calls(self) -> int:
-        """How many there are."""
+        """The number of recorded calls."""
         return int(self.first[-1])
 
     def totals(self) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:

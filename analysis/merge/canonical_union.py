@@ -211,7 +211,8 @@ def _groups_of(measurements: Sequence[PartContents], work: Path) -> list[PartGro
 
 
 def _has_own_companion(contents: PartContents) -> bool:
-    """Whether what is beside a measurement's part is its own."""
+    """Return whether a measurement has a companion of its own beside its part, not one that is
+    shared."""
     return not contents.united and contents.member is None
 
 

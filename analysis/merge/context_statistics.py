@@ -106,7 +106,7 @@ def united_statistics(
 
 
 def _united(parts: Sequence[Extremes], lines: int, mean: F64) -> ContextStatistics:
-    """Statistics over all lines of what is known of some at a time."""
+    """Return the statistics over all lines from the extremes of some lines at a time."""
     nodes = len(mean)
     count, squares = np.zeros(nodes, np.int64), np.zeros(nodes)
     least, most = np.full(nodes, np.inf), np.full(nodes, -np.inf)

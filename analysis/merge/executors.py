@@ -92,7 +92,7 @@ def workers_for(paths: Sequence[Path], workers: int | None) -> int:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a measurement; 0 of what is none."""
+    """Return the size of a measurement in bytes; 0 of a path that is none."""
     with suppress(OSError):
         return measurement_size(path)
     return 0

@@ -60,7 +60,7 @@ class TextColumn:
         return _places(self.texts)[self.number]
 
     def of_rows(self, rows: I64) -> TextColumn:
-        """Those of some rows."""
+        """Return the column of the texts of ``rows``, in their order."""
         return TextColumn(self.number[rows], self.texts)
 
 

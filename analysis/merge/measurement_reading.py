@@ -33,7 +33,7 @@ _SHOW_ERRORS = 8
 
 @dataclass(slots=True)
 class ReadMeasurements:
-    """Measurements whose parts were made, in an order that depends on what they are alone.
+    """Measurements whose parts were made, in an order that depends on the measurements alone.
 
     ``earlier`` is the database that is added to; ``refused``, ``damaged`` and ``notes`` are as
     :class:`~hpcd.analysis.merge.stages.MergeResult` has them.
@@ -198,7 +198,7 @@ def _read_part(place: Path) -> PartContents:
 def _distinct(
     answers: _Answers, earlier: dict[int, PartContents], notes: list[str]
 ) -> list[PartContents]:
-    """Every measurement once, in order; of one that has grown, what there is now."""
+    """Return every measurement once, in order; of one that has grown, its present contents."""
     new: dict[int, PartContents] = {}
     ingested = answers.ingested
     for number, contents in (ingested[at] for at in _ranked([part for _, part in ingested])):
@@ -216,7 +216,7 @@ def _distinct(
 
 
 def _ranked(measurements: Sequence[PartContents]) -> list[int]:
-    """An order of measurements that depends on what they are alone."""
+    """Return the numbers of ``measurements`` in an order that depends on the measurements alone."""
     begin = windows_of(measurements)[:, 0].tolist()
     keys = [
         (contents.host.hostname, contents.host.boot_id, opened, contents.id, contents.path.name)

@@ -285,6 +285,6 @@ def _located(nodes: Path) -> Path:
 
 
 def forget_shared() -> None:
-    """Close what is kept of companions."""
+    """Close the companions and columns that are kept open."""
     open_shared.cache_clear()
     _nodes.cache_clear()

@@ -296,7 +296,8 @@ def _some(encoded: blocks.Encoded, chosen: slice) -> blocks.Encoded:
 
 
 def _moved(columns: Sequence[Any], bounds: I64) -> I64:
-    """One column of many, those of each counted on from where its table begins."""
+    """Return ``columns`` joined, ``int64[n]``: to each the number in ``bounds`` is added at which
+    its table begins."""
     return np.concatenate(
         [column + at for column, at in zip(columns, bounds[:-1].tolist(), strict=True)]
     ).astype(np.int64)

@@ -251,12 +251,12 @@ class _SharedTexts:
         return self._number.setdefault(stored, len(self._number))
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """All of them, when it is asked for the first."""
+        """Yield (number, value) of all values that are there when the first row is asked for."""
         yield from ((number, value) for value, number in self._number.items())
 
 
 def _stretches(rows: int) -> Iterator[slice]:
-    """So many ``rows``, some at a time: as Python's objects they take ten times the memory."""
+    """Yield slices of ``rows`` rows: as Python's objects they take ten times the memory."""
     for first in range(0, rows, _AT_ONCE):
         yield slice(first, min(first + _AT_ONCE, rows))
 

@@ -43,7 +43,7 @@ class PhaseCommunication(Communication):
 
     @property
     def whole(self) -> Communication:
-        """That of all time."""
+        """The communication of the whole run."""
         return self._whole
 
     @property

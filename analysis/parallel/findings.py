@@ -78,7 +78,8 @@ def findings(db: Database) -> list[Insight]:
 
 
 def _processes(db: Database) -> Iterator[Insight]:
-    """Which program of several."""
+    """Yield a finding on the program that used most of the CPU time, where there are several
+    processes and no ranks."""
     lines = db.lines
     words, code = lines.texts("process")
     if has_ranks(db) or len(np.unique(lines.process)) < 2:

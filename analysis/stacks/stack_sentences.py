@@ -128,7 +128,8 @@ def standing_groups(
 
 
 def moved_words(moved: int, same: int, unmoved: int) -> str:
-    """How many threads are where they were."""
+    """Return in words how many threads have not run since, are at the same call path, and are
+    elsewhere or new."""
     return (
         f"of {number(moved + same + unmoved, 'thread', 'threads')} {unmoved:,} not run since, "
         f"{same:,} at the same call path after running, {moved:,} elsewhere or new"
@@ -136,5 +137,5 @@ def moved_words(moved: int, same: int, unmoved: int) -> str:
 
 
 def number(count: int, one: str, many: str) -> str:
-    """A count with what is counted."""
+    """Return a count with the noun for what is counted: ``one`` for 1, else ``many``."""
     return f"{count:,} {one if count == 1 else many}"

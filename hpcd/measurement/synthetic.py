@@ -66,7 +66,7 @@ class Shape:
 
     @property
     def measurements(self) -> int:
-        """How many measurements that makes."""
+        """The number of measurements."""
         return -(-self.ranks // self.ranks_per_node)
 
 
@@ -321,7 +321,7 @@ class Synthesizer:
 
 
 class _Symbols:
-    """Those of all modules of a source, by module and start."""
+    """The symbols of all modules of a source, by module and start."""
 
     def __init__(self, source: Source) -> None:
         rows = [(module, row) for module, own in sorted(source.symbols.items())

@@ -11,7 +11,7 @@ Settings = int | zstandard.ZstdCompressionParameters
 
 
 class _Contexts(threading.local):
-    """Those of a thread: a context is for one at a time."""
+    """The contexts of a thread: a context serves one thread at a time."""
 
     def __init__(self) -> None:
         self.compressors: dict[Settings, zstandard.ZstdCompressor] = {}

@@ -352,11 +352,12 @@ class LazyTraffic:
 
     @property
     def ready(self) -> bool:
-        """Whether it is worked out."""
+        """Whether the traffic is worked out already."""
         return self._traffic is not None
 
     def get(self) -> Traffic:
-        """It. Raises :class:`UsageError` where no calls of MPI were recorded."""
+        """Return the traffic, worked out at the first call. Raises :class:`UsageError` where no
+        calls of MPI were recorded."""
         with self._lock:  # a second request waits instead of doing the same
             if self._traffic is None:
                 self._traffic = Traffic(self._db)
