@@ -1,8 +1,8 @@
 """Records and map values that BPF programs and user space exchange, as numpy dtypes and numbers.
 
-The same stands in ``programs`` as C: ``records.h`` (the rings), ``values.h`` (the maps) and
-``stack/*.h`` (tables and walks). ``tests/unit/test_layouts.py`` holds each of these against what
-compilers for both processors say.
+``programs`` has them as C: ``records.h`` (the rings), ``values.h`` (the maps) and ``stack/*.h``
+(tables and walks). ``tests/unit/bpf/test_layouts.py`` compares each with what compilers for both
+processors say.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ cp -a tests benchmarks pyproject.toml "$tree/tree"
 cd "$tree/tree"
 PYTHONPATH=$tree/tree:$site qemu-aarch64-static -L "$root" "$python" -m pytest -q \
 	-p no:cacheprovider --timeout 1800 --basetemp="$tree/tests" \
-	tests/unit/test_call_paths.py tests/unit/test_decimal_text.py tests/unit/test_identity_columns.py \
-	tests/unit/test_kernels.py tests/unit/test_part.py tests/unit/test_line_pictures.py \
-	tests/unit/test_shares.py tests/unit/test_thread_times.py
+	tests/unit/analysis/merge/test_shares.py tests/unit/analysis/trace/test_line_pictures.py \
+	tests/unit/analysis/trace/test_part.py tests/unit/daemon/capture/test_call_paths.py \
+	tests/unit/daemon/capture/test_thread_times.py tests/unit/interchange/test_decimal_text.py \
+	tests/unit/kernels/test_kernels.py tests/unit/measurement/test_identity_columns.py

@@ -3,12 +3,11 @@
 # the rest runs in two halves beside it, on the CPU time that nobody else wants (SCHED_IDLE). When one
 # half is done the benchmarks follow, each at its smallest size, behind those that watch (nice).
 tools=.venv/bin
-benchmarks=tests/live/test_benchmarks.py
-watching="tests/live tests/service tests/formats/test_mpi_traffic.py tests/unit/test_soak.py
-          --ignore=$benchmarks"
-half="tests/unit tests/formats --ignore=tests/unit/test_structure.py --ignore=tests/unit/test_soak.py
-      --ignore=tests/formats/test_offline_benchmarks.py --ignore=tests/formats/test_mpi_traffic.py"
-other_half="tests/viewer tests/unit/test_structure.py tests/formats/test_offline_benchmarks.py"
+watching="tests/live tests/service"
+structure=tests/unit/analysis/structure
+half="tests/unit tests/formats --ignore=$structure"
+other_half="tests/viewer $structure tests/benchmarks/test_offline.py"
+benchmarks=tests/benchmarks/test_running.py
 
 # The command is started a thousand times: compiled once.
 unset PYTHONDONTWRITEBYTECODE

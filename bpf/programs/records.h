@@ -1,5 +1,5 @@
 /* What the programs send to user space; bpf/layouts.py has the same as numpy dtypes, and
- * tests/unit/test_layouts.py compares the two.
+ * tests/unit/bpf/test_layouts.py compares the two.
  *
  * Two rings. Samples have one size, so that a reader takes thousands with one numpy view. Whatever
  * a sample refers to (its stack, its thread) is announced in the other ring before the sample is

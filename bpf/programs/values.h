@@ -1,5 +1,5 @@
 /* What the maps hold that user space reads or writes; bpf/layouts.py has the same as numpy
- * dtypes, and tests/unit/test_layouts.py compares the two.
+ * dtypes, and tests/unit/bpf/test_layouts.py compares the two.
  */
 #ifndef HPCD_VALUES_H
 #define HPCD_VALUES_H

@@ -5,7 +5,7 @@ C entry points are enough for Fortran: ``mpi_send_``, its other spellings and th
 ``PMPI_Send`` (Open MPI), which are two names of one address. Probes on both languages' entry points
 would count a message twice.
 
-Source: MPI 3.1, appendix A.2 (bindings). ``tests/unit/test_mpi_functions.py`` compiles every
+Source: MPI 3.1, appendix A.2 (bindings). ``tests/unit/model/test_mpi_functions.py`` compiles every
 prototype against the installed ``mpi.h``.
 """
 

@@ -6,7 +6,8 @@ own memory is read but statuses, handles and, of Open MPI, the size in a datatyp
 Sources: ``mpi.h`` of Open MPI 4.1 and MPICH 4.0 (constants, ``MPI_Status``, types of handles);
 ``opal/datatype/opal_datatype.h`` of Open MPI: the size follows the header of an object (16 bytes),
 flags, id and a count (8 bytes); MPICH's handles of predefined datatypes have their size in bits 8
-to 15. ``tests/unit/test_mpi_functions.py`` compares these with the installed headers and libraries.
+to 15. ``tests/unit/model/test_mpi_functions.py`` compares these with the installed headers and
+libraries.
 """
 
 from __future__ import annotations

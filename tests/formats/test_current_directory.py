@@ -13,10 +13,10 @@ import pytest
 
 from hpcd.cli.verbs import VERBS
 from tests.support.called import ranks_that_call
+from tests.support.paths import ROOT
 from tests.support.planted import (
     OTHER_RECORDING_VERBS,
     RECORDING_COMMANDS,
-    ROOT,
     PlantedDirectory,
 )
 from tests.support.receiver import Receiver

@@ -18,8 +18,7 @@ from hpcd.analysis.profile.filters import Filter
 from hpcd.errors import PlatformError, UsageError
 from hpcd.interchange.data_frames import TABLES
 from tests.support.made import make
-
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ from hpcd.analysis.merge.united_symbols import table_of
 from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_times
 from hpcd.errors import FormatError, NotFoundError, UsageError
 from hpcd.model.cct import NO_NODE
+from tests.support.paths import ROOT
 from tests.support.random_measurements import write_measurement
 
 
@@ -122,7 +123,7 @@ def test_tables_agree_with_columns(db: Database) -> None:
 
 
 def test_the_documented_examples_run(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "database.md").read_text()
+    text = (ROOT / "docs" / "database.md").read_text()
     queries = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     assert len(queries) == 5
     with hpcd.analysis.open(database) as db, db.sql() as tables:

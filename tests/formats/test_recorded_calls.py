@@ -23,6 +23,7 @@ from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.calls import CalledFunction, CalledObject, CallValue, Group, ValueKind
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from tests.support.paths import ROOT
 from tests.support.recorded import hpcd
 
 VALUES = (CallValue("file", ValueKind.OBJECT), CallValue("read", ValueKind.BYTES, "B"),
@@ -308,7 +309,7 @@ def test_odd_declarations_are_damage(tmp_path: Path, kind: Kind, rows: object) -
 
 
 def test_the_documented_query_runs(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs/calls.md").read_text()
+    text = (ROOT / "docs/calls.md").read_text()
     (query,) = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     calls = some_calls(500)
     with open_database(database(tmp_path, [calls])) as db:

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.paths import ROOT
 from tests.support.programs import PROGRAMS
 from tests.support.recorded import hpcd
 from tests.support.waiting import Recorder, started
 
 RANKS = 2
 MPIRUN = ["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-n", str(RANKS)]
-ROOT = Path(__file__).parents[2]
 
 
 # The clock fires as if at random: at this rate steps of some ms are seldom missed.

@@ -29,12 +29,13 @@ from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.unwind.interned_rules import InternedRules
 from hpcd.errors import PlatformError
 from hpcd.model.unwind_status import UnwindStatus
+from tests.support.paths import ROOT
 from tests.support.recorded import HPCD, call_paths, record
 from tests.support.replay import Replay, SavedStack
 
 pytestmark = pytest.mark.root
 
-DATA = Path(__file__).parents[1] / "data/stacks"
+DATA = ROOT / "tests/data/stacks"
 
 
 def copy_of(saved: SavedStack) -> bytes:
@@ -223,11 +224,10 @@ def test_paths_are_whole_before_their_walkers_are_loaded(
     with subprocess.Popen([executable, "60"]) as process:
         selector = Selector(pids=(process.pid,))
         recording = Recording(Options(selector, tmp_path / "m", duration=0.5))
-        summary: Any = recording.run()
+        unwind = recording.run().unwind
         process.kill()
-    unwind = summary["unwind"]
-    assert unwind["deferred"]["walked"] >= 0.99 * unwind["paths"] > 20
-    assert unwind["complete"] >= 0.99 * unwind["paths"]
+    assert unwind.deferred.walked >= 0.99 * unwind.paths > 20
+    assert unwind.complete >= 0.99 * unwind.paths
     assert "main" in {name for path in call_paths(tmp_path / "m", executable) for name in path}
 
 
@@ -242,12 +242,11 @@ def test_copies_are_taken_while_the_recorder_is_busy(
     with subprocess.Popen([executable, "60"]) as process:
         selector = Selector(pids=(process.pid,))
         options = Options(selector, tmp_path / "m", frequency=499, duration=2)
-        summary: Any = Recording(options).run()
+        unwind = Recording(options).run().unwind
         process.kill()
-    unwind = summary["unwind"]
     # The thread, too, may wait for a CPU; without it there is room for one in eight.
-    assert unwind["deferred"]["not_copied"] <= 0.2 * unwind["paths"]
-    assert unwind["deferred"]["walked"] >= 0.99 * unwind["deferred"]["copied"]
+    assert unwind.deferred.not_copied <= 0.2 * unwind.paths
+    assert unwind.deferred.walked >= 0.99 * unwind.deferred.copied
 
 
 def test_walkers_that_the_kernel_refuses_end_the_recording(

@@ -12,10 +12,11 @@ import pytest
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.marked_phases import MarkedPhases
+from tests.support.paths import ROOT
 from tests.support.recorded import HPCD, hpcd
 
 pytestmark = pytest.mark.root
-SOURCE = Path(__file__).parents[1] / "programs/cudart.c"
+SOURCE = ROOT / "tests/programs/cudart.c"
 
 
 @pytest.mark.parametrize(

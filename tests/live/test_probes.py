@@ -14,11 +14,12 @@ import pytest
 
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import open_measurement
+from tests.support.paths import ROOT
 from tests.support.probed_server import first_byte
 from tests.support.recorded import HPCD, Names, hpcd, record
 
 pytestmark = pytest.mark.root
-SOURCE = Path(__file__).parents[1] / "programs/probed.cpp"
+SOURCE = ROOT / "tests/programs/probed.cpp"
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,11 @@ import pytest
 from hpcd.__main__ import main
 from hpcd.cli.verbs import VERBS
 from tests.support.made import make
+from tests.support.paths import ROOT
 from tests.support.recorded import hpcd
 
 pytestmark = pytest.mark.root
 
-ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
     "profile": "live/test_profile.py",
     "view": "live/test_view.py",

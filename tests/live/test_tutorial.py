@@ -14,10 +14,11 @@ import pytest
 
 import hpcd.analysis
 from hpcd.analysis.parallel.findings import findings
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.root
 
-TUTORIAL = (Path(__file__).parents[2] / "docs/tutorial.md").read_text()
+TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
 
 
 def blocks() -> list[str]:

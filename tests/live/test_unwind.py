@@ -14,6 +14,7 @@ import pytest
 
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
+from tests.support.paths import ROOT
 from tests.support.recorded import Names, call_paths, record
 from tests.support.tables import libraries_of, prepare_tables
 from tests.support.waiting import Recorder, records_in
@@ -158,7 +159,7 @@ def test_deep_recursion_is_whole(tmp_path: Path, build: Callable[..., Path]) -> 
 def deep(folder: Path, depth: int) -> Path:
     """tests/programs/deep.c with another depth of its recursion."""
     source = folder / "deeper.c"
-    text = (Path(__file__).parents[1] / "programs/deep.c").read_text()
+    text = (ROOT / "tests/programs/deep.c").read_text()
     source.write_text(text.replace("890", str(depth)).replace("< 100000", "< 1000000"))
     executable = folder / "deeper"
     subprocess.run(["gcc", "-O2", "-o", str(executable), str(source)], check=True)

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.paths import ROOT
 from tests.support.programs import HOT_LOOP, line_of
 from tests.support.recorded import hpcd, record
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
 from tests.support.root_overlay import run_in_copy
 
 pytestmark = pytest.mark.root
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 
 def run(*command: str | Path, cwd: Path = Path("/"), **environment: str) -> str:

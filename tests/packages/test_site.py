@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import hpcd.analysis
-
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:

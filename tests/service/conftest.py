@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.paths import ROOT
+
 HPCD = [sys.executable, "-m", "hpcd"]
-ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 # Who asks again and again leaves the CPUs to what is asked about.
 _PACE_SECONDS = 0.05

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
-from tests.service.conftest import HPCD, NOBODY, ROOT, RunningService
+from tests.service.conftest import HPCD, NOBODY, RunningService
+from tests.support.paths import ROOT
 from tests.support.recorded import hpcd
 
 pytestmark = pytest.mark.root

@@ -18,8 +18,9 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from tests.service.conftest import HPCD, ROOT, RunningService
+from tests.service.conftest import HPCD, RunningService
 from tests.support.clients import ALICE, MALLORY, ask
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.root
 

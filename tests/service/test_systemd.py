@@ -7,15 +7,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
 from tests.support.systemd import Machine, control_groups
 
 pytestmark = pytest.mark.root
 
-ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "systemd"
 
 

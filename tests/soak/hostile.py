@@ -27,8 +27,8 @@ import psutil
 from hpcd.measurement.check import check_measurement
 from tests.support import stalling_fuse
 from tests.support.clients import ALICE
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
 HPCD = [sys.executable, "-m", "hpcd"]
 ATTACKERS = [48_011, 48_012, 48_013, 48_014]

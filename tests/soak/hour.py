@@ -17,7 +17,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-PROGRAMS = Path(__file__).parents[1] / "programs"
+from tests.support.paths import ROOT
+
+PROGRAMS = ROOT / "tests/programs"
 HPCD = [sys.executable, "-m", "hpcd"]
 _NICE = "-5"  # as systemd/hpcd.service has it
 # A round is a minute.

@@ -12,8 +12,9 @@ from hpcd.elf.elf_file import ElfFile
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from tests.support.paths import ROOT
 
-PROGRAM = Path(__file__).parents[1] / "programs/hot.cpp"
+PROGRAM = ROOT / "tests/programs/hot.cpp"
 
 
 def compiled(folder: Path, source: Path = PROGRAM) -> Path:

@@ -8,8 +8,9 @@ from pathlib import Path
 from hpcd.interchange.importing import Imported, ImportOptions, import_recording
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model import frame
+from tests.support.paths import ROOT
 
-DATA = Path(__file__).parents[1] / "data/imports"
+DATA = ROOT / "tests/data/imports"
 
 
 def imported(source: Path, output: Path, **options: object) -> Imported:

@@ -33,8 +33,9 @@ from hpcd.model.mpi_records import (
     Source,
     records,
 )
+from tests.support.paths import ROOT
 
-PROGRAM = Path(__file__).parents[1] / "programs/messages.c"
+PROGRAM = ROOT / "tests/programs/messages.c"
 LAUNCH: Mapping[str, list[str]] = {
     "openmpi": ["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root",
                 "--mca", "mpi_yield_when_idle", "1", "--mca", "btl", "self,vader"],

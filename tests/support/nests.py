@@ -10,8 +10,9 @@ import numpy as np
 
 from hpcd.analysis.structure import Kind, StructureReader
 from hpcd.analysis.structure.structure_cache import StructureCache
+from tests.support.paths import ROOT
 
-PROGRAM = Path(__file__).parents[1] / "programs/nests.c"
+PROGRAM = ROOT / "tests/programs/nests.c"
 _COMMENT = re.compile(r"// loop (\w+)(?: in (\w+))?(, gone)?$")
 
 

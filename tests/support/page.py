@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
-SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+from tests.support.paths import ROOT
+
+SHOTS = ROOT / "build" / "screenshots"
 
 
 @contextmanager

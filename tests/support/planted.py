@@ -11,7 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 RECORDING_COMMANDS = {
     "attach": "attach --pid PID --duration 0.3 --io --output attached",
     "profile": "profile --name planted -- sleep 0.2",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from tests.support.paths import ROOT
 
-PROGRAMS = Path(__file__).parents[1] / "programs"
+PROGRAMS = ROOT / "tests/programs"
 HOT_LOOP = PROGRAMS / "hot.cpp"
 
 

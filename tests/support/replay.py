@@ -16,8 +16,8 @@ from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Tables, pack_rows
 from hpcd.daemon.unwind.interned_rules import InternedRules
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE
 from hpcd.model.unwind_status import UnwindStatus
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 MAX_FRAMES = 1152
 
 

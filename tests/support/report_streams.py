@@ -34,8 +34,9 @@ from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Process
+from tests.support.paths import ROOT
 
-RECORDINGS = Path(__file__).parents[1] / "data/recordings"
+RECORDINGS = ROOT / "tests/data/recordings"
 PERIOD = 1_003_009
 _RUNNABLE = ("runnable", "preempted")
 _BEGIN = 10**15  # later than the clock of this machine: waits that go on are not cut at it

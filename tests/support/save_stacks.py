@@ -31,7 +31,8 @@ from hpcd.daemon.unwind.packed_table import packed
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.table_cache import TableCache
 from hpcd.daemon.unwind.unwind_table import ModuleTable
-from tests.support.replay import ROOT, SavedStack
+from tests.support.paths import ROOT
+from tests.support.replay import SavedStack
 
 DATA = ROOT / "tests/data/stacks"
 PROGRAMS = ROOT / "tests/programs"

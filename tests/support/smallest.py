@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from benchmarks.workloads import SMALLEST
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 # Those that look at files, not at running programs.
 OFFLINE = ("merge", "check", "exports", "render", "viewer")
 # Those with arguments of their own; PROGRAM is a small program with debug information.

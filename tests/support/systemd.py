@@ -8,7 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
-_CHECKOUT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 _BOOT = r"""
 set -eu
 W=$1 R=$1/root
@@ -62,7 +63,7 @@ class Machine:
         self._outer = subprocess.Popen(
             ["/bin/sh", "-c", enter, "sh", "unshare", "--pid", "--fork", "--kill-child", "--mount",
              "--uts", "--ipc", "--propagation", "private", "/bin/sh", "-c", _BOOT, "sh",
-             str(self._work), str(self._extra), str(_CHECKOUT)],
+             str(self._work), str(self._extra), str(ROOT)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
-WEB = Path(__file__).parents[1] / "web"
+from tests.support.paths import ROOT
+
+WEB = ROOT / "tests/web"
 
 
 def test_modules_of_the_page() -> None:

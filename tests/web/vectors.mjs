@@ -1,4 +1,4 @@
-// Test vectors shared with the Python tests: tests/unit/test_shared_vectors.py.
+// Test vectors shared with the Python tests: tests/unit/viewer/test_shared_vectors.py.
 
 import { readFileSync } from "node:fs";
 

@@ -1,5 +1,5 @@
 /* What the iterator over threads sends; bpf/task_stacks.py has the same as a numpy dtype, and
- * tests/unit/test_task_stacks.py compares the two.
+ * tests/unit/bpf/test_task_stacks.py compares the two.
  */
 #ifndef HPCD_TASK_STACKS_H
 #define HPCD_TASK_STACKS_H

@@ -1,7 +1,7 @@
 /* Unwind rules: how to step from one frame to its caller.
  *
  * The layout and the numbers are shared with daemon/unwind/unwind_rules.py (RULE_DTYPE, CfaKind,
- * FpKind, BxKind, RaKind), which tests/unit/test_layouts.py compares, and with the tables cached on
+ * FpKind, BxKind, RaKind), which tests/unit/bpf/test_layouts.py compares, and with the tables cached on
  * disk.
  */
 #ifndef HPCD_STACK_RULES_H

@@ -1,0 +1,228 @@
+"""Merges that add, that were killed, and that run elsewhere: always the same database."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import hpcd.analysis
+from hpcd.__main__ import main
+from hpcd.analysis.database.check import check_database
+from hpcd.analysis.database.directory import SYMBOLS, VERSION
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.merge.united_symbols import table_of
+from hpcd.errors import FormatError, StorageError
+from hpcd.measurement.synthetic import (
+    Shape,
+    Synthesizer,
+    built_in_source,
+    recorded_source,
+    synthesize,
+)
+from tests.support.paths import ROOT
+from tests.support.random_measurements import contents, write_measurement
+
+HPCD = [sys.executable, "-m", "hpcd"]
+RECORDINGS = ROOT / "tests/data/recordings"
+
+
+def inodes(database: Path) -> set[int]:
+    return {path.stat().st_ino for path in (database / "trace").glob("*.part")}
+
+
+def test_adding_gives_what_merging_all_at_once_gives(tmp_path: Path) -> None:
+    for number in range(4):
+        write_measurement(
+            tmp_path / f"m{number}",
+            seed=number,
+            host=f"node{3 - number}",
+            ranks=(number, number + 4),
+            modules=("/lib/b.so", f"/lib/{number}.so"),
+            events=1 + number % 2,
+        )
+    names = [tmp_path / f"m{number}" for number in range(4)]
+    merge(names, tmp_path / "all")
+    merge(names[1:3], tmp_path / "grown")
+    before = inodes(tmp_path / "grown")
+    merge([names[0]], tmp_path / "grown", add=True)
+    merge([names[3]], tmp_path / "grown", add=True)
+    assert before < inodes(tmp_path / "grown")
+    assert contents(tmp_path / "grown") == contents(tmp_path / "all")
+    assert check_database(tmp_path / "grown") == []
+    again = merge(names[:2], tmp_path / "grown", add=True)
+    assert again.measurements == 4
+    assert [note for note in again.notes if "already" in note] == [
+        f"{tmp_path / name}: already in the database" for name in ("m1", "m0")
+    ]
+    assert contents(tmp_path / "grown") == contents(tmp_path / "all")
+
+
+def test_adding_keeps_the_symbols_and_sums_of_recordings(tmp_path: Path) -> None:
+    shape = Shape(9, 60, ranks_per_node=3)
+    synthesizer = Synthesizer(shape, recorded_source(RECORDINGS / "mpi"))
+    names = [tmp_path / f"m{number}" for number in range(shape.measurements)]
+    for number, name in enumerate(names):
+        synthesizer.write(name, number)
+    merge(names, tmp_path / "all")
+    merge(names[:2], tmp_path / "grown")
+    merge(names[2:], tmp_path / "grown", add=True)
+    assert contents(tmp_path / "grown") == contents(tmp_path / "all")
+    assert table_of(tmp_path / "all" / SYMBOLS)[1]
+    assert check_database(tmp_path / "grown") == []
+
+
+def test_adding_to_nothing_makes_a_database(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "m")
+    assert main(["merge", "--add", str(tmp_path / "m"), "-o", str(tmp_path / "db")]) == 0
+    assert check_database(tmp_path / "db") == []
+
+
+def test_nothing_is_added_to_what_cannot_be_kept(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "m")
+    write_measurement(tmp_path / "n", seed=1, host="n")
+    merge([tmp_path / "m"], tmp_path / "db")
+    manifest = tmp_path / "db" / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace(f'"version": {VERSION}', '"version": 2'))
+    with pytest.raises(FormatError, match="database format 2"):
+        merge([tmp_path / "n"], tmp_path / "db", add=True)
+    manifest.write_text(text)
+    (part,) = (tmp_path / "db" / "trace").glob("*.part")
+    part.rename(tmp_path / "elsewhere")
+    with pytest.raises(FormatError, match="missing"):
+        merge([tmp_path / "n"], tmp_path / "db", add=True)
+    assert manifest.read_text() == text
+    assert not (tmp_path / ".db.merging").exists()
+
+
+def test_a_measurement_that_grew_is_read_again(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "m", close=False)
+    whole = tmp_path / "m" / "segment-000000.hpcd"
+    content = whole.read_bytes()
+    whole.write_bytes(content[: len(content) * 2 // 3])
+    first = merge([tmp_path / "m"], tmp_path / "db")
+    whole.write_bytes(content)
+    second = merge([tmp_path / "m"], tmp_path / "db", add=True)
+    assert first.records < second.records == 400
+    merge([tmp_path / "m"], tmp_path / "new")
+    assert contents(tmp_path / "db") == contents(tmp_path / "new")
+
+
+def test_two_merges_at_once_do_not_mix(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "m")
+    failed: list[str] = []
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if stage == "unite" and not failed:
+            with pytest.raises(StorageError, match="another merge") as error:
+                merge([tmp_path / "m"], tmp_path / "db")
+            failed.append(str(error.value))
+
+    merge([tmp_path / "m"], tmp_path / "db", progress=progress)
+    assert failed
+    assert check_database(tmp_path / "db") == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["db", "m"]
+
+
+def test_little_memory_makes_shorter_blocks_and_the_same_records(tmp_path: Path) -> None:
+    shape = Shape(ranks=600, records=800, ranks_per_node=600)
+    synthesize(tmp_path / "m", shape, built_in_source(200), 0)
+    merge([tmp_path / "m"], tmp_path / "much")
+    merge([tmp_path / "m"], tmp_path / "little", memory=1 << 20)
+    with hpcd.analysis.open(tmp_path / "much") as a, hpcd.analysis.open(tmp_path / "little") as b:
+        for line in (0, 5, 599):
+            one, two = a.records(line), b.records(line)
+            assert int((one.value > 0).sum()) == 800
+            assert (one.time == two.time).all()
+            assert (one.node == two.node).all()
+        blocks = [len(db.trace.part(0).blocks.base) for db in (a, b)]
+    assert 600 <= blocks[0] < blocks[1]
+
+
+def test_a_merge_whose_worker_was_killed_goes_on(tmp_path: Path) -> None:
+    source = built_in_source(500)
+    synthesize(tmp_path / "small", Shape(1, 2000, seed=1), source, 0)
+    synthesize(tmp_path / "big", Shape(4, 2_000_000, seed=2), source, 0)
+    inputs = [str(tmp_path / "small"), str(tmp_path / "big")]
+    command = [*HPCD, "merge", "-j", "2", *inputs, "-o", str(tmp_path / "db")]
+    work = tmp_path / ".db.merging"
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    victims: list[psutil.Process] = []
+    while not victims:
+        assert running.poll() is None, "the merge was over before a worker could be killed"
+        if not list(work.glob("parts/*.part")):
+            continue
+        for process in psutil.Process(running.pid).children(recursive=True):
+            try:
+                files = [file.path for file in process.open_files()]
+            except psutil.Error:
+                continue
+            if any("/part-" in path for path in files):
+                victims.append(process)
+    victims[0].send_signal(signal.SIGKILL)
+    _, errors = running.communicate()
+    assert running.returncode == 1
+    assert errors.count("\n") == 1
+    assert "killed" in errors
+    (kept,) = work.glob("parts/*.part")
+    inode = kept.stat().st_ino
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "2 measurements" in again.stdout
+    assert inode in inodes(tmp_path / "db")
+    assert not work.exists()
+    merge([tmp_path / "small", tmp_path / "big"], tmp_path / "whole", workers=1)
+    assert contents(tmp_path / "db") == contents(tmp_path / "whole")
+
+
+def test_a_merge_that_was_killed_itself_goes_on(tmp_path: Path) -> None:
+    source = built_in_source(500)
+    synthesize(tmp_path / "small", Shape(1, 2000, seed=1), source, 0)
+    synthesize(tmp_path / "big", Shape(4, 2_000_000, seed=2), source, 0)
+    # The biggest is read first: one worker would make its part first.
+    command = [*HPCD, "merge", "-j", "2", str(tmp_path / "small"), str(tmp_path / "big"), "-o",
+               str(tmp_path / "db")]  # fmt: skip
+    running = subprocess.Popen(command, start_new_session=True)
+    work = tmp_path / ".db.merging"
+    while not list(work.glob("parts/*.part")):
+        assert running.poll() is None
+        time.sleep(0.001)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    assert list(work.glob("parts/*.part"))
+    assert subprocess.run(command, check=True).returncode == 0
+    assert check_database(tmp_path / "db") == []
+    assert not work.exists()
+
+
+@pytest.mark.parametrize("engine", ["mpi", "dask"])
+def test_other_engines_make_the_same_database(tmp_path: Path, engine: str) -> None:
+    for number in range(3):
+        write_measurement(tmp_path / f"m{number}", seed=number, host=f"n{number}", ranks=(number,))
+    names = [str(tmp_path / f"m{number}") for number in range(3)]
+    merge([Path(name) for name in names], tmp_path / "here")
+    command = [*HPCD, "merge", *names, "-o", str(tmp_path / "there"), "--engine", engine]
+    if engine == "mpi":
+        mpirun = shutil.which("mpirun.openmpi") or "mpirun"
+        command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "4", *command]
+    else:
+        command += ["-j", "2"]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+
+
+def test_an_engine_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_measurement(tmp_path / "m")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    command = ["merge", str(tmp_path / "m"), "-o", str(tmp_path / "db"), "--engine", "dask"]
+    assert main(command) == 2
+    assert "hpcd[dask]" in capsys.readouterr().err

@@ -1,0 +1,98 @@
+"""Rules that the analysis and the viewer's page both implement give the same results.
+
+The vectors in tests/data/vectors are read here and by the tests of the page in tests/web.
+"""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpcd.analysis.parallel.comparison import Comparison, CostChange
+from hpcd.analysis.parallel.scaling import Scaling
+from hpcd.analysis.profile.formula import parse_formula
+from hpcd.analysis.profile.views import View, hot_path
+from hpcd.viewer import palette
+from tests.support.paths import ROOT
+
+VECTORS = ROOT / "tests/data/vectors"
+
+
+def vectors(name: str) -> Any:
+    return json.loads((VECTORS / f"{name}.json").read_text())
+
+
+def comparison(total: list[float], ranks: list[int], case: dict[str, Any]) -> Comparison:
+    """A comparison of two sides with these totals; its tree is not looked at."""
+    sides: Any = [SimpleNamespace(ranks=count) for count in ranks]
+    matching: Any = None
+    return Comparison(
+        sides,
+        "time",
+        "s",
+        matching,
+        np.array([[value] for value in total], np.float64),
+        np.zeros((2, 1)),
+        np.ones(1, bool),
+        np.zeros(2),
+        case["sensitivity"],
+        case.get("hotspot", 0.0),
+    )
+
+
+@pytest.mark.parametrize("case", vectors("comparison")["costs"])
+def test_changes_of_costs(case: dict[str, Any]) -> None:
+    cost = np.array([column["cost"] for column in case["columns"]], np.float64).T
+    variance = np.array([column["variance"] for column in case["columns"]], np.float64).T
+    changes = comparison(case["total"], [1, 1], case).changes(cost, variance)
+    assert [CostChange(change).name for change in changes[0].tolist()] == [
+        column["change"] for column in case["columns"]
+    ]
+
+
+@pytest.mark.parametrize("case", vectors("comparison")["visits"])
+def test_changes_of_visits(case: dict[str, Any]) -> None:
+    visits = np.array([column["visits"] for column in case["columns"]], np.float64).T
+    changes = comparison([1, 1], case["ranks"], case).changes_of_visits(visits)
+    assert [CostChange(change).name for change in changes[0].tolist()] == [
+        column["change"] for column in case["columns"]
+    ]
+
+
+@pytest.mark.parametrize("case", vectors("scaling")["cases"])
+def test_scaling_loss(case: dict[str, Any]) -> None:
+    cost = np.array(case["cost"], np.float64)
+    runs: Any = [SimpleNamespace(size=size) for size in case["sizes"]]
+    tree: Any = None
+    scaling = Scaling(runs, case["mode"], "time", "s", tree, cost)
+    np.testing.assert_allclose(scaling.excess(cost)[0], case["excess"], atol=1e-12)
+    np.testing.assert_allclose(scaling.loss(cost)[0], case["loss_percent"], atol=1e-12)
+
+
+@pytest.mark.parametrize("case", vectors("hot_path")["cases"])
+def test_hot_path(case: dict[str, Any]) -> None:
+    parent = np.array(case["parent"], np.uint32)
+    cost = np.array([case["cost"]], np.float64)
+    view = View("top-down", parent, np.arange(len(parent), dtype=np.uint32), cost, cost)
+    assert hot_path(view, 0) == case["path"]
+
+
+def test_formulas() -> None:
+    data = vectors("formula")
+    values = np.array(data["values"])
+    for case in data["cases"]:
+        formula = parse_formula(case["text"], data["metrics"], data["units"])
+        assert formula.as_json() == {key: case[key] for key in ("name", "unit", "additive", "tree")}
+        assert formula.evaluate(values).tolist() == case["value"], case["text"]
+
+
+def test_colours_and_the_text_on_them() -> None:
+    data = vectors("palette")
+    names = [case["name"] for case in data["cases"]]
+    assert palette.colours(names).tolist() == [case["rgb"] for case in data["cases"]]
+    for case in (*data["cases"], *data["dark"]):
+        assert palette.is_dark(np.array(case["rgb"], np.uint8)) is case["dark"], case
