@@ -116,11 +116,11 @@ class CallPrograms:
         return self._maps.ring
 
     def set_rate(self, function: int, one_in: int) -> None:
-        """As :meth:`CallMaps.set_rate`."""
+        """Record one in ``one_in`` calls of ``function``, drawn at random."""
         self._maps.set_rate(function, one_in)
 
     def take(self) -> npt.NDArray[np.void]:
-        """As :meth:`CallMaps.take`."""
+        """Take all calls waiting, as :meth:`CallMaps.take` does. Take these before the events."""
         return self._maps.take()
 
     def close(self) -> None:

@@ -36,13 +36,13 @@ _MAX_YIELDS = 100_000
 class Ring:
     """A BPF ring buffer of ``size`` bytes (a power of two, at least a page) and its reader.
 
-    ``made`` is its map where that is there already (:func:`hpcd.bpf.maps.ring_map`).
+    ``existing`` is its map where that is there already (:func:`hpcd.bpf.maps.ring_map`).
     """
 
-    def __init__(self, name: str, size: int, made: Map | None = None) -> None:
+    def __init__(self, name: str, size: int, existing: Map | None = None) -> None:
         page = mmap.PAGESIZE
         with ExitStack() as resources:
-            self.map = made or ring_map(name, size)
+            self.map = existing or ring_map(name, size)
             resources.callback(self.map.close)
             self._consumer = mmap.mmap(
                 self.map.fd, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE, offset=0

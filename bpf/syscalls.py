@@ -62,7 +62,7 @@ class PerfEventAttr(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class PerfEvent:
-    """What to count and how often. ``frequency`` in Hz, or ``period`` in events; one is 0."""
+    """An event to count, and how often: ``frequency`` in Hz, or ``period`` in events; one is 0."""
 
     type: int
     config: int

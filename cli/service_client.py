@@ -49,7 +49,8 @@ def attach_by_service(socket: str, options: Options, output: Path | None) -> dic
 
 @contextlib.contextmanager
 def held_by_service(socket: str, options: Options, output: Path | None) -> Iterator[dict[str, Any]]:
-    """As :func:`attach_by_service`, but the recording ends with the block, or with this process."""
+    """Ask the service to record ``options``, as :func:`attach_by_service`, until the block or this
+    process ends."""
     with contextlib.ExitStack() as stack:
         request, fd = {**request_of(options), "held": True}, None
         if output is not None:

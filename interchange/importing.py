@@ -33,7 +33,7 @@ _UNIT_NS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How a file is imported.
+    """Options of importing a file.
 
     With a ``frequency`` (Hz) counts of collapsed stacks are CPU time, with 0 they are counts.
     ``lines`` makes a procedure of each source line, where the format has them. ``job``, ``rank``

@@ -1,4 +1,4 @@
-"""Where things begin that are put together in one column."""
+"""Bounds of things of different sizes that lie one after the other in one column."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from hpcd.array_types import I64
 
 
 def bounds_of(sizes: Sequence[int] | I64) -> I64:
-    """``int64[n + 1]``: where each of ``n`` things of these ``sizes`` begins, and the last one
-    ends."""
+    """Return ``int64[n + 1]``: where each of ``n`` things of these ``sizes`` begins, and where the
+    last one ends."""
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)

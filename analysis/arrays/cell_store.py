@@ -130,7 +130,7 @@ def _order(event: U16, node: U32, line: U32) -> npt.NDArray[np.integer]:
 
 
 def run_starts(values: npt.NDArray[Any]) -> I64:
-    """Where each run of equal values begins."""
+    """Return ``int64[k]``, ascending: the index at which each run of equal values begins."""
     if not len(values):
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
@@ -182,16 +182,16 @@ class CellStore:
         return len(self.line_start) - 1
 
     def frames(self, chunk: int) -> list[tuple[int, int]]:
-        """(event, frame) of what there is of chunk ``chunk``, events ascending."""
+        """Return (event, frame) of each event with sums in chunk ``chunk``, events ascending."""
         low, high = self._frames[chunk : chunk + 2].tolist()
         return list(zip(self.event[low:high].tolist(), range(low, high), strict=True))
 
     def lines(self, chunk: int) -> int:
-        """How many lines chunk ``chunk`` is of."""
+        """Return the number of lines of chunk ``chunk``."""
         return int(self.line_start[chunk + 1] - self.line_start[chunk])
 
     def cells(self, chunk: int) -> int:
-        """How many sums chunk ``chunk`` has."""
+        """Return the number of sums in chunk ``chunk``."""
         low, high = self._frames[chunk : chunk + 2].tolist()
         return int(self._cells[low:high].sum())
 
@@ -236,15 +236,15 @@ class CellStore:
 
     def chunk(self, chunk: int) -> Cells:
         """All sums of a chunk, by event, node and line. Raises :class:`FormatError`."""
-        found = []
+        event_cells = []
         for event, frame in self.frames(chunk):
             contexts = self.contexts(frame)
             sums = self.sums(frame, chunk, contexts)
-            found.append(Cells(
+            event_cells.append(Cells(
                 sums.line.astype(np.uint32), np.repeat(contexts.node, np.diff(contexts.start)),
                 np.full(len(sums.line), event, np.uint16), sums.records, sums.value,
             ))  # fmt: skip
-        return join_cells(found)
+        return join_cells(event_cells)
 
     def by_line(self, chunk: int) -> tuple[Cells, I64]:
         """All sums of a chunk by line, node and event, and ``int64[lines + 1]``, where those of

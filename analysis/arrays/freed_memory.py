@@ -1,4 +1,4 @@
-"""What the C library does with memory that work in batches frees and takes again at once."""
+"""Settings of the C library for memory that work in batches frees and takes again at once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def keep_freed_memory() -> None:
 
 
 def share_freed_memory() -> None:
-    """The same of a process whose threads take turns: they share what is kept.
+    """Have this process, whose threads take turns, keep what all of them free in one arena.
 
-    Each thread would have its own, as large as the largest work it ever did.
+    Otherwise each thread would keep its own, as large as the largest work it ever did.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):

@@ -1,4 +1,5 @@
-"""What the nodes of parts are in a database, packed: a column of zstd frames, one a part.
+"""Maps from the nodes of parts to those of the database, packed: a column of zstd frames, one for
+each part.
 
 A short measurement has nearly as many nodes as records: 4 bytes each were more than their names.
 """
@@ -45,9 +46,9 @@ class NodeMaps:
 
     def __getitem__(self, part: int) -> U32:
         """``uint32[n]``: the nodes of part ``part``. Raises :class:`FormatError`."""
-        found = self._kept.get(part)
-        if found is not None:
-            return found
+        kept_nodes = self._kept.get(part)
+        if kept_nodes is not None:
+            return kept_nodes
         low, high = self._frame[part : part + 2].tolist()
         count = int(self._count[part])
         try:

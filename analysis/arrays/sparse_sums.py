@@ -122,8 +122,8 @@ class _SlotTable:
 
 
 def _unite(parts: list[Cells], lines: int, nodes: int) -> Cells | None:
-    """One sorted table of ``parts``; equal cells are added. None where a line's table would be too
-    large: then :func:`add_cells` does it, by sorting."""
+    """Return one sorted table of ``parts``, equal cells added; None where a line's table would be
+    too large: then :func:`add_cells` does it, by sorting."""
     whole = join_cells(parts)
     table = _SlotTable(whole.event, nodes)
     if not table.fits:
@@ -174,7 +174,7 @@ def join_cells(parts: list[Cells]) -> Cells:
 
 
 def add_cells(parts: list[Cells]) -> Cells:
-    """One sorted table of ``parts``, in any order; equal cells are added."""
+    """Return one sorted table of ``parts``, in any order; equal cells are added."""
     whole = join_cells(parts)
     order = _order(whole.line, whole.node, whole.event)
     line, node, event = whole.line[order], whole.node[order], whole.event[order]

@@ -132,12 +132,12 @@ class _Events:
 
         def named(name: str, otherwise: int = 0) -> I64:
             # Not all functions have the same values.
-            found = np.full(len(calls), otherwise, np.int64)
+            column = np.full(len(calls), otherwise, np.int64)
             for function in functions:
                 if (number := function.value(name)) is not None:
                     mine = calls["function"] == function.id
-                    found[mine] = value[mine, number]
-            return found
+                    column[mine] = value[mine, number]
+            return column
 
         weight = calls["weight"].astype(np.int64)
         names = {function.id: function.name for function in functions}
@@ -162,7 +162,7 @@ class _Events:
 
 
 def _deaths(events: _Events, touches: I64) -> I64:
-    """When the pages of ``touches`` were given back, :data:`_NEVER` of those that were not."""
+    """Return when the pages of ``touches`` were given back; :data:`_NEVER` where they were not."""
     address, born = events.start[touches].copy(), events.time[touches]
     died = np.full(len(touches), _NEVER, np.int64)
     order = np.argsort(address, kind="stable")

@@ -194,14 +194,14 @@ class Metrics:
         return column.astype(np.float64) * scale
 
     def _by_line(self, chunk: int) -> tuple[Cells, I64]:
-        found = self._kept.get(chunk)
-        if found is None:
+        by_line = self._kept.get(chunk)
+        if by_line is None:
             held = sum(len(cells) for cells, _ in self._kept.values())
             if held + self._store.cells(chunk) > _KEPT_CELLS:
                 self._kept = {}
-            found = self._store.by_line(chunk)
-            self._kept[chunk] = found
-        return found
+            by_line = self._store.by_line(chunk)
+            self._kept[chunk] = by_line
+        return by_line
 
     def _span(self, chunk: int) -> slice:
         low, high = self._store.line_start[chunk : chunk + 2].tolist()

@@ -104,7 +104,8 @@ def _decode(
 
 
 def _check_batch(part: Part, selected: slice, nodes: int, events: int, intervals: I64) -> _Blocks:
-    """What a batch of blocks has, without decoding it."""
+    """Return the last times, faults and number of interval ends of the blocks ``selected``, without
+    decoding them. Raises :class:`FormatError`."""
     table = part.blocks
     least = np.array(table.least[selected])
     places = part.stored_places(selected).as_structure()

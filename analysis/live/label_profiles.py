@@ -178,8 +178,9 @@ class ProfileFollower:
         return series * nodes + chunk.node, cost
 
     def _weights(self) -> tuple[npt.NDArray[np.int8], F64]:
-        """Of each event the place of its metric in METRICS, -1 if none, and the ns that a record's
-        value counts; the last is of events that nothing was said of."""
+        """Return for each event the place of its metric in METRICS, -1 if it has none, and the ns
+        that one unit of a record's value counts; the last entry is that of events that are
+        not described."""
         events = self._measurement.events
         size = max(events, default=-1) + 2
         metric, scale = np.full(size, -1, np.int8), np.zeros(size)
@@ -207,14 +208,14 @@ class ProfileFollower:
         number, node = np.divmod(key, nodes)
         labels = list(self._labels)
         bounds = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
-        made = [
+        series = [
             Series(labels[int(number[low])], node[low:high].astype(np.uint32), value[:, low:high])
             for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
         ]
-        if len(made) <= _MOST_SERIES:
-            return made
-        made.sort(key=lambda one: -int(one.value.sum()))
-        return [*made[: _MOST_SERIES - 1], _joined(made[_MOST_SERIES - 1 :])]
+        if len(series) <= _MOST_SERIES:
+            return series
+        series.sort(key=lambda one: -int(one.value.sum()))
+        return [*series[: _MOST_SERIES - 1], _joined(series[_MOST_SERIES - 1 :])]
 
     def _paths(self, nodes: I64) -> CallPaths:
         cct = self._measurement.cct

@@ -1,4 +1,5 @@
-"""Where a database is made: beside its place, one merge at a time, put there when it is whole."""
+"""Creation of a database beside its place, by one merge at a time; it is put there when it is
+whole."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class CallTables:
 
     @property
     def calls(self) -> int:
-        """How many there are."""
+        """The number of recorded calls."""
         return int(self.first[-1])
 
     def totals(self) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
@@ -186,9 +186,13 @@ def _translated(
         at = np.flatnonzero(is_object[function, place] & (value[:, place] > 0))
         if len(at):
             wanted = np.minimum(value[at, place], np.uint64(1 << 40)).astype(np.int64)
-            found = np.minimum(np.searchsorted(object_ids, wanted), max(len(object_ids) - 1, 0))
-            known = object_ids[found] == wanted if len(object_ids) else np.zeros(len(at), bool)
-            value[at, place] = np.where(known, found + first_id, 0)
+            object_place = np.minimum(
+                np.searchsorted(object_ids, wanted), max(len(object_ids) - 1, 0)
+            )
+            known = (
+                object_ids[object_place] == wanted if len(object_ids) else np.zeros(len(at), bool)
+            )
+            value[at, place] = np.where(known, object_place + first_id, 0)
     time = calls.time.view(np.int64) + source.shift
     return Calls(
         source.line[row].astype(np.uint32),
@@ -271,10 +275,10 @@ def _totals(
         np.minimum.reduceat(duration, starts),
         np.maximum.reduceat(duration, starts),
     ]
-    places = sorted({place for each in summed.values() for place in each})
+    places = sorted({place for value_places in summed.values() for place in value_places})
     by_value = {place: _value_totals(part[f"value-{place}"][order], weight, starts)
                 for place in places}  # fmt: skip
-    rows = zip(*(key[starts].tolist() for key in keys), *(each.tolist() for each in lists),
+    rows = zip(*(key[starts].tolist() for key in keys), *(column.tolist() for column in lists),
                strict=True)  # fmt: skip
     for at, (where, function_id, node, called, *figures) in enumerate(rows):
         values = [(place, *(int(figure[at]) for figure in by_value[place]))

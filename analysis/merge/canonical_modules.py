@@ -43,7 +43,8 @@ class CanonicalModule:
 
 
 def module_key(module: Module, host: Host, measurement: int) -> ModuleKey:
-    """What makes ``module`` the same as another one. Keys also give the canonical order."""
+    """Return the key that ``module`` shares with all modules that are the same. Keys also give the
+    canonical order."""
     kind, path, build_id = module.kind, module.path, module.build_id
     if kind is ModuleKind.JIT:
         where = f"{module.process:010d}:{module.base:016x}"
@@ -100,7 +101,8 @@ def unite_modules(
 
 
 def _table_key(table: Mapping[int, Module], host: Host, identity: int) -> tuple[object, ...]:
-    """The same for measurements whose modules are the same, by the same numbers."""
+    """Return a key of a table of modules: equal for measurements that have the same modules by the
+    same numbers."""
     rows = tuple(table.values())
     if any(module.kind is ModuleKind.JIT for module in rows):
         return (identity, id(table))

@@ -58,12 +58,13 @@ class PartGroup:
 
 @dataclass(frozen=True, slots=True)
 class KeptTree:
-    """What is taken from the database that is added to.
+    """The tree and symbols that are taken from the database that is added to.
 
-    ``tree`` is the file of the tree that its ``nodes`` ``uint32[k]`` are, in modules of the new
-    one; ``located`` where to say which nodes all of its are there. ``modules`` turns its modules
-    that have symbols into the new one's, and ``owners`` has the number of the measurement whose
-    table that of a module (the new one's) is.
+    ``tree`` is the file of the tree, in modules of the new database, ``nodes`` ``uint32[k]`` the
+    earlier database's numbers of its nodes, and ``located`` the file to write the new tree's node
+    of each of the earlier database's nodes to. ``modules`` maps the earlier database's modules that
+    have symbols to the new one's; ``owners`` maps modules of the new one to the number of the
+    measurement whose table of symbols is theirs.
     """
 
     database: EarlierDatabase
@@ -78,7 +79,8 @@ class KeptTree:
         cls, database: EarlierDatabase | None, measurements: Sequence[PartContents],
         module_maps: Sequence[U32], work: Path,
     ) -> KeptTree | None:  # fmt: skip
-        """What ``database`` has of the measurements whose parts are kept, if it has any."""
+        """Return the tree that ``database`` has of the measurements whose parts are kept; None if
+        there are none."""
         chosen = [n for n, contents in enumerate(measurements) if contents.united]
         if database is None or not chosen:
             return None
@@ -97,14 +99,14 @@ class KeptTree:
         )  # fmt: skip
 
     def locate_in(self, tree: CCT) -> None:
-        """Leave in ``located`` which nodes of ``tree`` the database's nodes are."""
+        """Write to ``located`` the node of ``tree`` of each of the earlier database's nodes."""
         # Nodes that no part which is kept has are nobody's.
         nodes = np.zeros(int(layout.read_manifest(self.database.root)["nodes"]), np.uint32)
         nodes[self.nodes] = locate(tree, load_canonical(self.tree))
         save_column(self.located, nodes)
 
     def part(self, contents: PartContents) -> EarlierPart:
-        """Where the sums of a measurement are."""
+        """Return the place of a measurement's sums in the earlier database."""
         number = self.database.number(contents.id)
         return EarlierPart(
             self.database.root, number, contents.part, self.located, tuple(contents.events)
@@ -125,14 +127,15 @@ class CanonicalUnion:
     kept: KeptTree | None
 
     def part(self, number: int, contents: PartContents) -> Path | EarlierPart | SharedPart:
-        """Where the sums of measurement ``number`` are."""
+        """Return the place of the sums of measurement ``number``: its part, the earlier database or
+        a shared companion."""
         if contents.member is not None:
             return self.shared[number]
         return self.kept.part(contents) if self.kept and contents.united else contents.part
 
     def nodes(self, chosen: Collection[int]) -> dict[int, U32]:
-        """Of the measurements ``chosen`` what the nodes of their trees are in the database, once
-        their cells are translated."""
+        """Return by measurement of ``chosen`` the database's node of each node of its tree
+        (``uint32[n]``), once their cells are translated."""
         nodes: dict[int, U32] = {}
         for group in self.groups:
             mine = [at for at, number in enumerate(group.members) if number in chosen]
@@ -167,7 +170,7 @@ def unite_measurements(
     shared, places = shared_tasks(measurements, module_maps, wanted, work)
     for number, future in run_all(executor, unite_shared, shared):
         future.result()
-        show(sum(len(each.members) for each in shared[number].companions))
+        show(sum(len(companion.members) for companion in shared[number].companions))
     tasks = [
         GroupTask(tuple(measurements[n].part if _has_own_companion(measurements[n]) else None
                         for n in group.members),
@@ -208,7 +211,8 @@ def _groups_of(measurements: Sequence[PartContents], work: Path) -> list[PartGro
 
 
 def _has_own_companion(contents: PartContents) -> bool:
-    """Whether what is beside a measurement's part is its own."""
+    """Return whether a measurement has a companion of its own beside its part, not one that is
+    shared."""
     return not contents.united and contents.member is None
 
 

@@ -23,7 +23,7 @@ _TASK_CELLS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ContextStatistics:
-    """Of every context over all lines: arrays of ``n`` nodes.
+    """Statistics of every context over all lines: arrays of ``n`` nodes.
 
     ``lines`` ``int64`` on how many lines it cost anything; ``mean``, ``least``, ``most``,
     ``stddev`` ``float64``; ``least_line``, ``most_line`` ``int64`` where.
@@ -106,7 +106,7 @@ def united_statistics(
 
 
 def _united(parts: Sequence[Extremes], lines: int, mean: F64) -> ContextStatistics:
-    """Statistics over all lines of what is known of some at a time."""
+    """Return the statistics over all lines from the extremes of some lines at a time."""
     nodes = len(mean)
     count, squares = np.zeros(nodes, np.int64), np.zeros(nodes)
     least, most = np.full(nodes, np.inf), np.full(nodes, -np.inf)
@@ -143,8 +143,8 @@ def _united(parts: Sequence[Extremes], lines: int, mean: F64) -> ContextStatisti
 
 
 def line_extremes(task: ExtremesTask) -> list[Extremes]:
-    """What :func:`united_statistics` asks of some lines, of each metric. Raises
-    :class:`FormatError`."""
+    """Return, metric by metric, the extremes of some lines that :func:`united_statistics` asks for.
+    Raises :class:`FormatError`."""
     line = open_column(task.folder / "line.npy", np.uint32)
     cct = load_canonical(task.tree)
     store = open_store(task.folder, len(line), task.cells, len(cct))
@@ -160,8 +160,8 @@ def line_extremes(task: ExtremesTask) -> list[Extremes]:
     for metric, mean in enumerate(means):
         amount = whole.value if metric else whole.records
         weight = scale[metric] if metric else np.ones(scale.shape[1])
-        found = extremes(cct, begin, end, whole, amount, weight, mean)
-        answers.append(_of_lines(found, mine[order]))
+        node_extremes = extremes(cct, begin, end, whole, amount, weight, mean)
+        answers.append(_of_lines(node_extremes, mine[order]))
     return answers
 
 
@@ -187,9 +187,9 @@ def _lines_together(store: CellStore, first: int, last: int, nodes: int) -> tupl
     return whole, np.concatenate([*starts, [total]])
 
 
-def _of_lines(found: tuple[Any, ...], lines: I64) -> Extremes:
-    """What was found, of the nodes that have any, with the database's ``lines``."""
-    count, squares, least, most, least_line, most_line, whole = found
+def _of_lines(node_extremes: tuple[Any, ...], lines: I64) -> Extremes:
+    """Return the extremes of the nodes that have any, with the database's ``lines``."""
+    count, squares, least, most, least_line, most_line, whole = node_extremes
     node = np.flatnonzero(count)
     none = np.append(lines, NO_LINE)[whole[node]]
     return Extremes(

@@ -58,8 +58,8 @@ def all_checksums(
     sizes: dict[str, int] = {}
     for folder in [root, *(path for path in root.iterdir() if path.is_dir())]:
         prefix = "" if folder == root else f"{folder.name}/"
-        with os.scandir(folder) as found:
-            sizes.update((prefix + f.name, f.stat().st_size) for f in found if f.is_file())
+        with os.scandir(folder) as files:
+            sizes.update((prefix + f.name, f.stat().st_size) for f in files if f.is_file())
     names = sorted(sizes.keys() - known.keys())
     groups = [
         [names[at] for at in group]

@@ -70,7 +70,7 @@ class EarlierPart:
 
 
 class _Columns:
-    """What of a database a worker reads for one part after the other."""
+    """Columns of a database from which a worker reads one part after the other."""
 
     def __init__(self, root: Path) -> None:
         manifest = directory.read_manifest(root)
@@ -92,7 +92,7 @@ class _Columns:
     def part_sums(self, number: int) -> Cells:
         """The sums of a part by row, node and event."""
         low, high = self._bounds[number : number + 2].tolist()
-        found: list[Cells] = []
+        pieces: list[Cells] = []
         at = low
         while at < high:
             chunk = int(np.searchsorted(self._store.line_start, at, side="right")) - 1
@@ -104,10 +104,10 @@ class _Columns:
             cells, bounds = self._held
             own = slice(int(bounds[at - first]), int(bounds[end - first]))
             line = cells.line[own].astype(np.int64) + (first - low)
-            found.append(Cells(line.astype(np.uint32), cells.node[own], cells.event[own],
-                               cells.records[own], cells.value[own]))  # fmt: skip
+            pieces.append(Cells(line.astype(np.uint32), cells.node[own], cells.event[own],
+                                cells.records[own], cells.value[own]))  # fmt: skip
             at = end
-        return join_cells(found)
+        return join_cells(pieces)
 
 
 @lru_cache(maxsize=1)
@@ -122,13 +122,13 @@ class EarlierDatabase:
         """Raises :class:`FormatError`."""
         self.root = root
         self._number = _numbers(root)
-        known = {each.id: each for each in contents}
+        known = {part.id: part for part in contents}
         if known.keys() != self._number.keys():
             raise FormatError(f"{root}: parts and the table of measurements do not agree")
-        self._contents = sorted(known.values(), key=lambda each: self._number[each.id])
+        self._contents = sorted(known.values(), key=lambda part: self._number[part.id])
         _, self._modules = unite_modules(
-            [each.modules for each in self._contents], [each.host for each in self._contents],
-            [each.id for each in self._contents],
+            [part.modules for part in self._contents], [part.host for part in self._contents],
+            [part.id for part in self._contents],
         )  # fmt: skip
 
     def number(self, measurement: int) -> int:
@@ -136,9 +136,11 @@ class EarlierDatabase:
         return self._number[measurement]
 
     def modules(self, kept: Sequence[tuple[int, U32]]) -> U32:
-        """What each module is in the new database, 0 where no measurement of ``kept`` has it.
+        """Return ``uint32[n]``: the new database's module of each module of this one, 0 where no
+        measurement of ``kept`` has it.
 
-        ``kept`` are (measurement, what its modules are in the new one).
+        ``kept`` are pairs of a measurement's id and ``uint32[k]``, the new database's module of
+        each of its own.
         """
         top = max((int(table.max(initial=0)) for table in self._modules), default=0)
         modules = np.zeros(top + 1, np.uint32)

@@ -1,4 +1,4 @@
-"""Where a merge's tasks run: anything that is a ``concurrent.futures.Executor``.
+"""Executors of a merge's tasks: anything that is a ``concurrent.futures.Executor``.
 
 Tasks are module-level functions of small picklable arguments; bulk data goes through files that
 all workers must reach: with MPI or Dask on several nodes, a shared file system. That is all an
@@ -92,7 +92,7 @@ def workers_for(paths: Sequence[Path], workers: int | None) -> int:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a measurement; 0 of what is none."""
+    """Return the size of a measurement in bytes; 0 of a path that is none."""
     with suppress(OSError):
         return measurement_size(path)
     return 0
@@ -169,7 +169,9 @@ def together(sizes: Sequence[int], most: int) -> list[list[int]]:
 
 
 def in_order(sizes: Sequence[int], most: int) -> list[list[int]]:
-    """The same in runs of things that follow one another, whatever their order by size."""
+    """Return the numbers of things of these ``sizes`` in groups for a task each, as
+    :func:`together`, but in runs of things that follow one another, whatever their order by size.
+    """
     most = min(most, sum(sizes) // _FEWEST_TASKS)
     limit = min(max(len(sizes) // _FEWEST_TASKS, 1), _MOST_TOGETHER)
     groups: list[list[int]] = []

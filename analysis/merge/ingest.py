@@ -93,7 +93,7 @@ class IngestTask:
 
     @property
     def name(self) -> str:
-        """What files of this task are called: two inputs may be the same measurement."""
+        """The name of this task's files, from its path: two inputs may be the same measurement."""
         return hashlib.blake2b(os.fsencode(self.path), digest_size=8).hexdigest()
 
 
@@ -116,7 +116,8 @@ def ingest(task: IngestTask) -> PartContents:
 
 
 def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | ReadShare | HpcdError]:
-    """The same of several; why there is no part in place of what would be raised of one.
+    """Make the parts of several measurements; where :func:`ingest` would raise :class:`FormatError`
+    or :class:`NotFoundError` for one, that error stands in place of its part.
 
     Short measurements are made parts together; of one of which a share is read
     :func:`join_shares` makes the part. Raises :class:`StorageError`.
@@ -238,7 +239,7 @@ def _ingest(
 
 
 def _shown(unfinished: Path) -> Path:
-    """Where a task says how far it has read."""
+    """Return the path of the file in which a task says how far it has read."""
     return unfinished.with_suffix(".read")
 
 
@@ -303,7 +304,7 @@ def _ingest_share(measurement: Measurement, task: IngestTask) -> ReadShare:
 def _output(
     measurement: Measurement, source: I64, order: U32, part: PartWriter, spool: IO[bytes]
 ) -> PartOutput:
-    """What records of ``measurement`` are put into."""
+    """Return the output into which records of ``measurement`` are put."""
     nodes = len(measurement.cct)
     overview = OverviewBuilder(len(source), spool, nodes)
     intervals = Intervals(measurement.events.values())
@@ -343,7 +344,7 @@ def _read(
             for share in shares:
                 measurement.add_damage(share.damage)
             if output.unsorted:
-                entries = [made.without(sorted(output.unsorted)) for made in entries]
+                entries = [stretch.without(sorted(output.unsorted)) for stretch in entries]
         else:
             records = _gathered(measurement, _batch_records(task, len(source)))
             first = list(islice(records, 1))
@@ -410,5 +411,6 @@ def _node_order(
 
 
 def _shared_order(measurement: Measurement) -> U32:
-    """The same for a share: whichever it is, the same chunks are looked at."""
+    """Return the nodes that a part numbers first, for a share: whichever it is, the same chunks are
+    looked at."""
     return _node_order(measurement, np.zeros(0, np.uint32), 0, _SHARED_RECORDS)

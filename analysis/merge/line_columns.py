@@ -1,4 +1,4 @@
-"""What a database knows of its trace lines: when they began and ended, and whose they are."""
+"""Columns about the trace lines of a database: when they began and ended, and whose they are."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class TextColumn:
         return _places(self.texts)[self.number]
 
     def of_rows(self, rows: I64) -> TextColumn:
-        """Those of some rows."""
+        """Return the column of the texts of ``rows``, in their order."""
         return TextColumn(self.number[rows], self.texts)
 
 
@@ -87,7 +87,7 @@ class ProcessTable:
 
 @dataclass(frozen=True, slots=True)
 class ThreadTable:
-    """What measurements say of the threads of trace lines in database order, by column.
+    """The threads of trace lines in database order, by column, as measurements describe them.
 
     Numbers are ``int64[n]``, in monotonic ns those that end in ``_ns``, NO_NUMBER where there is
     none.

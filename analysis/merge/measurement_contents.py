@@ -1,4 +1,4 @@
-"""What a measurement says of itself besides its records, checked and bounded for a part."""
+"""Contents of a measurement besides its records, checked and bounded for a part."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def contents_of(
     measurement: Measurement, path: Path, size: int, clock_pairs: I64, place: Path | None = None,
     lines: U32 = _NO_LINES,
 ) -> PartContents:  # fmt: skip
-    """What the part of ``measurement`` says of it, but for what its ``lines`` have, and where it
-    is unless ``place`` says so."""
+    """Return the contents of the part of ``measurement``, without calls and without counts and
+    times of its ``lines``. The part is at ``place``, or at ``path`` where that is None."""
     return PartContents(
         path=path,
         part=place or path,
@@ -83,15 +83,15 @@ def texts_of(measurement: Measurement, contents: PartContents) -> dict[str, byte
     names in a part."""
     if measurement.texts is None:
         return {}
-    found = {}
+    tables = {}
     for name, kind in _TEXTS.items():
         payloads = measurement.texts.get(kind, [])
         # What was cut to its bounds is not what was written; what is not ASCII may not be UTF-8.
         plain = all(text.isascii() and b"\0" not in text for text in payloads)
         kept, said = getattr(contents, name), getattr(measurement, name)
         if plain and (kept is said or kept == said):
-            found[name] = b"[" + b",".join(payloads) + b"]"
-    return found
+            tables[name] = b"[" + b",".join(payloads) + b"]"
+    return tables
 
 
 def symbols_of(measurement: Measurement) -> list[bytes]:

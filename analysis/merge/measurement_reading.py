@@ -33,7 +33,7 @@ _SHOW_ERRORS = 8
 
 @dataclass(slots=True)
 class ReadMeasurements:
-    """Measurements whose parts were made, in an order that depends on what they are alone.
+    """Measurements whose parts were made, in an order that depends on the measurements alone.
 
     ``earlier`` is the database that is added to; ``refused``, ``damaged`` and ``notes`` are as
     :class:`~hpcd.analysis.merge.stages.MergeResult` has them.
@@ -48,7 +48,7 @@ class ReadMeasurements:
 
 @dataclass(slots=True)
 class _Answers:
-    """What became of inputs, by their numbers: measurements, and why others are none."""
+    """The outcomes of reading inputs, by their numbers: measurements, and why others are none."""
 
     ingested: list[tuple[int, PartContents]] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
@@ -77,7 +77,7 @@ def read_measurements(
         earlier = _parts_of(old, executor)
         result.earlier = EarlierDatabase(old, earlier)
     answers = _ingest_all(paths, folder, old and old / "trace", executor, progress, memory, local)
-    result.contents = _distinct(answers, {each.id: each for each in earlier}, result.notes)
+    result.contents = _distinct(answers, {part.id: part for part in earlier}, result.notes)
     result.refused = [(str(paths[number]), why) for number, why in sorted(answers.refused)]
     if not result.contents:
         if len(answers.errors) == 1:
@@ -153,8 +153,10 @@ def _ingest_all(
         ahead.keep_up(done)
         show()
     whole = sorted(joined.keys() - settled)
-    for at, made in run_all(executor, join_shares, [joined[number] for number in whole], show):
-        answers.take(whole[at], made.result())
+    for at, part_future in run_all(
+        executor, join_shares, [joined[number] for number in whole], show
+    ):
+        answers.take(whole[at], part_future.result())
     progress("read", max(sum(sizes), 1), max(sum(sizes), 1))
     return answers
 
@@ -162,7 +164,7 @@ def _ingest_all(
 def _shower(
     progress: Progress, total: int, done: Callable[[], int], under_way: Callable[[], int]
 ) -> Callable[[], None]:
-    """What shows how far reading is, now and then."""
+    """Return a function that shows, now and then, how far reading is."""
     shown = 0.0
 
     def show() -> None:
@@ -179,7 +181,7 @@ def _stretch(path: Path, share: Share | None, size: int) -> Stretch:
 
 
 def _parts_of(database: Path, executor: Executor) -> list[PartContents]:
-    """What is in a database already."""
+    """Return the contents of all parts of a database. Raises :class:`FormatError`."""
     # One of another version cannot be added to: what is in it would be lost.
     manifest = layout.read_manifest(database)
     places = sorted((database / "trace").glob("*.part"))
@@ -196,10 +198,10 @@ def _read_part(place: Path) -> PartContents:
 def _distinct(
     answers: _Answers, earlier: dict[int, PartContents], notes: list[str]
 ) -> list[PartContents]:
-    """Every measurement once, in order; of one that has grown, what there is now."""
+    """Return every measurement once, in order; of one that has grown, its present contents."""
     new: dict[int, PartContents] = {}
     ingested = answers.ingested
-    for number, contents in (ingested[at] for at in _ranked([each for _, each in ingested])):
+    for number, contents in (ingested[at] for at in _ranked([part for _, part in ingested])):
         if contents.id in new:
             why = f"{contents.path}: the same measurement as {new[contents.id].path}"
             answers.refused.append((number, why))
@@ -214,7 +216,7 @@ def _distinct(
 
 
 def _ranked(measurements: Sequence[PartContents]) -> list[int]:
-    """An order of measurements that depends on what they are alone."""
+    """Return the numbers of ``measurements`` in an order that depends on the measurements alone."""
     begin = windows_of(measurements)[:, 0].tolist()
     keys = [
         (contents.host.hostname, contents.host.boot_id, opened, contents.id, contents.path.name)

@@ -135,7 +135,7 @@ def translate_cells(task: CellTask) -> int:
         pack_cells(mapped if len(chunks) == 1 else _of_lines(mapped, chunk)) for chunk in chunks
     ]
     frames = [frame for chunk in packed for frame in chunk.frames]
-    maps = [pack_nodes(each) for each in trace_maps]
+    maps = [pack_nodes(trace_map) for trace_map in trace_maps]
     node, place = ranked(mapped.node)
     columns: dict[str, Any] = {
         "lines": np.array([chunk.stop - chunk.start for chunk in chunks], np.int64),
@@ -144,7 +144,7 @@ def translate_cells(task: CellTask) -> int:
         "cells": np.concatenate([chunk.cells for chunk in packed] or [np.zeros(0, np.int64)]),
         "size": np.array([len(frame) for frame in frames], np.int64),
         "data": np.frombuffer(b"".join(frames), np.uint8),
-        "map_count": np.array([len(each) for each in trace_maps], np.uint32),
+        "map_count": np.array([len(trace_map) for trace_map in trace_maps], np.uint32),
         "map_size": np.array([len(frame) for frame in maps], np.int64),
         "map": np.frombuffer(b"".join(maps), np.uint8),
         "line_total": _totals(mapped.line, first, mapped, task.scale),
@@ -166,7 +166,8 @@ def _repeats(values: npt.NDArray[np.integer]) -> bool:
 
 
 def _of_tree(order: U32, trace_map: U32) -> U32:
-    """What the nodes of a part's tree are, of what those are by their numbers in the trace."""
+    """Return ``uint32[n]``: the database's node of each node of a part's tree. ``order`` are the
+    tree's nodes, ``trace_map`` the database's, by their numbers in the trace."""
     nodes = np.empty(len(order), np.uint32)
     nodes[order] = trace_map
     return nodes

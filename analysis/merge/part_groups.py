@@ -51,7 +51,7 @@ def unite_parts(task: GroupTask) -> None:
         for part, module_map in zip(task.parts, task.module_maps, strict=True)
     ]
     tree, node = unite(trees)
-    start = np.concatenate(([0], np.cumsum([len(each) for each in trees]))).astype(np.int64)
+    start = np.concatenate(([0], np.cumsum([len(cct) for cct in trees]))).astype(np.int64)
     try:
         with task.out.open("xb") as file:
             np.savez(file, parent=tree.parent, frame=tree.frame, node=node, start=start)
@@ -59,7 +59,10 @@ def unite_parts(task: GroupTask) -> None:
         raise storage_error(task.out, error) from None
     if task.symbols_out is not None:
         wanted = zip(task.parts, task.symbols, strict=True)
-        gather([(part, each) for part, each in wanted if part and each], task.symbols_out)
+        gather(
+            [(part, part_symbols) for part, part_symbols in wanted if part and part_symbols],
+            task.symbols_out,
+        )
 
 
 _ROOT = CCT(np.zeros(1, np.uint32), np.zeros(1, np.uint64))

@@ -1,4 +1,4 @@
-"""What becomes of a measurement's records: blocks, overviews and sums of a part."""
+"""The output of a measurement's records: blocks, overviews and sums of a part."""
 
 from __future__ import annotations
 

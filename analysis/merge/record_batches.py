@@ -35,7 +35,7 @@ def slices(start: I64) -> Iterator[tuple[int, int]]:
 
 
 def join(parts: list[RecordChunk]) -> RecordChunk:
-    """One chunk from many: lines once each, their records in the order they came."""
+    """Return one chunk made of many: each line once, its records in the order they came."""
     if len(parts) == 1:
         return parts[0]
     line = np.concatenate([part.line for part in parts])
@@ -61,7 +61,8 @@ def join(parts: list[RecordChunk]) -> RecordChunk:
 
 
 def _gathered(columns: list[_Column], stretches: list[tuple[int, int, int]]) -> _Column:
-    """One column of many, stretch by stretch."""
+    """Return one column made of ``stretches`` (number of the column, begin, end) of several
+    ``columns``."""
     return np.concatenate([columns[owner][begin:end] for owner, begin, end in stretches])
 
 

@@ -77,7 +77,7 @@ class RecordLayout:
         out = structure("laid_out", *self._buffers[:-1], *self._buffers[-1])
         if not kernels.lay_out_records(stretches, numbering, so_far, out, sizes):
             raise IndexError("records of nodes that do not exist")
-        entries, made, cells, plain = sizes.tolist()
+        entries, blocks, cells, plain = sizes.tolist()
         start, time, node, event, value, cuts, columns = self._buffers
         key, row, counted, added = columns
         key = key[:cells]
@@ -86,7 +86,7 @@ class RecordLayout:
             self._event_of()[key % self._slots], counted[:cells].copy(), added[:cells].copy(),
         )  # fmt: skip
         return LaidOut(
-            start[: len(rows) + 1], cuts[: made + 1], time[:entries], node[:entries],
+            start[: len(rows) + 1], cuts[: blocks + 1], time[:entries], node[:entries],
             None if plain else event[:entries], None if plain else value[:entries], sums,
         )  # fmt: skip
 

@@ -59,7 +59,7 @@ class CompanionWriter:
         self._orders.append(order)
         self._cells.append(cells)
         known = self._payloads
-        self._symbols.append([known.setdefault(each, len(known)) for each in symbols])
+        self._symbols.append([known.setdefault(payload, len(known)) for payload in symbols])
         return Member(self._place, len(self._trees) - 1)
 
     def save(self) -> None:
@@ -109,8 +109,8 @@ class CompanionWriter:
             raise storage_error(self._place, error) from None
 
     def _modules(self) -> tuple[list[U32], list[int]]:
-        """What modules are in numbers that all have in common: the distinct tables, and which of
-        them is that of each measurement."""
+        """Return the distinct tables of modules, in numbers that all measurements have in common,
+        and which of these tables is that of each measurement."""
         _, maps = unite_modules(
             [contents.modules for contents in self._contents],
             [contents.host for contents in self._contents],
@@ -149,8 +149,9 @@ class SharedTask:
 
     @property
     def start(self) -> list[int]:
-        """Where the nodes of each companion begin in ``nodes``, and where the last ones end."""
-        start: list[int] = bounds_of([each.nodes for each in self.companions]).tolist()
+        """The index in ``nodes`` at which the nodes of each companion begin, and at which the last
+        ones end."""
+        start: list[int] = bounds_of([companion.nodes for companion in self.companions]).tolist()
         return start
 
 
@@ -228,7 +229,8 @@ def shared_tasks(
 
 
 def _module_map(path: Path, mine: Mapping[int, Member], module_maps: Sequence[U32]) -> U32:
-    """What the modules of a companion are in the database."""
+    """Return ``uint32[n]``: the database's module of each module of a companion, 0 where there is
+    none."""
     companion = open_shared(path)
     tables: list[tuple[U32, U32]] = []
     for number, member in mine.items():
@@ -278,11 +280,11 @@ def locate_shared(task: tuple[SharedTask, Path]) -> None:
 
 
 def _located(nodes: Path) -> Path:
-    """Where those of ``nodes`` are in the canonical tree."""
+    """Return the path of the file with the canonical tree's node of each node of ``nodes``."""
     return nodes.with_suffix(".located.npy")
 
 
 def forget_shared() -> None:
-    """Close what is kept of companions."""
+    """Close the companions and columns that are kept open."""
     open_shared.cache_clear()
     _nodes.cache_clear()

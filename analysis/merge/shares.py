@@ -41,17 +41,17 @@ class Share:
 
     @property
     def begin(self) -> int:
-        """Where it begins in the measurement's segments."""
+        """The byte of the measurement's segments at which the share begins."""
         return self.size * self.number // self.count
 
     @property
     def end(self) -> int:
-        """Where the next one begins."""
+        """The byte of the measurement's segments at which the next share begins."""
         return self.size * (self.number + 1) // self.count
 
     @property
     def bytes(self) -> int:
-        """How many bytes it has."""
+        """The size of the share in bytes."""
         return self.end - self.begin
 
 
@@ -68,12 +68,12 @@ class ReadShare:
     stem: Path
 
     def files(self) -> list[Path]:
-        """All of them."""
+        """Return the paths of all files of the share."""
         return [self.blocks, self.entries, self.tables]
 
     @property
     def blocks(self) -> Path:
-        """What a :class:`PartWriter` wrote."""
+        """The file of blocks that a :class:`PartWriter` wrote."""
         return self.stem.with_suffix(".blocks")
 
     @property
@@ -97,7 +97,7 @@ class ReadShare:
         """Write the tables of what ``output`` made of the lines ``source``, whose blocks are in
         ``part``. Raises :class:`StorageError`."""
         table, offset, content = part.blocks()
-        made = output.overview.finish()
+        overviews = output.overview.finish()
         cells = output.sums.result()
         columns: dict[str, Any] = {
             "source": source, "order": order, "table": table, "offset": offset,
@@ -107,11 +107,11 @@ class ReadShare:
         columns |= {name: getattr(output, name) for name in _COUNTS}
         columns |= {f"sum_{name}": getattr(cells, name) for name in _SUMS}
         columns |= {
-            f"overview_{name}": getattr(made, name)
+            f"overview_{name}": getattr(overviews, name)
             for name in OverviewEntries.__slots__
             if name != "entries"
         }
-        columns["kind"] = made.entries[:0]
+        columns["kind"] = overviews.entries[:0]
         unfinished = self.stem.with_suffix(".unfinished.npz")
         try:
             np.savez(unfinished, **columns)
@@ -120,7 +120,7 @@ class ReadShare:
             raise storage_error(unfinished, error) from None
 
     def load(self) -> LoadedShare:
-        """What was saved. Raises :class:`FormatError`."""
+        """Read the tables that :meth:`save` wrote. Raises :class:`FormatError`."""
         try:
             with np.load(self.tables, allow_pickle=False) as columns:
                 return LoadedShare(self, {name: columns[name] for name in columns.files})
@@ -159,11 +159,11 @@ class LoadedShare:
         entries: Any = np.zeros(0, kind)
         if self._files.entries.stat().st_size:
             entries = np.asarray(np.memmap(self._files.entries, kind, "r"))
-        made = {
+        overview_columns = {
             name: entries if name == "entries" else columns[f"overview_{name}"]
             for name in OverviewEntries.__slots__
         }
-        return OverviewEntries(**made).of_rows(rows, len(source))
+        return OverviewEntries(**overview_columns).of_rows(rows, len(source))
 
 
 def lines_of(shares: Iterable[LoadedShare]) -> set[int]:

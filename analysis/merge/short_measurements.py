@@ -130,10 +130,10 @@ class _Batch:
 
     def __init__(self, measurements: Sequence[ShortMeasurement]) -> None:
         self._measurements = measurements
-        records = [each.records for each in measurements]
-        self._row = bounds_of([len(each.contents.lines) for each in measurements])
+        records = [measurement.records for measurement in measurements]
+        self._row = bounds_of([len(measurement.contents.lines) for measurement in measurements])
         self._line = bounds_of([len(part.line) for part in records])
-        self._nodes = bounds_of([len(each.tree) for each in measurements])
+        self._nodes = bounds_of([len(measurement.tree) for measurement in measurements])
         start = [
             part.start[:-1] + at
             for part, at in zip(records, bounds_of(list(map(len, records))).tolist(), strict=False)
@@ -174,7 +174,7 @@ class _Batch:
         owners = rows[np.searchsorted(start, cuts[:-1], side="right") - 1].astype(np.int64)
         base, base_node, records = time[cuts[:-1]], node[cuts[:-1]], np.diff(cuts)
         block = np.append(np.searchsorted(cuts[:-1], begins), len(cuts) - 1)
-        source = np.concatenate([each.contents.lines for each in self._measurements])
+        source = np.concatenate([measurement.contents.lines for measurement in self._measurements])
         batch = PartBatch(
             (source.astype(np.int64), counts, first, last), self._row,
             (owners, base, base_node, records), block, encoded,
@@ -296,7 +296,8 @@ def _some(encoded: blocks.Encoded, chosen: slice) -> blocks.Encoded:
 
 
 def _moved(columns: Sequence[Any], bounds: I64) -> I64:
-    """One column of many, those of each counted on from where its table begins."""
+    """Return ``columns`` joined, ``int64[n]``: to each the number in ``bounds`` is added at which
+    its table begins."""
     return np.concatenate(
         [column + at for column, at in zip(columns, bounds[:-1].tolist(), strict=True)]
     ).astype(np.int64)

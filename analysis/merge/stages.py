@@ -84,7 +84,7 @@ from hpcd.model.identity import Event
 
 @dataclass(slots=True)
 class MergeResult:
-    """What a merge did.
+    """The outcome of a merge.
 
     ``refused`` are (path, why) of inputs left out entirely; ``damaged`` (path, what) of inputs
     merged as far as they could be read; ``notes`` what a user should know besides.
@@ -303,7 +303,7 @@ class _Merge:
         rows: Sequence[I64],
     ) -> CallTables | None:  # fmt: skip
         """The columns of recorded calls, where there are any."""
-        nodes = union.nodes({n for n, each in enumerate(measurements) if each.call_chunks})
+        nodes = union.nodes({n for n, contents in enumerate(measurements) if contents.call_chunks})
         none = np.zeros(0, np.uint32)
         sources = [
             CallSource(contents, rows[number], nodes.get(number, none),
@@ -323,7 +323,7 @@ class _Merge:
     def _statistics(
         self, tree: Path, inclusives: Sequence[F64], cells: int
     ) -> list[ContextStatistics]:
-        """Of every metric, how it is spread over lines."""
+        """Return for every metric the statistics of contexts over lines."""
         return united_statistics(
             self._root / "metrics", tree, inclusives, cells,
             lambda tasks: (

@@ -46,8 +46,8 @@ class ClockOffsets:
 
     @staticmethod
     def of(measurements: Sequence[PartContents], windows: I64) -> ClockOffsets:
-        """Where the clock pairs of ``measurements``, which watched in these ``windows``
-        (``int64[n, 2]``), put each measurement on one clock."""
+        """Return the offsets that put ``measurements``, which watched in these ``windows``
+        (``int64[n, 2]``), on one clock by their clock pairs."""
         pairs: dict[str, list[npt.NDArray[np.int64]]] = {}
         for contents in measurements:
             pairs.setdefault(_boot(contents), []).append(contents.clock_pairs)
@@ -192,7 +192,8 @@ class DatabaseContents:
             )  # fmt: skip
 
     def _shifts(self) -> I64:
-        """Of each measurement, what turns its monotonic times into the database's."""
+        """Return ``int64[n]``: the ns to add to each measurement's monotonic times for those of the
+        database."""
         return np.array([at - self.clock.origin_ns for at in self.clock.offsets], np.int64)
 
     def _node_metrics(
@@ -250,12 +251,12 @@ class _SharedTexts:
         return self._number.setdefault(stored, len(self._number))
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """All of them, when it is asked for the first."""
+        """Yield (number, value) of all values that are there when the first row is asked for."""
         yield from ((number, value) for value, number in self._number.items())
 
 
 def _stretches(rows: int) -> Iterator[slice]:
-    """So many ``rows``, some at a time: as Python's objects they take ten times the memory."""
+    """Yield slices of ``rows`` rows: as Python's objects they take ten times the memory."""
     for first in range(0, rows, _AT_ONCE):
         yield slice(first, min(first + _AT_ONCE, rows))
 

@@ -58,11 +58,12 @@ def choose(
     modules: Sequence[CanonicalModule], maps: Sequence[U32], symbols: Sequence[frozenset[int]],
     ids: Sequence[int], earlier: Mapping[int, int],
 ) -> tuple[list[tuple[Wanted, ...]], dict[int, int]]:  # fmt: skip
-    """What is wanted of each measurement, and whose table is that of each module that one has.
+    """Return the symbols wanted of each measurement, and by module the id of the measurement whose
+    table it has, where that is one measurement's.
 
-    ``maps`` are what the measurements' modules are of ``modules``, ``symbols`` those each has
-    symbols of, ``ids`` which each is; ``earlier`` has the number of the measurement whose table a
-    database has already, by module.
+    ``maps`` are the measurements' modules in numbers of ``modules``, ``symbols`` the modules that
+    each measurement has symbols of, ``ids`` their ids; ``earlier`` has by module the number of the
+    measurement whose table a database has already.
     """
     wanted: list[list[Wanted]] = [[] for _ in ids]
     owners: dict[int, int] = {}
@@ -73,19 +74,19 @@ def choose(
             if 0 < id < len(known):
                 sources.setdefault(known[id], []).append((number, id))
     for module in modules:
-        found = sources.get(module.id, [])
+        module_sources = sources.get(module.id, [])
         if module.kind in _BY_NAME:
-            for number, id in found:
+            for number, id in module_sources:
                 wanted[number].append(Wanted(id, module.id, True))
             continue
         kept = earlier.get(module.id)
-        if found and (kept is None or found[0][0] <= kept):
-            number, id = found[0]
+        if module_sources and (kept is None or module_sources[0][0] <= kept):
+            number, id = module_sources[0]
             wanted[number].append(Wanted(id, module.id, False))
             owners[module.id] = ids[number]
         elif kept is not None:
             owners[module.id] = ids[kept]
-    return [tuple(each) for each in wanted], owners
+    return [tuple(measurement_wants) for measurement_wants in wanted], owners
 
 
 def gather(parts: Sequence[tuple[Path | Member, Sequence[Wanted]]], out: Path) -> None:
@@ -94,12 +95,12 @@ def gather(parts: Sequence[tuple[Path | Member, Sequence[Wanted]]], out: Path) -
     united: dict[int, set[SymbolRow]] = {}
     tables: dict[int, list[SymbolRow]] = {}
     for part, wanted in parts:
-        found = load_several_symbols(part, [each.source for each in wanted])
-        for each, rows in zip(wanted, found, strict=True):
-            if each.together:
-                united.setdefault(each.module, set()).update(rows)
+        symbol_tables = load_several_symbols(part, [want.source for want in wanted])
+        for want, rows in zip(wanted, symbol_tables, strict=True):
+            if want.together:
+                united.setdefault(want.module, set()).update(rows)
             else:
-                tables[each.module] = rows
+                tables[want.module] = rows
     tables |= {module: sorted(rows) for module, rows in united.items()}
     _write(out, {f"{_PREFIX}{module}": symbol_text(tables[module]) for module in sorted(tables)})
 
@@ -135,8 +136,8 @@ def united_modules(modules: Sequence[CanonicalModule]) -> frozenset[int]:
 
 
 def table_of(store: Path) -> tuple[dict[int, int], frozenset[int]]:
-    """Of the symbols of a database: the measurement whose table that of a module is, where it is
-    one's; and the modules that there are symbols of. Raises :class:`FormatError`."""
+    """Return by module the measurement whose table of symbols a database has, where it is one
+    measurement's; and the modules that have symbols. Raises :class:`FormatError`."""
     frames, owners = _read(store)
     return owners, frozenset(frames)
 

@@ -109,8 +109,8 @@ def _bounds(
 
 
 def _extremes(operations: Operations, collectives: Collectives) -> tuple[I64, I64]:
-    """Of blocking operations of all with all, each call and the next rank's: one cannot end before
-    the other has begun. A ring of them connects all hosts."""
+    """Return pairs of blocking operations of all with all, each call and the next rank's: one
+    cannot end before the other has begun. A ring of them connects all hosts."""
     at, instance = collectives.operation, collectives.instance
     all_to_all = np.isin(operations.role[at], (Role.ALL_TO_ALL, Role.BARRIER))
     chosen = np.flatnonzero(all_to_all & collectives.meeting[instance] & (collectives.ended == at))

@@ -53,7 +53,7 @@ class Communication:
 
     @property
     def whole(self) -> Communication:
-        """That of all time, where this is of a part of it."""
+        """The communication of the whole run, of which this may be a part."""
         return self
 
     @cached_property
@@ -63,7 +63,7 @@ class Communication:
         return float((self.recorded.end - self.recorded.begin)[calls].sum()) / 1e9
 
     def _counted(self) -> Mask:
-        """``bool[operations]``: those that this is of."""
+        """Return ``bool[operations]``: whether an operation belongs to this communication."""
         return np.ones(len(self.recorded), bool)
 
     @property

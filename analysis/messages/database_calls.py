@@ -88,9 +88,9 @@ def _places(db: Database) -> U32:
     return np.where(within > 0, within, user).astype(np.uint32)
 
 
-def delays_of(db: Database, found: Communication) -> Delays:
+def delays_of(db: Database, job_communication: Communication) -> Delays:
     """Return the activities of delaying ranks while others waited for them, from the trace; for the
-    waits of ``found``, whatever the ranks met in.
+    waits of ``job_communication``, whatever the ranks met in.
     """
     nothing = np.zeros(len(db.cct), bool)
     activity = waiting.StretchReader(db, _places(db), nothing)
@@ -99,8 +99,10 @@ def delays_of(db: Database, found: Communication) -> Delays:
         stretches = activity.stretches(line)
         return stretches.begin, stretches.end, stretches.node.astype(np.int64)
 
-    whole = found.whole
-    return delays(whole.operations, whole.messages, whole.collectives, found.waits, of_line)
+    whole = job_communication.whole
+    return delays(
+        whole.operations, whole.messages, whole.collectives, job_communication.waits, of_line
+    )
 
 
 def reported_ranks(calls: CallArrays, process: U32) -> I64:

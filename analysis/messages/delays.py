@@ -147,7 +147,7 @@ def _last_meetings(
 
 
 def _by_rank(operations: Operations, collectives: Collectives) -> dict[int, tuple[I64, I64]]:
-    """Of each rank the collective operations it took part in, ascending, and what ended them."""
+    """Return by rank the collective operations it took part in, ascending, and what ended them."""
     known = np.flatnonzero(collectives.ended >= 0)
     if not len(known):
         return {}

@@ -104,14 +104,14 @@ class Operations:
         program asked for or that follows from how it made them, in rounds from base to derived."""
         builtin = (datatype & _BUILTIN_MASK) == _BUILTIN_TYPE
         size = np.where(builtin & (datatype != MISSING), (datatype >> 8) & 0xFF, MISSING)
-        made = np.flatnonzero(self.are(Role.DATATYPE))
+        definitions = np.flatnonzero(self.are(Role.DATATYPE))
         asked = np.flatnonzero(self.are(Role.DATATYPE_SIZE))
-        if not len(made) + len(asked):
+        if not len(definitions) + len(asked):
             return size
-        old, new = self.named("old_datatype")[made], self.named("new_datatype")[made]
-        factor = np.ones(len(made), np.int64)
+        old, new = self.named("old_datatype")[definitions], self.named("new_datatype")[definitions]
+        factor = np.ones(len(definitions), np.int64)
         for name in ("blocks", "block_length"):
-            part = self.named(name)[made]
+            part = self.named(name)[definitions]
             factor *= np.where(part == MISSING, 1, part)
         known: dict[tuple[int, int], int] = {}
         answers = self.named("size")[asked].tolist()
@@ -120,7 +120,7 @@ class Operations:
         # Handles are reused: the last definition counts, which is right for programs that define
         # their types once.
         for at, base, result, times in zip(
-            made.tolist(), old.tolist(), new.tolist(), factor.tolist(), strict=True
+            definitions.tolist(), old.tolist(), new.tolist(), factor.tolist(), strict=True
         ):
             rank = int(self.rank[at])
             if (base & _BUILTIN_MASK) == _BUILTIN_TYPE:

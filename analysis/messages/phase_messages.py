@@ -43,7 +43,7 @@ class PhaseCommunication(Communication):
 
     @property
     def whole(self) -> Communication:
-        """That of all time."""
+        """The communication of the whole run."""
         return self._whole
 
     @property
@@ -99,25 +99,28 @@ class PhaseCommunication(Communication):
         """Calls in the phases of collective operations, by function and communicator."""
         collectives = self.collectives
         mine = self._inside[collectives.operation]
-        made = replace(
+        phase_collectives = replace(
             collectives,
             operation=collectives.operation[mine],
             instance=collectives.instance[mine],
         )
-        return traffic.by_function(self.recorded, self.communicators, made, self.payload)
+        return traffic.by_function(
+            self.recorded, self.communicators, phase_collectives, self.payload
+        )
 
     def _counted(self) -> Mask:
         return self._inside
 
 
-def within_phases(db: Database, found: Communication, text: str) -> PhaseCommunication:
-    """Return the part of ``found``, the communication of a job in ``db``, in the phases of ``text``
-    (as :func:`hpcd.analysis.profile.phase_specs.parse_phase_specs` takes it). O(n log n).
+def within_phases(db: Database, job_communication: Communication, text: str) -> PhaseCommunication:
+    """Return the part of ``job_communication``, the communication of a job in ``db``, in the phases
+    of ``text`` (as :func:`hpcd.analysis.profile.phase_specs.parse_phase_specs` takes it).
+    O(n log n).
 
     Raises :class:`hpcd.errors.UsageError` where no call marks any.
     """
     phases = MarkedPhases(db, text)
-    operations = found.recorded
+    operations = job_communication.recorded
     inside = np.zeros(len(operations), bool)
     # Operations of one line are not next to each other: those of a rank are, by their begin.
     order = np.argsort(operations.line, kind="stable")
@@ -127,7 +130,7 @@ def within_phases(db: Database, found: Communication, text: str) -> PhaseCommuni
         if len(mine):
             inside[mine] = phases.segments(line).at(operations.begin[mine]) > 0
     # All records of a call go where the call is.
-    return PhaseCommunication(found, inside[operations.call])
+    return PhaseCommunication(job_communication, inside[operations.call])
 
 
 def _taken(ends: Endpoints, which: Mask) -> Endpoints:

@@ -65,11 +65,13 @@ def one_sided(
 ) -> Matrix:
     """Puts from their caller, gets to it; of windows whose communicator is known. Of operations
     that are ``chosen`` (``bool[n]``), or all."""
-    at, made = one_sided_calls(operations)
+    at, window_maker = one_sided_calls(operations)
     if chosen is not None:
         kept = chosen[at]
-        at, made = at[kept], made[kept]
-    number = np.where(made >= 0, communicators.number[made], communicators.number[at])
+        at, window_maker = at[kept], window_maker[kept]
+    number = np.where(
+        window_maker >= 0, communicators.number[window_maker], communicators.number[at]
+    )
     peer = communicators.job_rank(number, operations.named("peer")[at], operations.rank[at])
     size = operations.payload[at]
     size = np.where(size == MISSING, -1, size)
@@ -87,10 +89,10 @@ def one_sided_calls(operations: Operations) -> tuple[I64, I64]:
     ``int64[n]``."""
     at = np.flatnonzero(operations.are(Role.PUT, Role.GET))
     window = operations.named("window")[at]
-    made = np.flatnonzero(operations.are(Role.NEW_WINDOW))
-    created = operations.named("new_window")[made].tolist()
-    owners = zip(operations.rank[made].tolist(), created, strict=True)
-    maker = dict(zip(owners, made.tolist(), strict=True))
+    window_makers = np.flatnonzero(operations.are(Role.NEW_WINDOW))
+    created = operations.named("new_window")[window_makers].tolist()
+    owners = zip(operations.rank[window_makers].tolist(), created, strict=True)
+    maker = dict(zip(owners, window_makers.tolist(), strict=True))
     pairs = zip(operations.rank[at].tolist(), window.tolist(), strict=True)
     return at, np.array([maker.get(pair, -1) for pair in pairs], np.int64)
 
@@ -203,8 +205,8 @@ def _vector_flow(
         add(*ends, payload[at], weight[at])
     # Equal calls of a rank go to all others as one.
     # Of imported calls all bytes together are known.
-    each = _named(operations, ("alltoallv", "alltoallw"))[operations.function]
-    payload[each & (operations.named("bytes") != MISSING)] = -1
+    vector_all_to_all = _named(operations, ("alltoallv", "alltoallw"))[operations.function]
+    payload[vector_all_to_all & (operations.named("bytes") != MISSING)] = -1
     at = calls("allgatherv", "alltoallv", "alltoallw")
     at = at[~np.isin(at, counts.call)]
     group, groups = groups_of(number[at], rank[at], payload[at])

@@ -173,7 +173,8 @@ def _at(
 def _last_of_other(begin: I64, side: Mask, collectives: Collectives) -> I64:
     """``int64[k]``: of each entry the last of those of its instance that are on the other side."""
     by_side = [
-        _last(np.where(side == each, begin, _NEVER), collectives.first) for each in (False, True)
+        _last(np.where(side == rank_side, begin, _NEVER), collectives.first)
+        for rank_side in (False, True)
     ]
     return np.where(side, by_side[0][collectives.instance], by_side[1][collectives.instance])
 

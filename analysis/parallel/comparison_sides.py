@@ -34,7 +34,7 @@ class Side:
 
 
 def whole_runs(databases: Sequence[Database], job: str | None = None) -> list[Side]:
-    """One side per database. Raises :class:`UsageError`."""
+    """Return one side per database. Raises :class:`UsageError`."""
     all_ranks = [ranks_or_all(db, job) for db in databases]
     alike = all(ranked for _, ranked in all_ranks)
     return [
@@ -58,7 +58,8 @@ def ranks_or_all(db: Database, job: str | None = None) -> tuple[Ranks, bool]:
 
 
 def some_ranks(db: Database, numbers: Sequence[int], job: str | None = None) -> list[Side]:
-    """One side per rank of ``numbers``. Raises :class:`UsageError` for ranks there are not."""
+    """Return one side per rank of ``numbers``. Raises :class:`UsageError` for ranks that do not
+    exist."""
     ranks = find_ranks(db, job=job)
     sides = []
     for number in numbers:
@@ -71,7 +72,8 @@ def some_ranks(db: Database, numbers: Sequence[int], job: str | None = None) -> 
 
 
 def some_processes(db: Database, pids: Sequence[int]) -> list[Side]:
-    """One side per process id, all its threads. Raises :class:`UsageError` for unknown ones."""
+    """Return one side per process id, with all its threads. Raises :class:`UsageError` for unknown
+    ids."""
     programs = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())
     sides = []
     for pid in pids:

@@ -78,7 +78,8 @@ def findings(db: Database) -> list[Insight]:
 
 
 def _processes(db: Database) -> Iterator[Insight]:
-    """Which program of several."""
+    """Yield a finding on the program that used most of the CPU time, where there are several
+    processes and no ranks."""
     lines = db.lines
     words, code = lines.texts("process")
     if has_ranks(db) or len(np.unique(lines.process)) < 2:
@@ -103,8 +104,8 @@ class _Costliest(NamedTuple):
 
 
 def _costliest(db: Database, chosen: Mask) -> tuple[_Costliest, int, float]:
-    """Of the processes of ``chosen`` lines the one that used most CPU time, its first line of
-    these, and what it used."""
+    """Return the process of ``chosen`` lines that used most CPU time, its first line of these, and
+    how much it used."""
     rows = np.where(chosen, db.lines.process, 0)
     used = np.bincount(rows[chosen], db.line_totals("cpu_time")[chosen])
     top = int(used.argmax())

@@ -146,7 +146,8 @@ def _gather(
 
 
 def _size(db: Database, lines: I64) -> int:
-    """How many ranks the job of ``lines`` has, by what its processes were told."""
+    """Return the number of ranks of the job of ``lines``: the greatest that its processes were
+    told, at least the number of ranks among ``lines``."""
     sizes = dict(db.sql().execute("SELECT id, size FROM process").fetchall())
     said = [sizes.get(owner) or 0 for owner in np.unique(db.lines.process[lines]).tolist()]
     return max([*said, len(np.unique(db.lines.rank[lines]))])

@@ -39,7 +39,7 @@ class Run:
 
     @property
     def size(self) -> int:
-        """How many ranks it had."""
+        """The number of its ranks."""
         return self.ranks.size
 
 

@@ -72,7 +72,9 @@ def idle_times(db: Database) -> IdleTimes:
 def _ids(db: Database, *names: str) -> I64:
     """Recorded functions of these names in any runtime."""
     wanted = {runtime + name for runtime in _RUNTIMES for name in names}
-    return np.array([each.id for each in db.calls.functions if each.name in wanted], np.int64)
+    return np.array(
+        [function.id for function in db.calls.functions if function.name in wanted], np.int64
+    )
 
 
 def _are(db: Database, at: I64, *names: str) -> Mask:
@@ -97,13 +99,13 @@ def _unknown(db: Database, at: I64) -> str:
 
 def _values(db: Database, at: I64, name: str) -> I64:
     """Return the value called ``name`` of the calls ``at``, 0 where they have none."""
-    found = np.zeros(len(at), np.int64)
+    values = np.zeros(len(at), np.int64)
     for function in db.calls.functions:
         number = function.value(name)
         if number is not None:
             mine = np.flatnonzero(db.calls.function[at] == function.id)
-            found[mine] = db.calls.value(number)[at[mine]].astype(np.int64)
-    return found
+            values[mine] = db.calls.value(number)[at[mine]].astype(np.int64)
+    return values
 
 
 def _of_process(db: Database, at: I64) -> tuple[I64, I64, I64]:

@@ -36,7 +36,7 @@ _WINDOW = re.compile(r"(\d*\.?\d*)-(\d*\.?\d*)")
 
 @dataclass(frozen=True)
 class Filter:
-    """What to count; of each kind one must fit, and nothing given fits all.
+    """The choice of what to count; of each kind one must fit, and nothing given fits all.
 
     ``procedures``: patterns; what has one on its call path, inlined ones included. ``modules``:
     patterns of paths or file names; code of these, not what it calls. ``named``: (field, patterns)
@@ -137,7 +137,8 @@ class Filter:
         return costs
 
     def time_in(self, db: Database, time: TimeOfLine) -> TimeOfLine:
-        """What fits of ``time``, trace line by trace line. Raises :class:`UsageError`."""
+        """Return ``time`` restricted to the chosen windows and phases, trace line by trace line.
+        Raises :class:`UsageError`."""
         if not (self.windows or self.phases):
             return time
         windows = Segments.of_windows(apart(self.windows)) if self.windows else None

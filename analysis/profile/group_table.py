@@ -67,7 +67,7 @@ class GroupTable:
         yield from (f"note: {note}" for note in self._groups.notes)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as one object; costs are in their units, not rounded."""
+        """Return the table as one JSON object; costs are in their units, not rounded."""
         metrics = self._db.metrics
         calls, seconds = self._groups.calls, self._groups.seconds
         return {

@@ -186,7 +186,8 @@ class MarkedPhases:
         ])  # fmt: skip
 
     def _last(self, line: I64) -> I64:
-        """When phases that nothing ends do: behind the last record of their lines."""
+        """Return ``int64[n]``: the end of phases that nothing ends, behind the last record of their
+        lines."""
         last: I64 = self._db.lines.end[line] + 1
         return last
 
@@ -301,7 +302,8 @@ def _number(function: CalledFunction, name: str) -> int:
 
 
 def _worded(db: Database, value: CallValue, bits: U64) -> int | str | float:
-    """A value of a call as what it is."""
+    """Return a value of a call, given by its ``bits``, as its kind has it: a number, an address in
+    hex, or the name of an object."""
     number = int(bits)
     if value.kind in (ValueKind.SIGNED, ValueKind.ERROR):
         return number - (1 << 64) if number >> 63 else number

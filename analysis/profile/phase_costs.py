@@ -37,14 +37,15 @@ class PhaseCosts:
 def phase_costs(
     db: Database, lines: Iterable[int], time: TimeOfLine, groups: int
 ) -> Iterator[PhaseCosts]:
-    """What fits of each of ``lines``; those without a stretch are left out.
+    """Yield the costs of each of ``lines`` in the stretches that ``time`` has of it; lines without
+    a stretch are left out.
 
     Samples count where they were taken; of a wait the part inside counts. O((r + s) log s) for a
     line of r records and s stretches, in arrays of a million records at a time.
     """
     weights = [event_weights(db, name) for name in db.metrics.names]
     duration = weights[0].duration_ns
-    weight = np.stack([each.weight for each in weights])
+    weight = np.stack([metric_weights.weight for metric_weights in weights])
     nodes = len(db.cct)
     for line in lines:
         stretches = time(line)
@@ -102,7 +103,7 @@ def _costs(
     counted = (value > 0) | (duration[event] == 0)
     rows = []
     for metric in weight:
-        each = metric[event]
-        worth = np.where(np.isnan(each), counted, value * each)
+        record_weight = metric[event]
+        worth = np.where(np.isnan(record_weight), counted, value * record_weight)
         rows.append(sum_by(place, worth * share, count))
     return np.stack(rows)

@@ -27,7 +27,7 @@ class Frame(NamedTuple):
 
     @property
     def is_procedure(self) -> bool:
-        """Whether it is code, not a word on the path."""
+        """Whether the frame is code, not a word on the path."""
         return bool(self.module)
 
 

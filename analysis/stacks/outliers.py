@@ -39,7 +39,7 @@ class Outliers:
 def outliers(snapshot: StackSnapshot, paths: Sequence[Path]) -> list[Outliers]:
     """Return the outliers of a snapshot: of the ranks of each job, or, where there are none, of the
     processes of a program and the threads of a process."""
-    found: dict[tuple[int, float], list[Outliers]] = {_RANKS: [], _OTHERS: []}
+    outliers_by_limits: dict[tuple[int, float], list[Outliers]] = {_RANKS: [], _OTHERS: []}
     for group, limits, found_members in _groups(snapshot, paths):
         # Of whom no procedure is known nothing can be said.
         members = [member for member in found_members if _procedures(paths[member[1].path])]
@@ -47,10 +47,10 @@ def outliers(snapshot: StackSnapshot, paths: Sequence[Path]) -> list[Outliers]:
             continue
         stands_out = _compare(group, members, paths, snapshot.processes, limits[1])
         if stands_out:
-            found[limits].append(stands_out)
+            outliers_by_limits[limits].append(stands_out)
     if any(process.rank is not None for process in snapshot.processes.values()):
-        return found[_RANKS]
-    return found[_OTHERS] if len(found[_OTHERS]) <= _MOST_OTHERS else []
+        return outliers_by_limits[_RANKS]
+    return outliers_by_limits[_OTHERS] if len(outliers_by_limits[_OTHERS]) <= _MOST_OTHERS else []
 
 
 def _groups(

@@ -28,8 +28,8 @@ class Reading:
 
 
 def reading_of(snapshot: StackSnapshot, paths: Sequence[Path]) -> Reading:
-    """``snapshot``, whose waits become those that the functions on ``paths`` show, and what is
-    found in it."""
+    """Return the reading of ``snapshot``: its waits become those that the functions on ``paths``
+    show."""
     for thread in snapshot.threads:
         thread.wait = named_wait(thread, paths[thread.path])
     by_tid = {thread.tid: thread for thread in snapshot.threads}

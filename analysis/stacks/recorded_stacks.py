@@ -99,8 +99,8 @@ def _path(db: Database, node: int) -> Path:
 
 
 def _asleep_when_attached(db: Database) -> dict[int, tuple[int, int]]:
-    """Of trace lines whose thread slept when hpcd attached to it: when that was, and since when it
-    had slept. Databases of earlier versions do not tell."""
+    """Return by trace line, where the thread slept when hpcd attached to it, when that was and
+    since when it had slept, in ns. Databases of earlier versions do not tell."""
     columns = {row[1] for row in db.sql().execute("PRAGMA table_info(thread)")}
     if "asleep_since_ns" not in columns:
         return {}
@@ -145,12 +145,16 @@ def _wait_at(
 ) -> tuple[int, int | None, bool]:
     """(when it began, its event, whether that is its beginning) of the wait that goes on at
     ``time``, of records before it; no event: there is none."""
-    begun, found = time, None
+    begun, wait_event = time, None
     for at in range(len(times) - 1, -1, -1):
         event = events[kinds[at]]
         end = times[at] + values[at] * event.scale * 1e9
         # Pieces of one wait follow each other without a gap; times are rounded to microseconds.
-        if not event.interval or end < begun - 2000 or (found is not None and kinds[at] != found):
-            return begun, found, True
-        begun, found = times[at], kinds[at]
-    return begun, found, False
+        if (
+            not event.interval
+            or end < begun - 2000
+            or (wait_event is not None and kinds[at] != wait_event)
+        ):
+            return begun, wait_event, True
+        begun, wait_event = times[at], kinds[at]
+    return begun, wait_event, False

@@ -97,8 +97,9 @@ def _place(reading: Reading, thread: ThreadStack) -> str:
 def standing_groups(
     threads: list[ThreadStack], by_tid: dict[int, ThreadStack]
 ) -> list[tuple[str, bool, list[ThreadStack]]]:
-    """What threads that stand at one place do, in words, whether that is true of each of them word
-    by word, and who does it; the most common first, and what is rare together at the end."""
+    """Return groups of threads that stand at one place: what they do, in words, whether that is
+    true of each of them word by word, and the threads; the most common first, and rare ones
+    together at the end."""
     groups: dict[tuple[str, str], list[ThreadStack]] = {}
     for thread in threads:
         wait = thread.wait
@@ -111,7 +112,7 @@ def standing_groups(
     shown, others = ordered[:_MOST_WAITS], ordered[_MOST_WAITS:]
     if len(others) == 1:
         shown, others = ordered, []
-    found = []
+    standing = []
     for members in shown:
         texts = {activity_words(thread, by_tid) for thread in members}
         words = texts.pop()
@@ -119,15 +120,16 @@ def standing_groups(
         if texts and wait is not None:
             call = "" if wait.address else f"{wait.call}: "
             words = f"waits for {call}{_ALIKE.get(wait.kind, wait.kind)}"
-        found.append((words, not texts, members))
+        standing.append((words, not texts, members))
     if others:
         rare = [thread for group in others for thread in group]
-        found.append((f"{len(others)} other waits", False, rare))
-    return found
+        standing.append((f"{len(others)} other waits", False, rare))
+    return standing
 
 
 def moved_words(moved: int, same: int, unmoved: int) -> str:
-    """How many threads are where they were."""
+    """Return in words how many threads have not run since, are at the same call path, and are
+    elsewhere or new."""
     return (
         f"of {number(moved + same + unmoved, 'thread', 'threads')} {unmoved:,} not run since, "
         f"{same:,} at the same call path after running, {moved:,} elsewhere or new"
@@ -135,5 +137,5 @@ def moved_words(moved: int, same: int, unmoved: int) -> str:
 
 
 def number(count: int, one: str, many: str) -> str:
-    """A count with what is counted."""
+    """Return a count with the noun for what is counted: ``one`` for 1, else ``many``."""
     return f"{count:,} {one if count == 1 else many}"

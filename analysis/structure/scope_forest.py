@@ -112,7 +112,7 @@ class ScopeForest:
         )
 
     def to_arrays(self) -> Arrays:
-        """All of it as arrays."""
+        """Return the forest as arrays by name."""
         return to_arrays(self)
 
     @staticmethod

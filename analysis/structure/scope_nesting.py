@@ -252,7 +252,7 @@ class _Builder:
         return number
 
     def forest(self) -> ScopeForest:
-        """The forest with what was made."""
+        """Return the forest with the scopes that were added."""
         rows = np.array(self._rows, np.int64).reshape(-1, 6)
         forest = self._forest
         copied = rows[:, 1]

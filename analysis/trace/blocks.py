@@ -257,7 +257,8 @@ def _compressed(
 
 
 def _starts(cuts: I64, parts: I64 | None) -> tuple[I64, I64]:
-    """Where each block begins in its part, and a number of that part, far from all others."""
+    """Return where each block begins in its part, and a number of that part, far from all others;
+    both ``int64[n]``."""
     if len(cuts) < 2:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     begin = cuts[:1] if parts is None else parts

@@ -32,7 +32,7 @@ _CELLS = (np.uint32, np.uint32, np.uint16, np.uint64, np.uint64)
 
 
 def companion(part: Path) -> Path:
-    """Where the companion of ``part`` is, while the database is made."""
+    """Return the path of the companion of ``part``, which is there while the database is made."""
     return part.with_suffix(".companion")
 
 
@@ -55,8 +55,8 @@ def save_companion(
 
 
 class Companion:
-    """What is in a companion. What is asked for raises :class:`FormatError`, and
-    :class:`KeyError` where it is not there."""
+    """The contents of a companion. Methods raise :class:`FormatError`, and :class:`KeyError` for
+    what is not there."""
 
     def __init__(self, entries: Mapping[str, memoryview]) -> None:
         self._entries = entries

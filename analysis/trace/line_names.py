@@ -41,7 +41,7 @@ class Words:
 
 
 class ProcessName(NamedTuple):
-    """What a process is called, its job (empty where it has none), its host."""
+    """The name of a process, its job (empty where it has none), its host."""
 
     process: str
     job: str

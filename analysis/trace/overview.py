@@ -40,7 +40,7 @@ _RECORDS_PER_ENTRY = 2
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Where the entries of all levels of ``n`` lines lie.
+    """The places of the entries of all levels of ``n`` lines.
 
     ``step``, ``first``, ``count`` ``int64[levels, n]``: ticks between entries, the index (time over
     step) of the first one, how many; ``offset`` ``int64[levels, n]`` where they begin. A line
@@ -71,7 +71,8 @@ class Levels:
 
     @staticmethod
     def entries(origin: int, entries: Array) -> list[Array]:
-        """What each level has of the finest one's ``entries``, the first of index ``origin``."""
+        """Return the entries of each level, those of the finest one being ``entries``, the first of
+        which has index ``origin``."""
         levels = [entries]
         while len(levels) < _MAX_LEVELS and len(levels[-1]) > _SMALL_LEVEL:
             factor = FACTOR ** len(levels)
@@ -149,7 +150,7 @@ class OverviewBuilder:
         self._kept_bytes = 0
 
     def finish(self) -> OverviewEntries:
-        """What was made of all lines, once no more is added."""
+        """Return the entries of all lines, once no more is added."""
         pieces = np.concatenate(self._pieces) if self._pieces else np.zeros((0, 5), np.int64)
         order = np.argsort(pieces[:, 0], kind="stable")
         entries: U16 | U32 = np.concatenate([*self._kept, np.zeros(0, self._kind)])
@@ -165,7 +166,8 @@ class OverviewBuilder:
 
 @dataclass(frozen=True, slots=True)
 class OverviewEntries:
-    """What :class:`OverviewBuilder` made of ``n`` lines, of all their records or of a stretch.
+    """The entries that :class:`OverviewBuilder` made of ``n`` lines, of all their records or of a
+    stretch.
 
     ``pieces`` ``int64[k, 5]``, by line: line, shift of its step, index of the first entry, how many
     there are, and where they begin in ``entries`` (``uint16`` or ``uint32``, nodes). ``seen``
@@ -182,7 +184,7 @@ class OverviewEntries:
     last_node: U32
 
     def of_rows(self, rows: I64, lines: int) -> OverviewEntries:
-        """The same where line ``i`` is row ``rows[i]`` (ascending) of ``lines``."""
+        """Return these entries with line ``i`` as row ``rows[i]`` (ascending) of ``lines``."""
         pieces = self.pieces.copy()
         pieces[:, 0] = rows[pieces[:, 0]]
         columns = []
@@ -193,7 +195,7 @@ class OverviewEntries:
         return OverviewEntries(pieces, self.entries, *columns)
 
     def without(self, rows: list[int]) -> OverviewEntries:
-        """The same without those of some lines."""
+        """Return these entries without those of the lines ``rows``."""
         seen = self.seen.copy()
         seen[rows] = 0
         pieces = self.pieces[~np.isin(self.pieces[:, 0], rows)]
@@ -217,7 +219,7 @@ class OverviewSource:
     """The entries of a measurement's lines, thinned as they are asked for."""
 
     def __init__(self, stretches: Sequence[OverviewEntries]) -> None:
-        """Of the same lines, one after another in time."""
+        """Take entries of the same lines, one stretch after another in time."""
         self._stretches = stretches
         self._seen = np.sum([stretch.seen for stretch in stretches], axis=0)
         self._kind = np.result_type(*(stretch.entries for stretch in stretches))

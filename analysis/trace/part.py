@@ -231,7 +231,7 @@ def read_archive(path: Path) -> dict[str, memoryview]:
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """What lies in a part, as it is there, unchecked but for its size.
+    """The contents of a part as they are stored, unchecked but for its size.
 
     ``body`` ``uint8[bytes]`` are the frames, ``levels`` ``int64[levels, lines, 4]`` step, first,
     count and offset of each line's levels, the finest :data:`FRAMED_LEVELS` of which are
@@ -312,21 +312,21 @@ class Part:
         )
 
     def stored(self) -> StoredPart:
-        """What lies in it, for kernels."""
+        """Return the contents as they are stored, for kernels."""
         levels = np.ascontiguousarray(self._overview.swapaxes(0, 1))
         return StoredPart(np.asarray(self._body), levels, self._entries, self._columns)
 
     def body_span(self, at: int, size: int) -> Span:
-        """Where bytes of frames lie."""
+        """Return the place in the file of ``size`` bytes of frames, from ``at`` on."""
         return self._span(at + HEADER.size, size)
 
     def entry_span(self, width: int, first: int, count: int) -> Span:
-        """Where entries of overviews that are not compressed lie."""
+        """Return the place in the file of ``count`` entries of uncompressed overviews."""
         size = ENTRIES[width].itemsize
         return self._span(self._entries_at[width] + first * size, count * size)
 
     def table_spans(self) -> list[Span]:
-        """Where the tables lie."""
+        """Return the places of the tables in the file."""
         return [self._span(self._tables_at, self._tables_end - self._tables_at)]
 
     def _span(self, at: int, size: int) -> Span:

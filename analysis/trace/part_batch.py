@@ -46,7 +46,7 @@ class PartBatch:
         if coded:
             pieces.append((code[first].tolist(), (code[last] + 1).tolist()))
         order = [
-            list(chain.from_iterable(range(*each) for each in part))
+            list(chain.from_iterable(range(*span) for span in part))
             for part in zip(*(zip(*piece, strict=True) for piece in pieces), strict=True)
         ]
         self._data = encoded.data

@@ -1,4 +1,4 @@
-"""What is in a measurement besides its records, and how a part keeps it.
+"""The contents of a measurement besides its records, and how a part keeps them.
 
 Identities travel from the worker that read them to the merge; what may be big stays on the disk and
 only its place travels. The tree, the sums and the symbols are of use until they are united with
@@ -90,7 +90,7 @@ class PartContents:
     """Where its companion is, if it is one of others, too."""
 
     def by_column(self) -> PartContents:
-        """The same with its processes and threads by column, to travel and to be kept."""
+        """Return these contents with processes and threads by column, to travel and to be kept."""
         if isinstance(self.processes, IdentityColumns):
             return self
         return replace(
@@ -136,10 +136,10 @@ def pack_contents(
     contents: PartContents, order: U32, calls: Sequence[bytes] = (),
     texts: Mapping[str, bytes] | None = None, events_used: frozenset[int] | None = None,
 ) -> dict[str, bytes]:  # fmt: skip
-    """What a part's archive holds of a measurement. ``order`` ``uint32[k]`` are the nodes that
-    records number from 0 on (all others follow); ``calls`` are payloads of CALLS chunks, whose
-    nodes are the measurement's: for these alone the order is kept. ``texts`` has tables as JSON
-    already, by name; ``events_used`` takes the place of those of ``contents``."""
+    """Return the entries of a part's archive about a measurement, by name. ``order`` ``uint32[k]``
+    are the nodes that records number from 0 on (all others follow); ``calls`` are payloads of CALLS
+    chunks, whose nodes are the measurement's: for these alone the order is kept. ``texts`` has
+    tables as JSON already, by name; ``events_used`` takes the place of those of ``contents``."""
     known = texts or {}
     identity: dict[str, Any] = {
         "path": contents.path.name,
@@ -205,8 +205,8 @@ def _read_tables(kind: type[Any], tables: list[Any]) -> dict[int, Any]:
 
 
 def read_contents(part: Part, member: Member | None = None) -> PartContents:
-    """What the part was made of, whose companion is ``member`` of one, if it is shared. Raises
-    :class:`FormatError`."""
+    """Return the contents of the measurement that ``part`` was made of; ``member`` is its place in
+    a shared companion, if it has one. Raises :class:`FormatError`."""
     archive = part.archive()
     try:
         identity = json.loads(unpack_bytes(archive["identity"]))
@@ -253,7 +253,8 @@ def _symbols(part: Path, member: Member | None) -> frozenset[int]:
 
 
 def _united(part: Path) -> Companion:
-    """What is needed until measurements are united. Raises :class:`FormatError`."""
+    """Return the companion of ``part``, an empty one where there is none. Raises
+    :class:`FormatError`."""
     return Companion.of(part) or Companion({})
 
 
@@ -268,8 +269,9 @@ def load_tree(part: Path) -> CCT:
 
 
 def load_sums(part: Path, nodes: int) -> tuple[U32, Cells]:
-    """What is added up of a part with so many ``nodes``, and ``uint32[k]``: its node of each
-    number that it gives one; ``line`` is the row in it. Raises :class:`FormatError`."""
+    """Return the sums of a part with so many ``nodes``, and before them ``uint32[k]``: the
+    measurement's node of each number that the part gives one; ``line`` of sums is the row in the
+    part. Raises :class:`FormatError`."""
     united = _united(part)
     first = _first_nodes(part, united)
     order = _whole(part, first, nodes)
@@ -352,12 +354,13 @@ def load_symbols(place: Path, module: int) -> list[SymbolRow]:
 
 
 def load_several_symbols(place: Path | Member, modules: Sequence[int]) -> list[list[SymbolRow]]:
-    """The same of several modules of a part, or of one whose companion is shared."""
+    """Return the symbols (start, size, name) of each of ``modules`` of a part, or of one whose
+    companion is shared. Raises :class:`FormatError`."""
     try:
         if isinstance(place, Member):
-            found = read_payloads(open_shared(place.path).symbols(place.number))
+            symbols = read_payloads(open_shared(place.path).symbols(place.number))
         else:
-            found = _united(place).symbols()
-        return [found[module] for module in modules]
+            symbols = _united(place).symbols()
+        return [symbols[module] for module in modules]
     except (KeyError, FormatError):
         raise FormatError(f"{place}: damaged (symbols of modules)") from None

@@ -45,7 +45,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class TraceMap:
-    """What the numbers in ``m`` parts mean in the database.
+    """The meaning in the database of the numbers in ``m`` parts.
 
     Nodes of part ``p`` are ``node[p]`` (``uint32[n]``), its events
     ``event[event_start[p]:event_start[p + 1]]`` (``uint16``); ``shift`` ``int64[m]`` turns its
@@ -145,8 +145,8 @@ class Trace:
         return lines, self._map.row[lines]
 
     def part_mapping(self, number: int) -> tuple[U32, U16, int]:
-        """What part ``number``'s nodes and events are in the database, and what is added to its
-        times, in ns."""
+        """Return the database's node of each node of part ``number``, its event of each of the
+        part's events, and what is added to the part's times, in ns."""
         low, high = self._map.event_start[number : number + 2].tolist()
         return self._map.node[number], self._map.event[low:high], int(self._map.shift[number])
 

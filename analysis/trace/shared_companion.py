@@ -62,8 +62,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What a companion has besides columns: ``modules`` are the distinct tables of modules, ``of``
-    which of them is each part's, ``symbols`` its payloads, ``named`` the modules these are of."""
+    """The contents of a companion besides columns: ``modules`` are the distinct tables of modules,
+    ``of`` the index in these of each part's table, ``symbols`` the payloads of each part, ``named``
+    the modules these are of."""
 
     parts: list[tuple[str, Measured]]
     modules: list[U32]
@@ -167,10 +168,10 @@ class SharedCompanion:
 
     def node(self, member: int) -> U32:
         """The tree's node of each number that a part gives one."""
-        found: U32 = self._part("node", self._node_start, member)
-        if int(found.max(initial=0)) >= self.nodes:
+        nodes: U32 = self._part("node", self._node_start, member)
+        if int(nodes.max(initial=0)) >= self.nodes:
             raise self._damaged()
-        return found
+        return nodes
 
     def cells(self, member: int) -> Cells:
         """The sums of a part, by its rows; nodes are the tree's."""
@@ -231,14 +232,14 @@ def open_shared(path: Path) -> SharedCompanion:
 
 
 def members_in(parts: Path) -> dict[str, dict[Measured, Member]]:
-    """Where the companions of parts are that share one, by their files' names: those that a killed
-    merge left in the directory ``parts``. A part may have been made anew since."""
-    found: dict[str, dict[Measured, Member]] = {}
+    """Return the places of companions that parts share, by the names of the parts' files: those
+    that a killed merge left in the directory ``parts``. A part may have been made anew since."""
+    members: dict[str, dict[Measured, Member]] = {}
     for path in parts.glob(f"*{SUFFIX}"):
         try:
             known = SharedCompanion(path).parts
         except FormatError:
             continue
         for number, (name, measured) in enumerate(known):
-            found.setdefault(name, {})[measured] = Member(path, number)
-    return found
+            members.setdefault(name, {})[measured] = Member(path, number)
+    return members

@@ -193,7 +193,8 @@ class Lines:
         return self.labels(range(len(self)))
 
     def labels(self, lines: Sequence[int]) -> list[str]:
-        """What an axis shows: the rank, or process and pid; then the thread, unless the first.
+        """Return the labels of ``lines`` on an axis: the rank, or process and pid; then the thread,
+        unless the first.
 
         Job and host are in it only where there are several of them.
         """

@@ -50,10 +50,10 @@ def compiled_path(name: str, sources: Iterable[Path]) -> Path:
 
 
 class _NoText:
-    """In place of what a native library has written."""
+    """A stand-in for the messages of a native library where they are not captured."""
 
     def text(self) -> str:
-        """Nothing is known of it."""
+        """Return the empty string: no message was captured."""
         return ""
 
 

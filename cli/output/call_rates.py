@@ -86,7 +86,7 @@ def _name(text: str) -> Text:
 
 
 def _rate(value: float) -> str:
-    """So many a second; there may be few."""
+    """Return a rate per second as text; one below 100 has a decimal."""
     return f"{value:.1f}" if value < 99.95 else size_text(value)
 
 

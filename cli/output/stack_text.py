@@ -62,13 +62,13 @@ def _standing_rows(
     by_tid: dict[int, ThreadStack],
 ) -> Iterator[_Row]:  # fmt: skip
     """Describe the activities of threads that stand at one place, the most common first."""
-    for number, (words, each, members) in enumerate(standing_groups(threads, by_tid)):
-        more = "" if each else " (--each shows each)"
+    for number, (words, exact, members) in enumerate(standing_groups(threads, by_tid)):
+        more = "" if exact else " (--each shows each)"
         yield (*_figures(members, processes), rest if number else first, f"» {words}{more}")
 
 
 def _figures(threads: list[ThreadStack], processes: dict[int, Process]) -> tuple[str, str, str]:
-    return str(len(threads)), whose(threads, processes), span(each.seconds for each in threads)
+    return str(len(threads)), whose(threads, processes), span(thread.seconds for thread in threads)
 
 
 def _frame_words(frame: Frame) -> str:
@@ -81,7 +81,7 @@ def _frame_words(frame: Frame) -> str:
 def each_lines(reading: Reading, threads: Iterable[ThreadStack]) -> Iterator[str]:
     """Every thread with its call path, innermost frame first."""
     by_tid, pid = reading.by_tid, 0
-    for thread in sorted(threads, key=lambda each: (each.pid, each.tid)):
+    for thread in sorted(threads, key=lambda thread: (thread.pid, thread.tid)):
         if thread.pid != pid:
             pid = thread.pid
             yield ""

@@ -63,25 +63,34 @@ class MessagesCommand(Command):
         if args.rows < 0:
             raise UsageError("--rows must not be negative")
         with open_database(args.database) as db:
-            found = communication(db, args.job)
-            for note in caveats(db, found):
+            job_communication = communication(db, args.job)
+            for note in caveats(db, job_communication):
                 print(f"note: {harmless(note)}", file=sys.stderr)
             if args.phase:
-                found = within_phases(db, found, args.phase)
-            delays = delays_of(db, found)
+                job_communication = within_phases(db, job_communication, args.phase)
+            delays = delays_of(db, job_communication)
             if args.picture:
                 from hpcd.viewer.pictures.communication_matrix import draw_matrix
 
-                draw_matrix(found.point_to_point, found.ranks, args.picture, db.path.name)
+                draw_matrix(
+                    job_communication.point_to_point,
+                    job_communication.ranks,
+                    args.picture,
+                    db.path.name,
+                )
             page = TextOutput(args.width)
             if args.json:
-                shown = as_json(db, found, delays, list(caveats(db, found.whole)))
+                shown = as_json(
+                    db, job_communication, delays, list(caveats(db, job_communication.whole))
+                )
                 page.write([json.dumps({**shown, "phase": args.phase or None}), "\n"])
                 return 0
             if args.phase:
                 print(f"of what begins in phase {harmless(args.phase)}:")
-            for line in message_tables.heading(db, found):
+            for line in message_tables.heading(db, job_communication):
                 print(line)
-            for table in message_tables.tables(db, found, delays, page.width, args.rows):
+            for table in message_tables.tables(
+                db, job_communication, delays, page.width, args.rows
+            ):
                 page.table(iter(table))
         return 0

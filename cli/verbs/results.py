@@ -84,13 +84,15 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
                            ("size", True), ("recorded by", False)):  # fmt: skip
         table.add_column(heading, justify="right" if right else "left", no_wrap=heading == "result")
     for row in rows:
-        made, size = row["time"][:16].replace("T", " "), f"{row['bytes'] / 1e6:.1f} MB"
+        recorded_at, size = row["time"][:16].replace("T", " "), f"{row['bytes'] / 1e6:.1f} MB"
         if row["damage"]:
-            table.add_row(row["name"], made, "", "", size, cell(f"cannot be read: {row['damage']}"))
+            table.add_row(
+                row["name"], recorded_at, "", "", size, cell(f"cannot be read: {row['damage']}")
+            )
             continue
         command = row["command"] if isinstance(row["command"], list) else []
         table.add_row(
-            row["name"], made, f"{row['duration_s']:.1f} s", f"{row['lines']:,}", size,
+            row["name"], recorded_at, f"{row['duration_s']:.1f} s", f"{row['lines']:,}", size,
             cell(" ".join(["hpcd", *map(str, command)])),
         )  # fmt: skip
     console = Console(highlight=False)

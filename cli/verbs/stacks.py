@@ -148,9 +148,9 @@ def _print_first(reading: Reading, args: argparse.Namespace) -> None:
         _print_json(as_json(reading))
         return
     _print([headline(reading.snapshot, args.at), ""])
-    found = list(findings(reading))
-    if found:
-        _print([*found, ""])
+    sentences = list(findings(reading))
+    if sentences:
+        _print([*sentences, ""])
     threads = reading.snapshot.threads
     _print(each_lines(reading, threads) if args.each else _tree(reading, threads, args))
     _print(f"note: {note}" for note in reading.snapshot.notes)

@@ -141,7 +141,7 @@ def as_json(path: Path, structure: Structure, procedure: str | None = None) -> d
 
 
 def summary(forest: ScopeForest) -> str:
-    """How much there is of each kind."""
+    """Return in words the number of scopes of each kind."""
     counts = np.bincount(forest.kind, minlength=len(Kind)).tolist()
     names = ("procedure", "inlined call", "loop", "statement")
     return ", ".join(

@@ -42,7 +42,7 @@ class Calls:
         return Calls(*(getattr(self, field.name)[which] for field in fields(self)))
 
     def with_nodes(self, node: U32) -> Calls:
-        """The same calls in other nodes."""
+        """Return these calls in other nodes, ``node`` u32[n]."""
         return replace(self, node=node)
 
     @staticmethod

@@ -77,7 +77,8 @@ def check_measurement(path: Path | str) -> list[Finding]:
 
 
 def _check_calls(measurement: Measurement) -> tuple[int, dict[int, int]]:
-    """How many calls there are, and how many refer to objects that were never announced."""
+    """Return the number of calls, and the number of references to each object that was never
+    announced, for the most frequent of these."""
     count = 0
     unknown: Counter[int] = Counter()
     for calls in measurement.call_chunks():

@@ -49,7 +49,7 @@ assert SEGMENT_HEADER_BYTES == 32 and CHUNK_HEADER_BYTES == 32
 
 
 class Kind(IntEnum):
-    """What a chunk holds. Readers skip kinds they do not know."""
+    """The kind of a chunk's content. Readers skip kinds they do not know."""
 
     META = 1
     EVENT = 2

@@ -106,8 +106,8 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
 
     def __getitem__(self, number: int) -> _Row:
         rows: list[_Row] = self.values()
-        for row, found in zip(rows, self, strict=True):
-            if found == number:
+        for row, row_number in zip(rows, self, strict=True):
+            if row_number == number:
                 return row
         raise KeyError(number)
 
@@ -202,7 +202,7 @@ def arrays_of(tables: Sequence[IdentityColumns[Any]], name: str, none: int = 0) 
     columns = [table.columns[place] for table in tables]
     lengths = np.array([table.length for table in tables], np.int64)
     forms = np.array([_form(column, table) for column, table in zip(columns, tables, strict=True)])
-    found = np.empty(int(lengths.sum()), np.int64)
+    numbers = np.empty(int(lengths.sum()), np.int64)
     for form in np.unique(forms).tolist():
         chosen = forms == form
         some = [columns[at] for at in np.flatnonzero(chosen).tolist()]
@@ -214,8 +214,8 @@ def arrays_of(tables: Sequence[IdentityColumns[Any]], name: str, none: int = 0) 
             values = np.array(values, np.int64)
             if form == _CONSTANT:
                 values = np.repeat(values, lengths[chosen])
-        found[np.repeat(chosen, lengths)] = values
-    return found
+        numbers[np.repeat(chosen, lengths)] = values
+    return numbers
 
 
 # Columns of bytes are of the form that their width is.

@@ -440,7 +440,8 @@ class Measurement:
             self._end[number] = -1
 
     def _source(self, number: int, header: ChunkHeader) -> BinaryIO | bytes:
-        """What a chunk of a segment is read from."""
+        """Return what a chunk of a segment is read from: the segment's content, where that is held,
+        or its file."""
         content = self._content.get(number)
         if content is not None and header.end <= len(content):
             return content
@@ -567,7 +568,7 @@ class Measurement:
         self._say(f"{self.path}/segment-{number:06d}.hpcd at byte {offset}: {what}")
 
     def add_damage(self, lines: Iterable[str]) -> None:
-        """What others found damaged that read this measurement too."""
+        """Add damage that others found that read this measurement too."""
         for line in lines:
             self._say(line)
 

@@ -170,7 +170,7 @@ class OverheadSeconds(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What a recording counted from its beginning."""
+    """The counters of a recording from its beginning."""
 
     samples: SampleCounts = SampleCounts()
     cpu: CpuTime = CpuTime()

@@ -48,7 +48,7 @@ _LIBRARY = ("MPI_Waitall", "MPI_Allreduce", "MPI_Recv", "MPI_Send", "MPI_Barrier
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What to make: ``ranks`` trace lines of ``records`` records each.
+    """The shape of measurements to make: ``ranks`` trace lines of ``records`` records each.
 
     ``contexts`` is about how many calling contexts each measurement has (0: those of the source
     that its records reach, as of a recording; so with modules and symbols);
@@ -66,7 +66,7 @@ class Shape:
 
     @property
     def measurements(self) -> int:
-        """How many measurements that makes."""
+        """The number of measurements."""
         return -(-self.ranks // self.ranks_per_node)
 
 
@@ -321,7 +321,7 @@ class Synthesizer:
 
 
 class _Symbols:
-    """Those of all modules of a source, by module and start."""
+    """The symbols of all modules of a source, by module and start."""
 
     def __init__(self, source: Source) -> None:
         rows = [(module, row) for module, own in sorted(source.symbols.items())
@@ -339,14 +339,14 @@ class _Symbols:
     def reached(self, frames: U64) -> npt.NDArray[np.bool_]:
         """``bool[n]``: which symbols cover one of ``frames``, or the address before it: a return
         address may be the end of its function."""
-        found = np.zeros(len(self), bool)
+        is_reached = np.zeros(len(self), bool)
         inside = frames[frame.is_module(frames)]
         for address in (inside, inside - np.uint64(1)) if len(self) else ():
             place = np.searchsorted(self._start, address, side="right") - 1
             place, address = place[place >= 0], address[place >= 0]
             same = frame.module_of(self._start[place]) == frame.module_of(address)
-            found[place[same]] = True
-        return found
+            is_reached[place[same]] = True
+        return is_reached
 
 
 class _Reached:

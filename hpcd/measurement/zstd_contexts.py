@@ -11,7 +11,7 @@ Settings = int | zstandard.ZstdCompressionParameters
 
 
 class _Contexts(threading.local):
-    """Those of a thread: a context is for one at a time."""
+    """The contexts of a thread: a context serves one thread at a time."""
 
     def __init__(self) -> None:
         self.compressors: dict[Settings, zstandard.ZstdCompressor] = {}
@@ -22,17 +22,17 @@ _contexts = _Contexts()
 
 
 def compressor(settings: Settings) -> zstandard.ZstdCompressor:
-    """What compresses by these ``settings``, whole frames at a time."""
-    found = _contexts.compressors.get(settings)
-    if found is None:
+    """Return the compressor of these ``settings``, for whole frames at a time."""
+    context = _contexts.compressors.get(settings)
+    if context is None:
         if isinstance(settings, int):
-            found = zstandard.ZstdCompressor(level=settings)
+            context = zstandard.ZstdCompressor(level=settings)
         else:
-            found = zstandard.ZstdCompressor(compression_params=settings)
-        _contexts.compressors[settings] = found
-    return found
+            context = zstandard.ZstdCompressor(compression_params=settings)
+        _contexts.compressors[settings] = context
+    return context
 
 
 def decompressor() -> zstandard.ZstdDecompressor:
-    """What decompresses whole frames."""
+    """Return the decompressor of whole frames."""
     return _contexts.decompressor

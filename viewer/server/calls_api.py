@@ -59,7 +59,7 @@ class CallViews:
         self._memory: Callable[..., dict[str, Any]] = lru_cache(_KEPT)(self._make_memory)
 
     def groups(self) -> dict[str, list[str]]:
-        """Names of the recorded functions by what they were recorded for."""
+        """Return the names of the recorded functions by their group."""
         groups: dict[str, list[str]] = {}
         for function in self._db.calls.functions:
             groups.setdefault(str(function.group), []).append(function.name)
@@ -131,7 +131,7 @@ class CallViews:
         self, functions: list[CalledFunction], lines: list[int] | None, t0: int | None,
         t1: int | None,
     ) -> int:  # fmt: skip
-        """How many calls of ``functions`` there are, exactly where that matters."""
+        """Return the number of calls of ``functions``, exact where that matters."""
         calls = self._db.calls
         _, begin, end = calls.spans(lines, t0, t1)
         count = int((end - begin).sum())
@@ -194,7 +194,7 @@ class CallViews:
         }
 
     def _groups_in(self, begin: I64, end: I64) -> dict[str, int]:
-        """How many calls of each group are from ``begin[i]`` to ``end[i]``."""
+        """Return by group the number of calls from ``begin[i]`` to ``end[i]``."""
         calls = self._db.calls
         counts = np.zeros(len(calls.functions), np.int64)
         for low, high in zip(begin.tolist(), end.tolist(), strict=True):

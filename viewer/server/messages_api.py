@@ -136,7 +136,10 @@ class Traffic:
         rows, columns = -(-(s1 - s0) // step), -(-(d1 - d0) // step)
         inside = (source >= s0) & (source < s1) & (target >= d0) & (target < d1)
         cell = (source[inside] - s0) // step * columns + (target[inside] - d0) // step
-        sums = [np.bincount(cell, each[inside], rows * columns) for each in (count, amount)]
+        sums = [
+            np.bincount(cell, pair_values[inside], rows * columns)
+            for pair_values in (count, amount)
+        ]
         return step, np.stack(sums).reshape(2, rows, columns).astype(np.float64)
 
     def _pairs(self, kind: str, lines: I64, t0: int, t1: int) -> tuple[I64, I64, F64, F64]:
@@ -349,11 +352,12 @@ class LazyTraffic:
 
     @property
     def ready(self) -> bool:
-        """Whether it is worked out."""
+        """Whether the traffic is worked out already."""
         return self._traffic is not None
 
     def get(self) -> Traffic:
-        """It. Raises :class:`UsageError` where no calls of MPI were recorded."""
+        """Return the traffic, worked out at the first call. Raises :class:`UsageError` where no
+        calls of MPI were recorded."""
         with self._lock:  # a second request waits instead of doing the same
             if self._traffic is None:
                 self._traffic = Traffic(self._db)

@@ -56,8 +56,8 @@ class OpenDatabase:
 
     def made_depths(self) -> dict[str, object] | None:
         """:meth:`depths` if nobody has to wait for it."""
-        made: dict[str, object] | None = self.__dict__.get("_depths")
-        return made
+        depths: dict[str, object] | None = self.__dict__.get("_depths")
+        return depths
 
     def prepare(self) -> None:
         """Make what every page asks for first: while a browser loads the page there is time."""

@@ -19,7 +19,7 @@ class QueryParameters:
         self._query = query
 
     def has(self, name: str) -> bool:
-        """Whether it is there at all."""
+        """Return whether the query has a parameter ``name``."""
         return name in self._query
 
     def whole(self, name: str, least: int, most: int) -> int:
@@ -61,7 +61,7 @@ class QueryParameters:
         return [int(part) for part in parts]
 
     def choice(self) -> Choice:
-        """Which lines, in which order."""
+        """Return the choice of lines and their order."""
         # Numbers beyond those of processes fit none; arrays hold no larger ones.
         unfolded = {number for number in self.numbers("unfolded", _UNFOLDED) if number < 1 << 32}
         return Choice(

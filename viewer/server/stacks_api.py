@@ -32,7 +32,7 @@ def stacks_at(db: Database, time: int, *, kernel: bool) -> dict[str, Any]:
         for line, row in zip(db.lines, db.lines.process.tolist(), strict=True)
     }
     return _answer(
-        reading, kernel, time, lambda each: line_of.get((each.pid, each.tid, each.start_ns))
+        reading, kernel, time, lambda thread: line_of.get((thread.pid, thread.tid, thread.start_ns))
     )
 
 
@@ -80,7 +80,7 @@ def _rows(
     ) -> _Row:  # fmt: skip
         nonlocal count
         count += 1
-        seconds = [each.seconds for each in members if each.seconds is not None]
+        seconds = [thread.seconds for thread in members if thread.seconds is not None]
         return (
             parent, kind, names, len(members), whose(members, processes), span(seconds),
             max(seconds, default=None), line,
@@ -106,7 +106,7 @@ def _rows(
         while not run[-1].standing and len(run[-1].below) == 1:
             run.extend(run[-1].below.values())
         last = run[-1]
-        yield row(parent, _FRAMES, [each.frame.name for each in run], node.threads)
+        yield row(parent, _FRAMES, [run_node.frame.name for run_node in run], node.threads)
         above = count
         yield from standing(above, last)
         pending += [(above, child) for child in reversed(last.children())]

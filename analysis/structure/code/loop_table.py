@@ -40,7 +40,7 @@ class LoopTable:
         return value_at(self.start, self.loop, addresses)
 
     def to_arrays(self) -> Arrays:
-        """All of it as arrays."""
+        """Return the table as arrays by name."""
         return to_arrays(self)
 
     @staticmethod

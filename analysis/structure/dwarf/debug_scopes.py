@@ -86,7 +86,7 @@ class ModuleLines:
         return ModuleLines(self.start, number[self.scope], forest, self.known)
 
     def to_arrays(self) -> Arrays:
-        """All of it as arrays."""
+        """Return the scopes as arrays by name."""
         columns = {"known.start": self.known.start, "known.end": self.known.end}
         return {"start": self.start, "scope": self.scope, **columns, **self.forest.to_arrays()}
 
