@@ -18,7 +18,6 @@ NAMES = {"each", "found", "made"}
 OPENINGS = ("What ", "Where ", "Who ", "Of ", "The same", "As :meth:")
 
 
-
 def violations(source: str) -> Iterator[tuple[int, str]]:
     """Yield line number and complaint of each violation in a module's source, in any order."""
     for node in ast.walk(ast.parse(source)):

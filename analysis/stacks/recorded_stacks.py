@@ -100,10 +100,7 @@ def _path(db: Database, node: int) -> Path:
 
 def _asleep_when_attached(db: Database) -> dict[int, tuple[int, int]]:
     """Return by trace line, where the thread slept when hpcd attached to it, when that was and
-    since when it had slept, in ns. Databases of earlier versions do not tell."""
-    columns = {row[1] for row in db.sql().execute("PRAGMA table_info(thread)")}
-    if "asleep_since_ns" not in columns:
-        return {}
+    since when it had slept, in ns."""
     rows = db.sql().execute(
         "SELECT trace_line, attached_ns, asleep_since_ns FROM thread"
         " WHERE asleep_since_ns IS NOT NULL AND attached_ns IS NOT NULL"
