@@ -57,7 +57,6 @@ def db(database: Path) -> Iterator[Database]:
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=40), st.integers(0, 40))
-@settings(deadline=None)
 def test_columns_come_back(
     tmp_path_factory: pytest.TempPathFactory, values: list[int], cut: int
 ) -> None:
@@ -85,7 +84,6 @@ def test_a_column_of_another_kind_or_length_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(deadline=None)
 def test_no_bytes_make_a_column_reader_fail_otherwise(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
@@ -167,7 +165,7 @@ def by_hand(
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_grid_shows_the_closest_record(database: Path, data: st.DataObject) -> None:
     with hpcd.analysis.open(database) as db:
         t0 = data.draw(st.integers(-100_000, db.duration_ns))
@@ -324,7 +322,7 @@ def test_small_chunks_answer_alike(
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_bytes_make_reading_sums_fail_otherwise(
     database: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
@@ -383,7 +381,7 @@ def any_file(
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_changed_byte_is_found(
     database: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
@@ -408,7 +406,7 @@ def test_any_changed_byte_is_found(
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_missing_or_short_file_is_found(
     database: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

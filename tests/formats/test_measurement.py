@@ -84,7 +84,6 @@ columns = st.integers(1, 200).flatmap(
 
 
 @given(columns, st.booleans(), st.sets(st.integers(0, 2), max_size=2))
-@settings(deadline=None)
 def test_records_round_trip(data: tuple[list[int], ...], waits: bool, lasting: set[int]) -> None:
     line, time, node, event, value = (np.array(column, np.uint64) for column in data)
     if waits:
@@ -122,7 +121,6 @@ def test_times_after_waits_take_fewer_bytes() -> None:
 
 
 @given(st.integers(1, 1 << 20), st.lists(st.tuples(st.integers(1, 999), st.integers(0, 2**64 - 1))))
-@settings(deadline=None)
 def test_nodes_round_trip(first: int, rows: list[tuple[int, int]]) -> None:
     ids = np.arange(first, first + len(rows))
     parent = np.maximum(ids - np.array([back for back, _ in rows], np.int64), 0).astype(np.uint32)
@@ -132,7 +130,6 @@ def test_nodes_round_trip(first: int, rows: list[tuple[int, int]]) -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(deadline=None)
 def test_decoders_take_any_bytes(data: bytes) -> None:
     for decode in (codec.decode_records, codec.decode_nodes):
         try:
@@ -330,7 +327,7 @@ def test_cct_views() -> None:
     assert cct.ancestor_at(2).tolist() == [0, 1, 2, 3, 2]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 2**32), min_size=1, max_size=60))
 def test_inclusive_sums_subtrees(choices: list[int]) -> None:
     parent = [0] + [choice % (i + 1) for i, choice in enumerate(choices)]
@@ -342,7 +339,7 @@ def test_inclusive_sums_subtrees(choices: list[int]) -> None:
     assert cct.inclusive(exclusive).tolist() == expected.tolist()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 2**32), min_size=1, max_size=60), st.integers(1, 70))
 def test_ancestors_are_those_on_the_path(choices: list[int], deepest: int) -> None:
     parent = [0] + [choice % (i + 1) for i, choice in enumerate(choices)]

@@ -240,9 +240,7 @@ def ask_raw(path: str, data: bytes) -> bytes:
 def test_messages_that_are_none(service: Start) -> None:
     running = service()
 
-    @settings(
-        max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.one_of(
             st.binary(max_size=200),

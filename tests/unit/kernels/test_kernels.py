@@ -126,7 +126,7 @@ def test_arrays_of_another_type_are_refused() -> None:
 
 @given(seed=st.integers(0, 1 << 30), n=st.one_of(st.integers(0, 300), st.just(2000)),
        nodes=st.sampled_from([1, 9, 1 << 24]))  # fmt: skip
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_records_are_put_in_order_and_encoded(seed: int, n: int, nodes: int) -> None:
     random = np.random.default_rng(seed)
     time = random.integers(0, 20_000 * max(n, 1), n) + 10**15
@@ -157,7 +157,7 @@ def test_an_order_that_is_hostile_is_sorted_in_passes() -> None:
 
 @given(seed=st.integers(0, 1000), lengths=st.lists(st.integers(1, 400), min_size=1, max_size=6),
        cut=st.integers(0, 60), flipped=st.integers(0, 1 << 16), high=st.booleans())  # fmt: skip
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_chunks_are_read_as_the_format_says(
     seed: int, lengths: list[int], cut: int, flipped: int, high: bool
 ) -> None:
@@ -189,7 +189,7 @@ def test_chunks_are_read_as_the_format_says(
     lengths=st.lists(st.integers(1, 2500), min_size=1, max_size=6),
     gap=st.sampled_from([3, 300, 70_000, 1 << 33]),
 )
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_entries_have_the_ends_of_intervals(seed: int, lengths: list[int], gap: int) -> None:
     batch, intervals = random_batch(seed, lengths, gap), Intervals(EVENTS)
     lines = rows_of(batch.start, batch.time_ns, batch.node, batch.event, batch.value)
@@ -295,7 +295,7 @@ def test_a_part_has_the_records_of_an_unusual_measurement(
 
 
 @given(seed=st.integers(0, 1000), damaged=st.booleans())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_checking_finds_what_decoding_shows(seed: int, damaged: bool) -> None:
     """Blocks of a batch, sound or with changed bytes."""
     random = np.random.default_rng(seed)
@@ -337,7 +337,7 @@ def test_checking_finds_what_decoding_shows(seed: int, damaged: bool) -> None:
 
 
 @given(seed=st.integers(0, 1000), lengths=st.lists(st.integers(1, 400), min_size=1, max_size=6))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_sums_in_a_table_are_those_by_sorting(seed: int, lengths: list[int]) -> None:
     batch = random_batch(seed, lengths, 300)
     nodes = int(batch.node.max()) + 1
@@ -413,7 +413,7 @@ def test_sums_are_put_in_order_alike(nodes: int, monkeypatch: pytest.MonkeyPatch
 
 
 @given(seed=st.integers(0, 1000), sizes=st.lists(st.integers(1, 300), min_size=2, max_size=6))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_trees_united_as_met_are_those_united_level_by_level(seed: int, sizes: list[int]) -> None:
     random = np.random.default_rng(seed)
     trees = []
@@ -534,7 +534,7 @@ def test_overviews_stay_within_their_entries() -> None:
 
 
 @given(seed=st.integers(0, 1000), distinct=st.sampled_from([1, 250, 256, 257, 3000]))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_dictionaries_of_lines_have_up_to_256_nodes(seed: int, distinct: int) -> None:
     random = np.random.default_rng(seed)
     chosen = random.choice(1 << 16, distinct, replace=False).astype(np.uint16)
@@ -550,7 +550,7 @@ def test_dictionaries_of_lines_have_up_to_256_nodes(seed: int, distinct: int) ->
 
 
 @given(st.lists(st.integers(0, 1 << 40), unique=True, max_size=300), st.booleans())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_sums_of_a_line_are_in_order(chosen: list[int], wide: bool) -> None:
     """However many there are, whatever their order."""
     node = np.array(chosen, np.int64) % (1 << 20 if wide else 200)

@@ -25,8 +25,10 @@ def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
     runtime = subprocess.run(
         ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
     ).stdout.strip()
-    tests = ("test_kernels", "test_line_pictures", "test_part", "test_call_paths",
-             "test_thread_times", "test_decimal_text")  # fmt: skip
+    tests = ("analysis/trace/test_line_pictures", "analysis/trace/test_part",
+             "daemon/capture/test_call_paths", "daemon/capture/test_thread_times",
+             "interchange/test_decimal_text", "kernels/test_kernels",
+             "measurement/test_identity_columns")  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.sanitized", str(tmp_path), "-x", "-s",
          "-p", "no:cacheprovider", *(f"tests/unit/{name}.py" for name in tests)],

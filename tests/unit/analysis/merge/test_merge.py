@@ -37,7 +37,6 @@ from tests.support.random_measurements import (
 
 
 @given(st.lists(trees(), min_size=1, max_size=4))
-@settings(deadline=None)
 def test_union_holds_each_path_once_and_maps_every_node(forest: list[CCT]) -> None:
     tree, maps = union(forest)
     tree.validate("union")
@@ -50,7 +49,6 @@ def test_union_holds_each_path_once_and_maps_every_node(forest: list[CCT]) -> No
 
 
 @given(st.lists(trees(), min_size=2, max_size=5), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_union_depends_on_neither_order_nor_grouping(forest: list[CCT], random: object) -> None:
     whole = union(forest)[0]
     shuffled = forest[::-1]
@@ -61,7 +59,6 @@ def test_union_depends_on_neither_order_nor_grouping(forest: list[CCT], random: 
 
 
 @given(trees(60))
-@settings(deadline=None)
 def test_canonical_trees_have_adjacent_siblings_in_frame_order(tree: CCT) -> None:
     canonical = union([tree])[0]
     keys = list(zip(canonical.parent[1:].tolist(), canonical.frame[1:].tolist(), strict=True))
@@ -107,7 +104,6 @@ def test_a_tree_deeper_than_the_limit_is_refused() -> None:
         max_size=4,
     )
 )
-@settings(deadline=None)
 def test_sums_of_cells(batches: list[list[tuple[int, int, int, int]]]) -> None:
     sums = CellSum(4, 10)
     expected: dict[tuple[int, int, int], tuple[int, int]] = {}
@@ -276,7 +272,7 @@ ODD_TEXT = st.sampled_from(["", "a", "\x1b[2J\x07", "\udc80", "x" * 5000, "\0"])
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_impossible_identities_are_refused_or_cut_to_size(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -153,7 +153,7 @@ def test_windows_cut_waits_where_they_end(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 1_500), min_size=2, max_size=6))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_windows_add_up_to_the_whole(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
 ) -> None:
@@ -173,7 +173,6 @@ def test_windows_add_up_to_the_whole(
 
 
 @given(trees(30), st.lists(st.integers(0, 1000), max_size=40))
-@settings(deadline=None)
 def test_visits_are_what_walking_counts(tree: Any, steps: list[int]) -> None:
     tree = union([tree])[0]
     nodes = np.array([step % len(tree) for step in steps], np.uint32)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hpcd.analysis
@@ -109,7 +109,6 @@ times = st.lists(
 
 
 @given(st.lists(times, min_size=1, max_size=5))
-@settings(deadline=None)
 def test_blame_is_what_each_millisecond_says(lines: list[list[tuple[int, int, bool]]]) -> None:
     stretches = []
     grid = np.full((len(lines), 60), -1)

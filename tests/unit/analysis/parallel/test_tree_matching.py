@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcd.analysis.parallel.tree_matching import (
@@ -144,7 +144,6 @@ def test_parts_of_a_procedure_stay_apart() -> None:
 
 
 @given(trees(40), st.lists(st.booleans(), min_size=41, max_size=41))
-@settings(deadline=None)
 def test_innermost_is_what_walking_up_finds(tree: CCT, flags: list[bool]) -> None:
     tree = union([tree])[0]
     chosen = np.array(flags[: len(tree)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcd.analysis.profile.formula import parse_formula
@@ -66,7 +66,6 @@ def test_what_is_no_formula_is_said(text: str, message: str) -> None:
 
 
 @given(st.text(alphabet="samplecpu_tim0123456789+-*/()., =e\"'[]{}:x~<>@", max_size=60))
-@settings(deadline=None)
 def test_any_text_is_a_formula_or_refused(text: str) -> None:
     try:
         formula = parse_formula(f"x = {text}", NAMES, UNITS)

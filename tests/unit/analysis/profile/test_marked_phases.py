@@ -222,7 +222,7 @@ def test_contexts_are_split_by_a_value(path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=24))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_innermost_is_the_one_that_began_last(spans: list[tuple[int, int]]) -> None:
     begin = np.array([at for at, _ in spans], np.int64)
     end = begin + np.array([length for _, length in spans], np.int64)

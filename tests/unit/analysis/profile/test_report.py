@@ -38,7 +38,7 @@ samples_of_paths = st.lists(
 
 
 @given(samples_of_paths)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_views_count_as_walking_the_samples_does(
     tmp_path_factory: pytest.TempPathFactory, samples: list[tuple[Calls, int]]
 ) -> None:
@@ -78,7 +78,6 @@ def test_views_count_as_walking_the_samples_does(
 
 
 @given(trees(40))
-@settings(deadline=None)
 def test_preorder_nests_as_the_tree_does(tree: CCT) -> None:
     canonical = union([tree])[0]
     begin, end = preorder(canonical)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcd.analysis.database.scopes import Scopes
@@ -31,7 +31,6 @@ def some_scopes(draw: st.DrawFn) -> Scopes:
 
 
 @given(trees(25), some_scopes(), st.lists(st.integers(0, 100), min_size=26, max_size=26))
-@settings(deadline=None)
 def test_each_node_hangs_below_its_scopes(tree: CCT, scopes: Scopes, picks: list[int]) -> None:
     scope_of = np.array([pick % len(scopes) for pick in picks[: len(tree)]], np.uint32)
     frames = np.arange(len(tree), dtype=np.uint64)

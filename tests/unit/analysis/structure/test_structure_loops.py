@@ -107,7 +107,7 @@ def bodies(successors: list[list[int]]) -> dict[int, set[int]]:
     return loops
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000)
 @given(graphs())
 def test_loops_are_those_of_dominators(successors: list[list[int]]) -> None:
     expected, reducible = natural_loops(successors)

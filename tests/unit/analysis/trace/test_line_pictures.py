@@ -100,7 +100,7 @@ def test_rows_of_more_blocks_than_are_held_are_drawn_in_pieces(tmp_path: Path) -
 
 
 @given(st.integers(1, 5), st.integers(1, 100), st.integers(0, 99), st.sampled_from([2, 50]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_runs_are_those_of_a_picture(rows: int, columns: int, seed: int, run: int) -> None:
     random = np.random.default_rng(seed)
     pixels = random.integers(0, 4, (rows, columns // run + 1)).astype(np.uint32)
@@ -117,7 +117,7 @@ def test_runs_are_those_of_a_picture(rows: int, columns: int, seed: int, run: in
 
 @pytest.mark.parametrize("kind", ["bytes", "waits"])
 @given(data=st.data())
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_no_bytes_make_a_picture_fail_otherwise(
     kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
@@ -144,7 +144,7 @@ def test_no_bytes_make_a_picture_fail_otherwise(
 
 @pytest.mark.parametrize("kind", ["bytes", "words", "waits"])
 @given(seed=st.integers(0, 1 << 30), flips=st.integers(1, 2000))
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_no_contents_of_frames_make_a_picture_fail_otherwise(
     kind: str, tmp_path_factory: pytest.TempPathFactory, seed: int, flips: int
 ) -> None:

@@ -55,7 +55,7 @@ def single(content: bytes, count: int, width: int, at: int = 0, size: int = -1) 
     gap=st.sampled_from([1, 300, 1 << 20, 1 << 31, 1 << 34]),
     weighted=st.booleans(),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: bool) -> None:
     random = np.random.default_rng(seed)
     start = np.concatenate(([0], np.cumsum(lengths)))
@@ -177,7 +177,7 @@ def check_overview(time: I64, cuts: list[int], handed_over: set[int]) -> None:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_an_overview_shows_the_closest_record_at_every_step(data: st.DataObject) -> None:
     random = np.random.default_rng(data.draw(st.integers(0, 1000)))
     count = data.draw(st.integers(FEWEST_RECORDS, FEWEST_RECORDS + 3000))
@@ -247,7 +247,7 @@ def test_a_part_has_all_a_merge_needs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["samples", "waits"])
 @given(data=st.data())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_no_bytes_make_reading_a_part_fail_otherwise(
     kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -140,7 +140,7 @@ def path_of(cct: CCTBuilder, node: int) -> Path:
 
 
 @given(seed=st.integers(0, 1 << 30), rounds=st.lists(st.integers(1, 60), min_size=1, max_size=3))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_paths_nodes_endings_and_pending_stacks(seed: int, rounds: list[int]) -> None:
     random = np.random.default_rng(seed)
     stacks, events, nodes = resolver(), [], []

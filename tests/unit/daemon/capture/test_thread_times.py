@@ -109,7 +109,7 @@ def rows(records: RecordBatch) -> list[Row]:
 
 
 @given(seed=st.integers(0, 1 << 30), n=st.integers(1, 80))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_times_are_accounted_for(seed: int, n: int) -> None:
     random = np.random.default_rng(seed)
     threshold = int(random.choice([0, 200_000]))

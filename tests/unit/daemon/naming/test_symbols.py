@@ -250,7 +250,7 @@ def test_what_cannot_be_read_costs_its_names_only(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_file_does_worse_than_go_unnamed(program: Path, data: st.DataObject) -> None:
     content = bytearray(program.read_bytes())
     # Damage where structure is: headers, section headers, dynamic tables.
@@ -286,7 +286,6 @@ def test_no_file_does_worse_than_go_unnamed(program: Path, data: st.DataObject) 
     st.lists(st.tuples(st.integers(0, 200), st.integers(1, 40)), max_size=6),
     st.lists(st.integers(0, 250), min_size=1, max_size=20),
 )
-@settings(deadline=None)
 def test_an_address_is_found_in_the_innermost_symbol(
     ranges: list[tuple[int, int]], addresses: list[int]
 ) -> None:
@@ -475,7 +474,7 @@ def test_names_are_demangled(mangled: str, plain: str) -> None:
     assert demangle(mangled) == plain
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.text(st.sampled_from("NvCMXYIBsuEKLpTSARQPOFDGj_0123456789abz~|\x7f "), max_size=60))
 def test_no_name_breaks_demangling(body: str) -> None:
     assert isinstance(demangle("_R" + body), str)

@@ -411,7 +411,7 @@ def programs(draw: st.DrawFn) -> list[Step]:
     return steps
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(programs(), min_size=1, max_size=4))
 def test_programs_mean_what_the_reference_says(bodies: list[list[Step]]) -> None:
     functions = [(START + SPAN * i, SPAN, encode(steps)) for i, steps in enumerate(bodies)]

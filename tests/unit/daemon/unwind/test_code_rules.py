@@ -119,7 +119,7 @@ def test_targets_of_a_table_have_the_frame_of_the_jump_before_them(tmp_path: Pat
     }
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(min_size=15, max_size=15), st.booleans(), st.data())
 def test_instructions_that_are_passed_change_nothing(
     code: bytes, wide: bool, data: st.DataObject

@@ -365,7 +365,7 @@ def test_rows_that_lie_elsewhere_take_no_memory(table: PackedTable) -> None:
     assert most > 4 * len(table.rows.words) > 2 * kept
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_damaged_bytes_are_refused(table: PackedTable, data: st.DataObject) -> None:
     written = bytearray(to_bytes(table))
@@ -381,7 +381,7 @@ def test_damaged_bytes_are_refused(table: PackedTable, data: st.DataObject) -> N
     assert np.array_equal(unpacked.rules, table.rules)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_hostile_bytes_are_sound_or_refused(table: PackedTable, data: st.DataObject) -> None:
     """A worker that was taken over can make the checksum right; what it says must still fit."""

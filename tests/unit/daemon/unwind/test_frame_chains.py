@@ -110,7 +110,7 @@ PARTS = [b"\xf3\x0f\x1e\xfa", b"\x55\x48\x89\xe5", b"\x55\x48\x8b\xec", b"\x55",
          b"\x5d\xe9", b"\x5d\xeb", b"\xcc", b"\xcc" * 5, b"\x0f\x0b", b"\x0f", b"\x90"]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=40).map(b"".join))
 def test_octets_are_found_as_by_regular_expressions(code: bytes) -> None:
     piece = np.frombuffer(code, np.uint8)
