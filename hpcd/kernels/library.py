@@ -79,14 +79,11 @@ kernels = Kernels()
 
 def structure(name: str, *fields: Any) -> Structure:
     """A ``struct name`` of ``kernels.h``; ``fields`` are arrays and numbers in its order."""
-    pointer = _ffi().new(f"struct {name} *")
-    takes = _structure_fields(name)
-    kept = []
-    for (field, take), value in zip(takes, fields, strict=True):
-        converted = value if take is None else take(value)
-        kept.append(converted)
-        setattr(pointer, field, converted)
-    return Structure(pointer, kept)
+    new, kind, takes = _structure(name)
+    values = [
+        value if take is None else take(value) for take, value in zip(takes, fields, strict=True)
+    ]
+    return Structure(new(kind, values), values)
 
 
 def structure_size(name: str) -> int:
@@ -190,10 +187,12 @@ def _not_compiled() -> PlatformError:
 
 
 @cache
-def _structure_fields(name: str) -> list[tuple[str, Callable[[Any], Any] | None]]:
+def _structure(name: str) -> tuple[Callable[..., Any], Any, list[Callable[[Any], Any] | None]]:
+    """Return cffi's function that makes a structure, the type of a pointer to it, and the
+    converters of its fields."""
     ffi = _ffi()
     fields = ffi.typeof(f"struct {name}").fields
-    return [(field, _converter(ffi, known.type)) for field, known in fields]
+    return ffi.new, ffi.typeof(f"struct {name} *"), [_converter(ffi, f.type) for _, f in fields]
 
 
 def _converter(ffi: Any, kind: Any) -> Callable[[Any], Any] | None:
