@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from hpcd.array_types import I64, U16, U32, U64, Mask
-from hpcd.measurement.record_columns import Columns, by_line_and_time, empty_columns
+from hpcd.measurement.record_columns import Columns, empty_columns, in_order, join_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class RecordBatch:
 
     def in_order(self) -> RecordBatch:
         """Return the records by line and time, those alike in their order here."""
-        return self.select(by_line_and_time(self.line, self.time))
+        return RecordBatch(*in_order(self.columns()))
 
 
 NO_RECORDS = RecordBatch(*empty_columns(0))
@@ -54,5 +52,4 @@ def joined(batches: Sequence[RecordBatch]) -> RecordBatch:
         return NO_RECORDS
     if len(batches) == 1:
         return batches[0]
-    columns = zip(*(batch.columns() for batch in batches), strict=True)
-    return RecordBatch(*(np.concatenate(column) for column in columns))
+    return RecordBatch(*join_columns([batch.columns() for batch in batches]))
