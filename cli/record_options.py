@@ -1,4 +1,4 @@
-"""Options that say what is recorded: targets, events, calls; and what they stand for."""
+"""Options of recordings (targets, events, calls), and the recorder's options made of them."""
 
 from __future__ import annotations
 

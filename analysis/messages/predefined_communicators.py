@@ -54,7 +54,7 @@ class PredefinedCommunicators:
         left = np.flatnonzero(~is_made)
         own = left[single[left] & alone[left] & (len(ranks) > 1)]
         candidates = np.setdiff1d(left, own)
-        # Of several that are left one that was told to have the world's size, else that used most.
+        # Of several that are left, one whose size MPI returned as the world's, else that used most.
         has_world_size = np.zeros(len(unmade), bool)
         has_world_size[inverse[: len(used)][size == len(ranks)]] = True
         order = candidates[

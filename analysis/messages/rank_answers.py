@@ -1,4 +1,4 @@
-"""The order of a communicator's members, by what each process was told its rank is."""
+"""The order of a communicator's members, by the rank that MPI returned to each process."""
 
 from __future__ import annotations
 

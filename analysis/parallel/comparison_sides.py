@@ -51,7 +51,7 @@ def whole_runs(databases: Sequence[Database], job: str | None = None) -> list[Si
 
 
 def ranks_or_all(db: Database, job: str | None = None) -> tuple[Ranks, bool]:
-    """The ranks of a database; where there are none, all its processes, and False."""
+    """Return the ranks of a database and True; if it has none, all its processes and False."""
     if job is not None or has_ranks(db):
         return find_ranks(db, job=job), True
     return find_ranks(db, size=1), False
