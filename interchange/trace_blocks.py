@@ -133,7 +133,7 @@ class TraceReader:
         first = 0 if begin is None else max(int(np.searchsorted(starts, begin)) - 1, 0)
         last = len(starts) if end is None else int(np.searchsorted(starts, end))
         cuts = [*range(first, last, _BLOCKS_AT_ONCE), last]
-        part = trace.part(trace.measurements([line])[0]) if len(starts) else None
+        part = trace.part_of(line) if len(starts) else None
         read = 0
         for low, high in pairwise(cuts):
             # Blocks that begin at the same moment are not divided by time.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +41,8 @@ from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
 from hpcd.model.scope import Kind
 
-_UID = re.compile("[0-9a-f]{16}")
+# Numbers of things that a manifest has.
+_COUNTS = ("measurements", "parts", "lines", "records", "nodes", "procedures", "cells")
 _KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
 
 
@@ -121,10 +121,7 @@ class Database:
         self.path = Path(path)
         self.manifest = directory.read_manifest(self.path)
         try:
-            counts = {
-                name: int(self.manifest[name])
-                for name in ("measurements", "lines", "records", "nodes", "procedures", "cells")
-            }
+            counts = {name: int(self.manifest[name]) for name in _COUNTS}
             self.origin_ns = int(self.manifest["origin_ns"])
             self.duration_ns = int(self.manifest["duration_ns"])
         except (KeyError, TypeError, ValueError):
@@ -148,11 +145,11 @@ class Database:
         if int(self.procedure_of_node.max(initial=0)) >= max(counts["procedures"], 1):
             raise FormatError(f"{self.path}: a node's procedure does not exist")
         self._columns = LineColumns.load(self.path / "lines", counts["lines"], counts["records"])
+        trace = self.path / "trace"
         self.trace = Trace(
-            self.path / "trace",
-            self._part_names(),
+            [trace / directory.part_name(number) for number in range(counts["parts"])],
             TraceMap.load(
-                self.path / "trace", counts["measurements"], counts["lines"], counts["nodes"]
+                trace, counts["parts"], counts["measurements"], counts["lines"], counts["nodes"]
             ),
             self._columns.first,
         )
@@ -389,12 +386,6 @@ class Database:
         several lines, of which one lives at a time. No row is without a line.
         """
         return pixel_samples.sample_rows(self.trace, self._columns, rows, t0, t1, width)
-
-    def _part_names(self) -> list[str]:
-        uids = [str(row[0]) for row in self._rows("SELECT uid FROM measurement ORDER BY id")]
-        if len(uids) != self.manifest["measurements"] or not all(map(_UID.fullmatch, uids)):
-            raise FormatError(f"{self._sqlite}: measurement table is damaged")
-        return [f"{uid}.part" for uid in uids]
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
         return list(each_row(self._connection, self._sqlite, query))

@@ -26,6 +26,12 @@ BLOCK_BYTES = 16 << 20
 _READ_BYTES = 1 << 20
 _MANIFEST_LIMIT = 64 << 20
 
+
+def part_name(number: int) -> str:
+    """File name of part ``number``."""
+    return f"{number:06d}.part"
+
+
 CALLS = "calls"
 """The folder of recorded calls; a database without them has none."""
 

@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -68,9 +69,10 @@ def check_trace(
             if before_part:
                 before_part(names, number)
             part = db.trace.part(number)
-            nodes, events, _ = db.trace.part_mapping(number)
+            nodes, events = db.trace.part_mapping(number)
             intervals = np.flatnonzero(np.isin(events, interval_events))
-            decoded = list(_decode(pool, part, len(nodes), len(events), intervals))
+            runs = _runs(part, db.trace.part_lines(number)[1])
+            decoded = list(_decode(pool, part, runs, len(nodes), len(events), intervals))
             if decoded:
                 last, bad_node, bad_event, counts = zip(*decoded, strict=True)
                 blocks = _Blocks(
@@ -86,15 +88,34 @@ def check_trace(
     return [f"trace line {line} {what}" for line, what in sorted(wrong)], ends
 
 
+def _runs(part: Part, rows: npt.NDArray[np.integer]) -> list[tuple[slice, bool]]:
+    """All blocks of ``part`` in stretches: of ``rows``, which are trace lines, and of others, which
+    a measurement has in another part."""
+    live = np.zeros(len(part), bool)
+    live[rows] = True
+    changes = np.flatnonzero(np.diff(live)) + 1
+    bounds = part.lines.block[np.concatenate(([0], changes, [len(part)]))].tolist()
+    firsts = [0, *changes.tolist()]
+    return [
+        (slice(low, high), bool(live[first]))
+        for first, (low, high) in zip(firsts, pairwise(bounds), strict=True)
+        if low < high
+    ]
+
+
 def _decode(
-    pool: ThreadPoolExecutor, part: Part, nodes: int, events: int, intervals: I64
-) -> Iterator[_Blocks]:
+    pool: ThreadPoolExecutor, part: Part, runs: Sequence[tuple[slice, bool]], nodes: int,
+    events: int, intervals: I64,
+) -> Iterator[_Blocks]:  # fmt: skip
     """The blocks of ``part`` in order, decoded in ``pool`` a few batches ahead."""
     waiting: deque[Future[_Blocks]] = deque()
-    count = len(part.blocks.base)
-    for batch, at in enumerate(range(0, count, _BATCH_BLOCKS)):
-        selected = slice(at, min(at + _BATCH_BLOCKS, count))
-        waiting.append(pool.submit(_check_batch, part, selected, nodes, events, intervals))
+    batches = [
+        (slice(at, min(at + _BATCH_BLOCKS, run.stop)), live)
+        for run, live in runs
+        for at in range(run.start, run.stop, _BATCH_BLOCKS)
+    ]
+    for batch, (selected, live) in enumerate(batches):
+        waiting.append(pool.submit(_check_batch, part, selected, nodes, events, intervals, live))
         if len(waiting) > _THREADS:
             yield waiting.popleft().result()
         if batch % _BATCHES_MAPPED == 0:
@@ -103,9 +124,11 @@ def _decode(
         yield waiting.popleft().result()
 
 
-def _check_batch(part: Part, selected: slice, nodes: int, events: int, intervals: I64) -> _Blocks:
-    """Return the last times, faults and number of interval ends of the blocks ``selected``, without
-    decoding them. Raises :class:`FormatError`."""
+def _check_batch(
+    part: Part, selected: slice, nodes: int, events: int, intervals: I64, live: bool
+) -> _Blocks:
+    """Return the last times and faults of the blocks ``selected``, without decoding them, and if
+    they are ``live`` their number of interval ends. Raises :class:`FormatError`."""
     table = part.blocks
     least = np.array(table.least[selected])
     places = part.stored_places(selected).as_structure()
@@ -122,17 +145,17 @@ def _check_batch(part: Part, selected: slice, nodes: int, events: int, intervals
         ends = kernels.check_codes(codes, places, least, interval, events, bad_event)
         if ends < 0:
             raise damaged_block()
-    return _Blocks(table.base[selected] + length, bad_node, bad_event, ends)
+    return _Blocks(table.base[selected] + length, bad_node, bad_event, ends if live else 0)
 
 
 def _check_lines(db: Database, number: int, part: Part, blocks: _Blocks) -> list[tuple[int, str]]:
     """Return the damage of the lines of part ``number``, by line."""
     lines, rows = db.trace.part_lines(number)
-    shift = db.trace.part_mapping(number)[2]
-    line_of_row = np.full(len(part), -1, np.int64)
-    line_of_row[rows] = lines
+    line_of_row, shift_of_row = np.full((2, len(part)), -1)
+    line_of_row[rows], shift_of_row[rows] = lines, db.trace.shifts(lines)
     bounds = part.lines.block
     line = np.repeat(line_of_row, np.diff(bounds))
+    shift = np.repeat(shift_of_row, np.diff(bounds))
     begin, end = part.blocks.base * TIME_UNIT_NS + shift, blocks.last * TIME_UNIT_NS + shift
     first = np.zeros(len(line), bool)
     filled = np.flatnonzero(np.diff(bounds))

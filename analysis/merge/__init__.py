@@ -1,6 +1,7 @@
 """Measurements into a database: :func:`hpcd.analysis.merge.stages.merge`.
 
-Ingest makes a part of each measurement; the parts' trees are united into one canonical calling
-context tree; metrics, trace lines and names are translated to it and written. ``stages`` calls the
-others in turn. What a part or a database looks like is described by the packages that read them.
+Ingest makes parts of batches of measurements; the parts' trees are united into one canonical
+calling context tree; metrics, trace lines and names are translated to it and written. ``stages``
+calls the others in turn. What a part or a database looks like is described by the packages that
+read them.
 """

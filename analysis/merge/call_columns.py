@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import create_column, map_column, save_column
-from hpcd.analysis.trace.part_contents import PartContents, load_calls
+from hpcd.analysis.trace.part_contents import MeasurementContents, load_calls
 from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls
@@ -48,7 +48,7 @@ class CallSource:
     ``node`` u32[nodes]; ``shift`` is added to its times, ns.
     """
 
-    contents: PartContents
+    contents: MeasurementContents
     line: I64
     node: U32
     shift: int
@@ -112,7 +112,7 @@ def unite_calls(sources: Sequence[CallSource], lines: int, folder: Path) -> Call
 
     def translated(number: int) -> Iterator[Calls]:
         source = sources[number]
-        for calls in load_calls(source.contents.part, source.contents.call_chunks):
+        for calls in load_calls(source.contents):
             yield _translated(
                 source, calls, function_maps[number], is_object, object_ids[number],
                 first_ids[number],

@@ -6,7 +6,7 @@ load module. Parts are put into groups, each of which is one task here and in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +17,10 @@ from hpcd.analysis.arrays.column_files import save_column, storage_error
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.canonical_modules import CanonicalModule, translate
 from hpcd.analysis.merge.canonical_tree import load_canonical, save_canonical
-from hpcd.analysis.merge.earlier_database import EarlierDatabase, EarlierPart
+from hpcd.analysis.merge.earlier_database import EarlierDatabase, EarlierPart, part_number
 from hpcd.analysis.merge.executors import Progress, in_order, run_all
-from hpcd.analysis.merge.part_groups import GroupTask, unite_parts
-from hpcd.analysis.merge.shared_companions import (
-    SharedPart,
-    locate_shared,
-    shared_tasks,
-    unite_shared,
-)
+from hpcd.analysis.merge.part_groups import GroupTask, UnitedPart, unite_parts
+from hpcd.analysis.merge.part_layout import PartLayout
 from hpcd.analysis.merge.united_symbols import (
     SymbolUnion,
     choose,
@@ -38,7 +33,7 @@ from hpcd.array_types import U32
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import locate, union
 
-# Nodes and records of measurements whose parts one task unites and adds up.
+# Nodes and records of parts that one task unites and adds up.
 _GROUP_SIZE = 1 << 20
 # Trees united by one task. Two would halve the work of each step and double their number; with
 # alike trees, as ranks of one program have, the total work is less the more are united at once.
@@ -47,10 +42,10 @@ _FAN_IN = 4
 
 @dataclass(frozen=True, slots=True)
 class PartGroup:
-    """Measurements ``members`` whose parts are handled by one task, and the files of their trees
-    (None where none of them has one of its own), of their cells and of their symbols."""
+    """The parts of these numbers, which are handled by one task, and the files of their trees (None
+    where all are of the database that is added to), of their cells and of their symbols."""
 
-    members: tuple[int, ...]
+    parts: tuple[int, ...]
     tree: Path | None
     cells: Path
     symbols: Path
@@ -76,26 +71,27 @@ class KeptTree:
 
     @classmethod
     def of(
-        cls, database: EarlierDatabase | None, measurements: Sequence[PartContents],
-        module_maps: Sequence[U32], work: Path,
+        cls, database: EarlierDatabase | None, layout_of: PartLayout, module_maps: Sequence[U32],
+        work: Path,
     ) -> KeptTree | None:  # fmt: skip
-        """Return the tree that ``database`` has of the measurements whose parts are kept; None if
-        there are none."""
-        chosen = [n for n, contents in enumerate(measurements) if contents.united]
-        if database is None or not chosen:
+        """Return the tree that ``database`` has of the parts that are kept; None if there are none.
+        ``module_maps`` are what the modules of each measurement are in the new one."""
+        kept = [number for number, part in enumerate(layout_of.parts) if part.kept]
+        if database is None or not kept:
             return None
+        measurements = layout_of.measurements
+        chosen = sorted(n for part in kept for n in layout_of.members[part])
         modules = database.modules([(measurements[n].id, module_maps[n]) for n in chosen])
-        tree, nodes = database.tree([measurements[n].id for n in chosen])
+        tree, nodes = database.tree([part_number(layout_of.parts[part].path) for part in kept])
         path = work / "earlier.npz"
         _save(path, translate(tree, modules))
-        number = {contents.id: n for n, contents in enumerate(measurements)}
+        number = {measurements[n].id: n for n in chosen}
         owners, recorded = table_of(database.root / layout.SYMBOLS)
         new = modules.tolist()
         return cls(
             database, path, nodes, work / "earlier-nodes.npy",
             {old: new[old] for old in recorded if old < len(new) and new[old]},
-            {new[old]: number[uid] for old, uid in owners.items()
-             if uid in number and measurements[number[uid]].united},
+            {new[old]: number[uid] for old, uid in owners.items() if uid in number},
         )  # fmt: skip
 
     def locate_in(self, tree: CCT) -> None:
@@ -105,115 +101,87 @@ class KeptTree:
         nodes[self.nodes] = locate(tree, load_canonical(self.tree))
         save_column(self.located, nodes)
 
-    def part(self, contents: PartContents) -> EarlierPart:
-        """Return the place of a measurement's sums in the earlier database."""
-        number = self.database.number(contents.id)
-        return EarlierPart(
-            self.database.root, number, contents.part, self.located, tuple(contents.events)
-        )
+    def part(self, part: PartContents) -> EarlierPart:
+        """Return the place of a part's sums in the earlier database."""
+        return EarlierPart(self.database.root, part_number(part.path), self.located)
 
 
 @dataclass(frozen=True, slots=True)
 class CanonicalUnion:
-    """The canonical tree, the file where workers find it, and where the sums of parts are.
-
-    ``shared`` has by its number each measurement whose companion is one with others'.
-    """
+    """The canonical tree, the file where workers find it, and the groups that parts are in."""
 
     tree: CCT
     path: Path
     groups: list[PartGroup]
-    shared: dict[int, SharedPart]
     kept: KeptTree | None
 
-    def part(self, number: int, contents: PartContents) -> Path | EarlierPart | SharedPart:
-        """Return the place of the sums of measurement ``number``: its part, the earlier database or
-        a shared companion."""
-        if contents.member is not None:
-            return self.shared[number]
-        return self.kept.part(contents) if self.kept and contents.united else contents.part
-
-    def nodes(self, chosen: Collection[int]) -> dict[int, U32]:
-        """Return by measurement of ``chosen`` the database's node of each node of its tree
-        (``uint32[n]``), once their cells are translated."""
-        nodes: dict[int, U32] = {}
-        for group in self.groups:
-            mine = [at for at, number in enumerate(group.members) if number in chosen]
-            if mine:
-                with np.load(group.cells, allow_pickle=False) as arrays:
-                    nodes |= {group.members[at]: arrays[f"nodes-{at}"] for at in mine}
-        return nodes
+    def place(self, part: PartContents) -> Path | EarlierPart:
+        """Return the place of the sums of ``part``: its scratch file's part, or the earlier
+        database."""
+        return self.kept.part(part) if self.kept and part.kept else part.path
 
 
-def unite_measurements(
-    measurements: Sequence[PartContents], modules: Sequence[CanonicalModule],
-    module_maps: Sequence[U32], kept: KeptTree | None, executor: Executor, progress: Progress,
-    *, work: Path, symbols: Path,
+def unite_trees(
+    layout_of: PartLayout, modules: Sequence[CanonicalModule], module_maps: Sequence[U32],
+    kept: KeptTree | None, executor: Executor, progress: Progress, *, work: Path, symbols: Path,
 ) -> CanonicalUnion:  # fmt: skip
     """Reduce the trees to one, and symbols, in the file ``symbols``, likewise.
 
     ``module_maps`` are what the modules of each measurement are of ``modules``. Raises
     :class:`FormatError` and :class:`StorageError`.
     """
-    groups = _groups_of(measurements, work)
+    groups = _groups_of(layout_of.parts, work)
+    measurements = layout_of.measurements
     wanted, owners = choose(
         modules, module_maps, [contents.symbols for contents in measurements],
         [contents.id for contents in measurements], kept.owners if kept else {},
     )  # fmt: skip
-    total, done = max(len(measurements) - 1, 1), 0
+    total, done = max(len(layout_of.parts) - 1, 1), 0
 
     def show(united: int) -> None:
         nonlocal done
         done += united - 1
         progress("unite", done, total)
 
-    shared, places = shared_tasks(measurements, module_maps, wanted, work)
-    for number, future in run_all(executor, unite_shared, shared):
-        future.result()
-        show(sum(len(companion.members) for companion in shared[number].companions))
+    def united(number: int) -> UnitedPart | None:
+        part, members = layout_of.parts[number], layout_of.members[number]
+        if part.kept:
+            return None
+        return UnitedPart(
+            part.path, tuple(module_maps[n] for n in members), tuple(wanted[n] for n in members)
+        )
+
     tasks = [
-        GroupTask(tuple(measurements[n].part if _has_own_companion(measurements[n]) else None
-                        for n in group.members),
-                  tuple(module_maps[n] for n in group.members), group.tree,
-                  tuple(wanted[n] for n in group.members), group.symbols)
+        GroupTask(tuple(map(united, group.parts)), group.tree, group.symbols)
         for group in groups if group.tree is not None
     ]  # fmt: skip
     for number, future in run_all(executor, unite_parts, tasks):
         future.result()
         show(sum(part is not None for part in tasks[number].parts))
     symbols_union = SymbolUnion(
-        (*(task.symbols_out for task in shared),
-         *(task.symbols_out for task in tasks if task.symbols_out)),
+        tuple(task.symbols_out for task in tasks),
         kept.database.root / layout.SYMBOLS if kept else None, kept.modules if kept else {},
         united_modules(modules), owners, symbols,
     )  # fmt: skip
     for _, future in run_all(executor, unite_symbols, [symbols_union]):
         future.result()
-    trees = [task.out for task in shared] + [task.out for task in tasks]
+    trees = [task.out for task in tasks]
     path = _reduce(trees + ([kept.tree] if kept else []), work, executor, show)
     tree = load_canonical(path)
     if kept is not None:
         kept.locate_in(tree)
-    for _, future in run_all(executor, locate_shared, [(task, path) for task in shared]):
-        future.result()
-    return CanonicalUnion(tree, path, groups, places, kept)
+    return CanonicalUnion(tree, path, groups, kept)
 
 
-def _groups_of(measurements: Sequence[PartContents], work: Path) -> list[PartGroup]:
-    sizes = [contents.nodes + contents.records for contents in measurements]
+def _groups_of(parts: Sequence[PartContents], work: Path) -> list[PartGroup]:
+    sizes = [sum(one.nodes + one.records for one in part.measurements) for part in parts]
     groups = []
-    for number, members in enumerate(in_order(sizes, _GROUP_SIZE)):
-        own = any(_has_own_companion(measurements[n]) for n in members)
+    for number, chosen in enumerate(in_order(sizes, _GROUP_SIZE)):
+        own = any(not parts[part].kept for part in chosen)
         tree = work / f"group-{number}.npz" if own else None
         cells, symbols = work / f"cells-{number}.npz", work / f"symbols-{number}"
-        groups.append(PartGroup(tuple(members), tree, cells, symbols))
+        groups.append(PartGroup(tuple(chosen), tree, cells, symbols))
     return groups
-
-
-def _has_own_companion(contents: PartContents) -> bool:
-    """Return whether a measurement has a companion of its own beside its part, not one that is
-    shared."""
-    return not contents.united and contents.member is None
 
 
 def _reduce(

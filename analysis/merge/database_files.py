@@ -11,7 +11,6 @@ from pathlib import Path
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.executors import Progress, run_all, together
-from hpcd.analysis.merge.ingest import part_name
 from hpcd.analysis.trace.part_contents import PartContents
 
 # Files whose checksums one task makes, in bytes.
@@ -19,35 +18,35 @@ _CHECK_BYTES = 16 << 20
 
 
 def place_parts(
-    measurements: Sequence[PartContents], root: Path, work: Path, old: Path | None
+    parts: Sequence[PartContents], root: Path, old: Path | None
 ) -> dict[str, layout.FileEntry]:
     """Put the parts into the database ``root``; the checksums that are known of them.
 
-    Those in ``work`` are moved. Those of the database ``old`` never change: both databases may
+    Those that were made are moved. Those of the database ``old`` never change: both databases may
     have the same file. Raises :class:`StorageError`.
     """
     checked: dict[str, layout.FileEntry] = {}
     if old is not None:
         checked = layout.manifest_files(old, layout.read_manifest(old))
     kept = {}
-    made_here = f"{work}{os.sep}"
-    for contents in measurements:
-        name = f"trace/{part_name(contents.id)}"
+    for number, part in enumerate(parts):
+        name = f"trace/{layout.part_name(number)}"
         place = root / name
         try:
-            if str(contents.part).startswith(made_here):
-                contents.part.rename(place)
-                if contents.checksums:
-                    kept[name] = layout.FileEntry(place.stat().st_size, contents.checksums)
+            if not part.kept:
+                part.path.rename(place)
+                if part.checksums:
+                    kept[name] = layout.FileEntry(place.stat().st_size, part.checksums)
                 continue
             try:
-                place.hardlink_to(contents.part)
+                place.hardlink_to(part.path)
             except OSError:
-                shutil.copyfile(contents.part, place)
+                shutil.copyfile(part.path, place)
         except OSError as error:
             raise storage_error(place, error) from None
-        if name in checked:
-            kept[name] = checked[name]
+        before = f"trace/{part.path.name}"
+        if before in checked:
+            kept[name] = checked[before]
     return kept
 
 

@@ -7,7 +7,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells, join_cells
 from hpcd.analysis.database import directory
 from hpcd.analysis.database.schema import connect, each_row
 from hpcd.analysis.merge.canonical_modules import unite_modules
-from hpcd.analysis.trace.part_contents import PartContents, load_order
+from hpcd.analysis.trace.part_contents import PartContents
 from hpcd.array_types import I64, U16, U32
 from hpcd.errors import FormatError
 from hpcd.model.cct import CCT
@@ -29,44 +29,33 @@ from hpcd.model.cct import CCT
 
 @dataclass(frozen=True, slots=True)
 class EarlierPart:
-    """Part ``number`` of the database ``root``, the file ``part``.
-
-    ``nodes`` is a column of what the database's nodes are in the new one; ``events`` are those that
-    the measurement announced.
-    """
+    """Part ``number`` of the database ``root``; ``nodes`` is a column of what the database's nodes
+    are in the new one."""
 
     root: Path
     number: int
-    part: Path
     nodes: Path
-    events: tuple[int, ...]
 
-    def sums(self, event_map: U16, *, with_calls: bool) -> tuple[U32, U32, Cells]:
-        """As :func:`~hpcd.analysis.trace.part_contents.load_sums` has them of other parts: the
-        measurement's node of each number (none unless ``with_calls``); the new database's node of
-        each; and the sums by row, node and event, the last two the new database's.
+    def sums(self, event_map: U16) -> tuple[U32, Cells]:
+        """The new database's node of each number of the part; and the sums by row of the part, node
+        and event of the new database.
 
-        ``event_map`` has what the measurement's events are there. Raises :class:`FormatError`.
+        ``event_map`` has what the part's events are there. Raises :class:`FormatError`.
         """
         columns = _opened(self.root, (self.root / directory.MANIFEST).stat().st_ino)
         known: U32 = open_column(self.nodes, np.uint32)
-        trace_map = known[columns.nodes[self.number]]
         cells = columns.part_sums(self.number)
         low, high = columns.event_start[self.number : self.number + 2].tolist()
         own = columns.event[low:high]
+        if len(own) != len(event_map):
+            raise FormatError(f"{self.root}: part {self.number} does not belong to it")
         events = np.zeros(int(own.max(initial=0)) + 1, np.uint16)
-        if len(own) > len(event_map):
-            raise FormatError(f"{self.part}: does not belong to this database")
-        events[own] = event_map[: len(own)]
-        # What was not announced may have the number of an event that was.
-        announced = np.array(self.events, np.int64)
-        events[own[announced]] = event_map[announced]
+        events[own] = event_map
         if int(cells.event.max(initial=0)) >= len(events):
             raise FormatError(f"{self.root}: damaged (sums of events that do not exist)")
-        order = load_order(self.part, len(trace_map)) if with_calls else np.zeros(0, np.uint32)
         mapped = Cells(cells.line, known[cells.node], events[cells.event], cells.records,
                        cells.value)  # fmt: skip
-        return order, trace_map, mapped
+        return known[columns.nodes[self.number]], mapped
 
 
 class _Columns:
@@ -75,7 +64,7 @@ class _Columns:
     def __init__(self, root: Path) -> None:
         manifest = directory.read_manifest(root)
         parts, lines, nodes, cells = (
-            int(manifest[name]) for name in ("measurements", "lines", "nodes", "cells")
+            int(manifest[name]) for name in ("parts", "lines", "nodes", "cells")
         )
         trace, metrics = root / "trace", root / "metrics"
         self.nodes = NodeMaps(trace, parts, nodes)
@@ -83,14 +72,17 @@ class _Columns:
         self.event_start = open_bounds(trace / "event_start.npy", parts, len(self.event))
         self._store = CellStore(metrics, lines, cells, nodes)
         line: U32 = open_column(metrics / "line.npy", np.uint32, lines)
-        part: U32 = open_column(trace / "part.npy", np.uint32, lines)
+        part = _part_of(root, int(manifest["measurements"]))
+        measurement: U32 = open_column(trace / "measurement.npy", np.uint32, lines)
         # The sequence has the lines part by part, in each row by row.
-        self._bounds = np.searchsorted(part[line], np.arange(parts + 1))
+        self._bounds = np.searchsorted(part[measurement[line]], np.arange(parts + 1))
+        row: U32 = open_column(trace / "row.npy", np.uint32, lines)
+        self._row = row[line]
         self._chunk = -1
         self._held: tuple[Cells, I64] = (EMPTY_CELLS, np.zeros(1, np.int64))
 
     def part_sums(self, number: int) -> Cells:
-        """The sums of a part by row, node and event."""
+        """The sums of a part by row of it, node and event."""
         low, high = self._bounds[number : number + 2].tolist()
         pieces: list[Cells] = []
         at = low
@@ -103,8 +95,8 @@ class _Columns:
             end = min(end, high)
             cells, bounds = self._held
             own = slice(int(bounds[at - first]), int(bounds[end - first]))
-            line = cells.line[own].astype(np.int64) + (first - low)
-            pieces.append(Cells(line.astype(np.uint32), cells.node[own], cells.event[own],
+            row = self._row[first:end][cells.line[own]]
+            pieces.append(Cells(row, cells.node[own], cells.event[own],
                                 cells.records[own], cells.value[own]))  # fmt: skip
             at = end
         return join_cells(pieces)
@@ -116,24 +108,29 @@ def _opened(root: Path, _inode: int) -> _Columns:
 
 
 class EarlierDatabase:
-    """The database ``root``, some of whose parts, all of which ``contents`` tell of, are kept."""
+    """The database ``root``, some of whose ``parts`` are kept."""
 
-    def __init__(self, root: Path, contents: Iterable[PartContents]) -> None:
-        """Raises :class:`FormatError`."""
+    def __init__(self, root: Path, parts: Sequence[PartContents]) -> None:
+        """Take ``parts`` in the order of their numbers. Raises :class:`FormatError`."""
         self.root = root
-        self._number = _numbers(root)
-        known = {part.id: part for part in contents}
-        if known.keys() != self._number.keys():
+        number = _numbers(root)
+        part_of = _part_of(root, len(number)).tolist()
+        # A part may have a measurement that was in another one when this database was made.
+        known = {
+            one.id: one
+            for at, part in enumerate(parts)
+            for one in part.measurements
+            if one.id in number and part_of[number[one.id]] == at
+        }
+        if known.keys() != number.keys():
             raise FormatError(f"{root}: parts and the table of measurements do not agree")
-        self._contents = sorted(known.values(), key=lambda part: self._number[part.id])
+        self.measurements = sorted(known.values(), key=lambda one: number[one.id])
+        """The contents of the measurements in the database."""
+        self._number = number
         _, self._modules = unite_modules(
-            [part.modules for part in self._contents], [part.host for part in self._contents],
-            [part.id for part in self._contents],
+            [one.modules for one in self.measurements], [one.host for one in self.measurements],
+            [one.id for one in self.measurements],
         )  # fmt: skip
-
-    def number(self, measurement: int) -> int:
-        """The number of the part of a measurement."""
-        return self._number[measurement]
 
     def modules(self, kept: Sequence[tuple[int, U32]]) -> U32:
         """Return ``uint32[n]``: the new database's module of each module of this one, 0 where no
@@ -150,34 +147,43 @@ class EarlierDatabase:
         modules[0] = 0
         return modules
 
-    def tree(self, kept: Sequence[int]) -> tuple[CCT, U32]:
-        """The nodes that the measurements ``kept`` have, as a tree, and ``uint32[k]`` which they
-        are."""
+    def tree(self, parts: Collection[int]) -> tuple[CCT, U32]:
+        """The nodes that the ``parts`` of these numbers have, as a tree, and ``uint32[k]`` which
+        they are."""
         manifest = directory.read_manifest(self.root)
-        nodes = int(manifest["nodes"])
+        nodes, count = int(manifest["nodes"]), int(manifest["parts"])
         folder = self.root / "cct"
         tree = CCT(
             open_column(folder / "parent.npy", np.uint32, nodes),
             open_column(folder / "frame.npy", np.uint64, nodes),
         )
         tree.validate(str(self.root))
-        every = np.arange(nodes, dtype=np.uint32)
-        if len(kept) == len(self._number):
-            return tree, every
-        maps = NodeMaps(self.root / "trace", len(self._number), nodes)
+        if len(parts) == count:
+            return tree, np.arange(nodes, dtype=np.uint32)
+        maps = NodeMaps(self.root / "trace", count, nodes)
         used = np.zeros(nodes, bool)
         used[0] = True
-        for measurement in kept:
-            used[maps[self._number[measurement]]] = True
-        # Of a short measurement only nodes with records are there, and those without callees.
-        above = tree.parent[used]
-        while len(above := above[~used[above]]):
-            used[above] = True
-            above = tree.parent[np.unique(above)]
-        chosen = every[used]
+        for part in parts:
+            # A part numbers all nodes of its tree, so that a node's callers are among them.
+            used[maps[part]] = True
+        chosen = np.flatnonzero(used).astype(np.uint32)
         number = np.zeros(nodes, np.uint32)
         number[chosen] = np.arange(len(chosen))
         return CCT(number[tree.parent[chosen]], tree.frame[chosen]), chosen
+
+
+def part_number(path: Path) -> int:
+    """The number of a part of a database. Raises :class:`FormatError`."""
+    try:
+        return int(path.stem)
+    except ValueError:
+        raise FormatError(f"{path}: not a part of a database") from None
+
+
+def _part_of(root: Path, measurements: int) -> U32:
+    """``uint32[measurements]``: the part of each measurement of a database."""
+    part: U32 = open_column(root / "trace" / "part.npy", np.uint32, measurements)
+    return part
 
 
 def _numbers(root: Path) -> Mapping[int, int]:

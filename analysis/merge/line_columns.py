@@ -8,13 +8,13 @@ import numpy as np
 
 from hpcd.analysis.merge.line_order import NO_NUMBER, LineOrder, ProcessTable, ThreadTable
 from hpcd.analysis.merge.table_rows import ClockOffsets
-from hpcd.analysis.trace.part_contents import PartContents
+from hpcd.analysis.trace.part_contents import MeasurementContents
 from hpcd.analysis.trace.trace_lines import NO_RANK, LineColumns
 from hpcd.array_types import I64
 
 
 def line_columns(
-    measurements: Sequence[PartContents],
+    measurements: Sequence[MeasurementContents],
     order: LineOrder,
     rows: Sequence[I64],
     processes: ProcessTable,

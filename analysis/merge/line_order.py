@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.bounds import bounds_of
-from hpcd.analysis.trace.part_contents import PartContents
+from hpcd.analysis.trace.part_contents import MeasurementContents
 from hpcd.array_types import I64, Array
 from hpcd.measurement.identity_columns import IdentityColumns, arrays_of
 from hpcd.model.identity import Process, Thread
@@ -116,7 +116,7 @@ def unknown_thread(line: int) -> Thread:
 
 
 def order_lines(
-    measurements: Sequence[PartContents],
+    measurements: Sequence[MeasurementContents],
 ) -> tuple[LineOrder, ProcessTable, ThreadTable]:
     """The lines of all measurements in order, and processes and threads likewise.
 
@@ -201,7 +201,7 @@ _TEXTS_OF_PROCESSES = ("name", "exe", "command", "job")
 _OF_THREADS = ("tid", "start_ns", "end_ns", "attached_ns", "asleep_since_ns")
 
 
-def _threads(contents: PartContents) -> IdentityColumns[Thread]:
+def _threads(contents: MeasurementContents) -> IdentityColumns[Thread]:
     """The thread of each of a measurement's lines."""
     known = IdentityColumns.of(Thread, contents.threads)
     # Mostly all are known, which numbers of the same bytes tell.

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hpcd.analysis.trace.part_contents import PartContents
-from hpcd.array_types import I64, U32
+from hpcd.analysis.trace.part_contents import MeasurementContents
+from hpcd.array_types import I64
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls, encode_calls
 from hpcd.measurement.chunk import Kind
@@ -48,37 +48,41 @@ _NO_LINES = np.zeros(0, np.uint32)
 
 
 def contents_of(
-    measurement: Measurement, path: Path, size: int, clock_pairs: I64, place: Path | None = None,
-    lines: U32 = _NO_LINES,
-) -> PartContents:  # fmt: skip
-    """Return the contents of the part of ``measurement``, without calls and without counts and
-    times of its ``lines``. The part is at ``place``, or at ``path`` where that is None."""
-    return PartContents(
+    measurement: Measurement, path: Path, size: int, clock_pairs: I64
+) -> MeasurementContents:
+    """Return the contents of ``measurement``, the input ``path``, without calls and without lines,
+    their counts and times."""
+    return MeasurementContents(
         path=path,
-        part=place or path,
         size=size,
         id=measurement.id or 0,
         host=_bounded(measurement.host),
         options=measurement.options,
-        events=_all_bounded({n: e for n, e in measurement.events.items() if n < 1 << 16}),
         processes=_all_bounded(measurement.processes),
         threads=_all_bounded(measurement.threads),
         modules=_all_bounded(measurement.modules),
-        symbols=frozenset(measurement.named_modules),
         clock_pairs=clock_pairs,
         summary=_summary_with_losses(measurement),
         closed=measurement.closed,
         damage=tuple(measurement.damage),
         nodes=len(measurement.cct),
-        lines=lines,
+        lines=_NO_LINES,
         counts=_NONE,
         first_ns=_NONE,
         last_ns=_NONE,
-        events_used=frozenset(),
+        symbols=frozenset(measurement.named_modules),
     )
 
 
-def texts_of(measurement: Measurement, contents: PartContents) -> dict[str, bytes]:
+def events_of(measurement: Measurement) -> dict[int, Event]:
+    """The events of ``measurement`` by the codes that records may have."""
+    events: dict[int, Event] = _all_bounded(
+        {code: event for code, event in measurement.events.items() if code < 1 << 16}
+    )
+    return events
+
+
+def texts_of(measurement: Measurement, contents: MeasurementContents) -> dict[str, bytes]:
     """The tables of ``contents`` as they were written, whose text need not be made again, by their
     names in a part."""
     if measurement.texts is None:
@@ -97,15 +101,12 @@ def texts_of(measurement: Measurement, contents: PartContents) -> dict[str, byte
 def symbols_of(measurement: Measurement) -> list[bytes]:
     """The payloads of SYMBOLS chunks, or one with what these said."""
     if measurement.texts is not None:
-        payloads = measurement.texts.get(Kind.SYMBOLS, [])
-        if not any(b"\0" in payload for payload in payloads):
-            return payloads
+        return measurement.texts.get(Kind.SYMBOLS, [])
     columns = {k: tuple(zip(*v, strict=True)) for k, v in measurement.symbols.items() if v}
     return [json.dumps(columns).encode()] if columns else []
 
 
 _TEXTS = {
-    "events": Kind.EVENT,
     "processes": Kind.PROCESS,
     "threads": Kind.THREAD,
     "modules": Kind.MODULE,
@@ -113,8 +114,8 @@ _TEXTS = {
 
 
 def with_calls(
-    contents: PartContents, measurement: Measurement
-) -> tuple[PartContents, list[bytes]]:
+    contents: MeasurementContents, measurement: Measurement
+) -> tuple[MeasurementContents, list[bytes]]:
     """``contents`` with the calls there are, and these as payloads of CALLS chunks.
 
     Raises :class:`FormatError` when their times cannot be.

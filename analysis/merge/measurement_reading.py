@@ -1,31 +1,48 @@
-"""The first stage of a merge: every measurement becomes a part of the database.
+"""The first stage of a merge: every measurement becomes part of a part of the database.
 
 Large ones are read by several workers, short ones many by one. What is to be read next is read
-ahead from the disk. A part that an earlier attempt has made, or that is in the database that is
-added to, is taken as it is.
+ahead from the disk. A part that an earlier attempt has made is taken as it is, as is a measurement
+that is in the database that is added to.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.earlier_database import EarlierDatabase
-from hpcd.analysis.merge.executors import Progress, run_all, size_of, together
-from hpcd.analysis.merge.ingest import IngestTask, ingest_several, join_shares, progress_of
+from hpcd.analysis.merge.executors import Progress, run_all
+from hpcd.analysis.merge.ingest import (
+    Ingested,
+    IngestTask,
+    Source,
+    ingest,
+    join_shares,
+    progress_of,
+)
 from hpcd.analysis.merge.prefetch import Prefetch, Stretch
-from hpcd.analysis.merge.shares import ReadShare, Share, divide
+from hpcd.analysis.merge.shares import Share, divide
 from hpcd.analysis.trace.part import Part
-from hpcd.analysis.trace.part_contents import PartContents, read_contents, windows_of
-from hpcd.analysis.trace.shared_companion import members_in
+from hpcd.analysis.trace.part_contents import (
+    MeasurementContents,
+    PartContents,
+    read_contents,
+    windows_of,
+)
 from hpcd.errors import FormatError, HpcdError
+from hpcd.measurement.reader import identify_measurement
 
-# Measurements that one task reads, in bytes: short ones are read together.
-_READ_BYTES = 8 << 20
+# Measurements of fewer bytes share a part with others, of so many bytes in all and so many: short
+# ones need not each be a file. A worker has all files of a batch open.
+_SHORT_BYTES = 2 << 20
+_BATCH_BYTES = 16 << 20
+_MOST_MEMBERS = 256
+# Batches that short measurements are put into at least, so that there is work for many workers.
+_FEWEST_BATCHES = 16
 _SHOW_SECONDS = 0.25
 # Of inputs that are no measurements, where none is one.
 _SHOW_ERRORS = 8
@@ -33,33 +50,45 @@ _SHOW_ERRORS = 8
 
 @dataclass(slots=True)
 class ReadMeasurements:
-    """Measurements whose parts were made, in an order that depends on the measurements alone.
+    """Measurements that are in ``parts``, in an order that depends on the measurements alone.
 
     ``earlier`` is the database that is added to; ``refused``, ``damaged`` and ``notes`` are as
     :class:`~hpcd.analysis.merge.stages.MergeResult` has them.
     """
 
-    contents: list[PartContents] = field(default_factory=list)
+    contents: list[MeasurementContents] = field(default_factory=list)
+    parts: list[PartContents] = field(default_factory=list)
     earlier: EarlierDatabase | None = None
     refused: list[tuple[str, str]] = field(default_factory=list)
     damaged: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """Input ``number``: a measurement, its id (None where it cannot be told) and its bytes."""
+
+    number: int
+    path: Path
+    id: int | None
+    size: int
+
+    @property
+    def source(self) -> Source:
+        return Source(self.path, self.size)
+
+
 @dataclass(slots=True)
 class _Answers:
-    """The outcomes of reading inputs, by their numbers: measurements, and why others are none."""
+    """The outcomes of reading inputs: parts, and by the inputs' numbers why others are in none."""
 
-    ingested: list[tuple[int, PartContents]] = field(default_factory=list)
-    refused: list[tuple[int, str]] = field(default_factory=list)
-    errors: list[HpcdError] = field(default_factory=list)
+    parts: list[PartContents] = field(default_factory=list)
+    refused: dict[int, HpcdError] = field(default_factory=dict)
 
-    def take(self, number: int, answer: PartContents | HpcdError) -> None:
-        if isinstance(answer, HpcdError):
-            self.refused.append((number, str(answer)))
-            self.errors.append(answer)
-        else:
-            self.ingested.append((number, answer))
+    def take(self, inputs: Sequence[_Input], answer: Ingested) -> None:
+        self.parts += answer.parts
+        for number, error in answer.refused.items():
+            self.refused[inputs[number].number] = error
 
 
 def read_measurements(
@@ -72,22 +101,33 @@ def read_measurements(
     :class:`FormatError` when none is a measurement, and the error of the only one.
     """
     result = ReadMeasurements()
-    earlier: list[PartContents] = []
+    earlier: dict[int, MeasurementContents] = {}
     if old is not None:
-        earlier = _parts_of(old, executor)
-        result.earlier = EarlierDatabase(old, earlier)
-    answers = _ingest_all(paths, folder, old and old / "trace", executor, progress, memory, local)
-    result.contents = _distinct(answers, {part.id: part for part in earlier}, result.notes)
-    result.refused = [(str(paths[number]), why) for number, why in sorted(answers.refused)]
+        result.parts = _parts_of(old, executor)
+        result.earlier = EarlierDatabase(old, result.parts)
+        earlier = {contents.id: contents for contents in result.earlier.measurements}
+    answers = _Answers()
+    inputs = []
+    for chosen in _distinct([_identified(number, path) for number, path in enumerate(paths)],
+                            answers):  # fmt: skip
+        known = earlier.get(chosen.id) if chosen.id is not None else None
+        if known is not None and known.size == chosen.size:
+            result.notes.append(f"{chosen.path}: already in the database")
+        else:
+            inputs.append(chosen)
+    _ingest_all(inputs, folder, answers, executor, progress, memory, local)
+    result.parts += answers.parts
+    result.contents = _united(answers.parts, earlier, result.refused)
+    result.refused += [(str(paths[n]), str(error)) for n, error in sorted(answers.refused.items())]
+    errors = list(answers.refused.values())
     if not result.contents:
-        if len(answers.errors) == 1:
-            raise answers.errors[0]
+        if len(errors) == 1:
+            raise errors[0]
         raise FormatError(
             f"none of {len(paths)} inputs is a measurement: "
-            + "; ".join(str(error) for error in answers.errors[:_SHOW_ERRORS])
-            + (f"; and {len(answers.errors) - _SHOW_ERRORS} more"
-               * (len(answers.errors) > _SHOW_ERRORS))
-        )  # fmt: skip
+            + "; ".join(str(error) for error in errors[:_SHOW_ERRORS])
+            + f"; and {len(errors) - _SHOW_ERRORS} more" * (len(errors) > _SHOW_ERRORS)
+        )
     for contents in result.contents:
         result.damaged += [(str(contents.path), what) for what in contents.damage]
         if not contents.closed:
@@ -98,67 +138,84 @@ def read_measurements(
     return result
 
 
+def _identified(number: int, path: Path) -> _Input:
+    return _Input(number, path, *identify_measurement(path))
+
+
+def _distinct(inputs: Sequence[_Input], answers: _Answers) -> Iterator[_Input]:
+    """The inputs, of those that are the same measurement the longest one; others are refused."""
+    kept: dict[int, _Input] = {}
+    for chosen in sorted(inputs, key=lambda one: (-one.size, one.path.name, one.number)):
+        if chosen.id is not None and kept.setdefault(chosen.id, chosen) is not chosen:
+            other = kept[chosen.id].path
+            error = FormatError(f"{chosen.path}: the same measurement as {other}")
+            answers.refused[chosen.number] = error
+    yield from (one for one in inputs if one.number not in answers.refused)
+
+
+def _units(inputs: Sequence[_Input]) -> list[list[_Input]]:
+    """The inputs that one task each reads: long ones alone, short ones together, which ones depends
+    on the measurements alone."""
+    short = [one for one in inputs if one.id is not None and one.size < _SHORT_BYTES]
+    alone = [[one] for one in inputs if one.id is None or one.size >= _SHORT_BYTES]
+    most = min(_BATCH_BYTES, sum(one.size for one in short) // _FEWEST_BATCHES)
+    batches: list[list[_Input]] = []
+    filled = 0
+    for one in sorted(short, key=lambda one: one.id or 0):
+        if not batches or filled + one.size > most or len(batches[-1]) == _MOST_MEMBERS:
+            batches.append([])
+            filled = 0
+        batches[-1].append(one)
+        filled += one.size
+    # The biggest first, so that no worker is left with it at the end.
+    return sorted(alone, key=lambda unit: -unit[0].size) + batches
+
+
 def _ingest_all(
-    paths: Sequence[Path], folder: Path, existing: Path | None, executor: Executor,
+    inputs: Sequence[_Input], folder: Path, answers: _Answers, executor: Executor,
     progress: Progress, memory: int, local: bool,
-) -> _Answers:  # fmt: skip
-    sizes = [size_of(path) for path in paths]
-    # What a worker reads by itself: a measurement, or a share of one.
-    units = [
-        (number, share) for number, size in enumerate(sizes) for share in divide(size) or (None,)
-    ]
-    unit_sizes = [share.bytes if share else sizes[number] for number, share in units]
-    groups = together(unit_sizes, _READ_BYTES)
-    members = members_in(folder)
-    new = not any(folder.iterdir())
-    tasks = [
-        [
-            IngestTask(paths[number], folder, existing, memory, share, new=new)
-            for number, share in (units[at] for at in group)
-        ]
-        for group in groups
-    ]
-    if members:
-        tasks = [
-            [replace(task, members=members.get(f"{task.name}.part", {})) for task in group]
-            for group in tasks
-        ]
-    ahead = Prefetch(
-        _stretch(paths[number], share, sizes[number])
-        for group in groups
-        for number, share in (units[at] for at in group)
-        if local
-    )
+) -> None:  # fmt: skip
+    units: list[list[_Input]] = []
+    tasks: list[IngestTask] = []
+    for unit in _units(inputs):
+        sources = tuple(one.source for one in unit)
+        divided: list[Share | None] = [*divide(unit[0].size)] if len(unit) == 1 else []
+        for share in divided or [None]:
+            units.append(unit)
+            tasks.append(IngestTask(sources, folder, memory, share))
+    ahead = Prefetch(_stretches(tasks) if local else ())
     ahead.keep_up(0)
+    total = max(sum(one.size for one in inputs), 1)
     done = 0
-    # Of short ones the next task ends soon, and looking for what workers say of theirs among tens
-    # of thousands of parts takes longer than reading some.
-    long = max(unit_sizes, default=0) > _READ_BYTES
-    show = _shower(
-        progress, max(sum(sizes), 1), lambda: done, lambda: progress_of(folder) if long else 0
-    )
-    answers = _Answers()
-    joined: dict[int, list[IngestTask]] = {}
+    show = _shower(progress, total, lambda: done, lambda: progress_of(folder))
+    shares: dict[int, list[IngestTask]] = {}
     settled: set[int] = set()
-    for at, future in run_all(executor, ingest_several, tasks, show):
-        for task, unit, answer in zip(tasks[at], groups[at], future.result(), strict=True):
-            number = units[unit][0]
-            done += unit_sizes[unit]
-            if isinstance(answer, ReadShare):
-                joined.setdefault(number, []).append(task)
-            elif number not in settled:
-                # One share that cannot be read is enough, as is a part that is there.
-                settled.add(number)
-                answers.take(number, answer)
+    for at, future in run_all(executor, ingest, tasks, show):
+        task, unit, answer = tasks[at], units[at], future.result()
+        done += task.bytes
+        number = unit[0].number
+        if answer.share is not None:
+            shares.setdefault(number, []).append(task)
+        elif task.share is None or number not in settled:
+            # One share that cannot be read is enough, as is a part that is there.
+            settled.add(number)
+            answers.take(unit, answer)
         ahead.keep_up(done)
         show()
-    whole = sorted(joined.keys() - settled)
-    for at, part_future in run_all(
-        executor, join_shares, [joined[number] for number in whole], show
-    ):
-        answers.take(whole[at], part_future.result())
-    progress("read", max(sum(sizes), 1), max(sum(sizes), 1))
-    return answers
+    by_number = {one.number: one for one in inputs}
+    whole = sorted(shares.keys() - settled)
+    joined = run_all(executor, join_shares, [shares[number] for number in whole], show)
+    for at, future in joined:
+        answers.take([by_number[whole[at]]], future.result())
+    progress("read", total, total)
+
+
+def _stretches(tasks: Sequence[IngestTask]) -> Iterator[Stretch]:
+    for task in tasks:
+        for source in task.sources:
+            share = task.share
+            begin, end = (share.begin, share.end) if share else (0, source.size)
+            yield Stretch(source.path, begin, end)
 
 
 def _shower(
@@ -176,46 +233,46 @@ def _shower(
     return show
 
 
-def _stretch(path: Path, share: Share | None, size: int) -> Stretch:
-    return Stretch(path, share.begin, share.end) if share else Stretch(path, 0, size)
-
-
 def _parts_of(database: Path, executor: Executor) -> list[PartContents]:
     """Return the contents of all parts of a database. Raises :class:`FormatError`."""
     # One of another version cannot be added to: what is in it would be lost.
     manifest = layout.read_manifest(database)
     places = sorted((database / "trace").glob("*.part"))
-    if len(places) != manifest.get("measurements"):
+    if [path.name for path in places] != list(
+        map(layout.part_name, range(int(manifest.get("parts", 0))))
+    ):
         raise FormatError(f"{database}: parts of measurements are missing")
-    answers = run_all(executor, _read_part, places)
-    return [future.result() for _, future in answers]
+    parts: list[PartContents | None] = [None] * len(places)
+    for number, future in run_all(executor, _read_part, places):
+        parts[number] = future.result()
+    return [part for part in parts if part is not None]
 
 
 def _read_part(place: Path) -> PartContents:
-    return read_contents(Part(place)).by_column()
+    part = read_contents(Part(place), kept=True)
+    measurements = tuple(contents.by_column() for contents in part.measurements)
+    return PartContents(part.path, measurements, part.events, kept=True)
 
 
-def _distinct(
-    answers: _Answers, earlier: dict[int, PartContents], notes: list[str]
-) -> list[PartContents]:
+def _united(
+    parts: Sequence[PartContents], earlier: dict[int, MeasurementContents],
+    refused: list[tuple[str, str]],
+) -> list[MeasurementContents]:  # fmt: skip
     """Return every measurement once, in order; of one that has grown, its present contents."""
-    new: dict[int, PartContents] = {}
-    ingested = answers.ingested
-    for number, contents in (ingested[at] for at in _ranked([part for _, part in ingested])):
+    new: dict[int, MeasurementContents] = {}
+    read = [contents for part in parts for contents in part.measurements]
+    for contents in (read[at] for at in _ranked(read)):
         if contents.id in new:
+            # Its id could not be told before it was read.
             why = f"{contents.path}: the same measurement as {new[contents.id].path}"
-            answers.refused.append((number, why))
+            refused.append((str(contents.path), why))
             continue
-        if contents.id in earlier and earlier[contents.id].part == contents.part:
-            notes.append(f"{contents.path}: already in the database")
         new[contents.id] = contents
-    if not earlier:  # they are in order
-        return list(new.values())
     every = list((earlier | new).values())
     return [every[at] for at in _ranked(every)]
 
 
-def _ranked(measurements: Sequence[PartContents]) -> list[int]:
+def _ranked(measurements: Sequence[MeasurementContents]) -> list[int]:
     """Return the numbers of ``measurements`` in an order that depends on the measurements alone."""
     begin = windows_of(measurements)[:, 0].tolist()
     keys = [

@@ -23,8 +23,7 @@ from hpcd.analysis.arrays.sparse_sums import Cells, add_cells, join_cells
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.merge.earlier_database import EarlierPart
 from hpcd.analysis.merge.part_groups import located_nodes
-from hpcd.analysis.merge.shared_companions import SharedPart
-from hpcd.analysis.trace.part_contents import load_sums
+from hpcd.analysis.merge.scratch import Scratch
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
@@ -67,17 +66,16 @@ def metric_scales(events: Sequence[Event]) -> F64:
 class CellTask:
     """The sums of ``parts``, to be translated to the database's nodes and events.
 
-    ``rows`` are how many lines each has, ``event_maps`` turn the parts' ids into the database's,
-    ``with_calls`` says of which parts nodes are asked for by the measurement's numbers, too.
-    ``group`` is the file of their trees (:mod:`hpcd.analysis.merge.part_groups`), None where none
-    has a companion of its own, ``canonical`` the database's tree, ``scale`` as
-    :func:`metric_scales` gives it; ``work`` is the file to leave the result in.
+    ``rows`` ``int64[n]`` are the rows of each that are trace lines, ascending, ``event_maps`` turn
+    the parts' events into the database's. ``group`` is the file of their trees
+    (:mod:`hpcd.analysis.merge.part_groups`), None where all are of the database that is added to,
+    ``canonical`` the database's tree, ``scale`` as :func:`metric_scales` gives it; ``work`` is the
+    file to leave the result in.
     """
 
-    parts: tuple[Path | EarlierPart | SharedPart, ...]
-    rows: tuple[int, ...]
+    parts: tuple[Path | EarlierPart, ...]
+    rows: tuple[I64, ...]
     event_maps: tuple[U16, ...]
-    with_calls: tuple[bool, ...]
     group: Path | None
     canonical: Path
     scale: F64
@@ -92,40 +90,29 @@ def translate_cells(task: CellTask) -> int:
     none = [np.zeros(0, np.uint32)] * len(task.parts)
     node_maps = located_nodes(task.group, task.canonical) if task.group else none
     trace_maps: list[U32] = []
-    by_tree: dict[str, Any] = {}
     cells = []
     first = 0
     united = False
-    for number, (part, rows, node_map, event_map) in enumerate(
-        zip(task.parts, task.rows, node_maps, task.event_maps, strict=True)
+    for part, rows, node_map, event_map in zip(
+        task.parts, task.rows, node_maps, task.event_maps, strict=True
     ):
         if isinstance(part, EarlierPart):
-            order, trace_map, own = part.sums(event_map, with_calls=task.with_calls[number])
+            trace_map, own = part.sums(event_map)
         else:
-            if isinstance(part, SharedPart):
-                order = np.zeros(0, np.uint32)
-                trace_map, own = part.sums()
-            else:
-                order, own = load_sums(part, len(node_map))
-                if int(own.node.max(initial=0)) >= len(order):
-                    raise FormatError(f"{part}: damaged (sums of nodes that do not exist)")
-                trace_map = node_map[order]
-                own = replace(own, node=trace_map[own.node])
-            if len(event_map) <= int(own.event.max(initial=0)) or int(
-                own.line.max(initial=0)
-            ) >= max(rows, 1):
-                raise FormatError(f"{part}: damaged (sums of lines or events that do not exist)")
-            # Two modules, and so two nodes or events, of a part may be one in the database.
-            events = np.flatnonzero(np.bincount(own.event))
-            united |= _repeats(trace_map) or _repeats(event_map[events])
-            own = replace(own, event=event_map[own.event])
+            trace_map, own = node_map, Scratch(part).sums()
+            if len(own) and (
+                int(own.node.max()) >= len(node_map) or int(own.event.max()) >= len(event_map)
+            ):
+                raise FormatError(f"{part}: damaged (sums of nodes or events that do not exist)")
+            # Two modules, and so two nodes, of a part may be one in the database.
+            united |= _repeats(trace_map)
+            own = replace(own, node=trace_map[own.node], event=event_map[own.event])
         trace_maps.append(trace_map)
-        if task.with_calls[number]:
-            by_tree[f"nodes-{number}"] = _of_tree(order, trace_map)
+        own = _of_rows(own, rows)
         cells.append(
             Cells(own.line + np.uint32(first), own.node, own.event, own.records, own.value)
         )
-        first += rows
+        first += len(rows)
     mapped = join_cells(cells)
     if united:
         mapped = add_cells([mapped])
@@ -150,7 +137,6 @@ def translate_cells(task: CellTask) -> int:
         "line_total": _totals(mapped.line, first, mapped, task.scale),
         "node": node,
         "node_total": _totals(place, len(node), mapped, task.scale),
-        **by_tree,
     }  # fmt: skip
     try:
         with task.work.open("wb") as file:
@@ -165,12 +151,19 @@ def _repeats(values: npt.NDArray[np.integer]) -> bool:
     return bool((ordered[1:] == ordered[:-1]).any())
 
 
-def _of_tree(order: U32, trace_map: U32) -> U32:
-    """Return ``uint32[n]``: the database's node of each node of a part's tree. ``order`` are the
-    tree's nodes, ``trace_map`` the database's, by their numbers in the trace."""
-    nodes = np.empty(len(order), np.uint32)
-    nodes[order] = trace_map
-    return nodes
+def _of_rows(cells: Cells, rows: I64) -> Cells:
+    """Return those of ``cells`` whose lines are ``rows``, by their place among these."""
+    top = int(cells.line.max(initial=0))
+    if top < len(rows) == int(rows[-1]) + 1:
+        return cells
+    place = np.full(1 + max(top, int(rows.max(initial=0))), -1)
+    place[rows] = np.arange(len(rows))
+    line = place[cells.line]
+    mine = np.flatnonzero(line >= 0)
+    return Cells(
+        line[mine].astype(np.uint32), cells.node[mine], cells.event[mine], cells.records[mine],
+        cells.value[mine],
+    )  # fmt: skip
 
 
 def _of_lines(cells: Cells, chosen: slice) -> Cells:

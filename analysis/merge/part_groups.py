@@ -1,8 +1,4 @@
-"""Parts whose trees are united, and whose sums are translated, by one task.
-
-A short measurement's tree has as many nodes as it has records: of thousands, what is done once for
-a tree takes longer than anything done with records.
-"""
+"""Parts whose trees are united, and whose sums are translated, by one task."""
 
 from __future__ import annotations
 
@@ -17,55 +13,77 @@ from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.merge.canonical_modules import translate
 from hpcd.analysis.merge.canonical_tree import load_canonical
+from hpcd.analysis.merge.scratch import Scratch
 from hpcd.analysis.merge.united_symbols import Wanted, gather
-from hpcd.analysis.trace.part_contents import load_tree
 from hpcd.array_types import I64, U32
+from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import locate, union
 
 
 @dataclass(frozen=True, slots=True)
-class GroupTask:
-    """The trees of ``parts``, their module ids to be replaced by ``module_maps``, to be united in
-    the file ``out``.
+class UnitedPart:
+    """The part ``path``: of each of its measurements, what its load modules are in the database,
+    and the symbols that are wanted of it."""
 
-    None stands for a part whose tree is in the database that is added to. ``symbols`` are wanted of
-    each part, in the file ``symbols_out``.
-    """
-
-    parts: tuple[Path | None, ...]
+    path: Path
     module_maps: tuple[U32, ...]
+    symbols: tuple[tuple[Wanted, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTask:
+    """The trees of ``parts``, to be united in the file ``out``, and their symbols, in the file
+    ``symbols_out``. None stands for a part whose tree is in the database that is added to."""
+
+    parts: tuple[UnitedPart | None, ...]
     out: Path
-    symbols: tuple[tuple[Wanted, ...], ...] = ()
-    symbols_out: Path | None = None
+    symbols_out: Path
 
 
 def unite_parts(task: GroupTask) -> None:
-    """Leave the union of the parts' trees in ``task.out``, and where each of their nodes is in it.
+    """Leave the union of the parts' trees in ``task.out``, and where each of the nodes that they
+    number is in it.
 
     Raises :class:`FormatError` and :class:`StorageError`.
     """
-    trees = [
-        translate(load_tree(part), module_map) if part else _ROOT
-        for part, module_map in zip(task.parts, task.module_maps, strict=True)
-    ]
+    trees, orders = [], []
+    for part in task.parts:
+        tree, order = _tree_of(part) if part else (_ROOT, _NO_ORDER)
+        trees.append(tree)
+        orders.append(order)
     tree, node = unite(trees)
-    start = np.concatenate(([0], np.cumsum([len(cct) for cct in trees]))).astype(np.int64)
+    first = bounds_of([len(cct) for cct in trees])[:-1].tolist()
+    numbered = [node[at + order.astype(np.int64)] for at, order in zip(first, orders, strict=True)]
+    start = bounds_of(list(map(len, numbered)))
     try:
         with task.out.open("xb") as file:
-            np.savez(file, parent=tree.parent, frame=tree.frame, node=node, start=start)
+            np.savez(file, parent=tree.parent, frame=tree.frame, node=np.concatenate(numbered),
+                     start=start)  # fmt: skip
     except OSError as error:
         raise storage_error(task.out, error) from None
-    if task.symbols_out is not None:
-        wanted = zip(task.parts, task.symbols, strict=True)
-        gather(
-            [(part, part_symbols) for part, part_symbols in wanted if part and part_symbols],
-            task.symbols_out,
-        )
+    wanted = [(Scratch(part.path), part.symbols) for part in task.parts if part]
+    gather(wanted, task.symbols_out)
 
 
 _ROOT = CCT(np.zeros(1, np.uint32), np.zeros(1, np.uint64))
+_NO_ORDER = np.zeros(0, np.uint32)
+
+
+def _tree_of(part: UnitedPart) -> tuple[CCT, U32]:
+    """The tree of a part, with the database's load modules in its frames, and its node of each
+    number of the part."""
+    scratch = Scratch(part.path)
+    own = scratch.modules()
+    if len(own) != len(part.module_maps):
+        raise FormatError(f"{part.path}: its scratch file is damaged")
+    modules = np.zeros(max((int(table.max(initial=0)) for table in own), default=0) + 1, np.uint32)
+    for table, known in zip(own, part.module_maps, strict=True):
+        modules[table[: len(known)]] = known[: len(table)]
+    modules[0] = 0
+    tree, order = scratch.tree()
+    return translate(tree, modules), order
 
 
 def unite(trees: Sequence[CCT]) -> tuple[CCT, U32]:
@@ -96,7 +114,8 @@ def unite_as_met(trees: Sequence[CCT]) -> tuple[CCT, U32]:
 
 
 def located_nodes(group: Path, canonical: Path) -> list[U32]:
-    """Per part of the file ``group``, ``uint32[nodes]``: where its nodes are in the canonical tree.
+    """Per part of the file ``group``, ``uint32[nodes]``: the canonical tree's node of each number
+    that it gives one.
 
     Raises :class:`FormatError`.
     """

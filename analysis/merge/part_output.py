@@ -1,4 +1,4 @@
-"""The output of a measurement's records: blocks, overviews and sums of a part."""
+"""The output of records: blocks, overviews and sums of a part."""
 
 from __future__ import annotations
 
@@ -12,55 +12,43 @@ from hpcd.analysis.merge.record_layout import RecordLayout
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import OverviewBuilder
-from hpcd.analysis.trace.part_contents import whole_order
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.array_types import I64, U16, U32, U64
-from hpcd.errors import HpcdError
 from hpcd.measurement.codec import RecordChunk
-
-
-class UnknownLinesError(HpcdError):
-    """Records of lines whose announcement was lost: rare, and then all is read again."""
-
-    def __init__(self, lines: set[int]) -> None:
-        super().__init__("unknown lines")
-        self.lines = lines
 
 
 class PartOutput:
     """A part under way: its blocks, overviews and sums, and how far each line is written."""
 
     def __init__(
-        self, source: I64, nodes: int, order: U32, part: PartWriter, overview: OverviewBuilder,
+        self, rows: int, nodes: int, first: U32, part: PartWriter, overview: OverviewBuilder,
         intervals: Intervals,
     ) -> None:  # fmt: skip
-        """For the lines ``source``, ascending, and so many ``nodes``; ``order`` are those that are
-        numbered first."""
-        self._source = source
+        """For so many ``rows`` and ``nodes``; ``first`` are those that are numbered first."""
         self._intervals = intervals
-        whole = whole_order(order, nodes)
-        # The part's number of each node.
-        self._number = np.empty(nodes, np.uint32)
-        self._number[whole] = np.arange(nodes, dtype=np.uint32)
+        others = np.ones(nodes, bool)
+        others[first] = False
+        self.order: U32 = np.concatenate((first, np.flatnonzero(others).astype(np.uint32)))
+        """The node of each number of the part."""
+        self.number = np.empty(nodes, np.uint32)
+        """The part's number of each node."""
+        self.number[self.order] = np.arange(nodes, dtype=np.uint32)
         self._part = part
         self.overview = overview
-        self.counts = np.zeros(len(source), np.int64)
-        self.first = np.zeros(len(source), np.int64)
-        self.last = np.zeros(len(source), np.int64)
+        self.counts = np.zeros(rows, np.int64)
+        self.first = np.zeros(rows, np.int64)
+        self.last = np.zeros(rows, np.int64)
         self.unsorted: set[int] = set()
         """Rows whose records did not come in time order."""
-        self._layout = RecordLayout(self._number, intervals)
-        self.sums = CellSum(len(source), nodes)
+        self._layout = RecordLayout(self.number, intervals)
+        self.sums = CellSum(rows, nodes)
 
     def put(self, batch: Batch) -> None:
-        """Write records, of each line in the order they came. Raises :class:`UnknownLinesError`."""
-        rows = np.searchsorted(self._source, batch.line)
-        announced = self._source[np.minimum(rows, len(self._source) - 1)] == batch.line
-        if not announced.all():
-            raise UnknownLinesError(set(batch.line[~announced].tolist()))
+        """Write records, of each row in the order they came."""
         for low, high in slices(batch.start):
-            if not self._lay_out(rows[low:high], batch, low, high):
-                self._put(rows[low:high], batch.joined(low, high))
+            rows = batch.row[low:high]
+            if not self._lay_out(rows, batch, low, high):
+                self._put(rows, batch.joined(low, high))
 
     def go_on(self, rows: I64, counts: I64, first: I64, last: I64) -> None:
         """Take entries of ``rows`` as written: how many, ticks of their first and last ones."""
@@ -98,7 +86,7 @@ class PartOutput:
 
     def _put(self, rows: I64, part: RecordChunk) -> None:
         """Write records sorted by line, of one line after another."""
-        part = replace(part, node=self._number[part.node])
+        part = replace(part, node=self.number[part.node])
         self.sums.add(rows.astype(np.uint32), part.start, part.node, part.event, part.value)
         self._write(rows, *self._intervals.expand(part))
 

@@ -1,4 +1,4 @@
-"""A large measurement read by several workers: each a share of it, which make one part in the end.
+"""A large measurement read by several workers: a share each, which make one part in the end.
 
 A share is the records of some chunks that follow one another. What becomes of them (blocks, entries
 of overviews, sums) goes into files beside the parts; whoever joins the shares of a measurement
@@ -92,7 +92,7 @@ class ReadShare:
             path.unlink(missing_ok=True)
 
     def save(
-        self, source: I64, order: U32, output: PartOutput, part: PartWriter, damage: Sequence[str]
+        self, source: I64, output: PartOutput, part: PartWriter, damage: Sequence[str]
     ) -> None:
         """Write the tables of what ``output`` made of the lines ``source``, whose blocks are in
         ``part``. Raises :class:`StorageError`."""
@@ -100,7 +100,7 @@ class ReadShare:
         overviews = output.overview.finish()
         cells = output.sums.result()
         columns: dict[str, Any] = {
-            "source": source, "order": order, "table": table, "offset": offset,
+            "source": source, "order": output.order, "table": table, "offset": offset,
             "content": content, "unsorted": np.array(sorted(output.unsorted), np.int64),
             "damage": np.frombuffer(json.dumps(damage).encode(), np.uint8),
         }  # fmt: skip

@@ -2,7 +2,7 @@
 
 Stages, each a set of independent tasks on an :class:`concurrent.futures.Executor`:
 
-1. *read*: every measurement becomes a part of the database
+1. *read*: measurements become parts of the database, batch by batch
    (:mod:`hpcd.analysis.merge.measurement_reading`), the only stage that looks at records;
 2. *unite* the trees into the canonical calling context tree
    (:mod:`hpcd.analysis.merge.canonical_union`);
@@ -26,7 +26,9 @@ from pathlib import Path
 
 import numpy as np
 
+from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.arrays.column_files import save_column, storage_error
+from hpcd.analysis.arrays.node_maps import NodeMaps
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.atomic_output import (
     check_output,
@@ -39,8 +41,7 @@ from hpcd.analysis.merge.canonical_modules import CanonicalModule, unite_modules
 from hpcd.analysis.merge.canonical_union import (
     CanonicalUnion,
     KeptTree,
-    PartGroup,
-    unite_measurements,
+    unite_trees,
 )
 from hpcd.analysis.merge.context_statistics import (
     ContextStatistics,
@@ -67,15 +68,13 @@ from hpcd.analysis.merge.metric_cells import (
 )
 from hpcd.analysis.merge.module_names import close_readers
 from hpcd.analysis.merge.node_names import NamedTree, name_tree, prepare
-from hpcd.analysis.merge.shared_companions import (
-    forget_shared,
-)
+from hpcd.analysis.merge.part_layout import PartLayout
 from hpcd.analysis.merge.sqlite_writer import TableWriter
 from hpcd.analysis.merge.table_rows import ClockOffsets, DatabaseContents
 from hpcd.analysis.merge.united_events import unite_events
 from hpcd.analysis.merge.united_symbols import table_of
-from hpcd.analysis.trace.part_contents import PartContents, windows_of
-from hpcd.array_types import F64, I64, U16
+from hpcd.analysis.trace.part_contents import load_call_nodes, windows_of
+from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import UsageError
 from hpcd.garbage import fewer_collections
 from hpcd.model.cct import CCT
@@ -137,7 +136,6 @@ def merge(
             executor = stack.enter_context(local_executor(workers_for(paths, workers)))
         old = out if add and out.exists() else None
         stack.callback(close_readers)
-        stack.callback(forget_shared)
         stack.enter_context(fewer_collections())
         result = _Merge(paths, work, old, executor, report).run(memory=memory, local=local)
         # First, or it would be written to the disk with the database.
@@ -185,13 +183,14 @@ class _Merge:
             [contents.id for contents in measurements],
         )
         prepare(self._executor, modules)
-        kept = KeptTree.of(read.earlier, measurements, module_maps, self._work)
-        union = unite_measurements(
-            measurements, modules, module_maps, kept, self._executor, self._progress,
+        placed = PartLayout.of(measurements, read.parts)
+        kept = KeptTree.of(read.earlier, placed, module_maps, self._work)
+        union = unite_trees(
+            placed, modules, module_maps, kept, self._executor, self._progress,
             work=self._work, symbols=self._root / layout.SYMBOLS,
         )  # fmt: skip
         tree = union.tree
-        events, event_maps = unite_events(measurements)
+        events, event_maps = unite_events([part.events for part in placed.parts])
         windows = windows_of(measurements)
         clock = ClockOffsets.of(measurements, windows)
         order, processes, threads = order_lines(measurements)
@@ -204,12 +203,10 @@ class _Merge:
         # The rows of who was measured are as many as there are lines: workers add up meanwhile.
         with TableWriter(self._root / layout.SQLITE, len(metric_scales(events))) as tables:
             tables.add(database.measured())
-            node_totals, line_totals, cells = self._sum(
-                measurements, union, events, event_maps, rows
-            )
+            node_totals, line_totals, cells = self._sum(placed, union, events, event_maps, rows)
             tables.add(database.line_totals(line_totals))
-            self._map_trace(union.groups, event_maps, clock, order, rows)
-            calls = self._unite_calls(measurements, union, clock, rows)
+            self._map_trace(placed, union, event_maps, clock, order, rows)
+            calls = self._unite_calls(placed, len(tree), clock, rows)
             named = self._name(modules, tree)
             save_column(self._root / "cct" / "parent.npy", tree.parent)
             save_column(self._root / "cct" / "frame.npy", tree.frame)
@@ -225,6 +222,7 @@ class _Merge:
         self._progress("tables", 1, 1)
         facts = {
             "measurements": len(measurements),
+            "parts": len(placed.parts),
             "lines": len(columns.start),
             "records": int(columns.first[-1]),
             "nodes": len(tree),
@@ -234,7 +232,7 @@ class _Merge:
             "duration_ns": int(columns.end.max(initial=0)),
             **({"calls": calls.calls} if calls else {}),
         }
-        known = place_parts(measurements, self._root, self._work, self._old)
+        known = place_parts(placed.parts, self._root, self._old)
         files = all_checksums(self._root, known, self._executor, self._progress)
         layout.write_manifest(self._root, facts, files)
         return MergeResult(
@@ -255,16 +253,15 @@ class _Merge:
     # --- stages ---
 
     def _sum(
-        self, measurements: Sequence[PartContents], union: CanonicalUnion,
-        events: Sequence[Event], event_maps: Sequence[U16], rows: Sequence[I64],
+        self, placed: PartLayout, union: CanonicalUnion, events: Sequence[Event],
+        event_maps: Sequence[U16], rows: Sequence[I64],
     ) -> tuple[list[F64], list[F64], int]:  # fmt: skip
         """Stage 3: metrics by line and by context; totals per metric of nodes and of lines."""
         scale = metric_scales(events)
         tasks = [
-            CellTask(tuple(union.part(n, measurements[n]) for n in group.members),
-                     tuple(len(rows[n]) for n in group.members),
-                     tuple(event_maps[n] for n in group.members),
-                     tuple(measurements[n].call_chunks > 0 for n in group.members),
+            CellTask(tuple(union.place(placed.parts[part]) for part in group.parts),
+                     tuple(placed.live_rows(part) for part in group.parts),
+                     tuple(event_maps[part] for part in group.parts),
                      group.tree, union.path, scale, group.cells)
             for group in union.groups
         ]  # fmt: skip
@@ -274,41 +271,46 @@ class _Merge:
         ):
             cells += future.result()
             self._progress("sums", done, len(tasks) + 1)
-        sequence = [np.concatenate([rows[n] for n in group.members]) for group in union.groups]
+        sequence = [
+            np.concatenate([placed.lines(part, rows) for part in group.parts])
+            for group in union.groups
+        ]
         works = [group.cells for group in union.groups]
         totals = place_cells(works, sequence, self._root / "metrics", scale, len(union.tree))
         self._progress("sums", len(tasks) + 1, len(tasks) + 1)
         return *totals, cells
 
     def _map_trace(
-        self, groups: Sequence[PartGroup], event_maps: Sequence[U16], clock: ClockOffsets,
-        order: LineOrder, rows: Sequence[I64],
+        self, placed: PartLayout, union: CanonicalUnion, event_maps: Sequence[U16],
+        clock: ClockOffsets, order: LineOrder, rows: Sequence[I64],
     ) -> None:  # fmt: skip
         """Say what the numbers in the parts mean here."""
         folder = self._root / "trace"
-        place_nodes([group.cells for group in groups], folder)
+        place_nodes([group.cells for group in union.groups], folder)
         save_column(folder / "event.npy", np.concatenate(event_maps).astype(np.uint16))
-        bounds = np.concatenate(([0], np.cumsum([len(table) for table in event_maps])))
-        save_column(folder / "event_start.npy", bounds.astype(np.int64))
+        save_column(folder / "event_start.npy", bounds_of(list(map(len, event_maps))))
         shift = np.array(clock.offsets, np.int64) - clock.origin_ns
         save_column(folder / "shift.npy", shift)
-        row = np.zeros(len(order.source), np.uint32)
-        for mine in rows:
-            row[mine] = np.arange(len(mine))
-        save_column(folder / "part.npy", order.measurement)
+        part, row = placed.place(rows)
+        save_column(folder / "part.npy", part)
+        save_column(folder / "measurement.npy", order.measurement)
         save_column(folder / "row.npy", row)
 
     def _unite_calls(
-        self, measurements: Sequence[PartContents], union: CanonicalUnion, clock: ClockOffsets,
-        rows: Sequence[I64],
-    ) -> CallTables | None:  # fmt: skip
+        self, placed: PartLayout, nodes: int, clock: ClockOffsets, rows: Sequence[I64]
+    ) -> CallTables | None:
         """The columns of recorded calls, where there are any."""
-        nodes = union.nodes({n for n, contents in enumerate(measurements) if contents.call_chunks})
+        maps = NodeMaps(self._root / "trace", len(placed.parts), nodes)
+        node: dict[int, U32] = {}
+        for part, numbers in enumerate(placed.members):
+            for number in numbers:
+                if placed.measurements[number].call_chunks:
+                    node[number] = maps[part][load_call_nodes(placed.measurements[number])]
         none = np.zeros(0, np.uint32)
         sources = [
-            CallSource(contents, rows[number], nodes.get(number, none),
+            CallSource(contents, rows[number], node.get(number, none),
                        clock.offsets[number] - clock.origin_ns)
-            for number, contents in enumerate(measurements)
+            for number, contents in enumerate(placed.measurements)
         ]  # fmt: skip
         return unite_calls(sources, sum(map(len, rows)), self._root / layout.CALLS)
 

@@ -25,7 +25,7 @@ from hpcd.analysis.merge.line_order import (
 )
 from hpcd.analysis.merge.metric_cells import metric_table
 from hpcd.analysis.merge.node_names import NamedTree
-from hpcd.analysis.trace.part_contents import PartContents
+from hpcd.analysis.trace.part_contents import MeasurementContents
 from hpcd.analysis.trace.trace_lines import LineColumns
 from hpcd.array_types import F64, I64
 from hpcd.model.cct import CCT
@@ -45,7 +45,7 @@ class ClockOffsets:
     offsets: list[int]
 
     @staticmethod
-    def of(measurements: Sequence[PartContents], windows: I64) -> ClockOffsets:
+    def of(measurements: Sequence[MeasurementContents], windows: I64) -> ClockOffsets:
         """Return the offsets that put ``measurements``, which watched in these ``windows``
         (``int64[n, 2]``), on one clock by their clock pairs."""
         pairs: dict[str, list[npt.NDArray[np.int64]]] = {}
@@ -57,7 +57,7 @@ class ClockOffsets:
         return ClockOffsets(min(starts, default=0), offsets)
 
 
-def _boot(contents: PartContents) -> str:
+def _boot(contents: MeasurementContents) -> str:
     return f"{contents.host.hostname}\0{contents.host.boot_id}"
 
 
@@ -65,7 +65,7 @@ def _boot(contents: PartContents) -> str:
 class DatabaseContents:
     """Everything the SQLite tables are made of."""
 
-    measurements: Sequence[PartContents]
+    measurements: Sequence[MeasurementContents]
     modules: Sequence[CanonicalModule]
     events: Sequence[Event]
     clock: ClockOffsets
@@ -311,7 +311,7 @@ def _moments(time: I64, shift: I64) -> list[int | None]:
     return _numbers(np.where(np.abs(time) >= _LATEST_NS, NO_NUMBER, time + shift))
 
 
-def _host(contents: PartContents) -> tuple[str, str, str, str, int]:
+def _host(contents: MeasurementContents) -> tuple[str, str, str, str, int]:
     host = contents.host
     return (host.hostname, host.boot_id, host.kernel, host.machine, host.cpus)
 

@@ -1,4 +1,4 @@
-"""The events of measurements, each once in a database."""
+"""The events of parts, each once in a database."""
 
 from __future__ import annotations
 
@@ -7,39 +7,26 @@ from dataclasses import replace
 
 import numpy as np
 
-from hpcd.analysis.trace.part_contents import PartContents
 from hpcd.array_types import U16
 from hpcd.model.identity import Event
 
+UNKNOWN_EVENT = Event(0, "unknown", "", 0.0, "")
+"""Records of an event whose announcement was lost still count as samples."""
 
-def unite_events(measurements: Sequence[PartContents]) -> tuple[list[Event], list[U16]]:
-    """The events of the database (ids from 0) and, per measurement, its ids' new ones."""
-    distinct = {_event_key(e): e for contents in measurements for e in contents.events.values()}
-    events = [
-        replace(e, id=number)
-        for number, (_, e) in enumerate(sorted(distinct.items(), key=lambda item: item[0]))
-    ]
-    ids = {_event_key(e): e.id for e in events}
-    lost = {
-        code
-        for contents in measurements
-        for code in contents.events_used
-        if code not in contents.events
-    }
-    if lost:
-        # Records of an event whose announcement was lost still count as samples.
-        events.append(Event(len(events), "unknown", "", 0.0, ""))
-    maps = []
-    for contents in measurements:
-        codes = max(
-            [*contents.events, *contents.events_used], default=0
-        )  # at most 16 bits, as scanned
-        table = np.full(codes + 1, max(len(events) - 1, 0), np.uint16)
-        for e in contents.events.values():
-            table[e.id] = ids[_event_key(e)]
-        maps.append(table)
+
+def unite_events(tables: Sequence[Sequence[Event]]) -> tuple[list[Event], list[U16]]:
+    """The events of the database (ids from 0) and, per table of a part's events, its ids' new
+    ones."""
+    distinct = {event_key(event): event for table in tables for event in table}
+    unknown = event_key(UNKNOWN_EVENT)
+    keys = sorted(distinct, key=lambda key: (key == unknown, key))
+    numbers = {key: number for number, key in enumerate(keys)}
+    events = [replace(distinct[key], id=number) for key, number in numbers.items()]
+    maps = [np.array([numbers[event_key(event)] for event in table], np.uint16)
+            for table in tables]  # fmt: skip
     return events, maps
 
 
-def _event_key(event: Event) -> tuple[object, ...]:
+def event_key(event: Event) -> tuple[object, ...]:
+    """Return a key that is equal for events that are the same in a database."""
     return (event.metric, event.name, event.unit, event.scale, event.frequency, event.interval)

@@ -14,14 +14,18 @@ from pathlib import Path
 from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_bytes
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.merge.canonical_modules import CanonicalModule
-from hpcd.analysis.trace.companion import SymbolRow, read_symbol_text, symbol_text
-from hpcd.analysis.trace.part_contents import load_several_symbols
-from hpcd.analysis.trace.shared_companion import Member
+from hpcd.analysis.merge.scratch import Scratch
+from hpcd.analysis.symbols.symbol_rows import (
+    PREFIX,
+    SymbolRow,
+    pack_rows,
+    read_payloads,
+    read_rows,
+)
 from hpcd.array_types import U32
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
 
-_PREFIX = "symbols-"
 _OWNERS = "measurements"
 # Kinds of modules of which each measurement knows only the names it has met: all are united. Of
 # others one measurement's table is whole.
@@ -89,20 +93,28 @@ def choose(
     return [tuple(measurement_wants) for measurement_wants in wanted], owners
 
 
-def gather(parts: Sequence[tuple[Path | Member, Sequence[Wanted]]], out: Path) -> None:
-    """Leave what is wanted of ``parts``, or of their shared companions, in ``out``. Raises
+def gather(parts: Sequence[tuple[Scratch, Sequence[Sequence[Wanted]]]], out: Path) -> None:
+    """Leave the symbols that are wanted of each measurement of ``parts`` in ``out``. Raises
     :class:`FormatError`, :class:`StorageError`."""
     united: dict[int, set[SymbolRow]] = {}
     tables: dict[int, list[SymbolRow]] = {}
-    for part, wanted in parts:
-        symbol_tables = load_several_symbols(part, [want.source for want in wanted])
-        for want, rows in zip(wanted, symbol_tables, strict=True):
-            if want.together:
-                united.setdefault(want.module, set()).update(rows)
-            else:
-                tables[want.module] = rows
+    for scratch, wanted in parts:
+        if not any(wanted):
+            continue
+        # Measurements of one job bring the same.
+        known: dict[tuple[bytes, ...], dict[int, list[SymbolRow]]] = {}
+        for payloads, some in zip(scratch.symbols(), wanted, strict=True):
+            if some and tuple(payloads) not in known:
+                known[tuple(payloads)] = read_payloads(payloads)
+            for want in some:
+                rows = known[tuple(payloads)].get(want.source, [])
+                if want.together:
+                    united.setdefault(want.module, set()).update(rows)
+                else:
+                    tables[want.module] = rows
     tables |= {module: sorted(rows) for module, rows in united.items()}
-    _write(out, {f"{_PREFIX}{module}": symbol_text(tables[module]) for module in sorted(tables)})
+    _write(out, {f"{PREFIX}{module}": pack_rows(tables[module]) for module in sorted(tables)
+                 if tables[module]})  # fmt: skip
 
 
 def unite_symbols(union: SymbolUnion) -> None:
@@ -111,22 +123,22 @@ def unite_symbols(union: SymbolUnion) -> None:
     tables: dict[int, bytes] = {}
     for file in union.files:
         for name, frame in archive_index(file.read_bytes()).items():
-            module, text = int(name.removeprefix(_PREFIX)), unpack_bytes(frame)
+            module, text = int(name.removeprefix(PREFIX)), unpack_bytes(frame)
             if module in union.together:
-                united.setdefault(module, set()).update(read_symbol_text(text))
+                united.setdefault(module, set()).update(read_rows(text))
             else:
                 tables[module] = text
     if union.earlier is not None:
         frames, _ = _read(union.earlier)
         for old, module in union.modules.items():
             if module in union.together and old in frames:
-                united.setdefault(module, set()).update(read_symbol_text(unpack_bytes(frames[old])))
+                united.setdefault(module, set()).update(read_rows(unpack_bytes(frames[old])))
             elif old in frames and module not in tables:
                 tables[module] = unpack_bytes(frames[old])
-    tables |= {module: symbol_text(sorted(rows)) for module, rows in united.items()}
+    tables |= {module: pack_rows(sorted(rows)) for module, rows in united.items()}
     owners = {str(module): f"{union.owners[module]:x}" for module in sorted(tables)
               if module in union.owners}  # fmt: skip
-    entries = {f"{_PREFIX}{module}": tables[module] for module in sorted(tables)}
+    entries = {f"{PREFIX}{module}": tables[module] for module in sorted(tables)}
     _write(union.out, {_OWNERS: json.dumps(owners).encode(), **entries})
 
 
@@ -147,7 +159,7 @@ def _read(store: Path) -> tuple[dict[int, memoryview], dict[int, int]]:
         entries = archive_index(store.read_bytes())
         owners = json.loads(unpack_bytes(entries.pop(_OWNERS)))
         return (
-            {int(name.removeprefix(_PREFIX)): frame for name, frame in entries.items()},
+            {int(name.removeprefix(PREFIX)): frame for name, frame in entries.items()},
             {int(module): int(uid, 16) for module, uid in owners.items()},
         )
     except (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError):

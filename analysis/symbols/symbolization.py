@@ -23,8 +23,8 @@ import numpy as np
 from hpcd.analysis.symbols import symbol_tables
 from hpcd.analysis.symbols.changed_file import FileChangedError, check_build_id
 from hpcd.analysis.symbols.demangle import demangle
+from hpcd.analysis.symbols.symbol_rows import load_symbols
 from hpcd.analysis.symbols.symbol_tables import Symbol, SymbolTable
-from hpcd.analysis.trace.part_contents import load_symbols
 from hpcd.array_types import I64, U64
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
@@ -59,7 +59,7 @@ class SymbolTask:
     """Addresses of one module to be named: ``offsets`` ``uint64[n]``, distinct, ascending.
 
     ``table`` is the file of the symbols that measurements contain, and the module's number in it
-    (:func:`~hpcd.analysis.trace.part_contents.load_symbols`). For an ELF file these are the sampled
+    (:func:`~hpcd.analysis.symbols.symbol_rows.load_symbols`). For an ELF file these are the sampled
     functions, used if the file at its path has another build id or cannot be read.
     """
 

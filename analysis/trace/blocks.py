@@ -201,13 +201,8 @@ def cut(start: I64, time: I64) -> I64:
     return np.append(cuts, start[-1])
 
 
-def encode(
-    cuts: I64, time: I64, node: U32, event: U16 | None, value: U64 | None, parts: I64 | None = None
-) -> Encoded:
+def encode(cuts: I64, time: I64, node: U32, event: U16 | None, value: U64 | None) -> Encoded:
     """Blocks of the records between ``cuts``; ``event`` and ``value`` both or neither.
-
-    ``parts`` are cuts at which the records of another part begin (the first one too): no frame has
-    blocks of two.
 
     Nodes are below 2^32 - 1. A block's first time is not in it: the part's table has it. Raises
     :class:`IndexError` for cuts that are not blocks of the records.
@@ -219,8 +214,8 @@ def encode(
     times, nodes = np.empty(count, np.uint16), np.empty(count, np.uint16)
     _check(kernels.encode_places(entries, data, begin, least, times, nodes))
     width = times | nodes << _NODE_SHIFT
-    start, owner = _starts(cuts, parts)
-    group = start // _PLACES_TOGETHER + owner
+    start = cuts[:-1] - cuts[:1]
+    group = start // _PLACES_TOGETHER
     frames, content, frame, at = _packed(data, begin, group, _PLACE_PARAMETERS)
     if event is None or value is None:
         none = np.full(len(frame), -1, np.int64)
@@ -228,7 +223,7 @@ def encode(
     data, codes, others = np.empty(_CODE_BYTES * n, np.uint8), times, nodes
     _check(kernels.encode_codes(entries, data, begin, codes, others))
     more, code_content, code_frame, code_at = _packed(
-        data, begin, start // _CODES_TOGETHER + owner, _CODE_PARAMETERS
+        data, begin, start // _CODES_TOGETHER, _CODE_PARAMETERS
     )
     return Encoded(
         frames + more,
@@ -254,16 +249,6 @@ def _compressed(
     pack = compressor(parameters).compress
     view = data.data
     return [pack(view[a:b]) for a, b in pairwise(bounds.tolist())]
-
-
-def _starts(cuts: I64, parts: I64 | None) -> tuple[I64, I64]:
-    """Return where each block begins in its part, and a number of that part, far from all others;
-    both ``int64[n]``."""
-    if len(cuts) < 2:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    begin = cuts[:1] if parts is None else parts
-    owner = np.searchsorted(begin, cuts[:-1], side="right") - 1
-    return cuts[:-1] - begin[owner], owner << 40
 
 
 def _packed(

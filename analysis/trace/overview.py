@@ -226,12 +226,10 @@ class OverviewSource:
         rows = np.arange(len(self._seen) + 1)
         self._bounds = [np.searchsorted(stretch.pieces[:, 0], rows) for stretch in stretches]
 
-    def long_lines(self, first: int, last: int) -> list[int]:
-        """The lines from ``first`` to before ``last`` that have an overview, counted from
-        ``first``."""
-        entries = np.sum([np.diff(bounds[first : last + 1]) for bounds in self._bounds], axis=0)
-        long = (self._seen[first:last] >= FEWEST_RECORDS) & (entries > 0)
-        lines: list[int] = np.flatnonzero(long).tolist()
+    def long_lines(self) -> list[int]:
+        """The lines that have an overview."""
+        entries = np.sum([np.diff(bounds) for bounds in self._bounds], axis=0)
+        lines: list[int] = np.flatnonzero((self._seen >= FEWEST_RECORDS) & (entries > 0)).tolist()
         return lines
 
     def line(self, line: int) -> tuple[int, int, U16 | U32]:

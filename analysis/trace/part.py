@@ -1,16 +1,16 @@
-"""A part: one measurement's share of a database, in one file that never changes.
+"""A part: a batch of measurements in a database, in one file that never changes.
 
-Everything a merge needs to know of a measurement, read once: what it is, its tree, its records as
-blocks and overviews, its sums. Nodes in it are the measurement's own; where they stand in the
-canonical tree is the database's business. So parts are made independently of one another, stay what
-they are when measurements are added, and a merge that was killed finds those already made.
+It has the measurements' identities and their records as blocks and overviews. Nodes and events have
+numbers of the part's own; what they are in the canonical tree is the database's business. So parts
+are made independently of one another, stay what they are when measurements are added, and a merge
+that was killed finds those already made.
 
     header | frames | overviews of 8, 16, 32 bits | tables | dictionary | archive
 
 Frames are zstd's: of blocks, and of the two finest levels of overviews. Coarser levels are stored
 as they are.
 
-All numbers are little-endian; each section begins at a multiple of 8. Of short measurements tables
+All numbers are little-endian; each section begins at a multiple of 8. Of short lines tables
 and dictionary are one zstd frame, each column's byte planes one after the other. The archive holds
 what is read whole or not at all: arrays and JSON by name, each a zstd frame.
 """
@@ -57,6 +57,8 @@ FRAMED_LEVELS = 2
 HEADER = struct.Struct("<8sIIQQQQQQQQQII")
 PACKED_TABLES = 64 << 10
 """Bytes of tables and dictionary that are packed at most: larger ones are mapped."""
+PACKED_SHORT_TABLES = 16 << 20
+"""The same where lines have about one block: tables are then a seventh of a part."""
 
 # Of overviews, by what the table of lines says of their width.
 NARROW, WIDE, NARROWEST = range(3)
@@ -80,9 +82,9 @@ _FRAME = (("offset", "<i8"), ("size", "<u4"), ("content", "<u4"))
 class PartLineTable:
     """The lines of a part, ``n`` of them; all ``int64``.
 
-    ``source[n]`` their numbers in the measurement, ascending; ``records[n]``; ``first[n]`` and
-    ``last[n]`` the times of their first and last record in ticks; ``block[n + 1]`` and
-    ``word[n + 1]`` where their blocks and their dictionary begin; ``step[n]``, ``origin[n]``,
+    ``source[n]`` their numbers in their measurement, ascending in each; ``records[n]``;
+    ``first[n]`` and ``last[n]`` the times of their first and last record in ticks; ``block[n + 1]``
+    and ``word[n + 1]`` where their blocks and their dictionary begin; ``step[n]``, ``origin[n]``,
     ``entries[n]`` the finest level of the overview (see :class:`Levels`), ``wide[n]`` whether it
     has entries of 16 bits (0), 32 (1) or 8 (2); ``finest[n]`` the first of the frames that the
     finest levels are stored in, one after another, :data:`FRAME_ENTRIES` each.
@@ -405,7 +407,7 @@ class Part:
         columns: dict[str, Array] = {}
         at = 0
         try:
-            if not 0 <= zstandard.frame_content_size(frame.data) <= PACKED_TABLES:
+            if not 0 <= zstandard.frame_content_size(frame.data) <= PACKED_SHORT_TABLES:
                 raise self._damaged("packed tables")
             content = np.frombuffer(zstandard.ZstdDecompressor().decompress(frame.data), np.uint8)
         except zstandard.ZstdError:

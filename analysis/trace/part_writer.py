@@ -31,6 +31,7 @@ from hpcd.analysis.trace.part import (
     HEADER,
     MAGIC,
     NO_FRAME,
+    PACKED_SHORT_TABLES,
     PACKED_TABLES,
     VERSION,
     tables,
@@ -53,13 +54,13 @@ TABLES_LEVEL = 3
 class PartWriter:
     """Writes a part: blocks as they come, the rest at the end."""
 
-    def __init__(self, path: Path, file: BinaryIO | None = None) -> None:
-        """Begin the file ``path``, or write to ``file`` in its place. Raises
+    def __init__(self, path: Path) -> None:
+        """Begin the file ``path``; one that is there is what a killed merge left. Raises
         :class:`StorageError`."""
         self._path = path
         self._tables: list[Array] = []
         try:
-            self._file: BinaryIO = file or path.open("x+b")
+            self._file: BinaryIO = path.open("w+b")
             self._file.write(bytes(HEADER.size))
         except OSError as error:
             raise storage_error(path, error) from None
@@ -133,16 +134,15 @@ class PartWriter:
 
     def finish(
         self, source: I64, records: I64, first: I64, last: I64, overview: OverviewSource,
-        archive: Mapping[str, bytes], overview_line: int = 0,
+        archive: Mapping[str, bytes],
     ) -> None:  # fmt: skip
         """Write everything else; the arrays of lines are those of :class:`PartLineTable`, whose
-        overviews are those of ``overview`` from ``overview_line`` on."""
+        overviews are those of ``overview``."""
         lines = len(source)
-        # A short part has one table of blocks; to put structs together takes as long as the rest.
-        table = self._tables[0] if len(self._tables) == 1 else self._all_blocks()
+        table = self._all_blocks()
         if bool((np.diff(table["line"].astype(np.int64)) < 0).any()):
             table = table[np.argsort(table["line"], kind="stable")]
-        mine, dictionary, coarser = self._compress_overviews(lines, overview, overview_line)
+        mine, dictionary, coarser = self._compress_overviews(lines, overview)
         blob = self._at
         self._pad(blob)
         some = bool(mine["entries"].any())
@@ -160,7 +160,8 @@ class PartWriter:
         ]
         whole.append(dictionary.astype("<u4", copy=False))
         packed = 0
-        if sum(column.nbytes for column in whole) <= PACKED_TABLES:
+        most = PACKED_SHORT_TABLES if len(table) < 2 * lines else PACKED_TABLES
+        if sum(column.nbytes for column in whole) <= most:
             planes = b"".join([to_planes(column) for column in whole])
             frame = compressor(TABLES_LEVEL).compress(planes)
             packed = len(frame)
@@ -181,7 +182,7 @@ class PartWriter:
             raise storage_error(self._path, error) from None
 
     def _compress_overviews(
-        self, lines: int, overview: OverviewSource, first: int
+        self, lines: int, overview: OverviewSource
     ) -> tuple[dict[str, I64], U32, dict[int, list[list[Array]]]]:
         """Append the :data:`FRAMED_LEVELS` of overviews as frames: columns of the table of lines,
         the dictionary, and by width the coarser levels' entries, each of all lines."""
@@ -192,8 +193,8 @@ class PartWriter:
         pack = compressor(_FINEST_PARAMETERS).compress
         frames: list[bytes] = []
         content: list[int] = []
-        for line in overview.long_lines(first, first + lines):
-            step, origin, nodes = overview.line(first + line)
+        for line in overview.long_lines():
+            step, origin, nodes = overview.line(line)
             if not len(nodes):
                 continue
             # An overview names nodes by their place in the line's dictionary, if there is one.

@@ -1,8 +1,8 @@
 """Trace records of a database: reading them by line and time, and drawing them.
 
-The records of a measurement's lines are in its part (:mod:`hpcd.analysis.trace.part`), in the
-measurement's own clock and with its own nodes and events; the columns here say which line is where,
-and what its numbers mean in the database.
+The records of a line are in a part (:mod:`hpcd.analysis.trace.part`), in the clock of the
+measurement and with nodes and events as the part numbers them; the columns here say which line is
+where, and what its numbers mean in the database.
 """
 
 from __future__ import annotations
@@ -45,36 +45,41 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class TraceMap:
-    """The meaning in the database of the numbers in ``m`` parts.
+    """The meaning in the database of the numbers in its parts.
 
     Nodes of part ``p`` are ``node[p]`` (``uint32[n]``), its events
-    ``event[event_start[p]:event_start[p + 1]]`` (``uint16``); ``shift`` ``int64[m]`` turns its
-    times into database times, in ns. Trace line ``i`` is row ``row[i]`` of part ``part[i]``
-    (``uint32[lines]`` both).
+    ``event[event_start[p]:event_start[p + 1]]`` (``uint16``). Trace line ``i`` is of measurement
+    ``measurement[i]``, and row ``row[i]`` of part ``part[i]`` (``uint32[lines]`` all); ``shift``
+    ``int64[measurements]`` turns a measurement's times into database times, in ns.
     """
 
     node: NodeMaps
     event: U16
     event_start: I64
     shift: I64
+    measurement: U32
     part: U32
     row: U32
 
     @staticmethod
-    def load(folder: Path, parts: int, lines: int, nodes: int) -> TraceMap:
+    def load(folder: Path, parts: int, measurements: int, lines: int, nodes: int) -> TraceMap:
         """Map the columns in ``folder``. Raises :class:`FormatError`."""
         event = open_column(folder / "event.npy", np.uint16)
-        mapping = TraceMap(
+        part_of = open_column(folder / "part.npy", np.uint32, measurements)
+        measurement = open_column(folder / "measurement.npy", np.uint32, lines)
+        if int(measurement.max(initial=0)) >= max(measurements, 1):
+            raise FormatError(f"{folder}: damaged (measurements that do not exist)")
+        if int(part_of.max(initial=0)) >= max(parts, 1):
+            raise FormatError(f"{folder}: damaged (parts that do not exist)")
+        return TraceMap(
             node=NodeMaps(folder, parts, nodes),
             event=event,
             event_start=open_bounds(folder / "event_start.npy", parts, len(event)),
-            shift=open_column(folder / "shift.npy", np.int64, parts),
-            part=open_column(folder / "part.npy", np.uint32, lines),
+            shift=open_column(folder / "shift.npy", np.int64, measurements),
+            measurement=measurement,
+            part=part_of[measurement],
             row=open_column(folder / "row.npy", np.uint32, lines),
         )
-        if int(mapping.part.max(initial=0)) >= max(parts, 1):
-            raise FormatError(f"{folder}: damaged (parts that do not exist)")
-        return mapping
 
 
 # Pages of files that a process may hold; more make it look as large as all it ever drew.
@@ -93,10 +98,10 @@ def _mapped() -> int:
 class Trace:
     """The trace records of a database. Parts are mapped when first asked for."""
 
-    def __init__(self, folder: Path, names: Sequence[str], mapping: TraceMap, first: I64) -> None:
-        """``names`` are the parts' files; ``first`` ``int64[lines + 1]`` where records begin."""
-        self._folder = folder
-        self._names = names
+    def __init__(self, paths: Sequence[Path], mapping: TraceMap, first: I64) -> None:
+        """``paths`` are the parts' files; ``first`` ``int64[lines + 1]`` where records begin."""
+        self.part_paths = paths
+        """The files of the parts."""
         self._map = mapping
         self._first = first
         self._parts: dict[int, Part] = {}
@@ -107,22 +112,21 @@ class Trace:
     def __len__(self) -> int:
         return int(self._first[-1]) if len(self._first) else 0
 
-    @property
-    def part_paths(self) -> list[Path]:
-        """The files of the parts: one for each measurement."""
-        return [self._folder / name for name in self._names]
-
     def measurements(self, lines: Sequence[int]) -> list[int]:
         """The measurement each of ``lines`` is from."""
-        numbers: list[int] = self._map.part[list(lines)].tolist()
+        numbers: list[int] = self._map.measurement[list(lines)].tolist()
         return numbers
+
+    def part_of(self, line: int) -> Part:
+        """The part that has the records of ``line``. Raises :class:`FormatError`."""
+        return self.part(int(self._map.part[line]))
 
     def part(self, number: int) -> Part:
         """Part ``number``. Raises :class:`FormatError` when it is damaged."""
         part = self._parts.get(number)
         if part is None:
             self._make_room()
-            part = Part(self._folder / self._names[number])
+            part = Part(self.part_paths[number])
             mine, rows = self.part_lines(number)
             if int(rows.max(initial=0)) >= max(len(part), 1) or bool(
                 (part.lines.records[rows] != np.diff(self._first)[mine]).any()
@@ -144,11 +148,15 @@ class Trace:
         lines = self._lines_by_part[self._bounds[number] : self._bounds[number + 1]]
         return lines, self._map.row[lines]
 
-    def part_mapping(self, number: int) -> tuple[U32, U16, int]:
-        """Return the database's node of each node of part ``number``, its event of each of the
-        part's events, and what is added to the part's times, in ns."""
+    def part_mapping(self, number: int) -> tuple[U32, U16]:
+        """Return the database's node of each node of part ``number``, and its event of each of the
+        part's events."""
         low, high = self._map.event_start[number : number + 2].tolist()
-        return self._map.node[number], self._map.event[low:high], int(self._map.shift[number])
+        return self._map.node[number], self._map.event[low:high]
+
+    def shifts(self, lines: I64) -> I64:
+        """``int64[n]``: what is added to the times that a part has of each of ``lines``, in ns."""
+        return self._map.shift[self._map.measurement[lines]]
 
     @cached_property
     def _lines_by_part(self) -> I64:
@@ -157,12 +165,13 @@ class Trace:
     @cached_property
     def _bounds(self) -> I64:
         parts = self._map.part[self._lines_by_part]
-        return np.searchsorted(parts, np.arange(len(self._names) + 1))
+        return np.searchsorted(parts, np.arange(len(self.part_paths) + 1))
 
     def records(self, line: int, t0: int | None = None, t1: int | None = None) -> Records:
         """Records of ``line`` with ``t0 <= time < t1``. O(records of the blocks they are in)."""
         number = int(self._map.part[line])
-        part, row, shift = self.part(number), int(self._map.row[line]), int(self._map.shift[number])
+        part, row = self.part(number), int(self._map.row[line])
+        shift = int(self._map.shift[self._map.measurement[line]])
         low, high = part.lines.block[row : row + 2].tolist()
         base = part.blocks.base[low:high]
         if t1 is not None:
@@ -189,7 +198,7 @@ class Trace:
         part, row = self.part(number), int(self._map.row[line])
         low, high = part.lines.block[row : row + 2].tolist()
         base: I64 = part.blocks.base[low:high]
-        return base * TIME_UNIT_NS + int(self._map.shift[number])
+        return base * TIME_UNIT_NS + int(self._map.shift[self._map.measurement[line]])
 
     def sample(
         self, lines: I64, times: I64, spacing: float, begin: I64, end: I64, row: I64 | None = None
@@ -205,14 +214,19 @@ class Trace:
         """
         places = np.arange(len(lines)) if row is None else row
         nodes = np.full((int(places.max(initial=-1)) + 1, len(times)), NO_NODE, np.uint32)
-        parts = self._map.part[lines]
         drawn = np.flatnonzero((begin < end) & (self._first[lines + 1] > self._first[lines]))
-        order = drawn[np.argsort(parts[drawn], kind="stable")]
-        numbers, first = np.unique(parts[order], return_index=True)
+        parts, shifts = self._map.part[lines], self.shifts(lines)
+        order = drawn[np.lexsort((shifts[drawn], parts[drawn]))]
+        parts, shifts = parts[order], shifts[order]
+        new = np.ones(len(order), bool)
+        new[1:] = (parts[1:] != parts[:-1]) | (shifts[1:] != shifts[:-1])
+        first = np.flatnonzero(new)
         bounds = np.append(first, len(order)).tolist()
         local = self._map.row[lines[order]].astype(np.int64)
         columns = (places[order], local, begin[order], end[order])
-        spans = list(zip(numbers.tolist(), pairwise(bounds), strict=True))
+        spans = list(
+            zip(parts[first].tolist(), shifts[first].tolist(), pairwise(bounds), strict=True)
+        )
         # Those that are drawn stay open until they are, whatever is closed for the next.
         together = max(self._most_open // 2, 1)
         for at in range(0, len(spans), together):
@@ -222,18 +236,18 @@ class Trace:
         return nodes
 
     def _groups(
-        self, spans: Sequence[tuple[int, tuple[int, int]]], columns: tuple[I64, ...]
+        self, spans: Sequence[tuple[int, int, tuple[int, int]]], columns: tuple[I64, ...]
     ) -> list[PartRows]:
-        """The rows of some parts: of each its number, and where these are in ``columns``, those of
-        :class:`PartRows`."""
-        fresh = {number for number, _ in spans} - self._parts.keys()
-        expect(self._folder / self._names[number] for number in sorted(fresh))
+        """The rows of some parts: of each its number, what is added to their times, and where they
+        are in ``columns``, those of :class:`PartRows`."""
+        fresh = {number for number, _, _ in spans} - self._parts.keys()
+        expect(self.part_paths[number] for number in sorted(fresh))
         return [
             PartRows(
-                self.part(number), self._map.node[number], int(self._map.shift[number]),
+                self.part(number), self._map.node[number], shift,
                 *(column[low:high] for column in columns),
             )
-            for number, (low, high) in spans
+            for number, shift, (low, high) in spans
         ]  # fmt: skip
 
     def release_beyond(self, most: int) -> None:

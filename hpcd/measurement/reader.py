@@ -73,6 +73,24 @@ def measurement_size(path: Path) -> int:
         )
 
 
+def identify_measurement(path: Path) -> tuple[int | None, int]:
+    """Return the id of a measurement, None where its first segment does not tell it, and its bytes;
+    None and 0 of what is no measurement."""
+    try:
+        size = measurement_size(path)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        file = os.open(f"{path}/segment-{0:06d}.hpcd", flags)
+        try:
+            header = os.pread(file, chunk.SEGMENT_HEADER_BYTES, 0)
+        finally:
+            os.close(file)
+        return chunk.read_segment_header(header, str(path))[1], size
+    except FormatError:
+        return None, size
+    except OSError:
+        return None, 0
+
+
 def _read_table(kind: int, payload: bytes) -> IdentityColumns[Any]:
     """The table of a chunk."""
     return read_table(_TABLES[kind][1], json.loads(payload))

@@ -77,9 +77,6 @@ bool encode_places(const struct block_entries *entries, uint8_t *data, int64_t *
 		   uint16_t *wide_node);
 bool encode_codes(const struct block_entries *entries, uint8_t *data, int64_t *begin, uint16_t *wide,
 		  uint16_t *wide_other);
-bool pack_tables(const int64_t *column_addresses, const int64_t *length, const int64_t *width, int64_t columns,
-		 const int64_t *begin, const int64_t *count, const int64_t *from, int64_t parts, uint8_t *planes,
-		 int64_t room, int64_t *end);
 
 /* --- entries of trace lines: line_entries.c, overviews.c --- */
 
@@ -228,16 +225,12 @@ int64_t extremes_bytes(int64_t nodes);
 bool inclusive_extremes(const uint32_t *parent, int64_t nodes, const struct line_values *values, const double *mean,
 			uint8_t *room, int64_t *touched, const struct extremes *out);
 
-/* --- trees: trees.c, node_numbers.c --- */
+/* --- trees: trees.c --- */
 
 int64_t unite_trees(const uint32_t *parent, const uint64_t *frame, const int64_t *start, int64_t trees, uint64_t seed,
 		    uint32_t *table, int64_t size, uint32_t *parents, uint64_t *frames, uint32_t *ids);
 void translate_frames(const uint64_t *frame, int64_t n, const uint32_t *module_map, int64_t modules,
 		      uint64_t *translated);
-bool number_nodes(const int64_t *node, int64_t n, const int64_t *start, int64_t parts, uint32_t *counts, int64_t *keys,
-		  int64_t *spare, int64_t *seen, int64_t *bounds, uint32_t *number);
-int64_t bare_nodes(const uint32_t *parent, int64_t nodes, const uint32_t *seen, int64_t n, uint8_t *unmarked,
-		   uint32_t *bare);
 
 /* --- pictures: line_pictures.c, pixel_runs.c --- */
 

@@ -20,16 +20,13 @@ from hpcd.analysis.arrays.sparse_sums import Cells, CellSum, sum_records
 from hpcd.analysis.merge import context_statistics
 from hpcd.analysis.merge import ingest as merge_ingest
 from hpcd.analysis.merge.canonical_modules import translate
-from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.merge.metric_cells import _totals
 from hpcd.analysis.merge.part_groups import unite
 from hpcd.analysis.merge.record_batches import RecordColumns
-from hpcd.analysis.merge.short_measurements import _bare
+from hpcd.analysis.merge.scratch import Scratch
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.part import Part
-from hpcd.analysis.trace.part_batch import _pack_tables
-from hpcd.analysis.trace.part_contents import load_sums
 from hpcd.analysis.trace.part_writer import _dictionary
 from hpcd.errors import FormatError, PlatformError
 from hpcd.kernels import library
@@ -41,8 +38,9 @@ from hpcd.measurement.synthetic import Shape, recorded_source, synthesize
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
-from hpcd.model.identity import Event, Host, Process, Thread
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from tests.support.chunk_oracle import read_records
+from tests.support.ingested import ingest_one
 from tests.support.paths import ROOT
 
 RECORDINGS = ROOT / "tests/data/recordings"
@@ -212,6 +210,8 @@ def unusual(path: Path, *, events: int) -> None:
     writer.add_process(Process(1, 1, 0, "program", "/program", ("program",), 0, 0))
     for line in range(3):
         writer.add_thread(Thread(line, 100 + line, 1, f"thread-{line}", 0))
+    for number in range(1, 10):
+        writer.add_module(Module(number, ModuleKind.ELF, f"/lib/{number}.so"))
     writer.add_nodes(np.zeros(9, np.uint32), np.arange(1, 10, dtype=np.uint64) << np.uint64(40))
     random = np.random.default_rng(events)
     for chunk in range(4):
@@ -244,10 +244,16 @@ def check_part(path: Path, folder: Path, memory: int = 1 << 30, *, by_chunk: boo
     """That the part of a measurement has its records, in order, and their sums. Intervals end where
     the next record begins that was read together with them: in the same chunk, ``by_chunk``."""
     folder.mkdir()
-    part = Part(ingest(IngestTask(path, folder, None, memory)).part)
+    contents = ingest_one(path, folder, memory)
+    part = Part(contents.path)
     with open_measurement(path) as measurement:
+        codes = {event.name: event.id for event in measurement.events.values()}
         intervals, nodes = Intervals(measurement.events.values()), len(measurement.cct)
-    order, cells = load_sums(part.path, nodes)
+    tree, order = Scratch(part.path).tree()
+    # Siblings differ: the tree of one measurement is its own.
+    assert len(tree) == nodes
+    code_of = np.array([codes[event.name] for event in contents.events], np.uint16)
+    cells = Scratch(part.path).sums()
     sums: dict[Row, list[int]] = defaultdict(lambda: [0, 0])
     for row, (line, chunks) in enumerate(sorted(records_by_line(path).items())):
         assert part.lines.source[row] == line
@@ -262,14 +268,15 @@ def check_part(path: Path, folder: Path, memory: int = 1 << 30, *, by_chunk: boo
         expected = [entry for some in together for entry in entries_of(some, intervals)]
         assert time[real].tolist() == sorted(entry[0] for entry in expected)
         if times == sorted(times):
-            entries = zip(time[real].tolist(), order[node[real]].tolist(), event[real].tolist(),
+            codes_met = code_of[event[real]].tolist()
+            entries = zip(time[real].tolist(), order[node[real]].tolist(), codes_met,
                           value[real].tolist(), strict=True)  # fmt: skip
             # The end of an interval may be after what begins at that moment.
             assert sorted(entries) == sorted(expected)
         for _, of, kind, amount in rows:
             sums[row, of, kind, 0][0] += 1
             sums[row, of, kind, 0][1] += amount
-    found_sums = zip(cells.line.tolist(), order[cells.node].tolist(), cells.event.tolist(),
+    found_sums = zip(cells.line.tolist(), order[cells.node].tolist(), code_of[cells.event].tolist(),
                      cells.records.tolist(), cells.value.tolist(), strict=True)  # fmt: skip
     assert {(a, b, c, 0): [d, e] for a, b, c, d, e in found_sums} == sums
 
@@ -501,13 +508,6 @@ def test_trees_whose_parents_do_not_precede_their_children_are_refused() -> None
                 tree, np.array([first]), np.array([last]), cells, cells.value, np.ones(1),
                 np.zeros(3),
             )  # fmt: skip
-    above = np.array([0, 0, 1, 1, 0], np.uint32)
-    frames = np.arange(5, dtype=np.uint64)
-    for known, expected in (([], [2, 3, 4]), ([2, 4], [3])):
-        assert _bare(CCT(above, frames), np.array(known, np.uint32)).tolist() == expected
-    for parents, known in ((above, above + 5), (above + 5, above)):
-        with pytest.raises(IndexError):
-            _bare(CCT(parents.astype(np.uint32), frames), known.astype(np.uint32))
 
 
 def test_overviews_stay_within_their_entries() -> None:
@@ -565,37 +565,6 @@ def test_sums_of_a_line_are_in_order(chosen: list[int], wide: bool) -> None:
     assert cells.records.tolist() == cells.value.tolist() == counts.tolist()
 
 
-def number_nodes(node: Any, start: Any) -> tuple[Any, Any, Any] | None:
-    count = len(node)
-    keys, spare, seen = (np.empty(count, np.int64) for _ in range(3))
-    bounds, number = np.empty(len(start), np.int64), np.empty(count, np.uint32)
-    counts = np.zeros(int(start[-1]), np.uint32)
-    numbered = kernels.number_nodes(
-        node, count, start, len(start) - 1, counts, keys, spare, seen, bounds, number
-    )
-    return (seen, bounds, number) if numbered else None
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_nodes_of_short_parts_are_numbered_by_their_records(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    start = np.array([0, 40, 41, 300])
-    node = np.concatenate([random.integers(a, b, 60 * (b - a > 1) + 1)
-                           for a, b in pairwise(start.tolist())])  # fmt: skip
-    numbered = number_nodes(node, start)
-    assert numbered is not None
-    seen, bounds, number = numbered
-    for part, (first, last) in enumerate(pairwise(start.tolist())):
-        counts = np.bincount(node[(node >= first) & (node < last)] - first)
-        own = np.flatnonzero(counts)
-        expected = own[np.argsort(-counts[own], kind="stable")] + first
-        assert seen[bounds[part] : bounds[part + 1]].tolist() == expected.tolist()
-        mine = (node >= first) & (node < last)
-        assert (seen[bounds[part] + number[mine]] == node[mine]).all()
-    for strange in (-1, 300):
-        assert number_nodes(np.array([5, strange]), start) is None
-
-
 def test_frames_of_modules_nobody_announced_become_addresses() -> None:
     special, shift = 1 << 62, 40
     frames = [0, 1 << shift | 77, 2 << shift | 77, 9 << shift | 5, special | 3, 3 << 62 | 4]
@@ -619,13 +588,3 @@ def test_sums_are_totalled_by_metric() -> None:
     assert np.allclose(_totals(place, 9, cells, scale), expected, rtol=1e-12)
     with pytest.raises(IndexError):
         _totals(place, 8, cells, scale)
-
-
-def test_tables_of_short_parts_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcd.analysis.trace.part_batch._WIDTH", np.array([2]))
-    one, place = np.arange(5), np.array([[1]])
-    packed = _pack_tables([one], place, np.array([[3]]), place)
-    assert packed == [bytes([0, 1, 2, 0, 0, 0])]
-    for begin, count in ((-1, 1), (0, 6), (6, 0), (3, 3)):
-        with pytest.raises(IndexError):
-            _pack_tables([one], np.array([[begin]]), np.array([[count]]), place)

@@ -60,7 +60,7 @@ def test_adding_gives_what_merging_all_at_once_gives(tmp_path: Path) -> None:
     again = merge(names[:2], tmp_path / "grown", add=True)
     assert again.measurements == 4
     assert [note for note in again.notes if "already" in note] == [
-        f"{tmp_path / name}: already in the database" for name in ("m1", "m0")
+        f"{tmp_path / name}: already in the database" for name in ("m0", "m1")
     ]
     assert contents(tmp_path / "grown") == contents(tmp_path / "all")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.analysis.merge.line_order import NO_NUMBER, TextColumn, order_lines
-from hpcd.analysis.trace.part_contents import PartContents, windows_of
+from hpcd.analysis.trace.part_contents import MeasurementContents, windows_of
 from hpcd.measurement.identity_columns import IdentityColumns, arrays_of
 from hpcd.model.identity import Host, Process, Thread
 
@@ -18,17 +18,16 @@ _NONE = np.zeros(0, np.int64)
 def _contents(
     number: int, host: str, processes: Sequence[Process], threads: Sequence[Thread],
     lines: Sequence[int],
-) -> PartContents:  # fmt: skip
+) -> MeasurementContents:  # fmt: skip
     counts = np.arange(len(lines))
-    return PartContents(
-        path=Path(f"m{number}"), part=Path(f"m{number}"), size=0, id=number,
-        host=Host(host, "boot", "6.18", "x86_64", 2), options={}, events={},
+    return MeasurementContents(
+        path=Path(f"m{number}"), size=0, id=number,
+        host=Host(host, "boot", "6.18", "x86_64", 2), options={},
         processes=IdentityColumns.of(Process, {row.id: row for row in processes}),
         threads=IdentityColumns.of(Thread, {row.line: row for row in threads}),
-        modules={}, symbols=frozenset(), clock_pairs=np.array([[500, 0], [900, 0]])[: number % 3],
+        modules={}, clock_pairs=np.array([[500, 0], [900, 0]])[: number % 3],
         summary=None, closed=True, damage=(), nodes=1, lines=np.array(lines, np.uint32),
         counts=counts, first_ns=400 + 10 * counts, last_ns=600 + 200 * counts,
-        events_used=frozenset(),
     )  # fmt: skip
 
 
@@ -36,7 +35,7 @@ def _process(id: int, pid: int, rank: int | None = None, job: str = "") -> Proce
     return Process(id, pid, 1, f"p{pid % 3}", "/bin/p", ("p", str(pid)), 0, pid << 33, job, rank)
 
 
-def _measurements() -> list[PartContents]:
+def _measurements() -> list[MeasurementContents]:
     alone = [_process(n, 40 - n, 3 - n, "job") for n in range(3)]
     several = [_process(7, 5), _process(3, 5), _process(1 << 31, 4, 1, "other")]
     return [

@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 from hpcd.analysis.merge import shares
-from hpcd.analysis.merge.ingest import IngestTask, ingest, ingest_several, join_shares
-from hpcd.analysis.merge.shares import ReadShare, divide
+from hpcd.analysis.merge.ingest import Ingested, IngestTask, Source, ingest, join_shares
+from hpcd.analysis.merge.scratch import scratch_path
+from hpcd.analysis.merge.shares import divide
 from hpcd.analysis.merge.stages import merge
-from hpcd.analysis.trace.part_contents import PartContents, companion
+from hpcd.analysis.trace.part_contents import MeasurementContents, PartContents
 from hpcd.array_types import U64
 from hpcd.measurement.reader import measurement_size, open_measurement
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from tests.support.alike import assert_alike
+from tests.support.ingested import ingest_one
 
 START = 10**15
 
@@ -61,16 +63,25 @@ def written(path: Path, close: bool = True) -> MeasurementWriter:
 def tasks_of(path: Path, parts: Path) -> list[IngestTask]:
     """A task for each share of a measurement."""
     parts.mkdir(exist_ok=True)
-    chosen = divide(measurement_size(path))
-    return [IngestTask(path, parts, None, 1 << 30, share) for share in chosen]
+    size = measurement_size(path)
+    return [IngestTask((Source(path, size),), parts, 1 << 30, share) for share in divide(size)]
 
 
-def joined(tasks: list[IngestTask]) -> PartContents:
-    """The part of a measurement, read share by share."""
-    answers = [ingest_several([task])[0] for task in tasks]
-    assert all(isinstance(answer, ReadShare) for answer in answers)
-    contents = join_shares(tasks)
-    assert isinstance(contents, PartContents)
+def part_of(answer: Ingested) -> PartContents:
+    (part,) = answer.parts
+    return part
+
+
+def joined(tasks: list[IngestTask]) -> MeasurementContents:
+    """The contents of a measurement, read share by share."""
+    assert all(ingest(task).share is not None for task in tasks)
+    (contents,) = part_of(join_shares(tasks)).measurements
+    return contents
+
+
+def read_whole(path: Path, folder: Path) -> MeasurementContents:
+    folder.mkdir()
+    (contents,) = ingest_one(path, folder).measurements
     return contents
 
 
@@ -95,24 +106,23 @@ def test_a_divided_measurement_answers_alike(
 def test_shares_of_a_merge_that_was_killed_are_kept(tmp_path: Path) -> None:
     written(tmp_path / "m")
     tasks = tasks_of(tmp_path / "m", tmp_path / "parts")
-    ingest_several(tasks[:1])
+    ingest(tasks[0])
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").iterdir()}
-    ingest_several(tasks)
+    for task in tasks:
+        ingest(task)
     assert before == {path: path.stat().st_mtime_ns for path in before}
-    part = join_shares(tasks)
-    assert isinstance(part, PartContents)
-    left = {path.name for path in (tmp_path / "parts").iterdir()}
-    assert left == {part.part.name, companion(part.part).name}
+    part = part_of(join_shares(tasks))
+    left = set((tmp_path / "parts").iterdir())
+    assert left == {part.path, scratch_path(part.path)}
     # A part that is there needs no shares.
-    assert [type(answer) for answer in ingest_several(tasks)] == [PartContents] * len(tasks)
+    assert {part_of(ingest(task)).path for task in tasks} == {part.path}
 
 
 def test_what_is_recorded_meanwhile_is_in_no_share(tmp_path: Path) -> None:
     writer = written(tmp_path / "m", close=False)
     tasks = tasks_of(tmp_path / "m", tmp_path / "parts")
-    (tmp_path / "whole").mkdir()
-    whole = ingest(IngestTask(tmp_path / "m", tmp_path / "whole", None, 1 << 30))
-    ingest_several(tasks[:1])
+    whole = read_whole(tmp_path / "m", tmp_path / "whole")
+    ingest(tasks[0])
     writer.add_thread(Thread(3, 0, 13, "later", START))
     put(writer, 3, np.arange(2000, dtype=np.uint64) + np.uint64(START), 5)
     writer.close()
@@ -132,8 +142,7 @@ def test_damage_is_named_once(tmp_path: Path) -> None:
     for place in (places[3], places[-2]):
         content[place + 5] ^= 0xFF
     segment.write_bytes(content)
-    (tmp_path / "whole").mkdir()
-    whole = ingest(IngestTask(tmp_path / "m", tmp_path / "whole", None, 1 << 30))
+    whole = read_whole(tmp_path / "m", tmp_path / "whole")
     contents = joined(tasks_of(tmp_path / "m", tmp_path / "parts"))
     assert len(whole.damage) == 2
     assert contents.damage == whole.damage
@@ -144,8 +153,7 @@ def test_records_of_lines_without_a_thread_are_left_out_alike(tmp_path: Path) ->
     writer = written(tmp_path / "m", close=False)
     put(writer, 9, np.arange(2000, dtype=np.uint64) + np.uint64(START), 5)
     writer.close()
-    (tmp_path / "whole").mkdir()
-    whole = ingest(IngestTask(tmp_path / "m", tmp_path / "whole", None, 1 << 30))
+    whole = read_whole(tmp_path / "m", tmp_path / "whole")
     contents = joined(tasks_of(tmp_path / "m", tmp_path / "parts"))
     assert contents.lines.tolist() == whole.lines.tolist()
     assert contents.counts.tolist() == whole.counts.tolist()

@@ -16,17 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hpcd.analysis
-from hpcd.analysis.merge.ingest import IngestTask, ingest
+from hpcd.analysis.merge.scratch import Scratch
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
 from hpcd.analysis.trace.part import HEADER, Part
-from hpcd.analysis.trace.part_contents import load_cells, load_tree, read_contents
+from hpcd.analysis.trace.part_contents import read_contents
 from hpcd.analysis.trace.pixel_samples import pixel_times
 from hpcd.array_types import I64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import to_planes
 from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
+from tests.support.ingested import ingest_one
 from tests.support.random_measurements import long_measurement, write_measurement
 
 
@@ -112,8 +113,7 @@ def test_blocks_without_codes_are_of_event_0_and_value_1() -> None:
 
 def test_parts_of_other_versions_are_refused(tmp_path: Path) -> None:
     long_measurement(tmp_path / "m", records=3000)
-    ingested = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
-    content = ingested.part.read_bytes()
+    content = ingest_one(tmp_path / "m", tmp_path).path.read_bytes()
     head = content[:8] + (9).to_bytes(4, "little") + content[12 : HEADER.size - 8]
     crc = zlib.crc32(head).to_bytes(4, "little")
     (tmp_path / "other.part").write_bytes(head + crc + content[HEADER.size - 4 :])
@@ -230,19 +230,24 @@ def test_every_zoom_shows_what_was_there_within_the_pixel(
 
 def test_a_part_has_all_a_merge_needs(tmp_path: Path) -> None:
     write_measurement(tmp_path / "m", threads=2, events=2, weighted=True, close=False)
-    ingested = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
-    part = Part(ingested.part)
-    again = read_contents(part)
-    for name in ("id", "host", "events", "processes", "threads", "modules", "closed", "damage"):
-        assert getattr(again, name) == getattr(ingested, name), name
-    assert again.counts.tolist() == ingested.counts.tolist() == [200] * 4
-    assert np.array_equal(again.first_ns, ingested.first_ns)
-    assert len(load_tree(ingested.part)) == ingested.nodes
-    assert int(load_cells(ingested.part).records.sum()) == 800
+    part = ingest_one(tmp_path / "m", tmp_path)
+    again = read_contents(Part(part.path))
+    (one,), (other,) = part.measurements, again.measurements
+    assert again.events == part.events
+    for name in ("id", "host", "modules", "closed", "damage", "number", "first_row"):
+        assert getattr(other, name) == getattr(one, name), name
+    for name in ("processes", "threads"):
+        assert dict(getattr(other, name).items()) == dict(getattr(one, name).items())
+    assert other.counts.tolist() == one.counts.tolist() == [200] * 4
+    assert np.array_equal(other.first_ns, one.first_ns)
+    scratch = Scratch(part.path)
+    # Siblings with equal frames are one node.
+    assert len(scratch.tree()[0]) <= one.nodes
+    assert int(scratch.sums().records.sum()) == 800
     # What was read is not read again.
-    before = ingested.part.stat().st_ino
-    assert ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20)).part == ingested.part
-    assert ingested.part.stat().st_ino == before
+    before = part.path.stat().st_ino
+    assert ingest_one(tmp_path / "m", tmp_path).path == part.path
+    assert part.path.stat().st_ino == before
 
 
 @pytest.mark.parametrize("kind", ["samples", "waits"])
@@ -273,7 +278,6 @@ def test_no_bytes_make_reading_a_part_fail_otherwise(
     try:
         part = Part(path)
         read_contents(part)
-        load_cells(path)
         for row in range(len(part)):
             chosen = slice(*part.lines.block[row : row + 2].tolist())
             part.weights(chosen, part.places(chosen)[0])

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.analysis.merge.ingest import IngestTask, ingest
+from hpcd.analysis.database.directory import SYMBOLS
+from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.symbols import symbol_tables, symbolization
+from hpcd.analysis.symbols.symbol_rows import load_symbols
 from hpcd.analysis.symbols.symbol_tables import SymbolTable
 from hpcd.analysis.symbols.symbolization import SymbolAnswer, SymbolTask, demangle, symbolize
-from hpcd.analysis.trace.part_contents import load_symbols
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols, KernelSymbolStore
 from hpcd.elf.elf_file import ElfFile
@@ -416,11 +417,11 @@ def test_kernel_symbols_come_from_the_measurement(tmp_path: Path) -> None:
     writer.add_module(Module(1, ModuleKind.KERNEL, "[kernel]"))
     writer.add_symbols(1, [(0, 16, "_text"), (64, 0, "do_syscall_64"), (128, 1 << 70, "last")])
     writer.close()
-    contents = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
-    assert contents.symbols == {1}
-    assert [row[2] for row in load_symbols(contents.part, 1)] == ["_text", "do_syscall_64", "last"]
+    merge([tmp_path / "m"], tmp_path / "db")
+    store = tmp_path / "db" / SYMBOLS
+    assert [row[2] for row in load_symbols(store, 1)] == ["_text", "do_syscall_64", "last"]
     offsets = np.array([3, 20, 70], np.uint64)
-    answer = symbolize(SymbolTask(ModuleKind.KERNEL, "[kernel]", "", (contents.part, 1), offsets))
+    answer = symbolize(SymbolTask(ModuleKind.KERNEL, "[kernel]", "", (store, 1), offsets))
     names = [answer.procedures[place].name for place in answer.index]
     assert names == ["_text", "[kernel]", "do_syscall_64"]
 

@@ -1,0 +1,135 @@
+"""The scratch file of a part: what uniting parts needs besides, while a merge runs.
+
+It lies beside the part and is numpy's ``.npz``. ``parent`` and ``frame`` are the union of the
+measurements' trees, in numbers of load modules that they have in common; ``order`` has the tree's
+node of each number that the part gives one, which are all; ``row``, ``node``, ``event``,
+``records`` and ``value`` are sums, of rows, nodes and events as the part numbers them. ``payload``
+has the distinct payloads of SYMBOLS chunks, each from ``payload_start`` on. ``facts`` is JSON:
+``tables``, the distinct tables of what a measurement's load modules are in the tree's frames, and
+of each measurement which of these is its ``table``, which payloads are its ``symbols``, and the
+modules ``named`` by these.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.arrays.bounds import bounds_of
+from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.arrays.sparse_sums import Cells
+from hpcd.array_types import U32, Array
+from hpcd.errors import FormatError
+from hpcd.measurement.planes import narrow
+from hpcd.model.cct import CCT
+
+_SUMS = {"row": np.uint32, "node": np.uint32, "event": np.uint16, "records": np.uint64,
+         "value": np.uint64}  # fmt: skip
+_MALFORMED = (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
+
+
+def scratch_path(part: Path) -> Path:
+    """Return the path of the scratch file of ``part``."""
+    return part.with_suffix(".scratch")
+
+
+def save_scratch(
+    part: Path, tree: CCT, order: U32, sums: Cells, modules: Sequence[U32],
+    symbols: Sequence[Sequence[bytes]], named: Sequence[frozenset[int]],
+) -> None:  # fmt: skip
+    """Write the scratch file of ``part``.
+
+    ``tree``, ``order`` and ``sums`` are as the module's text says; of each measurement ``modules``
+    is what its load modules are in the tree's frames, ``symbols`` its payloads of SYMBOLS chunks,
+    and ``named`` the modules that have symbols. Raises :class:`StorageError`.
+    """
+    tables: dict[bytes, int] = {}
+    payloads: dict[bytes, int] = {}
+    facts = {
+        "table": [tables.setdefault(table.tobytes(), len(tables)) for table in modules],
+        "symbols": [[payloads.setdefault(text, len(payloads)) for text in some]
+                    for some in symbols],
+        "named": [sorted(some) for some in named],
+        "tables": [np.frombuffer(table, np.uint32).tolist() for table in tables],
+    }  # fmt: skip
+    columns: dict[str, Any] = {
+        "parent": tree.parent, "frame": tree.frame, "order": order,
+        "payload": np.frombuffer(b"".join(payloads), np.uint8),
+        "payload_start": bounds_of([len(payload) for payload in payloads]),
+        "facts": np.frombuffer(json.dumps(facts).encode(), np.uint8),
+    }  # fmt: skip
+    sum_columns: tuple[Array, ...] = (sums.line, sums.node, sums.event, sums.records, sums.value)
+    columns |= {name: narrow(column) for name, column in zip(_SUMS, sum_columns, strict=True)}
+    place = scratch_path(part)
+    try:
+        with place.open("wb") as file:
+            np.savez(file, **columns)
+    except OSError as error:
+        raise storage_error(place, error) from None
+
+
+class Scratch:
+    """The scratch file of a part, read as it is needed. Methods raise :class:`FormatError`."""
+
+    def __init__(self, part: Path) -> None:
+        self._path = scratch_path(part)
+
+    def tree(self) -> tuple[CCT, U32]:
+        """The tree, and its node of each number of the part."""
+        parent, frame, order = self._columns("parent", "frame", "order")
+        if not len(parent) == len(frame) == len(order):
+            raise self._damaged()
+        tree = CCT(parent, frame)
+        tree.validate(str(self._path))
+        if int(order.max(initial=0)) >= len(parent):
+            raise self._damaged()
+        return tree, order
+
+    def sums(self) -> Cells:
+        """The sums, by row, node and event of the part."""
+        columns = self._columns(*_SUMS)
+        if len({len(column) for column in columns}) != 1:
+            raise self._damaged()
+        line, node, event, records, value = (
+            column.astype(kind, copy=False)
+            for column, kind in zip(columns, _SUMS.values(), strict=True)
+        )
+        return Cells(line, node, event, records, value)
+
+    def modules(self) -> list[U32]:
+        """``uint32[k]`` for each measurement: what its load modules are in the tree's frames."""
+        facts = self._facts()
+        tables = [np.array(table, np.uint32) for table in facts["tables"]]
+        return [tables[number] for number in facts["table"]]
+
+    def named(self) -> list[frozenset[int]]:
+        """The load modules of each measurement that have symbols."""
+        return [frozenset(map(int, some)) for some in self._facts()["named"]]
+
+    def symbols(self) -> list[list[bytes]]:
+        """The payloads of SYMBOLS chunks of each measurement."""
+        start, payload = self._columns("payload_start", "payload")
+        bounds, data = start.tolist(), payload.tobytes()
+        texts = [data[a:b] for a, b in pairwise(bounds)]
+        return [[texts[number] for number in some] for some in self._facts()["symbols"]]
+
+    def _facts(self) -> dict[str, Any]:
+        (text,) = self._columns("facts")
+        facts: dict[str, Any] = json.loads(text.tobytes())
+        return facts
+
+    def _columns(self, *names: str) -> list[Array]:
+        try:
+            with np.load(self._path, allow_pickle=False) as columns:
+                return [columns[name] for name in names]
+        except _MALFORMED:
+            raise self._damaged() from None
+
+    def _damaged(self) -> FormatError:
+        return FormatError(f"{self._path}: damaged")
