@@ -24,7 +24,8 @@ from rich.table import Table
 from benchmarks.merge import make
 from benchmarks.workloads import HPCD, scratch, sized
 from hpcd.analysis.merge.stages import merge
-from hpcd.analysis.trace.part import HEADER, Part
+from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.part_format import HEADER
 from hpcd.measurement.synthetic import Shape
 
 _THREADS = len(os.sched_getaffinity(0))

@@ -9,48 +9,26 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
 from pathlib import Path
-from typing import IO
-
-import numpy as np
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.arrays.freed_memory import keep_freed_memory
-from hpcd.analysis.database.directory import block_checksums
 from hpcd.analysis.merge.measurement_batch import BatchMember, MeasurementBatch
-from hpcd.analysis.merge.measurement_contents import MONOTONIC_LIMIT, symbols_of, texts_of
-from hpcd.analysis.merge.part_output import PartOutput
-from hpcd.analysis.merge.record_batches import Batch
-from hpcd.analysis.merge.scratch import Scratch, save_scratch, scratch_path
-from hpcd.analysis.merge.shares import LoadedShare, ReadShare, Share, lines_of
-from hpcd.analysis.trace import blocks
-from hpcd.analysis.trace.intervals import Intervals
-from hpcd.analysis.trace.overview import OverviewBuilder, OverviewEntries, OverviewSource
-from hpcd.analysis.trace.part import Part
-from hpcd.analysis.trace.part_contents import (
-    MeasurementContents,
-    PartContents,
-    pack_calls,
-    pack_contents,
-    pack_measurement,
-    read_contents,
+from hpcd.analysis.merge.part_making import (
+    PartMaking,
+    batch_records,
+    new_output,
+    progress_path,
+    put_records,
 )
+from hpcd.analysis.merge.scratch import Scratch, scratch_path
+from hpcd.analysis.merge.shares import LoadedShare, ReadShare, Share, lines_of
+from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.part_contents import MeasurementContents, PartContents, read_contents
 from hpcd.analysis.trace.part_writer import PartWriter
-from hpcd.array_types import U32
 from hpcd.errors import FormatError, HpcdError, NotFoundError
-from hpcd.measurement.codec import TIME_UNIT_NS
-
-# Records gathered at least, so that a line has many in a batch.
-_BATCH_RECORDS = 1 << 18
-# What a record costs while its batch is gathered, in bytes: decoded, joined, copies between.
-_RECORD_BYTES = 100
-_SHOW_BATCHES = 8
-# Records of a line to gather before they are cut into blocks, if memory allows: few are short then.
-_GATHER = blocks.BLOCK_RECORDS * 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +167,7 @@ def _make_part(
         except FormatError as error:
             _make_single_parts(task, members, answer, error)
             return
-        outcome = _Making(task, batch, place).make(shares)
+        outcome = PartMaking(batch, place, task.memory).make(shares)
         if isinstance(outcome, PartContents):
             answer.parts.append(outcome)
             return
@@ -226,105 +204,6 @@ def _existing(place: Path, members: Sequence[BatchMember]) -> PartContents | Non
     return replace(part, measurements=measurements)
 
 
-class _Making:
-    """The part ``place`` under way, of the measurements of a batch."""
-
-    def __init__(self, task: IngestTask, batch: MeasurementBatch, place: Path) -> None:
-        self._task, self._batch, self._place = task, batch, place
-        # In no folder of its own: to make and remove one takes as long as a short measurement.
-        self._unfinished = place.with_name(f"part-{place.stem}")
-
-    def make(self, shares: Sequence[LoadedShare]) -> PartContents | list[BatchMember]:
-        """Make the part; or return the measurements that cannot be in it, none where lines were met
-        that no measurement announced. Raises :class:`StorageError`."""
-        try:
-            answer = self._read(shares)
-            if isinstance(answer, PartContents):
-                # Now it is in memory.
-                answer = replace(answer, checksums=block_checksums(self._unfinished).crc32)
-                self._unfinished.rename(self._place)
-            return answer
-        except OSError as error:
-            raise storage_error(self._place, error) from None
-        finally:
-            for path in (self._unfinished, _shown(self._unfinished)):
-                path.unlink(missing_ok=True)
-
-    def _read(self, shares: Sequence[LoadedShare]) -> PartContents | list[BatchMember]:
-        batch = self._batch
-        with (
-            tempfile.TemporaryFile(dir=self._task.parts) as spool,
-            PartWriter(self._unfinished) as part,
-        ):
-            if shares:
-                output = _output(batch, shares[0].order, part, spool)
-                stretches = _join(batch, shares, output, part)
-            else:
-                records = batch.records(_batch_records(self._task, batch.rows))
-                first = list(islice(records, 1))
-                order = batch.node_order(first[0] if first else None)
-                output = _output(batch, order, part, spool)
-                stretches = []
-                _put_records(chain(first, records), output, batch, _shown(self._unfinished))
-                if any(member.unknown for member in batch.members):
-                    return []
-            output.sort_unsorted()
-            strange = [member for member in batch.members if not _is_in_range(member, output)]
-            if strange:
-                return strange
-            overviews = OverviewSource([*stretches, output.overview.finish()])
-            return self._finish(output, part, overviews)
-
-    def _finish(
-        self, output: PartOutput, part: PartWriter, overviews: OverviewSource
-    ) -> PartContents:
-        members = self._batch.members
-        sums = output.sums.result()
-        events = self._batch.events_with(np.flatnonzero(np.bincount(sums.event)).tolist())
-        measurements, identities = [], []
-        calls: dict[str, bytes] = {}
-        for number, member in enumerate(members):
-            contents = _finished(member, number, output, self._place)
-            measurements.append(contents.by_column())
-            identities.append(pack_measurement(contents, texts_of(member.measurement, contents)))
-            if contents.call_chunks:
-                nodes = output.number if member.node is None else output.number[member.node]
-                calls |= pack_calls(number, nodes, member.calls)
-        clock_pairs = [contents.clock_pairs for contents in measurements]
-        archive = pack_contents(identities, clock_pairs, events) | calls
-        source = np.concatenate([member.lines for member in members])
-        part.finish(source, output.counts, output.first, output.last, overviews, archive)
-        # Before the part is where it is looked for.
-        save_scratch(
-            self._place, self._batch.tree, output.order, sums,
-            [member.modules for member in members],
-            [symbols_of(member.measurement) if member.contents.symbols else []
-             for member in members],
-            [member.contents.symbols for member in members],
-        )  # fmt: skip
-        return PartContents(self._place, tuple(measurements), tuple(events))
-
-
-def _finished(
-    member: BatchMember, number: int, output: PartOutput, place: Path
-) -> MeasurementContents:
-    """The contents of measurement ``number`` of the part ``place``, whole."""
-    rows = slice(member.first_row, member.first_row + len(member.lines))
-    return replace(
-        member.contents, damage=tuple(member.measurement.damage),
-        lines=member.lines.astype(np.uint32), counts=output.counts[rows],
-        first_ns=output.first[rows] * TIME_UNIT_NS, last_ns=output.last[rows] * TIME_UNIT_NS,
-        part=place, number=number, first_row=rows.start,
-    )  # fmt: skip
-
-
-def _is_in_range(member: BatchMember, output: PartOutput) -> bool:
-    """Whether all times of a measurement's records can be."""
-    rows = slice(member.first_row, member.first_row + len(member.lines))
-    first, last = output.first[rows] * TIME_UNIT_NS, output.last[rows] * TIME_UNIT_NS
-    return not len(first) or 0 <= int(first.min()) <= int(last.max()) < MONOTONIC_LIMIT
-
-
 def _ingest_share(task: IngestTask, members: dict[int, BatchMember], answer: Ingested) -> None:
     """Read a share of a measurement, unless that was done or its part is there."""
     share = task.share
@@ -341,15 +220,15 @@ def _ingest_share(task: IngestTask, members: dict[int, BatchMember], answer: Ing
     measurement = member.measurement
     known = len(measurement.damage)
     chunks = measurement.chunks_between(share.begin, share.end)
-    shown = _shown(read.stem)
+    shown = progress_path(read.stem)
     try:
         while True:
             member.add_unknown_lines()
             batch = MeasurementBatch([member])
             with read.entries.open("w+b") as spool, PartWriter(read.blocks) as part:
-                output = _output(batch, batch.shared_order(), part, spool)
-                records = batch.records(_batch_records(task, batch.rows), *chunks)
-                _put_records(records, output, batch, shown)
+                output = new_output(batch, batch.shared_order(), part, spool)
+                records = batch.records(batch_records(batch, task.memory), *chunks)
+                put_records(records, output, batch, shown)
                 if member.unknown:
                     continue
                 output.overview.spill()
@@ -359,47 +238,3 @@ def _ingest_share(task: IngestTask, members: dict[int, BatchMember], answer: Ing
         raise storage_error(read.stem, error) from None
     finally:
         shown.unlink(missing_ok=True)
-
-
-def _join(
-    batch: MeasurementBatch, shares: Sequence[LoadedShare], output: PartOutput, part: PartWriter
-) -> list[OverviewEntries]:
-    """Put the shares of a measurement into its part; the entries of their overviews."""
-    (member,) = batch.members
-    stretches = [share.add_to(output, part, member.lines) for share in shares]
-    for share in shares:
-        member.measurement.add_damage(share.damage)
-    if output.unsorted:
-        stretches = [stretch.without(sorted(output.unsorted)) for stretch in stretches]
-    return stretches
-
-
-def _output(batch: MeasurementBatch, order: U32, part: PartWriter, spool: IO[bytes]) -> PartOutput:
-    """Return the output into which the records of ``batch`` are put."""
-    nodes = len(batch.tree)
-    overview = OverviewBuilder(batch.rows, spool, nodes)
-    return PartOutput(batch.rows, nodes, order, part, overview, Intervals(batch.events))
-
-
-def _put_records(
-    batches: Iterable[Batch], output: PartOutput, batch: MeasurementBatch, shown: Path
-) -> None:
-    """Put records into ``output``; ``shown`` says how far that is."""
-    for number, records in enumerate(batches, start=1):
-        output.put(records)
-        if number % _SHOW_BATCHES == 0:
-            with contextlib.suppress(OSError):
-                shown.write_text(str(batch.bytes_read))
-
-
-def _shown(unfinished: Path) -> Path:
-    """Return the path of the file in which a task says how far it has read."""
-    return unfinished.with_suffix(".read")
-
-
-def _batch_records(task: IngestTask, rows: int) -> int:
-    limit = max(task.memory // _RECORD_BYTES, _BATCH_RECORDS)
-    if len(task.sources) > 1:
-        # The records of a short measurement's line follow one another as they are.
-        return min(_BATCH_RECORDS, limit)
-    return min(max(rows * _GATHER, _BATCH_RECORDS), limit)

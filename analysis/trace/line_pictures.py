@@ -18,7 +18,8 @@ import numpy as np
 from hpcd.analysis.arrays.packed_frames import side_by_side
 from hpcd.analysis.arrays.read_ahead import Span, read_ahead
 from hpcd.analysis.trace.frame_ring import THREADS, TOGETHER_BYTES, FrameRing
-from hpcd.analysis.trace.part import FRAMED_LEVELS, NARROW, NARROWEST, WIDE, Part
+from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.part_format import FRAMED_LEVELS, NARROW, NARROWEST, WIDE
 from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
 from hpcd.kernels.library import Structure, address_of, kernels, structure, structure_size

@@ -23,7 +23,7 @@ from hpcd.analysis.trace.blocks import (
     decode_places,
 )
 from hpcd.analysis.trace.overview import Levels, OverviewSource
-from hpcd.analysis.trace.part import (
+from hpcd.analysis.trace.part_format import (
     BLOCK,
     ENTRIES,
     FRAME_ENTRIES,

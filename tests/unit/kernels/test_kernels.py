@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from hpcd.analysis.arrays import cell_store, sparse_sums
 from hpcd.analysis.arrays.cell_store import order_by_line, pack_cells
 from hpcd.analysis.arrays.sparse_sums import Cells, CellSum, sum_records
-from hpcd.analysis.merge import context_statistics
-from hpcd.analysis.merge import ingest as merge_ingest
+from hpcd.analysis.merge import context_statistics, part_making
 from hpcd.analysis.merge.canonical_modules import translate
 from hpcd.analysis.merge.metric_cells import _totals
 from hpcd.analysis.merge.part_groups import unite
@@ -296,8 +295,8 @@ def test_a_part_has_the_records_of_an_unusual_measurement(
     events: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unusual(tmp_path / "m", events=events)
-    monkeypatch.setattr(merge_ingest, "_BATCH_RECORDS", 10_000)
-    monkeypatch.setattr(merge_ingest, "_GATHER", 1)
+    monkeypatch.setattr(part_making, "_BATCH_RECORDS", 10_000)
+    monkeypatch.setattr(part_making, "_GATHER", 1)
     check_part(tmp_path / "m", tmp_path / "parts", memory=1 << 20, by_chunk=True)
 
 

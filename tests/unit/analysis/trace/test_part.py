@@ -20,8 +20,9 @@ from hpcd.analysis.merge.scratch import Scratch
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
-from hpcd.analysis.trace.part import HEADER, Part
+from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_contents import read_contents
+from hpcd.analysis.trace.part_format import HEADER
 from hpcd.analysis.trace.pixel_samples import pixel_times
 from hpcd.array_types import I64
 from hpcd.errors import FormatError
