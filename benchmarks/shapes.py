@@ -29,7 +29,8 @@ from benchmarks.workloads import HPCD, ROOT, build
 from hpcd.array_types import I64, U32
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.measurement.summary import SampleCounts, Summary
-from hpcd.measurement.synthetic import Shape, Source, built_in_source, recorded_source
+from hpcd.measurement.synthetic import Shape
+from hpcd.measurement.synthetic_source import Source, built_in_source, recorded_source
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Host, Module, Process
 from tests.support.lammps import ENVIRONMENT, melt

@@ -11,13 +11,8 @@ from hpcd.analysis.merge.executors import WorkerDiedError, local_executor, run_a
 from hpcd.cli.command import Command
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.errors import StorageError, UsageError
-from hpcd.measurement.synthetic import (
-    Shape,
-    Source,
-    Synthesizer,
-    built_in_source,
-    recorded_source,
-)
+from hpcd.measurement.synthetic import Shape, Synthesizer
+from hpcd.measurement.synthetic_source import Source, built_in_source, recorded_source
 
 _TASKS = 64
 _IMBALANCE = 0.2

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.daemon.unwind.frame_programs import MAX_ADDRESS, Cie, FramePrograms, encoded_pointer
+from hpcd.daemon.unwind.frame_programs import MAX_ADDRESS, Cie, FramePrograms
 from hpcd.daemon.unwind.unwind_rules import NONE, RuleSet
+from hpcd.elf.encoded_pointer import encoded_pointer
 from hpcd.elf.leb128 import sleb128, uleb128
 
 I64 = npt.NDArray[np.int64]

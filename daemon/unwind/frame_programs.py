@@ -11,25 +11,25 @@ from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from hpcd.daemon.unwind.unwind_rules import (
-    END,
-    UNSUPPORTED,
-    BxKind,
-    CfaKind,
-    FpKind,
-    RaKind,
-    Rule,
-    RuleSet,
-    rule,
+from hpcd.daemon.unwind.frame_states import (
+    BX,
+    FP,
+    ODD,
+    RA,
+    REGISTERS,
+    SP,
+    UNDEFINED,
+    Expression,
+    Registers,
+    Saved,
+    State,
+    cfa_expression,
+    saved_expression,
+    state_rule,
 )
+from hpcd.daemon.unwind.unwind_rules import UNSUPPORTED, CfaKind, RuleSet, rule
+from hpcd.elf.encoded_pointer import encoded_pointer
 from hpcd.elf.leb128 import sleb128, uleb128
-
-# The standard PLT expression: sp + 8 + ((ip & 15) >= 11 (10 without IBT)) * 8.
-_PLT = {
-    bytes.fromhex("770880003f1a3b2a332422"): 11,
-    bytes.fromhex("770880003f1a3a2a332422"): 10,
-}
-_BREG0, _DEREF, _PLUS_UCONST = 0x70, 0x06, 0x23
 
 # Call frame instructions (DWARF 5, section 7.24, and what vendors added). The first three have an
 # operand in their low six bits.
@@ -71,38 +71,6 @@ _WITHOUT_EFFECT = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Registers:
-    """DWARF numbers of the registers followed; ``bx`` is -1 where there is no such."""
-
-    sp: int
-    fp: int
-    ra: int
-    bx: int
-    cfa_offset: int
-    """Offset of the CFA from sp at a function's entry."""
-
-
-REGISTERS = {
-    "x86_64": Registers(sp=7, fp=6, ra=16, bx=3, cfa_offset=8),
-    "aarch64": Registers(sp=31, fp=29, ra=30, bx=-1, cfa_offset=0),
-}
-
-# Where a register's value in the caller is: unchanged, at CFA + int, at fp + offset ("expr"),
-# nowhere ("undef"), in another register ("register"), or somewhere the walker has no form for
-# ("odd").
-_Saved = int | tuple[str, int] | None
-_UNDEFINED: _Saved = ("undef", 0)
-_ODD: _Saved = ("odd", 0)
-
-_Expression = tuple[CfaKind, int, int]
-# What a program has said so far: CFA register, offset and expression, then where the caller's
-# fp, ra, bx and sp are. Other registers are not followed, so a state has a fixed size and costs
-# nothing to remember, whatever a hostile program says.
-_State = tuple[int, int, _Expression | None, _Saved, _Saved, _Saved, _Saved]
-# Positions of the registers in a state.
-_FP, _RA, _BX, _SP = 3, 4, 5, 6
-
 MAX_ADDRESS = 1 << 47
 _MAX_NESTING = 256
 
@@ -117,25 +85,25 @@ class Cie:
     signal: bool
     augmented: bool
     key: int
-    state: _State = field(init=False)
+    state: State = field(init=False)
     """After the CIE's own program, which is run once."""
-    saved: dict[int, _Saved] = field(init=False)
+    saved: dict[int, Saved] = field(init=False)
     """Where the registers are by that state, by slot; -1 for those not followed."""
 
-    def take_state(self, state: _State) -> None:
+    def take_state(self, state: State) -> None:
         """Take the state that the CIE leaves its functions."""
         self.state = state
-        self.saved = {-1: None, _FP: state[3], _RA: state[4], _BX: state[5], _SP: state[6]}
+        self.saved = {-1: None, FP: state[3], RA: state[4], BX: state[5], SP: state[6]}
 
 
-class _RuleNumbers(dict[_State, int]):
+class _RuleNumbers(dict[State, int]):
     """The number of each state's unwind rule in ``rules``, worked out the first time."""
 
     def __init__(self, rules: RuleSet, registers: Registers, *, signal: bool) -> None:
         self._rules, self._registers, self._signal = rules, registers, signal
 
-    def __missing__(self, state: _State) -> int:
-        of_state = rule(CfaKind.SIGNAL) if self._signal else _rule(self._registers, state)
+    def __missing__(self, state: State) -> int:
+        of_state = rule(CfaKind.SIGNAL) if self._signal else state_rule(self._registers, state)
         number = self[state] = self._rules.number(of_state)
         return number
 
@@ -149,7 +117,7 @@ class FramePrograms:
 
     def __init__(self, machine: str, rules: RuleSet) -> None:
         self.registers = registers = REGISTERS[machine]
-        self._slots = {registers.fp: _FP, registers.ra: _RA, registers.bx: _BX, registers.sp: _SP}
+        self._slots = {registers.fp: FP, registers.ra: RA, registers.bx: BX, registers.sp: SP}
         self._rules = rules
         self.known: defaultdict[int, dict[bytes, int]] = defaultdict(dict)
         """Numbers of programs by the key of their CIE; not of those that name addresses."""
@@ -191,7 +159,7 @@ class FramePrograms:
             self.known[cie.key][program] = number
         return number
 
-    def _run(self, cie: Cie, program: bytes, function: tuple[int, int] | None) -> _State:
+    def _run(self, cie: Cie, program: bytes, function: tuple[int, int] | None) -> State:
         """Run a program from the state that its CIE leaves, and return the state at its end.
 
         Rows are kept if it is a ``function``'s: (address of the program, address of the function).
@@ -203,7 +171,7 @@ class FramePrograms:
         cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = cie.state
         slots, numbers = self._slots, self._numbers[cie.signal]
         delta, number = self.delta, self.rule_number
-        stack: list[_State] = []
+        stack: list[State] = []
         last, loc, pos, size = -1, 0, 0, len(program)
         while pos < size:
             op = program[pos]
@@ -227,7 +195,7 @@ class FramePrograms:
                 if cfa_off > 127:
                     cfa_off, pos = uleb128(program, pos - 1)
                 continue
-            saved: _Saved
+            saved: Saved
             if high == DW_CFA_offset:
                 offset, pos = program[pos], pos + 1
                 if offset > 127:
@@ -266,13 +234,13 @@ class FramePrograms:
                 continue
             else:
                 slot, saved, pos = self._register_rule(cie, op, program, pos)
-            if slot == _FP:
+            if slot == FP:
                 fp = saved
-            elif slot == _RA:
+            elif slot == RA:
                 ra = saved
-            elif slot == _BX:
+            elif slot == BX:
                 bx = saved
-            elif slot == _SP:
+            elif slot == SP:
                 sp = saved
         if pos > size or loc >= MAX_ADDRESS:
             raise ValueError("program ends within an instruction or beyond the address space")
@@ -302,8 +270,8 @@ class FramePrograms:
         return advance, pos
 
     def _rare_cfa(
-        self, cie: Cie, op: int, program: bytes, pos: int, cfa: tuple[int, int, _Expression | None]
-    ) -> tuple[tuple[int, int, _Expression | None], int]:
+        self, cie: Cie, op: int, program: bytes, pos: int, cfa: tuple[int, int, Expression | None]
+    ) -> tuple[tuple[int, int, Expression | None], int]:
         """Read an instruction of :data:`_RARE_CFA`; return the CFA's register, offset and
         expression, and the position after it."""
         register, offset, expression = cfa
@@ -311,7 +279,7 @@ class FramePrograms:
             length, pos = uleb128(program, pos)
             registers = self.registers
             body = program[pos : pos + length]
-            expression = _cfa_expression(body, registers.sp, registers.fp)
+            expression = cfa_expression(body, registers.sp, registers.fp)
             return (register, offset, expression), pos + length
         if op == DW_CFA_def_cfa_sf:
             register, pos = uleb128(program, pos)
@@ -319,14 +287,12 @@ class FramePrograms:
         factored, pos = sleb128(program, pos)
         return (register, factored * cie.data_align, expression), pos
 
-    def _register_rule(
-        self, cie: Cie, op: int, program: bytes, pos: int
-    ) -> tuple[int, _Saved, int]:
+    def _register_rule(self, cie: Cie, op: int, program: bytes, pos: int) -> tuple[int, Saved, int]:
         """Read an instruction that names a register; return its slot (-1: not followed), where its
         value in the caller is, and the position after it."""
         register, pos = uleb128(program, pos)
         slot = self._slots.get(register, -1)
-        saved: _Saved = None
+        saved: Saved = None
         if op == DW_CFA_offset_extended:
             offset, pos = uleb128(program, pos)
             saved = offset * cie.data_align
@@ -339,133 +305,23 @@ class FramePrograms:
         elif op == DW_CFA_restore_extended:
             saved = cie.saved[slot]
         elif op == DW_CFA_undefined:
-            saved = _UNDEFINED
+            saved = UNDEFINED
         elif op == DW_CFA_register:
             other, pos = uleb128(program, pos)
             if other != register:
                 # vfork: its child writes over the stack
-                saved = ("register", other) if slot == _RA and other < 256 else _ODD
+                saved = ("register", other) if slot == RA and other < 256 else ODD
         elif op in (DW_CFA_expression, DW_CFA_val_expression):
             length, pos = uleb128(program, pos)
-            saved = _ODD
+            saved = ODD
             if op == DW_CFA_expression:
-                saved = _saved_expression(program[pos : pos + length], self.registers.fp)
+                saved = saved_expression(program[pos : pos + length], self.registers.fp)
             pos += length
         elif op in (DW_CFA_val_offset, DW_CFA_val_offset_sf):
             read = uleb128 if op == DW_CFA_val_offset else sleb128
             offset, pos = read(program, pos)
             # The stack pointer's value is the CFA anyway.
-            saved = None if slot == _SP and not offset else _ODD
+            saved = None if slot == SP and not offset else ODD
         elif op != DW_CFA_same_value:
             raise ValueError(f"unknown call frame instruction {op:#x}")
         return slot, saved, pos
-
-
-def _rule(registers: Registers, state: _State) -> Rule:
-    """Return the unwind rule of a state of a function that is no signal handler's frame."""
-    cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = state
-    if ra == _UNDEFINED:
-        return END
-    if sp is not None:  # setcontext: the caller's stack is another one
-        return UNSUPPORTED
-    ra_kind, ra_off, ra_register = RaKind.AT_CFA, 0, 0
-    if isinstance(ra, int):
-        ra_off = ra
-    elif ra and ra[0] == "register" and not cfa_expr and cfa_reg in (registers.sp, registers.fp):
-        ra_kind, ra_register = RaKind.IN_REGISTER, ra[1]
-    elif ra is None and registers is REGISTERS["aarch64"]:
-        ra_kind = RaKind.IN_LINK
-    else:
-        return UNSUPPORTED
-    if (cfa_reg, cfa_off, cfa_expr) == (registers.sp, registers.cfa_offset, None):
-        # Nothing is left of the frame, so what was saved in it is back. gcc does not say so at
-        # the end of realigned functions, where rbp itself is no longer this function's.
-        fp = None if isinstance(fp, tuple) and fp[0] == "expr" else fp
-        bx = None if isinstance(bx, tuple) and bx[0] == "expr" else bx
-    fp_kind, fp_off = _fp(fp)
-    bx_kind, bx_off = _bx(bx)
-    if cfa_expr:
-        kind, off, reg = cfa_expr
-    elif cfa_reg == registers.sp:
-        kind, off, reg = CfaKind.SP, cfa_off, ra_register
-    elif cfa_reg == registers.fp:
-        kind, off, reg = CfaKind.FP, cfa_off, ra_register
-    elif cfa_reg < 256:
-        kind, off, reg = CfaKind.REG, cfa_off, cfa_reg
-    else:
-        return UNSUPPORTED
-    return rule(
-        kind, off, reg=reg, fp=fp_kind, fp_off=fp_off, ra=ra_kind, ra_off=ra_off, bx_off=bx_off,
-        bx=bx_kind,
-    )  # fmt: skip
-
-
-def _fp(saved: _Saved) -> tuple[FpKind, int]:
-    if saved is None:
-        return FpKind.SAME, 0
-    if isinstance(saved, int):
-        return FpKind.AT_CFA, saved
-    if saved[0] == "expr":
-        return FpKind.AT_FP, saved[1]
-    return FpKind.UNDEFINED, 0
-
-
-def _bx(saved: _Saved) -> tuple[BxKind, int]:
-    if saved is None:
-        return BxKind.AT_CFA, 0
-    if isinstance(saved, int):
-        return BxKind.AT_CFA, saved
-    return (BxKind.AT_FP, saved[1]) if saved[0] == "expr" else (BxKind.LOST, 0)
-
-
-def _saved_expression(expression: bytes, fp: int) -> _Saved:
-    """``breg(fp) offset``: where a realigned frame (DRAP) keeps the caller's frame pointer."""
-    if expression and expression[0] == _BREG0 + fp:
-        offset, pos = sleb128(expression, 1)
-        if pos == len(expression):
-            return ("expr", offset)
-    return _ODD
-
-
-def _cfa_expression(expression: bytes, sp: int, fp: int) -> _Expression:
-    """The forms compilers and hand-written assembly use: (kind, offset, addend)."""
-    entry = _PLT.get(expression)
-    if entry is not None:
-        return CfaKind.PLT, entry, 0
-    if expression and expression[0] in (_BREG0 + sp, _BREG0 + fp):
-        kind = CfaKind.SP_DEREF if expression[0] == _BREG0 + sp else CfaKind.FP_DEREF
-        offset, pos = sleb128(expression, 1)
-        rest = expression[pos:]
-        if rest == bytes([_DEREF]):
-            return kind, offset, 0
-        if rest[:2] == bytes([_DEREF, _PLUS_UCONST]):
-            addend, end = uleb128(rest, 2)
-            if end == len(rest) and addend < 256:
-                return kind, offset, addend
-    return CfaKind.UNSUPPORTED, 0, 0
-
-
-_FORMATS = {0x00: "<Q", 0x02: "<H", 0x03: "<I", 0x04: "<Q", 0x0A: "<h", 0x0B: "<i", 0x0C: "<q"}
-
-
-def encoded_pointer(data: bytes, at: int, address: int, encoding: int) -> tuple[int, int]:
-    """An encoded pointer (LSB 5.0, 10.5.1): absolute or pc-relative; indirect ones give 0."""
-    if encoding == 0xFF:
-        return 0, at
-    kind = encoding & 0x0F
-    if kind == 0x01:
-        value, end = uleb128(data, at)
-    elif kind == 0x09:
-        value, end = sleb128(data, at)
-    elif kind in _FORMATS:
-        form = _FORMATS[kind]
-        (value,) = struct.unpack_from(form, data, at)
-        end = at + struct.calcsize(form)
-    else:
-        raise ValueError("unknown pointer encoding")
-    application = encoding & 0x70
-    if application == 0x10:
-        value += address + at
-    elif application:
-        raise ValueError("pointer relative to an unknown base")
-    return value, end

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.unwind.cfi import CfiDecoder
-from hpcd.daemon.unwind.cfi_corrections import Rows, corrections
+from hpcd.daemon.unwind.cfi_corrections import corrections
+from hpcd.daemon.unwind.cfi_rows import Rows
 from hpcd.daemon.unwind.code_rules import code_rows
 from hpcd.daemon.unwind.frame_chains import RULES, chain_rows
 from hpcd.daemon.unwind.stack_ends import stack_ends, with_offset

@@ -33,7 +33,8 @@ from hpcd.kernels.library import Kernels, kernels, library_path, structure
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk, decode_records, encode_records
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.record_columns import by_line_and_time, in_order
-from hpcd.measurement.synthetic import Shape, recorded_source, synthesize
+from hpcd.measurement.synthetic import Shape, synthesize
+from hpcd.measurement.synthetic_source import recorded_source
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union

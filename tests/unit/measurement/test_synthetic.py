@@ -14,7 +14,8 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.array_types import U32
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
-from hpcd.measurement.synthetic import Shape, recorded_source, synthesize
+from hpcd.measurement.synthetic import Shape, synthesize
+from hpcd.measurement.synthetic_source import recorded_source
 from hpcd.model.cct import CCT
 from tests.support.paths import ROOT
 from tests.support.random_measurements import long_measurement

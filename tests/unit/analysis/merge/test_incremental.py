@@ -20,13 +20,8 @@ from hpcd.analysis.database.directory import SYMBOLS, VERSION
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.merge.united_symbols import table_of
 from hpcd.errors import FormatError, StorageError
-from hpcd.measurement.synthetic import (
-    Shape,
-    Synthesizer,
-    built_in_source,
-    recorded_source,
-    synthesize,
-)
+from hpcd.measurement.synthetic import Shape, Synthesizer, synthesize
+from hpcd.measurement.synthetic_source import built_in_source, recorded_source
 from tests.support.paths import ROOT
 from tests.support.random_measurements import contents, write_measurement
 

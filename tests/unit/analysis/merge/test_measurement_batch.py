@@ -18,7 +18,8 @@ from hpcd.analysis.merge.scratch import Scratch, scratch_path
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, NotFoundError
 from hpcd.measurement.reader import identify_measurement
-from hpcd.measurement.synthetic import Shape, Synthesizer, built_in_source, recorded_source
+from hpcd.measurement.synthetic import Shape, Synthesizer
+from hpcd.measurement.synthetic_source import built_in_source, recorded_source
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Event, Host, Process, Thread
 from tests.support.alike import assert_alike

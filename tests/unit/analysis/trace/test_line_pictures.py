@@ -18,7 +18,8 @@ from hpcd.analysis.trace import frame_ring
 from hpcd.analysis.trace.pixel_runs import pixel_runs
 from hpcd.analysis.trace.pixel_samples import pixel_times
 from hpcd.errors import FormatError
-from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
+from hpcd.measurement.synthetic import Shape, synthesize
+from hpcd.measurement.synthetic_source import built_in_source
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Event, Host, Process, Thread
 from tests.support.random_measurements import long_measurement

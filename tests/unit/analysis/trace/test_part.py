@@ -27,7 +27,8 @@ from hpcd.analysis.trace.pixel_samples import pixel_times
 from hpcd.array_types import I64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import to_planes
-from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
+from hpcd.measurement.synthetic import Shape, synthesize
+from hpcd.measurement.synthetic_source import built_in_source
 from tests.support.ingested import ingest_one
 from tests.support.random_measurements import long_measurement, write_measurement
 
