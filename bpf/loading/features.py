@@ -113,8 +113,11 @@ def _privileges() -> str:
 
 def _exists(name: str, path: str, remedy: str) -> Feature:
     # An unmounted tracefs is an empty directory, not a missing one.
-    if Path(path).exists():
-        return Feature(name, True, path)
+    try:
+        if Path(path).exists():
+            return Feature(name, True, path)
+    except OSError as error:
+        return Feature(name, False, f"{path}: {error.strerror}", _privileges())
     return Feature(name, False, f"{path} does not exist", remedy)
 
 

@@ -15,7 +15,7 @@ from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.assembly import Assembly
 from hpcd.daemon.capture.budget import Budget, SamplingRate
 from hpcd.daemon.capture.call_setup import CallSetup
-from hpcd.daemon.capture.recording_options import MAX_FREQUENCY, Options
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.recording_summary import own_cpu_seconds
 from hpcd.daemon.capture.sampler_loading import SamplerLoading, is_cpu_time, recorded_events
 from hpcd.daemon.capture.session import Session
@@ -46,8 +46,6 @@ class Recording:
         Raises :class:`UsageError`, :class:`TargetError` for a pid that cannot be recorded, and
         :class:`PlatformError` if hpcd's kernels were not compiled.
         """
-        if not 1 <= options.frequency <= MAX_FREQUENCY:
-            raise UsageError(f"frequency must lie between 1 and {MAX_FREQUENCY} Hz")
         if not options.selector:
             raise UsageError("nothing selected to record")
         require_hosts_namespace()

@@ -14,6 +14,7 @@ from hpcd.bpf.event_spec import EventSpec
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.targets.user_accounts import TABLE_BYTES
+from hpcd.errors import UsageError
 
 # A prime, so that sampling cannot fall into step with anything periodic in the target; close to
 # 1 kHz, the rate at which HPCToolkit's papers trace.
@@ -75,3 +76,10 @@ class Options:
     existing: bool = False
     """The output directory is there already, and empty."""
     extra: dict[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises :class:`UsageError` for what cannot be recorded, before anything is started."""
+        if not 1 <= self.frequency <= MAX_FREQUENCY:
+            raise UsageError(f"frequency must lie between 1 and {MAX_FREQUENCY} Hz")
+        if self.duration is not None and not self.duration > 0:
+            raise UsageError("a recording's duration must be more than 0 seconds")

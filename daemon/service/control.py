@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.capture.recording_options import MAX_FREQUENCY, Options
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service import journal
@@ -275,8 +275,6 @@ class Control:
             max_cpu=None if permission.root else share_of(limits.cpu),
             max_memory=0 if permission.root else size_of(limits.memory),
         )
-        if not 1 <= options.frequency <= MAX_FREQUENCY:
-            raise UsageError(f"frequency must lie between 1 and {MAX_FREQUENCY} Hz")
         shown, pass_fds = self._output(request, fd, peer.uid, peer.gid, options)
         try:
             with self._room_for_one(permission):
