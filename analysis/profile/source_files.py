@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-# Source files are written by hand, and generated ones not read by anybody.
+# Source files are written by hand, and generated ones are not read.
 _MAX_SOURCE = 16 << 20
 _MAX_NAME = 4096
 # As grep and git tell text from the rest.
@@ -69,7 +69,7 @@ def _places(name: str, folders: Sequence[Path]) -> Iterator[Path]:
 
 def _read_lines(path: Path) -> list[str]:
     try:
-        # This does not open what it names: devices do nothing, pipes wait for nobody.
+        # This does not open what it names: a device does nothing, a pipe does not block.
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except ValueError:
         raise _NoSourceError("invalid file name") from None

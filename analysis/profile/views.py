@@ -1,7 +1,7 @@
 """Profile views of a database: top-down, bottom-up, flat, by line, by loop.
 
 The canonical tree has a node per address; views are about procedures. Calls from several lines of a
-procedure to one callee become one node, unless addresses are asked for. Where a module's structure
+procedure to one callee become one node, unless addresses are requested. Where a module's structure
 is known, inlined calls and loops are nodes too, between a procedure and what it calls
 (:mod:`hpcd.analysis.profile.entities`). Each view is a tree in columns, built in bulk; nothing
 here walks nodes one by one.

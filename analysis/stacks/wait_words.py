@@ -26,12 +26,12 @@ _RESTARTED = (
     ("poll", "poll", "descriptors"),
     ("futex", "futex", "a futex"),
 )
-# Of the innermost user frames so many may say what kind of lock it is.
+# Number of innermost user frames that may say what kind of lock it is.
 _NEAR = 5
 
 
 def named_wait(thread: ThreadStack, path: Path) -> Wait | None:
-    """The wait of ``thread``, which stands at ``path``, by the kind of lock its functions show.
+    """The wait of ``thread``, whose call path is ``path``, by the kind of lock its functions show.
 
     A condition variable's word may look like a mutex': the function that waits decides.
     """

@@ -1,7 +1,7 @@
 """Load modules read in another process.
 
 Binaries and their debug information are hostile input: a file that makes the reader crash, hang or
-ask for too much memory costs that module its lines or loops, never the caller its life.
+request too much memory costs that module its lines or loops, never the caller its life.
 """
 
 from __future__ import annotations

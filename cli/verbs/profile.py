@@ -112,7 +112,7 @@ def _private_directory(owner: User) -> Iterator[Path]:
 
 
 def _hand_over(folder: Path, owner: User) -> None:
-    """Give the directory to ``owner``, itself last: until then nobody can put a link into it."""
+    """Give the directory to ``owner``, itself last: until then no user can put a link into it."""
     if not owner.other:
         return
     for place, folders, files in os.walk(folder, topdown=False):

@@ -60,7 +60,7 @@ class ProbedFunctions:
         self._entries = 0
 
     def read_entries(self, entries: int) -> None:
-        """Read so many entries, if not already more, of arrays that have one for each rank."""
+        """Read at least ``entries`` entries of arrays that have one for each rank."""
         if entries > self._entries:
             self._entries = entries
             for index in self._packed:
@@ -183,7 +183,7 @@ class ProbedFunctions:
         return sum(int(self._maps.counts(index)[0]["foreign"]) for index in indices)
 
     def set_one_in(self, function: ProbedFunction, one_in: int) -> None:
-        """Record one call of ``function`` in so many from now on."""
+        """Record one in ``one_in`` calls of ``function`` from now on."""
         function.one_in = one_in
         self._maps.set_one_in(function.index, one_in)
 

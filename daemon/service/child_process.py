@@ -1,4 +1,4 @@
-"""The processes of the service that work for users: after the service, which answers everybody."""
+"""The processes of the service that work for users: after the service, which answers all."""
 
 from __future__ import annotations
 

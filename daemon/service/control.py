@@ -77,7 +77,7 @@ class Control:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         listener.setblocking(False)
         self._lock = threading.Lock()
-        # By user: connections, and recordings that are asked for and not yet among those known.
+        # By user: connections, and recordings that are requested and not yet among those known.
         self._connections: Counter[int] = Counter()
         self._beginning: Counter[int] = Counter()
         self._requests: dict[int, TokenBucket] = {}
@@ -357,7 +357,7 @@ class Control:
         return selector
 
     def _probes(self, request: dict[str, Any], permission: Permission) -> ProbeRequest:
-        """The probes asked for. What they are is read by the recorder: it may take long."""
+        """The probes requested. What they are is read by the recorder: it may take long."""
         asked = ProbeRequest(
             tuple(texts(request, "probes")),
             pairs(request, "probe_files"),
@@ -393,7 +393,7 @@ class Control:
 
 
 def _hold(connection: socket.socket, recording: RecordingProcess) -> None:
-    """End ``recording`` when who asked for it closes ``connection``, or says anything more."""
+    """End ``recording`` when who requested it closes ``connection``, or says anything more."""
     with connection:
         connection.settimeout(_HELD_SECONDS)
         while not recording.finished:

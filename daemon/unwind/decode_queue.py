@@ -191,7 +191,7 @@ class DecodeQueue:
             }
 
     def close(self) -> None:
-        """Decode no more; files being decoded are waited for by nobody."""
+        """Decode no more; files being decoded are not waited for."""
         with self._changed:
             self._closed = True
             for account in self._users.values():

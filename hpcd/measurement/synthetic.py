@@ -25,8 +25,8 @@ from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 # Records taken from one place of the source: some loops of a program, little of a phase.
 _STRETCH = 128
-# Stretches are cut and go on up to this far off their place, every so many records: sampling hits a
-# loop elsewhere each time, while what follows what stays as recorded.
+# Stretches are cut at one record in _UNBROKEN and go on up to _SHUFFLE off their place: sampling
+# hits a loop elsewhere each time, while what follows what stays as recorded.
 _SHUFFLE = 16
 _UNBROKEN = 12
 _JITTER_NS = 30_000

@@ -48,7 +48,7 @@ from hpcd.viewer.server.selection import Choice
 from hpcd.viewer.server.stacks_api import PresentStacks, stacks_at, stacks_now
 
 WEB = Path(__file__).parent.parent / "web"
-# The status of an answer that nobody waits for any more; nginx has it too.
+# The status of an answer whose client has gone; nginx has it too.
 _GONE = 499
 # Files that may stay mapped between pictures: what is looked at next is there at once.
 _MOST_MAPPED = 128 << 20
@@ -74,7 +74,7 @@ def create_app(
     are being recorded.
     """
     views = _Views(databases, present)
-    # A page asks for the first one first, and the browser is not there yet.
+    # A page requests the first one first, and the browser is not there yet.
     Thread(target=views.prepare, name="prepare").start()
     json_answers: dict[str, JsonAnswer] = {
         **JSON_ANSWERS,
@@ -136,10 +136,10 @@ class _Views:
         )
 
     def prepare(self) -> None:
-        """Make what a page of the first database asks for first."""
+        """Make what a page of the first database requests first."""
         database = next(iter(self._databases.values()))
         if isinstance(database, OpenDatabase):
-            # What is wrong with it is said when it is asked for.
+            # What is wrong with it is said when it is requested.
             with contextlib.suppress(HpcdError):
                 database.prepare()
 
@@ -253,7 +253,7 @@ class _Views:
     async def depths(self, request: Request) -> Response:
         """The choice of call path depths: what each would show, and the best one."""
         database, _ = self._database_and_parameters(request)
-        # It opens the parts that the first picture, asked for at the same time, needs too.
+        # It opens the parts that the first picture, requested at the same time, needs too.
         async with self._drawing:
             return await _json(database.depths)
 

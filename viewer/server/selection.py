@@ -196,7 +196,7 @@ class LineSelection:
         process = self._db.lines.process[lines].astype(np.int64)
         idle = ~self._working[lines] & ~np.isin(process, choice.unfolded)
         if choice.filter:
-            # Who asks for helper threads alone wants to see them.
+            # Who requests helper threads alone wants to see them.
             idle &= np.isin(process, process[self._working[lines]])
         count = np.bincount(process[idle], minlength=int(process.max(initial=0)) + 1)
         idle &= count[process] > 1
