@@ -23,6 +23,7 @@ from hpcd.daemon.targets.target_files import (
     status_of,
 )
 from tests.support import stalling_fuse
+from tests.support.paths import let_all_users_reach
 
 MALLORY = 48_002
 
@@ -99,8 +100,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
     """A file that a user serves, with the contents of sleep, and the server."""
     if os.getuid() != 0 or not Path("/dev/fuse").exists():
         pytest.skip("no FUSE here")
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    let_all_users_reach(tmp_path)
     folder = tmp_path / "served"
     folder.mkdir()
     program = tmp_path / "contents"
