@@ -29,7 +29,7 @@ as_owner = code=$$?; sh setup/own.sh; exit $$code
 demo: setup-demo objects
 	@sh setup/demo.sh; $(as_owner)
 
-test: setup-test objects lint
+test: setup-test setup-lint objects
 	@sh setup/tests.sh; $(as_owner)
 
 soak: setup-test objects

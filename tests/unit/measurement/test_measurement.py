@@ -269,7 +269,7 @@ def test_hostile_contents_behind_good_checksums(measurement: Path, tmp_path: Pat
 def test_a_killed_writer_loses_only_what_it_had_not_flushed(tmp_path: Path) -> None:
     script = (
         "import sys; sys.path.insert(0, '.')\n"
-        "from pathlib import Path\nfrom tests.formats.test_measurement import write\n"
+        "from pathlib import Path\nfrom tests.unit.measurement.test_measurement import write\n"
         "write(Path(sys.argv[1]), 200, rounds=100000)\n"
     )
     for attempt in range(4):
