@@ -1,4 +1,4 @@
-"""How the memory of processes grew, by call path, and what held it when it was most.
+"""Growth of the memory of processes, by call path, and what held it when it was most.
 
 From the calls of group ``memory``: pages touched for the first time, and the system calls that give
 pages back. A page counts from its first touch until it is unmapped, discarded or its process ends.

@@ -26,7 +26,7 @@ from hpcd.measurement.reader import is_being_written, measurement_size
 # Writers flush once a second: there is nothing newer to be seen.
 _LEAST_SECONDS = 1.0
 _SHARE = 0.25
-# How long a merge may go on after it was told to stop.
+# Time that a merge may go on after the request to stop.
 _STOP_SECONDS = 5.0
 
 

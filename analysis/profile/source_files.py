@@ -40,7 +40,7 @@ def read_source(name: str, folders: Sequence[Path] = ()) -> SourceFile:
         try:
             lines = _read_lines(place)
         except OSError as error:
-            # What is missing there may be elsewhere; what is no source is said.
+            # What is missing there may be elsewhere; what is no source is reported.
             if isinstance(error, _NoSourceError):
                 note = str(error)
             elif isinstance(error, PermissionError):

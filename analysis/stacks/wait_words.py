@@ -89,7 +89,7 @@ def thread_words(tid: int, threads: dict[int, ThreadStack]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """How long, to two or three digits: ``4 ms``, ``1.2 s``, ``312 s``, ``1 h 5 min``."""
+    """Return a duration to two or three digits: ``4 ms``, ``1.2 s``, ``312 s``, ``1 h 5 min``."""
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:
@@ -104,7 +104,7 @@ def duration(seconds: float) -> str:
 
 
 def span(seconds: Iterable[float | None]) -> str:
-    """How long several have waited: ``12 s`` or ``3-12 s``; "" where that is not known."""
+    """Return the durations of several waits: ``12 s`` or ``3-12 s``; "" where that is not known."""
     known = sorted(value for value in seconds if value is not None)
     if not known:
         return ""

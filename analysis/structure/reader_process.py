@@ -41,7 +41,7 @@ class Reader:
         self._worker.channel()
 
     def arrays(self, fd: int, name: str, **request: Any) -> Arrays:
-        """Have the worker process the file open at ``fd``; return its result. ``name`` is for
+        """Let the worker process the file open at ``fd``; return its result. ``name`` is for
         errors.
 
         Raises :class:`FormatError`.

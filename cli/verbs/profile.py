@@ -139,7 +139,7 @@ def _as_user(owner: User, command: Sequence[str], *, quiet: bool = False) -> Non
         check=False,
         **rights,  # type: ignore[call-overload]
     )
-    # Damaged parts (7) are said, and what could be read is there.
+    # Damaged parts (7) are reported, and what could be read is there.
     if done.returncode not in (0, 7):
         raise HpcdError(f"{' '.join(command[:4])} ended with exit code {done.returncode}")
 

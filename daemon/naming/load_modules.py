@@ -239,7 +239,7 @@ class Modules:
         return entry
 
     def prepare(self, paths: Sequence[Path]) -> None:
-        """Have files analysed that a program of this process' own user is about to map."""
+        """Request analysis of files that a program of this process' user is about to map."""
         for path in paths:
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -131,8 +131,8 @@ class ProbedFunctions:
         return index
 
     def _way(self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool) -> str:
-        """How returns are seen: by a replaced return address (``trampoline``), at the function's
-        return instructions, or not (``none``)."""
+        """Return the way to see returns: by a replaced return address (``trampoline``), at the
+        function's return instructions, or not (``none``)."""
         if spec.provider or spec.returns == "none":
             return "none"
         # A user's would also be in the way of exceptions of another user's probed process.

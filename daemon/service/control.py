@@ -122,7 +122,7 @@ class Control:
                 journal.log("internal error", journal.ERROR, where="accept", error=repr(error))
 
     def _admit(self, connection: socket.socket) -> None:
-        """Have a thread serve ``connection``, unless its user has too many already."""
+        """Start a thread that serves ``connection``, unless its user has too many already."""
         peer = peer_of(connection)
         with self._lock:
             # Root is refused nothing: whoever has that many threads to wait for needs its help.

@@ -55,7 +55,7 @@ class RecordingProcess:
         return self.state in _FINISHED
 
     def stop(self) -> None:
-        """Have it end properly."""
+        """Request its regular end."""
         with contextlib.suppress(ProcessLookupError):
             self.process.terminate()
 

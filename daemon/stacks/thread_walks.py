@@ -32,7 +32,7 @@ _EXECS = ("execve", "execveat")
 
 
 class _Walked(NamedTuple):
-    """How a walk ended, the stack as an event, and where memory read later tells more of it, that
+    """The end of a walk, the stack as an event, and where memory read later tells more of it, that
     event; else nothing."""
 
     ending: UnwindStatus

@@ -96,7 +96,7 @@ class Targets:
         # Processes whose mappings are out of date and whose user has had enough read for now.
         self._postponed: set[int] = set()
         self.watcher: MappingWatcher | None = None
-        """Is told what targets map, start and that they end."""
+        """Receives what targets map, start and that they end."""
         self.withheld: set[int] = set()
         """Targets that did not let their mappings be read, and are to be asked again."""
 

@@ -229,7 +229,7 @@ class ThreadState:
 
     @property
     def switch(self) -> Switch:
-        """How it left its CPU, if it has."""
+        """The way it left its CPU, if it has."""
         return _SWITCHES.get(self.state, Switch.SLEEPING)
 
 

@@ -139,7 +139,7 @@ class _Views:
         """Make what a page of the first database requests first."""
         database = next(iter(self._databases.values()))
         if isinstance(database, OpenDatabase):
-            # What is wrong with it is said when it is requested.
+            # Its damage is reported when it is requested.
             with contextlib.suppress(HpcdError):
                 database.prepare()
 
@@ -229,8 +229,8 @@ class _Views:
         return await _binary(request, make)
 
     async def live(self, request: Request) -> Response:
-        """How far a measurement being written is: its newest revision, whether more will come; and
-        what lines of an older revision are now."""
+        """Return the state of a measurement being written: its newest revision, whether more will
+        come, and the lines of an older revision in it."""
         recording = self._databases.get(request.path_params["name"])
         if not isinstance(recording, LiveRevisions):
             raise NotFoundError("not a database that grows")
@@ -246,7 +246,7 @@ class _Views:
         return await _binary(request, lambda: packed(*self._comparisons.aligned(wanted)))
 
     async def compared_calls(self, request: Request) -> Response:
-        """How often what called what on each side."""
+        """Return the counts of calls by caller and callee on each side."""
         wanted = comparison_request(QueryParameters(request.query_params))
         return await _json(lambda: self._comparisons.calls(wanted))
 

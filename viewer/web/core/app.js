@@ -141,7 +141,7 @@ async function renew(now) {
 
 /**
  * Opens a database.
- * @param {string} [db] the store's, or the first, if nothing else is said
+ * @param {string} [db] the store's, or the first, if no other is given
  * @param {Promise<Response>} [asked] what was requested for the page before this script had come
  */
 async function load(db, asked) {
