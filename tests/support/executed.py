@@ -8,7 +8,10 @@ from tests.support.paths import ROOT
 
 # Python imports sitecustomize when it starts. A function is noted at its first call, since a
 # process may be killed; no longer once the process is confined, which may not write files.
+# Garbage is not collected: Python 3.11.2 may crash at a frame that a profile function has seen in
+# another thread.
 _HOOK = """
+import gc
 import os
 import sys
 import threading
@@ -28,6 +31,8 @@ def _note(frame, event, _argument):
         sys.setprofile(None)
 
 
+gc.disable()
+gc.enable = gc.disable
 threading.setprofile(_note)
 sys.setprofile(_note)
 """

@@ -12,7 +12,7 @@ static inline uint16_t bytes_of(uint32_t value)
 	return value < 1 << 24 ? 3 : 4;
 }
 
-/* Writes so many byte planes of n values; behind the last. */
+/* Writes the byte planes of n values; returns the place behind the last. */
 static inline uint8_t *put_planes(uint8_t *restrict to, const uint32_t *restrict values, int64_t n,
 				  int planes)
 {
@@ -124,10 +124,10 @@ bool encode_codes(const struct block_entries *entries, uint8_t *data, int64_t *b
 }
 
 /* The byte planes of each part's columns, one part after the other: of column i of part j those of count
- * numbers from begin on, each less what it is counted from, of so many bytes as width says. begin, count and
+ * numbers from begin on, each less what it is counted from, of width bytes. begin, count and
  * from are of each part, all columns; a column has length numbers. end is where each part's planes end.
  *
- * False where numbers are asked for that a column does not have, or there is no room for all. */
+ * False where numbers are requested that a column does not have, or there is no room for all. */
 bool pack_tables(const int64_t *column_addresses, const int64_t *length, const int64_t *width, int64_t columns,
 		 const int64_t *begin, const int64_t *count, const int64_t *from, int64_t parts, uint8_t *planes,
 		 int64_t room, int64_t *end)
