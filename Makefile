@@ -23,13 +23,13 @@ TOOLS = .venv/bin
 # Each step uses what the one before made.
 .NOTPARALLEL:
 
-# As root in somebody else's checkout, what was made goes to the owner at the end, failed or not.
+# As root in another user's checkout, what was made goes to the owner at the end, failed or not.
 as_owner = code=$$?; sh setup/own.sh; exit $$code
 
 demo: setup-demo objects
 	@sh setup/demo.sh; $(as_owner)
 
-test: setup-test objects lint
+test: setup-test setup-lint objects
 	@sh setup/tests.sh; $(as_owner)
 
 soak: setup-test objects

@@ -75,7 +75,7 @@ def checked(database: Path) -> int:
 
 
 def seconds(work: Callable[[Path], object], database: Path) -> float:
-    """How long ``work`` takes."""
+    """Return the duration of ``work``."""
     begin = time.perf_counter()
     work(database)
     return time.perf_counter() - begin

@@ -55,7 +55,7 @@ def footprint(pid: int) -> Footprint:
 
 
 def run() -> Table:
-    """The table: what was asked for, what came of it, what it cost."""
+    """The table: what was requested, what came of it, what it cost."""
     table = Table(title=f"{SECONDS} s: {THREADS} threads, {FORKS} forks/s, {LOADS} dlopen/s")
     table.add_column("")
     table.add_column("", justify="right")

@@ -92,7 +92,7 @@ def by_shape(records: int, workers: int, names: list[str]) -> Table:
 def spent(paths: list[Path], out: Path) -> float:
     """CPU seconds of a merge by one worker: of a busy machine the better measure of growth.
 
-    Workers of their own are nobody's children whose time could be asked for.
+    Workers that are no child processes do not count: their CPU time cannot be read.
     """
     before = sum(os.times()[:4])
     merge(paths, out, workers=1)

@@ -1,4 +1,4 @@
-"""The usual questions, asked of hpcd and of perf, from a program nobody has recorded to the answer.
+"""The usual questions, asked of hpcd and of perf, about a program that was never recorded.
 
 Each tool's commands are run as they stand here: how many, how long they take with what they record,
 and the line of their last output that answers, or comes closest. What other viewers need is counted

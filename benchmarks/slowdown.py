@@ -84,7 +84,7 @@ class Recorder:
             time.sleep(0.3)
 
     def stop(self) -> None:
-        """Have it end."""
+        """End it."""
         self._process.send_signal(signal.SIGINT)
 
     def wait(self) -> None:

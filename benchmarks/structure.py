@@ -272,7 +272,7 @@ def scattered(library: Path) -> Table:
 
 
 def measure_scattered(library: Path, count: int) -> None:
-    """Print the figures of so many addresses."""
+    """Print the figures for this number of addresses."""
     wanted = np.array(addresses_of(library, count), np.uint64)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()

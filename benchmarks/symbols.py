@@ -113,7 +113,7 @@ def run(command: list[str]) -> None:
 
 
 class _Stage:
-    """How long the symbol stage of a merge takes, from what the merge says of its progress."""
+    """Return the duration of a merge's symbol stage, by the merge's own progress."""
 
     def __init__(self) -> None:
         self._begin = self.seconds = 0.0

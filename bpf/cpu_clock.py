@@ -23,11 +23,11 @@ from pathlib import Path
 from hpcd.bpf import syscalls
 from hpcd.bpf.map_sizes import CLOCK_PARTS
 
-# Of what begins when one of them fires, the clock sees one part in so many too little.
+# Of what begins when one of them fires, the clock sees this fraction (1 / PARTS) too little.
 PARTS = CLOCK_PARTS
 """Events that make up the clock of one CPU."""
 
-# The longest period of one event: so long the clock needs to be as even as it will ever be.
+# The longest period of one event: after this time the clock is as even as it gets.
 _LONGEST_NS = 200_000_000
 # How far the periods of the first and last event lie from their mean.
 _SPREAD = 0.1

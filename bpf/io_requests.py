@@ -38,7 +38,7 @@ _OPCODES = (
     "recv_zc", "epoll_wait", "readv_fixed", "writev_fixed", "pipe",
 )  # fmt: skip
 _BUFFER, _VECTOR, _MESSAGE, _SPLICE, *_ = RequestLength
-# What becomes of the bytes that a completion tells, and what says how many were asked for.
+# What becomes of the bytes that a completion tells, and what says how many were requested.
 _MOVING = {
     **dict.fromkeys(("read", "read_fixed", "read_multishot"), ("read", _BUFFER)),
     **dict.fromkeys(("readv", "readv_fixed"), ("read", _VECTOR)),

@@ -324,7 +324,7 @@ class SystemCallKind(IntEnum):
 
 
 class RequestLength(IntEnum):
-    """The kernel's structure that says how much a request to io_uring asks for, or, for one that
+    """The kernel's structure that has the length of a request to io_uring, or, for one that
     opens a file, whether it makes a descriptor (``enum request_length``)."""
 
     OF_BUFFER = 0

@@ -220,7 +220,7 @@ def enable_stats() -> int:
     """Make the kernel count BPF run time while the returned descriptor is open.
 
     That takes CAP_SYS_ADMIN, which the service is not given: its unit has the kernel count always
-    (kernel.bpf_stats_enabled), and then there is nothing to ask for.
+    (kernel.bpf_stats_enabled), and then there is nothing to enable.
     """
     result: int = library().bpf_enable_stats(_STATS_RUN_TIME)
     if result == -errno.EPERM:

@@ -29,7 +29,7 @@ _SAMPLE_TIME = 1 << 2
 _PAGES = 64  # 256 KiB: 2000 mappings of 130 bytes, 5000 forks
 _HEAD, _TAIL = 1024, 1032  # offsets of data_head and data_tail in struct perf_event_mmap_page
 _MANY_BYTES = _PAGES * mmap.PAGESIZE // 4
-# How long ago what is asked for may have happened.
+# How long ago what is requested may have happened.
 _REMEMBERED_NS = 30_000_000_000
 # A record has its time before it is there to be taken.
 _LATE_NS = 10_000_000

@@ -12,7 +12,7 @@ is the truth at its time, and code that is mapped hides what was there.
     14 map      libx2 at 0x9000
     17 map      libx3 at 0x9000      (libx2 was unloaded, which is not reported)
 
-    0x9100 at 16 is libx2's, at 18 libx3's, at 12 nobody's.
+    0x9100 at 16 is libx2's, at 18 libx3's, at 12 no module's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hpcd.model.region import Region
 # What is remembered: of all processes together, and of each. A program that loads and unloads
 # libraries maps a handful each time; what is older than its last reading is let go of.
 _MAX_ENTRIES, _MAX_OF_ONE = 65_536, 2048
-# Of one process, reports that nobody has asked for.
+# Of one process, reports that were never read.
 _MAX_UNREAD_OF_ONE = 256
 # Forks of forks, none of which was ever read, that are followed back.
 _MAX_GENERATIONS = 16
@@ -57,7 +57,7 @@ class _Entry(NamedTuple):
 
 
 class _Report(NamedTuple):
-    """An entry that nobody has asked for."""
+    """A report that has not been read yet."""
 
     time: int
     kind: ReportKind
@@ -80,7 +80,7 @@ class MappingHistory:
         """``read`` takes a report's record apart: the parent of a fork, 0 of others, and what was
         mapped."""
         self._read = read
-        # By pid: reports that were not taken apart, as nobody has asked for their process.
+        # By pid: reports that were not taken apart, since their process was never looked up.
         self._unread: OrderedDict[int, list[_Report]] = OrderedDict()
         self._unread_count = 0
         self._entries: OrderedDict[int, list[_Entry]] = OrderedDict()
@@ -92,7 +92,7 @@ class MappingHistory:
         self._shortened: dict[int, int] = {}
 
     def on_report(self, pid: int, time: int, kind: ReportKind, record: bytes) -> None:
-        """Keep a report that is read when somebody asks for ``pid``: for most nobody does."""
+        """Keep a report, which is read when ``pid`` is looked up: most never are."""
         unread = self._unread.setdefault(pid, [])
         unread.append(_Report(time, kind, record))
         self._unread_count += 1
@@ -124,7 +124,7 @@ class MappingHistory:
         self._add(pid, _Entry(began, ReportKind.READ, 0, mappings, ended))
 
     def forget_before(self, time: int) -> None:
-        """Nobody will ask for moments before ``time``: let go of what only they depend on."""
+        """Forget what only moments before ``time`` depend on: they will not be looked up."""
         for pid, entries in list(self._entries.items()):
             last = bisect_right(entries, time, key=_time)
             while last > 0:

@@ -169,7 +169,7 @@ class Sampler:
             self._maps.processes.update(struct.pack("<I", pid), _process(space, image))
 
     def _is_excluded(self, pid: int) -> bool:
-        """Whether the programs have let go of ``pid``, or were told to: that is for good."""
+        """Whether the programs have let go of ``pid``, or will: that is for good."""
         entry = self._maps.processes.lookup(struct.pack("<I", pid))
         return entry is not None and PROCESS.unpack(entry)[3] != 0
 

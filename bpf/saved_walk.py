@@ -93,7 +93,7 @@ class SavedWalker:
         result = self._run()
         begin, end = 0, len(copy) - first
         while result[0] == _READ_FAULT and begin + COPY_BYTES < end:
-            # From the frame on that it stands at, or further up: its caller's may be far away.
+            # From its innermost frame on, or further up: its caller's may be far away.
             frame = (self.stack_pointer - start & ~7) - _KEPT
             begin = frame if begin < frame < end else begin + _STEP
             result = self.go_on(start + begin, copy[first + begin : first + begin + COPY_BYTES])

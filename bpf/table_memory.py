@@ -162,7 +162,7 @@ def _place(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def space_blocks(mappings: int) -> int:
-    """Blocks that a process with so many mappings takes."""
+    """Return the number of blocks that a process with ``mappings`` mappings takes."""
     return max(1, -(-min(mappings, MAX_MAPPINGS) // MAPPINGS_PER_BLOCK))
 
 

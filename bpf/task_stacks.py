@@ -1,7 +1,7 @@
 """The stacks of threads that are not recorded: read where they stand, none is stopped for it.
 
 An iterator of the kernel's (``programs/iterators/task_stacks.bpf.c``) goes over all threads and
-sends, of those of the processes asked for, who they are, what they do, their kernel call path, the
+sends, of those of the processes requested, who they are, what they do, their kernel call path, the
 registers they entered the kernel with and a copy of their stack.
 """
 

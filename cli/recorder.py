@@ -61,7 +61,7 @@ def prepare_recording(options: Options) -> Recording:
 
 
 def record_by_service(args: argparse.Namespace, output: Path | None) -> Summary:
-    """Have the service record them until it or this process ends; returns the summary."""
+    """Let the service record them until it or this process ends; returns the summary."""
     options = recording_options(args, selection(args), Path())
     # The service ends the recording with this process, however that ends.
     with held_by_service(args.socket, options, output) as recording:

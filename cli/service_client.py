@@ -63,7 +63,7 @@ def held_by_service(socket: str, options: Options, output: Path | None) -> Itera
 
 @contextlib.contextmanager
 def recorded_by_service(socket: str, options: Options, output: Path) -> Iterator[int]:
-    """Have the service record ``options`` into ``output`` while the block runs; yields the
+    """Let the service record ``options`` into ``output`` while the block runs; yields the
     recording's number."""
     with held_by_service(socket, options, output) as recording:
         try:

@@ -23,7 +23,7 @@ find "$site" -depth -type d \( -name tests -o -name testing \) -path '*/site-pac
 	! -path '*/numpy/*' ! -path '*/hpcd/*' -exec rm -rf {} +
 find "$site" \( -name '*.h' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.a' \) \
 	! -path '*/hpcd/*' -delete
-# Where it was built, which is nobody's business and differs from build to build.
+# Where it was built, which is not disclosed and differs from build to build.
 rm -f "$site"/*.dist-info/direct_url.json "$site"/*.dist-info/RECORD
 # Compiled modules have the times of their sources in them; the package's are made when it is installed.
 find "$stage/usr/lib/hpcd" -name __pycache__ -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""How numbers of things are said."""
+"""Numbers of things in words."""
 
 from __future__ import annotations
 

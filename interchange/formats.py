@@ -144,6 +144,6 @@ def _check_target(path: Path, *, replace: bool) -> None:
         return
     if not replace:
         raise StorageError(f"{path} exists already; choose another name or give --force")
-    # Exports are replaced, never somebody's folders.
+    # Exports are replaced, never other folders.
     if path.is_dir() and not (path / _MARK).exists():
         raise StorageError(f"{path} is a directory that no export made; it is not replaced")

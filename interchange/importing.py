@@ -169,7 +169,7 @@ def import_recording(source: Path, output: Path, options: ImportOptions) -> Impo
 
 
 def _import(recording: _Recording, output: Path, options: ImportOptions) -> Imported:
-    # Nobody knows which boot of which machine a recording is of.
+    # The machine of a recording and its boot are unknown.
     identity = f"imported {os.urandom(8).hex()}"
     host = recording.host or Host(_UNKNOWN_HOST, "", "", "", 0)
     described: dict[str, object] = {"file": readable(recording.name), "format": recording.format,

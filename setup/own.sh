@@ -1,5 +1,5 @@
 #!/bin/sh
-# own.sh: gives what root made in somebody else's checkout to the owner of the checkout, who else
+# own.sh: gives what root made in another user's checkout to the owner of the checkout, who else
 # could not lint, test or clean it any more.
 set -eu
 

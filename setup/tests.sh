@@ -1,26 +1,28 @@
 #!/bin/sh
-# All tests. What watches running programs has the machine as if to itself, one test after another;
-# the rest runs in two halves beside it, on the CPU time that nobody else wants (SCHED_IDLE). When one
-# half is done the benchmarks follow, each at its smallest size, behind those that watch (nice).
+# All tests, and lint. What watches running programs has the machine as if to itself, one test after
+# another; lint and the rest run in two halves beside it, on the CPU time that is left (SCHED_IDLE).
+# When one half is done the benchmarks that record follow, behind what watches (nice).
 tools=.venv/bin
-watching="tests/live tests/service"
 structure=tests/unit/analysis/structure
-half="tests/unit tests/formats --ignore=$structure"
-other_half="tests/viewer $structure tests/benchmarks/test_offline.py"
-benchmarks=tests/benchmarks/test_running.py
 
 # The command is started a thousand times: compiled once.
 unset PYTHONDONTWRITEBYTECODE
 folder=$(mktemp -d) || exit 1
 trap 'kill $first $second 2>/dev/null; rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
-chrt --idle 0 $tools/pytest $half >"$folder/half" 2>&1 & first=$!
+# Each with temporary files of its own: pytest closes its usual folder to other users when it starts,
+# also while another one's tests have users in it.
+chrt --idle 0 $tools/pytest --basetemp "$folder/unit" tests/unit --ignore=$structure \
+	>"$folder/half" 2>&1 & first=$!
 {
-	chrt --idle 0 $tools/pytest $other_half
-	code=$?
-	nice -n 5 $tools/pytest $benchmarks && exit $code
+	code=0
+	chrt --idle 0 sh setup/lint.sh || code=$?
+	chrt --idle 0 $tools/pytest --basetemp "$folder/viewer" tests/viewer $structure tests/benchmarks \
+		-m "not recording" || code=$?
+	nice -n 5 $tools/pytest --basetemp "$folder/benchmarks" tests/benchmarks -m recording || code=$?
+	exit $code
 } >"$folder/other" 2>&1 & second=$!
-$tools/pytest $watching
+$tools/pytest --basetemp "$folder/live" tests/live tests/service
 code=$?
 wait $first || code=$?
 cat "$folder/half"

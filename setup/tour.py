@@ -2,8 +2,8 @@
 
 Run ``.venv/bin/python setup/tour.py DATABASE TWO FOUR MESSAGES`` after ``make setup-test``;
 DATABASE is of HPC Challenge on two ranks, with ``tests/data/hpccinf.txt`` as its input file; TWO
-and FOUR are databases of ``tests/programs/serial_loop.c weak`` on so many ranks, MESSAGES of LAMMPS
-on four, recorded with ``--mpi``.
+and FOUR are databases of ``tests/programs/serial_loop.c weak`` on two and four ranks, MESSAGES of
+LAMMPS on four, recorded with ``--mpi``.
 """
 
 from __future__ import annotations

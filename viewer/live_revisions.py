@@ -1,6 +1,6 @@
 """A measurement being written, as the viewer serves it: one revision of its database after another.
 
-Two revisions are kept: the page learns of the newest within a second, and what it asks for until
+Two revisions are kept: the page learns of the newest within a second, and what it requests until
 then is answered from the one it knows. Node and line numbers differ between revisions.
 """
 

@@ -3,7 +3,7 @@
 A line of 200 records has half as many sums as records: as columns they took more room than all the
 rest. A chunk has the sums of some thousand lines that follow one another in the *sequence* (part by
 part, in each row by row), event by event, each context's together, its lines ascending: then what
-stands beside one another is alike, and a context that nobody asks for is passed over.
+stands beside one another is alike, and a context that is not needed is passed over.
 
 For each chunk and event there are two frames of zstd, of columns (:mod:`hpcd.measurement.columns`).
 The first has the contexts: their number (u32), steps from one context to the next, and the number
@@ -162,7 +162,7 @@ class CellStore:
     """
 
     def __init__(self, folder: Path, lines: int, cells: int, nodes: int) -> None:
-        """``folder`` has columns of so many ``cells``. Raises :class:`FormatError`."""
+        """``folder`` has columns of ``cells`` entries. Raises :class:`FormatError`."""
         self._folder, self._nodes = folder, nodes
         self.line_start: I64 = open_column(folder / "chunk_line.npy", np.int64)
         if len(self.line_start) < 1:
@@ -304,7 +304,7 @@ def open_store(folder: Path, lines: int, cells: int, nodes: int) -> CellStore:
 
 
 def chunks_of(cells: I64, most: int = CHUNK_CELLS) -> list[slice]:
-    """Lines with so many ``cells`` each, cut into chunks of about ``most``: none but a single line
+    """Lines, with ``cells`` cells each, cut into chunks of about ``most``: none but a single line
     has more."""
     chunks, begin, held = [], 0, 0
     for line, count in enumerate(cells.tolist()):

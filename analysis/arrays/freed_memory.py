@@ -11,7 +11,7 @@ _KEPT_BYTES = 32 << 20
 
 
 def keep_freed_memory() -> None:
-    """Have this process keep what it frees for its next batch, up to 32 MiB.
+    """Make this process keep what it frees for its next batch, up to 32 MiB.
 
     By itself the C library gives arrays of 128 KiB back to the kernel, which fills the next ones
     with zeros page by page: a third of the time of decoding blocks.
@@ -23,7 +23,7 @@ def keep_freed_memory() -> None:
 
 
 def share_freed_memory() -> None:
-    """Have this process, whose threads take turns, keep what all of them free in one arena.
+    """Make this process, in which threads take turns, keep what they free in one arena.
 
     Otherwise each thread would keep its own, as large as the largest work it ever did.
     """

@@ -33,13 +33,13 @@ class Span:
         _ = self.file[self.at], self.file[self.at + max(self.size, 1) - 1]
 
     def expect(self) -> None:
-        """Have the kernel read it (madvise(2)), without waiting."""
+        """Let the kernel read it (madvise(2)), without waiting."""
         first = self.at // mmap.PAGESIZE * mmap.PAGESIZE
         self.file.madvise(mmap.MADV_WILLNEED, first, self.at + self.size - first)
 
 
 def read_ahead(items: Sequence[_Item], spans: Callable[[_Item], Iterable[Span]]) -> None:
-    """Have the kernel read the ``spans`` of all ``items`` together, unless they are in memory."""
+    """Let the kernel read the ``spans`` of all ``items`` together, unless they are in memory."""
     before = _faults()
     for item in items[:: max(len(items) // _PROBES, 1)]:
         for span in spans(item):

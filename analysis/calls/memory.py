@@ -1,4 +1,4 @@
-"""How the memory of processes grew, by call path, and what held it when it was most.
+"""Growth of the memory of processes, by call path, and what held it when it was most.
 
 From the calls of group ``memory``: pages touched for the first time, and the system calls that give
 pages back. A page counts from its first touch until it is unmapped, discarded or its process ends.
@@ -108,8 +108,9 @@ def measure_memory(
 class _Events:
     """Calls of one process in order of time, as columns ``int64[n]``.
 
-    ``numa_node`` is -1 where it is not recorded. ``gives_back``: so many addresses from ``start``
-    on are no longer held, but for the first ``keeps`` of them, which are now those from ``to`` on.
+    ``numa_node`` is -1 where it is not recorded. ``gives_back``: the number of addresses from
+    ``start`` on that are no longer held, but for the first ``keeps`` of them, which are now those
+    from ``to`` on.
     """
 
     time: I64

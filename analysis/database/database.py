@@ -261,7 +261,7 @@ class Database:
 
     @cached_property
     def modules(self) -> list[ModuleRow]:
-        """Load modules; the one with id ``m`` stands at ``m - 1``."""
+        """Load modules; the one with id ``m`` has index ``m - 1``."""
         return [
             ModuleRow(*row)
             for row in self._rows(

@@ -22,7 +22,7 @@ from hpcd.model.cct import CCT
 
 SAMPLES = "samples"
 
-# Sums of chunks kept by line, 40 bytes each: who asks for one line asks for its neighbours next.
+# Sums of chunks kept by line, 40 bytes each: a request for one is followed by its neighbours'.
 _KEPT_CELLS = 2 << 20
 
 

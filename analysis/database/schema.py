@@ -104,7 +104,7 @@ _MOST_COLUMNS = 64
 
 
 def by_column(metrics: int) -> bool:
-    """Whether totals by trace line have a column for each of so many ``metrics``: a row for each
+    """Whether totals by trace line have a column for each of ``metrics`` metrics: a row for each
     takes twice the room."""
     return 0 < metrics <= _MOST_COLUMNS
 

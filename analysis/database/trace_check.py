@@ -30,7 +30,7 @@ Bools = npt.NDArray[np.bool_]
 _BATCH_BLOCKS = 256
 # Decoding releases the interpreter lock most of the time; more threads than this wait for it.
 _THREADS = min(len(os.sched_getaffinity(0)), 4)
-# Mapped pages of a part are given back after so many batches, a few MB each.
+# Batches after which the mapped pages of a part are given back, a few MB each.
 _BATCHES_MAPPED = 16
 
 

@@ -39,7 +39,7 @@ class FrameLookup:
         self._namers: dict[int, tuple[int, ModuleNamer]] = {}
 
     def look_up(self, values: U64) -> None:
-        """Have a name for each of ``values`` ``uint64[n]``, distinct frames of the tree."""
+        """Look up a name for each of ``values`` ``uint64[n]``, distinct frames of the tree."""
         values = values[[value not in self.name_of for value in values.tolist()]]
         module = frames.module_of(values)
         offset = frames.offset_of(values)

@@ -1,7 +1,7 @@
 """A measurement that is still being written, as a database that is made anew as it grows.
 
 Every update merges the whole measurement: for an hour of two busy ranks that is half a second of
-CPU, less than a database that can grow would cost everybody else who reads one. It is done in a
+CPU, less than a database that can grow would cost all other readers of databases. It is done in a
 process of its own, at low priority, and updates are spaced by what they cost, so that following
 takes a quarter of a CPU at most however long the recording is.
 """
@@ -26,7 +26,7 @@ from hpcd.measurement.reader import is_being_written, measurement_size
 # Writers flush once a second: there is nothing newer to be seen.
 _LEAST_SECONDS = 1.0
 _SHARE = 0.25
-# How long a merge may go on after it was told to stop.
+# Time that a merge may go on after the request to stop.
 _STOP_SECONDS = 5.0
 
 
@@ -34,7 +34,7 @@ class Following:
     """Makes one database after another of the measurement ``path``, in the directory ``folder``.
 
     ``ended`` says that nothing more will come, and that all there is has been merged. One thread at
-    a time may ask for updates.
+    a time may request updates.
     """
 
     def __init__(self, path: Path, folder: Path) -> None:

@@ -274,7 +274,7 @@ class CallWindow:
 def _summed(
     parts: Iterable[Mapping[_Key, F64 | tuple[float, ...]]], columns: int
 ) -> dict[_Key, F64]:
-    """The rows of ``parts``, so many numbers each, added up by their keys."""
+    """Return the rows of ``parts``, ``columns`` numbers each, added up by their keys."""
     total: dict[_Key, F64] = defaultdict(lambda: np.zeros(columns))
     for part in parts:
         for key, row in part.items():

@@ -31,7 +31,7 @@ _DEFINING = (
 )  # fmt: skip
 # The same question is asked again and again.
 _ANSWERS = (Role.OWN_RANK, Role.OWN_SIZE, Role.DATATYPE_SIZE)
-# Calls of one job that are kept: with more, nobody knows what its handles mean.
+# Calls of one job that are kept: with more, what its handles mean is unknown.
 MOST_KEPT = 100_000
 
 Sent = dict[tuple[str, int, int], tuple[float, float]]
@@ -133,7 +133,7 @@ class SentMessages:
 
     def _sent(self, calls: Calls, ranks: int) -> list[tuple[int, int, float, float]]:
         """Sender, receiver, messages and bytes of the sends in ``calls`` of one job; with ``ranks``
-        0 nobody knows to whom."""
+        0 the receivers are unknown."""
         measurement = self._measurement
         arrays, lines = recent_arrays(calls, measurement.functions)
         owners = [

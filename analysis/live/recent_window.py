@@ -131,7 +131,7 @@ class Live:
 
     def _take(self, chunk: RecordChunk) -> None:
         events = self._measurement.events
-        # One more for records of events that nothing was said of.
+        # One more for records of events that were never announced.
         size = max(events, default=-1) + 2
         metric, scale = np.full(size, -1, np.int8), np.zeros(size)
         interval = np.zeros(size, bool)
@@ -295,7 +295,7 @@ class _PathNames:
         return tuple(reversed(names)), kernel
 
     def _number(self, nodes: I64) -> None:
-        """Have a path number for each of ``nodes``, and so for each node above them."""
+        """Give a path number to each of ``nodes``, and so to each node above them."""
         cct = self._measurement.cct
         numbers = self._path_of_node
         if len(cct) > len(numbers):

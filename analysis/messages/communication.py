@@ -160,6 +160,6 @@ class Communication:
 
     @property
     def unknown_communicators(self) -> int:
-        """Operations on communicators made before the recording began, or that nothing tells of."""
+        """Operations on communicators whose creation was not recorded."""
         used = self.recorded.named("communicator") != np.iinfo(np.int64).min
         return int((used & (self.communicators.number == UNKNOWN)).sum())

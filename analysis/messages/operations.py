@@ -101,7 +101,7 @@ class Operations:
 
     def _sizes_of_handles(self, datatype: I64) -> I64:
         """Sizes of MPICH's datatypes: in the handle of predefined ones; of others that which the
-        program asked for or that follows from how it made them, in rounds from base to derived."""
+        program requested or that follows from how it made them, in rounds from base to derived."""
         builtin = (datatype & _BUILTIN_MASK) == _BUILTIN_TYPE
         size = np.where(builtin & (datatype != MISSING), (datatype >> 8) & 0xFF, MISSING)
         definitions = np.flatnonzero(self.are(Role.DATATYPE))

@@ -44,7 +44,7 @@ class PredefinedCommunicators:
         inverse = inverse.reshape(-1)
         is_made = np.zeros(len(unmade), bool)
         is_made[inverse[len(used) :]] = True
-        # A communicator of its own has size 1 where that was asked for, and is no other's peer.
+        # A communicator of its own has size 1 where that was requested, and is no other's peer.
         size = operations.named("size")[used]
         peer = operations.named("peer")[used]
         alone = np.ones(len(unmade), bool)

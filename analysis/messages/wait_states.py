@@ -11,7 +11,7 @@ The names are Scalasca's. Of each call the longest wait counts, never more than 
 
 Between two groups (MPI 3.1, section 5.2.3) each rank waits for the other group alone: for the last
 of it to enter an operation of all with all, or a barrier; of one with a root, the group without it
-for the root, the root for the last of that group, and the root's own group for nobody. What makes
+for the root, the root for the last of that group, and the root's own group for no rank. What makes
 communicators needs all of both groups.
 
 A call that returned before the other rank began did not wait for it: a small message is buffered,

@@ -29,7 +29,7 @@ from hpcd.wording import counted
 _SHARE = 0.05
 _UNEVEN = 0.05
 _NAME = 60
-# A process that takes so many times the mean of those of its program is worth a word.
+# A process is mentioned that takes this multiple of the mean of its program's processes.
 _STANDS_OUT = 1.3
 # What a compiler is told to compile.
 _SOURCE = re.compile(r"\.(c|cc|cpp|cxx|C|cu|m|mm|f|F|f90|F90|rs|go|java|hs|ml|swift)$")

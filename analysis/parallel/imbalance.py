@@ -44,7 +44,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Imbalance:
-    """How ranks share work. Nodes are those of ``matching``.
+    """The shares of work of ranks. Nodes are those of ``matching``.
 
     ``inclusive`` is the spread of every context; ``own`` that of the program's own contexts, where
     frames of other modules count to the innermost frame of the program above them. ``blame`` and

@@ -1,4 +1,4 @@
-"""How regularly a callee returns: what makes a stretch of a trace an iteration."""
+"""Regularity of a callee's returns: what makes a stretch of a trace an iteration."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def spread_of(length: F64) -> float:
 
 
 def score_of(begin: I64, end: I64, clocks: Sequence[Clock], whole: float) -> float:
-    """How good a pattern is: 1 if it takes all the time and is regular by any of ``clocks``."""
+    """Rate a pattern: 1 if it takes all the time and is regular by any of ``clocks``."""
     share = float((end - begin).sum()) / (whole or 1.0)
     spread = min(spread_of(clock.between(begin, end)) for clock in clocks)
     if share < LEAST_SHARE or spread > _MOST_SPREAD:

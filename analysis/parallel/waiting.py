@@ -115,7 +115,7 @@ class Blame:
     At each moment the waiting of all idle lines is shared among those at work. ``seconds``
     ``float64[nodes]`` is what each context was at work while others waited for it, ``by_line``
     ``float64[lines]`` the same by line; ``idle`` ``float64[nodes]`` where lines waited, in seconds.
-    ``unblamed`` are seconds of waiting while nobody was at work.
+    ``unblamed`` are seconds of waiting while no rank was at work.
     """
 
     seconds: F64

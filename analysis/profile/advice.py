@@ -98,7 +98,7 @@ def _of_names(db: Database, metric: int) -> list[str]:
             )
     if jit >= _SHARE:
         notes.append(
-            f"{100 * jit:.0f} % is in code made at run time that nobody named: have the run-time"
+            f"{100 * jit:.0f} % is in code made at run time that has no names: have the run-time"
             " compiler write a perf map (docs/jit.md says how for Java, Node.js and others)"
         )
     return notes

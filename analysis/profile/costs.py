@@ -85,7 +85,7 @@ class EventWeights:
 
 
 def event_weights(db: Database, metric: str) -> EventWeights:
-    """How records of ``db`` add to ``metric``. Raises :class:`UsageError`."""
+    """Return what records of ``db`` add to ``metric``, by event. Raises :class:`UsageError`."""
     names = {db.metrics.names[number] for number in metric_parts(db, metric)}
     rows = (
         db.sql()

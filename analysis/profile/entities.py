@@ -2,7 +2,7 @@
 lines.
 
 A context of the database has an address; its scopes (``docs/structure.md``) say which inlined
-calls, loops and line that is in. :func:`scoped_tree` puts those asked for between a procedure and
+calls, loops and line that is in. :func:`scoped_tree` puts those requested between a procedure and
 what it calls.
 """
 
@@ -95,7 +95,7 @@ def entities(db: Database, *, merged: bool = False) -> Entities:
         elif kind == Kind.STATEMENT and file:
             key = (kind, file, line)
         else:
-            # Loops nobody knows the place of are not the same one, unless they begin alike.
+            # Loops whose place is unknown are not the same one, unless they begin alike.
             place = (modules[procedure], file, line) if file else (procedure, name or scope)
             key = (kind, place)
         if key not in number:
@@ -124,7 +124,7 @@ def scoped_tree(db: Database, all_entities: Entities, kinds: Collection[Kind]) -
     """
     scopes = db.scopes
     keep = np.isin(scopes.kind, list(kinds))
-    # A line nobody knows the file of says nothing its procedure does not.
+    # A line of an unknown file says nothing its procedure does not.
     keep &= ~((scopes.kind == Kind.STATEMENT) & np.array([not file for file in scopes.file]))
     keep[0] = True
     rows = scope_rows(scopes.parent, keep, db.scope_of_node, db.cct.parent)

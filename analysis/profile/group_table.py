@@ -25,7 +25,7 @@ class GroupTable:
     ) -> None:
         names = db.metrics.names
         times = [names.index(name) for name in _TIMES if name in names]
-        # Asked for one metric, or none, the times of threads stand beside it.
+        # Beside a single metric, or none, the times of threads are shown.
         beside = metrics[1:] or [number for number in times if number != metrics[0]]
         self._columns = [metrics[0], *beside]
         self._db = db

@@ -106,7 +106,7 @@ def _of_phases(db: Database, by: str, only: Filter) -> Groups:
 
 
 def _watched(db: Database, only: Filter, lines: I64) -> float:
-    """How long ``lines`` existed within what fits ``only``, seconds."""
+    """Return the time that ``lines`` existed within what fits ``only``, seconds."""
 
     def whole(line: int) -> Segments:
         return Segments.of_windows([(int(db.lines.start[line]), int(db.lines.end[line]))])

@@ -57,8 +57,7 @@ class PhaseCalls:
 
 
 def nesting_depth(step: I64, first: I64) -> I64:
-    """How many are open after each ``step`` of +1 or -1, never below 0; from each of ``first`` on
-    anew."""
+    """Count open ones after each ``step`` of +1 or -1, never below 0; anew from all ``first``."""
     total = np.cumsum(step)
     if not len(total):
         return total

@@ -120,11 +120,11 @@ def text_lines(
     if more:
         yield -1.0, "".join(f"{column.name:>37} " for column in shown), "", ""
     heading = f"{'inclusive':>18} {'exclusive':>18} " * len(shown)
-    yield -1.0, heading, "", f"{columns[metric].name}, {view.kind}"
+    yield -1.0, heading, "", f"{columns[metric].name}, {view.title}"
     total = abs(float(view.total[outline.cut_by])) or 1.0
     names = NodeNames(db, view)
     room = max(width - _COLUMNS * len(shown), _MIN_NAME)
-    for run, before in outline.runs(fold=fold and view.kind == "top-down"):
+    for run, before in outline.runs(fold=fold and view.is_top_down):
         node = run[-1]
         figures = "".join(column.figures(view, node) for column in shown)
         lines = fit(before, room, _MIN_NAME)

@@ -15,7 +15,7 @@ from hpcd.array_types import I64, Mask
 
 # A thread is brief that lived for less of its process's time than this.
 _BRIEF_SHARE = 0.1
-# Fewer have a row each, and so have those of which less than so many fit a row.
+# Fewer threads have a row each, and so have those of which fewer than _A_ROW fit a row.
 _FEWEST, _A_ROW = 16, 2
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-# Source files are written by hand, and generated ones not read by anybody.
+# Source files are written by hand, and generated ones are not read.
 _MAX_SOURCE = 16 << 20
 _MAX_NAME = 4096
 # As grep and git tell text from the rest.
@@ -40,7 +40,7 @@ def read_source(name: str, folders: Sequence[Path] = ()) -> SourceFile:
         try:
             lines = _read_lines(place)
         except OSError as error:
-            # What is missing there may be elsewhere; what is no source is said.
+            # What is missing there may be elsewhere; what is no source is reported.
             if isinstance(error, _NoSourceError):
                 note = str(error)
             elif isinstance(error, PermissionError):
@@ -69,7 +69,7 @@ def _places(name: str, folders: Sequence[Path]) -> Iterator[Path]:
 
 def _read_lines(path: Path) -> list[str]:
     try:
-        # This does not open what it names: devices do nothing, pipes wait for nobody.
+        # This does not open what it names: a device does nothing, a pipe does not block.
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except ValueError:
         raise _NoSourceError("invalid file name") from None

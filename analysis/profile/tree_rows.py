@@ -33,7 +33,7 @@ class Forest:
         self._depth = depth
 
     def children(self, node: int, level: int) -> list[int]:
-        """The shown children of ``node``, which stands at ``level`` (the root at 0)."""
+        """Return the shown children of ``node``, whose level is ``level`` (the root's is 0)."""
         if self._depth is not None and level >= self._depth:
             return []
         children = self._children.get(node)

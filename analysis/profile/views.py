@@ -1,7 +1,7 @@
 """Profile views of a database: top-down, bottom-up, flat, by line, by loop.
 
 The canonical tree has a node per address; views are about procedures. Calls from several lines of a
-procedure to one callee become one node, unless addresses are asked for. Where a module's structure
+procedure to one callee become one node, unless addresses are requested. Where a module's structure
 is known, inlined calls and loops are nodes too, between a procedure and what it calls
 (:mod:`hpcd.analysis.profile.entities`). Each view is a tree in columns, built in bulk; nothing
 here walks nodes one by one.
@@ -43,6 +43,10 @@ _SCOPES = {
     "lines": (Kind.STATEMENT,),
     "loops": (Kind.LOOP,),
 }
+# Views in which a procedure is not below what called it.
+_REARRANGED = ("bottom-up", "flat", "lines", "loops")
+# Headings that differ from a view's name: a trace line is not a source line.
+_TITLES = {"lines": "source lines"}
 # A hot path ends where no child has this share of its parent's cost.
 _HOT_SHARE = 0.5
 
@@ -73,6 +77,16 @@ class View:
         return len(self.parent)
 
     @property
+    def title(self) -> str:
+        """Heading of a table or picture of the view."""
+        return _TITLES.get(self.kind, self.kind)
+
+    @property
+    def is_top_down(self) -> bool:
+        """Whether a node's children are what it calls or contains."""
+        return self.kind not in _REARRANGED
+
+    @property
     def total(self) -> F64:
         """``float64[metrics]``: cost of everything."""
         total: F64 = self.inclusive[:, 0]
@@ -80,7 +94,7 @@ class View:
 
     def cost(self, metric: int) -> F64:
         """``float64[n]``: what nodes are ordered by; inclusive top-down and of loops."""
-        by = self.inclusive if self.kind in ("top-down", "loops") else self.exclusive
+        by = self.inclusive if self.is_top_down or self.kind == "loops" else self.exclusive
         cost: F64 = by[metric]
         return cost
 
@@ -115,7 +129,7 @@ def make_view(
         )  # fmt: skip
     else:
         basis = contexts(db, kind)
-        view = view_over(basis, exclusive)
+        view = view_over(basis, exclusive, kind)
         if kind in ("flat", "bottom-up"):
             levels = 1 if kind == "flat" else depth
             view = by_caller(view, kind, metric=metric, share=share, depth=levels)
@@ -183,12 +197,15 @@ def contexts(db: Database, kind: str) -> ViewTree:
     return ViewTree(tree, all_entities, node_of[place], listed)
 
 
-def view_over(basis: ViewTree, exclusive: F64) -> View:
-    """The top-down view over a tree of ``exclusive`` ``float64[metrics, nodes]``, a profile."""
+def view_over(basis: ViewTree, exclusive: F64, kind: str = "top-down") -> View:
+    """Return the tree of a view as it is, callers above callees, with ``exclusive`` costs.
+
+    ``exclusive`` is ``float64[metrics, contexts]``, a profile of the database.
+    """
     tree = basis.tree
     own = np.stack([sum_by(basis.place, costs, len(tree)) for costs in exclusive])
     return View(
-        "top-down", tree.parent, tree.frame.astype(np.uint32), own, _inclusive(tree, own),
+        kind, tree.parent, tree.frame.astype(np.uint32), own, _inclusive(tree, own),
         entities=basis.entities,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""How often contexts were entered, as far as a sampled trace shows it.
+"""Counts of entries of contexts, as far as a sampled trace shows it.
 
 A visit is a stretch of a line's records below a context. Calls that no record separates are one
 visit, calls that no record falls into none: visits are a lower bound of the number of calls.

@@ -2,7 +2,7 @@
 threads.
 
 Compared is one procedure: that which most of a group are in, but not all. In a job it is an MPI
-call where there is one; everybody waits in it for the one who is missing.
+call where there is one; all others wait in it for the one that is missing.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.wait_words import activity_words, duration, thread_words
 from hpcd.model.stack_snapshot import StackSnapshot, ThreadStack
 
-# Threads that stand at one place and wait for different things: so many are listed.
+# Threads at one place that wait for different things: the most that are listed.
 _MOST_WAITS = 6
 _MOST_MEMBERS = 5
 # Waits of these kinds are one row of the tree, whatever each waits for.
@@ -97,7 +97,7 @@ def _place(reading: Reading, thread: ThreadStack) -> str:
 def standing_groups(
     threads: list[ThreadStack], by_tid: dict[int, ThreadStack]
 ) -> list[tuple[str, bool, list[ThreadStack]]]:
-    """Return groups of threads that stand at one place: what they do, in words, whether that is
+    """Return groups of threads at one place: what they do, in words, whether that is
     true of each of them word by word, and the threads; the most common first, and rare ones
     together at the end."""
     groups: dict[tuple[str, str], list[ThreadStack]] = {}

@@ -26,12 +26,12 @@ _RESTARTED = (
     ("poll", "poll", "descriptors"),
     ("futex", "futex", "a futex"),
 )
-# Of the innermost user frames so many may say what kind of lock it is.
+# Number of innermost user frames that may say what kind of lock it is.
 _NEAR = 5
 
 
 def named_wait(thread: ThreadStack, path: Path) -> Wait | None:
-    """The wait of ``thread``, which stands at ``path``, by the kind of lock its functions show.
+    """The wait of ``thread``, whose call path is ``path``, by the kind of lock its functions show.
 
     A condition variable's word may look like a mutex': the function that waits decides.
     """
@@ -89,7 +89,7 @@ def thread_words(tid: int, threads: dict[int, ThreadStack]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """How long, to two or three digits: ``4 ms``, ``1.2 s``, ``312 s``, ``1 h 5 min``."""
+    """Return a duration to two or three digits: ``4 ms``, ``1.2 s``, ``312 s``, ``1 h 5 min``."""
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:
@@ -104,7 +104,7 @@ def duration(seconds: float) -> str:
 
 
 def span(seconds: Iterable[float | None]) -> str:
-    """How long several have waited: ``12 s`` or ``3-12 s``; "" where that is not known."""
+    """Return the durations of several waits: ``12 s`` or ``3-12 s``; "" where that is not known."""
     known = sorted(value for value in seconds if value is not None)
     if not known:
         return ""

@@ -18,7 +18,7 @@ _LOCKS = ("mutex", "file lock")
 @dataclass(frozen=True, slots=True)
 class WaitingChains:
     """``deadlocks``: threads that wait for each other in a ring, each for the next. ``chains``: a
-    waiter and, one after another, whom it waits for; the last waits for nobody known, or is in a
+    waiter and, one after another, whom it waits for; the last waits for no known thread, or is in a
     deadlock. ``waiters`` are how many wait for each chain's last, directly or through others."""
 
     deadlocks: list[list[ThreadStack]]

@@ -1,7 +1,7 @@
 """Load modules read in another process.
 
 Binaries and their debug information are hostile input: a file that makes the reader crash, hang or
-ask for too much memory costs that module its lines or loops, never the caller its life.
+request too much memory costs that module its lines or loops, never the caller its life.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Reader:
         self._worker.channel()
 
     def arrays(self, fd: int, name: str, **request: Any) -> Arrays:
-        """Have the worker process the file open at ``fd``; return its result. ``name`` is for
+        """Let the worker process the file open at ``fd``; return its result. ``name`` is for
         errors.
 
         Raises :class:`FormatError`.

@@ -3,7 +3,7 @@
 bcc compiles against kernel headers, and looks for those of the running kernel only. The programs
 here read stable layouts only (offsets that vary come from BTF), so headers of any recent kernel do.
 
-What is put together is kept in the cache and used again as long as nobody but this user can write
+What is put together is kept in the cache and used again as long as only this user can write
 there (root compiles it into the kernel) and what it was made from has not changed.
 """
 
@@ -150,7 +150,7 @@ def _unpack(tree: Path) -> None:
             inside = not Path(member.name).is_absolute() and ".." not in Path(member.name).parts
             if not inside or not (member.isdir() or member.isreg()):
                 continue
-            # The archive names whoever built the kernel; that user's number may be anybody's here.
+            # The archive names the kernel's builder, whose number may be another user's here.
             member.uid, member.gid = os.geteuid(), os.getegid()
             member.mode = 0o755 if member.isdir() else 0o644
             archive.extract(member, tree, numeric_owner=True)
@@ -207,7 +207,7 @@ def _current(tree: Path, origin: str) -> bool:
 
 
 def _trusted(folder: Path) -> bool:
-    """Whether nobody else could have put anything there: what root compiles must be root's."""
+    """Whether no other user could have written there: what root compiles must be root's."""
     try:
         status = folder.lstat()
     except OSError:
@@ -220,7 +220,7 @@ def _trusted(folder: Path) -> bool:
 
 
 def _holds_fast(folder: Path) -> bool:
-    """Whether nobody else could put another directory in the place of one of ours in ``folder``."""
+    """Whether no other user could replace a directory of ours in ``folder``."""
     status = folder.stat()
     sticky = bool(status.st_mode & stat.S_ISVTX)
     return status.st_uid in (0, os.geteuid()) and (sticky or not status.st_mode & 0o022)

@@ -24,7 +24,7 @@ def require_hosts_namespace() -> None:
     """Raise :class:`PlatformError` in a pid namespace of a container.
 
     BPF programs see the host's process numbers. In another namespace process 2 is another one, if
-    there is any: what was asked for would never be seen to run or to end.
+    there is any: what was requested would never be seen to run or to end.
     """
     if not in_hosts_namespace():
         raise PlatformError(f"the kernel's process numbers differ from those here; {REMEDY}")

@@ -127,7 +127,7 @@ static __always_inline u64 page_node(struct page *page, u64 most_nodes)
 	return NODE_OF_PAGE(flags, most_nodes);
 }
 
-/* The kernel has allocated pages: those a thread's page fault asked for. A fault may have needed none,
+/* The kernel has allocated pages: those a thread's page fault requested. A fault may have needed none,
  * so that the allocation is another's: it is the fault's only where the thread entered the kernel the
  * same way. */
 SECTION("raw_tp/")

@@ -43,7 +43,7 @@ struct value_program {
 #define MOST_PACKED 52 /* records, for 512 entries */
 
 struct probed_function {
-	u32 one_in;   /* calls recorded: one in so many */
+	u32 one_in;   /* one call of this number is recorded */
 	u32 values;
 	u32 flags;
 	u32 number;   /* of the recorded function, in struct call */
@@ -88,7 +88,7 @@ struct open_call {
 /* The array that a poll has been entered with, until it is known whether the call did anything. */
 struct polled {
 	u64 entries;
-	u64 words[MOST_LISTED]; /* of so many bytes as the second record's entries have, packed */
+	u64 words[MOST_LISTED]; /* of as many bytes as the second record's entries have, packed */
 };
 
 /* Of a thread: its innermost call. */

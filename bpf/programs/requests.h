@@ -18,7 +18,7 @@
 /* SPLICE_F_FD_IN_FIXED */
 #define SOURCE_IS_REGISTERED (1u << 31)
 
-/* How much is asked for, and where in the file. */
+/* How much is requested, and where in the file. */
 static __always_inline void fill_length(struct request *request, void *taken, u32 length)
 {
 	struct io_rw *transfer = taken;

@@ -677,7 +677,7 @@ static __always_inline void begin_walk(struct walk *w, int copied)
 		leave_probe_page(w);
 }
 
-/* The walk of the copied stack in SAVED, begun where user space asks for that. */
+/* The walk of the copied stack in SAVED, begun where user space requests that. */
 static __always_inline struct walk *saved_walk(struct saved *saved)
 {
 	struct walk *w = &saved->walk;
@@ -1147,7 +1147,7 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 		if (copy.image && copy.image != event.image) /* of the program before */
 			copy.space.count = 0;
 		copy.image = event.image;
-		/* Of a parent that user space has not met the child asks for its mappings itself. */
+		/* Of a parent that user space has not met the child requests its mappings itself. */
 		event.thread = !map_update(MAP(PROCESSES), &event.tgid, &copy, 0);
 		if (copy.excluded)
 			return 0;

@@ -52,7 +52,7 @@ struct system_call {
 	u8 kind;      /* enum system_call_kind */
 	/* Which argument, from 0, is what; NO_ARGUMENT: none is. */
 	u8 file, other;
-	u8 size;      /* the bytes asked for */
+	u8 size;      /* the bytes requested */
 	u8 offset;
 	u8 pad;
 };
@@ -64,7 +64,7 @@ enum system_call_kind {
 	CALL_OTHER = 3,  /* returns neither */
 	CALL_CONNECTS = 4, /* the same, and changes what its file is */
 	CALL_MAPS = 5,   /* the same; recorded only if it is about a file */
-	CALL_MAPS_MEMORY = 7, /* returns the address of so many bytes as were asked for */
+	CALL_MAPS_MEMORY = 7, /* returns the address of the bytes requested */
 	CALL_UNMAPS = 8,  /* argument 0 is an address, 1 how many bytes from there are given back */
 	CALL_BREAKS = 9,  /* brk() */
 	CALL_REMAPS = 10, /* mremap() */
@@ -202,7 +202,7 @@ struct long_walk {
 
 struct settings {
 	u64 period;      /* what a sample of the first event stands for, ns, if that is the CPU clock */
-	u32 walk_one_in; /* threads that leave the CPU, one in so many with its path; 0 and 1: all */
+	u32 walk_one_in; /* of this number of threads that leave the CPU one with its path; 0 and 1: all */
 	u32 passed_over; /* of 2^32 firings in targets */
 	u32 first_part;  /* shortest period of the events the CPU clock is made of, ns */
 	u32 part_step;   /* by how much that of the next is longer */

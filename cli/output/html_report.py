@@ -86,7 +86,7 @@ def html_parts(
         yield "</ul>\n"
     yield from _trace(db, only)
     yield from _flame_graph(db, outline, only)
-    yield f"<h2>Profile: {_escaped(outline.view.kind)}</h2>\n"
+    yield f"<h2>Profile: {_escaped(outline.view.title)}</h2>\n"
     yield from _rows(db, outline, more, _MOST_ROWS)
     if outline.view.kind != "flat":
         flat = make_view(db, "flat", only=only, derived=list(outline.view.derived))

@@ -15,7 +15,7 @@ def as_json(
     reading: Reading, unmoved: Collection[int] | None = None, same: Collection[int] = ()
 ) -> dict[str, Any]:
     """A reading as a JSON object; ``unmoved`` and ``same``: with --watch, the threads (tids) that
-    have not run since the first reading, or stand at the same path again."""
+    have not run since the first reading, or have the same path again."""
     snapshot = reading.snapshot
     return {
         "time_ns": snapshot.time_ns,

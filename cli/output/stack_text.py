@@ -61,7 +61,7 @@ def _standing_rows(
     threads: list[ThreadStack], first: str, rest: str, processes: dict[int, Process],
     by_tid: dict[int, ThreadStack],
 ) -> Iterator[_Row]:  # fmt: skip
-    """Describe the activities of threads that stand at one place, the most common first."""
+    """Describe the activities of threads at one place, the most common first."""
     for number, (words, exact, members) in enumerate(standing_groups(threads, by_tid)):
         more = "" if exact else " (--each shows each)"
         yield (*_figures(members, processes), rest if number else first, f"» {words}{more}")

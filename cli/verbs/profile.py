@@ -112,7 +112,7 @@ def _private_directory(owner: User) -> Iterator[Path]:
 
 
 def _hand_over(folder: Path, owner: User) -> None:
-    """Give the directory to ``owner``, itself last: until then nobody can put a link into it."""
+    """Give the directory to ``owner``, itself last: until then no user can put a link into it."""
     if not owner.other:
         return
     for place, folders, files in os.walk(folder, topdown=False):
@@ -139,7 +139,7 @@ def _as_user(owner: User, command: Sequence[str], *, quiet: bool = False) -> Non
         check=False,
         **rights,  # type: ignore[call-overload]
     )
-    # Damaged parts (7) are said, and what could be read is there.
+    # Damaged parts (7) are reported, and what could be read is there.
     if done.returncode not in (0, 7):
         raise HpcdError(f"{' '.join(command[:4])} ended with exit code {done.returncode}")
 

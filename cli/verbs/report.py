@@ -186,7 +186,7 @@ class Report(Command):
 
 
 def chosen_metrics(db: Database, texts: list[str]) -> tuple[list[int], list[Formula]]:
-    """Numbers of the metrics asked for, the default one if none was, and the formulas.
+    """Numbers of the metrics requested, the default one if none was, and the formulas.
 
     Formulas are numbered after the database's metrics. Raises :class:`UsageError`.
     """

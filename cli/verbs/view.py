@@ -39,7 +39,7 @@ PANES = ("trace", "flame", "calls", "lines", "compare", "source", "stacks",
          "messages", "recorded")  # fmt: skip
 # The port in the URL that is printed for a socket: what one forwards to it.
 _FORWARDED = 8000
-# Work in Python makes requests wait so long for the interpreter's lock at most: each of a page's
+# Longest wait of a request for the interpreter's lock while Python works: each of a page's
 # seventy modules waited 5 ms.
 _SWITCH_S = 0.0005
 _RUNNING = ("attached", "recording")
@@ -126,7 +126,7 @@ class ViewCommand(Command):
                 port = listener.getsockname()[1]
                 host = f"127.0.0.1:{port}"
             token = secrets.token_urlsafe(16)
-            # After the #, so that it is in no log and sent to nobody.
+            # After the #, so that it is in no log and is never sent.
             url = f"http://127.0.0.1:{port}/#{urlencode({'token': token, **view})}"
             print(url, flush=True)
             if args.listen:
@@ -261,7 +261,7 @@ def _at_port(port: int) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def _at_socket(path: Path) -> Iterator[socket.socket]:
-    """A socket at ``path``, mode 0600, gone afterwards; one that nobody serves is replaced."""
+    """A socket at ``path``, mode 0600, gone afterwards; one that no process serves is replaced."""
     with socket.socket(socket.AF_UNIX) as listener:
         # Never open to others, not even for the moment before a chmod.
         mask = os.umask(0o177)

@@ -38,13 +38,13 @@ _MAX_PRELOADED_PROCESSES = 64
 # Sampling begins when the targets' unwind tables are ready, or after this time; stacks then end as
 # "module not yet analysed" until they are.
 _TABLE_WAIT_SECONDS = 1.5
-# Tables from earlier recordings are put into table memory before a command starts, for so long: of
-# 150 libraries it takes longer, and paths through the rest are deferred.
+# Time to put tables from earlier recordings into table memory before a command starts: 150
+# libraries take longer, and paths through the rest are deferred.
 _KEPT_TABLE_SECONDS = 0.03
 # What ends sooner has been recorded before, or waits for the decoder to start: it takes CPU time
 # from what is recorded.
 _DECODER_SECONDS = 0.2
-# A command is held until the tables of what it is known to run are there, or for so long; the
+# A command is held until the tables of what it is known to run are there, at most this long; the
 # largest program here, chromium, takes 25 s of CPU time, once.
 _COMMAND_WAIT_SECONDS = 60.0
 

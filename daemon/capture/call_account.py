@@ -19,10 +19,10 @@ _MOST_RATES = 200
 
 class CallAccount:
     """Has fewer calls recorded where they cost more than ``share`` of the targets' CPU time (None:
-    any), or are more than anybody can use, and counts them.
+    any), or are more than can be analysed, and counts them.
 
     ``calls`` takes them from the ring; their programs belong to ``sampler``. ``lacks`` says what of
-    those asked for cannot be recorded here, for the summary.
+    those requested cannot be recorded here, for the summary.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ MOST_ONE_IN = 1 << 14
 # Functions that make up less of the calls are left alone.
 _SMALL = 0.02
 _ABOVE, _WELL_BELOW = 1.1, 0.3
-# Raised again only after so many rounds well below, so that it does not swing.
+# Rounds well below the limit before it is raised again, so that it does not swing.
 _ROUNDS_BELOW = 5
 
 

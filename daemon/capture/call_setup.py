@@ -1,4 +1,4 @@
-"""The calls that a recording's options ask for: functions, their programs, probes."""
+"""The calls that a recording's options request: functions, their programs, probes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # imported where they are needed: most recordings record no c
 
 
 class CallSetup:
-    """Reads ``options`` for what records calls; what they do not ask for is None.
+    """Reads ``options`` for what records calls; what they do not request is None.
 
     Raises :class:`hpcd.errors.UsageError` for probes that make no sense.
     """

@@ -137,7 +137,7 @@ class DeferredPaths:
         # What was mapped when the others' were taken, each once, and the bytes that takes.
         self._mapped: dict[_Mapped, _Mapped] = {}
         self._mapped_bytes = 0
-        # In a round, by pid and number: the last that was asked for, and since and until when.
+        # In a round, by pid and number: the last that was requested, and since and until when.
         self._recent: dict[tuple[int, int], tuple[_Mapped, int, int]] = {}
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._decompressor = zstandard.ZstdDecompressor()

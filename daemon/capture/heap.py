@@ -18,7 +18,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 def limit_arenas() -> None:
-    """Have all threads allocate from one heap (a thread that ends leaves its own behind), and big
+    """Make all threads allocate from one heap (a thread that ends leaves its own behind), and big
     pieces have mappings of their own."""
     if hasattr(_LIBC, "mallopt"):  # musl has none
         _LIBC.mallopt(_M_ARENA_MAX, 1)

@@ -22,8 +22,8 @@ from hpcd.measurement.summary import (
     UnwindCounts,
 )
 
-# Samples come as if at random: so many standard errors are chance. Of the interrupts of a virtual
-# machine that does not run for a time the first is late, and the CPU time was another's.
+# Samples come as if at random: this number of standard errors is chance. Of the interrupts
+# of a virtual machine that did not run for a time the first is late, and the time was another's.
 _ERRORS, _LATE = 4, 0.03
 
 

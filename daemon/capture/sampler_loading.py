@@ -36,7 +36,7 @@ _USUAL_TURNS_S = sys.getswitchinterval()
 
 class SamplerLoading:
     """Begins to load the programs that ``options`` need, ``calls`` among them; :meth:`close` frees
-    what has come of it unless somebody has taken it.
+    what was loaded unless a caller has taken it.
 
     Raises :class:`hpcd.errors.UsageError` for probes that make no sense.
     """
@@ -113,7 +113,7 @@ class SamplerLoading:
         sys.setswitchinterval(_USUAL_TURNS_S)
 
     def close(self) -> None:
-        """Wait for the thread, and free what nobody has taken."""
+        """Wait for the thread, and free what no caller has taken."""
         self._end_turns()
         self._thread.shutdown()
         loaded: list[Future[Any] | None] = [self._programs, self._saved_walker, self._iterator]

@@ -27,15 +27,15 @@ from hpcd.measurement.summary import (
 # The rings are emptied when they fill, of which the programs tell, or this often: a recorder that
 # is killed loses no more than the last second, the way to the disk included.
 _FLUSH_SECONDS = 0.9
-# What has been recorded of a whole node is summed up so often, and at once where samples were lost:
+# Time between summaries of a recording of a whole node; at once where samples were lost:
 # it takes a file in /proc for each thread.
 _SUMMARY_SECONDS = 3.0
-# Rings of calls do not tell, nor does what is limited: they are looked at so often.
+# Neither rings of calls nor limits wake the recorder: the time between looks at them.
 _POLL_SECONDS = 0.1
 # Stacks that wait for a round: 10 MB of them.
 _MOST_BACKLOG = 1 << 15
 # A wake-up is for new code: until the mappings of a new process have been read its code is unknown.
-# A program maps its libraries within so long; on a whole node they are read together.
+# Time within which a program maps its libraries; on a whole node they are read together.
 _MAPPING_SECONDS = 0.01
 # CPU share that immediate wake-ups may use (token bucket), of selected processes and of a whole
 # node, where programs come and go all the time. Beyond it they wait, at most _MAX_WAKEUP_DELAY_S
@@ -292,7 +292,7 @@ class Session:
 
     def _includes_target(self, pids: set[int]) -> bool:
         """Whether a process is among these that is recorded, or has just been started by one, and
-        whose mappings nobody asks for."""
+        whose mappings no program requests."""
         everything, sampler = self._terms.selector.everything, self._parts.sampler
         if sampler.on_demand:
             return False

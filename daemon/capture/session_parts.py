@@ -68,7 +68,7 @@ class Terms:
     duration: float | None
     output: str
     cpu_start: float
-    """CPU seconds this process had used when the recording was asked for."""
+    """CPU seconds this process had used when the recording was requested."""
     period_ns: int
     """CPU time that a sample of the first event stands for at first; 0 when it samples none."""
     alone: bool

@@ -22,7 +22,7 @@ class StopRequest:
         os.eventfd_write(self.descriptor, 1)
 
     def is_set(self) -> bool:
-        """Whether the end is asked for."""
+        """Whether the end is requested."""
         return self._event.is_set()
 
     def clear(self) -> None:

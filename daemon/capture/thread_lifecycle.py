@@ -44,7 +44,7 @@ class ThreadLifecycle:
         on_demand: bool = False,
     ) -> None:
         """``defer`` gives the CCT node of a stack (its event and its copy) that is walked later.
-        ``on_demand``: the programs ask for mappings when they are needed."""
+        ``on_demand``: the programs request mappings when they are needed."""
         self._on_demand = on_demand
         self._defer = defer
         self._targets = targets

@@ -153,7 +153,7 @@ class _Held:
 
 class _PerfMap:
     """A map that a runtime writes. None of it is kept: it is read backwards, as what is latest
-    holds, and again when there is more of it or other addresses are asked for."""
+    holds, and again when there is more of it or other addresses are requested."""
 
     def __init__(self, file: io.FileIO, allowance: _Allowance) -> None:
         self._file, self._allowance = file, allowance
@@ -256,7 +256,7 @@ def read_records(data: bytes, by_index: dict[int, tuple[int, int, str]]) -> int:
     at = 0
     while at + 16 <= len(data):
         kind, size, _ = struct.unpack_from("<IIQ", data, at)
-        # Of a long one, what is told stands at its beginning.
+        # What matters of a long record is at its beginning.
         if size < 16 or at + min(size, _MAX_RECORD) > len(data):
             break
         if kind == _CODE_LOAD and size >= 57:

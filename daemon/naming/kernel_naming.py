@@ -1,6 +1,6 @@
 """Kernel addresses of call paths become frames of load modules, and their names are kept.
 
-The names go into the measurement because nobody can look them up after the next boot.
+The names go into the measurement because they cannot be looked up after the next boot.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Modules:
         self._own_space = _mount_namespace(os.getpid())
         self._paths = PathCache(self._own_space, self._is_unchanged)
         self._images: dict[int, int] = {}
-        """Descriptors of modules' files, by id: nobody else may be able to open them again."""
+        """Descriptors of modules' files, by id: another process may not be able to open them."""
 
     # --- identity ---
 
@@ -239,7 +239,7 @@ class Modules:
         return entry
 
     def prepare(self, paths: Sequence[Path]) -> None:
-        """Have files analysed that a program of this process' own user is about to map."""
+        """Request analysis of files that a program of this process' user is about to map."""
         for path in paths:
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -392,7 +392,7 @@ def _key_of(status: FileStatus) -> tuple[int, ...]:
 def _vdso_file() -> int:
     """A descriptor of the kernel's shared object, which every 64-bit process maps alike."""
     fd = os.memfd_create("vdso", os.MFD_CLOEXEC)
-    os.fchmod(fd, 0o600)  # nobody else writes it: its table is kept for the next recording
+    os.fchmod(fd, 0o600)  # no other user writes it: its table is kept for the next recording
     for region in executable_regions(os.getpid()):
         if region.path == "[vdso]":
             os.write(fd, ctypes.string_at(region.start, region.end - region.start))

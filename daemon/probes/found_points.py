@@ -36,7 +36,7 @@ class FoundPoint:
     semaphore: int
     operands: str
     prototype: Prototype | None = None
-    """What debug information says of it, where that was asked for and is there."""
+    """What debug information says of it, where that was requested and is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def find_points(decoder: Decoder, fd: int, path: str, specs: list[ProbeSpec]) ->
             {int(number): str(text)[:200] for number, text in content["near"].items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise FormatError(f"{path}: its functions are not what was asked for") from None
+        raise FormatError(f"{path}: its functions are not what was requested") from None
 
 
 def _point(row: dict[str, Any], queries: int) -> FoundPoint:

@@ -12,7 +12,7 @@ _ROUNDS_BELOW = 5
 _WELL_BELOW = 0.4
 # What costs less than this share of what is allowed is not worth being let go of.
 _WORTH_LETTING_GO = 0.1
-# So many seconds' share may be saved up for a time of many calls, and is lent in advance. With
+# Seconds whose share may be saved up for a time of many calls, and is lent in advance. With
 # 5 % it is half a second of CPU time, 25,000 calls in a virtual machine: HPCC makes 20,000 at once.
 _MOST_SAVED_S = 20.0
 # What a trap costs, seconds: an exception and back, which under a hypervisor leaves the virtual

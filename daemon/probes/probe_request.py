@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """Probes that are asked for; nothing is checked until :meth:`specs`."""
+    """Probes that are requested; nothing is checked until :meth:`specs`."""
 
     texts: tuple[str, ...] = ()
     """Arguments of ``--probe``."""

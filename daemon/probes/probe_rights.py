@@ -82,7 +82,7 @@ def _opens(descriptor: int, uid: int, groups: Sequence[int]) -> bool:
         return False
     _LIBC.syscall(set_group, groups[0])
     _LIBC.syscall(set_user, uid)
-    # They say what it was before: asked for what is no id, what it is now.
+    # Both return the previous id; given an invalid one (-1) they change nothing.
     if _LIBC.syscall(set_group, -1) != groups[0] or _LIBC.syscall(set_user, -1) != uid:
         return False
     try:

@@ -91,7 +91,7 @@ class SecondRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSpec:
-    """A probe that ``--probe`` asks for; ``text`` is how it was written."""
+    """A probe that ``--probe`` requests; ``text`` is how it was written."""
 
     text: str
     library: str
@@ -104,7 +104,7 @@ class ProbeSpec:
     returns: str = "auto"
     """How returns are seen, one of :data:`RETURNS`."""
     one_in: int = 1
-    """Calls recorded: one in so many."""
+    """One call of this number is recorded."""
     per_target: bool = False
     """Whether to attach to each target separately, although calls of new processes are missed."""
     optional: bool = False
@@ -135,7 +135,7 @@ def library_matches(pattern: str, path: str) -> bool:
 
 
 def parse_probe(text: str) -> ProbeSpec:
-    """Return the probe that ``--probe text`` asks for. Raises :class:`UsageError` in one line."""
+    """Return the probe that ``--probe text`` requests. Raises :class:`UsageError` in one line."""
     try:
         if len(text) > _LONGEST or not text.isprintable():
             raise UsageError("longer than 4096 characters, or not printable")

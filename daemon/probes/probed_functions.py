@@ -60,7 +60,7 @@ class ProbedFunctions:
         self._entries = 0
 
     def read_entries(self, entries: int) -> None:
-        """Read so many entries, if not already more, of arrays that have one for each rank."""
+        """Read at least ``entries`` entries of arrays that have one for each rank."""
         if entries > self._entries:
             self._entries = entries
             for index in self._packed:
@@ -131,8 +131,8 @@ class ProbedFunctions:
         return index
 
     def _way(self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool) -> str:
-        """How returns are seen: by a replaced return address (``trampoline``), at the function's
-        return instructions, or not (``none``)."""
+        """Return the way to see returns: by a replaced return address (``trampoline``), at the
+        function's return instructions, or not (``none``)."""
         if spec.provider or spec.returns == "none":
             return "none"
         # A user's would also be in the way of exceptions of another user's probed process.
@@ -183,7 +183,7 @@ class ProbedFunctions:
         return sum(int(self._maps.counts(index)[0]["foreign"]) for index in indices)
 
     def set_one_in(self, function: ProbedFunction, one_in: int) -> None:
-        """Record one call of ``function`` in so many from now on."""
+        """Record one in ``one_in`` calls of ``function`` from now on."""
         function.one_in = one_in
         self._maps.set_one_in(function.index, one_in)
 

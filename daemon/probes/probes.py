@@ -115,7 +115,7 @@ class Probes:
                 self._files.let_go(change.index)
 
     def detach(self) -> None:
-        """Detach everything; what has been counted can still be asked for."""
+        """Detach everything; what has been counted can still be requested."""
         self._files.close()
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ _RETAA, _RETAB = 0xD65F0BFF, 0xD65F0FFF
 
 @dataclass(frozen=True, slots=True)
 class Exits:
-    """How a function ends: the addresses of its return instructions, ascending, none where it never
+    """A function's ends: the addresses of its return instructions, ascending, none where it never
     returns; ``why`` it may end in another way, "" when it does not; ``recursive`` where it calls
     itself."""
 

@@ -1,4 +1,4 @@
-"""The processes of the service that work for users: after the service, which answers everybody."""
+"""The processes of the service that work for users: after the service, which answers all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _NICER = 5
 
 
 def after_service(pid: int) -> None:
-    """Have ``pid``, which has just been started, run at a lower priority than this process."""
+    """Lower the priority of ``pid``, which has just been started, below this process's."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)

@@ -104,8 +104,8 @@ class Push:
 
     url: str = _key(
         "",
-        'The receiver, such as "https://collector:4318"; empty: nothing is pushed. Nobody else'
-        " can have the service send anything.",
+        'The receiver, such as "https://collector:4318"; empty: nothing is pushed. Users'
+        " cannot have the service send anything.",
     )
     format: str = _key("otlp", 'What it takes: "otlp" or "pprof" (Pyroscope).')
     every: str = _key("15s", "Time from one push to the next.", "time")

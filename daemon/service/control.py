@@ -77,7 +77,7 @@ class Control:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         listener.setblocking(False)
         self._lock = threading.Lock()
-        # By user: connections, and recordings that are asked for and not yet among those known.
+        # By user: connections, and recordings that are requested and not yet among those known.
         self._connections: Counter[int] = Counter()
         self._beginning: Counter[int] = Counter()
         self._requests: dict[int, TokenBucket] = {}
@@ -122,7 +122,7 @@ class Control:
                 journal.log("internal error", journal.ERROR, where="accept", error=repr(error))
 
     def _admit(self, connection: socket.socket) -> None:
-        """Have a thread serve ``connection``, unless its user has too many already."""
+        """Start a thread that serves ``connection``, unless its user has too many already."""
         peer = peer_of(connection)
         with self._lock:
             # Root is refused nothing: whoever has that many threads to wait for needs its help.
@@ -355,7 +355,7 @@ class Control:
         return selector
 
     def _probes(self, request: dict[str, Any], permission: Permission) -> ProbeRequest:
-        """The probes asked for. What they are is read by the recorder: it may take long."""
+        """The probes requested. What they are is read by the recorder: it may take long."""
         asked = ProbeRequest(
             tuple(texts(request, "probes")),
             pairs(request, "probe_files"),
@@ -391,7 +391,7 @@ class Control:
 
 
 def _hold(connection: socket.socket, recording: RecordingProcess) -> None:
-    """End ``recording`` when who asked for it closes ``connection``, or says anything more."""
+    """End ``recording`` when who requested it closes ``connection``, or says anything more."""
     with connection:
         connection.settimeout(_HELD_SECONDS)
         while not recording.finished:

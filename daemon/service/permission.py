@@ -16,7 +16,7 @@ from hpcd.errors import HpcdError, TargetError
 
 
 class RefusedError(HpcdError):
-    """The peer may not do what it asks for."""
+    """The peer may not do what it requests."""
 
     exit_code = 4
 
@@ -24,7 +24,7 @@ class RefusedError(HpcdError):
 @dataclass(frozen=True)
 class Permission:
     """The rights of one peer. Root may do everything; members of the service's group may see all
-    recordings; everybody may record what they own and see and end what they recorded."""
+    recordings; all users may record what they own and see and end what they recorded."""
 
     peer: Peer
     group: str
@@ -68,7 +68,7 @@ class Permission:
         """The pids, here, of what the peer calls processes ``pids``, which it must own; each once.
 
         Raises :class:`TargetError` in the same words for what does not exist, what is another
-        user's, and what its user may not look into: who runs what is nobody's business.
+        user's, and what its user may not look into: who runs what is not disclosed.
         """
         wanted = list(dict.fromkeys(pids))
         here = _in_namespace_of(self.peer.pid, set(wanted)) if wanted else {}
@@ -83,7 +83,7 @@ class Permission:
 
 def _in_namespace_of(peer: int, pids: Collection[int]) -> dict[int, int]:
     """The processes that are ``pids`` in the pid namespace of process ``peer``, as far as they are
-    there. One look at all processes, however many are asked for."""
+    there. One look at all processes, however many are requested."""
     own, theirs = _namespace("self"), _namespace(str(peer))
     if theirs is None:
         return {}

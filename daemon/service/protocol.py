@@ -149,7 +149,7 @@ def ask(path: str, request: dict[str, Any], fd: int | None = None) -> dict[str, 
 
 @contextlib.contextmanager
 def held(path: str, request: dict[str, Any], fd: int | None = None) -> Iterator[dict[str, Any]]:
-    """As :func:`ask`, and the connection lasts as long as the block: a recording asked for with
+    """As :func:`ask`, and the connection lasts as long as the block: a recording requested with
     ``held`` ends with it, however this process ends."""
     with socket.socket(socket.AF_UNIX) as connection:
         # Blocking: when others have filled the queue, one that does not block is refused at once.

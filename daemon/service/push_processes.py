@@ -29,7 +29,7 @@ class Pushes:
         self._retry_in = _RETRY_SECONDS[0]
 
     def keep(self, wanted: Push, measurement: Path | None) -> None:
-        """Have ``measurement`` pushed as ``wanted`` says, None: no more of it.
+        """Start to push ``measurement`` as ``wanted`` says, None: no more of it.
 
         Processes of measurements before it end by themselves, with these.
         """

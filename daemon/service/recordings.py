@@ -29,7 +29,7 @@ _TOLD = 20
 
 @dataclass(slots=True)
 class RecordingProcess:
-    """One recording. ``uid`` is who asked for it; ``state`` one of starting, attached, recording,
+    """One recording. ``uid`` is who requested it; ``state`` one of starting, attached, recording,
     ended, failed. ``output`` is for people to read: whoever asked may have chosen it. ``stored`` is
     where the service itself made the measurement in its store, None where it did not."""
 
@@ -55,7 +55,7 @@ class RecordingProcess:
         return self.state in _FINISHED
 
     def stop(self) -> None:
-        """Have it end properly."""
+        """Request its regular end."""
         with contextlib.suppress(ProcessLookupError):
             self.process.terminate()
 
@@ -192,7 +192,7 @@ class Recordings:
             return list(self._known.values())
 
     def running(self, uid: int | None = None) -> list[RecordingProcess]:
-        """Return the recordings under way, of ``uid`` or of everybody."""
+        """Return the recordings under way, of ``uid`` or of all users."""
         return [
             recording
             for recording in self.all()

@@ -105,8 +105,8 @@ def _folders(store: Path) -> Iterator[Path]:
 
 
 def _is_measurement(folder: Path) -> bool:
-    """Whether the service made it, by its name, which its user cannot change, or somebody put a
-    measurement there."""
+    """Whether the service made it, by its name, which its user cannot change, or a measurement
+    was put there."""
     if not stat.S_ISDIR(folder.lstat().st_mode):
         return False
     if _MADE.fullmatch(folder.name):
@@ -133,7 +133,7 @@ def surplus(
 
     Those that ended more than ``seconds`` ago; of each user but root the oldest, until the rest
     take at most ``user_quota`` bytes; and while all together take more than ``quota``, the oldest
-    of who takes most. So nobody who takes less than an equal share loses anything by others.
+    of who takes most. So a user who takes less than an equal share loses nothing by others.
     """
     chosen = Surplus()
     left: dict[int, list[tuple[Kept, int]]] = {}

@@ -52,7 +52,7 @@ _MOST_THREADS = 3 * THREADS_PER_CPU // 4
 
 
 class Service:
-    """``hpcd daemon``. :meth:`run` returns when it is told to stop."""
+    """``hpcd daemon``. :meth:`run` returns on a request to stop."""
 
     def __init__(self, configuration_path: Path | None) -> None:
         self._path = configuration_path

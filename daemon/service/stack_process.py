@@ -89,7 +89,7 @@ def _limit(memory: int) -> None:
 
 
 def _bounded(pids: list[int], notes: list[str]) -> list[int]:
-    """The first of ``pids``, as many as are read at a time; the rest is told."""
+    """The first of ``pids``, as many as are read at a time; the rest is listed as left out."""
     threads, kept = 0, 0
     for pid in pids[:_MOST_PROCESSES]:
         threads += len(processes.thread_ids(pid))

@@ -51,7 +51,7 @@ class FarFrames:
                 walked = UnwindStatus(ending), now, frames
             if ending != UnwindStatus.READ_FAULT:
                 return UnwindStatus(ending), now, frames
-            # Further up, from the frame it stands at now if that is another.
+            # Further up, from its present innermost frame if that is another.
             at = self._walker.stack_pointer if now > depth else at + _STEP
             depth = now
         return walked

@@ -1,7 +1,7 @@
 """Waits in futex(2): the object a thread waits for, and its holder where memory tells.
 
 The kernel knows no owners, user space does. glibc's ``pthread_mutex_t`` (nptl's
-``struct_mutex.h``) begins with the futex word (2: locked, somebody waits), and has the owner's
+``struct_mutex.h``) begins with the futex word (2: locked, with waiters), and has the owner's
 thread id 8 bytes on; robust and priority-inheriting mutexes have it in the word itself, as the
 kernel demands of those (futex(2)); so has musl's for mutexes that check errors. A thread that joins
 another waits at the word that holds the other's id until it has ended (CLONE_CHILD_CLEARTID); it is

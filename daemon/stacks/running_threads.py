@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.002
 
 
 class RunningThreads:
-    """Samples threads of the processes that ``sampler`` was told of. Attaches it at first use."""
+    """Samples threads of the processes that ``sampler`` knows. Attaches it at first use."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler

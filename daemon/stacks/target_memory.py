@@ -1,4 +1,4 @@
-"""Words of a process' memory, read through /proc: nobody is stopped, and nothing is invented."""
+"""Words of a process' memory, read through /proc: no thread is stopped, and no word is guessed."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from hpcd.daemon.stacks.thread_activity import stands_somewhere
 from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.model.unwind_status import UnwindStatus
 
-# So often a reading goes back to threads that ran meanwhile, and to processes that have executed a
+# How often a reading goes back to threads that ran meanwhile, and to processes that have executed a
 # program or mapped code. Ranks that yield to each other are missed half of the time.
 _MOST_ROUNDS = 12
 _NAP_SECONDS = 0.0002
@@ -32,7 +32,7 @@ _EXECS = ("execve", "execveat")
 
 
 class _Walked(NamedTuple):
-    """How a walk ended, the stack as an event, and where memory read later tells more of it, that
+    """The end of a walk, the stack as an event, and where memory read later tells more of it, that
     event; else nothing."""
 
     ending: UnwindStatus

@@ -95,7 +95,7 @@ class Patience:
         return asked.answer  # type: ignore[return-value]
 
     def _seconds(self, pid: int) -> float:
-        """Return the seconds ``pid`` is waited for, now that somebody has not answered."""
+        """Return the seconds to wait for ``pid``, given the processes that did not answer."""
         pending = self._open.get(pid)
         if pending and not pending.is_set():
             raise WithheldError

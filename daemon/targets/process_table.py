@@ -79,7 +79,7 @@ class Targets:
         *,
         on_demand: bool = False,
     ) -> None:
-        """``on_demand``: the programs ask for mappings when they are needed."""
+        """``on_demand``: the programs request mappings when they are needed."""
         self._on_demand = on_demand
         self._accounts = accounts or UserAccounts()
         self._modules = modules
@@ -96,7 +96,7 @@ class Targets:
         # Processes whose mappings are out of date and whose user has had enough read for now.
         self._postponed: set[int] = set()
         self.watcher: MappingWatcher | None = None
-        """Is told what targets map, start and that they end."""
+        """Receives what targets map, start and that they end."""
         self.withheld: set[int] = set()
         """Targets that did not let their mappings be read, and are to be asked again."""
 
@@ -113,7 +113,7 @@ class Targets:
         return next((t.process for t in self._by_pid.values() if t.process.id == number), None)
 
     def is_known(self, pid: int) -> bool:
-        """Whether the programs know ``pid`` as a target, and ask for its mappings."""
+        """Whether the programs know ``pid`` as a target, and request its mappings."""
         target = self._by_pid.get(pid)
         return target is not None and target.added
 

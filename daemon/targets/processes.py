@@ -229,7 +229,7 @@ class ThreadState:
 
     @property
     def switch(self) -> Switch:
-        """How it left its CPU, if it has."""
+        """The way it left its CPU, if it has."""
         return _SWITCHES.get(self.state, Switch.SLEEPING)
 
 
@@ -323,7 +323,7 @@ def _executable_of(pid: int) -> str:
 
 def identify_reported(pid: int, number: int, name: str, program: ReportedProgram) -> Process:
     """As :func:`identify`, of a process that has begun ``program``, called ``name``: only what was
-    not reported is asked for. It may have ended."""
+    not reported is requested. It may have ended."""
     arguments, environment = program.arguments, program.environment
     if arguments is None:  # then so is what follows
         environment, arguments = _read_memory(pid, "environ", "cmdline")

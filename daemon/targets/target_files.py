@@ -1,9 +1,9 @@
-"""Files that targets map or write, looked at without waiting for anybody who serves them.
+"""Files that targets map or write, looked at without waiting for programs that serve them.
 
 A program of a user's may serve a file system (FUSE), and decides when a question about its files is
 answered, if ever. So the status of a file is what the kernel has of it already, and a file is
-pinned first, which asks nobody, then its mount is looked up, and only then it is opened. What a
-user serves is not opened; what root serves (CernVM-FS, GlusterFS and others are FUSE) is.
+pinned first, which needs no such program, then its mount is looked up, and only then it is opened.
+What a user serves is not opened; what root serves (CernVM-FS, GlusterFS and others are FUSE) is.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _text(process: str, name: str) -> str:
 
 @dataclass(slots=True)
 class MappedFile:
-    """An executable mapping and the file behind it: its status, and where it was asked for the file
+    """An executable mapping and the file behind it: its status, and on request the file
     itself. ``refused`` is why that was not opened."""
 
     region: Region

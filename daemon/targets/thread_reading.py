@@ -76,7 +76,7 @@ class _Attempt:
     ) -> None:
         self.records: list[TaskStack] = []
         self.abandoned = False
-        """Nobody waits for it any more."""
+        """Whether the result is no longer waited for."""
         self._take = take
         self._error: Exception | None = None
         self._stacks, self._wanted = stacks, wanted

@@ -13,10 +13,10 @@ TABLE_BYTES = 512 << 20
 """Table memory of one user's load modules and mappings. All programs of a busy node take 100 MB."""
 # Load modules of one user's processes, each kept and announced for good.
 _MOST_MODULES = 20_000
-# Unwind rules that nobody's modules had before, of the 65,536 there are: chromium has 717.
+# Unwind rules that no module had before, of the 65,536 there are: chromium has 717.
 _MOST_RULES = 1 << 14
-# CPU time that reading one user's mappings may take: this share, and so much saved up. A process of
-# 65,530 mappings takes 0.3 s each time it maps something; one of 100 takes 1 ms.
+# CPU time that reading one user's mappings may take: this share, and at most this time saved up. A
+# process of 65,530 mappings takes 0.3 s each time it maps something; one of 100 takes 1 ms.
 _READING_SHARE = 1 / 4
 _READING_BURST = 5.0
 

@@ -137,7 +137,7 @@ class DecodeQueue:
         self._threads[0].start()
 
     def submit(self, user: int, fd: int, label: str) -> Future[PackedTable]:
-        """Have the file open at ``fd`` decoded for ``user``; the descriptor is closed after that.
+        """Decode the file open at ``fd`` for ``user``, later; the descriptor is closed after that.
 
         The result is its table, or :class:`DecodeError`.
         """
@@ -191,7 +191,7 @@ class DecodeQueue:
             }
 
     def close(self) -> None:
-        """Decode no more; files being decoded are waited for by nobody."""
+        """Decode no more; files being decoded are not waited for."""
         with self._changed:
             self._closed = True
             for account in self._users.values():

@@ -1,7 +1,7 @@
 """Unwind tables on request, decoded in another process.
 
 Files of targets are never parsed in the process that holds privileges. A worker that crashes, hangs
-or asks for too much memory costs the module it was working on its table, and is replaced.
+or requests too much memory costs the module it was working on its table, and is replaced.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from hpcd.sandbox.file_cache import writers_of
 from hpcd.sandbox.worker_process import WorkerProcess
 
 _MAX_REPLY = 1 << 30
-# Of a worker for all requests together, which nothing in it can raise: one that hangs when nobody
-# waits for it any more ends by itself.
+# Of a worker for all requests together, which nothing in it can raise: one that hangs when its
+# recorder is gone ends by itself.
 CPU_SECONDS = 60
 _LARGE_CPU_SECONDS = CPU_SECONDS + int(MOST_SECONDS)
 # A worker that has worked as long is replaced: with one request more it might reach its limit.
@@ -152,7 +152,7 @@ class Decoder:
                 for start, size, name, alone in json.loads(reply)
             ]
         except (ValueError, TypeError, RecursionError):
-            raise DecodeError(f"{label}: its symbols are not what was asked for") from None
+            raise DecodeError(f"{label}: its symbols are not what was requested") from None
 
     def probe_points(self, fd: int, label: str, request: bytes) -> bytes:
         """Return the answer of :func:`hpcd.daemon.probes.probe_points.probe_points` for a file.

@@ -1,8 +1,8 @@
 """The process that reads targets' files: unprivileged, bounded, expendable.
 
 Started by :mod:`hpcd.daemon.unwind.decoder_process` with one end of a socket. A request is a byte
-and a file descriptor: ``i`` asks for the module's build-id, ``t`` for its table, ``s`` for names of
-functions (a length of 4 bytes and addresses of 8 follow), ``p`` for the places of probes (a length
+and a file descriptor: ``i`` requests the module's build-id, ``t`` its table, ``s`` names of
+functions (a length of 4 bytes and addresses of 8 follow), ``p`` the places of probes (a length
 and a request follow), if it was started for them.
 """
 

@@ -159,7 +159,7 @@ def _rows_behind(unwound: _Unwound, cfi_rule: Rule) -> list[tuple[int, Rule]]:
 
 
 def _depth_of_rbp(steps: list[Instruction], begin: int, offset: int) -> int:
-    """How far below rbp the stack pointer is at ``begin``, if what is popped there tells."""
+    """Return how far below rbp the stack pointer is at ``begin``, if what is popped there tells."""
     depth = 0
     for step in steps:
         if step.ip < begin:

@@ -28,7 +28,7 @@ _OVERLAP = 16
 # By the octet behind pop %rbp, how long both are: ret, jmp of two lengths.
 _END_SIZES = np.zeros(256, np.int64)
 _END_SIZES[[0xC3, 0xE9, 0xEB]] = 2, 6, 3
-# Fewer functions with a frame than one in so many bytes: it was built without frame pointers.
+# Bytes a function with a frame; if there are more, it was built without frame pointers.
 _MAX_BYTES_A_FRAME = 4096
 _LONGEST_OTHER = 4096
 

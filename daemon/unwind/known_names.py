@@ -1,5 +1,5 @@
 """Names of functions that were found in a module by earlier recordings: the decoder, which would
-have to be asked for them again, takes longer to start than many programs run."""
+have to look them up again, takes longer to start than many programs run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class KnownNames:
 
     def find(self, addresses: U64) -> tuple[list[SymbolRow], U64]:
         """The functions that hold ``addresses`` u64[n], sorted, and the addresses that have yet to
-        be asked for."""
+        be requested."""
         starts = sorted(self._found)
         rows: dict[int, SymbolRow] = {}
         missing = []

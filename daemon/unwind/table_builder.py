@@ -146,7 +146,7 @@ class _Draft:
         )
 
     def correct(self) -> int:
-        """Have prologues and epilogues as the machine code has them; how many were otherwise."""
+        """Correct prologues and epilogues by the machine code; return how many were corrected."""
         if self._elf.machine != "x86_64" or not len(self.pc):
             return 0
         pc, rule = self.pc, self.rule
@@ -212,7 +212,7 @@ class _Draft:
         return self._rules.rule(int(self.rule[row])) if row >= 0 else NONE
 
     def _replace(self, start: int, stop: int, by: Rule) -> None:
-        """Have one rule from ``start`` to ``stop``."""
+        """Set one rule from ``start`` to ``stop``."""
         pc, rule = self.pc, self.rule
         first, after = (int(row) for row in np.searchsorted(pc, [start, stop]))
         # Unless a row begins exactly at the stop, the one there goes on.

@@ -84,7 +84,7 @@ class TableCache:
 
 def _file_version(fd: int) -> tuple[str, str]:
     """Return who may have written the file open at ``fd``, and a text that identifies it in its
-    present state ("": none can). Nobody can set the time of change in that text."""
+    present state ("": none can). No user can set the time of change in that text."""
     status = os.fstat(fd)
     writers = writers_of(fd)
     if not status.st_nlink:

@@ -7,7 +7,7 @@ import time
 
 from hpcd.errors import FormatError
 
-# Of real time: what anybody's file may keep others waiting for.
+# Of real time: how long one user's file may keep others waiting.
 SECONDS = 20.0
 # Of a bigger file for each MB, four times what takes longest here: chromium, 0.09 s.
 _SECONDS_A_MB = 0.4

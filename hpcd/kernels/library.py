@@ -212,7 +212,7 @@ def _converter(ffi: Any, kind: Any) -> Callable[[Any], Any] | None:
             return from_buffer(array_of, value)
 
         return take_structures
-    # The library's path is asked for where it is compiled, which may have no numpy yet.
+    # The library's path is requested where it is compiled, which may have no numpy yet.
     import numpy as np
 
     dtype = np.dtype(_DTYPES[item.cname])

@@ -45,7 +45,7 @@ _TABLES: dict[int, tuple[str, type[Any]]] = {
 }
 # Those that may stay columns.
 _COLUMNS = frozenset((Kind.PROCESS, Kind.THREAD))
-# Kinds of chunks whose text is kept where that is asked for, and up to how many bytes.
+# Kinds of chunks whose text is kept where that is requested, and up to how many bytes.
 _TEXTS = frozenset((Kind.EVENT, Kind.PROCESS, Kind.THREAD, Kind.MODULE, Kind.SYMBOLS))
 _MOST_TEXT = 1 << 20
 
@@ -101,8 +101,8 @@ def _read_rows(kind: int, payload: bytes) -> dict[int, Any]:
     return dict(_read_table(kind, payload).items())
 
 
-# Payloads up to so many bytes are kept with what they say: many short measurements of one host or
-# job say the same of much.
+# Payloads up to this size are kept with their decoded content: many short measurements of a host
+# or job say the same of much.
 _SHORT = 1 << 14
 _known_table = lru_cache(maxsize=64)(_read_table)
 _known_rows = lru_cache(maxsize=256)(_read_rows)
@@ -163,7 +163,7 @@ class Measurement:
     had to be skipped. ``closed`` is False when its writer died or still writes. ``losses`` are the
     stretches between two summaries in which samples were dropped: (from, to, how many), in
     monotonic ns. ``texts`` are the JSON arrays and objects that identities and symbols were read
-    from, by kind of chunk; None where they were not asked for, are long, or not all were sound.
+    from, by kind of chunk; None where they were not requested, are long, or not all were sound.
     """
 
     def __init__(self, path: Path, size: int | None = None, *, texts: bool = False) -> None:
@@ -297,7 +297,7 @@ class Measurement:
         self, first: int = 0, room: codec.Room | None = None, last: int | None = None
     ) -> Iterator[RecordChunk]:
         """All records from chunk ``first`` to before ``last`` (None: all there are), a chunk at a
-        time, each decoded when asked for.
+        time, each decoded when requested.
 
         Damaged chunks are left out and named in ``damage``. With ``room``
         (:func:`hpcd.measurement.codec.decode_records`) into columns of the caller's.

@@ -148,7 +148,7 @@ class MeasurementWriter:
         self._rows.setdefault(Kind.MODULE, {})[module.id] = module
 
     def add_symbols(self, module: int, rows: list[tuple[int, int, str]]) -> None:
-        """Symbols of a module nobody else can name: (start offset, size, name)."""
+        """Symbols of a module that only the recorder can name: (start offset, size, name)."""
         self._symbols.setdefault(module, []).extend(rows)
 
     def add_clock_pair(self, monotonic_ns: int, realtime_ns: int) -> None:

@@ -110,7 +110,7 @@ def _body(rule: Rule) -> list[tuple[int, int, int, int]]:
     load = (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * rule.argument)
     if rule.test is Test.EQUAL:
         return [load, (_EQUAL, 0, 1, rule.value), allow, kill]
-    # Of several bits JSET asks for any; rules have one each.
+    # Of several bits JSET tests for any; rules have one each.
     jump = (1, 0) if rule.test is Test.NO_BIT else (0, 1)
     return [load, (_ANY_BIT, *jump, rule.value), allow, kill]
 

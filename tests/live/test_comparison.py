@@ -1,10 +1,8 @@
-"""Real MPI programs compared: iterations of a run, runs of a program, HPL at two block sizes."""
+"""Real MPI programs compared: iterations of a run, runs of a program, an edited program."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
 import subprocess
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.paths import ROOT
 from tests.support.programs import PROGRAMS
 from tests.support.recorded import hpcd
 from tests.support.waiting import Recorder, started
@@ -122,42 +119,3 @@ def test_the_loop_that_changed_in_an_edited_program(tmp_path: Path) -> None:
     changed = [region["cost"][1] - region["cost"][0] for region in differing]
     for region, change in zip(differing, changed, strict=True):
         assert abs(change) < changed[0] / 10 or "product [inlined]" not in region["path"]
-
-
-def hpl(folder: Path, block: int) -> Path:
-    """HPC Challenge with HPL on a matrix of 2500 rows in blocks of so many."""
-    text = (ROOT / "tests/data/hpccinf.txt").read_text()
-    text = re.sub(r"^3500 (.*Ns)$", r"2500 \1", text, flags=re.M)
-    text = re.sub(r"^128 (.*NBs)$", rf"{block} \1", text, flags=re.M)
-    folder.mkdir()
-    (folder / "hpccinf.txt").write_text(text)
-    return recorded(folder / "db", "sh", "-c", f"cd {folder} && exec hpcc")
-
-
-@pytest.mark.root
-def test_hpl_at_two_block_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(os.environ, "OPENBLAS_NUM_THREADS", "1")
-    coarse, fine = hpl(tmp_path / "coarse", 128), hpl(tmp_path / "fine", 4)
-    whole = compared(coarse, fine)
-    # Debian's program has no names; HPL alone solves triangular systems.
-    above = next(path for path, name in paths(whole["tree"]) if "dtrsm" in name)
-    start = [name for name in above if name.startswith("[hpcc")][2]
-    comparison = compared("--within", start, coarse, fine)
-    assert comparison["regions"], "blocks of 4 cost as much as blocks of 128"
-    first = comparison["regions"][0]
-    assert first["change"] == ["more"]
-    assert start in first["path"]
-    # It is the update of the trailing matrix: what calls dgemm.
-    updates = [path for path, name in paths(comparison["tree"]) if "dgemm_kernel" in name]
-    assert any(first["path"][-1] in path for path in updates)
-
-
-def paths(tree: dict[str, Any]) -> list[tuple[list[str], str]]:
-    """(names on the way, name) of each node with children below it."""
-    result = []
-    waiting: list[tuple[list[str], dict[str, Any]]] = [([], tree)]
-    while waiting:
-        above, node = waiting.pop()
-        result.append((above, node["name"]))
-        waiting += [([*above, node["name"]], child) for child in node["children"]]
-    return result

@@ -1,6 +1,6 @@
 """Verbs that record, and the service, take no code from the current directory.
 
-The others are in ``tests/formats/test_current_directory.py``.
+The others are in ``tests/unit/cli/test_current_directory.py``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import let_all_users_reach
 from tests.support.recorded import HPCD
 
 pytestmark = pytest.mark.root
@@ -73,10 +73,7 @@ def somebody(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     """A user other than root: number and home directory."""
     name = f"hpcd-sudo-{os.getpid()}"
     home = tmp_path / "home"
-    # The user has to reach its home through pytest's directories.
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/tmp"):
-            folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
+    let_all_users_reach(tmp_path)
     subprocess.run(["useradd", "-m", "-d", str(home), name], check=True, capture_output=True)
     try:
         yield pwd.getpwnam(name).pw_uid, home

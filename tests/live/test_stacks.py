@@ -26,6 +26,7 @@ from tests.support import stalling_fuse
 from tests.support.debugger import by_gdb, in_files, places_of
 from tests.support.lammps import ENVIRONMENT, melt
 from tests.support.machine import stolen_seconds
+from tests.support.paths import let_all_users_reach
 from tests.support.recorded import HPCD
 from tests.support.standing import asleep, stacks, states, switches_of, user_functions
 from tests.support.waiting import Recorder, seconds_by_function, started
@@ -277,8 +278,7 @@ def test_a_process_that_holds_its_address_space_locked_keeps_nobody_waiting(
     """Its kernel frames are shown, and whoever was selected beside it is read as ever."""
     if not Path("/dev/fuse").exists():
         pytest.skip("no FUSE here")
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    let_all_users_reach(tmp_path)
     served = tmp_path / "served"
     served.mkdir()
     with contextlib.ExitStack() as stack:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.support import stalling_fuse
 from tests.support.debugger import by_gdb, in_files, places_of
+from tests.support.paths import let_all_users_reach
 from tests.support.recorded import hpcd
 from tests.support.standing import asleep, stacks, states, switches_of, user_functions
 from tests.support.waiting import started
@@ -80,8 +81,7 @@ def test_a_page_fault_on_a_mapping_of_a_slow_file_system(
 ) -> None:
     if not Path("/dev/fuse").exists():
         pytest.skip("no FUSE here")
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    let_all_users_reach(tmp_path)
     served = tmp_path / "served"
     served.mkdir()
     with ExitStack() as stack:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.paths import ROOT
 from tests.support.programs import HOT_LOOP, line_of
 from tests.support.recorded import hpcd, record
 
@@ -67,31 +64,3 @@ def test_inlined_procedures_can_be_filtered_for(database: Path) -> None:
     whole = report(database)["tree"]["inclusive"]["cpu_time"]
     only = report(database, "--filter", "procedure=Field::relax")["tree"]["inclusive"]["cpu_time"]
     assert 0.8 * whole < only <= whole
-
-
-@pytest.mark.root
-def test_hpc_challenge_names_module_and_function(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Debian's program is stripped: its functions have addresses for names, OpenBLAS's names."""
-    monkeypatch.setitem(os.environ, "OPENBLAS_NUM_THREADS", "1")
-    text = (ROOT / "tests/data/hpccinf.txt").read_text()
-    text = re.sub(r"^3500 (.*Ns)$", r"2000 \1", text, flags=re.M)
-    text = re.sub(r"^2 (.*Qs)$", r"1 \1", text, flags=re.M)
-    (tmp_path / "hpccinf.txt").write_text(text)
-    record(tmp_path / "m", ["sh", "-c", f"cd {tmp_path} && exec hpcc"])
-    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
-    flat = report(tmp_path / "db", "--view", "flat", "--percent", "2")["tree"]["children"]
-    programs = [row for row in flat if row["module"].endswith("/hpcc")]
-    assert programs and all(
-        re.fullmatch(r"\[hpcc\+0x\w+\]", program["name"]) for program in programs
-    )
-    (kernel,) = [row for row in flat if re.match(r"dgemm_kernel", row["name"])]
-    assert "blas" in kernel["module"]
-    # No lines: its machine code.
-    told = json.loads(hpcd("annotate", programs[0]["name"], tmp_path / "db", "--json").stdout)
-    (code,) = told["code"]
-    assert code["module"] == programs[0]["module"]
-    assert all(instruction["text"] for instruction in code["instructions"])
-    whole = sum(instruction["exclusive"]["cpu_time"] for instruction in code["instructions"])
-    assert whole == pytest.approx(programs[0]["exclusive"]["cpu_time"])

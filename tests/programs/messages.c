@@ -453,9 +453,14 @@ int main(int count, char **arguments)
 		while (access(gate, F_OK))
 			usleep(10000);
 	}
-	for (int at = 0; at < (int)(sizeof(programs) / sizeof(*programs)); at++)
-		if (count > 1 && !strcmp(arguments[1], programs[at].name))
-			programs[at].run();
+	for (int argument = 1; argument < count; argument++) {
+		/* What one receives from any rank is not another's. */
+		if (argument > 1)
+			MPI_Barrier(MPI_COMM_WORLD);
+		for (int at = 0; at < (int)(sizeof(programs) / sizeof(*programs)); at++)
+			if (!strcmp(arguments[argument], programs[at].name))
+				programs[at].run();
+	}
 	/* What is said of a process that ends within milliseconds may not be read in time: its rank. */
 	if (getenv("LINGER"))
 		usleep(700000);

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, let_all_users_reach
 
 HPCD = [sys.executable, "-m", "hpcd"]
 NOBODY = 65534
@@ -107,8 +107,7 @@ def service(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
 
     def start(extra: str = "", *, store: Path | None = None, keeping: str = "") -> RunningService:
         # Other users must get to the socket.
-        for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-            folder.chmod(0o755)
+        let_all_users_reach(tmp_path)
         configuration = tmp_path / "hpcd.toml"
         configuration.write_text(
             f'[store]\ndirectory = "{store or tmp_path / "store"}"\nfree = "1K"\n{keeping}\n'

@@ -310,7 +310,7 @@ def test_top_through_the_service(service: Start) -> None:
             assert [process["pid"] for process in named["busiest"]] == [theirs.pid]
             root = running.json("top", "-w", 1, "-p", mine.pid)
             assert [process["pid"] for process in root["busiest"]] == [mine.pid]
-            everything = running.json("top", "-w", 2)
+            everything = running.json("top", "-w", 1)
             assert {mine.pid, theirs.pid} <= {process["pid"] for process in everything["busiest"]}
             recordings = running.json("status")["recordings"]
             assert [recording["state"] for recording in recordings if not recording["monitor"]] == [

@@ -20,7 +20,7 @@ import pytest
 
 from tests.service.conftest import HPCD, RunningService
 from tests.support.clients import ALICE, MALLORY, ask
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, let_all_users_reach
 
 pytestmark = pytest.mark.root
 
@@ -117,8 +117,7 @@ def test_readings_have_the_share_of_cpu_time_a_recorder_has(
 def test_a_process_that_gains_rights_is_not_read(service: Start, tmp_path: Path) -> None:
     """A process that is Mallory's, and runs a set-group-ID program by now, is not."""
     running = service()
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    let_all_users_reach(tmp_path)
     secret = tmp_path / "secret"
     shutil.copy("/bin/sleep", secret)
     os.chown(secret, -1, ALICE)

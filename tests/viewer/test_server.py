@@ -100,6 +100,11 @@ def test_a_context_over_lines_and_the_heat_map(url: str) -> None:
     assert answer["lines"] == 8 and sum(answer["counts"]) == 8
     assert answer["curve"]["line"][-1] == 7 and answer["max"] == answer["curve"]["value"][-1]
     assert abs(answer["sum"] - 8 * answer["mean"]) < 1e-9
+    value = np.array(answer["curve"]["value"])
+    assert answer["stddev"] == pytest.approx(value.std()) and value.std() > 0
+    assert answer["cv"] == pytest.approx(value.std() / value.mean())
+    assert answer["imbalance"] == pytest.approx(value.max() / value.mean() - 1)
+    assert answer["median"] == pytest.approx(np.median(value)) and answer["min"] == value.min()
     body = ask(url, f"api/v1/db/run.db/heat?{query}&h=100&w=10")[1]
     h, w = np.frombuffer(body, np.uint32, 2).tolist()
     cells = np.frombuffer(body, np.float32, offset=8 + 4 * (h + w)).reshape(h, w)
@@ -184,6 +189,8 @@ def test_others_are_refused(url: str) -> None:
      "api/v1/db/run.db/over?l0=0&l1=8&t0=0&t1=9&metric=samples&context=n99999",
      "api/v1/db/run.db/heat?l0=0&l1=8&t0=0&t1=9&metric=samples&h=0&w=1",
      "api/v1/db/run.db/lines?from=9&count=1",
+     "api/v1/db/run.db/profile?t0=9&t1=9&l0=0&l1=8",
+     "api/v1/db/run.db/over?l0=0&l1=8&t0=9&t1=9&metric=samples&context=n0",
      "api/v1/db/run.db/grid?t0=0&t1=0&l0=0&l1=1&h=1&w=1",
      "api/v1/db/run.db/grid?t0=0&t1=9&l0=0&l1=1&h=10000&w=10000",
      "api/v1/db/run.db/grid?t0=x&t1=9&l0=0&l1=1&h=1&w=1",

@@ -21,7 +21,7 @@ _MAX_LABELS = 40
 
 
 def histogram(page: Page) -> Drawn:
-    """How many lines have which cost."""
+    """The number of lines by cost."""
     axes, _, _ = page.axes("plot")
     metric, unit, statistics = _over(page)
     edges, counts = statistics["edges"], statistics["counts"]

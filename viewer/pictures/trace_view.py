@@ -135,7 +135,7 @@ def depth(page: Page) -> Drawn:
 
 
 def summary(page: Page) -> Drawn:
-    """How many of the lines are in which procedure at each moment: a stacked histogram."""
+    """The number of lines in each procedure at each moment: a stacked histogram."""
     db, view = page.db, page.view
     axes, width, height = page.axes()
     chosen = db.sample_lines(page.lines, 2 * height).tolist()

@@ -1,4 +1,4 @@
-"""Access to the viewer, for nobody but the user who started it, from this machine, and no other web
+"""Access to the viewer, only for the user who started it, from this machine, and no other web
 page.
 
 The page is public; all data wants the token that only the printed URL has. A page of another site
@@ -29,7 +29,7 @@ _HEADERS = {
 
 
 class AccessGuard:
-    """ASGI middleware that answers 403 to everybody else.
+    """ASGI middleware that answers 403 to all others.
 
     ``host`` is ``address:port``; without one any port of the loopback address will do, for a
     socket may be forwarded to any.

@@ -48,7 +48,7 @@ from hpcd.viewer.server.selection import Choice
 from hpcd.viewer.server.stacks_api import PresentStacks, stacks_at, stacks_now
 
 WEB = Path(__file__).parent.parent / "web"
-# The status of an answer that nobody waits for any more; nginx has it too.
+# The status of an answer whose client has gone; nginx has it too.
 _GONE = 499
 # Files that may stay mapped between pictures: what is looked at next is there at once.
 _MOST_MAPPED = 128 << 20
@@ -74,7 +74,7 @@ def create_app(
     are being recorded.
     """
     views = _Views(databases, present)
-    # A page asks for the first one first, and the browser is not there yet.
+    # A page requests the first one first, and the browser is not there yet.
     Thread(target=views.prepare, name="prepare").start()
     json_answers: dict[str, JsonAnswer] = {
         **JSON_ANSWERS,
@@ -136,10 +136,10 @@ class _Views:
         )
 
     def prepare(self) -> None:
-        """Make what a page of the first database asks for first."""
+        """Make what a page of the first database requests first."""
         database = next(iter(self._databases.values()))
         if isinstance(database, OpenDatabase):
-            # What is wrong with it is said when it is asked for.
+            # Its damage is reported when it is requested.
             with contextlib.suppress(HpcdError):
                 database.prepare()
 
@@ -229,8 +229,8 @@ class _Views:
         return await _binary(request, make)
 
     async def live(self, request: Request) -> Response:
-        """How far a measurement being written is: its newest revision, whether more will come; and
-        what lines of an older revision are now."""
+        """Return the state of a measurement being written: its newest revision, whether more will
+        come, and the lines of an older revision in it."""
         recording = self._databases.get(request.path_params["name"])
         if not isinstance(recording, LiveRevisions):
             raise NotFoundError("not a database that grows")
@@ -246,14 +246,14 @@ class _Views:
         return await _binary(request, lambda: packed(*self._comparisons.aligned(wanted)))
 
     async def compared_calls(self, request: Request) -> Response:
-        """How often what called what on each side."""
+        """Return the counts of calls by caller and callee on each side."""
         wanted = comparison_request(QueryParameters(request.query_params))
         return await _json(lambda: self._comparisons.calls(wanted))
 
     async def depths(self, request: Request) -> Response:
         """The choice of call path depths: what each would show, and the best one."""
         database, _ = self._database_and_parameters(request)
-        # It opens the parts that the first picture, asked for at the same time, needs too.
+        # It opens the parts that the first picture, requested at the same time, needs too.
         async with self._drawing:
             return await _json(database.depths)
 

@@ -42,7 +42,7 @@ _MATCHED_AT_ONCE = 500_000
 _ZOOMED_IN = 20_000
 # Of one that grows all of them are matched anew in each of its states.
 _MATCHED_WHILE_GROWING = 50_000
-# Calls that began before what is in view: so many of each line are looked at.
+# Calls of a line that are looked at although they began before what is in view.
 _BEFORE = 8
 _LONGEST_TEXT = 160
 

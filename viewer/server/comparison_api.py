@@ -65,7 +65,7 @@ KINDS = ("window", "rank", "pid", "iteration")
 
 
 def comparison_request(parameters: QueryParameters) -> ComparisonRequest:
-    """Return the comparison that a request asks for. Raises :class:`UsageError`."""
+    """Return the comparison that a request describes. Raises :class:`UsageError`."""
     given = [kind for kind in KINDS if parameters.has(kind)]
     if parameters.has("phase") and "iteration" not in given:
         given.append("iteration")

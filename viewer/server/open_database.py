@@ -21,7 +21,7 @@ from hpcd.viewer.server.query_params import QueryParameters
 from hpcd.viewer.server.selection import Choice, LineSelection
 from hpcd.viewer.server.source_api import Sources
 
-# About as large as a page's first picture, and made in pieces of so many rows.
+# About as large as a page's first picture, and made in pieces of _PIECE rows.
 _FIRST_ROWS, _FIRST_COLUMNS, _PIECE = 1200, 2000, 100
 
 
@@ -43,7 +43,7 @@ class OpenDatabase:
         self.calls = CallViews(db, self.traffic, growing=revision > 0)
         self._lock = Lock()
         self.drawn = False
-        """Whether a picture has been asked for: none is made before that any more."""
+        """Whether a picture has been requested: none is made before that any more."""
 
     def depths(self) -> dict[str, object]:
         """Return the choice of call path depths; see :func:`depth_choice`. Computed once."""
@@ -55,12 +55,12 @@ class OpenDatabase:
         return depth_choice(self.db)
 
     def made_depths(self) -> dict[str, object] | None:
-        """:meth:`depths` if nobody has to wait for it."""
+        """:meth:`depths` if they are computed already, else None."""
         depths: dict[str, object] | None = self.__dict__.get("_depths")
         return depths
 
     def prepare(self) -> None:
-        """Make what every page asks for first: while a browser loads the page there is time."""
+        """Make what every page requests first: while a browser loads the page there is time."""
         self.selection.order(Choice(fold=True))
         self.calls.groups()
         self.depths()
@@ -87,7 +87,7 @@ class OpenDatabase:
         return self.selection.with_folded(self.rows(parameters), parameters.choice())
 
     def profile(self, parameters: QueryParameters) -> SelectedCosts:
-        """Return the contexts' costs in the requested window, and in the phases that are asked for
+        """Return the contexts' costs in the requested window, and in the phases that are requested
         (times are those of pictures, of all time). Raises :class:`UsageError`."""
         t0, t1 = parameters.interval()
         times, phase = parameters.has("times"), parameters.text("phase")

@@ -1,4 +1,4 @@
-"""The page's files, answered from memory: its modules as one script, for a browser asks for each
+"""The page's files, answered from memory: its modules as one script, for a browser requests each
 file by itself (see :mod:`hpcd.viewer.server.page_script`)."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The page's modules as one script.
 
-The page is some seventy small modules, which import one another. A browser asks for each by itself
+The page is some seventy small modules, which import one another. A browser requests each by itself
 and takes two milliseconds for it, its server one: together as long as the first picture. So they
 are answered in one piece, each module a function that is called once, in an order in which each
 finds what it imports. The text of a module stays as it is; only its imports and exports are

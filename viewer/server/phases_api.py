@@ -65,7 +65,7 @@ class PhaseViews:
         return total
 
     def table(self, text: str, lines: I64, t0: int, t1: int) -> dict[str, Any]:
-        """How often threads were in each phase, how long, and what they cost meanwhile."""
+        """Return the count, time and cost of each phase by thread."""
         phases, count = self.marked(text), len(self.marked(text))
         names = self._db.metrics.names
         cost = np.zeros((len(names), count))

@@ -20,7 +20,7 @@ SUMS, TIMES, SAMPLED = 0, 1, 2
 
 # Records read for one profile: about a second.
 _MOST_RECORDS = 8_000_000
-# A sampled profile is of so many pixels: shares are right to 0.1 % (twice the standard error).
+# Pixels of a sampled profile: shares are right to 0.1 % (twice the standard error).
 _ROWS, _COLUMNS = 1000, 1000
 _CURVE = 1000
 _BINS = 60
@@ -41,7 +41,7 @@ class SelectedCosts:
 def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) -> SelectedCosts:
     """Return the costs of ``lines`` from ``t0`` to ``t1``, exact if that takes a moment.
 
-    Whole lines have their metrics' sums, unless ``times`` asks for time.
+    Whole lines have their metrics' sums, unless ``times`` requests time.
     """
     if not times and t0 <= 0 and t1 >= db.duration_ns:
         values = [db.metrics.of_lines(metric, lines) for metric in range(len(db.metrics.names))]
@@ -62,8 +62,8 @@ def over_lines(
     """Return the cost of the contexts ``inside`` on each of ``lines``; ``cost`` ``float64[lines of
     the database]`` says what counts of it (None: all).
 
-    Statistics, a histogram, and the sorted curve. Of many lines the curve has every
-    so many-th; its first and last are always there. Helper threads and idle processes
+    Statistics, a histogram, and the sorted curve. Of many lines the curve has some at equal
+    distances; its first and last are always there. Helper threads and idle processes
     (:mod:`hpcd.analysis.profile.working_lines`) count in the sum alone: ``helpers`` is how many
     such lines there are. What they and ranks have in
     common is no statistic of the program. Where there is nothing else, they are what it is about.

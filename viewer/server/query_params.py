@@ -80,7 +80,7 @@ class QueryParameters:
         """From l0 to l1, places in an order of ``count`` lines."""
         l0, l1 = (self.whole(name, 0, count) for name in ("l0", "l1"))
         if l1 <= l0:
-            raise UsageError("no trace lines are asked for")
+            raise UsageError("no trace lines are requested")
         return l0, l1
 
 

@@ -94,7 +94,7 @@ class LineSelection:
         return np.concatenate([shared.get(line, np.array([line])) for line in lines.tolist()])
 
     def folded(self, lines: Sequence[int], choice: Choice) -> list[int]:
-        """How many lines the row of each of ``lines`` stands for; 1 also for a line that would be
+        """Return the number of lines in each row of ``lines``; 1 also for a line that would be
         folded if its process were not unfolded, 0 for others."""
         if not choice.fold:
             return [0] * len(lines)
@@ -196,7 +196,7 @@ class LineSelection:
         process = self._db.lines.process[lines].astype(np.int64)
         idle = ~self._working[lines] & ~np.isin(process, choice.unfolded)
         if choice.filter:
-            # Who asks for helper threads alone wants to see them.
+            # Who requests helper threads alone wants to see them.
             idle &= np.isin(process, process[self._working[lines]])
         count = np.bincount(process[idle], minlength=int(process.max(initial=0)) + 1)
         idle &= count[process] > 1

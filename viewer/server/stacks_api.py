@@ -18,7 +18,7 @@ PresentStacks = Callable[[list[tuple[int, int]]], Reading]
 """Reads where the threads of processes, by pid and when each began (monotonic ns), stand now.
 Raises :class:`hpcd.errors.HpcdError`."""
 
-# Threads that do the same at one place: so many are listed one by one.
+# Threads that do the same at one place: the most that are listed one by one.
 _MOST_THREADS = 100
 _FRAMES, _WAIT, _THREAD, _MORE = range(4)
 

@@ -102,7 +102,7 @@ struct registers { /* x86-64 struct pt_regs */
 #endif
 
 /* A read of user memory costs as much as everything else a frame takes, and little more for many
- * words than for one: so many are read at once, which are several frames'. */
+ * words than for one: this number is read at once, which is several frames'. */
 #define STACK_WORDS 64
 #define NO_STACK 1ULL /* stack words are aligned: none lies in a window that is not */
 

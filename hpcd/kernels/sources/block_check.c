@@ -3,7 +3,7 @@
 
 #define WORD ((int64_t)1 << 32)
 
-/* The number of so many bytes, the lowest first, stride apart. */
+/* The number whose bytes, one for each plane, are stride apart, the lowest first. */
 static inline int64_t number_at(const uint8_t *data, int64_t planes, int64_t stride)
 {
 	int64_t value = data[0];

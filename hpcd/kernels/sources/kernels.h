@@ -92,7 +92,7 @@ struct line_records {
 	const uint64_t *value;
 };
 
-/* The part's number of each of so many nodes; of each of the 65,536 events its length (ns per unit of a value) and
+/* The part's number of each of its nodes; of each of the 65,536 events its length (ns per unit of a value) and
  * its slot; table is of two numbers for each node and slot. */
 struct numbering {
 	const uint32_t *number;
@@ -201,7 +201,7 @@ bool total_sums(const uint32_t *place, const uint16_t *event, const uint64_t *re
 		const int64_t *slot_of, int64_t events, int64_t slots, int64_t count, double *totals);
 
 /* Exclusive values of lines: those of line i are from begin[i] to end[i] of n amounts, which count as much as the
- * scale of their event says, of so many events. */
+ * scale of their event says. */
 struct line_values {
 	const int64_t *begin, *end;
 	int64_t lines;

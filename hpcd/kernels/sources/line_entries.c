@@ -9,7 +9,7 @@
 /* Records whose keys are kept until they are counted. */
 #define AT_ONCE 512
 
-/* What is added to the begin of what lasts so long; 0 of what does not. */
+/* What is added to the begin of a record that lasts for length; 0 of one without. */
 static inline uint64_t lasting(double length)
 {
 	length = length < LONGEST_NS ? length : LONGEST_NS;

@@ -171,7 +171,7 @@ static int64_t content_size(const uint8_t *frame, int64_t size)
 	return number + (bytes == 2 ? 256 : 0);
 }
 
-/* Whether what a frame of a part was to hold is still in the ring after so many more bytes. */
+/* Whether what a frame of a part was to hold is still in the ring after more bytes. */
 static inline bool is_held(const struct ring *ring, int64_t held, int64_t more)
 {
 	return held && ring->head + more - (held - 1) <= ring->size;
@@ -253,7 +253,7 @@ bool gather_frames(const struct part *parts, const struct frame *frames, int64_t
 	return true;
 }
 
-/* The content of a frame with at least so many bytes from at on, or NULL. */
+/* The content of a frame that has bytes from at on, or NULL. */
 static const uint8_t *content(const struct part *part, const struct ring *ring, int64_t frame,
 			      int64_t at, int64_t bytes)
 {
@@ -609,7 +609,7 @@ static enum kind draw_row(const struct part *part, const struct row *row, const 
 	return draw_few(part, row, shown, ring, pixels, time, nodes);
 }
 
-/* The number of words of room that drawing so many columns takes. */
+/* The number of words of room that drawing the columns takes. */
 int64_t draw_words(int64_t columns)
 {
 	return MOST_FEW * BLOCK_RECORDS + columns + 2;

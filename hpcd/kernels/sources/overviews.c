@@ -67,8 +67,8 @@ void overview_entries(int64_t lines, const int64_t *start, const int64_t *time, 
 	}
 }
 
-/* Puts every so many of the entries of a stretch, which are in pieces (line, shift of the step, index of the first,
- * their number, and where they are), into nodes. False where a piece is not within the entries. */
+/* Puts some of the entries of a stretch, at equal steps, which are in pieces (line, shift of the step, index of
+ * the first, their number, and where they are), into nodes. False where a piece is not within the entries. */
 #define THIN(NAME, TYPE)                                                                           \
 	bool NAME(const int64_t *all_pieces, int64_t count, const TYPE *entries, int64_t total,    \
 		  const struct thinned *thinned, TYPE *nodes)                                      \

@@ -27,8 +27,8 @@
 UNITE_PLANES(unite_planes32, uint32_t)
 UNITE_PLANES(unite_planes64, uint64_t)
 
-/* The values of a column, which are places in its dictionary of so many words if it has one; whether
- * the dictionary has so many. */
+/* The values of a column, which are places in its dictionary of most words if it has one; whether
+ * all places are in it. */
 #define COLUMN(NAME, UNITE, TYPE)                                                                  \
 	bool NAME(const uint8_t *planes, int64_t width, const TYPE *words, int64_t most,           \
 		  TYPE *values, int64_t n)                                                         \

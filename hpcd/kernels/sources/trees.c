@@ -6,11 +6,11 @@
  * precede its child.
  *
  * table is of size entries, a power of two and more than there are nodes, all 0. seed is an odd number
- * that nobody can foresee, so that no tree is made to be slow. */
+ * that no user can foresee, so that no tree is made to be slow. */
 int64_t unite_trees(const uint32_t *parent, const uint64_t *frame, const int64_t *start, int64_t trees, uint64_t seed,
 		    uint32_t *table, int64_t size, uint32_t *parents, uint64_t *frames, uint32_t *ids)
 {
-	/* Nodes by parent and frame, with open addressing; 0 is a free place, for the root is nobody's
+	/* Nodes by parent and frame, with open addressing; 0 is a free place, for the root is no node's
 	 * child. */
 	uint64_t mask = (uint64_t)size - 1;
 	uint32_t used = 1;

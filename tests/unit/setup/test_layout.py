@@ -189,7 +189,7 @@ def test_no_test_module_is_imported() -> None:
 
 
 # What tests whether benchmarks work.
-BENCHMARKS = {"test_running.py", "smallest.py"}
+BENCHMARKS = {"test_benchmarks.py", "smallest.py"}
 
 # Base names that several modules have, and why they mean one thing in all of them.
 SHARED_NAMES = {

@@ -36,7 +36,7 @@ import { Sides, sameProgram } from "./sides.js";
  * @param {() => boolean} stale whether something else is shown by now
  * @returns {Promise<Pane | null>} null where it is
  *
- * mount; metric: what is compared unless somebody says otherwise.
+ * mount; metric: what is compared unless the user chooses otherwise.
  * @typedef {[name: string, text: string, title: string, mount: MountView, metric: string]} View
  */
 

@@ -99,7 +99,7 @@ class CoupledTraces {
     return { side, head, box, picture };
   }
 
-  // Parts of a run are looked at, not the run, unless somebody zoomed already.
+  // Parts of a run are looked at, not the run, unless the user has zoomed already.
   begin() {
     const { store, context } = this.view;
     const { t0, t1 } = store.state;

@@ -25,7 +25,7 @@ export class Api extends Connection {
   /**
    * What is shown of a database at once, of its newest revision.
    * @param {string} db unless it is there, the first
-   * @param {Promise<Response>} [asked] the answer, if it has been asked for
+   * @param {Promise<Response>} [asked] the answer, if it has been requested
    * @returns {Promise<import("./api_types.js").OpeningAnswer>}
    */
   async opening(db = "", asked = undefined) {

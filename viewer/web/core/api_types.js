@@ -55,7 +55,7 @@
  * folded: how many lines a row stands for, 1 for one that was unfolded, 0 for others.
  * @typedef {{ labels: string[], lines: number[], groups: string[], measurements: number[], folded: number[], processes: number[] }} LinesAnswer
  *
- * databases: names of all that are served; db: of this one; depths: null where they are to be asked for.
+ * databases: names of all that are served; db: of this one; depths: null where they are to be requested.
  * @typedef {{ databases: string[], db: string, summary: Summary, cct: TreeColumns, depths: DepthsAnswer | null }} OpeningAnswer
  *
  * What a depth shows: variety in bits, and the largest of its procedures with their shares.
@@ -87,7 +87,7 @@
  *
  * @typedef {"sum" | "mean" | "median" | "min" | "max" | "stddev" | "cv" | "imbalance"} Statistic
  *
- * @typedef {object} Curve lines sorted by cost, of many every so many-th
+ * @typedef {object} Curve lines sorted by cost; of many, some at equal distances
  * @property {number[]} place in the order from least to most
  * @property {number[]} value
  * @property {number[]} line

@@ -32,7 +32,7 @@ import { part, textElement } from "../widgets/elements.js";
 /** @type {[string, string, (element: HTMLElement, page: PageParts) => Pane][]} */
 const PANES = [["trace", "Trace", mountTrace], ["flame", "Flame graph", mountFlameGraph], ["calls", "Profile", mountProfileTable], ["lines", "Over lines", mountCostOverLines], ["compare", "Compare", mountCompare], ["source", "Source", mountSource], ["stacks", "Stacks", mountStacks], ["messages", "Messages", mountMessages], ["recorded", "Calls", mountRecorded]];
 const NOTHING = "No thread was recorded. Processes that matched may have ended before hpcd attached, or begun after it ended; hpcd status tells of a recording that runs.";
-const PATIENCE_MS = 2000; // what is shown beside a picture waits for it so long
+const PATIENCE_MS = 2000; // how long what is shown beside a picture waits for it
 const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
 const searchInput = part(document, "search", HTMLInputElement);
 const databaseSelect = part(document, "database", HTMLSelectElement);
@@ -141,8 +141,8 @@ async function renew(now) {
 
 /**
  * Opens a database.
- * @param {string} [db] the store's, or the first, if nothing else is said
- * @param {Promise<Response>} [asked] what was asked for the page before this script had come
+ * @param {string} [db] the store's, or the first, if no other is given
+ * @param {Promise<Response>} [asked] what was requested for the page before this script had come
  */
 async function load(db, asked) {
   say("Loading" + (db ? " " + db : ""));
@@ -165,7 +165,7 @@ async function open({ db, databases, summary, cct, depths }) {
   // A depth of another database means nothing here.
   const depth = state.db === db ? state.depth : undefined;
   const window = await windowFits(db, summary) ? {} : everything(summary);
-  // Or it would ask for what it shows of this database, too.
+  // Or it would request what it shows of this database, too.
   unmount();
   store.set({ db, revision, depth, ...window });
   database.depthChosen = asked.then((depths) => {
@@ -174,7 +174,7 @@ async function open({ db, databases, summary, cct, depths }) {
     store.set({ depth: state.depth || depths.best });
     depthChoice.show();
   });
-  // A picture is asked for meanwhile; what else is shown is coloured by the depth at once.
+  // A picture is requested meanwhile; what else is shown is coloured by the depth at once.
   if (state.pane !== PANES[0][0]) await database.depthChosen;
   live.begin(summary.live);
   choice.show();
@@ -183,7 +183,7 @@ async function open({ db, databases, summary, cct, depths }) {
   show(state.pane);
   await database.depthChosen;
   await Promise.race([mounted?.begun, new Promise((resolve) => setTimeout(resolve, PATIENCE_MS))]);
-  // Takes as long as a picture, and nobody waits for it.
+  // Takes as long as a picture, and nothing waits for it.
   const findings = await api.findings(db, revision);
   if (context.database === database) findingsLine.renew(findings);
 }

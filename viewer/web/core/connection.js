@@ -21,7 +21,7 @@ export class Connection {
    * @param {string} path
    * @param {AbortSignal} [signal]
    * @param {number | null} [revision] null: the newest, whichever that is when the answer comes
-   * @param {Promise<Response>} [asked] the answer, if it has been asked for
+   * @param {Promise<Response>} [asked] the answer, if it has been requested
    */
   async fetch(path, signal, revision = this.revision, asked = undefined) {
     const shown = this.revision;

@@ -29,7 +29,7 @@ export class PageContext {
     this.page = page;
     /** @type {string[]} names of the databases that are served */
     this.databases = [];
-    /** @type {Promise<Record<string, string>> | null} of each its main program; null until it was asked for */
+    /** @type {Promise<Record<string, string>> | null} of each its main program; null until it was requested */
     this.programs = null;
     /** @type {OpenDatabase | null} the one that is shown; null until it is loaded */
     this.database = null;

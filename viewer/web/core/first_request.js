@@ -1,5 +1,5 @@
 // @ts-check
-// What a page shows of its database at once, asked for before anything else is there. No module, so
+// What a page shows of its database at once, requested before anything else is there. No module, so
 // that the browser runs it as soon as it comes to it: app.js takes the answer.
 
 /** @param {string} db name of the database; unless it is there, the first */

@@ -1,5 +1,5 @@
 // @ts-check
-// What a pane asked for last: answers that a newer request has overtaken are not shown.
+// What a pane requested last: answers that a newer request has overtaken are not shown.
 
 import { isAbort } from "./failure.js";
 
@@ -10,7 +10,7 @@ import { isAbort } from "./failure.js";
 
 /**
  * What `ask` answers; null when a newer request was made meanwhile, when the pane is gone, or when it
- * failed, which is said. What was given up for a newer revision of a recording is asked for in that.
+ * failed, which is shown. What was given up for a newer revision of a recording is requested in that.
  * @template T
  * @param {AskingPane} pane
  * @param {() => Promise<T>} ask

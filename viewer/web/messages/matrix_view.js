@@ -16,7 +16,7 @@ import { placeTip, textElement } from "../widgets/elements.js";
  * @typedef {{ answer: MatrixAnswer, ranks: number[], kind: string, counted: boolean }} Shown
  */
 
-const [LEAST_CELLS, MOST_CELLS] = [50, 500]; // a side that are asked for
+const [LEAST_CELLS, MOST_CELLS] = [50, 500]; // a side that are requested
 const LEAST_DRAG = 0.02; // of the matrix
 const FAINTEST = 0.12; // of the colour: one message among millions is seen
 const EDGE = 34; // px for the numbers of ranks

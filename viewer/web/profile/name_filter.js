@@ -1,5 +1,5 @@
 // @ts-check
-// Which rows of a profile are shown where only some names are asked for.
+// Which rows of a profile are shown where only some names are requested.
 
 import { nameMatcher } from "../core/format.js";
 

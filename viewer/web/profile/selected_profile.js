@@ -1,5 +1,5 @@
 // @ts-check
-// The profile of what is in view, asked for once however many panes show it.
+// The profile of what is in view, requested once however many panes show it.
 
 import { parseFormulas } from "./formula_input.js";
 import { Profile } from "./profile.js";

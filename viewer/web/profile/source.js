@@ -1,6 +1,6 @@
 // @ts-check
 // The code of the chosen procedure with what it cost in what is in view: source lines, or instructions
-// where there are none or they are asked for.
+// where there are none or they are requested.
 
 import { formatQuantity } from "../core/format.js";
 import { WINDOW } from "../core/store.js";
@@ -127,7 +127,7 @@ class Source {
       const whole = () => api.source(store.db, store.state, procedure);
       // The spot may be of another procedure: its file has nothing of this one.
       const source = await (file === undefined ? whole() : api.source(store.db, store.state, procedure, file).catch(whole));
-      // Where no line is known the instructions are all there is, unless lines are asked for.
+      // Where no line is known the instructions are all there is, unless lines are requested.
       if (code === "lines" || source.files.length) return { source };
     }
     return { assembly: await api.assembly(store.db, store.state, procedure) };

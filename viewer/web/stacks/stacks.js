@@ -21,7 +21,7 @@ import { TreeTable } from "../widgets/table.js";
 const FRAMES = 0;
 const WAIT = 1;
 const STEPS = 1000; // of the slider
-const SLIDE_MS = 120; // how long it stands still before stacks are asked for
+const SLIDE_MS = 120; // how long it stands still before stacks are requested
 const LONGEST_RUN = 100; // characters of a run of frames; of longer ones the middle is left out
 const START = /^__libc_start_(main|call_main)/; // what calls main, or another of these
 const MOST_OPEN = 400; // rows that are shown at once; of larger trees the waits are closed

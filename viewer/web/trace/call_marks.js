@@ -58,7 +58,7 @@ export class CallMarks {
   // What is loaded, if it is of what is in view.
   get answer() { return !this.hidden && this.loaded?.key === this.store.key() ? this.loaded.answer : null; }
 
-  // Asked for after the picture, which does not wait for it.
+  // Requested after the picture, which does not wait for it.
   async load() {
     const { store, context } = this;
     this.note.hidden = !Object.keys(context.summary.recorded).length;

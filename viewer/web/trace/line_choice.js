@@ -24,7 +24,7 @@ const HTML = `
     <span id="phase-choice"></span>
     <output id="count" aria-live="polite"></output>`;
 
-/** The number of rows of choices of lines, each asked for once. */
+/** The number of rows of choices of lines, each requested once. */
 class RowCounts {
   /**
    * @param {import("../core/store.js").Store} store

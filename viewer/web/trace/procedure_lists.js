@@ -7,7 +7,7 @@ import { colouredName, textElement } from "../widgets/elements.js";
 import { largestShares } from "./shares.js";
 
 const LONGEST = 30; // entries of the list of procedures
-const PAUSE_MS = 400; // a view is left alone for so long before exact times are requested
+const PAUSE_MS = 400; // time without a change of the view before exact times are requested
 
 /**
  * @param {HTMLElement} list

@@ -5,7 +5,7 @@
 const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 
 /**
- * The least of 1, 2 and 5 times a power of ten that divides a span into at most so many parts.
+ * The least of 1, 2 and 5 times a power of ten that divides a span into at most `most` parts.
  * @param {number} span ns
  * @param {number} most
  */

@@ -121,7 +121,7 @@ class TracePane {
     this.drawParts();
   }
 
-  /** The other parts are drawn once the trace view can be seen, and nobody waits for it. */
+  /** The other parts are drawn once the trace view can be seen, and nothing waits for it. */
   drawParts() {
     this.drawingParts ??= whenIdle().then(() => {
       this.drawingParts = null;

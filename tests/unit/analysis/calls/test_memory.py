@@ -92,6 +92,13 @@ def test_pages_count_from_their_touch_until_they_are_unmapped(tmp_path: Path) ->
     assert first.paths.released[shrink] == 2 * PAGE
 
 
+def test_a_window_begins_with_the_touch_at_its_begin(tmp_path: Path) -> None:
+    with open_database(database(tmp_path, [touch(1), touch(2), touch(3)])) as db:
+        (process,) = measure_memory(db, t0=1000, t1=2000)
+    assert process.touched == PAGE
+    assert process.at_end == 2 * PAGE
+
+
 def test_discarded_and_moved_pages_are_given_back(tmp_path: Path) -> None:
     steps = [
         touch(10, pages=512),

@@ -15,11 +15,14 @@ import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.profile import views
 from hpcd.analysis.profile.filters import Filter, below, matching
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.profile.groups import CODE_GROUPS, GROUPINGS, group_costs
+from hpcd.analysis.profile.report import Outline, text_lines
 from hpcd.analysis.profile.views import hot_path, make_view
 from hpcd.errors import UsageError
+from hpcd.model.scope import Kind
 from tests.support.call_paths import chains, database
 from tests.support.random_measurements import write_measurement
 
@@ -219,3 +222,26 @@ def test_the_hot_path_alone_is_printed(path: Path, capsys: pytest.CaptureFixture
     assert main(["report", str(path), "--hot-path", "--metric", "samples"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines[-3:]] == ["main", "solve", "dot"]
+
+
+def heading(path: Path, kind: str) -> str:
+    with hpcd.analysis.open(path) as db:
+        outline = Outline(make_view(db, kind), 0)
+        return next(text_lines(db, outline, 80))[3]
+
+
+def test_the_heading_of_a_report_names_its_view(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A view of contributing.md: a name and its kinds of scope.
+    monkeypatch.setitem(views._SCOPES, "procedures", (Kind.INLINED,))
+    titles = {kind: heading(path, kind) for kind in ("bottom-up", "flat", "lines", "procedures")}
+    assert titles == {
+        "bottom-up": "samples, bottom-up",
+        "flat": "samples, flat",
+        "lines": "samples, source lines",
+        "procedures": "samples, procedures",
+    }
+    with hpcd.analysis.open(path) as db:
+        added, usual = make_view(db, "procedures"), make_view(db, "top-down")
+        assert np.array_equal(added.cost(0), usual.cost(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -9,9 +10,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from hpcd.daemon.targets import patience as patience_module
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.patience import Patience, WithheldError
 from hpcd.daemon.targets.target_files import (
@@ -23,6 +26,7 @@ from hpcd.daemon.targets.target_files import (
     status_of,
 )
 from tests.support import stalling_fuse
+from tests.support.paths import let_all_users_reach
 
 MALLORY = 48_002
 
@@ -99,8 +103,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
     """A file that a user serves, with the contents of sleep, and the server."""
     if os.getuid() != 0 or not Path("/dev/fuse").exists():
         pytest.skip("no FUSE here")
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    let_all_users_reach(tmp_path)
     folder = tmp_path / "served"
     folder.mkdir()
     program = tmp_path / "contents"
@@ -194,3 +197,26 @@ def test_who_does_not_answer_is_waited_for_ever_less() -> None:
             process.wait()
     while patience.withheld:
         pass  # they answer now
+
+
+def test_an_answer_that_was_not_given_counts_for_ten_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(patience_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    # One that is not answered is all that a user's processes are waited for.
+    monkeypatch.setattr(patience_module, "_FIRST_SECONDS", 0.1)
+    monkeypatch.setattr(patience_module, "_LEAST_SECONDS", 0.09)
+    patience = Patience()
+    answer = threading.Event()
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        try:
+            with pytest.raises(WithheldError):
+                patience.ask(process.pid, answer.wait)
+            for seconds, answered in ((599.0, False), (601.0, True)):
+                now[0] = 1000.0 + seconds
+                with contextlib.nullcontext() if answered else pytest.raises(WithheldError):
+                    assert patience.ask(os.getpid(), lambda: 5) == 5
+        finally:
+            answer.set()
+            process.kill()

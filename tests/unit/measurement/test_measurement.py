@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -70,6 +71,29 @@ def measurement(tmp_path: Path) -> Path:
 def count(path: Path) -> int:
     with open_measurement(path) as opened:
         return sum(len(part) for part in opened.record_chunks())
+
+
+def test_what_a_full_disk_does_not_take_is_bounded_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpcd.measurement.writer._KEEP_RECORDS", 1000)
+    writer = write(tmp_path / "m", 500, rounds=1)
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    one = np.zeros(400, np.uint32)
+    # Nothing more can be written to any file, as if the disk were full.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, unlimited[1]))
+    try:
+        for second in range(5):
+            times = np.full(400, (2 + second) * 10**9, np.uint64)
+            with pytest.raises(StorageError):
+                writer.add_records(one, times, one, 0)
+                writer.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    writer.close()
+    kept = count(tmp_path / "m") - 500
+    assert 0 < kept <= 1000
+    assert kept + writer.dropped_storage == 5 * 400
 
 
 columns = st.integers(1, 200).flatmap(
@@ -269,7 +293,7 @@ def test_hostile_contents_behind_good_checksums(measurement: Path, tmp_path: Pat
 def test_a_killed_writer_loses_only_what_it_had_not_flushed(tmp_path: Path) -> None:
     script = (
         "import sys; sys.path.insert(0, '.')\n"
-        "from pathlib import Path\nfrom tests.formats.test_measurement import write\n"
+        "from pathlib import Path\nfrom tests.unit.measurement.test_measurement import write\n"
         "write(Path(sys.argv[1]), 200, rounds=100000)\n"
     )
     for attempt in range(4):

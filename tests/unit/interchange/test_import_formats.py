@@ -17,6 +17,7 @@ import zstandard
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
+from hpcd.interchange.pprof_message import PprofWriter, encode_stack
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from tests.support.imported import DATA, imported, sums
@@ -241,6 +242,26 @@ def test_pprof_of_go_is_what_go_tool_pprof_shows(tmp_path: Path) -> None:
     assert time["runtime.main", "main.main", "main.other"] == 10_000_000
     inlined = ("runtime.main", "main.main", "main.other", "math.Sin", "math.sin", "math.IsNaN")
     assert time[inlined] == 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("unit", "seconds"),
+    [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("nanoseconds", 1e-9),
+     ("microseconds", 1e-6), ("milliseconds", 1e-3), ("seconds", 1.0)],
+)  # fmt: skip
+def test_units_of_time_of_pprof(tmp_path: Path, unit: str, seconds: float) -> None:
+    parts: list[bytes] = []
+    profile = PprofWriter(parts.append)
+    profile.add_sample_type("cpu", unit)
+    profile.add_function(1, "main")
+    profile.add_location(1, 1)
+    profile.add_sample(encode_stack([1]), [round(3 / seconds)], b"")
+    profile.finish()
+    (tmp_path / "profile.pb").write_bytes(b"".join(parts))
+    imported(tmp_path / "profile.pb", tmp_path / "m")
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with Database(tmp_path / "db") as db:
+        assert db.metrics.exclusive("cpu_time").sum() == pytest.approx(3)
 
 
 def test_several_imports_unite_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

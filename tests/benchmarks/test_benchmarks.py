@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from benchmarks.__main__ import NAMES
@@ -21,6 +24,19 @@ def test_every_benchmark_is_run() -> None:
     assert {*OFFLINE} <= {*NAMES}
 
 
-@pytest.mark.parametrize("name", [*sorted({*NAMES} - {*OFFLINE}), *ONLY_RUN])
-def test_it_makes_its_table(name: str) -> None:
+@pytest.mark.parametrize("name", OFFLINE)
+def test_those_of_files_make_their_tables(name: str) -> None:
     assert "│" in smallest("-m", "benchmarks", name)
+
+
+@pytest.mark.recording
+@pytest.mark.parametrize("name", [*sorted({*NAMES} - {*OFFLINE}), *ONLY_RUN])
+def test_those_of_programs_make_their_tables(name: str) -> None:
+    assert "│" in smallest("-m", "benchmarks", name)
+
+
+@pytest.mark.parametrize("name", BY_THEMSELVES)
+def test_those_with_arguments_print_their_figures(name: str, build: Callable[..., Path]) -> None:
+    program = str(build("hot.cpp", "-g"))
+    arguments = [program if argument == "PROGRAM" else argument for argument in BY_THEMSELVES[name]]
+    assert smallest("-m", f"benchmarks.{name}", *arguments)
