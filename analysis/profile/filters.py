@@ -93,7 +93,12 @@ class Filter:
         return costs
 
     def lines(self, db: Database) -> Mask:
-        """``bool[lines]``: the trace lines that fit. Raises :class:`UsageError` when none does."""
+        """``bool[lines]``: the trace lines that fit. Raises :class:`UsageError` when none does, or
+        no window of time begins before the recordings' end."""
+        if self.windows and min(low for low, _ in self.windows) >= max(db.duration_ns, 1):
+            raise UsageError(
+                f"{db.path}: lasts {db.duration_ns / 1e9:.3f} s, --filter time= begins after that"
+            )
         fits = np.ones(len(db.lines), bool)
         for key, ranges in self.numbered:
             number = np.asarray(

@@ -93,6 +93,7 @@ def test_filters_of_procedures_and_modules(db: Database) -> None:
         ("comm=nothing", "no comm nothing"),
         ("color=red", "unknown filter 'color'; expected procedure"),
         ("procedure=", "filter procedure without a value"),
+        ("time=900000-", "lasts 0"),
     ],
 )
 def test_filters_that_fit_nothing_or_say_nothing(db: Database, text: str, message: str) -> None:
