@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.symbols import symbol_tables, symbolization
+from hpcd.analysis.symbols.demangle import demangle
 from hpcd.analysis.symbols.symbol_tables import SymbolTable
-from hpcd.analysis.symbols.symbolization import SymbolAnswer, SymbolTask, demangle, symbolize
+from hpcd.analysis.symbols.symbolization import SymbolAnswer, SymbolTask, symbolize
 from hpcd.analysis.trace.part_contents import load_symbols
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols, KernelSymbolStore
