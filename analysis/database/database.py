@@ -29,8 +29,8 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import directory
 from hpcd.analysis.database.metrics import Metrics
 from hpcd.analysis.database.recorded_calls import RecordedCalls
-from hpcd.analysis.database.schema import connect, each_row
 from hpcd.analysis.database.scopes import Scopes
+from hpcd.analysis.database.sqlite_reader import connect, each_row
 from hpcd.analysis.database.statistics import Statistics
 from hpcd.analysis.trace import pixel_samples
 from hpcd.analysis.trace.records import Records, Trace, TraceMap
@@ -161,7 +161,7 @@ class Database:
             self.cct,
             counts["lines"],
             counts["cells"],
-            [(str(row[0]), str(row[1])) for row in self._rows(
+            [(str(row[0]), str(row[1])) for row in self.rows(
                 "SELECT name, unit FROM metric ORDER BY id")],
         )  # fmt: skip
         self.lines = Lines(self._columns, partial(each_row, self._connection, self._sqlite))
@@ -179,6 +179,10 @@ class Database:
     def sql(self) -> sqlite3.Connection:
         """A new read-only connection to the tables of ``docs/database.md``."""
         return connect(self._sqlite)
+
+    def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """The rows of a query. Raises :class:`FormatError` where the tables are damaged."""
+        return list(each_row(self._connection, self._sqlite, query, *parameters))
 
     @cached_property
     def calls(self) -> RecordedCalls:
@@ -203,7 +207,7 @@ class Database:
     @cached_property
     def procedures(self) -> ProcedureTable:
         """All procedures, by id."""
-        rows = self._rows(
+        rows = self.rows(
             "SELECT procedure.name, module, address, size, source_file, source_line, kind"
             " FROM procedure LEFT JOIN module ON module.id = module ORDER BY procedure.id"
         )
@@ -225,7 +229,7 @@ class Database:
     @cached_property
     def scopes(self) -> Scopes:
         """All scopes inside procedures, by id; 0 is none."""
-        rows = self._rows(
+        rows = self.rows(
             "SELECT parent, kind, procedure, name, source_file, source_line, id FROM scope"
             " ORDER BY id"
         )
@@ -267,15 +271,13 @@ class Database:
         """Load modules; the one with id ``m`` stands at ``m - 1``."""
         return [
             ModuleRow(*row)
-            for row in self._rows(
-                "SELECT id, kind, path, build_id, symbols FROM module ORDER BY id"
-            )
+            for row in self.rows("SELECT id, kind, path, build_id, symbols FROM module ORDER BY id")
         ]
 
     @cached_property
     def measurements(self) -> list[MeasurementRow]:
         """The measurements it was made of."""
-        rows = self._rows(
+        rows = self.rows(
             "SELECT measurement.id, uid, name, hostname, start_ns, end_ns, records, closed, damage,"
             " options, summary FROM measurement JOIN host ON host.id = measurement.host"
             " ORDER BY measurement.id"
@@ -301,7 +303,7 @@ class Database:
         """When samples were dropped, as well as it is known: between two of a recorder's summaries,
         a second apart; of a database that was made without, some time in its measurement."""
         losses = []
-        rows = self._rows("SELECT clock_offset_ns FROM measurement ORDER BY id")
+        rows = self.rows("SELECT clock_offset_ns FROM measurement ORDER BY id")
         for measurement, (offset,) in zip(self.measurements, rows, strict=True):
             shift = int(offset) - self.origin_ns
             total = sum(measurement.summary.samples.dropped.values())
@@ -391,13 +393,10 @@ class Database:
         return pixel_samples.sample_rows(self.trace, self._columns, rows, t0, t1, width)
 
     def _part_names(self) -> list[str]:
-        uids = [str(row[0]) for row in self._rows("SELECT uid FROM measurement ORDER BY id")]
+        uids = [str(row[0]) for row in self.rows("SELECT uid FROM measurement ORDER BY id")]
         if len(uids) != self.manifest["measurements"] or not all(map(_UID.fullmatch, uids)):
             raise FormatError(f"{self._sqlite}: measurement table is damaged")
         return [f"{uid}.part" for uid in uids]
-
-    def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        return list(each_row(self._connection, self._sqlite, query))
 
 
 def open(path: Path | str) -> Database:

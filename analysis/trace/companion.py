@@ -23,6 +23,7 @@ from hpcd.array_types import U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.columns import pack_columns, unpack_columns
 from hpcd.measurement.reader import read_symbols
+from hpcd.regular_file import read_regular
 
 SymbolRow = tuple[int, int, str]
 _ADDRESSES = 1 << 63
@@ -65,7 +66,7 @@ class Companion:
     def of(part: Path) -> Companion | None:
         """The companion of ``part``, if there is one. Raises :class:`FormatError`."""
         try:
-            return Companion(archive_index(companion(part).read_bytes()))
+            return Companion(archive_index(read_regular(companion(part))))
         except FileNotFoundError:
             return None
         except OSError as error:

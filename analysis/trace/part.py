@@ -46,6 +46,7 @@ from hpcd.analysis.trace.overview import Levels
 from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes
+from hpcd.regular_file import open_descriptor, open_regular
 
 MAGIC = b"HPCDPART"
 VERSION = 1
@@ -195,8 +196,8 @@ def expect(paths: Iterable[Path]) -> None:
     files = []
     try:
         for path in paths:
-            with contextlib.suppress(OSError):
-                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            with contextlib.suppress(OSError, FormatError):
+                file = open_descriptor(path)
                 files.append(file)
                 os.posix_fadvise(file, 0, HEADER.size, os.POSIX_FADV_WILLNEED)
         for file in files:
@@ -218,7 +219,7 @@ def read_archive(path: Path) -> dict[str, memoryview]:
     """The packed entries of a part's archive by name; see :func:`unpack_array`. Reads nothing else
     of it. Raises :class:`FormatError`."""
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             header = _Header.read(path, file.read(HEADER.size))
             if header.archive > size:
@@ -252,7 +253,7 @@ class Part:
         """Map ``path``. Raises :class:`FormatError` unless everything in it is where it must be."""
         self.path = path
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 size = os.fstat(file.fileno()).st_size
                 head = file.read(HEADER.size)
                 # An empty file cannot be mapped.

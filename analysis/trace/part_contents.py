@@ -44,6 +44,7 @@ from hpcd.model.calls import (
 )
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
+from hpcd.regular_file import read_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +348,7 @@ def load_symbols(place: Path, module: int) -> list[SymbolRow]:
         if place.suffix == ".part":
             return _united(place).symbols()[module]
         return read_symbol_text(
-            unpack_bytes(archive_index(place.read_bytes())[f"symbols-{module}"])
+            unpack_bytes(archive_index(read_regular(place))[f"symbols-{module}"])
         )
     except (KeyError, FormatError, OSError):
         raise FormatError(f"{place}: damaged (symbols of module {module})") from None

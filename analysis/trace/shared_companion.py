@@ -32,6 +32,7 @@ from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.array_types import U32, Array
 from hpcd.errors import FormatError
 from hpcd.model.cct import CCT
+from hpcd.regular_file import open_descriptor
 
 SUFFIX = ".companions"
 """What files of shared companions end with."""
@@ -99,7 +100,7 @@ class SharedCompanion:
         self._path = path
         try:
             # Read rather than mapped: pages of mappings count as this process's memory.
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = open_descriptor(path)
             weakref.finalize(self, os.close, self._file)
             (length,) = _LENGTH.unpack(os.pread(self._file, _LENGTH.size, 0))
             self._body = _LENGTH.size + length
