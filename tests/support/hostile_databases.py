@@ -44,8 +44,8 @@ def change_tables(database: Path, *statements: str) -> None:
     mend(database)
 
 
-def ask(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run ``hpcd`` with a limit of time and of memory."""
+def ask(*arguments: str | Path, memory: int = _MEMORY) -> subprocess.CompletedProcess[str]:
+    """Run ``hpcd`` with a limit of time and of ``memory`` in bytes."""
     return subprocess.run(
         python_command("-m", "hpcd", *map(str, arguments)),
         capture_output=True,
@@ -53,5 +53,5 @@ def ask(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         timeout=SECONDS,
         check=False,
         env=python_environment(OPENBLAS_NUM_THREADS="1"),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (memory, memory)),
     )
