@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -14,6 +15,7 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError
 from hpcd.measurement.chunk import MAX_SEGMENT
 from hpcd.measurement.reader import measurement_size, open_measurement
+from hpcd.viewer.pictures import VIEWS
 from tests.support.hostile_databases import ask, change_tables, copy_of
 from tests.support.random_measurements import write_measurement
 
@@ -183,3 +185,31 @@ def test_a_sparse_file_of_a_database_is_not_read(database: Path, tmp_path: Path)
     assert text.count(f"{200 << 30} bytes, should be") == len(names) - 1
     os.truncate(lying / names[-1], 200 << 30)
     assert "too big to be a manifest" in refused("check", lying)
+
+
+# --- texts ---
+
+_CONTROL = "a' || char(27) || ']0;owned' || char(7, 8, 0x202e, 0xfffe, 0x4e2d, 10) || '$x$ <b"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_picture_is_xml_and_writes_nothing_to_the_terminal(
+    database: Path, tmp_path: Path, view: str
+) -> None:
+    lying = copy_of(database, tmp_path / "db")
+    change_tables(
+        lying,
+        f"UPDATE procedure SET name = '{_CONTROL}' || id",
+        f"UPDATE scope SET name = '{_CONTROL}' || id",
+        f"UPDATE thread SET name = '{_CONTROL}' || trace_line",
+        f"UPDATE shared_text SET text = '{_CONTROL}' || id WHERE text NOT LIKE '[%'",
+        f"UPDATE host SET hostname = '{_CONTROL}'",
+        f"UPDATE metric SET unit = '{_CONTROL}'",
+    )
+    for suffix in ("svg", "png"):
+        done = ask("render", lying, "--view", view, "-o", tmp_path / f"picture.{suffix}")
+        assert done.returncode == 0, done.stderr
+        said = done.stdout + done.stderr
+        assert "Warning" not in said
+        assert {letter for letter in said if not letter.isprintable()} <= {"\n"}
+    ElementTree.parse(tmp_path / "picture.svg")
