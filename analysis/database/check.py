@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import release
-from hpcd.analysis.database import directory
+from hpcd.analysis.database import column_bounds, directory
 from hpcd.analysis.database.database import Database
 from hpcd.analysis.database.sqlite_reader import each_row
 from hpcd.analysis.database.trace_check import check_trace
@@ -160,8 +161,6 @@ def _check_tree(db: Database) -> list[str]:
         findings.append("calling context tree is not numbered by levels")
     if int(db.procedure_of_node.max(initial=0)) >= len(db.procedures):
         findings.append("a node's procedure does not exist")
-    if int(db.procedures.module.max(initial=0)) > len(db.modules):
-        findings.append("a procedure's module does not exist")
     scopes = db.scopes
     inside = np.flatnonzero(db.scope_of_node)
     if bool((scopes.procedure[db.scope_of_node[inside]] != db.procedure_of_node[inside]).any()):
@@ -234,6 +233,14 @@ def _check_tables(db: Database) -> list[str]:
         if findings:
             # Pages that are used twice can make a table without end.
             return findings
+        findings += [
+            f"{directory.SQLITE}: {what}"
+            for what in column_bounds.wrong_types(partial(each_row, connection, path))
+        ]
+        query = "SELECT count(*) FROM process JOIN host ON host.id = process.host"
+        ((processes,),) = each_row(connection, path, query)
+        if len(db.lines) and processes <= int(db.lines.process.max()):
+            findings.append(f"{directory.SQLITE}: a trace line's process does not exist")
         ((lines, records),) = each_row(
             connection, path, "SELECT count(*), total(records) FROM thread"
         )

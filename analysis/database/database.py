@@ -26,7 +26,8 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import open_column
 from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.analysis.database import directory
+from hpcd.analysis.database import column_bounds, directory
+from hpcd.analysis.database.measurement_rows import Loss, MeasurementRow, losses_of
 from hpcd.analysis.database.metrics import Metrics
 from hpcd.analysis.database.recorded_calls import RecordedCalls
 from hpcd.analysis.database.scopes import Scopes
@@ -54,38 +55,6 @@ class ModuleRow(NamedTuple):
     path: str
     build_id: str
     symbols: str
-
-
-class MeasurementRow(NamedTuple):
-    """A measurement the database was made of. Times are ns since the origin."""
-
-    id: int
-    uid: str
-    name: str
-    host: str
-    start_ns: int
-    end_ns: int
-    records: int
-    closed: bool
-    damage: list[str]
-    options: dict[str, Any]
-    summary: Summary
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """The origin of another tool's recording, else empty. (docs/import.md)"""
-        origin = self.options.get("imported")
-        return origin if isinstance(origin, dict) else {}
-
-
-class Loss(NamedTuple):
-    """``samples`` of lines of ``measurement`` were dropped from ``start`` to ``end``, ns since the
-    origin."""
-
-    measurement: int
-    start: int
-    end: int
-    samples: int
 
 
 @dataclass(frozen=True)
@@ -164,7 +133,10 @@ class Database:
             [(str(row[0]), str(row[1])) for row in self.rows(
                 "SELECT name, unit FROM metric ORDER BY id")],
         )  # fmt: skip
-        self.lines = Lines(self._columns, partial(each_row, self._connection, self._sqlite))
+        rows = partial(each_row, self._connection, self._sqlite)
+        column_bounds.require_events(rows, self._sqlite)
+        column_bounds.require_lines(self._columns, rows, self.path)
+        self.lines = Lines(self._columns, rows)
 
     def __enter__(self) -> Database:
         return self
@@ -214,7 +186,7 @@ class Database:
         if len(rows) != self.manifest["procedures"]:
             raise FormatError(f"{self._sqlite}: procedures are missing")
         try:
-            return ProcedureTable(
+            procedures = ProcedureTable(
                 name=[str(row[0]) for row in rows],
                 module=np.array([row[1] or 0 for row in rows], np.uint32),
                 address=np.array([row[2] or 0 for row in rows], np.uint64),
@@ -225,6 +197,9 @@ class Database:
             )
         except (TypeError, ValueError, OverflowError):
             raise FormatError(f"{self._sqlite}: procedure table is damaged") from None
+        if int(procedures.module.max(initial=0)) > len(self.modules):
+            raise FormatError(f"{self._sqlite}: a procedure's module does not exist")
+        return procedures
 
     @cached_property
     def scopes(self) -> Scopes:
@@ -302,19 +277,9 @@ class Database:
     def losses(self) -> list[Loss]:
         """When samples were dropped, as well as it is known: between two of a recorder's summaries,
         a second apart; of a database that was made without, some time in its measurement."""
-        losses = []
         rows = self.rows("SELECT clock_offset_ns FROM measurement ORDER BY id")
-        for measurement, (offset,) in zip(self.measurements, rows, strict=True):
-            shift = int(offset) - self.origin_ns
-            total = sum(measurement.summary.samples.dropped.values())
-            reported = measurement.summary.losses
-            if reported is None and total:
-                losses.append(Loss(measurement.id, measurement.start_ns, measurement.end_ns, total))
-            for start, end, count in reported or ():
-                t0 = max(start + shift, measurement.start_ns)
-                t1 = min(end + shift, measurement.end_ns)
-                losses.append(Loss(measurement.id, t0, max(t0, t1), count))
-        return losses
+        shifts = [int(offset) - self.origin_ns for (offset,) in rows]
+        return losses_of(self.measurements, shifts)
 
     def statistics(self, metric: str | int, node: int, by: str = "line") -> Statistics:
         """Return the inclusive cost of ``node`` on each ``line`` (of the trace), ``rank``,

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import hpcd.analysis
@@ -16,7 +17,7 @@ from hpcd.errors import FormatError
 from hpcd.measurement.chunk import MAX_SEGMENT
 from hpcd.measurement.reader import measurement_size, open_measurement
 from hpcd.viewer.pictures import VIEWS
-from tests.support.hostile_databases import ask, change_tables, copy_of
+from tests.support.hostile_databases import ask, change_tables, copy_of, mend
 from tests.support.random_measurements import write_measurement
 
 _ENDLESS = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
@@ -213,3 +214,54 @@ def test_a_picture_is_xml_and_writes_nothing_to_the_terminal(
         assert "Warning" not in said
         assert {letter for letter in said if not letter.isprintable()} <= {"\n"}
     ElementTree.parse(tmp_path / "picture.svg")
+
+
+# --- numbers ---
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("lines/process.npy", 3),
+        ("lines/process.npy", (1 << 31) - 1),
+        ("lines/start.npy", -(1 << 63)),
+        ("lines/end.npy", (1 << 63) - 1),
+        ("metrics/total-0.npy", np.nan),
+        ("metrics/total-1.npy", np.inf),
+    ],
+)
+def test_columns_out_of_range_are_refused(
+    database: Path, tmp_path: Path, column: str, value: float
+) -> None:
+    lying = copy_of(database, tmp_path / "db")
+    values = np.load(lying / column)
+    values[1] = value
+    np.save(lying / column, values)
+    mend(lying)
+    refused("check", lying)
+    refused("report", lying, *(("--metric", "cpu_time") if "total-1" in column else ()))
+
+
+@pytest.mark.parametrize(
+    ("statement", "opens"),
+    [
+        ("UPDATE event SET scale = 9e999", False),
+        ("UPDATE event SET scale = 'x'", False),
+        ("UPDATE event SET id = 4000000000 WHERE id = 1", False),
+        ("UPDATE event SET id = -7 WHERE id = 1", False),
+        ("UPDATE event SET frequency = 'often'", False),
+        ("UPDATE procedure SET module = 77", False),
+        ("UPDATE procedure SET source_line = -9223372036854775808", False),
+        ("UPDATE process_row SET uid = 'x'", True),
+        ("UPDATE thread SET tid = 'x'", True),
+        ("UPDATE measurement SET clock_offset_ns = 'x'", True),
+    ],
+)
+def test_numbers_of_tables_that_are_none_are_said(
+    database: Path, tmp_path: Path, statement: str, opens: bool
+) -> None:
+    lying = copy_of(database, tmp_path / "db")
+    change_tables(lying, statement)
+    assert check_database(lying)
+    if not opens:
+        refused("report", lying)
