@@ -1,4 +1,4 @@
-"""Numbers of things in words."""
+"""Numbers of things in words, and texts that others chose made harmless."""
 
 from __future__ import annotations
 
@@ -6,3 +6,12 @@ from __future__ import annotations
 def counted(number: int, one: str, many: str = "") -> str:
     """``number`` with its noun: "1 trace line", "2,000 trace lines"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def harmless(text: object) -> str:
+    """``text`` with what is not printable (control characters, line ends, characters that change
+    the direction of writing) as escapes such as ``\\x1b``."""
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -71,11 +71,14 @@ class InputFile:
         """Return ``size`` bytes, fewer only at the end."""
         return self._checked(lambda: self._file.read(size))
 
-    def read_all(self, limit: int) -> bytes:
+    def read_all(self, limit: int) -> bytearray:
         """Return the whole contents. Raises FormatError beyond ``limit`` bytes."""
-        data = self.read(limit + 1)
-        if len(data) > limit:
-            raise FormatError(f"{self.name}: more than {limit >> 20} MiB, decompressed")
+        data = bytearray()
+        # One read would take memory for the limit at once.
+        while block := self.read(_BLOCK):
+            data += block
+            if len(data) > limit:
+                raise FormatError(f"{self.name}: more than {limit >> 20} MiB, decompressed")
         return data
 
     def blocks(self, end: bytes = b"\n", else_end: bytes = b"") -> Iterator[bytes]:

@@ -30,9 +30,12 @@ from hpcd.interchange.pprof_message import (
 from hpcd.interchange.recording_builder import RecordingBuilder
 from hpcd.interchange.synthetic_clock import SyntheticClock
 
-MAX_BYTES = 1 << 30
+MAX_BYTES = 512 << 20
 # Call paths kept as bytes: those of many threads are the same. Some MB.
 _STACKS_KEPT = 10_000
+# Far more than are kept of a call path, with all calls inlined at its locations.
+_MOST_FRAMES = 1 << 20
+_LINES_KEPT = 1 << 18
 
 # --- export ---
 
@@ -125,9 +128,9 @@ class PprofReader:
         self._with_lines = lines
         self._frames: dict[int, list[int]] = {}
         self._lines: dict[tuple[bytes, ...], int] = {}
-        self._profile = DecodedProfile()
+        self._profile = DecodedProfile(memoryview(b""))
 
-    def read(self, data: bytes) -> int | None:
+    def read(self, data: bytes | bytearray) -> int | None:
         """Add the profile's samples; returns when it ended (ns since 1970), if it says so.
 
         Raises FormatError.
@@ -159,8 +162,8 @@ class PprofReader:
         primary = names.index(default) if default in names else (timed or [len(names) - 1])[0]
         clock = SyntheticClock(builder, events, primary)
         counts = next((place for place, (_, unit) in enumerate(kinds) if unit == "count"), None)
-        for sample in profile.samples:
-            path, values, labels = decode_sample(sample)
+        for number in range(len(profile.samples)):
+            path, values, labels = decode_sample(profile.samples[number])
             if len(values) != len(events):
                 raise FormatError("a sample has not one value of each kind")
             negative = sum(value < 0 for value in values)
@@ -169,10 +172,19 @@ class PprofReader:
             values = [max(value, 0) for value in values]
             if not any(values):
                 continue
-            frames = [frame for place in reversed(path) for frame in self._location(place)]
-            clock.add(self._line(labels), builder.tree.node(frames), tuple(values))
+            node = builder.tree.node(self._call_path(path))
+            clock.add(self._line(labels), node, tuple(values))
             builder.taken += 1 if counts is None else values[counts]
         clock.finish(max(round(scales[primary] * 1e9), 1) if scales[primary] else 1_000_000)
+
+    def _call_path(self, path: list[int]) -> list[int]:
+        """Return the frames of a call path of locations, innermost first; outermost first."""
+        frames: list[int] = []
+        for place in reversed(path):
+            frames += self._location(place)
+            if len(frames) > _MOST_FRAMES:
+                raise FormatError(f"a call path of more than {_MOST_FRAMES:,} frames")
+        return frames
 
     def _line(self, labels: tuple[bytes, ...]) -> int:
         """Return the trace line of samples with these labels: of one thread, if they name it."""
@@ -184,6 +196,9 @@ class PprofReader:
         pid, tid, rank = (_number(known.get(key, b"")) for key in ("pid", "tid", "rank"))
         process = known.get("process", b"")
         name = known.get("thread") or process or builder.threads.default_name
+        if len(self._lines) >= _LINES_KEPT:
+            # Labels say more than the thread.
+            self._lines.clear()
         line = self._lines[labels] = builder.threads.line(pid or 0, tid or 0, name)
         if process:
             builder.threads.name_process(pid or 0, process)

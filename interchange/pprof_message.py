@@ -6,6 +6,7 @@ locations to mappings (load modules) and functions, and all of them to a table o
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,6 +21,7 @@ from hpcd.interchange.protobuf import (
     integers_by_field,
     message,
     packed,
+    placed_fields,
     signed,
     text,
 )
@@ -66,6 +68,14 @@ _LIMIT = 1 << 40
 _MAX_KINDS = 64
 # Encoders write fields in any order; values come early.
 _FIRST_FIELDS = 16
+# A field takes two bytes of a file, which may be compressed a thousandfold, and objects of Python
+# some hundred bytes: what these limits let through takes some hundred MB.
+_MOST_SAMPLES = 1 << 24
+_MOST_STRINGS = 1 << 24
+_MOST_ENTRIES = 1 << 20
+"""Mappings, functions, locations and their lines, together."""
+_MOST_SAMPLE_BYTES = 4 << 20
+_MOST_STRING_BYTES = 32 << 20
 
 
 class PprofWriter:
@@ -175,28 +185,65 @@ class Location(NamedTuple):
     lines: list[tuple[int, int]]
 
 
+class _Stretches:
+    """Stretches of ``data``, at most so many, each of two numbers in place of an object."""
+
+    def __init__(self, data: memoryview, most: int, name: str) -> None:
+        self._data, self._most, self._name = data, most, name
+        self._ends = array("Q")
+        self._sizes = array("Q")
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def append(self, end: int, size: int) -> None:
+        """Add the ``size`` bytes before ``end``. Raises FormatError."""
+        if len(self._ends) >= self._most:
+            raise FormatError(f"more than {self._most:,} {self._name}")
+        self._ends.append(end)
+        self._sizes.append(size)
+
+    def __getitem__(self, number: int) -> memoryview:
+        end = self._ends[number]
+        return self._data[end - self._sizes[number] : end]
+
+
 @dataclass
 class DecodedProfile:
-    """A profile whose strings are numbers in ``strings``; samples are decoded one by one.
+    """A profile of ``data`` whose strings are numbers; samples are decoded one by one.
 
     ``kinds`` are (type, unit), ``mappings`` files by id, ``functions`` (name, file) by id.
     """
 
+    data: memoryview
     kinds: list[tuple[int, int]] = field(default_factory=list)
-    samples: list[memoryview] = field(default_factory=list)
     mappings: dict[int, int] = field(default_factory=dict)
     locations: dict[int, Location] = field(default_factory=dict)
     functions: dict[int, tuple[int, int]] = field(default_factory=dict)
-    strings: list[bytes] = field(default_factory=list)
     time_ns: int = 0
     duration_ns: int = 0
     default_kind: int = 0
 
+    def __post_init__(self) -> None:
+        self.samples = _Stretches(self.data, _MOST_SAMPLES, "samples")
+        self.strings = _Stretches(self.data, _MOST_STRINGS, "strings")
+        self._entries = 0
+
+    def add_entries(self, count: int) -> None:
+        """Count mappings, functions, locations or lines. Raises FormatError for too many."""
+        self._entries += count
+        if self._entries > _MOST_ENTRIES:
+            raise FormatError(f"more than {_MOST_ENTRIES:,} functions, locations and lines")
+
     def string(self, number: int) -> bytes:
-        """Return a string. Raises FormatError if there is none of that number."""
+        """Return a string. Raises FormatError if there is none of that number, or if it is longer
+        than any name."""
         if not 0 <= number < len(self.strings):
             raise FormatError(f"string {number} of {len(self.strings)}")
-        return self.strings[number]
+        value = self.strings[number]
+        if len(value) > _MOST_STRING_BYTES:
+            raise FormatError(f"a string of more than {_MOST_STRING_BYTES >> 20} MiB")
+        return bytes(value)
 
     def labels(self, labels: Iterable[bytes], meanings: Mapping[bytes, str]) -> dict[str, bytes]:
         """Return values by ``meanings`` of the keys that have one; numbers as text.
@@ -214,8 +261,8 @@ class DecodedProfile:
 
 def decode_profile(data: memoryview) -> DecodedProfile:
     """Decode a profile. Raises FormatError."""
-    profile = DecodedProfile()
-    for number, value in fields(data):
+    profile = DecodedProfile(data)
+    for number, value, end in placed_fields(data):
         if isinstance(value, int):
             if number == _Profile.TIME:
                 profile.time_ns = signed(value)
@@ -224,14 +271,14 @@ def decode_profile(data: memoryview) -> DecodedProfile:
             elif number == _Profile.DEFAULT_SAMPLE_TYPE:
                 profile.default_kind = value
         elif number == _Profile.SAMPLE:
-            profile.samples.append(value)
+            profile.samples.append(end, len(value))
         elif number == _Profile.STRING:
-            profile.strings.append(bytes(value))
+            profile.strings.append(end, len(value))
         elif number == _Profile.LOCATION:
             _add_location(profile, value)
         elif number in (_Profile.SAMPLE_TYPE, _Profile.MAPPING, _Profile.FUNCTION):
             _add_entry(profile, number, integers_by_field(value))
-    if not profile.strings:
+    if not len(profile.strings):
         raise FormatError("it has no strings")
     return profile
 
@@ -242,7 +289,9 @@ def _add_entry(profile: DecodedProfile, number: int, entry: dict[int, int]) -> N
         profile.kinds.append((entry.get(_ValueType.TYPE, 0), entry.get(_ValueType.UNIT, 0)))
         if len(profile.kinds) > _MAX_KINDS:
             raise FormatError(f"more than {_MAX_KINDS} kinds of values")
-    elif number == _Profile.MAPPING:
+        return
+    profile.add_entries(1)
+    if number == _Profile.MAPPING:
         profile.mappings[entry.get(_Mapping.ID, 0)] = entry.get(_Mapping.FILE, 0)
     else:
         name = entry.get(_Function.NAME, 0) or entry.get(_Function.SYSTEM_NAME, 0)
@@ -252,6 +301,7 @@ def _add_entry(profile: DecodedProfile, number: int, entry: dict[int, int]) -> N
 def _add_location(profile: DecodedProfile, data: memoryview) -> None:
     number = mapping = 0
     lines: list[tuple[int, int]] = []
+    profile.add_entries(1)
     for place, value in fields(data):
         if isinstance(value, int):
             if place == _Location.ID:
@@ -259,6 +309,7 @@ def _add_location(profile: DecodedProfile, data: memoryview) -> None:
             elif place == _Location.MAPPING:
                 mapping = value
         elif place == _Location.LINE:
+            profile.add_entries(1)
             line = integers_by_field(value)
             lines.append((line.get(_Line.FUNCTION, 0), line.get(_Line.LINE, 0)))
     profile.locations[number] = Location(mapping, lines)
@@ -269,6 +320,8 @@ def decode_sample(data: memoryview) -> tuple[list[int], list[int], tuple[bytes, 
 
     Raises FormatError.
     """
+    if len(data) > _MOST_SAMPLE_BYTES:
+        raise FormatError(f"a sample of more than {_MOST_SAMPLE_BYTES >> 20} MiB")
     path: list[int] = []
     values: list[int] = []
     labels: list[bytes] = []
@@ -289,7 +342,7 @@ def looks_like_pprof(head: bytes) -> bool:
             if isinstance(value, int) != (number in _Profile.INTEGERS):
                 return False
             if number == _Profile.SAMPLE_TYPE and not isinstance(value, int):
-                kind = dict(fields(value))
+                kind = dict(islice(fields(value), 3))
                 return 0 < len(kind) <= 2 and {_ValueType.TYPE, _ValueType.UNIT} >= kind.keys()
     except FormatError:
         pass

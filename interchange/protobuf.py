@@ -77,8 +77,15 @@ def packed(field: int, values: Iterable[int]) -> bytes:
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Yield (number, value) of each field: an int, or the bytes of a string, message or packed
-    numbers. Fields of 8 and 4 bytes are passed over.
+    """Yield (number, value) of each field, as :func:`placed_fields` does."""
+    for number, value, _ in placed_fields(data):
+        yield number, value
+
+
+def placed_fields(data: memoryview) -> Iterator[tuple[int, int | memoryview, int]]:
+    """Yield (number, value, end) of each field; the value is an int, or the bytes of a string,
+    message or packed numbers, which are those of ``data`` before ``end``. Fields of 8 and 4 bytes
+    are passed over.
 
     Raises FormatError if a field is cut off or of an unknown kind.
     """
@@ -96,11 +103,11 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
                 size, at = _decode_varint(data, at - 1)
             if size > end - at:
                 raise FormatError(f"field {number} is cut off")
-            yield number, data[at : at + size]
+            yield number, data[at : at + size], at + size
             at += size
         elif kind == _VARINT:
             value, at = _decode_varint(data, at)
-            yield number, value
+            yield number, value, at
         elif kind in (_EIGHT_BYTES, _FOUR_BYTES):
             at += 8 if kind == _EIGHT_BYTES else 4
             if at > end:
@@ -134,8 +141,13 @@ def integers(value: int | memoryview) -> list[int]:
 
 
 def integers_by_field(data: memoryview) -> dict[int, int]:
-    """Return the integers of a message by field number, 0 in place of anything else."""
-    return {number: value if isinstance(value, int) else 0 for number, value in fields(data)}
+    """Return the integers of a message by field number, of the first 15 fields, whose numbers take
+    a byte; 0 in place of anything else."""
+    return {
+        number: value if isinstance(value, int) else 0
+        for number, value in fields(data)
+        if number < 16
+    }
 
 
 def signed(value: int) -> int:

@@ -7,6 +7,7 @@ measurement says so (``times`` is ``synthetic``).
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 from hpcd.errors import FormatError
@@ -14,7 +15,8 @@ from hpcd.interchange.recording_builder import RecordingBuilder
 
 _UNIT_NS = 1_000_000
 _LONGEST_NS = 1000 * 1_000_000_000
-_MAX_ENTRIES = 1 << 24
+_MAX_ENTRIES, _MAX_VALUES = 1 << 24, 1 << 26
+_END_OF_VALUES = 1 << 64
 
 
 class SyntheticClock:
@@ -25,17 +27,27 @@ class SyntheticClock:
         self._builder = builder
         self._events = events
         self._primary = primary
-        self._entries: list[tuple[int, int, tuple[int, ...]]] = []
+        # As numbers: there may be millions.
+        self._lines = array("Q")
+        self._nodes = array("Q")
+        self._values = array("Q")
         self._totals: dict[int, int] = {}
 
     def add(self, line: int, node: int, values: tuple[int, ...]) -> None:
         """Add a call path of a line with a value for each event."""
-        if len(self._entries) >= _MAX_ENTRIES:
-            raise FormatError(f"{self._builder.source}: more than {_MAX_ENTRIES:,} call paths")
-        self._entries.append((line, node, values))
+        if len(self._lines) >= _MAX_ENTRIES or len(self._values) >= _MAX_VALUES:
+            raise FormatError(
+                f"{self._builder.source}: more than {len(self._lines):,} call paths"
+                f" of {len(self._events)} values"
+            )
+        if max(values) >= _END_OF_VALUES:
+            raise FormatError(f"{self._builder.source}: a sample's value is out of range")
+        self._lines.append(line)
+        self._nodes.append(node)
+        self._values.extend(values)
         self._totals[line] = self._totals.get(line, 0) + self._length(values)
 
-    def _length(self, values: tuple[int, ...]) -> int:
+    def _length(self, values: Sequence[int]) -> int:
         return max(values[self._primary], 1)
 
     def finish(self, unit_ns: int = _UNIT_NS) -> None:
@@ -45,7 +57,9 @@ class SyntheticClock:
         total_ns = min(longest * unit_ns, _LONGEST_NS)
         at = dict.fromkeys(self._totals, 0)
         builder = self._builder
-        for line, node, values in self._entries:
+        width = len(self._events)
+        for number, (line, node) in enumerate(zip(self._lines, self._nodes, strict=True)):
+            values = self._values[number * width : (number + 1) * width]
             begin = at[line] * total_ns // longest
             at[line] += self._length(values)
             end = max(at[line] * total_ns // longest - 1000, begin)

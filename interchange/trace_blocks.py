@@ -41,9 +41,7 @@ class Events:
 
 def read_events(db: Database) -> Events:
     """Return the events of ``db``."""
-    rows = list(
-        db.sql().execute("SELECT id, name, unit, scale, metric, interval FROM event ORDER BY id")
-    )
+    rows = db.rows("SELECT id, name, unit, scale, metric, interval FROM event ORDER BY id")
     count = max((int(row[0]) for row in rows), default=0) + 1
     names = [""] * count
     metric = np.full(count, -1, np.int64)

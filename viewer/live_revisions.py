@@ -80,7 +80,7 @@ class LiveRevisions:
     def _take(self, db: Database) -> None:
         number = next(reversed(self._sources), 0) + 1
         query = "SELECT measurement_line FROM thread ORDER BY trace_line"
-        rows = db.sql().execute(query).fetchall()
+        rows = db.rows(query)
         # Replaced whole, for others read them meanwhile.
         opened = OrderedDict([*self._opened.items(), (number, OpenDatabase(db, number))][-2:])
         source = np.array([row[0] for row in rows], np.int64)

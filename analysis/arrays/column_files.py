@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from hpcd.array_types import Array
 from hpcd.errors import FormatError, StorageError
+from hpcd.regular_file import open_regular
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
@@ -110,12 +111,16 @@ def map_column(path: Path) -> Array:
 def open_column(path: Path, dtype: npt.DTypeLike, rows: int | None = None) -> Array:
     """Map a column read-only. Raises :class:`FormatError` unless it has this type and length."""
     try:
-        with path.open("rb") as file:
-            shape, kind = _read_header(file, path)
-            offset = file.tell()
-            size = file.seek(0, os.SEEK_END) - offset
+        with open_regular(path) as file:
+            return _mapped(file, path, dtype, rows)
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror or error}") from None
+
+
+def _mapped(file: BinaryIO, path: Path, dtype: npt.DTypeLike, rows: int | None) -> Array:
+    shape, kind = _read_header(file, path)
+    offset = file.tell()
+    size = file.seek(0, os.SEEK_END) - offset
     if kind != np.dtype(dtype):
         raise FormatError(f"{path}: column of {kind}, expected {np.dtype(dtype)}")
     if size != shape * kind.itemsize or (rows is not None and shape != rows):
@@ -124,7 +129,7 @@ def open_column(path: Path, dtype: npt.DTypeLike, rows: int | None = None) -> Ar
         # An empty file part cannot be mapped.
         return np.zeros(0, kind)
     # A plain view: slicing a memmap object costs several times as much.
-    return np.asarray(np.memmap(path, kind, "r", offset, (shape,)))
+    return np.asarray(np.memmap(file, kind, "r", offset, (shape,)))
 
 
 def release(column: Array) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import release
-from hpcd.analysis.database import directory
+from hpcd.analysis.database import column_bounds, directory
 from hpcd.analysis.database.database import Database
-from hpcd.analysis.database.schema import each_row
+from hpcd.analysis.database.sqlite_reader import each_row
 from hpcd.analysis.database.trace_check import check_trace
 from hpcd.errors import FormatError
 from hpcd.measurement.check import Finding
@@ -96,13 +98,16 @@ class _Checksums:
         ]
 
     def _begin(self, name: str) -> None:
-        """Have a file's checksums taken; big ones by stretches, so that all threads have work."""
+        """Have a file's checksums taken; big ones by stretches, so that all threads have work.
+
+        A file of another size is damaged anyway; a sparse one may claim any size.
+        """
         path = self._root / name
         if name in self._pending:
             return
         self._pending[name] = []
-        if path.is_file():
-            blocks = path.stat().st_size // directory.BLOCK_BYTES + 1
+        if _size_of(path) == self._files[name].bytes:
+            blocks = self._files[name].bytes // directory.BLOCK_BYTES + 1
             self._pending[name] = [
                 self._pool.submit(
                     directory.block_checksums, path, first, min(_STRETCH_BLOCKS, blocks - first)
@@ -113,21 +118,31 @@ class _Checksums:
     def _compare(self, name: str) -> list[Finding]:
         path, entry = str(self._root / name), self._files[name]
         if not self._pending[name]:
-            return [Finding(path, "missing")]
+            size = _size_of(self._root / name)
+            why = "missing, or no file" if size is None else f"{size} bytes"
+            return [Finding(path, f"{why}, should be {entry.bytes} bytes")]
         try:
             stretches = [stretch.result() for stretch in self._pending[name]]
         except FormatError as error:
             return [Finding(path, str(error))]
         findings = []
-        size = sum(stretch.bytes for stretch in stretches)
-        if size != entry.bytes:
-            findings.append(Finding(path, f"{size} bytes, should be {entry.bytes}"))
         sums = [value for stretch in stretches for value in stretch.crc32]
+        if len(sums) != len(entry.crc32):
+            findings.append(Finding(path, f"{len(entry.crc32)} checksums, should be {len(sums)}"))
         for block, (have, want) in enumerate(zip(sums, entry.crc32, strict=False)):
             if have != want:
                 at = block * directory.BLOCK_BYTES
                 findings.append(Finding(path, f"damaged in the block at byte {at}"))
         return findings
+
+
+def _size_of(path: Path) -> int | None:
+    """Bytes of a regular file, None if there is none."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _release_tree(db: Database) -> None:
@@ -146,8 +161,6 @@ def _check_tree(db: Database) -> list[str]:
         findings.append("calling context tree is not numbered by levels")
     if int(db.procedure_of_node.max(initial=0)) >= len(db.procedures):
         findings.append("a node's procedure does not exist")
-    if int(db.procedures.module.max(initial=0)) > len(db.modules):
-        findings.append("a procedure's module does not exist")
     scopes = db.scopes
     inside = np.flatnonzero(db.scope_of_node)
     if bool((scopes.procedure[db.scope_of_node[inside]] != db.procedure_of_node[inside]).any()):
@@ -192,12 +205,7 @@ def _check_calls(db: Database) -> list[str]:
                 used = np.unique(calls.value(number)[mine]).tolist()
                 if any(id and id not in objects for id in used):
                     findings.append(f"calls of {function.name} refer to objects there are not")
-    connection = db.sql()
-    try:
-        query = "SELECT total(records), total(calls) FROM call_total"
-        ((records, weight),) = each_row(connection, db.path / directory.SQLITE, query)
-    finally:
-        connection.close()
+    ((records, weight),) = db.rows("SELECT total(records), total(calls) FROM call_total")
     if records != len(calls) or weight != int(calls.weight.sum(dtype=np.int64)):
         findings.append("totals of calls and calls do not agree")
     return findings
@@ -205,12 +213,7 @@ def _check_calls(db: Database) -> list[str]:
 
 def _interval_events(db: Database) -> npt.NDArray[np.uint16]:
     """Ids of the events whose records are intervals: they have a second entry where they end."""
-    connection = db.sql()
-    try:
-        query = "SELECT id FROM event WHERE interval"
-        rows = list(each_row(connection, db.path / directory.SQLITE, query))
-    finally:
-        connection.close()
+    rows = db.rows("SELECT id FROM event WHERE interval")
     return np.array([row[0] for row in rows], np.uint16)
 
 
@@ -227,6 +230,17 @@ def _check_tables(db: Database) -> list[str]:
         for (line,) in each_row(connection, path, "PRAGMA integrity_check(10)"):
             if line != "ok":
                 findings.append(f"{directory.SQLITE}: {line}")
+        if findings:
+            # Pages that are used twice can make a table without end.
+            return findings
+        findings += [
+            f"{directory.SQLITE}: {what}"
+            for what in column_bounds.wrong_types(partial(each_row, connection, path))
+        ]
+        query = "SELECT count(*) FROM process JOIN host ON host.id = process.host"
+        ((processes,),) = each_row(connection, path, query)
+        if len(db.lines) and processes <= int(db.lines.process.max()):
+            findings.append(f"{directory.SQLITE}: a trace line's process does not exist")
         ((lines, records),) = each_row(
             connection, path, "SELECT count(*), total(records) FROM thread"
         )

@@ -25,11 +25,12 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import open_column
 from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.analysis.database import directory
+from hpcd.analysis.database import column_bounds, directory
+from hpcd.analysis.database.measurement_rows import Loss, MeasurementRow, losses_of
 from hpcd.analysis.database.metrics import Metrics
 from hpcd.analysis.database.recorded_calls import RecordedCalls
-from hpcd.analysis.database.schema import connect, each_row
 from hpcd.analysis.database.scopes import Scopes
+from hpcd.analysis.database.sqlite_reader import connect, each_row
 from hpcd.analysis.database.statistics import Statistics
 from hpcd.analysis.trace import pixel_samples
 from hpcd.analysis.trace.records import Records, Trace, TraceMap
@@ -54,38 +55,6 @@ class ModuleRow(NamedTuple):
     path: str
     build_id: str
     symbols: str
-
-
-class MeasurementRow(NamedTuple):
-    """A measurement the database was made of. Times are ns since the origin."""
-
-    id: int
-    uid: str
-    name: str
-    host: str
-    start_ns: int
-    end_ns: int
-    records: int
-    closed: bool
-    damage: list[str]
-    options: dict[str, Any]
-    summary: Summary
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """The origin of another tool's recording, else empty. (docs/import.md)"""
-        origin = self.options.get("imported")
-        return origin if isinstance(origin, dict) else {}
-
-
-class Loss(NamedTuple):
-    """``samples`` of lines of ``measurement`` were dropped from ``start`` to ``end``, ns since the
-    origin."""
-
-    measurement: int
-    start: int
-    end: int
-    samples: int
 
 
 @dataclass(frozen=True)
@@ -146,22 +115,24 @@ class Database:
             raise FormatError(f"{self.path}: a node's procedure does not exist")
         self._columns = LineColumns.load(self.path / "lines", counts["lines"], counts["records"])
         trace = self.path / "trace"
-        self.trace = Trace(
-            [trace / directory.part_name(number) for number in range(counts["parts"])],
-            TraceMap.load(
-                trace, counts["parts"], counts["measurements"], counts["lines"], counts["nodes"]
-            ),
-            self._columns.first,
+        # First, as it knows that there are as many parts as the manifest says.
+        mapping = TraceMap.load(
+            trace, counts["parts"], counts["measurements"], counts["lines"], counts["nodes"]
         )
+        parts = [trace / directory.part_name(number) for number in range(counts["parts"])]
+        self.trace = Trace(parts, mapping, self._columns.first)
         self.metrics = Metrics(
             self.path / "metrics",
             self.cct,
             counts["lines"],
             counts["cells"],
-            [(str(row[0]), str(row[1])) for row in self._rows(
+            [(str(row[0]), str(row[1])) for row in self.rows(
                 "SELECT name, unit FROM metric ORDER BY id")],
         )  # fmt: skip
-        self.lines = Lines(self._columns, partial(each_row, self._connection, self._sqlite))
+        rows = partial(each_row, self._connection, self._sqlite)
+        column_bounds.require_events(rows, self._sqlite)
+        column_bounds.require_lines(self._columns, rows, self.path)
+        self.lines = Lines(self._columns, rows)
 
     def __enter__(self) -> Database:
         return self
@@ -176,6 +147,10 @@ class Database:
     def sql(self) -> sqlite3.Connection:
         """A new read-only connection to the tables of ``docs/database.md``."""
         return connect(self._sqlite)
+
+    def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """The rows of a query. Raises :class:`FormatError` where the tables are damaged."""
+        return list(each_row(self._connection, self._sqlite, query, *parameters))
 
     @cached_property
     def calls(self) -> RecordedCalls:
@@ -200,14 +175,14 @@ class Database:
     @cached_property
     def procedures(self) -> ProcedureTable:
         """All procedures, by id."""
-        rows = self._rows(
+        rows = self.rows(
             "SELECT procedure.name, module, address, size, source_file, source_line, kind"
             " FROM procedure LEFT JOIN module ON module.id = module ORDER BY procedure.id"
         )
         if len(rows) != self.manifest["procedures"]:
             raise FormatError(f"{self._sqlite}: procedures are missing")
         try:
-            return ProcedureTable(
+            procedures = ProcedureTable(
                 name=[str(row[0]) for row in rows],
                 module=np.array([row[1] or 0 for row in rows], np.uint32),
                 address=np.array([row[2] or 0 for row in rows], np.uint64),
@@ -218,11 +193,14 @@ class Database:
             )
         except (TypeError, ValueError, OverflowError):
             raise FormatError(f"{self._sqlite}: procedure table is damaged") from None
+        if int(procedures.module.max(initial=0)) > len(self.modules):
+            raise FormatError(f"{self._sqlite}: a procedure's module does not exist")
+        return procedures
 
     @cached_property
     def scopes(self) -> Scopes:
         """All scopes inside procedures, by id; 0 is none."""
-        rows = self._rows(
+        rows = self.rows(
             "SELECT parent, kind, procedure, name, source_file, source_line, id FROM scope"
             " ORDER BY id"
         )
@@ -264,15 +242,13 @@ class Database:
         """Load modules; the one with id ``m`` has index ``m - 1``."""
         return [
             ModuleRow(*row)
-            for row in self._rows(
-                "SELECT id, kind, path, build_id, symbols FROM module ORDER BY id"
-            )
+            for row in self.rows("SELECT id, kind, path, build_id, symbols FROM module ORDER BY id")
         ]
 
     @cached_property
     def measurements(self) -> list[MeasurementRow]:
         """The measurements it was made of."""
-        rows = self._rows(
+        rows = self.rows(
             "SELECT measurement.id, uid, name, hostname, start_ns, end_ns, records, closed, damage,"
             " options, summary FROM measurement JOIN host ON host.id = measurement.host"
             " ORDER BY measurement.id"
@@ -297,19 +273,9 @@ class Database:
     def losses(self) -> list[Loss]:
         """When samples were dropped, as well as it is known: between two of a recorder's summaries,
         a second apart; of a database that was made without, some time in its measurement."""
-        losses = []
-        rows = self._rows("SELECT clock_offset_ns FROM measurement ORDER BY id")
-        for measurement, (offset,) in zip(self.measurements, rows, strict=True):
-            shift = int(offset) - self.origin_ns
-            total = sum(measurement.summary.samples.dropped.values())
-            reported = measurement.summary.losses
-            if reported is None and total:
-                losses.append(Loss(measurement.id, measurement.start_ns, measurement.end_ns, total))
-            for start, end, count in reported or ():
-                t0 = max(start + shift, measurement.start_ns)
-                t1 = min(end + shift, measurement.end_ns)
-                losses.append(Loss(measurement.id, t0, max(t0, t1), count))
-        return losses
+        rows = self.rows("SELECT clock_offset_ns FROM measurement ORDER BY id")
+        shifts = [int(offset) - self.origin_ns for (offset,) in rows]
+        return losses_of(self.measurements, shifts)
 
     def statistics(self, metric: str | int, node: int, by: str = "line") -> Statistics:
         """Return the inclusive cost of ``node`` on each ``line`` (of the trace), ``rank``,
@@ -386,9 +352,6 @@ class Database:
         several lines, of which one lives at a time. No row is without a line.
         """
         return pixel_samples.sample_rows(self.trace, self._columns, rows, t0, t1, width)
-
-    def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        return list(each_row(self._connection, self._sqlite, query))
 
 
 def open(path: Path | str) -> Database:

@@ -8,6 +8,7 @@ nothing in it is changed afterwards, and its bytes depend on the measurements al
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.errors import FormatError, NotFoundError
+from hpcd.regular_file import open_regular
 
 FORMAT = "hpcd-database"
 VERSION = 1
@@ -60,7 +62,7 @@ def block_checksums(path: Path, first: int = 0, blocks: int | None = None) -> Fi
     limit = None if blocks is None else blocks * BLOCK_BYTES
     buffer = memoryview(bytearray(_READ_BYTES))
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path) as file:
             file.seek(first * BLOCK_BYTES)
             while limit is None or size < limit:
                 # Never across the end of a block: a short read shifts those that follow.
@@ -129,9 +131,10 @@ def read_manifest(root: Path) -> dict[str, Any]:
     try:
         if not root.is_dir() or not path.is_file():
             raise FormatError(f"{root}: not an hpcd database")
-        if path.stat().st_size > _MANIFEST_LIMIT:
-            raise FormatError(f"{path}: too big to be a manifest")
-        content = json.loads(path.read_text())
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > _MANIFEST_LIMIT:
+                raise FormatError(f"{path}: too big to be a manifest")
+            content = json.loads(file.read())
     except OSError as error:
         raise NotFoundError(f"{path}: {error.strerror or error}") from None
     except (ValueError, RecursionError):

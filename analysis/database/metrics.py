@@ -52,6 +52,8 @@ class Metrics:
         self._scale = scale.reshape(len(table), events)
         count = range(len(table))
         self._total = [open_column(folder / f"total-{k}.npy", np.float64, len(cct)) for k in count]
+        self._checked: set[int] = set()
+        """Metrics whose totals are numbers."""
         self._inclusive: dict[int, F64] = {}
         self._kept: dict[int, tuple[Cells, I64]] = {}
 
@@ -65,13 +67,18 @@ class Metrics:
 
     def exclusive(self, metric: str | int) -> F64:
         """``float64[nodes]``: cost at each node itself, over all lines."""
-        return self._total[self.number(metric)]
+        number = self.number(metric)
+        if number not in self._checked:
+            if not bool(np.isfinite(self._total[number]).all()):
+                raise FormatError(f"metric {self.names[number]}: costs that are no numbers")
+            self._checked.add(number)
+        return self._total[number]
 
     def inclusive(self, metric: str | int) -> F64:
         """``float64[nodes]``: cost of each node and all below it, over all lines."""
         number = self.number(metric)
         if number not in self._inclusive:
-            self._inclusive[number] = self._cct.inclusive(self._total[number])
+            self._inclusive[number] = self._cct.inclusive(self.exclusive(number))
         return self._inclusive[number]
 
     def recounted(self) -> tuple[list[F64], list[F64]]:

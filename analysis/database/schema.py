@@ -6,13 +6,8 @@ program needs in bulk is in the columns; the tables are documented in ``docs/dat
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote
-
-from hpcd.errors import FormatError
 
 # One meaning per word: `host` is a machine and `node` a CCT node, `trace_line` a thread's line of
 # the trace and `source_line` a line of source code. Foreign keys are declared for readers and query
@@ -100,13 +95,13 @@ CREATE INDEX process_rank ON process_row (job, rank);
 Row = Sequence[Any]
 
 # Metrics that are columns of one table; SQLite has a limit of terms that a view may have.
-_MOST_COLUMNS = 64
+MOST_COLUMNS = 64
 
 
 def by_column(metrics: int) -> bool:
     """Whether totals by trace line have a column for each of ``metrics`` metrics: a row for each
     takes twice the room."""
-    return 0 < metrics <= _MOST_COLUMNS
+    return 0 < metrics <= MOST_COLUMNS
 
 
 def line_totals_schema(metrics: int) -> str:
@@ -128,22 +123,3 @@ CREATE TABLE trace_line_metric (
 CREATE TABLE trace_line_total (trace_line INTEGER PRIMARY KEY REFERENCES thread, {columns});
 CREATE VIEW trace_line_metric AS {terms};
 """
-
-
-def connect(path: Path) -> sqlite3.Connection:
-    """Open the SQLite file read-only. Raises :class:`FormatError`."""
-    try:
-        uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
-        return sqlite3.connect(uri, uri=True, check_same_thread=False)
-    except sqlite3.Error as error:
-        raise FormatError(f"{path}: {error}") from None
-
-
-def each_row(
-    connection: sqlite3.Connection, path: Path, query: str, *parameters: object
-) -> Iterator[tuple[Any, ...]]:
-    """The rows of ``query`` one by one. Raises :class:`FormatError` naming ``path``."""
-    try:
-        yield from connection.execute(query, parameters)
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise FormatError(f"{path}: {error}") from None

@@ -19,7 +19,7 @@ from hpcd.analysis.arrays.column_files import open_bounds, open_column
 from hpcd.analysis.arrays.node_maps import NodeMaps
 from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells, join_cells
 from hpcd.analysis.database import directory
-from hpcd.analysis.database.schema import connect, each_row
+from hpcd.analysis.database.sqlite_reader import connect, each_row
 from hpcd.analysis.merge.canonical_modules import unite_modules
 from hpcd.analysis.trace.part_contents import PartContents
 from hpcd.array_types import I64, U16, U32

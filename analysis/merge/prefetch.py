@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcd.measurement.chunk import MAX_SEGMENT
+
 # How many bytes are asked for beyond those that are being read: some seconds of work for a worker,
 # little enough to be still in memory when its turn comes.
 _AHEAD_BYTES = 96 << 20
@@ -57,8 +59,10 @@ def _ask(stretch: Stretch) -> None:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
         file = os.open(f"{stretch.measurement}/segment-{number:06d}.hpcd", flags)
         try:
-            size = os.fstat(file).st_size
-            begin, end = max(stretch.begin - at, 0), min(stretch.end - at, size)
+            size = min(os.fstat(file).st_size, MAX_SEGMENT)
+            # What lies behind a hole was not written by a recorder.
+            written = os.lseek(file, 0, os.SEEK_HOLE)
+            begin, end = max(stretch.begin - at, 0), min(stretch.end - at, size, written)
             for place in range(begin, end, _REQUEST_BYTES):
                 length = min(_REQUEST_BYTES, end - place)
                 os.posix_fadvise(file, place, length, os.POSIX_FADV_WILLNEED)

@@ -74,7 +74,7 @@ def some_ranks(db: Database, numbers: Sequence[int], job: str | None = None) -> 
 def some_processes(db: Database, pids: Sequence[int]) -> list[Side]:
     """Return one side per process id, with all its threads. Raises :class:`UsageError` for unknown
     ids."""
-    programs = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())
+    programs = dict(db.rows("SELECT id, exe FROM process"))
     sides = []
     for pid in pids:
         lines = np.flatnonzero(db.lines.pid == pid)

@@ -109,7 +109,7 @@ def _costliest(db: Database, chosen: Mask) -> tuple[_Costliest, int, float]:
     rows = np.where(chosen, db.lines.process, 0)
     used = np.bincount(rows[chosen], db.line_totals("cpu_time")[chosen])
     top = int(used.argmax())
-    ((pid, command),) = db.sql().execute("SELECT pid, command FROM process WHERE id = ?", (top,))
+    ((pid, command),) = db.rows("SELECT pid, command FROM process WHERE id = ?", top)
     try:
         words = [str(word) for word in json.loads(command or "[]")]
     except (ValueError, TypeError):

@@ -92,7 +92,7 @@ def main_program(db: Database) -> str:
         busy = np.where(db.lines.rank >= 0, busy, -1.0)
     process = db.lines.process.astype(np.int64)
     seconds = sum_by(process, busy, int(process.max()) + 1)
-    paths = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())
+    paths = dict(db.rows("SELECT id, exe FROM process"))
     programs: dict[str, float] = {}
     for number in np.unique(process).tolist():
         path = str(paths.get(number) or "")
@@ -132,7 +132,7 @@ def _gather(
     kept = order[first | (working_lines(db)[lines[order]] & (seconds[order] > 0))]
     kept = kept[np.argsort(lines[kept])]
     number, of_line = np.unique(rank[kept], return_inverse=True)
-    programs = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())
+    programs = dict(db.rows("SELECT id, exe FROM process"))
     owners = np.unique(db.lines.process[lines[kept]]).tolist()
     return Ranks(
         job=job,
@@ -148,7 +148,7 @@ def _gather(
 def _size(db: Database, lines: I64) -> int:
     """Return the number of ranks of the job of ``lines``: the greatest that its processes were
     told, at least the number of ranks among ``lines``."""
-    sizes = dict(db.sql().execute("SELECT id, size FROM process").fetchall())
+    sizes = dict(db.rows("SELECT id, size FROM process"))
     said = [sizes.get(owner) or 0 for owner in np.unique(db.lines.process[lines]).tolist()]
     return max([*said, len(np.unique(db.lines.rank[lines]))])
 

@@ -70,7 +70,7 @@ class StretchReader:
 
     def __init__(self, db: Database, node_of: U32, waits: Mask) -> None:
         """``node_of`` leads to the matched tree, of which ``waits`` are waiting contexts."""
-        rows = db.sql().execute("SELECT id, name, interval, metric FROM event").fetchall()
+        rows = db.rows("SELECT id, name, interval, metric FROM event")
         count = max((int(row[0]) for row in rows), default=0) + 1
         self._interval, self._sleep = np.zeros(count, bool), np.zeros(count, bool)
         self._ready = np.zeros(count, bool)

@@ -87,11 +87,7 @@ class EventWeights:
 def event_weights(db: Database, metric: str) -> EventWeights:
     """Return what records of ``db`` add to ``metric``, by event. Raises :class:`UsageError`."""
     names = {db.metrics.names[number] for number in metric_parts(db, metric)}
-    rows = (
-        db.sql()
-        .execute("SELECT id, unit, scale, metric, interval, frequency FROM event")
-        .fetchall()
-    )
+    rows = db.rows("SELECT id, unit, scale, metric, interval, frequency FROM event")
     count = max((int(row[0]) for row in rows), default=0) + 1
     weight, duration = np.zeros(count), np.zeros(count)
     quantum = 0.0

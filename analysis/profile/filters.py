@@ -259,7 +259,7 @@ def _fits(patterns: Sequence[str], *names: str) -> bool:
 
 def users_of_lines(db: Database) -> tuple[list[int], I64]:
     """Different users (uids), and each line's, by number."""
-    rows = db.sql().execute("SELECT uid FROM process ORDER BY id").fetchall()
+    rows = db.rows("SELECT uid FROM process ORDER BY id")
     users, of_process = np.unique([int(row[0] or 0) for row in rows], return_inverse=True)
     return users.tolist(), of_process[db.lines.process]
 

@@ -162,9 +162,7 @@ def _line_groups(db: Database, by: str) -> tuple[I64, list[str], list[dict[str, 
 
 def _processes(db: Database) -> tuple[I64, list[str], list[dict[str, Any]]]:
     names, details = [], []
-    rows = db.sql().execute(
-        "SELECT pid, parent_pid, name, exe, command, rank FROM process ORDER BY id"
-    )
+    rows = db.rows("SELECT pid, parent_pid, name, exe, command, rank FROM process ORDER BY id")
     for pid, parent, name, executable, command, rank in rows:
         words: list[str] = []
         with contextlib.suppress(ValueError, TypeError):

@@ -55,9 +55,7 @@ def recorded_stacks(db: Database, seconds: float) -> tuple[StackSnapshot, list[P
     asleep = _asleep_when_attached(db)
     events = [
         _Event(str(name), float(scale), bool(interval))
-        for name, scale, interval in db.sql().execute(
-            "SELECT name, scale, interval FROM event ORDER BY id"
-        )
+        for name, scale, interval in db.rows("SELECT name, scale, interval FROM event ORDER BY id")
     ]
     node = np.full(len(lines), NO_NODE, np.uint32)
     if lines:
@@ -101,7 +99,7 @@ def _path(db: Database, node: int) -> Path:
 def _asleep_when_attached(db: Database) -> dict[int, tuple[int, int]]:
     """Return by trace line, where the thread slept when hpcd attached to it, when that was and
     since when it had slept, in ns."""
-    rows = db.sql().execute(
+    rows = db.rows(
         "SELECT trace_line, attached_ns, asleep_since_ns FROM thread"
         " WHERE asleep_since_ns IS NOT NULL AND attached_ns IS NOT NULL"
     )

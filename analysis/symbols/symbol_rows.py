@@ -9,6 +9,7 @@ from pathlib import Path
 from hpcd.analysis.arrays.archive import archive_index, unpack_bytes
 from hpcd.errors import FormatError
 from hpcd.measurement.reader import read_symbols
+from hpcd.regular_file import read_regular
 
 SymbolRow = tuple[int, int, str]
 """Start (offset in the module), size in bytes and name of a symbol."""
@@ -63,6 +64,6 @@ def load_symbols(store: Path, module: int) -> list[SymbolRow]:
     """The symbols of ``module`` in the archive ``store`` of a database. Raises
     :class:`FormatError`."""
     try:
-        return read_rows(unpack_bytes(archive_index(store.read_bytes())[f"{PREFIX}{module}"]))
+        return read_rows(unpack_bytes(archive_index(read_regular(store))[f"{PREFIX}{module}"]))
     except (KeyError, FormatError, OSError):
         raise FormatError(f"{store}: damaged (symbols of module {module})") from None

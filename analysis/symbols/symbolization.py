@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from hpcd.analysis.symbols import symbol_tables
 from hpcd.analysis.symbols.changed_file import FileChangedError, check_build_id
+from hpcd.analysis.symbols.confined_demangling import demangle_all
 from hpcd.analysis.symbols.demangle import demangle
 from hpcd.analysis.symbols.symbol_rows import load_symbols
 from hpcd.analysis.symbols.symbol_tables import Symbol, SymbolTable
@@ -137,10 +138,11 @@ class Namer:
 
 def names_in_file(elf: ElfFile, path: str, build_id: str, offsets: U64) -> list[str]:
     """The procedures at ``offsets`` ``uint64[n]`` by the symbols of ``elf`` alone, which opens no
-    other file. Raises :class:`FileChangedError`, :class:`FormatError`."""
+    other file and demangles in this process, which must be confined. Raises
+    :class:`FileChangedError`, :class:`FormatError`, :class:`MemoryError`."""
     check_build_id(elf, path, build_id)
     tables, _ = _file_tables(elf, "", Path(path).name)
-    return _names(path, tables, offsets)
+    return _names(path, tables, offsets, lambda names: list(map(demangle, names)))
 
 
 def names_by_region(path: str, offsets: U64) -> list[str]:
@@ -148,9 +150,14 @@ def names_by_region(path: str, offsets: U64) -> list[str]:
     return _names(path, [], offsets)
 
 
-def _names(path: str, tables: list[SymbolTable], offsets: U64) -> list[str]:
+def _names(
+    path: str,
+    tables: list[SymbolTable],
+    offsets: U64,
+    plain_names: Callable[[Sequence[str]], list[str]] = demangle_all,
+) -> list[str]:
     task = SymbolTask(ModuleKind.ELF, path, "", None, offsets)
-    answer = _answer(task, tables, "", by_region=True)
+    answer = _answer(task, tables, "", by_region=True, plain_names=plain_names)
     return [answer.procedures[number].name for number in answer.index.tolist()]
 
 
@@ -239,10 +246,12 @@ def _answer(
     *,
     warning: bool = False,
     by_region: bool = False,
+    plain_names: Callable[[Sequence[str]], list[str]] = demangle_all,
 ) -> SymbolAnswer:
     """Ask the tables one after another; procedures come in order of address, then name.
 
-    Addresses without one are called by their module, with ``by_region`` by a part of it.
+    Addresses without one are called by their module, with ``by_region`` by a part of it;
+    ``plain_names`` demangles.
     """
     count = len(task.offsets)
     symbols: dict[Symbol, int] = {}
@@ -272,7 +281,9 @@ def _answer(
     new = np.zeros(max(len(order), 1), np.int64)
     for number, symbol in enumerate(order):
         new[symbols[symbol]] = number
-    return SymbolAnswer([_procedure(index) for index in order], new[of_offset], note, warning)
+    names = plain_names([symbol.name for symbol in order])
+    procedures = list(map(_procedure, order, names))
+    return SymbolAnswer(procedures, new[of_offset], note, warning)
 
 
 def _region(name: str, number: int) -> Symbol:
@@ -291,8 +302,7 @@ def _groups(entries: I64) -> Iterator[tuple[int, I64]]:
             yield int(ranked[begin]), members
 
 
-def _procedure(symbol: Symbol) -> Procedure:
-    name = demangle(symbol.name)
+def _procedure(symbol: Symbol, name: str) -> Procedure:
     return Procedure(
         name=name,
         address=symbol.start & OFFSET_MASK,

@@ -57,6 +57,7 @@ from hpcd.analysis.trace.part_format import (
 from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes
+from hpcd.regular_file import open_descriptor, open_regular
 
 # What is read ahead of a part's tables: those of lines, of a hundred or so.
 _TABLES_AHEAD = 64 << 10
@@ -70,8 +71,8 @@ def expect(paths: Iterable[Path]) -> None:
     files = []
     try:
         for path in paths:
-            with contextlib.suppress(OSError):
-                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            with contextlib.suppress(OSError, FormatError):
+                file = open_descriptor(path)
                 files.append(file)
                 os.posix_fadvise(file, 0, HEADER.size, os.POSIX_FADV_WILLNEED)
         for file in files:
@@ -93,7 +94,7 @@ def read_archive(path: Path) -> dict[str, memoryview]:
     """The packed entries of a part's archive by name; see :func:`unpack_array`. Reads nothing else
     of it. Raises :class:`FormatError`."""
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             header = Header.read(path, file.read(HEADER.size))
             if header.archive > size:
@@ -127,7 +128,7 @@ class Part:
         """Map ``path``. Raises :class:`FormatError` unless everything in it is where it must be."""
         self.path = path
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 size = os.fstat(file.fileno()).st_size
                 head = file.read(HEADER.size)
                 # An empty file cannot be mapped.

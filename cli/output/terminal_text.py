@@ -9,17 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hpcd.wording import harmless
+
 if TYPE_CHECKING:
     from rich.text import Text
 
-
-def harmless(text: object) -> str:
-    """``text`` with what is not printable (control characters, line ends, characters that change
-    the direction of writing) as escapes such as ``\\x1b``."""
-    text = str(text)
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+__all__ = ["cell", "harmless", "spreadsheet_cell"]
 
 
 def spreadsheet_cell(value: object) -> object:

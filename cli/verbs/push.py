@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import resource
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from hpcd.analysis.live.frame_lookup import MakeNamer
@@ -16,7 +19,7 @@ from hpcd.analysis.symbols.confined_naming import ConfinedNaming
 from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.cli.command import Command
 from hpcd.cli.output.terminal_text import harmless
-from hpcd.errors import FormatError, NotFoundError, StorageError, UsageError
+from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError, UsageError
 from hpcd.interchange.profile_push import Pusher, Receiver
 from hpcd.interchange.push_requests import FORMATS
 from hpcd.wording import counted
@@ -25,6 +28,9 @@ from hpcd.wording import counted
 _BEGIN_SECONDS = 60.0
 _RETRY_SECONDS = 0.25
 _MAX_HEADERS = 1 << 16
+# Room for ten million call paths, whose frames take 400 MB. It runs as root beside the service, and
+# names and paths are chosen by users.
+_MEMORY = 2 << 30
 
 
 class Push(Command):
@@ -69,23 +75,36 @@ class Push(Command):
             signal.signal(number, lambda *_: stop.set())
         # Root reads no files of others itself.
         naming = ConfinedNaming() if os.geteuid() == 0 else None
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_limited_memory())
+            if naming:
+                stack.callback(naming.close)
             follower = _begin(
                 args.measurement, naming.namer if naming else Namer, stop, from_now=args.from_now
             )
             if follower is None:
                 return 0
-            try:
-                pusher = Pusher(follower, receiver, args.every, _report)
-                pusher.run(stop)
-            finally:
-                follower.close()
-        finally:
-            if naming:
-                naming.close()
+            stack.callback(follower.close)
+            pusher = Pusher(follower, receiver, args.every, _report)
+            pusher.run(stop)
         _report(f"{counted(pusher.sent, 'request')} sent to {args.to}"
               + (f", {pusher.lost} lost" if pusher.lost else ""))  # fmt: skip
         return 0 if not pusher.lost else StorageError.exit_code
+
+
+@contextlib.contextmanager
+def _limited_memory() -> Iterator[None]:
+    """Bound what this process allocates in the block. Raises :class:`HpcdError` where it is not
+    enough."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _MEMORY if before[1] == resource.RLIM_INFINITY else min(_MEMORY, before[1])
+    resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
+    try:
+        yield
+    except MemoryError:
+        raise HpcdError(f"the profiles need more than {most >> 20} MiB of memory") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def _begin(

@@ -127,7 +127,8 @@ def _plain(name: str) -> str:
         return name
     try:
         return str(cxxfilt.demangle(name)).partition("(")[0]
-    except cxxfilt.InvalidName:
+    except (cxxfilt.InvalidName, cxxfilt.InternalError):
+        # The second: it means more text than this process, which is confined, has memory for.
         return name
 
 

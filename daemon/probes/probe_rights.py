@@ -8,19 +8,13 @@ of the host up for a moment, and looks at all processes that map the file.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import platform
-import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hpcd.daemon.targets import processes
+from hpcd.sandbox.user_rights import with_rights
 
-# setgroups, setfsuid, setfsgid: those of the C library change all threads, or say nothing.
-_SYSTEM_CALLS = {"x86_64": (116, 122, 123), "aarch64": (159, 151, 152)}
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 MOST_FILES = 64
@@ -50,13 +44,11 @@ class ProbeRights:
 
     def may_read(self, descriptor: int) -> bool:
         """Whether the user could open the file that ``descriptor`` is open for."""
-        answer: list[bool] = []
-        asking = threading.Thread(
-            target=lambda: answer.append(_opens(descriptor, self.uid, self.groups))
-        )
-        asking.start()
-        asking.join()
-        return answer == [True]
+        try:
+            with_rights(self.uid, self.groups, lambda: _open_again(descriptor))
+        except OSError:
+            return False
+        return True
 
     def spend_reading(self, seconds: float) -> bool:
         """Count time for reading files; False when it has been enough."""
@@ -74,19 +66,5 @@ class ProbeRights:
         return self._attaching < _ATTACHING_SECONDS + _ATTACHING_SHARE * lasted
 
 
-def _opens(descriptor: int, uid: int, groups: Sequence[int]) -> bool:
-    """Whether a thread that takes these rights, for good, can open the file again."""
-    set_groups, set_user, set_group = _SYSTEM_CALLS[platform.machine()]
-    wanted = (ctypes.c_uint32 * len(groups))(*groups)
-    if _LIBC.syscall(set_groups, len(groups), wanted):
-        return False
-    _LIBC.syscall(set_group, groups[0])
-    _LIBC.syscall(set_user, uid)
-    # Both return the previous id; given an invalid one (-1) they change nothing.
-    if _LIBC.syscall(set_group, -1) != groups[0] or _LIBC.syscall(set_user, -1) != uid:
-        return False
-    try:
-        os.close(os.open(f"/proc/self/fd/{descriptor}", _READ))
-    except OSError:
-        return False
-    return True
+def _open_again(descriptor: int) -> None:
+    os.close(os.open(f"/proc/self/fd/{descriptor}", _READ))

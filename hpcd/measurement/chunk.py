@@ -29,6 +29,9 @@ CHUNK_HEADER_BYTES = _CHUNK.size
 
 # Bounds what a reader allocates for a damaged or hostile length; writers stay far below it.
 MAX_PAYLOAD = 64 << 20
+# Writers begin another segment before one has more than 256 MiB (writer.DEFAULT_SEGMENT_BYTES); a
+# sparse file may claim any size.
+MAX_SEGMENT = (256 << 20) + 2 * MAX_PAYLOAD
 _RAW, _ZSTD = 0, 1
 # Levels above 1 gain next to nothing on shuffled columns and cost several times the time.
 _LEVEL = 1

@@ -27,6 +27,7 @@ from hpcd.measurement.summary import Summary
 from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
+from hpcd.regular_file import open_regular
 
 _MAX_DAMAGE_LINES = 100
 # Of a record in a chunk's columns, before they are compressed.
@@ -67,7 +68,7 @@ def measurement_size(path: Path) -> int:
     """Bytes of a measurement's segments. Raises :class:`OSError` when one goes meanwhile."""
     with os.scandir(path) as entries:
         return sum(
-            entry.stat(follow_symlinks=False).st_size
+            min(entry.stat(follow_symlinks=False).st_size, chunk.MAX_SEGMENT)
             for entry in entries
             if entry.name.startswith("segment-") and entry.name.endswith(".hpcd")
         )
@@ -130,7 +131,7 @@ def read_symbols(payload: bytes) -> dict[int, SymbolColumns]:
 def is_being_written(path: Path) -> bool:
     """Whether a living writer holds the last segment. Raises :class:`NotFoundError`."""
     try:
-        with max(path.glob("segment-*.hpcd")).open("rb") as file:
+        with open_regular(max(path.glob("segment-*.hpcd"))) as file:
             return _held(file)
     except (ValueError, OSError):
         raise NotFoundError(f"{path}: no such measurement") from None
@@ -142,6 +143,11 @@ def _is_plain_file(path: str) -> bool:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
         return False
+
+
+def _size_of(file: BinaryIO) -> int:
+    """Bytes of a segment that are read, at most as many as one may have."""
+    return min(os.fstat(file.fileno()).st_size, chunk.MAX_SEGMENT)
 
 
 def _held(file: BinaryIO) -> bool:
@@ -249,7 +255,7 @@ class Measurement:
     @property
     def size(self) -> int:
         """Bytes of the segments, as many as the last one has now."""
-        return self._begin[-1] + self._files[-1].seek(0, os.SEEK_END)
+        return self._begin[-1] + _size_of(self._files[-1])
 
     @property
     def clock_pairs(self) -> npt.NDArray[np.int64]:
@@ -401,10 +407,10 @@ class Measurement:
     def _open_segment(self, path: Path) -> None:
         try:
             # Not buffered: what is read are whole headers and payloads, or a whole short segment.
-            file = path.open("rb", buffering=0)
+            file = open_regular(path)
         except OSError as error:
             raise NotFoundError(f"{path}: {error.strerror}") from None
-        before = self._files[-1].seek(0, os.SEEK_END) + self._begin[-1] if self._files else 0
+        before = self.size if self._files else 0
         self._begin.append(before)
         self._files.append(file)
         self._end.append(chunk.SEGMENT_HEADER_BYTES)
@@ -424,7 +430,7 @@ class Measurement:
         file = self._files[number]
         if self._end[number] < 0:
             return
-        size = file.seek(0, os.SEEK_END)
+        size = _size_of(file)
         cut = self._upto is not None and self._upto < self._begin[number] + size
         if self._upto is not None and cut:
             size = max(self._upto - self._begin[number], 0)

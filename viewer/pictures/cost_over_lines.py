@@ -14,6 +14,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from hpcd.analysis.profile.filters import below, matching
 from hpcd.viewer.pictures.picture import Drawn, Page, short
 from hpcd.viewer.server.profile_api import heat, over_lines
+from hpcd.wording import harmless
 
 _PROCEDURES = 40
 _ACCENT_LIGHT, _ACCENT_DARK = "#1f6feb", "#6aa5ff"
@@ -30,7 +31,7 @@ def histogram(page: Page) -> Drawn:
     axes.set_ylabel("lines")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(metric.replace("_", " "))
-    axes.xaxis.set_major_formatter(EngFormatter(unit=unit))
+    axes.xaxis.set_major_formatter(EngFormatter(unit=harmless(unit)))
     return _done(page, "histogram", metric, "lines by cost", statistics)
 
 
@@ -46,7 +47,7 @@ def curve(page: Page) -> Drawn:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("lines, sorted by cost")
     axes.set_ylabel(metric.replace("_", " "))
-    axes.yaxis.set_major_formatter(EngFormatter(unit=unit))
+    axes.yaxis.set_major_formatter(EngFormatter(unit=harmless(unit)))
     return _done(page, "curve", metric, "cost from least to most", statistics)
 
 
@@ -79,7 +80,7 @@ def heat_map(page: Page) -> Drawn:
         drawn,
         cax=bar,
         orientation="horizontal",
-        format=EngFormatter(unit=unit, places=1),
+        format=EngFormatter(unit=harmless(unit), places=1),
         ticks=[0, most],
     )
     listed = "\n".join(f"{at + 1:>2}  {name}" for at, name in enumerate(names))
@@ -112,7 +113,7 @@ def _done(page: Page, view: str, metric: str, kind: str, statistics: dict[str, A
     of = page.view.procedure or "the whole program"
     mean, most = statistics["mean"], statistics["max"]
     unit = db.metrics.units[db.metrics.number(metric)]
-    said = EngFormatter(unit=unit, places=2)
+    said = EngFormatter(unit=harmless(unit), places=2)
     what = (
         f"{page.lines_text()}, all their time: mean {said(mean)}, most {said(most)}, "
         f"most / mean - 1 {100 * statistics['imbalance']:.1f} %"

@@ -22,6 +22,8 @@ from hpcd.analysis import Database
 from hpcd.array_types import I64
 from hpcd.errors import StorageError, UsageError
 from hpcd.viewer import palette
+from hpcd.viewer.pictures.figure_file import write_figure
+from hpcd.wording import harmless
 
 RGB = npt.NDArray[np.uint8]
 
@@ -220,8 +222,7 @@ class Page:
                 dir=output.parent, prefix=f".{output.name}.", suffix=output.suffix, delete=False
             ) as file:
                 part = Path(file.name)
-            vector = output.suffix.lower() == ".svg"
-            self.figure.savefig(part, metadata={"Date": None} if vector else None)
+            write_figure(self.figure, part)
             umask = os.umask(0)
             os.umask(umask)
             part.chmod(0o666 & ~umask)
@@ -233,7 +234,8 @@ class Page:
 
 
 def short(name: str, width: int) -> str:
-    """``name`` shortened in the middle."""
+    """``name`` shortened in the middle, control characters as escapes."""
+    name = harmless(name)
     if len(name) > width:
         half = (width - 1) // 2
         name = f"{name[:half]}…{name[-half:]}"

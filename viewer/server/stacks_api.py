@@ -42,7 +42,7 @@ def stacks_now(db: Database, present: PresentStacks, *, kernel: bool) -> dict[st
         "SELECT pid, process.start_ns - clock_offset_ns FROM process"
         " JOIN measurement ON measurement.id = measurement ORDER BY process.id"
     )
-    known = [(int(pid), int(start) + db.origin_ns) for pid, start in db.sql().execute(query)]
+    known = [(int(pid), int(start) + db.origin_ns) for pid, start in db.rows(query)]
     if not known:
         raise TargetError("no process is known yet")
     return _answer(present(known), kernel, None, lambda _: None)

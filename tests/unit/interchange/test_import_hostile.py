@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,52 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, HpcdError, NotFoundError
+from hpcd.interchange.protobuf import integer, message
 from hpcd.interchange.text import MAX_NAME, readable
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
+from tests.support.hostile_databases import ask
 from tests.support.imported import DATA, imported, sums
 
 TEMPLATE = "std::map<" + ", ".join(f"N{n}::T<int, {n}>" for n in range(4000)) + ">::find(K)"
+
+
+_MESSAGES = 4 << 20
+_HEAD = b"\x0a\x04\x08\x01\x10\x02\x32\x00\x32\x03cpu\x32\x0bnanoseconds"
+_LOCATION, _SAMPLE, _FUNCTION = 4, 2, 5
+
+
+@pytest.mark.parametrize(
+    ("contents", "reason"),
+    [
+        # Two bytes each, and some hundred as objects.
+        (lambda: b"\x12\x00" * _MESSAGES, "a sample has not one value of each kind"),
+        (lambda: b"\x32\x02ab" * _MESSAGES, "no samples in it"),
+        (lambda: message(_LOCATION, integer(1, 1), b"\x22\x00" * _MESSAGES), "more than 1,048,576"),
+        (lambda: b"".join(message(_FUNCTION, integer(1, id)) for id in range(_MESSAGES // 2)),
+         "more than 1,048,576 functions, locations and lines"),
+        # Numbers of fields that no message has.
+        (lambda: message(_FUNCTION, *(integer(number, 1) for number in range(1, _MESSAGES // 2))),
+         "no samples in it"),
+        # A call path of 16 million frames, and one whose locations have a thousand calls.
+        (lambda: message(_LOCATION, integer(1, 1))
+         + message(_SAMPLE, message(1, b"\x01" * (16 << 20)), integer(2, 1)),
+         "a sample of more than 4 MiB"),
+        (lambda: message(_LOCATION, integer(1, 1), b"\x22\x00" * 1000)
+         + message(_SAMPLE, message(1, b"\x01" * 1_000_000), integer(2, 1)),
+         "a call path of more than 1,048,576 frames"),
+    ],
+)  # fmt: skip
+def test_memory_for_a_profile_is_bounded(
+    tmp_path: Path, contents: Callable[[], bytes], reason: str
+) -> None:
+    """Files of some 50 KiB, many of them, that took gigabytes."""
+    with gzip.open(tmp_path / "profile.pb.gz", "wb", 1) as file:
+        file.write(_HEAD + contents())
+    done = ask("import", tmp_path / "profile.pb.gz", "-o", tmp_path / "m", memory=400 << 20)
+    assert done.returncode == FormatError.exit_code, done.stderr
+    assert reason in done.stderr
+    assert not (tmp_path / "m").exists()
 
 
 def test_names_are_kept_or_escaped_as_documented(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 # Part → the parts it may import; import-linter keeps the finer contracts in `make lint`.
 BASE = {
     "hpcd.errors", "hpcd.array_types", "hpcd.garbage", "hpcd.isolation", "hpcd.wording",
-    "hpcd.kernels",
+    "hpcd.kernels", "hpcd.regular_file",
 }  # fmt: skip
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
@@ -28,6 +28,7 @@ ARROWS: dict[str, set[str]] = {
     "hpcd.garbage": set(),
     "hpcd.isolation": set(),
     "hpcd.wording": set(),
+    "hpcd.regular_file": {"hpcd.errors"},
     "hpcd.kernels": {"hpcd.errors"},
     "hpcd.model": BASE,
     "hpcd.elf": BASE,

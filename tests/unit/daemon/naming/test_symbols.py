@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from hpcd.analysis.database.directory import SYMBOLS
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.symbols import symbol_tables, symbolization
+from hpcd.analysis.symbols.demangle import demangle
 from hpcd.analysis.symbols.symbol_rows import load_symbols
 from hpcd.analysis.symbols.symbol_tables import SymbolTable
-from hpcd.analysis.symbols.symbolization import SymbolAnswer, SymbolTask, demangle, symbolize
+from hpcd.analysis.symbols.symbolization import SymbolAnswer, SymbolTask, symbolize
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols, KernelSymbolStore
 from hpcd.elf.elf_file import ElfFile

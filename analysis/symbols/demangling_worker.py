@@ -1,0 +1,54 @@
+"""The process that demangles costly names: unprivileged, bounded, expendable.
+
+Started by :mod:`hpcd.analysis.symbols.confined_demangling` with one end of a socket.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+from hpcd.analysis.symbols.confined_demangling import ANSWER, REQUEST
+from hpcd.analysis.symbols.demangle import demangle
+from hpcd.sandbox.confinement import confine
+from hpcd.sandbox.worker_process import receive
+
+_MAX_REQUEST = 4 << 20
+# Beyond what Python has taken by then: a request, and the library's buffer, which is doubled as it
+# grows. Without room for the text of a name the library goes on, so that CPU time ends it.
+_MEMORY = 16 << 20
+# Enough for 100,000 names of compilers; the next ones have another worker.
+_CPU_SECONDS = 1
+
+
+def main() -> None:
+    """The process: its argument is the socket's descriptor."""
+    with socket.socket(fileno=int(sys.argv[1])) as channel:
+        # Load all code that it needs: later no file can be opened.
+        demangle("_Z4mainv")
+        confine(_allocated() + _MEMORY, _CPU_SECONDS)
+        serve(channel)
+
+
+def _allocated() -> int:
+    """Return the bytes of this process that RLIMIT_DATA counts."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmData:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def serve(channel: socket.socket) -> None:
+    """Answer requests until the other side closes."""
+    while head := channel.recv(REQUEST.size, socket.MSG_WAITALL):
+        (size,) = REQUEST.unpack(head)
+        if size > _MAX_REQUEST:
+            return
+        for name in receive(channel, size).decode("utf-8", "surrogateescape").split("\0"):
+            try:
+                plain = demangle(name)
+            except MemoryError:
+                plain = name
+            data = plain.encode("utf-8", "surrogateescape")
+            channel.sendall(ANSWER.pack(len(data)) + data)

@@ -1,0 +1,48 @@
+"""Opening files of measurements and databases, which may be anybody's.
+
+In a file's place there may be a pipe, which would be waited for, a device, or a link to a file that
+only the person reading may read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from io import FileIO
+from pathlib import Path
+
+from hpcd.errors import FormatError
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open the regular file ``path`` for reading, not buffered.
+
+    Raises :class:`FormatError` for anything else, a link too, and :class:`OSError` as
+    :func:`open` does.
+    """
+    return os.fdopen(open_descriptor(path), "rb", buffering=0)
+
+
+def open_descriptor(path: Path) -> int:
+    """The descriptor of a file that is opened as by :func:`open_regular`."""
+    try:
+        # Without waiting for who may write into a pipe.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise FormatError(f"{path}: a link, not a regular file") from None
+        # A socket.
+        if error.errno == errno.ENXIO:
+            raise FormatError(f"{path}: not a regular file") from None
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FormatError(f"{path}: not a regular file")
+    return fd
+
+
+def read_regular(path: Path) -> bytes:
+    """The contents of a file that is opened as by :func:`open_regular`."""
+    with open_regular(path) as file:
+        return file.read()

@@ -1,0 +1,267 @@
+"""Databases and measurements that lie are refused in a line, and keep nobody waiting."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import hpcd.analysis
+from hpcd.analysis.database.check import check_database
+from hpcd.analysis.merge.stages import merge
+from hpcd.errors import FormatError
+from hpcd.measurement.chunk import MAX_SEGMENT
+from hpcd.measurement.reader import measurement_size, open_measurement
+from hpcd.viewer.pictures import VIEWS
+from tests.support.hostile_databases import ask, change_tables, copy_of, mend
+from tests.support.random_measurements import write_measurement
+
+_ENDLESS = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
+
+
+@pytest.fixture(scope="module")
+def measurement(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("honest") / "m"
+    write_measurement(path, ranks=(0, 1), threads=2, events=2, weighted=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def database(measurement: Path) -> Path:
+    merge([measurement], measurement.parent / "db")
+    return measurement.parent / "db"
+
+
+def refused(*arguments: str | Path) -> str:
+    """Return the line that refuses a damaged file."""
+    done = ask(*arguments)
+    text = done.stdout + done.stderr
+    assert done.returncode == FormatError.exit_code, text
+    assert "internal error" not in text
+    return text
+
+
+# --- SQLite ---
+
+
+_LARGE = "hex(zeroblob(400000000))"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        # Rows without end; of a table that is read as the database is opened, and of another.
+        ("DROP TABLE metric",
+         f"CREATE VIEW metric AS {_ENDLESS} SELECT x AS id, 'samples' AS name, '' AS unit FROM c"),
+        ("DROP VIEW process",
+         f"CREATE VIEW process AS {_ENDLESS} SELECT x AS id, 1 AS measurement, 1 AS host, x AS pid,"
+         " 0 AS parent_pid, 'a' AS name, 'a' AS exe, '[]' AS command, 0 AS uid, 0 AS start_ns,"
+         " '' AS job, 0 AS rank, 1 AS size FROM c"),
+        # Sorting fills the disk with temporary files.
+        ("DROP TABLE event",
+         f"CREATE VIEW event AS {_ENDLESS} SELECT -x AS id, hex(randomblob(9999)) AS name,"
+         " 's' AS unit, 1.0 AS scale, 'cpu_time' AS metric, 1 AS frequency, 0 AS interval FROM c"),
+        # Memory: few rows have a gigabyte.
+        ("DROP TABLE host",
+         f"CREATE VIEW host AS SELECT 1 AS id, {_LARGE} AS hostname, '' AS boot_id, '' AS kernel,"
+         " '' AS machine, 1 AS cpus"),
+        (f"ALTER TABLE thread ADD COLUMN more TEXT AS ({_LARGE})",),
+        ("CREATE INDEX expensive ON thread (tid) WHERE length(zeroblob(tid)) >= 0",),
+        ("CREATE TRIGGER runs AFTER INSERT ON meta BEGIN SELECT 1; END",),
+        ("CREATE VIRTUAL TABLE words USING fts5 (word)",),
+        ("DROP TABLE module",
+         "CREATE TABLE module (id INTEGER PRIMARY KEY, kind TEXT, path TEXT, build_id TEXT,"
+         f" symbols TEXT CHECK (length({_LARGE}) > 0))"),
+    ],
+)  # fmt: skip
+def test_only_the_tables_that_hpcd_makes_are_read(
+    database: Path, tmp_path: Path, statements: tuple[str, ...]
+) -> None:
+    lying = copy_of(database, tmp_path / "db")
+    change_tables(lying, *statements)
+    for verb in ("check", "report"):
+        assert "is not one of a database" in refused(verb, lying)
+
+
+def test_a_statement_takes_steps_in_proportion_to_the_file(database: Path) -> None:
+    """A query without end is interrupted; every statement has all of its steps."""
+    with hpcd.analysis.open(database) as db:
+        with pytest.raises(FormatError, match="interrupted"):
+            db.rows(f"{_ENDLESS} SELECT count(x) FROM c WHERE x < 0")
+        half = f"{_ENDLESS} SELECT count(*) FROM (SELECT x FROM c LIMIT 2000000)"
+        for _ in range(4):
+            assert db.rows(half) == [(2_000_000,)]
+            with db.sql() as tables:
+                assert tables.execute(half).fetchall() == [(2_000_000,)]
+                assert tables.cursor().execute(half).fetchall() == [(2_000_000,)]
+
+
+def test_a_text_longer_than_any_is_refused(database: Path) -> None:
+    with hpcd.analysis.open(database) as db, pytest.raises(FormatError, match="too big"):
+        db.rows("SELECT zeroblob(100000000)")
+
+
+# --- files that are none ---
+
+_PLACES = [
+    "manifest.json", "hpcd.sqlite", "cct/parent.npy", "lines/process.npy", "trace/event_start.npy",
+    "metrics/*.npy", "cct/symbols.archive", "trace/*.part",
+]  # fmt: skip
+
+
+def _file(database: Path, name: str) -> Path:
+    """Return a file of the database, the first of those that ``name`` matches."""
+    matches = sorted(database.glob(name))
+    return matches[0] if matches else pytest.skip(f"no {name} here")
+
+
+@pytest.mark.parametrize("name", _PLACES)
+@pytest.mark.parametrize("kind", ["pipe", "link", "socket", "folder"])
+def test_what_is_no_file_is_never_waited_for(
+    database: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    lying = copy_of(database, tmp_path / "db")
+    place = _file(lying, name)
+    if kind == "link":
+        place.rename(tmp_path / "elsewhere")
+        place.symlink_to(tmp_path / "elsewhere")
+    else:
+        place.unlink()
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "socket":
+        here = Path.cwd()
+        os.chdir(place.parent)  # an address has at most 107 bytes
+        try:
+            with socket.socket(socket.AF_UNIX) as bound:
+                bound.bind(place.name)
+        finally:
+            os.chdir(here)
+    elif kind == "folder":
+        place.mkdir()
+    for verb in ("check", "report"):
+        done = ask(verb, lying)
+        assert "internal error" not in done.stderr
+        # Symbols are not read by a report.
+        assert done.returncode == FormatError.exit_code or verb == "report", done.stdout
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_a_segment_that_is_no_file_is_never_waited_for(
+    measurement: Path, tmp_path: Path, kind: str
+) -> None:
+    lying = copy_of(measurement, tmp_path / "m")
+    place = sorted(lying.glob("segment-*"))[-1]
+    place.rename(tmp_path / "elsewhere")
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(tmp_path / "elsewhere")
+    for arguments in (("check", lying), ("merge", lying, "-o", tmp_path / "db")):
+        done = ask(*arguments)
+        assert done.returncode
+        assert "internal error" not in done.stderr
+
+
+def test_a_sparse_segment_is_read_as_far_as_one_may_be(measurement: Path, tmp_path: Path) -> None:
+    lying = copy_of(measurement, tmp_path / "m")
+    os.truncate(sorted(lying.glob("segment-*"))[-1], 200 << 30)
+    assert measurement_size(lying) <= MAX_SEGMENT
+    with open_measurement(lying) as opened:
+        assert opened.size <= MAX_SEGMENT
+    assert "of a torn chunk" in refused("merge", lying, "-o", tmp_path / "db")
+    assert check_database(tmp_path / "db") == []
+
+
+def test_a_sparse_file_of_a_database_is_not_read(database: Path, tmp_path: Path) -> None:
+    lying = copy_of(database, tmp_path / "db")
+    names = ("cct/parent.npy", "hpcd.sqlite", "trace/*.part", "manifest.json")
+    for name in names[:-1]:
+        os.truncate(_file(lying, name), 200 << 30)
+    text = refused("check", lying)
+    assert text.count(f"{200 << 30} bytes, should be") == len(names) - 1
+    os.truncate(lying / names[-1], 200 << 30)
+    assert "too big to be a manifest" in refused("check", lying)
+
+
+# --- texts ---
+
+_CONTROL = "a' || char(27) || ']0;owned' || char(7, 8, 0x202e, 0xfffe, 0x4e2d, 10) || '$x$ <b"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_picture_is_xml_and_writes_nothing_to_the_terminal(
+    database: Path, tmp_path: Path, view: str
+) -> None:
+    lying = copy_of(database, tmp_path / "db")
+    change_tables(
+        lying,
+        f"UPDATE procedure SET name = '{_CONTROL}' || id",
+        f"UPDATE scope SET name = '{_CONTROL}' || id",
+        f"UPDATE thread SET name = '{_CONTROL}' || trace_line",
+        f"UPDATE shared_text SET text = '{_CONTROL}' || id WHERE text NOT LIKE '[%'",
+        f"UPDATE host SET hostname = '{_CONTROL}'",
+        f"UPDATE metric SET unit = '{_CONTROL}'",
+    )
+    for suffix in ("svg", "png"):
+        done = ask("render", lying, "--view", view, "-o", tmp_path / f"picture.{suffix}")
+        assert done.returncode == 0, done.stderr
+        said = done.stdout + done.stderr
+        assert "Warning" not in said
+        assert {letter for letter in said if not letter.isprintable()} <= {"\n"}
+    ElementTree.parse(tmp_path / "picture.svg")
+
+
+# --- numbers ---
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("lines/process.npy", 3),
+        ("lines/process.npy", (1 << 31) - 1),
+        ("lines/start.npy", -(1 << 63)),
+        ("lines/end.npy", (1 << 63) - 1),
+        ("metrics/total-0.npy", np.nan),
+        ("metrics/total-1.npy", np.inf),
+    ],
+)
+def test_columns_out_of_range_are_refused(
+    database: Path, tmp_path: Path, column: str, value: float
+) -> None:
+    lying = copy_of(database, tmp_path / "db")
+    values = np.load(lying / column)
+    values[1] = value
+    np.save(lying / column, values)
+    mend(lying)
+    refused("check", lying)
+    refused("report", lying, *(("--metric", "cpu_time") if "total-1" in column else ()))
+
+
+@pytest.mark.parametrize(
+    ("statement", "opens"),
+    [
+        ("UPDATE event SET scale = 9e999", False),
+        ("UPDATE event SET scale = 'x'", False),
+        ("UPDATE event SET id = 4000000000 WHERE id = 1", False),
+        ("UPDATE event SET id = -7 WHERE id = 1", False),
+        ("UPDATE event SET frequency = 'often'", False),
+        ("UPDATE procedure SET module = 77", False),
+        ("UPDATE procedure SET source_line = -9223372036854775808", False),
+        ("UPDATE process_row SET uid = 'x'", True),
+        ("UPDATE thread SET tid = 'x'", True),
+        ("UPDATE measurement SET clock_offset_ns = 'x'", True),
+    ],
+)
+def test_numbers_of_tables_that_are_none_are_said(
+    database: Path, tmp_path: Path, statement: str, opens: bool
+) -> None:
+    lying = copy_of(database, tmp_path / "db")
+    change_tables(lying, statement)
+    assert check_database(lying)
+    if not opens:
+        refused("report", lying)
