@@ -37,7 +37,7 @@ def test_a_file_is_known_without_asking_for_its_status(tmp_path: Path) -> None:
     os.utime(path, ns=(5, 1_600_000_000_123_456_789))
     status, truth = status_of(str(path)), path.stat()
     assert status == (
-        truth.st_mode, truth.st_dev, truth.st_ino, 1234, 1_600_000_000_123_456_789
+        truth.st_mode, truth.st_dev, truth.st_ino, 1234, 1_600_000_000_123_456_789, truth.st_uid
     )  # fmt: skip
     with open_file(str(path), os.getpid()) as file:
         assert file.read() == b"x" * 1234
