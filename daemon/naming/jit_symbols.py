@@ -20,16 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.targets import patience, reader_process
+from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.processes import executable_regions
-from hpcd.daemon.targets.target_files import (
-    FileStatus,
-    Pin,
-    open_root,
-    pinned,
-    require_pinned,
-    status_of,
-)
+from hpcd.daemon.targets.target_files import Pin, open_root, pinned, require_pinned
 
 Symbols = list[tuple[int, int, str]]
 """(address, size, name), any order; of two at one address the later one holds."""
@@ -118,6 +112,7 @@ class _Held:
 
     def __init__(self, pid: int, uid: int, allowance: _Allowance) -> None:
         self._name = f"perf-{_inner_pid(pid)}.map"
+        self._label = f"names of code of process {pid}"
         self._pid, self._uid, self._allowance = pid, uid, allowance
         self._folder: Pin | None = None
         self._map: _PerfMap | None = None
@@ -158,7 +153,7 @@ class _Held:
         return folder
 
     def _open_in(self, folder: int, name: str) -> Pin:
-        return Pin(reader_process.OWN.open_in(self._uid, folder, name))
+        return Pin(reader_process.OWN.open_in(self._uid, self._label, folder, name))
 
     def _checked(self, pin: Pin, folder: int | None = None) -> Pin:
         """``pin`` if it is a regular file of the user's, or one of root's that all may read: who
@@ -173,7 +168,7 @@ class _Held:
         return pin
 
     def _source(self, pin: Pin) -> _Source:
-        return _Source(pin, self._uid, f"names of code of process {self._pid}")
+        return _Source(pin, self._uid, self._label)
 
     def symbols(self, addresses: U64) -> Symbols:
         symbols = self._map.symbols(addresses) if self._map else []

@@ -22,17 +22,11 @@ from hpcd.daemon.naming.mapping_rows import PAGE, KnownModule, mapping_rows
 from hpcd.daemon.naming.path_cache import PathCache
 from hpcd.daemon.naming.table_installer import TableInstaller
 from hpcd.daemon.targets import patience, reader_process
+from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.patience import WithheldError, real_user
 from hpcd.daemon.targets.processes import executable_regions
 from hpcd.daemon.targets.reader_process import Reader, is_pin
-from hpcd.daemon.targets.target_files import (
-    FileStatus,
-    MappedFile,
-    file_of_region,
-    files_by_path,
-    mapped_files,
-    status_of,
-)
+from hpcd.daemon.targets.target_files import MappedFile, file_of_region, files_by_path, mapped_files
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decode_queue import DecodeQueue
 from hpcd.daemon.unwind.decoder_process import Decoder

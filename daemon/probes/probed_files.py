@@ -21,7 +21,8 @@ from hpcd.daemon.probes.found_points import find_points
 from hpcd.daemon.probes.probe_rights import MOST_FILES, MOST_PROCESSES, ProbeRights
 from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
-from hpcd.daemon.targets.target_files import FileStatus, mapped_file, open_file, status_of
+from hpcd.daemon.targets.file_status import FileStatus, status_of
+from hpcd.daemon.targets.target_files import mapped_file, open_file
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import FormatError, TargetError
 from hpcd.model.region import Region

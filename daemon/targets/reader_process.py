@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from hpcd.daemon.targets import patience
+from hpcd.daemon.targets.file_status import status_of
 from hpcd.daemon.targets.patience import Patience, WithheldError
 from hpcd.daemon.targets.reader_worker import LENGTH, MISSING, PART, PIECE
-from hpcd.daemon.targets.target_files import status_of
 from hpcd.errors import FormatError
 from hpcd.sandbox.worker_process import LateError, WorkerProcess
 
@@ -93,10 +93,10 @@ class Reader:
 
     # --- files ---
 
-    def open_in(self, uid: int, folder: int, name: str) -> int:
+    def open_in(self, uid: int, label: str, folder: int, name: str) -> int:
         """A descriptor, for its path alone, of what ``name`` is in the directory ``folder``: of a
         symbolic link itself."""
-        return self._ask_file(uid, name, b"o", folder, os.fsencode(name), 1.0, self._file)
+        return self._ask_file(uid, label, b"o", folder, os.fsencode(name), 1.0, self._file)
 
     def part(self, uid: int, label: str, pin: int, offset: int, size: int) -> bytes:
         """Up to ``size`` bytes of the file that ``pin`` is a descriptor of, for its path alone."""

@@ -11,25 +11,21 @@ list of mounts tells: its files stay pinned, and are read by
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import io
 import os
 import re
 import stat
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.processes import executable_regions
 from hpcd.model.region import Region
 
-_AT_EMPTY_PATH, _AT_STATX_DONT_SYNC, _BASIC_STATS = 0x1000, 0x4000, 0x7FF
-# statx(2): user, mode, inode, size; the time of change; the device.
-_STATX = struct.Struct("<20xI4xH2xQQ64xqI12xII112x")
 _PIN = os.O_PATH | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 # A user may have 100,000 mounts in a namespace of its own.
@@ -37,17 +33,6 @@ _MAX_MOUNTS = 1 << 20
 _MOUNT_ID = r"(?m)^mnt_id:\s*(\d+)"
 _LAYERED = "its file system is an overlay that a user has mounted"
 _SERVED = "its file system is served by a program of a user's (FUSE)"
-
-
-class FileStatus(NamedTuple):
-    """Identity of a file and its contents, as far as the kernel knows it without reading."""
-
-    st_mode: int
-    st_dev: int
-    st_ino: int
-    st_size: int
-    st_mtime_ns: int
-    st_uid: int
 
 
 class Pin:
@@ -82,27 +67,6 @@ class ServedError(OSError):
 
 class LayeredError(ServedError):
     """The file is of an overlay that a user has mounted, of layers that may be served."""
-
-
-def status_of(path: str, folder: int = -100) -> FileStatus:
-    """The status of ``path``, relative to ``folder``; with an empty path of ``folder`` itself.
-
-    What its path leads through may still be asked. Raises :class:`OSError`.
-    """
-    buffer = ctypes.create_string_buffer(_STATX.size)
-    flags = _AT_STATX_DONT_SYNC | (0 if path else _AT_EMPTY_PATH)
-    if _libc().statx(folder, os.fsencode(path), flags, _BASIC_STATS, buffer):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), path)
-    user, mode, inode, size, seconds, nanoseconds, major, minor = _STATX.unpack(buffer)
-    return FileStatus(
-        mode, os.makedev(major, minor), inode, size, seconds * 1_000_000_000 + nanoseconds, user
-    )
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 # --- opening ---

@@ -1,9 +1,10 @@
 """A FUSE file system of a user's that holds one file, and answers as long as it likes to.
 
 As a program (``python stalling_fuse.py FD FILE``) it serves the descriptor of /dev/fuse: its root
-has the entry ``file``, with the contents of FILE, and ``perf-PID.map`` of any process; who writes to that is never answered. It says
-``ready`` once it is mounted. Of a line on its standard input on it answers nothing more: whoever
-asks it anything waits until another line comes, or it is killed.
+has the entry ``file``, with the contents of FILE, and a ``perf-PID.map`` of any process; who writes
+to a file is never answered. It says ``ready`` once it is mounted. Of a line on its standard input
+on it answers nothing more: whoever asks it anything waits until another line comes, or it is
+killed. If the line is one of :data:`KINDS` it goes on with all but requests of that kind.
 """
 
 from __future__ import annotations

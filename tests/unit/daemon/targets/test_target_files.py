@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hpcd.daemon.targets import processes
+from hpcd.daemon.targets.file_status import status_of
 from hpcd.daemon.targets.patience import Patience, WithheldError
 from hpcd.daemon.targets.target_files import (
     MappedFile,
@@ -20,7 +21,6 @@ from hpcd.daemon.targets.target_files import (
     mapped_files,
     open_file,
     open_folder,
-    status_of,
 )
 from tests.support import stalling_fuse
 
