@@ -35,10 +35,10 @@ class WithheldError(Exception):
 
 
 class Outcome(Protocol):
-    """What has been given up: :class:`threading.Event` is one."""
+    """The end of a question that was given up, such as a :class:`threading.Event`."""
 
     def is_set(self) -> bool:
-        """Whether it has come to an end after all, and takes nothing any more."""
+        """Whether it has come: the question takes no thread or process any more."""
 
 
 class _Question(Generic[T]):

@@ -31,7 +31,7 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 # A user may have 100,000 mounts in a namespace of its own.
 _MAX_MOUNTS = 1 << 20
 _MOUNT_ID = r"(?m)^mnt_id:\s*(\d+)"
-_LAYERED = "its file system is an overlay that a user has mounted"
+LAYERED = "its file system is an overlay that a user has mounted"
 _SERVED = "its file system is served by a program of a user's (FUSE)"
 
 
@@ -178,7 +178,7 @@ def require_answer(pin: int, pid: int) -> None:
         own_mount.device == mount.device
         for own_mount in ours.values()
     ):
-        raise LayeredError(errno.EACCES, _LAYERED)
+        raise LayeredError(errno.EACCES, LAYERED)
 
 
 def _mount_of(descriptor: int) -> int:
