@@ -3,7 +3,7 @@
 Both are written by the target's own runtime, so they are bounded text of an untrusted user, read
 only when they belong to the user who runs the process, or to root and all may read them, and a part
 at a time: what a user has written costs that user's names. They are not opened here but read by a
-process that can be left behind (:mod:`hpcd.daemon.targets.reader_process`). Formats:
+process that can be left behind (:mod:`hpcd.daemon.targets.target_reader`). Formats:
 jit-interface.txt and jitdump-specification.txt in the kernel's tools/perf/Documentation.
 """
 
@@ -19,7 +19,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.daemon.targets import patience, reader_process
+from hpcd.daemon.targets import patience, target_reader
 from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.processes import executable_regions
@@ -90,7 +90,7 @@ class JitFiles:
         for held in self._held.values():
             held.close()
         self._held.clear()
-        reader_process.OWN.close()
+        target_reader.OWN.close()
 
 
 class _Allowance:
@@ -153,7 +153,7 @@ class _Held:
         return folder
 
     def _open_in(self, folder: int, name: str) -> Pin:
-        return Pin(reader_process.OWN.open_in(self._uid, self._label, folder, name))
+        return Pin(target_reader.OWN.open_in(self._uid, self._label, folder, name))
 
     def _checked(self, pin: Pin, folder: int | None = None) -> Pin:
         """``pin`` if it is a regular file of the user's, or one of root's that all may read: who
@@ -197,7 +197,7 @@ class _Source:
         :class:`WithheldError`."""
         pin = self._pin.fileno()
         try:
-            return reader_process.OWN.part(self._uid, self._label, pin, offset, size)
+            return target_reader.OWN.part(self._uid, self._label, pin, offset, size)
         except OSError:
             return b""
 

@@ -21,12 +21,12 @@ from hpcd.bpf.table_memory import MAPPING
 from hpcd.daemon.naming.mapping_rows import PAGE, KnownModule, mapping_rows
 from hpcd.daemon.naming.path_cache import PathCache
 from hpcd.daemon.naming.table_installer import TableInstaller
-from hpcd.daemon.targets import patience, reader_process
+from hpcd.daemon.targets import patience, target_reader
 from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.patience import WithheldError, real_user
 from hpcd.daemon.targets.processes import executable_regions
-from hpcd.daemon.targets.reader_process import Reader, is_pin
 from hpcd.daemon.targets.target_files import MappedFile, file_of_region, files_by_path, mapped_files
+from hpcd.daemon.targets.target_reader import Reader, is_pin
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decode_queue import DecodeQueue
 from hpcd.daemon.unwind.decoder_process import Decoder
@@ -276,7 +276,7 @@ class Modules:
             | {entry.module.path: entry.failure for entry in failed}
             | self._queue.postponed()
             | {f"process {pid}": "does not let what it maps be read" for pid in patience.withheld()}
-            | reader_process.OWN.given_up
+            | target_reader.OWN.given_up
         )
 
     def mappings(self, pid: int, process: int) -> tuple[list[Region], npt.NDArray[np.void]]:

@@ -1,12 +1,12 @@
 """Words of a process' memory: nobody is stopped, and nothing is invented.
 
 Any word may lie in a page that a program of a user's has to bring, when that likes to: so all are
-read by a process that can be left behind (:mod:`hpcd.daemon.targets.reader_process`).
+read by a process that can be left behind (:mod:`hpcd.daemon.targets.target_reader`).
 """
 
 from __future__ import annotations
 
-from hpcd.daemon.targets import reader_process
+from hpcd.daemon.targets import target_reader
 from hpcd.daemon.targets.patience import WithheldError
 
 # Of lists that system calls are given: a select() of every descriptor, a poll() of a thousand.
@@ -35,7 +35,7 @@ class TargetMemory:
 
 def _read(pid: int, address: int, size: int) -> bytes | None:
     try:
-        (data,) = reader_process.OWN.memory(pid, [(address, size)])
+        (data,) = target_reader.OWN.memory(pid, [(address, size)])
     except (OSError, WithheldError):
         return None
     return data

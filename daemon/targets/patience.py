@@ -7,7 +7,7 @@ on after a moment.
 
 A thread that waits for a file system in user space cannot even be killed, nor does the process end
 that it belongs to: what a user may serve is read by a process
-(:mod:`hpcd.daemon.targets.reader_process`), whose times are those of here.
+(:mod:`hpcd.daemon.targets.target_reader`), whose times are those of here.
 
 Times by user: one who keeps the recorder waiting again and again is waited for ever less, so that
 all of a user's processes together cost a recording at most two seconds in ten minutes.

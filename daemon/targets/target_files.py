@@ -6,7 +6,7 @@ pinned first, which asks nobody, then its mount is looked up, and only then it i
 user serves is not opened; what root serves (CernVM-FS, GlusterFS and others are FUSE) is. An
 overlay that a user has mounted, as rootless containers do, may have a layer that is served, and no
 list of mounts tells: its files stay pinned, and are read by
-:mod:`hpcd.daemon.targets.reader_process`.
+:mod:`hpcd.daemon.targets.target_reader`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from hpcd.daemon.capture.token_bucket import TokenBucket
-from hpcd.daemon.targets.reader_process import Reader, is_pin
+from hpcd.daemon.targets.target_reader import Reader, is_pin
 from hpcd.daemon.unwind.decoder_process import DecodeError
 from hpcd.daemon.unwind.packed_table import PackedTable
 

@@ -3,7 +3,7 @@
 Files of a user's file system (FUSE, also below an overlay), and memory that is mapped from one or
 handled by userfaultfd(2), are read when a program of that user's answers. Whoever asks is in the
 kernel meanwhile, and may not even be killed. So that is a process which holds nothing
-(:mod:`hpcd.daemon.targets.reader_worker`); who asked goes on without it when its user's time
+(:mod:`hpcd.daemon.targets.target_reader_worker`); who asked goes on without it when its user's time
 (:mod:`hpcd.daemon.targets.patience`) is over, and the next question has another.
 """
 
@@ -21,13 +21,13 @@ from typing import TypeVar
 from hpcd.daemon.targets import patience
 from hpcd.daemon.targets.file_status import status_of
 from hpcd.daemon.targets.patience import Patience, WithheldError
-from hpcd.daemon.targets.reader_worker import LENGTH, MISSING, PART, PIECE
+from hpcd.daemon.targets.target_reader_worker import LENGTH, MISSING, PART, PIECE
 from hpcd.errors import FormatError
 from hpcd.sandbox.worker_process import LateError, WorkerProcess
 
 T = TypeVar("T")
 
-_WORKER = ("-m", "hpcd.daemon.targets.reader_worker")
+_WORKER = ("-m", "hpcd.daemon.targets.target_reader_worker")
 # It starts in 0.1 s, on a busy machine in a second; whom it is asked about has no part in that.
 _START_SECONDS = 20.0
 _MOST_REPLY = 1 << 28

@@ -1,6 +1,6 @@
 """The process that asks what may never be answered: expendable, and it parses nothing.
 
-Started by :mod:`hpcd.daemon.targets.reader_process` with one end of a socket. A request is a byte,
+Started by :mod:`hpcd.daemon.targets.target_reader` with one end of a socket. A request is a byte,
 a descriptor and the length of what follows. The descriptor is of a process' directory in /proc for
 ``m``, pieces of its memory, and ``t``, texts of that directory; of a directory for ``o``, to open a
 name in it for its path alone; of a file, for its path alone, for ``r``, a part of it, and ``c``, a
