@@ -79,7 +79,5 @@ def _print(answer: dict[str, object]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     if recordings:
         console.print(table)
-    if answer.get("others"):
-        console.print(f"{answer['others']} recordings of other users")
-    elif not recordings:
+    else:
         console.print("no recordings; hpcd attach starts one")

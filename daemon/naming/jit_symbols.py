@@ -2,14 +2,15 @@
 
 Both are written by the target's own runtime, so they are bounded text of an untrusted user, read
 only when they belong to the user who runs the process, or to root and all may read them, and a part
-at a time: what a user has written costs that user's names. Formats: jit-interface.txt and
-jitdump-specification.txt in the kernel's tools/perf/Documentation.
+at a time: what a user has written costs that user's names. They are not opened here but read by a
+process that can be left behind (:mod:`hpcd.daemon.targets.target_reader`). Formats:
+jit-interface.txt and jitdump-specification.txt in the kernel's tools/perf/Documentation.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
+import errno
 import os
 import re
 import stat
@@ -18,10 +19,11 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.daemon.targets import patience
+from hpcd.daemon.targets import patience, target_reader
+from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.processes import executable_regions
-from hpcd.daemon.targets.target_files import open_file, open_folder
+from hpcd.daemon.targets.target_files import Pin, open_root, pinned, require_pinned
 
 Symbols = list[tuple[int, int, str]]
 """(address, size, name), any order; of two at one address the later one holds."""
@@ -46,7 +48,7 @@ _MAX_RECORD = 64 + _MAX_NAME
 
 
 class JitFiles:
-    """The files in which runtimes name their code. They are kept open, because a Java machine
+    """The files in which runtimes name their code. They are kept pinned, because a Java machine
     writes its map when it ends, and the process can no longer be found then.
 
     Files of at most :data:`_MAX_HELD` processes, the least recently read ones are closed.
@@ -78,14 +80,17 @@ class JitFiles:
         while len(self._held) > _MAX_HELD:
             self._held.pop(next(iter(self._held))).close()
         with contextlib.suppress(WithheldError):
-            held.renew(patience.ask(pid, held.look))
-        return held.symbols(addresses)
+            held.renew(patience.ask(pid, held.dumps))
+        with contextlib.suppress(WithheldError):
+            return held.symbols(addresses)
+        return []
 
     def close(self) -> None:
         """Close all files."""
         for held in self._held.values():
             held.close()
         self._held.clear()
+        target_reader.OWN.close()
 
 
 class _Allowance:
@@ -107,36 +112,63 @@ class _Held:
 
     def __init__(self, pid: int, uid: int, allowance: _Allowance) -> None:
         self._name = f"perf-{_inner_pid(pid)}.map"
+        self._label = f"names of code of process {pid}"
         self._pid, self._uid, self._allowance = pid, uid, allowance
-        self._folder: int | None = None
+        self._folder: Pin | None = None
         self._map: _PerfMap | None = None
         self._dumps: dict[tuple[str, int], _JitDump] = {}
 
-    def look(self) -> list[tuple[tuple[str, int] | None, io.FileIO]]:
-        """Return the files there are now: the map, under None, and jitdump files that are new."""
-        files: list[tuple[tuple[str, int] | None, io.FileIO]] = []
-        if self._folder is None:
-            self._folder = _folder(self._pid)
-        if self._folder >= 0 and (
-            file := _open(self._name, self._pid, self._uid, folder=self._folder, follow=False)
-        ):
-            files.append((None, file))
+    def dumps(self) -> list[tuple[tuple[str, int], Pin]]:
+        """Return the jitdump files that are new. The process may hold its address space."""
+        files: list[tuple[tuple[str, int], Pin]] = []
         for region in executable_regions(self._pid):
             key = (region.device, region.inode)
             if _JITDUMP.search(region.path) and key not in self._dumps:
                 path = f"/proc/{self._pid}/map_files/{region.start:x}-{region.end:x}"
                 known = len(self._dumps) + len(files)
-                if known <= _MAX_DUMPS and (file := _open(path, self._pid, self._uid)):
-                    files.append((key, file))
+                if known <= _MAX_DUMPS:
+                    with contextlib.suppress(OSError):
+                        files.append((key, self._checked(pinned(path))))
         return files
 
-    def renew(self, files: list[tuple[tuple[str, int] | None, io.FileIO]]) -> None:
-        """Go on with what :meth:`look` found."""
-        for key, file in files:
-            if key is not None:
-                self._dumps.setdefault(key, _JitDump(file, self._allowance))
-            elif self._map is None or not self._map.is_same(file):
-                self._map = _PerfMap(file, self._allowance)
+    def renew(self, dumps: list[tuple[tuple[str, int], Pin]]) -> None:
+        """Go on with the files there are now, ``dumps`` and the map."""
+        for key, pin in dumps:
+            self._dumps.setdefault(key, _JitDump(self._source(pin), self._allowance))
+        try:
+            if self._folder is None:
+                self._folder = self._open_folder()
+            folder = self._folder.fileno()
+            pin = self._checked(self._open_in(folder, self._name), folder)
+        except OSError:
+            return
+        if self._map is None or not self._map.is_same(pin):
+            self._map = _PerfMap(self._source(pin), self._allowance)
+
+    def _open_folder(self) -> Pin:
+        root = Pin(open_root(self._pid))
+        require_pinned(root.fileno(), self._pid)
+        folder = self._open_in(root.fileno(), "tmp")
+        require_pinned(folder.fileno(), self._pid)
+        return folder
+
+    def _open_in(self, folder: int, name: str) -> Pin:
+        return Pin(target_reader.OWN.open_in(self._uid, self._label, folder, name))
+
+    def _checked(self, pin: Pin, folder: int | None = None) -> Pin:
+        """``pin`` if it is a regular file of the user's, or one of root's that all may read: who
+        writes symbols must not learn by them what else is in a folder. Raises :class:`OSError`."""
+        require_pinned(pin.fileno(), self._pid, folder)
+        status = status_of("", pin.fileno())
+        owned = status.st_uid == self._uid or (
+            status.st_uid == 0 and bool(status.st_mode & stat.S_IROTH)
+        )
+        if not owned or not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return pin
+
+    def _source(self, pin: Pin) -> _Source:
+        return _Source(pin, self._uid, self._label)
 
     def symbols(self, addresses: U64) -> Symbols:
         symbols = self._map.symbols(addresses) if self._map else []
@@ -145,27 +177,47 @@ class _Held:
         return named(symbols, addresses)
 
     def close(self) -> None:
-        if self._folder is not None and self._folder >= 0:
-            os.close(self._folder)
+        self._folder = None
         self._map = None
         self._dumps.clear()
+
+
+class _Source:
+    """A file that is not opened, and read by the reader process."""
+
+    def __init__(self, pin: Pin, uid: int, label: str) -> None:
+        self._pin, self._uid, self._label = pin, uid, label
+
+    def status(self) -> FileStatus:
+        """Its status, as far as the kernel knows it."""
+        return status_of("", self._pin.fileno())
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Up to ``size`` bytes from ``offset`` on; none if it cannot be read. Raises
+        :class:`WithheldError`."""
+        pin = self._pin.fileno()
+        try:
+            return target_reader.OWN.part(self._uid, self._label, pin, offset, size)
+        except OSError:
+            return b""
 
 
 class _PerfMap:
     """A map that a runtime writes. None of it is kept: it is read backwards, as what is latest
     holds, and again when there is more of it or other addresses are requested."""
 
-    def __init__(self, file: io.FileIO, allowance: _Allowance) -> None:
+    def __init__(self, file: _Source, allowance: _Allowance) -> None:
         self._file, self._allowance = file, allowance
         self._end = 0
         """What lies before is still to be read."""
         self._asked_for: tuple[tuple[int, int], U64] = ((0, 0), np.zeros(0, np.uint64))
 
-    def is_same(self, file: io.FileIO) -> bool:
-        return os.path.samestat(os.fstat(file.fileno()), os.fstat(self._file.fileno()))
+    def is_same(self, pin: Pin) -> bool:
+        status, other = self._file.status(), status_of("", pin.fileno())
+        return (status.st_dev, status.st_ino) == (other.st_dev, other.st_ino)
 
     def symbols(self, addresses: U64) -> Symbols:
-        status = os.fstat(self._file.fileno())
+        status = self._file.status()
         state = (status.st_size, status.st_mtime_ns)
         before, old = self._asked_for
         if not self._end and (state != before or not np.isin(addresses, old).all()):
@@ -174,7 +226,7 @@ class _PerfMap:
         while self._end and (part := self._allowance.take(min(self._end, ROUND_BYTES))):
             self._end -= part
             at = max(self._end - _OVERLAP, 0)
-            data = os.pread(self._file.fileno(), self._end + part - at, at)
+            data = self._file.read(self._end + part - at, at)
             if at:
                 data = data[data.find(b"\n") + 1 :]
             later = {start for start, _, _ in symbols}
@@ -189,7 +241,7 @@ class _PerfMap:
 class _JitDump:
     """A jitdump file. Its symbols are kept: records refer to earlier ones."""
 
-    def __init__(self, file: io.FileIO, allowance: _Allowance) -> None:
+    def __init__(self, file: _Source, allowance: _Allowance) -> None:
         self._file, self._allowance = file, allowance
         self._at = 0
         self._size = 0
@@ -197,10 +249,10 @@ class _JitDump:
         self._by_index: dict[int, tuple[int, int, str]] = {}
 
     def symbols(self) -> Symbols:
-        size = min(os.fstat(self._file.fileno()).st_size, _MAX_BYTES)
+        size = min(self._file.status().st_size, _MAX_BYTES)
         room = _MAX_SYMBOLS - self._allowance.symbols if size != self._size else 0
         while room > 0 and (part := self._allowance.take(min(size - self._at, ROUND_BYTES))):
-            data = os.pread(self._file.fileno(), part, self._at)
+            data = self._file.read(part, self._at)
             if not self._at:
                 self._at = start = _header_size(data)
                 if not start:
@@ -298,26 +350,3 @@ def _inner_pid(pid: int) -> int:
     except (OSError, ValueError):
         pass
     return pid
-
-
-def _folder(pid: int) -> int:
-    try:
-        return open_folder(pid, "tmp")
-    except OSError:
-        return -1
-
-
-def _open(
-    path: str, pid: int, uid: int, *, folder: int | None = None, follow: bool = True
-) -> io.FileIO | None:
-    """A regular file of ``uid``'s, or one of root's that all may read; None when it is anything
-    else: who writes symbols must not learn by them what else is in a folder."""
-    try:
-        file = open_file(path, pid, folder=folder, follow=follow)
-    except OSError:
-        return None
-    status = os.fstat(file.fileno())
-    if status.st_uid == uid or (status.st_uid == 0 and status.st_mode & stat.S_IROTH):
-        return file
-    file.close()
-    return None

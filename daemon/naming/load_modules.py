@@ -21,18 +21,12 @@ from hpcd.bpf.table_memory import MAPPING
 from hpcd.daemon.naming.mapping_rows import PAGE, KnownModule, mapping_rows
 from hpcd.daemon.naming.path_cache import PathCache
 from hpcd.daemon.naming.table_installer import TableInstaller
-from hpcd.daemon.targets import patience
+from hpcd.daemon.targets import patience, target_reader
+from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.patience import WithheldError, real_user
 from hpcd.daemon.targets.processes import executable_regions
-from hpcd.daemon.targets.target_files import (
-    FileStatus,
-    MappedFile,
-    files_by_path,
-    mapped_files,
-    open_file,
-    open_folder,
-    status_of,
-)
+from hpcd.daemon.targets.target_files import MappedFile, file_of_region, files_by_path, mapped_files
+from hpcd.daemon.targets.target_reader import Reader, is_pin
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decode_queue import DecodeQueue
 from hpcd.daemon.unwind.decoder_process import Decoder
@@ -45,6 +39,8 @@ _NOBODY = 65534
 _JIT_SPAN = 1 << MODULE_SHIFT
 # Files kept open for their names; of more than that the path must do.
 _MAX_IMAGES = 1024
+# Bytes of files in memory, of those that only a reader may open.
+_MAX_COPIED = 512 << 20
 _STOP_SECONDS = 0.5
 
 
@@ -60,7 +56,9 @@ class Modules:
         self._decoder = decoder
         self._accounts = accounts or UserAccounts()
         self._announce = announce
-        self._queue = DecodeQueue(decoder)
+        self._reader = Reader()
+        """Reads files that may never be read; the decoder's threads wait for it."""
+        self._queue = DecodeQueue(decoder, self._reader)
         self.installer = TableInstaller(self._queue, self._accounts, announce)
         """Puts the modules' tables into table memory."""
         self.any_jit = False
@@ -74,6 +72,8 @@ class Modules:
         self._paths = PathCache(self._own_space, self._is_unchanged)
         self._images: dict[int, int] = {}
         """Descriptors of modules' files, by id: another process may not be able to open them."""
+        self._copied = 0
+        """Bytes of those that are copies in memory."""
 
     # --- identity ---
 
@@ -217,14 +217,12 @@ class Modules:
 
     def _find_by_path(self, pid: int, region: Region) -> KnownModule | None:
         for root in (pid, os.getpid()):
+            look = partial(file_of_region, root, region, self._knows)
             try:
-                mapped = patience.ask(root, partial(_file_by_path, root, region))
+                status, file = patience.ask(root, look)
             except (OSError, ValueError, WithheldError):
                 continue
-            assert mapped.status is not None
-            device = f"{os.major(mapped.status.st_dev):02x}:{os.minor(mapped.status.st_dev):02x}"
-            if (device, mapped.status.st_ino) == (region.device, region.inode):
-                return self._of_file(pid, mapped, mapped.status)
+            return self._of_file(pid, MappedFile(region, status, file), status)
         return None
 
     def _add(
@@ -278,6 +276,7 @@ class Modules:
             | {entry.module.path: entry.failure for entry in failed}
             | self._queue.postponed()
             | {f"process {pid}": "does not let what it maps be read" for pid in patience.withheld()}
+            | target_reader.OWN.given_up
         )
 
     def mappings(self, pid: int, process: int) -> tuple[list[Region], npt.NDArray[np.void]]:
@@ -339,15 +338,31 @@ class Modules:
         return number in self._images and not self._by_id[number].failure
 
     def image(self, number: int) -> int | None:
-        """Descriptor of the file of this module, None when it is not kept open. It stays ours."""
-        return self._images.get(number)
+        """Descriptor to read the file of this module by, None when it is not kept open. It stays
+        ours."""
+        image = self._images.get(number)
+        if image is None or not is_pin(image):
+            return image
+        entry = self._by_id[number]
+        try:
+            with self._reader.readable(entry.user, entry.module.path, image) as copy:
+                self._copied += os.fstat(copy).st_size
+                if self._copied > _MAX_COPIED:
+                    return None
+                os.dup2(copy, image, inheritable=False)
+        except HpcdError:
+            return None
+        return image
 
     def symbols(self, number: int, offsets: npt.NDArray[np.uint64]) -> list[tuple[int, int, str]]:
         """(start, size, name) of the functions of a module that hold ``offsets``. No table is made
         any more. Raises :class:`HpcdError`."""
         if not self._queue.stop(_STOP_SECONDS):
             raise HpcdError("the decoder is busy")
-        return self._decoder.symbols(self._images[number], self.name(number), offsets)
+        name = self.name(number)
+        user = self._by_id[number].user
+        with self._reader.readable(user, name, self._images[number]) as file:
+            return self._decoder.symbols(file, name, offsets)
 
     def close(self) -> None:
         """Stop the decoder."""
@@ -356,18 +371,8 @@ class Modules:
         self._images.clear()
         self._queue.close()
         self._decoder.close()
+        self._reader.close()
         self.installer.close()
-
-
-def _file_by_path(pid: int, region: Region) -> MappedFile:
-    """The file at the path of ``region`` as process ``pid`` sees it. Raises :class:`OSError`."""
-    path, _, name = region.path.rpartition("/")
-    folder = open_folder(pid, path)
-    try:
-        file = open_file(name, pid, folder=folder, follow=False)
-    finally:
-        os.close(folder)
-    return MappedFile(region, status_of("", file.fileno()), file)
 
 
 def _mount_namespace(pid: int) -> int:

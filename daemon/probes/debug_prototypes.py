@@ -42,7 +42,7 @@ class Prototype(NamedTuple):
     result: DeclaredType
 
 
-def debug_prototypes(image: memoryview, addresses: set[int]) -> dict[int, Prototype]:
+def debug_prototypes(image: bytes | memoryview, addresses: set[int]) -> dict[int, Prototype]:
     """Return the prototypes of functions that begin at ``addresses``, as far as there are any."""
     prototypes: dict[int, Prototype] = {}
     try:

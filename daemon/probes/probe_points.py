@@ -80,7 +80,7 @@ def _add_prototypes(
     wanted = {p["address"] for p in points if queries[p["query"]].get("debug") and "offset" in p}
     if not wanted:
         return
-    prototypes = debug_prototypes(elf.data, wanted)
+    prototypes = debug_prototypes(elf.data[:], wanted)
     for point in points:
         prototype = prototypes.get(point["address"])
         if prototype and point["address"] in wanted:

@@ -21,7 +21,8 @@ from hpcd.daemon.probes.found_points import find_points
 from hpcd.daemon.probes.probe_rights import MOST_FILES, MOST_PROCESSES, ProbeRights
 from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
-from hpcd.daemon.targets.target_files import FileStatus, mapped_file, open_file, status_of
+from hpcd.daemon.targets.file_status import FileStatus, status_of
+from hpcd.daemon.targets.target_files import LAYERED, Pin, mapped_file, open_file
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import FormatError, TargetError
 from hpcd.model.region import Region
@@ -148,7 +149,11 @@ class ProbedFiles:
         if mapped.status is None:
             return None
         key = _key(mapped.status)
-        if mapped.file is not None:
+        if isinstance(mapped.file, Pin):
+            mapped.file.close()
+            self._problem(f"{path} is not probed: {LAYERED}")
+            self._files[key] = None
+        elif mapped.file is not None:
             if region.path.endswith(_DELETED):
                 self._problem(f"{path} was replaced on disk: the file that is mapped is probed")
             self._files[key] = self._probe_allowed(path, mapped.file)

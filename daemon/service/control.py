@@ -237,11 +237,7 @@ class Control:
                 raise TargetError(f"no recording {asked}")
             return {"recordings": [recording.describe_fully()]}
         seen = [recording for recording in self._recordings.all() if permission.sees(recording)]
-        return {
-            "recordings": [recording.describe() for recording in seen],
-            "others": len(self._recordings.running())
-            - sum(not recording.finished for recording in seen),
-        }
+        return {"recordings": [recording.describe() for recording in seen]}
 
     def _attach(
         self, request: dict[str, Any], fd: int | None, permission: Permission

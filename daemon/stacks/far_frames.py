@@ -55,7 +55,3 @@ class FarFrames:
             at = self._walker.stack_pointer if now > depth else at + _STEP
             depth = now
         return walked
-
-    def close(self) -> None:
-        """Close the processes' memory."""
-        self._memory.close()

@@ -115,15 +115,12 @@ class StackReader:
             self._thread(record, clock, numbers.get(nodes.get(tid, -1), 0), tid in stacks)
             for tid, record in records.items()
         ]
-        try:
-            for thread in threads:
-                thread.wait = reasons.of(records[thread.tid])
-            gone_on = self._threads.gone_on(records)
-            for thread in threads:
-                if thread.tid in gone_on and thread.wait:
-                    thread.wait = reasons.of_call(records[thread.tid])
-        finally:
-            reasons.close()
+        for thread in threads:
+            thread.wait = reasons.of(records[thread.tid])
+        gone_on = self._threads.gone_on(records)
+        for thread in threads:
+            if thread.tid in gone_on and thread.wait:
+                thread.wait = reasons.of_call(records[thread.tid])
         processes = {pid: mapped.process for pid in images if (mapped := self._spaces.get(pid))}
         self._names.name(paths, self._modules, processes)
         return StackSnapshot(

@@ -164,10 +164,7 @@ class ThreadWalks:
                 walked[record.tid] = self._walk(record, far)
             return record.without_stack()
 
-        try:
-            threads = self._reading.read(wanted, take)
-        finally:
-            far.close()
+        threads = self._reading.read(wanted, take)
         return {record.tid: record for record in threads}, walked
 
     def _trusted(

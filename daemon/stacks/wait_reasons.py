@@ -65,10 +65,6 @@ class WaitReasons:
         self._inner: dict[int, dict[int, int]] = {}
         self._namespace = _pid_namespace(os.getpid())
 
-    def close(self) -> None:
-        """Close what was opened to look."""
-        self._memory.close()
-
     def of(self, record: TaskStack) -> Wait | None:
         """Return what the thread waits for; None: nothing, or it is not known."""
         activity = activity_of(record)

@@ -5,6 +5,10 @@ by a program of its user's (FUSE). Its command line, its environment and the fil
 read meanwhile, and whoever tries waits for ever. Here a thread of its own waits, and who asked goes
 on after a moment.
 
+A thread that waits for a file system in user space cannot even be killed, nor does the process end
+that it belongs to: what a user may serve is read by a process
+(:mod:`hpcd.daemon.targets.target_reader`), whose times are those of here.
+
 Times by user: one who keeps the recorder waiting again and again is waited for ever less, so that
 all of a user's processes together cost a recording at most two seconds in ten minutes.
 """
@@ -15,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -28,6 +32,13 @@ _WINDOW_SECONDS = 600.0
 
 class WithheldError(Exception):
     """The process, or its user's others, did not let it be read in time. Ask again later."""
+
+
+class Outcome(Protocol):
+    """The end of a question that was given up, such as a :class:`threading.Event`."""
+
+    def is_set(self) -> bool:
+        """Whether it has come: the question takes no thread or process any more."""
 
 
 class _Question(Generic[T]):
@@ -61,15 +72,15 @@ class Patience:
 
     def __init__(self) -> None:
         self._asker: _Asker | None = None
-        self._unanswered: dict[int, list[float]] = {}
-        """By user: until when each question that was given up counts."""
-        self._open: dict[int, threading.Event] = {}
-        """By process: whether the question that was given up has been answered after all."""
+        self._unanswered: dict[int, list[tuple[float, Outcome]]] = {}
+        """By user: until when each question that was given up counts, if it has ended by then."""
+        self._open: dict[int, Outcome] = {}
+        """By process: the question that was given up."""
 
     @property
     def withheld(self) -> list[int]:
         """Processes that have not answered yet."""
-        self._open = {pid: done for pid, done in self._open.items() if not done.is_set()}
+        self._open = {pid: outcome for pid, outcome in self._open.items() if not outcome.is_set()}
         return list(self._open)
 
     def ask(self, pid: int, question: Callable[[], T]) -> T:
@@ -77,50 +88,73 @@ class Patience:
 
         Raises :class:`WithheldError` when that takes longer than its user is waited for.
         """
-        seconds = _FIRST_SECONDS
-        if self._unanswered:
-            seconds = self._seconds(pid)
+        seconds = self.seconds(pid)
         asker, self._asker = self._asker or _Asker(), None
         asked: _Question[T] = _Question(question)
         asker.questions.put(asked)  # type: ignore[arg-type]
         if not asked.answered.wait(seconds):
             asker.questions.put(None)  # it ends with this one
-            until = time.monotonic() + _WINDOW_SECONDS
-            self._unanswered.setdefault(real_user(pid), []).append(until)
-            self._open[pid] = asked.answered
+            self.give_up(pid, asked.answered)
             raise WithheldError
         self._asker = asker
         if asked.error:
             raise asked.error
         return asked.answer  # type: ignore[return-value]
 
-    def _seconds(self, pid: int) -> float:
-        """Return the seconds to wait for ``pid``, given the processes that did not answer."""
+    def seconds(self, pid: int) -> float:
+        """Return the seconds that a question about ``pid`` is waited for.
+
+        Raises :class:`WithheldError` when it is not to be asked.
+        """
+        if not self._unanswered:
+            return _FIRST_SECONDS
         pending = self._open.get(pid)
         if pending and not pending.is_set():
             raise WithheldError
-        uid, now = real_user(pid), time.monotonic()
-        times = [until for until in self._unanswered.get(uid, []) if until > now]
-        self._unanswered[uid] = times
-        if not times:
+        return self.seconds_of_user(real_user(pid))
+
+    def seconds_of_user(self, uid: int) -> float:
+        """Return the seconds that a question about what ``uid`` owns is waited for.
+
+        Raises :class:`WithheldError` when it is not to be asked.
+        """
+        now = time.monotonic()
+        given_up = [
+            (until, outcome)
+            for until, outcome in self._unanswered.get(uid, [])
+            if until > now or not outcome.is_set()
+        ]
+        self._unanswered[uid] = given_up
+        if not given_up:
             del self._unanswered[uid]
-        seconds: float = _FIRST_SECONDS / 2 ** len(times)
+        seconds: float = _FIRST_SECONDS / 2 ** len(given_up)
         if seconds < _LEAST_SECONDS:
             raise WithheldError
         return seconds
 
+    def give_up(self, pid: int, outcome: Outcome) -> None:
+        """A question about ``pid`` was not answered in time."""
+        self.give_up_for_user(real_user(pid), outcome)
+        self._open[pid] = outcome
 
-_patience = Patience()
+    def give_up_for_user(self, uid: int, outcome: Outcome) -> None:
+        """A question about what ``uid`` owns was not answered in time."""
+        until = time.monotonic() + _WINDOW_SECONDS
+        self._unanswered.setdefault(uid, []).append((until, outcome))
+
+
+OWN = Patience()
+"""For what this whole process asks: from its main thread."""
 
 
 def ask(pid: int, question: Callable[[], T]) -> T:
-    """:meth:`Patience.ask`, for what this whole process asks: from its main thread."""
-    return _patience.ask(pid, question)
+    """:meth:`Patience.ask` of :data:`OWN`."""
+    return OWN.ask(pid, question)
 
 
 def withheld() -> list[int]:
     """Processes that have not answered yet."""
-    return _patience.withheld
+    return OWN.withheld
 
 
 def real_user(pid: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcd.bpf.layouts import Switch
-from hpcd.daemon.targets import jobs, patience
+from hpcd.daemon.targets import jobs, target_reader
 from hpcd.daemon.targets.jobs import Place
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.reported_program import ReportedProgram
@@ -262,8 +262,8 @@ def _read_memory(pid: int, *names: str) -> list[bytes]:
     """As :func:`_read`, of files whose contents are in the process's memory: empty also when it
     does not let that be read."""
     try:
-        return patience.ask(pid, lambda: [_read(f"/proc/{pid}/{name}") for name in names])
-    except WithheldError:
+        return target_reader.OWN.texts(pid, names, _MAX_TEXT)
+    except (OSError, WithheldError):
         return [b"" for _ in names]
 
 

@@ -3,71 +3,70 @@
 A program of a user's may serve a file system (FUSE), and decides when a question about its files is
 answered, if ever. So the status of a file is what the kernel has of it already, and a file is
 pinned first, which needs no such program, then its mount is looked up, and only then it is opened.
-What a user serves is not opened; what root serves (CernVM-FS, GlusterFS and others are FUSE) is.
+What a user serves is not opened; what root serves (CernVM-FS, GlusterFS and others are FUSE) is. An
+overlay that a user has mounted, as rootless containers do, may have a layer that is served, and no
+list of mounts tells: its files stay pinned, and are read by
+:mod:`hpcd.daemon.targets.target_reader`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import io
 import os
 import re
 import stat
-import struct
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.processes import executable_regions
 from hpcd.model.region import Region
 
-_AT_EMPTY_PATH, _AT_STATX_DONT_SYNC, _BASIC_STATS = 0x1000, 0x4000, 0x7FF
-# statx(2): mode, inode, size; the time of change; the device.
-_STATX = struct.Struct("<28xH2xQQ64xqI12xII112x")
 _PIN = os.O_PATH | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 # A user may have 100,000 mounts in a namespace of its own.
 _MAX_MOUNTS = 1 << 20
 _MOUNT_ID = r"(?m)^mnt_id:\s*(\d+)"
+LAYERED = "its file system is an overlay that a user has mounted"
 _SERVED = "its file system is served by a program of a user's (FUSE)"
 
 
-class FileStatus(NamedTuple):
-    """Identity of a file and its contents, as far as the kernel knows it without reading."""
+class Pin:
+    """A regular file that is not opened: ``fileno`` is a descriptor for its path alone."""
 
-    st_mode: int
-    st_dev: int
-    st_ino: int
-    st_size: int
-    st_mtime_ns: int
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._fd
+
+    def close(self) -> None:
+        """Close it."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Pin:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class ServedError(OSError):
     """The file is of a file system that a user serves: whoever reads it may wait for ever."""
 
 
-def status_of(path: str, folder: int = -100) -> FileStatus:
-    """The status of ``path``, relative to ``folder``; with an empty path of ``folder`` itself.
-
-    What its path leads through may still be asked. Raises :class:`OSError`.
-    """
-    buffer = ctypes.create_string_buffer(_STATX.size)
-    flags = _AT_STATX_DONT_SYNC | (0 if path else _AT_EMPTY_PATH)
-    if _libc().statx(folder, os.fsencode(path), flags, _BASIC_STATS, buffer):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), path)
-    mode, inode, size, seconds, nanoseconds, major, minor = _STATX.unpack(buffer)
-    return FileStatus(
-        mode, os.makedev(major, minor), inode, size, seconds * 1_000_000_000 + nanoseconds
-    )
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+class LayeredError(ServedError):
+    """The file is of an overlay that a user has mounted, of layers that may be served."""
 
 
 # --- opening ---
@@ -93,19 +92,39 @@ def open_folder(pid: int, path: str) -> int:
     Symbolic links are not followed: they lead where root may go and the target may not. Raises
     :class:`OSError`, among these :class:`ServedError`.
     """
-    at = os.open(f"/proc/{pid}/root", _PIN | os.O_DIRECTORY)
+    at = open_root(pid)
     try:
         require_answer(at, pid)
+        mount = _mount_of(at)
         for name in path.split("/"):
             if name:
                 below = os.open(name, _PIN | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
                 os.close(at)
                 at = below
-                require_answer(at, pid)
+                if mount != (mount := _mount_of(at)):
+                    require_answer(at, pid)
     except BaseException:
         os.close(at)
         raise
     return at
+
+
+def open_root(pid: int) -> int:
+    """A descriptor, for paths alone, of the root directory of process ``pid``."""
+    return os.open(f"/proc/{pid}/root", _PIN | os.O_DIRECTORY)
+
+
+def pinned(path: str) -> Pin:
+    """The file at ``path``, a path of the kernel's (/proc), without opening it."""
+    return Pin(os.open(path, _PIN))
+
+
+def require_pinned(pin: int, pid: int, folder: int | None = None) -> None:
+    """As :func:`require_answer`, of what is read by the reader process: it may be layered. What is
+    of the mount that ``folder`` is of has been asked for with that."""
+    if folder is None or _mount_of(pin) != _mount_of(folder):
+        with suppress(LayeredError):
+            require_answer(pin, pid)
 
 
 @contextmanager
@@ -153,6 +172,13 @@ def require_answer(pin: int, pid: int) -> None:
         for own_mount in ours.values()
     ):
         raise ServedError(errno.EACCES, _SERVED)
+    elif mount.kind == "overlay" and not any(
+        # Root's containers are in our namespace too, or in that of who mounts for them: they
+        # are of a device that we see.
+        own_mount.device == mount.device
+        for own_mount in ours.values()
+    ):
+        raise LayeredError(errno.EACCES, LAYERED)
 
 
 def _mount_of(descriptor: int) -> int:
@@ -206,7 +232,7 @@ class MappedFile:
 
     region: Region
     status: FileStatus | None = None
-    file: io.FileIO | None = None
+    file: io.FileIO | Pin | None = None
     refused: str = ""
 
 
@@ -247,27 +273,48 @@ def _file_by_path(pid: int, region: Region, is_known: Callable[[FileStatus], boo
     if not region.file_backed or region.path == "[vdso]":
         return mapped
     for root in (pid, os.getpid()):
-        path = f"/proc/{root}/root{region.path}"
         try:
-            status = status_of(path)
+            status, file = file_of_region(root, region, is_known)
         except (OSError, ValueError):
             continue
+        return MappedFile(region, status, file)
+    return mapped
+
+
+def file_of_region(
+    pid: int, region: Region, is_known: Callable[[FileStatus], bool]
+) -> tuple[FileStatus, io.FileIO | None]:
+    """The file at the path of ``region`` as process ``pid`` sees it, if that still is the file;
+    opened if its status is not known.
+
+    Raises :class:`OSError`, among these :class:`ServedError`.
+    """
+    path, _, name = region.path.rpartition("/")
+    folder = open_folder(pid, path)
+    try:
+        with _pinned(name, folder, os.O_NOFOLLOW) as pin:
+            status = status_of("", pin)
         device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
         if not stat.S_ISREG(status.st_mode) or (device, status.st_ino) != (
             region.device,
             region.inode,
         ):
-            continue
-        try:
-            if not is_known(status):
-                mapped.file = open_file(path, root)
-        except ServedError as error:
-            mapped.refused = str(error.strerror)
-        except OSError:
-            continue
-        mapped.status = status
-        return mapped
-    return mapped
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), region.path)
+        if is_known(status):
+            return status, None
+        file = open_file(name, pid, folder=folder, follow=False)
+        return status_of("", file.fileno()), file
+    finally:
+        os.close(folder)
+
+
+def _opened_or_pinned(path: str, pid: int) -> io.FileIO | Pin:
+    try:
+        return open_file(path, pid)
+    except LayeredError:
+        pin = pinned(path)
+        _require_regular(pin.fileno())
+        return pin
 
 
 def mapped_file(pid: int, region: Region, is_known: Callable[[FileStatus], bool]) -> MappedFile:
@@ -282,7 +329,7 @@ def mapped_file(pid: int, region: Region, is_known: Callable[[FileStatus], bool]
         if stat.S_ISREG(status.st_mode):
             mapped.status = status
             if not is_known(status):
-                mapped.file = open_file(path, pid)
+                mapped.file = _opened_or_pinned(path, pid)
     except ServedError as error:
         mapped.refused = str(error.strerror)
     except OSError:

@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from hpcd.daemon.capture.token_bucket import TokenBucket
+from hpcd.daemon.targets.target_reader import Reader, is_pin
 from hpcd.daemon.unwind.decoder_process import DecodeError
 from hpcd.daemon.unwind.packed_table import PackedTable
 
@@ -64,6 +65,7 @@ _LANES = ((_Stage.LOOK_UP, _Stage.MAKE), (_Stage.LARGE,))
 
 @dataclass(slots=True)
 class _Request:
+    user: int
     fd: int
     label: str
     future: Future[PackedTable]
@@ -115,12 +117,14 @@ class DecodeQueue:
     def __init__(
         self,
         tables: Tables,
+        reader: Reader | None = None,
         *,
         burst: float = BURST_SECONDS,
         share: float = SHARE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tables = tables
+        self._reader = reader or Reader()
         self._burst = burst
         self._share = share
         self._clock = clock
@@ -137,12 +141,13 @@ class DecodeQueue:
         self._threads[0].start()
 
     def submit(self, user: int, fd: int, label: str) -> Future[PackedTable]:
-        """Decode the file open at ``fd`` for ``user``, later; the descriptor is closed after that.
+        """Decode the file of ``fd``, which may be for its path alone, for ``user``, later; the
+        descriptor is closed after that.
 
-        The result is its table, or :class:`DecodeError`.
+        The result is its table, or :class:`FormatError`.
         """
-        request = _Request(fd, label, Future())
-        known = self._tables.knows(fd)
+        request = _Request(user, fd, label, Future())
+        known = not is_pin(fd) and self._tables.knows(fd)
         with self._changed:
             if not known:
                 self._slow.add(request.future)
@@ -253,13 +258,14 @@ class DecodeQueue:
 
     def _work(self, stage: _Stage, request: _Request) -> tuple[PackedTable | None, _Stage]:
         """The table, or None and what the file has to wait for."""
-        tables, fd, label = self._tables, request.fd, request.label
-        if stage is _Stage.MAKE:
-            return tables.make(fd, label), stage
-        if stage is _Stage.LARGE:
-            return tables.make_large(fd, label), stage
-        table = tables.look_up(fd, label)
-        return table, stage if table else _Stage.LARGE if tables.is_large(fd) else _Stage.MAKE
+        tables, label = self._tables, request.label
+        with self._reader.readable(request.user, label, request.fd) as fd:
+            if stage is _Stage.MAKE:
+                return tables.make(fd, label), stage
+            if stage is _Stage.LARGE:
+                return tables.make_large(fd, label), stage
+            table = tables.look_up(fd, label)
+            return table, stage if table else _Stage.LARGE if tables.is_large(fd) else _Stage.MAKE
 
     def _spend(self, account: _User, lane: int, stage: _Stage, began: float) -> None:
         with self._changed:

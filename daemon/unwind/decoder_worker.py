@@ -12,7 +12,6 @@ import _ctypes
 import contextlib
 import hashlib  # noqa: F401 (the reader of ELF files imports it late, which a confined one cannot)
 import json
-import mmap
 import os
 import socket
 import struct
@@ -28,7 +27,7 @@ from hpcd.daemon.unwind.packed_table import packed, to_bytes
 from hpcd.daemon.unwind.symbol_names import found_symbols
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.work_limit import WorkLimit, seconds_for
-from hpcd.elf.elf_view import ElfView
+from hpcd.elf.elf_view import ElfView, FileBytes
 from hpcd.errors import FormatError
 from hpcd.sandbox import worker_process
 from hpcd.sandbox.confinement import confine
@@ -61,29 +60,18 @@ def rehearse(points: Points | None = None) -> None:
 
 def answer(request: int, fd: int) -> bytes:
     """The reply's contents; :class:`FormatError` for a file that is none of ours."""
-    size = os.fstat(fd).st_size
-    if not size:
+    data = FileBytes(fd)
+    if not len(data):
         raise FormatError("file is empty")
-    image = mmap.mmap(fd, size, prot=mmap.PROT_READ)
-    view = memoryview(image)
-    try:
-        if request == ord("i"):
-            return ElfView(view).build_id().encode()
-        return to_bytes(packed(build_table(view, WorkLimit(seconds_for(fd)))))
-    finally:
-        # An error's traceback may still refer to numpy views of the file; the mapping then goes
-        # with the traceback. Closing it by force would hide the error behind a BufferError.
-        with contextlib.suppress(BufferError):
-            view.release()
-            image.close()
+    if request == ord("i"):
+        return ElfView(data).build_id().encode()
+    return to_bytes(packed(build_table(data, WorkLimit(seconds_for(fd)))))
 
 
 def names(fd: int, addresses: npt.NDArray[np.uint64]) -> bytes:
     """The symbols that hold ``addresses`` of a file, as JSON rows (address, size, name, and the
     bytes that are in no other function)."""
-    # Not closed by hand: numpy looks into it as long as anything of it is referred to.
-    image = mmap.mmap(fd, os.fstat(fd).st_size, prot=mmap.PROT_READ)
-    return json.dumps(found_symbols(ElfView(memoryview(image)), addresses)).encode()
+    return json.dumps(found_symbols(ElfView(FileBytes(fd)), addresses)).encode()
 
 
 def probing() -> Points:
@@ -94,8 +82,7 @@ def probing() -> Points:
     from hpcd.daemon.probes.probe_points import probe_points
 
     def points(fd: int, request: bytes) -> bytes:
-        image = mmap.mmap(fd, os.fstat(fd).st_size, prot=mmap.PROT_READ)
-        return probe_points(ElfView(memoryview(image)), request)
+        return probe_points(ElfView(FileBytes(fd)), request)
 
     return points
 

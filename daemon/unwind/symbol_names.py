@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.elf.elf_reader import SYMBOL
 from hpcd.elf.elf_view import ElfView
 
 U64 = npt.NDArray[np.uint64]
@@ -27,8 +26,7 @@ def found_symbols(elf: ElfView, addresses: U64) -> list[FoundSymbol]:
         if section is None or text_section is None or not len(open_):
             continue
         text = elf.contents(text_section)
-        count = section.size // SYMBOL.itemsize
-        table = np.frombuffer(elf.data, SYMBOL, count, section.offset)
+        table = elf.symbol_table(section)
         kept = np.isin(table["info"] & 15, _FUNCTIONS) & (table["section"] != 0)
         table = table[kept & (table["size"] > 0)]
         if not len(table):

@@ -18,7 +18,7 @@ from hpcd.daemon.unwind.stack_ends import stack_ends, with_offset
 from hpcd.daemon.unwind.unwind_rules import END, NONE, Rule, RuleSet
 from hpcd.daemon.unwind.unwind_table import MACHINES, MAX_SPAN, ModuleTable
 from hpcd.daemon.unwind.work_limit import UNLIMITED, WorkLimit
-from hpcd.elf.elf_view import ElfView
+from hpcd.elf.elf_view import ElfView, FileBytes
 from hpcd.errors import FormatError
 
 I64 = npt.NDArray[np.int64]
@@ -30,8 +30,8 @@ _MIN_GAP = 16
 _MAX_UNCHAINED, _MAX_FOLLOWED = 4 << 20, 32 << 20
 
 
-def build_table(data: memoryview, limit: WorkLimit = UNLIMITED) -> ModuleTable:
-    """The table of an ELF file in memory. Raises :class:`FormatError` when it is no ELF file, or
+def build_table(data: memoryview | FileBytes, limit: WorkLimit = UNLIMITED) -> ModuleTable:
+    """The table of an ELF file. Raises :class:`FormatError` when it is no ELF file, or
     takes longer than ``limit``."""
     elf = ElfView(data)
     base, end = elf.base, elf.end

@@ -1,10 +1,11 @@
-"""An ELF file in memory: what unwinding needs of it and no more.
+"""An ELF file as bytes: what unwinding needs of it and no more.
 
 Where a file lacks sections, segments suffice; what does not fit raises :class:`FormatError`.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 import zlib
@@ -46,14 +47,44 @@ class Segment:
     executable: bool
 
 
+class FileBytes:
+    """The bytes of the file open at ``fd``, read as they are asked for.
+
+    It is not mapped: a file that is cut short under a mapping ends the process that reads it
+    (SIGBUS), and its owner may do that at any time.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd, self._size = fd, os.fstat(fd).st_size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        """Read the bytes of a slice without a step.
+
+        Raises :class:`FormatError` if the file has become shorter.
+        """
+        start, stop, _ = part.indices(self._size)
+        parts = []
+        while start < stop and (data := os.pread(self._fd, stop - start, start)):
+            parts.append(data)
+            start += len(data)
+        if start < stop:
+            raise FormatError("the file was cut short while it was read")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 class ElfView(ElfReader):
-    """An ELF-64 little-endian file in memory (``bytes`` or an mmap).
+    """An ELF-64 little-endian file, in memory or read as it is needed.
 
     ``sections`` are those with contents in the file, by name; ``segments`` those that are loaded.
     """
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: memoryview | FileBytes) -> None:
         self.data = data
+        self._texts: dict[int, memoryview] = {}
+        """Sections with machine code that were read, by their number."""
         super().__init__(len(data), partial=True)
         if self.header.machine not in _MACHINES:
             raise FormatError(f"ELF machine {self.header.machine} is not supported")
@@ -102,8 +133,18 @@ class ElfView(ElfReader):
             return b""
 
     def text(self, section: Section) -> memoryview:
-        """The machine code of a section, not copied."""
-        return self.data[section.offset : section.offset + section.size]
+        """The machine code of a section, read once."""
+        text = self._texts.get(section.number)
+        if text is None:
+            part = self.data[section.offset : section.offset + section.size]
+            text = self._texts[section.number] = memoryview(part)
+        return text
+
+    def symbol_table(self, section: Section) -> npt.NDArray[np.void]:
+        """The rows (:data:`~hpcd.elf.elf_reader.SYMBOL`) of a section that is a symbol table."""
+        count = section.size // SYMBOL.itemsize
+        stop = section.offset + count * SYMBOL.itemsize
+        return np.frombuffer(self.data[section.offset : stop], SYMBOL, count)
 
     @property
     def base(self) -> int:
@@ -155,8 +196,7 @@ class ElfView(ElfReader):
             section = self.sections.get(name)
             if section is None:
                 continue
-            count = section.size // SYMBOL.itemsize
-            table = np.frombuffer(self.data, SYMBOL, count, section.offset)
+            table = self.symbol_table(section)
             kind = table["info"] & 15
             keep = ((kind == _STT_FUNC) | (kind == _STT_IFUNC)) & (table["section"] != 0)
             tables.append(np.stack([table["value"][keep], table["size"][keep]], axis=1))
@@ -175,11 +215,7 @@ class ElfView(ElfReader):
             section, names = self.sections.get(name), self.sections.get(_NAMES_OF[name])
             if section is None or names is None:
                 continue
-            count = section.size // SYMBOL.itemsize
-            yield (
-                self.contents(names),
-                np.frombuffer(self.data, SYMBOL, count, section.offset),
-            )
+            yield self.contents(names), self.symbol_table(section)
 
     def symbols_called(self, names: Sequence[str]) -> list[tuple[str, int, int]]:
         """(name, address, size) of the function symbols that have one of ``names``, each address

@@ -20,8 +20,16 @@ from hpcd.isolation import import_variables, python_command
 
 _REPLY = struct.Struct("<BQ")
 _OK, _FAILED = 0, 1
+_MOST_REASON = 1 << 16
 # From the end of its channel to the end of the process.
 _DEATH_SECONDS = 1.0
+# From its SIGKILL: milliseconds, but for one that waits in the kernel for a file system, perhaps
+# for ever (fuse's request_wait_answer in Linux 6.18 cannot be killed). That one is left behind.
+_KILLED_SECONDS = 0.2
+
+
+class LateError(FormatError):
+    """The worker did not answer within its time, and has been ended."""
 
 
 _Started = tuple["subprocess.Popen[bytes]", socket.socket]
@@ -108,11 +116,23 @@ class WorkerProcess:
             raise FormatError(why if why.startswith(label) else f"{label}: {why}")
         return data
 
+    def reply_file(self, label: str) -> int:
+        """The descriptor that is the answer to the request begun; the caller closes it.
+
+        Raises :class:`FormatError` as :meth:`reply` does.
+        """
+        self.reply(label, _MOST_REASON)
+        try:
+            _, (fd, *_), _, _ = socket.recv_fds(self.channel(), 1, 1)
+        except (OSError, ValueError) as error:
+            raise self._lost(label, OSError(str(error))) from None
+        return fd
+
     def _lost(self, label: str, error: OSError) -> FormatError:
         if isinstance(error, TimeoutError):
-            how = f"the {self._name} took over {self.timeout:g} s"
-        else:
-            how = f"the {self._name} died ({self.ending() or error})"
+            self.close()
+            return LateError(f"{label}: the {self._name} took over {self.timeout:g} s")
+        how = f"the {self._name} died ({self.ending() or error})"
         self.close()
         return FormatError(f"{label}: {how}")
 
@@ -129,9 +149,9 @@ class WorkerProcess:
         if process:
             # It has another user, whom a confined service may not signal; its channel closed, it
             # ends by itself, and a hanging one at its limit of CPU time.
-            with contextlib.suppress(PermissionError):
+            with contextlib.suppress(PermissionError, subprocess.TimeoutExpired):
                 process.kill()
-                process.wait()
+                process.wait(_KILLED_SECONDS)
 
     def end(self) -> None:
         """End it for good, from any thread; a thread that waits for an answer gets an error."""
@@ -164,6 +184,21 @@ def receive(channel: socket.socket, size: int) -> bytearray:
             raise ConnectionError("it closed the connection")
         at += count
     return data
+
+
+def answer_with_file(channel: socket.socket, work: Callable[[], int]) -> None:
+    """Reply with the descriptor that ``work`` returns, which is closed then, or with the reason of
+    its failure."""
+    opened: list[int] = []
+
+    def open_() -> bytes:
+        opened.append(work())
+        return b""
+
+    answer(channel, open_)
+    for fd in opened:
+        socket.send_fds(channel, [b"f"], [fd])
+        os.close(fd)
 
 
 def answer(channel: socket.socket, work: Callable[[], bytes]) -> None:

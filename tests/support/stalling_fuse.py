@@ -1,9 +1,10 @@
 """A FUSE file system of a user's that holds one file, and answers as long as it likes to.
 
 As a program (``python stalling_fuse.py FD FILE``) it serves the descriptor of /dev/fuse: its root
-has the entry ``file``, with the contents of FILE; who writes to that is never answered. It says
-``ready`` once it is mounted. Of a line on its standard input on it answers nothing more: whoever
-asks it anything waits until another line comes, or it is killed.
+has the entry ``file``, with the contents of FILE, and a ``perf-PID.map`` of any process; who writes
+to a file is never answered. It says ``ready`` once it is mounted. Of a line on its standard input
+on it answers nothing more: whoever asks it anything waits until another line comes, or it is
+killed. If the line is one of :data:`KINDS` it goes on with all but requests of that kind.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import select
 import struct
 import subprocess
@@ -22,8 +24,19 @@ _LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _WRITE, _STATFS, _RELEASE = 1, 2, 3, 1
 _FLUSH, _INIT, _OPENDIR, _ACCESS = 25, 26, 27, 34
 _HEADER = struct.Struct("<IIQQIIII")
 _DIRECTORY, _REGULAR = 0o040755, 0o100755
+KINDS = {
+    "reads": (_WRITE, _READ, _GETATTR, _STATFS),
+    "opens": (_WRITE, _OPEN, _LOOKUP),
+    "closes": (_WRITE, _FLUSH, _RELEASE),
+}
+"""Requests by the words of :func:`take`. What is written is never answered."""
 _ENOSYS, _ENOENT = 38, 2
+_INVALIDATE = 2  # FUSE_NOTIFY_INVAL_INODE: what is in memory of the file is so no more
 _MS_NOSUID, _MS_NODEV = 2, 4
+_MAP_NAME = re.compile(rb"perf-\d+\.map")
+CODE = 0x10000000
+"""Address of the function that the map of any process names."""
+_MAP = b"%x 1000 made_at_run_time\n" % CODE
 # As long as a file system may have its answers kept.
 _FOR_EVER = 1 << 30
 
@@ -90,6 +103,15 @@ def stall(server: subprocess.Popen[str]) -> None:
     assert server.stdout.readline() == "stalled\n"
 
 
+def take(server: subprocess.Popen[str], kind: str) -> None:
+    """Have it take requests of a ``kind`` of :data:`KINDS` from now on and never answer these: who
+    asks cannot be killed then, as long as the server lives (request_wait_answer in Linux 6.18)."""
+    assert server.stdin and server.stdout
+    server.stdin.write(f"{kind}\n")
+    server.stdin.flush()
+    assert server.stdout.readline() == "stalled\n"
+
+
 def answer(server: subprocess.Popen[str]) -> None:
     """Have a stalled one answer what it was asked, and all that it is asked from now on."""
     assert server.stdin
@@ -109,18 +131,20 @@ def _answer(kind: int, node: int, body: bytes, contents: bytes) -> bytes | int:
     if kind == _INIT:
         return struct.pack("<4I2HI2H8I", 7, 31, 65536, 0, 12, 10, 65536, 1, 16, 0, *[0] * 7)
     if kind == _LOOKUP:
-        if body.rstrip(b"\0") != b"file":
+        name = body.rstrip(b"\0")
+        if name != b"file" and not _MAP_NAME.fullmatch(name):
             return _ENOENT
-        head = struct.pack("<4Q2I", 2, 0, _FOR_EVER, 0, 0, 0)
-        return head + _attributes(2, len(contents))
+        node = 2 if name == b"file" else 3
+        head = struct.pack("<4Q2I", node, 0, _FOR_EVER, 0, 0, 0)
+        return head + _attributes(node, len(contents if node == 2 else _MAP))
     if kind == _GETATTR:
-        size = len(contents) if node == 2 else 4096
+        size = {2: len(contents), 3: len(_MAP)}.get(node, 4096)
         return struct.pack("<Q2I", 0, 0, 0) + _attributes(node, size)
     if kind in (_OPEN, _OPENDIR):
         return struct.pack("<Q2I", 1, 0, 0)
     if kind == _READ:
         _, offset, size = struct.unpack_from("<QQI", body)
-        return contents[offset : offset + size]
+        return (contents if node == 2 else _MAP)[offset : offset + size]
     if kind == _STATFS:
         return struct.pack("<5Q4I", 1, 1, 1, 1, 1, 4096, 255, 4096, 0).ljust(80, b"\0")
     if kind in (_RELEASE, _FLUSH, _ACCESS):
@@ -129,19 +153,27 @@ def _answer(kind: int, node: int, body: bytes, contents: bytes) -> bytes | int:
 
 
 def _serve(device: int, contents: bytes) -> None:
+    silent: tuple[int, ...] = (_WRITE,)
     while True:
         ready, _, _ = select.select([device, 0], [], [])
         if 0 in ready:
-            if not sys.stdin.readline():
+            line = sys.stdin.readline().strip()
+            if not line:
                 return
+            if line in KINDS:
+                silent = KINDS[line]
+                with contextlib.suppress(OSError):  # nobody has looked at the file yet
+                    os.write(device, struct.pack("<IiQQqq", 40, _INVALIDATE, 0, 2, 0, 0))
             print("stalled", flush=True)
+            if line in KINDS:
+                continue
             if not sys.stdin.readline():
                 return
             continue
         request = os.read(device, 1 << 17)
         _, kind, unique, node, *_ = _HEADER.unpack_from(request)
-        if kind in (_FORGET, _WRITE):
-            continue  # nothing is ever said to what is written
+        if kind == _FORGET or kind in silent:
+            continue
         said = _answer(kind, node, request[_HEADER.size :], contents)
         error, data = (-said, b"") if isinstance(said, int) else (0, said)
         os.write(device, struct.pack("<IiQ", 16 + len(data), error, unique) + data)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import socket
 import struct
-from collections.abc import Iterator
 
 import pytest
 
@@ -24,9 +22,8 @@ WAIT, LOCK_PI, PRIVATE = 0, 6, 128
 
 
 @pytest.fixture
-def memory() -> Iterator[TargetMemory]:
-    with contextlib.closing(TargetMemory()) as opened:
-        yield opened
+def memory() -> TargetMemory:
+    return TargetMemory()
 
 
 def threads(pid: int, number: int) -> int:

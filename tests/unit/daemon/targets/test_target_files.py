@@ -16,6 +16,7 @@ import pytest
 
 from hpcd.daemon.targets import patience as patience_module
 from hpcd.daemon.targets import processes
+from hpcd.daemon.targets.file_status import status_of
 from hpcd.daemon.targets.patience import Patience, WithheldError
 from hpcd.daemon.targets.target_files import (
     MappedFile,
@@ -23,7 +24,6 @@ from hpcd.daemon.targets.target_files import (
     mapped_files,
     open_file,
     open_folder,
-    status_of,
 )
 from tests.support import stalling_fuse
 from tests.support.paths import let_all_users_reach
@@ -41,7 +41,7 @@ def test_a_file_is_known_without_asking_for_its_status(tmp_path: Path) -> None:
     os.utime(path, ns=(5, 1_600_000_000_123_456_789))
     status, truth = status_of(str(path)), path.stat()
     assert status == (
-        truth.st_mode, truth.st_dev, truth.st_ino, 1234, 1_600_000_000_123_456_789
+        truth.st_mode, truth.st_dev, truth.st_ino, 1234, 1_600_000_000_123_456_789, truth.st_uid
     )  # fmt: skip
     with open_file(str(path), os.getpid()) as file:
         assert file.read() == b"x" * 1234

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcd.bpf.map_sizes import BLOCK_WORDS
+from hpcd.daemon.unwind import decoder_worker
 from hpcd.daemon.unwind.decoder_process import DecodeError, Decoder
 from hpcd.daemon.unwind.known_names import KnownNames
 from hpcd.daemon.unwind.packed_table import (
@@ -317,6 +318,26 @@ def test_file_too_large_for_the_worker_costs_one_module(decoder: Decoder, tmp_pa
         ask(decoder, path)
     assert ask(decoder, SMALL)
     assert worker(decoder) is process
+
+
+@pytest.mark.parametrize("request_", [b"i", b"t"])
+def test_a_file_that_is_cut_short_while_it_is_read_is_said_to_be(
+    request_: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mapped it would end the decoder (SIGBUS), as often as its owner likes."""
+    path = tmp_path / "library"
+    path.write_bytes(PROGRAM.read_bytes())
+    read = os.pread
+
+    def read_and_cut(fd: int, size: int, offset: int) -> bytes:
+        data = read(fd, size, offset)
+        os.truncate(path, 64)
+        return data
+
+    monkeypatch.setattr(os, "pread", read_and_cut)
+    with path.open("rb") as file, pytest.raises(FormatError, match="cut short"):
+        decoder_worker.answer(ord(request_), file.fileno())
+    assert path.stat().st_size == 64
 
 
 def test_worker_is_confined(decoder: Decoder) -> None:
