@@ -20,12 +20,10 @@ from pathlib import Path
 
 from hpcd.bpf.libbpf import library, silence
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
+from hpcd.bpf.loading.kernel_facilities import Helper, has_helper
 from hpcd.errors import PlatformError, PrivilegeError
 from hpcd.kernels.library import source_digest
 
-# include/uapi/linux/bpf.h; bpf_loop() came with 5.17.
-_PROGRAM_TYPE_PERF_EVENT = 7
-_HELPER_LOOP = 181
 # include/uapi/linux/btf.h: the kind of a section of variables.
 _SECTION = 15
 SOURCES = Path(__file__).parent.parent / "programs"
@@ -163,15 +161,9 @@ class ObjectPrograms:
             ctypes.c_uint32.from_address(memory + offset).value = constants[name]
 
     @staticmethod
-    @cache
-    def has_loops() -> bool:
-        """Whether the kernel has bpf_loop()."""
-        probe = library().libbpf_probe_bpf_helper
-        return bool(probe(_PROGRAM_TYPE_PERF_EVENT, _HELPER_LOOP, None) == 1)
-
-    def _variants(self, names: list[str]) -> dict[str, str]:
+    def _variants(names: list[str]) -> dict[str, str]:
         """Which program of the object is loaded for each of ``names``."""
-        if not self.has_loops():
+        if not has_helper(Helper.LOOP):
             return {name: name for name in names}
         return {name: re.sub("^walk_", "loop_", name) for name in names}
 

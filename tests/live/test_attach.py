@@ -231,11 +231,24 @@ def test_code_loaded_while_recording_is_known(tmp_path: Path, build: Callable[..
     assert summary["unwind"]["complete"] >= 0.9 * summary["samples"]["recorded"]
 
 
-def test_no_btf_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
-    """In a mount namespace whose kernel seems to have no type information."""
+@pytest.mark.parametrize(
+    ("hide", "word"),
+    [
+        ("mount -t tmpfs none /sys/kernel/btf", "BTF"),
+        (
+            "mount -t tmpfs none /sys/kernel/security"
+            " && echo 'none integrity [confidentiality]' >/sys/kernel/security/lockdown",
+            "lockdown",
+        ),
+    ],
+    ids=["BTF", "lockdown"],
+)
+def test_what_the_kernel_lacks_is_one_line_and_nothing_is_left(
+    hide: str, word: str, tmp_path: Path
+) -> None:
+    """In a mount namespace whose kernel seems to have no type information, or to be locked down."""
     with running("sleep", "60") as process:
-        hide = "mount --make-rprivate /sys && mount -t tmpfs none /sys/kernel/btf"
-        command = f"{hide} && exec {sys.executable} -m hpcd attach"
+        command = f"mount --make-rprivate /sys && {hide} && exec {sys.executable} -m hpcd attach"
         done = subprocess.run(
             [
                 "unshare",
@@ -250,7 +263,7 @@ def test_no_btf_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
             text=True,
         )
     assert done.returncode == 5, done.stderr
-    assert done.stderr.count("\n") == 1 and "BTF" in done.stderr
+    assert done.stderr.count("\n") == 1 and word in done.stderr
     assert not (tmp_path / "m").exists()
 
 

@@ -30,7 +30,7 @@ Place = tuple[int, int]
 
 
 class _Functions:
-    """The functions of an object: their frames, and which of them each calls or passes to bpf_loop()."""
+    """The functions of an object: their frames, and what each calls or has bpf_loop() call."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
