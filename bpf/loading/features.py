@@ -25,19 +25,12 @@ from hpcd.bpf.loading.loader import chosen_loader, require_calls
 from hpcd.bpf.loading.object_loader import object_path
 from hpcd.bpf.loading.pid_namespace import REMEDY, in_hosts_namespace
 from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
+from hpcd.bpf.privileges import CAPABILITIES, missing_capabilities, privilege_remedy
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.task_stacks import TaskStacks
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
 from hpcd.kernels.library import open_library
 
-# Capabilities (include/uapi/linux/capability.h) and what they are needed for.
-_CAPABILITIES = {
-    "CAP_SYS_PTRACE": (19, "read other users' mappings and environments"),
-    "CAP_DAC_READ_SEARCH": (2, "open other users' binaries"),
-    "CAP_SYSLOG": (34, "see kernel addresses"),
-    "CAP_PERFMON": (38, "sample other users' processes"),
-    "CAP_BPF": (39, "load BPF programs"),
-}
 _HW_CYCLES = 0
 _PROG_TYPE_PERF_EVENT = 7
 
@@ -72,18 +65,18 @@ def probe() -> list[Feature]:
         _kernels(),
         _bcc(needed=compiling),
         _attempt("kernel headers", _headers, _headers_remedy(), needed=compiling),
-        _attempt("BPF maps and rings", _bpf_maps, _privileges(), needed=True),
-        _attempt("BPF programs", _bpf_program, _privileges(), needed=True),
+        _attempt("BPF maps and rings", _bpf_maps, privilege_remedy(), needed=True),
+        _attempt("BPF programs", _bpf_program, privilege_remedy(), needed=True),
         _attempt("stacks of sleeping threads", _task_stacks,
                  "Linux 5.18 or later and make objects; hpcd stacks needs it"),
         _attempt("recorded calls", _calls,
                  "Linux 5.17 or later and make objects; --io, --memory, --mpi and --probe need it"),
         _attempt("requests to io_uring", _requests,
                  "Linux 6.0 or later; --io records what else there is"),
-        _attempt("cpu-clock sampling", _cpu_clock, _privileges(), needed=True),
+        _attempt("cpu-clock sampling", _cpu_clock, privilege_remedy(), needed=True),
         _attempt("hardware counters", _cycles, "a machine, or VM, with a PMU exposed to it"),
         _paranoid(),
-        _attempt("BPF run time statistics", _stats, _privileges()),
+        _attempt("BPF run time statistics", _stats, privilege_remedy()),
         _kernel_symbols(),
         _attempt("cache", _cache, "set HPCD_CACHE to a directory of your own"),
         _exists("tracepoints through tracefs", "/sys/kernel/tracing/events",
@@ -102,18 +95,13 @@ def _attempt(name: str, try_it: Callable[[], str], remedy: str, *, needed: bool 
     try:
         return Feature(name, True, try_it(), needed=needed)
     except PrivilegeError as error:
-        return Feature(name, False, str(error), _privileges(), needed)
+        detail = str(error).partition(";")[0]
+        return Feature(name, False, detail, privilege_remedy(), needed)
     except (StorageError, PermissionError) as error:
         remedy = "set HPCD_CACHE to a directory of your own with room in it"
         return Feature(name, False, str(error), remedy, needed)
     except (HpcdError, OSError) as error:
         return Feature(name, False, str(error), remedy, needed)
-
-
-def _privileges() -> str:
-    if os.geteuid() == 0:
-        return f"give this container the capabilities {', '.join(_CAPABILITIES)}"
-    return "run as root: sudo hpcd doctor"
 
 
 def _exists(name: str, path: str, remedy: str) -> Feature:
@@ -126,21 +114,15 @@ def _exists(name: str, path: str, remedy: str) -> Feature:
 def _privilege() -> Feature:
     if os.geteuid() == 0:
         return Feature("root", True, "running as root", needed=True)
-    return Feature("root", False, f"running as uid {os.geteuid()}", _privileges(), True)
+    return Feature("root", False, f"running as uid {os.geteuid()}", privilege_remedy(), True)
 
 
 def _capabilities() -> Feature:
-    status = Path("/proc/self/status").read_text()
-    mask = int(next(line for line in status.splitlines() if line.startswith("CapEff:"))[7:], 16)
-    missing = [
-        f"{name} ({why})"
-        for name, (bit, why) in _CAPABILITIES.items()
-        # CAP_SYS_ADMIN (21) stands for both newer ones.
-        if not mask >> bit & 1 and not (bit in (38, 39) and mask >> 21 & 1)
-    ]
+    missing = [f"{name} ({CAPABILITIES[name][1]})" for name in missing_capabilities()]
     if missing:
-        return Feature("capabilities", False, f"lacks {', '.join(missing)}", _privileges(), True)
-    return Feature("capabilities", True, ", ".join(_CAPABILITIES), needed=True)
+        detail = f"lacks {', '.join(missing)}"
+        return Feature("capabilities", False, detail, privilege_remedy(), True)
+    return Feature("capabilities", True, ", ".join(CAPABILITIES), needed=True)
 
 
 def _pid_namespace() -> Feature:
@@ -261,7 +243,7 @@ def _paranoid() -> Feature:
         return Feature(name, False, "cannot be read", "only sampling without root would need it")
     if value <= 1 or os.geteuid() == 0:
         return Feature(name, True, f"{value}{'; does not bind root' if value > 1 else ''}")
-    return Feature(name, False, f"{value} keeps users from kernel frames", _privileges())
+    return Feature(name, False, f"{value} keeps users from kernel frames", privilege_remedy())
 
 
 def _cache() -> str:

@@ -21,7 +21,8 @@ from pathlib import Path
 from hpcd.bpf.libbpf import library, silence
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.bpf.loading.kernel_facilities import Helper, has_helper
-from hpcd.errors import PlatformError, PrivilegeError
+from hpcd.bpf.privileges import not_permitted
+from hpcd.errors import PlatformError
 from hpcd.kernels.library import source_digest
 
 # include/uapi/linux/btf.h: the kind of a section of variables.
@@ -179,9 +180,7 @@ class ObjectPrograms:
         if not result:
             return
         if result == -errno.EPERM:
-            raise PrivilegeError(
-                "loading the BPF object: not permitted; run hpcd as root (sudo hpcd ...)"
-            )
+            raise not_permitted("loading the BPF object")
         reason = first_error_line(stderr.text()) or os.strerror(-result)
         raise PlatformError(f"loading the BPF object: {reason}")
 

@@ -129,7 +129,7 @@ def test_mapping_events_that_cannot_be_read_leave_nothing_open(
 
 
 def test_a_kernel_that_permits_no_bpf_is_a_lack_of_privilege() -> None:
-    with Stderr() as stderr, pytest.raises(PrivilegeError, match="run hpcd as root"):
+    with Stderr() as stderr, pytest.raises(PrivilegeError, match="BPF object: not permitted; "):
         ObjectPrograms._check(-errno.EPERM, stderr)
     with Stderr() as stderr, pytest.raises(PlatformError, match="Invalid argument"):
         ObjectPrograms._check(-errno.EINVAL, stderr)
