@@ -113,7 +113,7 @@ class Ring:
     def _is_finished(self, position: int) -> bool:
         """Wait for the record at ``position`` to be written; return whether it was."""
         for _ in range(_MAX_YIELDS):
-            (length,) = _length_at(self._bytes(position, _HEADER))
+            (length,) = _length_at(self._bytes(position, _HEADER).tobytes())
             if not length & _BUSY:
                 return True
             os.sched_yield()

@@ -47,7 +47,8 @@ def lockdown_mode() -> str:
         modes = _LOCKDOWN.read_text()
     except OSError:
         return "none"
-    return (re.findall(r"\[(\w+)\]", modes) or ["unknown"])[0]
+    active = re.search(r"\[(\w+)\]", modes)
+    return active[1] if active else "unknown"
 
 
 def require_memory_reads() -> None:
