@@ -6,7 +6,8 @@ set -eu
 
 folder=$PWD/build/kernels
 here=setup/kernels
-[ $# != 0 ] || set -- 6.1-amd64 6.1-rt-amd64 6.1-cloud-amd64 6.12-amd64 6.12-rt-amd64 6.12-cloud-amd64
+# Not 6.12-cloud-amd64: QEMU 7.2 ends with a double fault as it boots.
+[ $# != 0 ] || set -- 6.1-amd64 6.1-rt-amd64 6.1-cloud-amd64 6.12-amd64 6.12-rt-amd64
 mkdir -p "$folder"
 
 # apt COMMAND...: apt with sources of its own, whatever this system has.
