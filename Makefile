@@ -10,6 +10,7 @@
 #              (DEBFULLNAME and DEBEMAIL: its maintainer)
 # make test-packages   both installed where nothing else is, upgraded and removed (minutes)
 # make test-emulated   the kernels on an aarch64 that QEMU emulates (minutes)
+# make test-kernels    recording on older kernels that QEMU emulates (half an hour); KERNELS="NAME ..." are some
 # make docs    the documentation as a web site in build/site
 # make man     docs/hpcd.1 from the parsers
 # make clean   removes what demo, lint and tests made; make distclean .venv and caches too
@@ -17,7 +18,7 @@
 PREFIX ?= /usr/local
 TOOLS = .venv/bin
 
-.PHONY: dist deb docs test-packages test-emulated
+.PHONY: dist deb docs test-packages test-emulated test-kernels
 .PHONY: objects demo test bench soak lint man clean distclean install uninstall
 .PHONY: setup setup-run setup-demo setup-lint setup-test setup-bench
 # Each step uses what the one before made.
@@ -60,6 +61,11 @@ test-packages: setup-test
 test-emulated: setup-test
 	@sh setup/packages.sh setup/packages-object.txt setup/emulation-packages.txt
 	@sh setup/emulated.sh; $(as_owner)
+
+KERNELS =
+test-kernels: setup-test objects
+	@sh setup/packages.sh setup/kernels/packages.txt
+	@sh setup/kernels.sh $(KERNELS); $(as_owner)
 
 docs: setup-run
 	@sh setup/packages.sh setup/packages-docs.txt

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from hpcd.errors import HpcdError, PlatformError, PrivilegeError
+from hpcd.bpf.privileges import not_permitted
+from hpcd.errors import HpcdError, PlatformError
 
 _STATS_RUN_TIME = 0
 _ALWAYS_COUNTED = Path("/proc/sys/kernel/bpf_stats_enabled")
@@ -172,7 +173,7 @@ def checked(result: int, what: str) -> int:
     Raises :class:`PrivilegeError` on EPERM, :class:`KernelRefusedError` on another -errno.
     """
     if result == -errno.EPERM:
-        raise PrivilegeError(f"{what}: not permitted; run hpcd as root (sudo hpcd ...)")
+        raise not_permitted(what)
     if result < 0:
         raise KernelRefusedError(what, -result)
     return result

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hpcd.bpf import maps
 from hpcd.bpf.layouts import CALL, CALL_VALUES
+from hpcd.bpf.map_sizes import CALL_SLOTS
 
 MAX_PROBED = 4096
 """Probed functions of a recording."""
@@ -67,6 +68,7 @@ class ProbeMaps:
             self._open_calls = create(
                 "open_calls", maps.HASH, OPEN_CALL_BYTES, _MAX_OPEN_CALLS, CALL_KEY_BYTES
             )
+            self._new_calls = create("new_calls", maps.PERCPU_ARRAY, OPEN_CALL_BYTES, CALL_SLOTS)
             self._open_threads = create(
                 "open_threads", maps.HASH, OPEN_CALLS_BYTES, _MAX_OPEN_THREADS
             )
@@ -81,6 +83,7 @@ class ProbeMaps:
             "FD_PROBED": self._probed.fd,
             "FD_PROBE_COUNTS": self._counts.fd,
             "FD_OPEN_CALLS": self._open_calls.fd,
+            "FD_NEW_CALLS": self._new_calls.fd,
             "FD_OPEN_THREADS": self._open_threads.fd,
             "FD_POLLED": self._polled.fd,
         }

@@ -74,10 +74,11 @@ class Ring:
         return int(self._produced[0]) - int(self._consumed[0])
 
     def take_fixed(self, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-        """All finished records of a ring whose records are all one ``dtype``; a copy.
+        """All records of a ring whose records are all one ``dtype``; a copy.
 
-        One pass of numpy over the pending bytes, whatever their number. Raises
-        :class:`PlatformError` when a record has another size.
+        One pass of numpy over the pending bytes, whatever their number. Records that are still
+        being written are waited for, as :meth:`take_any` does. Raises :class:`PlatformError` when a
+        record has another size.
         """
         self._urgent.poll(0)
         stride = (_HEADER + dtype.itemsize + 7) & ~7
@@ -85,12 +86,14 @@ class Ring:
         count = (int(self._produced[0]) - start) // stride
         if not count:
             return np.empty(0, dtype)
-        rows = self._bytes(start, count * stride).reshape(count, stride)
-        header = rows[:, :4].copy().view(np.uint32).ravel()
+        rows, header = self._rows(start, count, stride)
         if bool((header != dtype.itemsize).any()):
-            busy = np.flatnonzero(header & np.uint32(_BUSY))
-            count = int(busy[0]) if len(busy) else count
-            wrong = np.flatnonzero(header[:count] != dtype.itemsize)
+            busy = np.flatnonzero(header & np.uint32(_BUSY)).tolist()
+            if busy:
+                waited = (at for at in busy if not self._is_finished(start + at * stride))
+                count = next(waited, count)
+                rows, header = self._rows(start, count, stride)
+            wrong = np.flatnonzero(header != dtype.itemsize)
             if len(wrong):
                 size = int(header[wrong[0]]) & ~_DISCARD
                 raise PlatformError(
@@ -99,6 +102,22 @@ class Ring:
         taken = rows[:count, _HEADER : _HEADER + dtype.itemsize].copy().view(dtype).ravel()
         self._consumed[0] = start + count * stride
         return taken
+
+    def _rows(
+        self, start: int, count: int, stride: int
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32]]:
+        """``count`` records from position ``start`` on: their bytes, a row each, and headers."""
+        rows = self._bytes(start, count * stride).reshape(count, stride)
+        return rows, rows[:, :4].copy().view(np.uint32).ravel()
+
+    def _is_finished(self, position: int) -> bool:
+        """Wait for the record at ``position`` to be written; return whether it was."""
+        for _ in range(_MAX_YIELDS):
+            (length,) = _length_at(self._bytes(position, _HEADER).tobytes())
+            if not length & _BUSY:
+                return True
+            os.sched_yield()
+        return False
 
     def take_any(self) -> list[bytes]:
         """All records of a ring with records of any size. One Python step a record.

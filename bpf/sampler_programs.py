@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from hpcd.bpf import libbpf, maps, syscalls
 from hpcd.bpf.cpu_clock import CpuClock
+from hpcd.bpf.loading.kernel_facilities import require_memory_reads, require_user_registers
 from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.map_sizes import CALL_SLOTS, FIRST_CALL_CONTEXT, MAX_EVENTS
@@ -47,6 +48,8 @@ class SamplerPrograms:
     ) -> None:
         if not 1 <= len(events) <= MAX_EVENTS:
             raise UsageError(f"between 1 and {MAX_EVENTS} events can be sampled at once")
+        require_user_registers()
+        require_memory_reads()
         contexts = CALL_SLOTS if options.calls else 0
         self.caches = (FIRST_CALL_CONTEXT + contexts) * maps.possible_cpus()
         """Stack caches: of each CPU one for each program that may preempt another."""

@@ -12,7 +12,8 @@ import platform
 from dataclasses import dataclass
 
 from hpcd.bpf.libbpf import KernelRefusedError
-from hpcd.errors import PlatformError, PrivilegeError, TargetError
+from hpcd.bpf.privileges import not_permitted
+from hpcd.errors import PlatformError, TargetError
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.syscall.restype = ctypes.c_long
@@ -112,7 +113,7 @@ def perf_event_open(event: PerfEvent, pid: int, cpu: int) -> int:
     if reason == errno.ESRCH:
         raise TargetError(f"thread {pid} is gone")
     if reason in (errno.EACCES, errno.EPERM):
-        raise PrivilegeError("perf_event_open: not permitted; run hpcd as root (sudo hpcd ...)")
+        raise not_permitted("perf_event_open")
     if reason in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
         raise PlatformError("this machine does not offer the event")
     raise KernelRefusedError("perf_event_open", reason)

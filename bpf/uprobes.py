@@ -21,6 +21,7 @@ from pathlib import Path
 from hpcd.bpf import syscalls
 from hpcd.bpf.libbpf import KernelRefusedError
 from hpcd.bpf.loading.kernel_types import KernelTypes
+from hpcd.bpf.privileges import not_permitted
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, TargetError
 
 ATTACH_MULTI, ATTACH_SESSION = 48, 57
@@ -170,7 +171,7 @@ def _create_link(attributes: ctypes.Structure) -> int:
         return fd
     reason = ctypes.get_errno()
     if reason in (errno.EPERM, errno.EACCES):
-        raise PrivilegeError("attaching probes: not permitted; run hpcd as root (sudo hpcd ...)")
+        raise not_permitted("attaching probes")
     if reason == errno.ESRCH:
         raise TargetError("the process to probe is gone")
     raise KernelRefusedError("attaching a probe", reason)

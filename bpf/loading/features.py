@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
-import re
-import resource
 import struct
 import sys
 import tempfile
@@ -16,25 +13,24 @@ from pathlib import Path
 
 from hpcd.bpf import libbpf, maps, syscalls
 from hpcd.bpf.loading.cache_directory import cache_directory
+from hpcd.bpf.loading.kernel_facilities import (
+    hides_addresses,
+    lockdown_mode,
+    require_memory_reads,
+    require_user_registers,
+)
 from hpcd.bpf.loading.kernel_headers import kernel_headers
 from hpcd.bpf.loading.kernel_layouts import count_members
-from hpcd.bpf.loading.loader import chosen_loader
+from hpcd.bpf.loading.loader import chosen_loader, require_calls
 from hpcd.bpf.loading.object_loader import object_path
 from hpcd.bpf.loading.pid_namespace import REMEDY, in_hosts_namespace
 from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
+from hpcd.bpf.privileges import CAPABILITIES, missing_capabilities, privilege_remedy
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.task_stacks import TaskStacks
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
 from hpcd.kernels.library import open_library
 
-# Capabilities (include/uapi/linux/capability.h) and what they are needed for.
-_CAPABILITIES = {
-    "CAP_SYS_PTRACE": (19, "read other users' mappings and environments"),
-    "CAP_DAC_READ_SEARCH": (2, "open other users' binaries"),
-    "CAP_SYSLOG": (34, "see kernel addresses"),
-    "CAP_PERFMON": (38, "sample other users' processes"),
-    "CAP_BPF": (39, "load BPF programs"),
-}
 _HW_CYCLES = 0
 _PROG_TYPE_PERF_EVENT = 7
 
@@ -60,25 +56,27 @@ def probe() -> list[Feature]:
         _privilege(),
         _capabilities(),
         _pid_namespace(),
-        _kernel(),
+        _attempt("kernel", _kernel, "Linux 5.15 or later on x86-64 or aarch64", needed=True),
         _attempt("BTF", _btf, "a kernel built with CONFIG_DEBUG_INFO_BTF", needed=True),
-        _lockdown(),
+        _attempt("no kernel lockdown", _lockdown, "boot without lockdown=confidentiality",
+                 needed=True),
         _python(),
         _object(),
         _kernels(),
         _bcc(needed=compiling),
         _attempt("kernel headers", _headers, _headers_remedy(), needed=compiling),
-        _attempt("BPF maps and rings", _bpf_maps, _privileges(), needed=True),
-        _attempt("BPF programs", _bpf_program, _privileges(), needed=True),
+        _attempt("BPF maps and rings", _bpf_maps, privilege_remedy(), needed=True),
+        _attempt("BPF programs", _bpf_program, privilege_remedy(), needed=True),
         _attempt("stacks of sleeping threads", _task_stacks,
                  "Linux 5.18 or later and make objects; hpcd stacks needs it"),
+        _attempt("recorded calls", _calls,
+                 "Linux 5.17 or later and make objects; --io, --memory, --mpi and --probe need it"),
         _attempt("requests to io_uring", _requests,
                  "Linux 6.0 or later; --io records what else there is"),
-        _attempt("locked memory", _locked_memory, "ulimit -l unlimited", needed=True),
-        _attempt("cpu-clock sampling", _cpu_clock, _privileges(), needed=True),
+        _attempt("cpu-clock sampling", _cpu_clock, privilege_remedy(), needed=True),
         _attempt("hardware counters", _cycles, "a machine, or VM, with a PMU exposed to it"),
         _paranoid(),
-        _attempt("BPF run time statistics", _stats, _privileges()),
+        _attempt("BPF run time statistics", _stats, privilege_remedy()),
         _kernel_symbols(),
         _attempt("cache", _cache, "set HPCD_CACHE to a directory of your own"),
         _exists("tracepoints through tracefs", "/sys/kernel/tracing/events",
@@ -97,18 +95,13 @@ def _attempt(name: str, try_it: Callable[[], str], remedy: str, *, needed: bool 
     try:
         return Feature(name, True, try_it(), needed=needed)
     except PrivilegeError as error:
-        return Feature(name, False, str(error), _privileges(), needed)
+        detail = str(error).partition(";")[0]
+        return Feature(name, False, detail, privilege_remedy(), needed)
     except (StorageError, PermissionError) as error:
         remedy = "set HPCD_CACHE to a directory of your own with room in it"
         return Feature(name, False, str(error), remedy, needed)
     except (HpcdError, OSError) as error:
         return Feature(name, False, str(error), remedy, needed)
-
-
-def _privileges() -> str:
-    if os.geteuid() == 0:
-        return f"give this container the capabilities {', '.join(_CAPABILITIES)}"
-    return "run as root: sudo hpcd doctor"
 
 
 def _exists(name: str, path: str, remedy: str) -> Feature:
@@ -124,21 +117,15 @@ def _exists(name: str, path: str, remedy: str) -> Feature:
 def _privilege() -> Feature:
     if os.geteuid() == 0:
         return Feature("root", True, "running as root", needed=True)
-    return Feature("root", False, f"running as uid {os.geteuid()}", _privileges(), True)
+    return Feature("root", False, f"running as uid {os.geteuid()}", privilege_remedy(), True)
 
 
 def _capabilities() -> Feature:
-    status = Path("/proc/self/status").read_text()
-    mask = int(next(line for line in status.splitlines() if line.startswith("CapEff:"))[7:], 16)
-    missing = [
-        f"{name} ({why})"
-        for name, (bit, why) in _CAPABILITIES.items()
-        # CAP_SYS_ADMIN (21) stands for both newer ones.
-        if not mask >> bit & 1 and not (bit in (38, 39) and mask >> 21 & 1)
-    ]
+    missing = [f"{name} ({CAPABILITIES[name][1]})" for name in missing_capabilities()]
     if missing:
-        return Feature("capabilities", False, f"lacks {', '.join(missing)}", _privileges(), True)
-    return Feature("capabilities", True, ", ".join(_CAPABILITIES), needed=True)
+        detail = f"lacks {', '.join(missing)}"
+        return Feature("capabilities", False, detail, privilege_remedy(), True)
+    return Feature("capabilities", True, ", ".join(CAPABILITIES), needed=True)
 
 
 def _pid_namespace() -> Feature:
@@ -148,31 +135,16 @@ def _pid_namespace() -> Feature:
     return Feature(name, False, "those of a container, which the kernel has not", REMEDY, True)
 
 
-def _release() -> tuple[int, ...]:
-    """The running kernel's first two numbers."""
-    return tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2])
+def _kernel() -> str:
+    if platform.machine() not in ("x86_64", "aarch64"):
+        raise PlatformError(f"{platform.machine()} is no processor hpcd knows")
+    require_user_registers()
+    return f"{platform.release()} on {platform.machine()}"
 
 
-def _kernel() -> Feature:
-    release = platform.release()
-    # bpf_task_pt_regs came with 5.15.
-    ok = _release() >= (5, 15) and platform.machine() in ("x86_64", "aarch64")
-    detail = f"{release} on {platform.machine()}"
-    return Feature("kernel", ok, detail, "Linux 5.15 or later on x86-64 or aarch64", True)
-
-
-def _lockdown() -> Feature:
-    name = "no kernel lockdown"
-    try:
-        modes = Path("/sys/kernel/security/lockdown").read_text()
-    except OSError:
-        return Feature(name, True, "the kernel has none, or hides it", needed=True)
-    mode = (re.findall(r"\[(\w+)\]", modes) or ["unknown"])[0]
-    # The milder mode, integrity, leaves reading to BPF programs.
-    if mode == "confidentiality":
-        remedy = "boot without lockdown=confidentiality"
-        return Feature(name, False, "BPF may not read memory (confidentiality)", remedy, True)
-    return Feature(name, True, f"mode {mode}", needed=True)
+def _lockdown() -> str:
+    require_memory_reads()
+    return f"mode {lockdown_mode()}"
 
 
 def _python() -> Feature:
@@ -256,18 +228,14 @@ def _task_stacks() -> str:
     return "an iterator over threads was loaded"
 
 
+def _calls() -> str:
+    require_calls()
+    return "--io, --memory, --mpi and --probe can record"
+
+
 def _requests() -> str:
     request_constants()
     return f"recorded with --io, at {submission_tracepoint()}"
-
-
-def _locked_memory() -> str:
-    if _release() >= (5, 11):
-        return "not limited for BPF since Linux 5.11"
-    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    if limit != resource.RLIM_INFINITY:
-        raise PlatformError(f"limited to {limit >> 10} kB, and BPF maps count")
-    return "unlimited"
 
 
 def _paranoid() -> Feature:
@@ -278,7 +246,7 @@ def _paranoid() -> Feature:
         return Feature(name, False, "cannot be read", "only sampling without root would need it")
     if value <= 1 or os.geteuid() == 0:
         return Feature(name, True, f"{value}{'; does not bind root' if value > 1 else ''}")
-    return Feature(name, False, f"{value} keeps users from kernel frames", _privileges())
+    return Feature(name, False, f"{value} keeps users from kernel frames", privilege_remedy())
 
 
 def _cache() -> str:
@@ -310,12 +278,7 @@ def _stats() -> str:
 
 def _kernel_symbols() -> Feature:
     name = "kernel symbols"
-    try:
-        with Path("/proc/kallsyms").open() as file:
-            first = file.readline().split()
-    except OSError as error:
-        return Feature(name, False, os.strerror(error.errno or errno.EIO), "run as root")
-    if first and int(first[0], 16) == 0 and "_text" not in first:
+    if hides_addresses():
         remedy = "sysctl kernel.kptr_restrict=0, or run as root"
         return Feature(name, False, "addresses are hidden (kptr_restrict)", remedy)
     return Feature(name, True, "/proc/kallsyms")

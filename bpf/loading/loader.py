@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
+from hpcd.bpf.loading.kernel_facilities import require_loops
 from hpcd.bpf.loading.object_loader import SOURCES, ObjectPrograms, calls_object_path, object_path
 from hpcd.errors import PlatformError
 from hpcd.isolation import in_root_directory
@@ -130,8 +131,7 @@ def chosen_loader(loader: str = "auto") -> str:
 
 def require_calls(loader: str = "auto") -> None:
     """Raise :class:`PlatformError` unless calls can be recorded: their programs are in the object
-    only, and need Linux 5.17."""
+    only, and need loops."""
     if chosen_loader(loader) != "object" or not calls_object_path().is_file():
         raise PlatformError("recording calls needs the BPF object; make objects")
-    if not ObjectPrograms.has_loops():
-        raise PlatformError("recording calls needs Linux 5.17 or later")
+    require_loops()

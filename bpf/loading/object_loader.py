@@ -20,12 +20,11 @@ from pathlib import Path
 
 from hpcd.bpf.libbpf import library, silence
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
-from hpcd.errors import PlatformError, PrivilegeError
+from hpcd.bpf.loading.kernel_facilities import Helper, has_helper
+from hpcd.bpf.privileges import not_permitted
+from hpcd.errors import PlatformError
 from hpcd.kernels.library import source_digest
 
-# include/uapi/linux/bpf.h; bpf_loop() came with 5.17.
-_PROGRAM_TYPE_PERF_EVENT = 7
-_HELPER_LOOP = 181
 # include/uapi/linux/btf.h: the kind of a section of variables.
 _SECTION = 15
 SOURCES = Path(__file__).parent.parent / "programs"
@@ -163,15 +162,9 @@ class ObjectPrograms:
             ctypes.c_uint32.from_address(memory + offset).value = constants[name]
 
     @staticmethod
-    @cache
-    def has_loops() -> bool:
-        """Whether the kernel has bpf_loop()."""
-        probe = library().libbpf_probe_bpf_helper
-        return bool(probe(_PROGRAM_TYPE_PERF_EVENT, _HELPER_LOOP, None) == 1)
-
-    def _variants(self, names: list[str]) -> dict[str, str]:
+    def _variants(names: list[str]) -> dict[str, str]:
         """Which program of the object is loaded for each of ``names``."""
-        if not self.has_loops():
+        if not has_helper(Helper.LOOP):
             return {name: name for name in names}
         return {name: re.sub("^walk_", "loop_", name) for name in names}
 
@@ -187,9 +180,7 @@ class ObjectPrograms:
         if not result:
             return
         if result == -errno.EPERM:
-            raise PrivilegeError(
-                "loading the BPF object: not permitted; run hpcd as root (sudo hpcd ...)"
-            )
+            raise not_permitted("loading the BPF object")
         reason = first_error_line(stderr.text()) or os.strerror(-result)
         raise PlatformError(f"loading the BPF object: {reason}")
 

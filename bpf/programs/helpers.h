@@ -14,6 +14,15 @@
 #define SECTION(name)
 #endif
 
+/* A function with a frame of its own. Before Linux 6.13 (private stacks) the frames of a chain of calls share
+ * 512 bytes, and what is inlined adds its own to those of all functions called later. bcc compiles each
+ * program without the functions it calls. */
+#ifdef HPCD_OBJECT
+#define NOT_INLINED static __attribute__((noinline))
+#else
+#define NOT_INLINED static __always_inline
+#endif
+
 #include "kernel.h"
 
 /* Numbers of include/uapi/linux/bpf.h, which never change. Typed for a map given as a number. */

@@ -159,8 +159,8 @@ static __attribute__((noinline)) long list_packed(u32 number, struct listing *li
 }
 
 /* A record of each entry of an array that the function is entered with, or of several at once. */
-static __always_inline void list_entries(struct open_call *open, struct probed_function *second,
-					 struct counters *counted)
+NOT_INLINED void list_entries(struct open_call *open, struct probed_function *second,
+			      struct counters *counted)
 {
 	struct listing listing = {.call = open->call, .counted = counted};
 
@@ -184,7 +184,8 @@ static __attribute__((noinline)) long keep_entries(struct walk *w, struct call_k
 		return 0;
 	if (entries > MOST_LISTED)
 		entries = MOST_LISTED;
-	u32 size = entries * (width == 4 ? 4 : 8);
+	/* By constants: of the product of two numbers Linux 6.1 knows no bounds. */
+	u64 size = width == 4 ? 4 * entries : 8 * entries;
 	KEEP(size);
 	if (size > 8 * MOST_LISTED)
 		size = 8 * MOST_LISTED;
@@ -217,6 +218,18 @@ static __attribute__((noinline)) long list_kept(u32 number, struct kept_listing 
 	listing->call.value[1] = number;
 	send_call(&listing->call, listing->counted);
 	return 0;
+}
+
+/* A record of each entry of the array that a poll was entered with. */
+NOT_INLINED void list_kept_entries(struct open_call *open, struct call_key *key,
+				   struct probed_function *second, struct counters *counted)
+{
+	struct kept_listing listing = {.call = open->call, .counted = counted, .width = second->width};
+
+	listing.polled = map_lookup(MAP(POLLED), key);
+	listing.call.function = second->number;
+	listing.call.duration = 0;
+	run_loop(MOST_LISTED, list_kept, &listing, 0);
 }
 
 /* Calls of a thread that are over without having returned: those whose stack is gone. */
@@ -334,7 +347,7 @@ static __always_inline struct open_calls *calls_of(u32 tid)
 }
 
 /* The thread's calls, those that are over found; 0: there is no room for them. */
-static __always_inline struct open_calls *calls_around(struct call_key *key, struct counters *counted)
+NOT_INLINED struct open_calls *calls_around(struct call_key *key, struct counters *counted)
 {
 	struct leaving leaving = {.top = calls_of(key->tid), .counted = counted, .tid = key->tid};
 
@@ -370,27 +383,29 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 				      struct counters *counted, struct probed_function *function,
 				      struct probe_count *count)
 {
-	struct open_call open = {};
+	/* In memory of the slot: it would be a third of all frames. */
+	struct open_call *open = map_lookup(MAP(NEW_CALLS), &slot);
 	struct walk *w = registers_in(slot);
 
-	if (!w)
+	if (!w || !open)
 		return IGNORE_RETURN;
-	open.call.time = bpf_ktime_get_ns();
-	open.call.thread = thread->number;
-	open.call.function = function->number;
-	open.call.weight = function->one_in > 1 ? function->one_in : 1;
+	__builtin_memset(open, 0, sizeof *open);
+	open->call.time = bpf_ktime_get_ns();
+	open->call.thread = thread->number;
+	open->call.function = function->number;
+	open->call.weight = function->one_in > 1 ? function->one_in : 1;
 	take_values(slot, index, index, 0);
-	__builtin_memcpy(open.call.value, w->words, sizeof open.call.value);
+	__builtin_memcpy(open->call.value, w->words, sizeof open->call.value);
 	struct probed_function *second = second_record(function);
 	if (second) {
 		take_values(slot, function->second - 1, index, 0);
-		__builtin_memcpy(open.second, w->words, sizeof open.second);
+		__builtin_memcpy(open->second, w->words, sizeof open->second);
 	}
 	if (!function->poll)
 		count_up(&count->recorded);
 	if (!(function->flags & PROBE_RETURNS)) {
-		call_path(&open.call, slot, 0);
-		send_call(&open.call, counted);
+		call_path(&open->call, slot, 0);
+		send_call(&open->call, counted);
 		return IGNORE_RETURN;
 	}
 	struct call_key key = {CALLER_SP(&w->regs), tid, index};
@@ -401,12 +416,12 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	}
 	/* Most polls do nothing: their path is taken when one has. It begins with the function. */
 	if (function->poll)
-		open.call.duration = w->regs.ip;
+		open->call.duration = w->regs.ip;
 	else
-		path_of_call(&open.call, slot, around, tid, counted);
-	open.outer_sp = around->sp;
-	open.outer_function = around->function;
-	if (map_update(MAP(OPEN_CALLS), &key, &open, 0)) {
+		path_of_call(&open->call, slot, around, tid, counted);
+	open->outer_sp = around->sp;
+	open->outer_function = around->function;
+	if (map_update(MAP(OPEN_CALLS), &key, open, 0)) {
 		count_up(&count->lost);
 		return IGNORE_RETURN;
 	}
@@ -415,9 +430,9 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	around->depth++;
 	if (second && second->flags & (PROBE_LIST | PROBE_PACKED_LIST)) {
 		if (function->poll)
-			keep_entries(w, &key, open.second[0], open.second[1], second->width);
+			keep_entries(w, &key, open->second[0], open->second[1], second->width);
 		else
-			list_entries(&open, second, counted);
+			list_entries(open, second, counted);
 	}
 	return function->flags & PROBE_TRAMPOLINE ? 0 : IGNORE_RETURN;
 }
@@ -472,13 +487,8 @@ static __attribute__((noinline)) long end_poll(struct open_call *open, u32 slot,
 	open->call.duration = end - open->call.time;
 	send_call(&open->call, counted);
 	struct probed_function *second = second_record(function);
-	if (!second)
-		return 0;
-	struct kept_listing listing = {.call = open->call, .counted = counted, .width = second->width};
-	listing.polled = map_lookup(MAP(POLLED), key);
-	listing.call.function = second->number;
-	listing.call.duration = 0;
-	run_loop(MOST_LISTED, list_kept, &listing, 0);
+	if (second)
+		list_kept_entries(open, key, second, counted);
 	return 0;
 }
 

@@ -204,8 +204,8 @@ static __always_inline int owner_changed(struct task_struct *task)
 }
 
 /* Gives a thread that was not seen before its number and announces it; 0: neither was possible. */
-static __always_inline struct thread *register_thread(struct task_struct *task, u32 tid, u32 born,
-						      struct counters *count)
+NOT_INLINED struct thread *register_thread(struct task_struct *task, u32 tid, u32 born,
+					   struct counters *count)
 {
 	struct thread fresh;
 	/* Also of a process that was let go of at its exec: user space, which may not know yet, can
@@ -311,7 +311,7 @@ static __always_inline int ended_early(struct walk *w)
 	       w->ending == END_NO_TABLE;
 }
 
-static __always_inline void ask_for_mappings(struct walk *w)
+NOT_INLINED void ask_for_mappings(struct walk *w)
 {
 	struct process *process = map_lookup(MAP(PROCESSES), &w->tgid);
 

@@ -40,16 +40,17 @@ class Lookup(NamedTuple):
 class StackCaches:
     """The CCT node of each slot of ``count`` stack caches.
 
-    Samples are looked up among the stacks announced in this round and in the last one, and among
-    what the caches held at the end of the last round. A sample's stack is among them: it was in the
-    cache when the sample was taken, which is after the samples of the last round.
+    Samples are looked up among the stacks announced in this round and in the last one, among what
+    the caches held at the end of the last round, and among what was replaced in it. A sample's
+    stack is among them: it was in the cache when the sample was taken, which is after the samples
+    of the last round, but not always after its announcements, which are taken later.
     """
 
     def __init__(self, count: int) -> None:
         # Side by side: slots that are looked up are in no processor cache.
         self._held = np.zeros((count, _SLOTS, 2), dtype=np.uint32)
         self._node, self._generation = self._held[..., 0], self._held[..., 1]
-        self._last_round = self._this_round = _NOTHING
+        self._last_round = self._this_round = self._replaced = _NOTHING
         self._deferred_last_round = self._deferred_this_round = _NOTHING
         self._first_of_calls = FIRST_CALL_CONTEXT * possible_cpus()
         # Nodes of calls' stacks, and stand-ins of those whose paths are not finished, by key.
@@ -90,6 +91,7 @@ class StackCaches:
         for announced in (
             self._this_round,
             self._last_round,
+            self._replaced,
             self._deferred_this_round,
             self._deferred_last_round,
         ):
@@ -108,8 +110,14 @@ class StackCaches:
     def end_round(self) -> None:
         """The samples of this round have been looked up: its stacks replace older ones."""
         announced = self._this_round
+        self._replaced = _NOTHING
         if len(announced.node):
             self._keep_of_calls(announced)
+            self._replaced = _Announced(
+                announced.cache,
+                self._generation[announced.cache, announced.slot] << SLOT_BITS | announced.slot,
+                self._node[announced.cache, announced.slot],
+            )
             self._node[announced.cache, announced.slot] = announced.node
             self._generation[announced.cache, announced.slot] = announced.generation
         self._last_round, self._this_round = announced, _NOTHING

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.loading.cache_directory import cache_directory
+from hpcd.bpf.loading.kernel_facilities import hides_addresses
 from hpcd.sandbox.file_cache import FileStore
 
 U64 = npt.NDArray[np.uint64]
@@ -62,7 +63,7 @@ class KernelSymbols:
     """
 
     def __init__(self, path: Path | None = None, core: KernelSymbols | None = None) -> None:
-        path = path or (_COPY if _hidden(_USUAL) and _ours(_COPY) else _USUAL)
+        path = path or (_COPY if hides_addresses(_USUAL) and _ours(_COPY) else _USUAL)
         addresses: list[U64] = [np.zeros(0, np.uint64)]
         owners, starts = [np.zeros(0, np.uint32)], [np.zeros(0, np.uint32)]
         names = bytearray()
@@ -256,15 +257,6 @@ def _parse(
     ended[name_end] = 0
     names = ended[np.cumsum(edges[:-1], dtype=np.int8).view(bool)]
     return address, owner, name_end + 1 - start - _NAME_AT, names.tobytes()
-
-
-def _hidden(path: Path) -> bool:
-    """Whether the kernel shows this process zeros for addresses."""
-    try:
-        with path.open() as file:
-            return not any(int(file.readline().split()[0], 16) for _ in range(64))
-    except (OSError, IndexError, ValueError):
-        return True
 
 
 def _ours(path: Path) -> bool:

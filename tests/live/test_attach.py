@@ -191,16 +191,27 @@ def test_bad_targets(tmp_path: Path) -> None:
     zombie.wait()
 
 
-def test_without_privilege_one_line_and_nothing_made(tmp_path: Path) -> None:
-    with running("sleep", "60") as process:
-        done = subprocess.run(
-            ["setpriv", "--bounding-set=-all", "--inh-caps=-all",
-             *HPCD, "attach", "-p", str(process.pid), "-o", str(tmp_path / "m")],
-            capture_output=True, text=True,
-        )  # fmt: skip
+@pytest.mark.parametrize(
+    ("as_whom", "words"),
+    [
+        (["--bounding-set=-all", "--inh-caps=-all"], ("CAP_BPF", "CAP_PERFMON")),
+        (["--bounding-set=-all,+bpf", "--inh-caps=-all"], ("perf_event_open", "CAP_PERFMON")),
+        (["--reuid=nobody", "--regid=nogroup", "--clear-groups"], ("run hpcd as root",)),
+    ],
+    ids=["root without capabilities", "root without CAP_PERFMON", "nobody"],
+)
+def test_without_privilege_one_line_and_nothing_made(
+    as_whom: list[str], words: tuple[str, ...], public_folder: Path
+) -> None:
+    """As in a container that is given less than recording takes, and as a user."""
+    public_folder.chmod(0o777)
+    done = subprocess.run(
+        ["setpriv", *as_whom, *HPCD, "run", "-o", str(public_folder / "m"), "--", "true"],
+        capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 4, done.stderr
-    assert done.stderr.count("\n") == 1 and "root" in done.stderr
-    assert not (tmp_path / "m").exists()
+    assert done.stderr.count("\n") == 1 and all(word in done.stderr for word in words)
+    assert not (public_folder / "m").exists()
 
 
 def test_full_disk_keeps_what_was_recorded(tmp_path: Path, build: Callable[..., Path]) -> None:
@@ -231,11 +242,24 @@ def test_code_loaded_while_recording_is_known(tmp_path: Path, build: Callable[..
     assert summary["unwind"]["complete"] >= 0.9 * summary["samples"]["recorded"]
 
 
-def test_no_btf_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
-    """In a mount namespace whose kernel seems to have no type information."""
+@pytest.mark.parametrize(
+    ("hide", "word"),
+    [
+        ("mount -t tmpfs none /sys/kernel/btf", "BTF"),
+        (
+            "mount -t tmpfs none /sys/kernel/security"
+            " && echo 'none integrity [confidentiality]' >/sys/kernel/security/lockdown",
+            "lockdown",
+        ),
+    ],
+    ids=["BTF", "lockdown"],
+)
+def test_what_the_kernel_lacks_is_one_line_and_nothing_is_left(
+    hide: str, word: str, tmp_path: Path
+) -> None:
+    """In a mount namespace whose kernel seems to have no type information, or to be locked down."""
     with running("sleep", "60") as process:
-        hide = "mount --make-rprivate /sys && mount -t tmpfs none /sys/kernel/btf"
-        command = f"{hide} && exec {sys.executable} -m hpcd attach"
+        command = f"mount --make-rprivate /sys && {hide} && exec {sys.executable} -m hpcd attach"
         done = subprocess.run(
             [
                 "unshare",
@@ -250,7 +274,7 @@ def test_no_btf_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
             text=True,
         )
     assert done.returncode == 5, done.stderr
-    assert done.stderr.count("\n") == 1 and "BTF" in done.stderr
+    assert done.stderr.count("\n") == 1 and word in done.stderr
     assert not (tmp_path / "m").exists()
 
 

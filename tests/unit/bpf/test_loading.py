@@ -129,7 +129,7 @@ def test_mapping_events_that_cannot_be_read_leave_nothing_open(
 
 
 def test_a_kernel_that_permits_no_bpf_is_a_lack_of_privilege() -> None:
-    with Stderr() as stderr, pytest.raises(PrivilegeError, match="run hpcd as root"):
+    with Stderr() as stderr, pytest.raises(PrivilegeError, match="BPF object: not permitted; "):
         ObjectPrograms._check(-errno.EPERM, stderr)
     with Stderr() as stderr, pytest.raises(PlatformError, match="Invalid argument"):
         ObjectPrograms._check(-errno.EINVAL, stderr)
@@ -264,6 +264,35 @@ def test_records_of_another_size_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(ring, "_bytes", lambda _, size: np.resize(header.view(np.uint8), size))
     with pytest.raises(PlatformError, match="ring records: record size 24, expected 32"):
         ring.take_fixed(SAMPLE)
+    monkeypatch.undo()
+    ring.close()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("looks", "taken"), [(3, 3), (10**9, 1)], ids=["finished", "never"])
+def test_a_record_that_is_being_written_is_waited_for(
+    looks: int, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of three is finished when it has been looked at so often."""
+    ring = Ring("records", mmap.PAGESIZE)
+    stride = 8 + SAMPLE.itemsize
+    records = np.zeros((3, stride), np.uint8)
+    records[:, :4] = np.array([SAMPLE.itemsize], np.uint32).view(np.uint8)
+    records[:, 8] = [1, 2, 3]
+    looked = 0
+
+    def content(position: int, size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        nonlocal looked
+        looked += 1
+        records[1, 3] = 0x80 if looked < looks else 0
+        return records.ravel()[position : position + size].copy()
+
+    monkeypatch.setattr(ring, "_produced", np.array([3 * stride], np.uint64))
+    monkeypatch.setattr(ring, "_consumed", np.zeros(1, np.uint64))
+    monkeypatch.setattr(ring, "_bytes", content)
+    samples = ring.take_fixed(SAMPLE)
+    assert (samples.view(np.uint8).reshape(-1, SAMPLE.itemsize)[:, 0]).tolist() == [1, 2, 3][:taken]
+    assert int(ring._consumed[0]) == taken * stride
     monkeypatch.undo()
     ring.close()
 

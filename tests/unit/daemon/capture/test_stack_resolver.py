@@ -121,8 +121,32 @@ def test_a_stack_is_known_in_the_round_its_slot_is_taken(stacks: StackResolver) 
     assert node_of(stacks, old) == first
     assert node_of(stacks, new) is not None
     stacks.caches.end_round()
+    # A sample that was taken after the samples of that round, and before the announcement.
+    assert node_of(stacks, old) == first
+    assert node_of(stacks, new) is not None
+    stacks.caches.end_round()
     assert node_of(stacks, old) is None
     assert node_of(stacks, new) is not None
+
+
+def test_a_slot_taken_twice_in_a_round_gives_up_its_stack_after_the_next(
+    stacks: StackResolver,
+) -> None:
+    numbers = [number(generation, 3) for generation in (1, 2, 3)]
+    add(stacks, stack(numbers[0], frames.module_frame(1, 8)))
+    stacks.caches.end_round()
+    stacks.caches.end_round()
+    paths = stacks.resolve(
+        [
+            stack(numbers[1], frames.module_frame(1, 16)),
+            stack(numbers[2], frames.module_frame(1, 24)),
+        ]
+    )
+    node = stacks.cct.insert(paths.frames, paths.length)
+    stacks.caches.announce(paths.cache, paths.stack, node)
+    stacks.caches.end_round()
+    seen = [path_of(stacks, node_of(stacks, one)) for one in numbers]
+    assert seen == [[frames.module_frame(1, offset)] for offset in (8, 16, 24)]
 
 
 def test_reports_of_arriving_threads_need_no_stack(stacks: StackResolver) -> None:

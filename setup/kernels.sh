@@ -1,0 +1,85 @@
+#!/bin/sh
+# kernels.sh [KERNEL...]: boots Debian's kernels (or those named, such as 6.1-rt-amd64) by emulation, runs the tests of
+# setup/kernels/cases.toml on each, and writes the table in docs/kernels.md. Everything is kept in build/kernels:
+# the first time it needs root and a network, and takes some minutes more.
+set -eu
+
+folder=$PWD/build/kernels
+here=setup/kernels
+# Not 6.12-cloud-amd64: QEMU 7.2 ends with a double fault as it boots.
+[ $# != 0 ] || set -- 6.1-amd64 6.1-rt-amd64 6.1-cloud-amd64 6.12-amd64 6.12-rt-amd64
+mkdir -p "$folder"
+
+# apt COMMAND...: apt with sources of its own, whatever this system has.
+apt() {
+	APT_CONFIG=$folder/apt/apt.conf "$@"
+}
+
+# kernel NAME: unpacks the newest kernel of that name (SERIES-FLAVOUR) in FOLDER/NAME, unless one is there.
+kernel() {
+	[ -e "$folder/$1" ] && return
+	if ! [ -e "$folder/apt/apt.conf" ]; then
+		mkdir -p "$folder/apt/state/lists/partial" "$folder/apt/cache/archives/partial"
+		signed="[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org"
+		cat >"$folder/apt/sources.list" <<-END
+			deb $signed/debian bookworm main
+			deb $signed/debian-security bookworm-security main
+			deb $signed/debian bookworm-backports main
+		END
+		cat >"$folder/apt/apt.conf" <<-END
+			Dir::Etc::SourceList "$folder/apt/sources.list";
+			Dir::Etc::SourceParts "-";
+			Dir::State "$folder/apt/state";
+			Dir::State::Status "/dev/null";
+			Dir::Cache "$folder/apt/cache";
+			APT::Sandbox::User "root";
+		END
+		apt apt-get update -qq
+	fi
+	series=${1%%-*} flavour=${1#*-}
+	package=$(apt apt-cache show "linux-image-$flavour" |
+		sed -n "s/^Depends: \(linux-image-$series\.[^ ]*\).*/\1/p" | head -n 1)
+	if [ -z "$package" ]; then
+		echo "Debian 12 has no kernel $1" >&2
+		exit 1
+	fi
+	echo "+ apt-get download $package"
+	rm -rf "$folder/new"
+	mkdir "$folder/new"
+	(cd "$folder/new" && apt apt-get download -qq "$package" && dpkg-deb -x ./*.deb . && rm ./*.deb)
+	mv "$folder/new" "$folder/$1"
+}
+
+for name in "$@"; do
+	kernel "$name"
+done
+sh "$here/image.sh" "$folder"
+
+# This checkout, at the path it has here, and the job.
+files=$(mktemp -d)
+trap 'rm -rf "$files"' EXIT
+mkdir -p "$files/root$PWD"
+git ls-files -co --exclude-standard | tar -cf - -T - bpf/objects hpcd/kernels/objects hpcd/_version.py |
+	tar -C "$files/root$PWD" -xf -
+install -m 755 "$here/first-process.sh" "$files/root/first-process"
+cat >"$files/root/job" <<END
+cd $PWD
+export PATH=$PWD/.venv/bin:\$PATH
+uname -r >/results/release
+# Interrupted, pytest still writes its report.
+python $here/table.py cases | xargs -d '\n' timeout -s INT 1500 pytest -vv -p no:cacheprovider --durations 0 \
+	--junitxml /results/report.xml
+echo \$? >/results/code
+END
+tar -C "$files/root" -cf "$files/files.tar" .
+
+code=0
+for name in "$@"; do
+	results=$folder/results/$name
+	rm -rf "$results"
+	began=$(date +%s)
+	sh "$here/boot.sh" "$folder" "$name" "$files/files.tar" "$results" || code=1
+	echo "$name: $(($(date +%s) - began)) s; $results/output.txt"
+done
+.venv/bin/python "$here/table.py" write "$folder/results" docs/kernels.md
+exit $code
