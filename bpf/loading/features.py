@@ -110,7 +110,7 @@ def _exists(name: str, path: str, remedy: str) -> Feature:
         if Path(path).exists():
             return Feature(name, True, path)
     except OSError as error:
-        return Feature(name, False, f"{path}: {error.strerror}", _privileges())
+        return Feature(name, False, f"{path}: {error.strerror}", privilege_remedy())
     return Feature(name, False, f"{path} does not exist", remedy)
 
 
