@@ -26,7 +26,8 @@ from rich.table import Table
 from benchmarks import shapes
 from benchmarks.workloads import sized
 from hpcd.analysis.merge.stages import merge
-from hpcd.measurement.reader import measurement_size, open_measurement
+from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.segments import measurement_size
 from hpcd.measurement.synthetic import Shape, Synthesizer
 
 

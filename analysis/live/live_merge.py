@@ -21,7 +21,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.merge.process_pool import CONTEXT, describe_ending, start_fork_server
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, HpcdError
-from hpcd.measurement.reader import is_being_written, measurement_size
+from hpcd.measurement.segments import is_being_written, measurement_size
 
 # Writers flush once a second: there is nothing newer to be seen.
 _LEAST_SECONDS = 1.0

@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 from hpcd.analysis.merge.process_pool import ProcessPool, WorkerEndedError
 from hpcd.errors import HpcdError, UsageError
 from hpcd.isolation import isolated_children
-from hpcd.measurement.reader import measurement_size
+from hpcd.measurement.segments import measurement_size
 
 _Args = ParamSpec("_Args")
 _Task = TypeVar("_Task")

@@ -34,7 +34,7 @@ from hpcd.analysis.trace.part_contents import (
     windows_of,
 )
 from hpcd.errors import FormatError, HpcdError
-from hpcd.measurement.reader import identify_measurement
+from hpcd.measurement.segments import identify_measurement
 
 # Measurements of fewer bytes share a part with others, of so many bytes in all and so many: short
 # ones need not each be a file. A worker has all files of a batch open.

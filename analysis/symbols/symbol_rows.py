@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcd.analysis.arrays.archive import archive_index, unpack_bytes
 from hpcd.errors import FormatError
-from hpcd.measurement.reader import read_symbols
+from hpcd.measurement.recorded_symbols import read_symbols
 from hpcd.regular_file import read_regular
 
 SymbolRow = tuple[int, int, str]

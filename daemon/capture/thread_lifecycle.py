@@ -140,7 +140,11 @@ class ThreadLifecycle:
 
     def _on_exit(self, event: ThreadEvent) -> None:
         """The thread begins to end; what it does yet is recorded until :meth:`_on_end`."""
-        if event.thread in self._threads:
+        thread = self._threads.get(event.thread)
+        if thread:
+            # No name is sent when it ended for hpcd alone: it belongs to another user now.
+            name = _text(event.comm) or thread.name
+            self._threads[event.thread] = replace(thread, name=name)
             self._exiting[event.thread] = event.time
             self._cpu.update(event.thread, event.runtime)
         if event.other:
@@ -152,7 +156,6 @@ class ThreadLifecycle:
         self._exiting.pop(number, None)
         used_ns = self._cpu.end(number, event.runtime)
         if thread:
-            # No name is sent when it ended for hpcd alone: it belongs to another user now.
             name = _text(event.comm) or thread.name
             self._writer.add_thread(replace(thread, name=name, end_ns=event.time, cpu_ns=used_ns))
             self._ended[number] = event.time
@@ -244,12 +247,13 @@ class ThreadLifecycle:
         return self._cpu.total()
 
     def finish(self) -> None:
-        """The recording ends, and with it all threads that go on. :meth:`end_round` has the ends of
-        those that were about to end."""
+        """The recording ends, and with it all threads that go on, which have the names that they
+        have now. :meth:`end_round` has the ends of those that were about to end."""
         for number, thread in self._threads.items():
             end_ns = self._exiting.get(number)
+            name = thread.name if end_ns else self._cpu.name_of(number) or thread.name
             used_ns = self._cpu.end(number, 0)
-            self._writer.add_thread(replace(thread, end_ns=end_ns, cpu_ns=used_ns))
+            self._writer.add_thread(replace(thread, name=name, end_ns=end_ns, cpu_ns=used_ns))
         self._threads.clear()
         self._ended |= self._exiting
         self._exiting.clear()
@@ -290,6 +294,11 @@ class CpuAccount:
         recorded = thread.used_ns - thread.before_ns if thread else 0
         self._ended_ns += recorded
         return recorded
+
+    def name_of(self, number: int) -> str:
+        """Return the present name of a thread that has not ended; empty if it cannot be read."""
+        thread = self._running.get(number)
+        return processes.thread_name(thread.pid, thread.tid) if thread else ""
 
     def read(self) -> None:
         """Bring all that have not ended up to date. Reads a /proc file for each."""

@@ -80,7 +80,12 @@ def require_target(pid: int) -> None:
 
 def name_of(pid: int) -> str:
     """The name of process ``pid`` (at most 15 bytes: what the kernel keeps), "" when it is gone."""
-    return _read(f"/proc/{pid}/comm").decode(errors="replace").rstrip("\n")
+    return thread_name(pid, pid)
+
+
+def thread_name(pid: int, tid: int) -> str:
+    """The name of thread ``tid`` of ``pid``, "" when it is gone."""
+    return _read(f"/proc/{pid}/task/{tid}/comm").decode(errors="replace").rstrip("\n")
 
 
 def user_of(pid: int) -> int | None:
@@ -251,7 +256,7 @@ def thread_state(pid: int, tid: int) -> ThreadState | None:
     stack = "" if fields[0] == "R" else _read(f"/proc/{pid}/task/{tid}/stack").decode()
     return ThreadState(
         tid,
-        _read(f"/proc/{pid}/task/{tid}/comm").decode(errors="replace").strip(),
+        thread_name(pid, tid),
         int(fields[19]) * (1_000_000_000 // os.sysconf("SC_CLK_TCK")),
         fields[0],
         tuple(re.findall(_PLACE, stack)),

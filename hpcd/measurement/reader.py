@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
-import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,20 +20,15 @@ from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.chunk import ChunkHeader, Kind
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.identity_columns import IdentityColumns, read_host, read_table
+from hpcd.measurement.losses import Losses
+from hpcd.measurement.recorded_symbols import RecordedSymbols
+from hpcd.measurement.segments import Segments
 from hpcd.measurement.summary import Summary
 from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
-from hpcd.regular_file import open_regular
 
 _MAX_DAMAGE_LINES = 100
-# Of a record in a chunk's columns, before they are compressed.
-_RECORD_BYTES = 6
-# Segments of fewer bytes are read in one go: a short measurement has dozens of chunks.
-_AT_ONCE = 1 << 20
-_MOST_AT_ONCE = 8
-# Stretches in which samples were dropped; more are joined, two and two.
-_MAX_LOSSES = 1000
 # Chunks of tables of identities: the attribute they are in, and what they are of.
 _TABLES: dict[int, tuple[str, type[Any]]] = {
     Kind.EVENT: ("events", Event),
@@ -64,34 +56,6 @@ def open_measurement(
     return Measurement(Path(path), size, texts=texts)
 
 
-def measurement_size(path: Path) -> int:
-    """Bytes of a measurement's segments. Raises :class:`OSError` when one goes meanwhile."""
-    with os.scandir(path) as entries:
-        return sum(
-            min(entry.stat(follow_symlinks=False).st_size, chunk.MAX_SEGMENT)
-            for entry in entries
-            if entry.name.startswith("segment-") and entry.name.endswith(".hpcd")
-        )
-
-
-def identify_measurement(path: Path) -> tuple[int | None, int]:
-    """Return the id of a measurement, None where its first segment does not tell it, and its bytes;
-    None and 0 of what is no measurement."""
-    try:
-        size = measurement_size(path)
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-        file = os.open(f"{path}/segment-{0:06d}.hpcd", flags)
-        try:
-            header = os.pread(file, chunk.SEGMENT_HEADER_BYTES, 0)
-        finally:
-            os.close(file)
-        return chunk.read_segment_header(header, str(path))[1], size
-    except FormatError:
-        return None, size
-    except OSError:
-        return None, 0
-
-
 def _read_table(kind: int, payload: bytes) -> IdentityColumns[Any]:
     """The table of a chunk."""
     return read_table(_TABLES[kind][1], json.loads(payload))
@@ -107,56 +71,6 @@ def _read_rows(kind: int, payload: bytes) -> dict[int, Any]:
 _SHORT = 1 << 14
 _known_table = lru_cache(maxsize=64)(_read_table)
 _known_rows = lru_cache(maxsize=256)(_read_rows)
-
-
-SymbolColumns = tuple[list[int], list[int], list[str]]
-"""Starts (offsets in the module), sizes in bytes and names of symbols, of one length."""
-
-
-def read_symbols(payload: bytes) -> dict[int, SymbolColumns]:
-    """The symbols of modules that the payload of a SYMBOLS chunk has, which may be anything.
-    Raises :class:`FormatError`, :class:`TypeError` or :class:`ValueError`."""
-    tables = {}
-    for module, (starts, sizes, names) in json.loads(payload).items():
-        columns = (starts, sizes, names)
-        types = [set(map(type, column)) for column in columns if type(column) is list]
-        if starts and types != [{int}, {int}, {str}]:
-            raise TypeError("symbols are of other types")
-        if not len(starts) == len(sizes) == len(names):
-            raise FormatError("columns of symbols differ in length")
-        tables[int(module)] = columns
-    return tables
-
-
-def is_being_written(path: Path) -> bool:
-    """Whether a living writer holds the last segment. Raises :class:`NotFoundError`."""
-    try:
-        with open_regular(max(path.glob("segment-*.hpcd"))) as file:
-            return _held(file)
-    except (ValueError, OSError):
-        raise NotFoundError(f"{path}: no such measurement") from None
-
-
-def _is_plain_file(path: str) -> bool:
-    """Whether ``path`` is a file, and no link to one."""
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
-def _size_of(file: BinaryIO) -> int:
-    """Bytes of a segment that are read, at most as many as one may have."""
-    return min(os.fstat(file.fileno()).st_size, chunk.MAX_SEGMENT)
-
-
-def _held(file: BinaryIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    fcntl.flock(file, fcntl.LOCK_UN)
-    return False
 
 
 class Measurement:
@@ -186,40 +100,28 @@ class Measurement:
         self.modules: dict[int, Module] = {}
         self.functions: dict[int, CalledFunction] = {}
         self.objects: dict[int, CalledObject] = {}
-        self._symbols: dict[int, list[tuple[int, int, str]]] = {}
-        # Payloads that are known to be sound, and the modules they have symbols of.
-        self._symbol_texts: list[bytes] = []
-        self._named: set[int] = set()
+        self._symbols = RecordedSymbols()
         self.summary: Summary | None = None
         self.index: dict[str, Any] | None = None
         self.damage: list[str] = []
-        self.losses: list[tuple[int, int, int]] = []
+        self._losses = Losses()
         self.id: int | None = None
         self.texts: dict[int, list[bytes]] | None = {} if texts else None
         self._texts_size = 0
         self.bytes_read = 0
         """Stored bytes of records handed out so far."""
         self._clock: list[tuple[int, int]] = []
-        # Of the summary before: when it was, how long the recording had lasted, what was dropped.
-        self._told = (0, 0.0, 0)
         self._parent: list[U32] = [np.zeros(1, np.uint32)]
         self._frame: list[U64] = [np.zeros(1, np.uint64)]
         self._nodes = 1
         self._cct: CCT | None = None
-        self._files: list[BinaryIO] = []
-        # The contents of segments that are read in one go.
-        self._content: dict[int, bytes] = {}
-        self._end: list[int] = []
-        # Where each segment begins, counted over all of them, and where what is read ends.
-        self._begin: list[int] = []
-        self._upto = size
+        self._segments = Segments(path, size, self._say)
         # Each records chunk with the nodes known when it was written: it may refer to no others.
         self._records: list[tuple[int, ChunkHeader, int]] = []
         self._calls: list[tuple[int, ChunkHeader, int]] = []
-        self._sequence = 0
         try:
             self.refresh()
-            if not self._files:
+            if not len(self._segments):
                 raise FormatError(f"{path}: not a measurement directory (it has no segments)")
             if self.id is None:
                 raise FormatError(self.damage[0] if self.damage else f"{path}: nothing readable")
@@ -235,10 +137,7 @@ class Measurement:
 
     def close(self) -> None:
         """Close the segment files."""
-        for file in self._files:
-            file.close()
-        self._files.clear()
-        self._content.clear()
+        self._segments.close()
 
     # --- contents ---
 
@@ -250,12 +149,12 @@ class Measurement:
     @property
     def being_written(self) -> bool:
         """Whether a living writer holds the last segment."""
-        return _held(self._files[-1])
+        return self._segments.being_written
 
     @property
     def size(self) -> int:
         """Bytes of the segments, as many as the last one has now."""
-        return self._begin[-1] + _size_of(self._files[-1])
+        return self._segments.size
 
     @property
     def clock_pairs(self) -> npt.NDArray[np.int64]:
@@ -273,30 +172,27 @@ class Measurement:
     @property
     def symbols(self) -> dict[int, list[tuple[int, int, str]]]:
         """(start, size, name) rows by module."""
-        for payload in self._symbol_texts:
-            self._add_symbols(read_symbols(payload))
-        self._symbol_texts.clear()
-        return self._symbols
+        return self._symbols.rows()
 
     @property
     def named_modules(self) -> set[int]:
         """The modules that there are symbols of."""
-        return self._named | {module for module, rows in self._symbols.items() if rows}
+        return self._symbols.modules()
+
+    @property
+    def losses(self) -> list[tuple[int, int, int]]:
+        """The intervals between two summaries in which samples were dropped."""
+        return self._losses.intervals
 
     @property
     def chunks(self) -> int:
         """Chunks of records so far."""
         return len(self._records)
 
-    @property
-    def records_expected(self) -> int:
-        """About how many records there are: a chunk has a few bytes of each."""
-        return sum(header.raw for _, header, _ in self._records) // _RECORD_BYTES
-
     def chunks_between(self, begin: int, end: int) -> tuple[int, int]:
         """The first chunk of records that begins between two places in the segments, counted over
         all of them, and the one behind the last."""
-        places = [self._begin[number] + header.offset for number, header, _ in self._records]
+        places = [self._segments.place(number, header) for number, header, _ in self._records]
         return bisect_left(places, begin), bisect_left(places, end)
 
     def record_chunks(
@@ -331,7 +227,7 @@ class Measurement:
     def _decode(
         self, number: int, header: ChunkHeader, nodes: int, room: codec.Room | None = None
     ) -> RecordChunk:
-        payload = chunk.read_payload(self._source(number, header), header)
+        payload = self._segments.payload(number, header)
         records = codec.decode_records(payload, room)
         if len(records) and int(records.node.max()) >= nodes:
             raise FormatError(f"RECORDS chunk refers to node {int(records.node.max())} of {nodes}")
@@ -359,7 +255,7 @@ class Measurement:
         for number, header, nodes in self._calls[first:]:
             self.bytes_read += header.stored
             try:
-                calls = decode_calls(chunk.read_payload(self._source(number, header), header))
+                calls = decode_calls(self._segments.payload(number, header))
                 for what, column, known in (
                     ("node", calls.node, range(nodes)),
                     ("line", calls.line, self.threads),
@@ -394,94 +290,31 @@ class Measurement:
 
     def refresh(self) -> bool:
         """Take in what was appended since; True when there was anything."""
-        before = self._sequence
-        while True:
-            if self._files:
-                self._scan(len(self._files) - 1)
-            path = f"{self.path}/segment-{len(self._files):06d}.hpcd"
-            if not _is_plain_file(path):
-                break
-            self._open_segment(Path(path))
-        return self._sequence > before
-
-    def _open_segment(self, path: Path) -> None:
-        try:
-            # Not buffered: what is read are whole headers and payloads, or a whole short segment.
-            file = open_regular(path)
-        except OSError as error:
-            raise NotFoundError(f"{path}: {error.strerror}") from None
-        before = self.size if self._files else 0
-        self._begin.append(before)
-        self._files.append(file)
-        self._end.append(chunk.SEGMENT_HEADER_BYTES)
-        try:
-            sequence, measurement = chunk.read_segment_header(
-                file.read(chunk.SEGMENT_HEADER_BYTES), str(path)
-            )
-            if sequence != len(self._files) - 1 or self.id not in (None, measurement):
-                raise FormatError(f"{path}: belongs to another measurement")
-        except FormatError as error:
-            self._say(str(error))
-            self._end[-1] = -1
-            return
-        self.id = measurement
-
-    def _scan(self, number: int) -> None:
-        file = self._files[number]
-        if self._end[number] < 0:
-            return
-        size = _size_of(file)
-        cut = self._upto is not None and self._upto < self._begin[number] + size
-        if self._upto is not None and cut:
-            size = max(self._upto - self._begin[number], 0)
-        source: BinaryIO | bytes = file
-        new = self._end[number] == chunk.SEGMENT_HEADER_BYTES
-        if new and size <= _AT_ONCE and len(self._content) < _MOST_AT_ONCE:
-            file.seek(0)
-            source = self._content[number] = file.read(size)
-        for header in chunk.scan(source, size, self._end[number]):
-            if header.sequence != self._sequence:
-                self._damaged(number, header.offset, f"chunk {self._sequence} is missing")
-            self._sequence = header.sequence + 1
-            self._end[number] = header.end
+        before = self._segments.sequence
+        for number, header in self._segments.scan():
             if header.kind == Kind.RECORDS:
                 self._records.append((number, header, self._nodes))
-                continue
-            if header.kind == Kind.CALLS:
+            elif header.kind == Kind.CALLS:
                 self._calls.append((number, header, self._nodes))
-                continue
-            try:
-                self._take(header, source)
-            except FormatError as error:
-                self._damaged(number, header.offset, str(error))
-        if self._end[number] < size and not cut:
-            last = not (self.path / f"segment-{number + 1:06d}.hpcd").exists()
-            if last and self.being_written:
-                return
-            self._damaged(
-                number, self._end[number], f"{size - self._end[number]} bytes of a torn chunk"
-            )
-            self._end[number] = -1
+            else:
+                try:
+                    self._take(number, header)
+                except FormatError as error:
+                    self._damaged(number, header.offset, str(error))
+        self.id = self._segments.id
+        return self._segments.sequence > before
 
-    def _source(self, number: int, header: ChunkHeader) -> BinaryIO | bytes:
-        """Return what a chunk of a segment is read from: the segment's content, where that is held,
-        or its file."""
-        content = self._content.get(number)
-        if content is not None and header.end <= len(content):
-            return content
-        return self._files[number]
-
-    def _take(self, header: ChunkHeader, file: BinaryIO | bytes) -> None:
+    def _take(self, number: int, header: ChunkHeader) -> None:
         if header.kind == Kind.CCT:
-            self._take_nodes(chunk.read_payload(file, header))
+            self._take_nodes(self._segments.payload(number, header))
         elif header.kind in self._TAKERS or header.kind in _TABLES or header.kind == Kind.SYMBOLS:
             kept, self.texts = self.texts, None
             try:
-                payload = chunk.read_payload(file, header)
+                payload = self._segments.payload(number, header)
                 if header.kind in _TABLES:
                     self._take_table(header.kind, payload, by_column=kept is not None)
                 elif header.kind == Kind.SYMBOLS:
-                    self._take_symbols(payload, as_text=kept is not None)
+                    self._symbols.take(payload, as_text=kept is not None)
                 else:
                     self._TAKERS[header.kind](self, json.loads(payload))
                 self.texts = self._with_text(kept, header.kind, payload)
@@ -543,34 +376,10 @@ class Measurement:
                 raise FormatError(f"object {called.id} is out of range")
             self.objects[called.id] = called
 
-    def _take_symbols(self, payload: bytes, *, as_text: bool) -> None:
-        tables = read_symbols(payload)
-        if as_text:
-            self._symbol_texts.append(payload)
-            self._named.update(module for module, (starts, _, _) in tables.items() if starts)
-        else:
-            self._add_symbols(tables)
-
-    def _add_symbols(self, tables: dict[int, SymbolColumns]) -> None:
-        for module, columns in tables.items():
-            self._symbols.setdefault(module, []).extend(zip(*columns, strict=True))
-
     def _take_summary(self, value: object) -> None:
-        self.summary = summary = Summary.from_json(value)
-        if not self._clock:
-            return
-        dropped, lasted = sum(summary.samples.dropped.values()), summary.duration_s
-        before, had_lasted, dropped_before = self._told
-        # The clock is read just before a summary, but for the last one.
-        now = max(self._clock[-1][0], before + int((lasted - had_lasted) * 1e9) if before else 0)
-        if dropped > dropped_before:
-            self.losses.append((before or self._clock[0][0], now, dropped - dropped_before))
-        if len(self.losses) > _MAX_LOSSES:
-            pairs = zip(self.losses[::2], self.losses[1::2], strict=False)
-            self.losses = [(one[0], two[1], one[2] + two[2]) for one, two in pairs] + (
-                self.losses[-1:] if len(self.losses) % 2 else []
-            )
-        self._told = (now, lasted, dropped)
+        self.summary = Summary.from_json(value)
+        if self._clock:
+            self._losses.take(self.summary, self._clock[0][0], self._clock[-1][0])
 
     def _take_index(self, value: dict[str, Any]) -> None:
         self.index = dict(value)
@@ -589,7 +398,7 @@ class Measurement:
     }
 
     def _damaged(self, number: int, offset: int, what: str) -> None:
-        self._say(f"{self.path}/segment-{number:06d}.hpcd at byte {offset}: {what}")
+        self._segments.report_damage(number, offset, what)
 
     def add_damage(self, lines: Iterable[str]) -> None:
         """Add damage that others found that read this measurement too."""

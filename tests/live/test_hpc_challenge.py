@@ -18,9 +18,9 @@ MPIRUN = ["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-n", "2"]
 
 
 def recorded(folder: Path, block: int) -> Path:
-    """Return a database of two ranks, with HPL on a matrix of 1400 rows in blocks of ``block``."""
+    """Return a database of two ranks, with HPL on a matrix of 2500 rows in blocks of ``block``."""
     text = (ROOT / "tests/data/hpccinf.txt").read_text()
-    text = re.sub(r"^3500 (.*Ns)$", r"1400 \1", text, flags=re.M)
+    text = re.sub(r"^3500 (.*Ns)$", r"2500 \1", text, flags=re.M)
     text = re.sub(r"^128 (.*NBs)$", rf"{block} \1", text, flags=re.M)
     folder.mkdir()
     (folder / "hpccinf.txt").write_text(text)

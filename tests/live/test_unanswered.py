@@ -19,6 +19,7 @@ import pytest
 from hpcd.measurement.reader import open_measurement
 from hpcd.model.identity import ModuleKind
 from tests.support import layered_fuse, stalling_fuse
+from tests.support.paths import let_all_users_reach
 from tests.support.recorded import HPCD
 
 pytestmark = pytest.mark.root
@@ -34,8 +35,7 @@ def open_folder(tmp_path: Path) -> Path:
     """A folder that other users may enter."""
     if not Path("/dev/fuse").exists():
         pytest.skip("no FUSE here")
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    let_all_users_reach(tmp_path)
     return tmp_path
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 # Beside this file, which is a program of its own too.
 sys.path.append(str(Path(__file__).parents[2]))
 
+from tests.support.paths import let_all_users_reach
 from tests.support.stalling_fuse import CODE
 
 # Python, as a user can start it who sees nothing in /tmp any more.
@@ -46,8 +47,7 @@ def target(folder: Path, uid: int, contents: Path) -> Iterator[tuple[int, subpro
     """The pid of a process of ``uid``'s that lives on such a file system, which holds
     ``contents``, and the server's process: a line to it stalls it
     (:func:`tests.support.stalling_fuse.stall`)."""
-    for parent in (folder, *list(folder.parents)[:2]):
-        parent.chmod(0o755)
+    let_all_users_reach(folder)
     device = folder / "fuse"
     os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(10, 229))
     device.chmod(0o666)  # as udev has it
@@ -82,7 +82,9 @@ def main(device: str, folder: Path, contents: Path) -> None:
         _mount("test", folder / "top", "overlay", 0, f"lowerdir={folder}/lower:{folder}/empty")
         _mount(folder / "top", "/tmp", "", _MS_BIND)
         os.close(fd)
-        os.execv(sys.executable, [sys.executable, "-c", _TARGET, "/tmp/file", str(CODE)])
+        # The interpreter itself: an environment of its may be in /tmp.
+        python = os.path.realpath(sys.executable)
+        os.execv(python, [python, "-c", _TARGET, "/tmp/file", str(CODE)])
     os.set_inheritable(fd, True)
     server = str(Path(__file__).with_name("stalling_fuse.py"))
     os.execv(sys.executable, [sys.executable, server, str(fd), str(contents)])

@@ -190,7 +190,6 @@ def test_others_are_refused(url: str) -> None:
      "api/v1/db/run.db/heat?l0=0&l1=8&t0=0&t1=9&metric=samples&h=0&w=1",
      "api/v1/db/run.db/lines?from=9&count=1",
      "api/v1/db/run.db/profile?t0=9&t1=9&l0=0&l1=8",
-     "api/v1/db/run.db/over?l0=0&l1=8&t0=9&t1=9&metric=samples&context=n0",
      "api/v1/db/run.db/grid?t0=0&t1=0&l0=0&l1=1&h=1&w=1",
      "api/v1/db/run.db/grid?t0=0&t1=9&l0=0&l1=1&h=10000&w=10000",
      "api/v1/db/run.db/grid?t0=x&t1=9&l0=0&l1=1&h=1&w=1",

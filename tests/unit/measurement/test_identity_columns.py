@@ -21,7 +21,7 @@ from hpcd.measurement.identity_columns import (
     read_table,
     table_of,
 )
-from hpcd.measurement.reader import read_symbols
+from hpcd.measurement.recorded_symbols import read_symbols
 from hpcd.model.identity import Event, Module, ModuleKind, Process, Thread
 
 

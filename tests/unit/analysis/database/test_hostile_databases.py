@@ -15,7 +15,8 @@ from hpcd.analysis.database.check import check_database
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError
 from hpcd.measurement.chunk import MAX_SEGMENT
-from hpcd.measurement.reader import measurement_size, open_measurement
+from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.segments import measurement_size
 from hpcd.viewer.pictures import VIEWS
 from tests.support.hostile_databases import ask, change_tables, copy_of, mend
 from tests.support.random_measurements import write_measurement

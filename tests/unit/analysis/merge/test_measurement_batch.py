@@ -17,7 +17,7 @@ from hpcd.analysis.merge.ingest import IngestTask, Source, ingest
 from hpcd.analysis.merge.scratch import Scratch, scratch_path
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, NotFoundError
-from hpcd.measurement.reader import identify_measurement
+from hpcd.measurement.segments import identify_measurement
 from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import built_in_source, recorded_source
 from hpcd.measurement.writer import MeasurementWriter

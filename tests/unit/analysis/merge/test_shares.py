@@ -14,7 +14,8 @@ from hpcd.analysis.merge.shares import divide
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.trace.part_contents import MeasurementContents, PartContents
 from hpcd.array_types import U64
-from hpcd.measurement.reader import measurement_size, open_measurement
+from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.segments import measurement_size
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
