@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -75,16 +76,20 @@ def _mount(source: object, target: object, kind: str, flags: int, options: str =
 
 
 def main(device: str, folder: Path, contents: Path) -> None:
+    # The interpreter itself: an environment of its may be in /tmp, which is soon another one.
+    python = os.path.realpath(sys.executable)
     fd = os.open(device, os.O_RDWR)
     options = f"fd={fd},rootmode=40000,user_id=0,group_id=0"
     _mount("test", folder / "lower", "fuse", _MS_NOSUID | _MS_NODEV, options)
     if not os.fork():
-        _mount("test", folder / "top", "overlay", 0, f"lowerdir={folder}/lower:{folder}/empty")
-        _mount(folder / "top", "/tmp", "", _MS_BIND)
-        os.close(fd)
-        # The interpreter itself: an environment of its may be in /tmp.
-        python = os.path.realpath(sys.executable)
-        os.execv(python, [python, "-c", _TARGET, "/tmp/file", str(CODE)])
+        try:
+            _mount("test", folder / "top", "overlay", 0, f"lowerdir={folder}/lower:{folder}/empty")
+            _mount(folder / "top", "/tmp", "", _MS_BIND)
+            os.close(fd)
+            os.execv(python, [python, "-c", _TARGET, "/tmp/file", str(CODE)])
+        except OSError:
+            os.kill(os.getppid(), signal.SIGTERM)  # who waits for the process shall not
+            raise
     os.set_inheritable(fd, True)
     server = str(Path(__file__).with_name("stalling_fuse.py"))
     os.execv(sys.executable, [sys.executable, server, str(fd), str(contents)])
