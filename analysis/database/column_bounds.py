@@ -16,8 +16,9 @@ from hpcd.errors import FormatError
 
 # Records have 16 bits for their event.
 _MOST_EVENTS = 1 << 16
-# Differences of times are computed.
-_LATEST_NS = 1 << 62
+# Differences of times are computed: these fit into 63 bits. A merge lets clocks tell times up to
+# 2^62, and uptimes up to 2^60.
+_EARLIEST_NS, _LATEST_NS = -(1 << 60), 3 << 61
 _MOST_LINES = (1 << 32) - 1
 _CONDITIONS = {
     "INTEGER": "typeof({0}) NOT IN ('integer', 'null')",
@@ -54,7 +55,7 @@ def require_lines(columns: LineColumns, rows: Rows, path: Path) -> None:
     if int(columns.process.max(initial=0)) > last and len(columns.process):
         raise FormatError(f"{path}: a trace line's process does not exist")
     for times in (columns.start, columns.end):
-        if len(times) and not -_LATEST_NS <= int(times.min()) <= int(times.max()) <= _LATEST_NS:
+        if len(times) and not _EARLIEST_NS <= int(times.min()) <= int(times.max()) <= _LATEST_NS:
             raise FormatError(f"{path}: a trace line's times are out of range")
 
 

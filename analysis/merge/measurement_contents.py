@@ -79,7 +79,10 @@ def events_of(measurement: Measurement) -> dict[int, Event]:
     events: dict[int, Event] = _all_bounded(
         {code: event for code, event in measurement.events.items() if code < 1 << 16}
     )
-    return events
+    return {
+        code: event if event.frequency >= 0 else replace(event, frequency=0)
+        for code, event in events.items()
+    }
 
 
 def texts_of(measurement: Measurement, contents: MeasurementContents) -> dict[str, bytes]:

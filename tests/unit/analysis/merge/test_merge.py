@@ -355,3 +355,11 @@ def test_a_disk_that_takes_no_more_leaves_nothing_behind(tmp_path: Path) -> None
 def test_a_killed_worker_is_one_clear_error() -> None:
     with ProcessPoolExecutor(1) as pool, pytest.raises(HpcdError, match="killed"):
         list(run_all(pool, os._exit, [1]))
+
+
+def test_a_frequency_below_zero_is_none(tmp_path: Path) -> None:
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "e", "ns", 1.0, "cpu_time", -1))
+    writer.close({})
+    merge([tmp_path / "m"], tmp_path / "db")
+    assert check_database(tmp_path / "db") == []
