@@ -16,6 +16,7 @@ import sdnotify
 
 from hpcd.bpf.layouts import THREADS_PER_CPU
 from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import (
     Configuration,
@@ -66,8 +67,8 @@ class Service:
         self._retry_in = _RETRY_SECONDS[0]
         self._paused = False
         self._pauses = 0
-        self._stop = threading.Event()
-        self._reload = threading.Event()
+        # Set by signals, at any moment of this thread.
+        self._stop, self._reload = StopRequest(), StopRequest()
         self._rotating = threading.Lock()
         self._rotation: threading.Thread | None = None
         self._pushes = Pushes()
