@@ -1,4 +1,4 @@
-"""Opening files of measurements and databases, which may be anybody's.
+"""Opening files of measurements and databases, which are hostile input.
 
 In a file's place there may be a pipe, which would be waited for, a device, or a link to a file that
 only the person reading may read.
@@ -46,3 +46,12 @@ def read_regular(path: Path) -> bytes:
     """The contents of a file that is opened as by :func:`open_regular`."""
     with open_regular(path) as file:
         return file.read()
+
+
+def regular_size(path: Path) -> int | None:
+    """The bytes of a regular file; None for anything else, a link too, and where nothing is."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

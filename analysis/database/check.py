@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -22,6 +21,7 @@ from hpcd.analysis.database.trace_check import check_trace
 from hpcd.errors import FormatError
 from hpcd.measurement.check import Finding
 from hpcd.model.calls import ValueKind
+from hpcd.regular_file import regular_size
 
 _THREADS = min(len(os.sched_getaffinity(0)), 4)
 # 256 MiB of a file are one task.
@@ -98,7 +98,7 @@ class _Checksums:
         ]
 
     def _begin(self, name: str) -> None:
-        """Have a file's checksums taken; big ones by stretches, so that all threads have work.
+        """Take a file's checksums; of big ones by stretches, so that all threads have work.
 
         A file of another size is damaged anyway; a sparse one may claim any size.
         """
@@ -106,7 +106,7 @@ class _Checksums:
         if name in self._pending:
             return
         self._pending[name] = []
-        if _size_of(path) == self._files[name].bytes:
+        if regular_size(path) == self._files[name].bytes:
             blocks = self._files[name].bytes // directory.BLOCK_BYTES + 1
             self._pending[name] = [
                 self._pool.submit(
@@ -118,7 +118,7 @@ class _Checksums:
     def _compare(self, name: str) -> list[Finding]:
         path, entry = str(self._root / name), self._files[name]
         if not self._pending[name]:
-            size = _size_of(self._root / name)
+            size = regular_size(self._root / name)
             why = "missing, or no file" if size is None else f"{size} bytes"
             return [Finding(path, f"{why}, should be {entry.bytes} bytes")]
         try:
@@ -134,15 +134,6 @@ class _Checksums:
                 at = block * directory.BLOCK_BYTES
                 findings.append(Finding(path, f"damaged in the block at byte {at}"))
         return findings
-
-
-def _size_of(path: Path) -> int | None:
-    """Bytes of a regular file, None if there is none."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _release_tree(db: Database) -> None:

@@ -1,4 +1,4 @@
-"""Reading the SQLite file of a database, which may be anybody's.
+"""Reading the SQLite file of a database, which is hostile input.
 
 A schema is a program: a view in place of a table, a generated column or an index on an expression
 runs when the table is read. So a file is read if it was made by exactly the statements of
@@ -120,7 +120,7 @@ def _require_schema(connection: sqlite3.Connection, path: Path) -> None:
 
 @cache
 def _schema(metrics: int) -> frozenset[_Object]:
-    """The objects of a database whose totals by trace line have columns for so many metrics."""
+    """The objects of a database whose totals by trace line have columns for ``metrics`` metrics."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(SCHEMA + line_totals_schema(metrics) + INDEXES)
         return frozenset(

@@ -155,17 +155,9 @@ def together(sizes: Sequence[int], most: int) -> list[list[int]]:
     The biggest first, so that no worker is left with it at the end; small ones together, up to
     ``most`` in sum, as long as there are tasks enough for many workers.
     """
-    most = min(most, sum(sizes) // _FEWEST_TASKS)
-    limit = min(max(len(sizes) // _FEWEST_TASKS, 1), _MOST_TOGETHER)
-    groups: list[list[int]] = []
-    filled = 0
-    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
-        if not groups or filled + sizes[number] > most or len(groups[-1]) == limit:
-            groups.append([])
-            filled = 0
-        groups[-1].append(number)
-        filled += sizes[number]
-    return groups
+    by_size = sorted(range(len(sizes)), key=lambda number: -sizes[number])
+    groups = in_order([sizes[number] for number in by_size], most)
+    return [[by_size[place] for place in group] for group in groups]
 
 
 def in_order(sizes: Sequence[int], most: int) -> list[list[int]]:
@@ -173,11 +165,16 @@ def in_order(sizes: Sequence[int], most: int) -> list[list[int]]:
     :func:`together`, but in runs of things that follow one another, whatever their order by size.
     """
     most = min(most, sum(sizes) // _FEWEST_TASKS)
-    limit = min(max(len(sizes) // _FEWEST_TASKS, 1), _MOST_TOGETHER)
+    return runs(sizes, most, min(max(len(sizes) // _FEWEST_TASKS, 1), _MOST_TOGETHER))
+
+
+def runs(sizes: Sequence[int], most: int, members: int) -> list[list[int]]:
+    """Return the numbers of things of these ``sizes``, in order, in runs of at most ``members`` and
+    up to ``most`` in sum; a bigger thing is a run of its own."""
     groups: list[list[int]] = []
     filled = 0
     for number, size in enumerate(sizes):
-        if not groups or filled + size > most or len(groups[-1]) == limit:
+        if not groups or filled + size > most or len(groups[-1]) == members:
             groups.append([])
             filled = 0
         groups[-1].append(number)

@@ -95,10 +95,11 @@ def ingest(task: IngestTask) -> Ingested:
         if task.share is not None:
             _ingest_share(task, members, answer)
             return answer
-        closed = [number for number, member in members.items() if member.contents.closed]
-        others = [[number] for number in members if number not in closed]
-        for group in [closed, *others]:
-            _make_part(task, {number: members[number] for number in group}, answer)
+        closed = {number: one for number, one in members.items() if one.contents.closed}
+        _make_part(task, closed, answer)
+        for number, member in members.items():
+            if not member.contents.closed:
+                _make_part(task, {number: member}, answer)
     return answer
 
 

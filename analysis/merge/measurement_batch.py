@@ -6,7 +6,7 @@ anything that is done with a short measurement's records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,8 +33,8 @@ from hpcd.model.identity import Event
 
 _EVENTS = 1 << 16
 
-# Chunks behind the first records that are looked at before nodes are numbered, until they have so
-# many records.
+# Chunks behind the first records that are looked at before nodes are numbered, and the count of
+# records after which no more are.
 _MORE_CHUNKS = 16
 _MORE_RECORDS = 1 << 16
 # The same where a measurement is divided.
@@ -88,6 +88,11 @@ class BatchMember:
         except BaseException:
             measurement.close()
             raise
+
+    @property
+    def rows(self) -> slice:
+        """The batch's rows of the measurement's lines."""
+        return slice(self.first_row, self.first_row + len(self.lines))
 
     def add_unknown_lines(self) -> None:
         """Take lines that records were met of as lines: their announcement was lost."""
@@ -160,29 +165,33 @@ class MeasurementBatch:
         self.unknown_event = len(self.events)
         if self.unknown_event >= _EVENTS:
             raise FormatError(f"{self.members[0].contents.path}: more than {_EVENTS} events")
+        # Most members of a batch have the same table, and share the array.
+        known: dict[tuple[tuple[int, int], ...], tuple[U16, int]] = {}
         for member, table in zip(self.members, tables, strict=True):
-            codes = np.full(_EVENTS, self.unknown_event, np.uint16)
-            for code, event in table.items():
-                codes[code] = numbers[event_key(event)]
-            member.event = codes
-            member.same_events = next(
-                (code for code in range(self.unknown_event) if codes[code] != code),
-                self.unknown_event,
-            )
+            key = tuple((code, numbers[event_key(event)]) for code, event in table.items())
+            if key not in known:
+                known[key] = self._event_codes(dict(key))
+            member.event, member.same_events = known[key]
+
+    def _event_codes(self, numbers: Mapping[int, int]) -> tuple[U16, int]:
+        """Return ``uint16[65536]``, the batch's event of each code, and how many of the first codes
+        are the batch's too."""
+        codes = np.full(_EVENTS, self.unknown_event, np.uint16)
+        for code, number in numbers.items():
+            codes[code] = number
+        same = next(
+            (code for code in range(self.unknown_event) if codes[code] != code), self.unknown_event
+        )
+        return codes, same
 
     @property
     def bytes_read(self) -> int:
         """Stored bytes of records handed out so far."""
         return sum(member.measurement.bytes_read for member in self.members)
 
-    def close(self) -> None:
-        """Close the measurements."""
-        for member in self.members:
-            member.measurement.close()
-
     def records(self, target: int, first: int = 0, last: int | None = None) -> Iterator[Batch]:
         """Records in batches of about ``target``, by row, each to be used up before the next one is
-        asked for; of a measurement alone those of its chunks ``first`` to before ``last``.
+        taken; of a measurement alone those of its chunks ``first`` to before ``last``.
 
         What short measurements have is not cut. Where records of unknown lines are met there are no
         more batches, and all such lines are noted.

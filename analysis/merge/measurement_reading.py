@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.earlier_database import EarlierDatabase
-from hpcd.analysis.merge.executors import Progress, run_all
+from hpcd.analysis.merge.executors import Progress, run_all, runs
 from hpcd.analysis.merge.ingest import (
     Ingested,
     IngestTask,
@@ -36,8 +36,8 @@ from hpcd.analysis.trace.part_contents import (
 from hpcd.errors import FormatError, HpcdError
 from hpcd.measurement.segments import identify_measurement
 
-# Measurements of fewer bytes share a part with others, of so many bytes in all and so many: short
-# ones need not each be a file. A worker has all files of a batch open.
+# Measurements of fewer bytes share a part with others, up to a limit of bytes and of measurements:
+# short ones need not each be a file. A worker has all files of a batch open.
 _SHORT_BYTES = 2 << 20
 _BATCH_BYTES = 16 << 20
 _MOST_MEMBERS = 256
@@ -108,13 +108,12 @@ def read_measurements(
         earlier = {contents.id: contents for contents in result.earlier.measurements}
     answers = _Answers()
     inputs = []
-    for chosen in _distinct([_identified(number, path) for number, path in enumerate(paths)],
-                            answers):  # fmt: skip
-        known = earlier.get(chosen.id) if chosen.id is not None else None
-        if known is not None and known.size == chosen.size:
-            result.notes.append(f"{chosen.path}: already in the database")
+    for one in _distinct([_identified(number, path) for number, path in enumerate(paths)], answers):
+        known = earlier.get(one.id) if one.id is not None else None
+        if known is not None and known.size == one.size:
+            result.notes.append(f"{one.path}: already in the database")
         else:
-            inputs.append(chosen)
+            inputs.append(one)
     _ingest_all(inputs, folder, answers, executor, progress, memory, local)
     result.parts += answers.parts
     result.contents = _united(answers.parts, earlier, result.refused)
@@ -142,31 +141,26 @@ def _identified(number: int, path: Path) -> _Input:
     return _Input(number, path, *identify_measurement(path))
 
 
-def _distinct(inputs: Sequence[_Input], answers: _Answers) -> Iterator[_Input]:
+def _distinct(inputs: Sequence[_Input], answers: _Answers) -> list[_Input]:
     """The inputs, of those that are the same measurement the longest one; others are refused."""
     kept: dict[int, _Input] = {}
-    for chosen in sorted(inputs, key=lambda one: (-one.size, one.path.name, one.number)):
-        if chosen.id is not None and kept.setdefault(chosen.id, chosen) is not chosen:
-            other = kept[chosen.id].path
-            error = FormatError(f"{chosen.path}: the same measurement as {other}")
-            answers.refused[chosen.number] = error
-    yield from (one for one in inputs if one.number not in answers.refused)
+    for one in sorted(inputs, key=lambda one: (-one.size, one.path.name, one.number)):
+        if one.id is not None and kept.setdefault(one.id, one) is not one:
+            other = kept[one.id].path
+            error = FormatError(f"{one.path}: the same measurement as {other}")
+            answers.refused[one.number] = error
+    return [one for one in inputs if one.number not in answers.refused]
 
 
 def _units(inputs: Sequence[_Input]) -> list[list[_Input]]:
     """The inputs that one task each reads: long ones alone, short ones together, which ones depends
     on the measurements alone."""
     short = [one for one in inputs if one.id is not None and one.size < _SHORT_BYTES]
+    short.sort(key=lambda one: one.id or 0)
     alone = [[one] for one in inputs if one.id is None or one.size >= _SHORT_BYTES]
-    most = min(_BATCH_BYTES, sum(one.size for one in short) // _FEWEST_BATCHES)
-    batches: list[list[_Input]] = []
-    filled = 0
-    for one in sorted(short, key=lambda one: one.id or 0):
-        if not batches or filled + one.size > most or len(batches[-1]) == _MOST_MEMBERS:
-            batches.append([])
-            filled = 0
-        batches[-1].append(one)
-        filled += one.size
+    sizes = [one.size for one in short]
+    most = min(_BATCH_BYTES, sum(sizes) // _FEWEST_BATCHES)
+    batches = [[short[at] for at in run] for run in runs(sizes, most, _MOST_MEMBERS)]
     # The biggest first, so that no worker is left with it at the end.
     return sorted(alone, key=lambda unit: -unit[0].size) + batches
 
@@ -251,7 +245,7 @@ def _parts_of(database: Path, executor: Executor) -> list[PartContents]:
 def _read_part(place: Path) -> PartContents:
     part = read_contents(Part(place), kept=True)
     measurements = tuple(contents.by_column() for contents in part.measurements)
-    return PartContents(part.path, measurements, part.events, kept=True)
+    return replace(part, measurements=measurements)
 
 
 def _united(

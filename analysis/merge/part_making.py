@@ -127,7 +127,7 @@ def _finished(
     member: BatchMember, number: int, output: PartOutput, place: Path
 ) -> MeasurementContents:
     """The contents of measurement ``number`` of the part ``place``, whole."""
-    rows = slice(member.first_row, member.first_row + len(member.lines))
+    rows = member.rows
     return replace(
         member.contents, damage=tuple(member.measurement.damage),
         lines=member.lines.astype(np.uint32), counts=output.counts[rows],
@@ -138,7 +138,7 @@ def _finished(
 
 def _is_in_range(member: BatchMember, output: PartOutput) -> bool:
     """Whether all times of a measurement's records can be."""
-    rows = slice(member.first_row, member.first_row + len(member.lines))
+    rows = member.rows
     first, last = output.first[rows] * TIME_UNIT_NS, output.last[rows] * TIME_UNIT_NS
     return not len(first) or 0 <= int(first.min()) <= int(last.max()) < MONOTONIC_LIMIT
 
@@ -183,8 +183,8 @@ def progress_path(unfinished: Path) -> Path:
 
 def batch_records(batch: MeasurementBatch, memory: int) -> int:
     """Return the number of records of ``batch`` to gather at a time, in about ``memory`` bytes."""
-    limit = max(memory // _RECORD_BYTES, _BATCH_RECORDS)
     if len(batch.members) > 1:
         # The records of a short measurement's line follow one another as they are.
-        return min(_BATCH_RECORDS, limit)
+        return _BATCH_RECORDS
+    limit = max(memory // _RECORD_BYTES, _BATCH_RECORDS)
     return min(max(batch.rows * _GATHER, _BATCH_RECORDS), limit)

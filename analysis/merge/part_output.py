@@ -24,7 +24,7 @@ class PartOutput:
         self, rows: int, nodes: int, first: U32, part: PartWriter, overview: OverviewBuilder,
         intervals: Intervals,
     ) -> None:  # fmt: skip
-        """For so many ``rows`` and ``nodes``; ``first`` are those that are numbered first."""
+        """``rows`` and ``nodes`` are counts; ``first`` are the nodes that are numbered first."""
         self._intervals = intervals
         others = np.ones(nodes, bool)
         others[first] = False

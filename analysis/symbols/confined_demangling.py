@@ -1,4 +1,4 @@
-"""Demangling names that anybody may have chosen, in a process with something to lose.
+"""Demangling names that are hostile input, in a process that must not fail.
 
 Names whose cost is known to be small are demangled here. The others go to a confined process
 (:mod:`.demangling_worker`), which is started with the first of them and ends with this process: its
@@ -86,8 +86,12 @@ _demangler_lock = threading.Lock()
 def demangle_all(names: Sequence[str]) -> list[str]:
     """Return the plain names of ``names``, as :func:`~.demangle.demangle` makes them."""
     costly = [place for place, name in enumerate(names) if not is_bounded(name)]
+    if not costly:
+        return [demangle(name) for name in names]
     answers = dict(zip(costly, _shared().demangle([names[place] for place in costly]), strict=True))
-    return [answers.get(place) or demangle(name) for place, name in enumerate(names)]
+    return [
+        answers[place] if place in answers else demangle(name) for place, name in enumerate(names)
+    ]
 
 
 def _shared() -> ConfinedDemangler:

@@ -17,7 +17,7 @@ from hpcd.errors import FormatError
 MAGIC = b"HPCDPART"
 VERSION = 1
 FRAMED_LEVELS = 2
-"""Of each line's overview so many levels are compressed, the finest ones."""
+"""Levels of each line's overview that are compressed, the finest ones."""
 # magic, version, lines, blocks, frames, bytes of frames, overview entries of 8, of 16 and of 32
 # bits, dictionary entries, bytes of the archive, bytes of packed tables (0: they are not), CRC-32
 # of what stands before it

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import select
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Cost, SamplingRate
+from hpcd.daemon.capture.descriptors import readable
 from hpcd.daemon.capture.recording_summary import RecordingAccount, own_cpu_seconds
 from hpcd.daemon.capture.session_parts import Parts, Progress, Terms
 from hpcd.daemon.capture.stop_request import StopRequest
@@ -374,15 +374,3 @@ def _clock_pair() -> tuple[int, int]:
     real = time.time_ns()
     after = time.monotonic_ns()
     return (before + after) // 2, real
-
-
-def readable(descriptors: Iterable[int], seconds: float) -> list[int]:
-    """Return which of ``descriptors`` can be read, waiting at most ``seconds`` for one.
-
-    Their numbers may be of any size: targets decide how many files a recorder has open, and
-    select(2) ends at 1,023.
-    """
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return [fd for fd, _ in poll.poll(max(math.ceil(seconds * 1000), 0))]

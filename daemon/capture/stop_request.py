@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
+
+from hpcd.daemon.capture.descriptors import readable
 
 
 class StopRequest:
@@ -34,9 +35,7 @@ class StopRequest:
 
     def wait(self, seconds: float) -> bool:
         """Whether it is set, after at most ``seconds``."""
-        waiting = select.poll()
-        waiting.register(self.descriptor, select.POLLIN)
-        waiting.poll(max(seconds, 0) * 1000)
+        readable([self.descriptor], seconds)
         return self._is_set
 
     def __del__(self) -> None:

@@ -149,8 +149,8 @@ def ask(path: str, request: dict[str, Any], fd: int | None = None) -> dict[str, 
 
 @contextlib.contextmanager
 def held(path: str, request: dict[str, Any], fd: int | None = None) -> Iterator[dict[str, Any]]:
-    """As :func:`ask`, and the connection lasts as long as the block: a recording requested with
-    ``held`` ends with it, however this process ends."""
+    """Send a request as :func:`ask` does; the connection lasts as long as the block: a recording
+    requested with ``held`` ends with it, however this process ends."""
     with socket.socket(socket.AF_UNIX) as connection:
         # Blocking: when others have filled the queue, one that does not block is refused at once.
         connection.setsockopt(

@@ -120,8 +120,8 @@ def pinned(path: str) -> Pin:
 
 
 def require_pinned(pin: int, pid: int, folder: int | None = None) -> None:
-    """As :func:`require_answer`, of what is read by the reader process: it may be layered. What is
-    of the mount that ``folder`` is of has been asked for with that."""
+    """Check as :func:`require_answer` does, for a file that the reader process reads: it may be
+    layered. A file of the mount of ``folder`` was checked with that folder."""
     if folder is None or _mount_of(pin) != _mount_of(folder):
         with suppress(LayeredError):
             require_answer(pin, pid)

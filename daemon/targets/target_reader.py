@@ -171,7 +171,7 @@ class Reader:
             raise OSError(None, str(error)) from None
 
     def _start(self) -> None:
-        """Have a reader that answers: what it takes to start is not the next user's time."""
+        """Start the reader and wait for its answer: its start is not the next user's time."""
         if self._ready and self._worker.running:
             return
         with contextlib.suppress(FormatError):

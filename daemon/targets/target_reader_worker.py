@@ -83,7 +83,7 @@ def _part(file: int, request: bytes) -> bytes:
 
 
 def _copy(file: int, request: bytes) -> int:
-    """Return a descriptor of a copy, of a file of at most so many bytes."""
+    """Return a descriptor of a copy of a file, which has at most the requested bytes."""
     (_, most) = PART.unpack(request)
     copy = os.memfd_create("copy", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:

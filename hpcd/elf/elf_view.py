@@ -48,7 +48,7 @@ class Segment:
 
 
 class FileBytes:
-    """The bytes of the file open at ``fd``, read as they are asked for.
+    """The bytes of the file open at ``fd``, read on demand.
 
     It is not mapped: a file that is cut short under a mapping ends the process that reads it
     (SIGBUS), and its owner may do that at any time.

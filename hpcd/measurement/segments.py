@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -12,7 +11,7 @@ from typing import BinaryIO
 from hpcd.errors import FormatError, NotFoundError
 from hpcd.measurement import chunk
 from hpcd.measurement.chunk import ChunkHeader
-from hpcd.regular_file import open_regular
+from hpcd.regular_file import open_regular, regular_size
 
 # Segments of fewer bytes are read in one go: a short measurement has dozens of chunks.
 _AT_ONCE = 1 << 20
@@ -51,14 +50,6 @@ def is_being_written(path: Path) -> bool:
             return _held(file)
     except (ValueError, OSError):
         raise NotFoundError(f"{path}: no such measurement") from None
-
-
-def _is_plain_file(path: Path) -> bool:
-    """Whether ``path`` is a file, and no link to one."""
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
-        return False
 
 
 def _size_of(file: BinaryIO) -> int:
@@ -141,7 +132,7 @@ class Segments:
             if self._files:
                 yield from self._scan(len(self._files) - 1)
             path = _segment_path(self._path, len(self._files))
-            if not _is_plain_file(path):
+            if regular_size(path) is None:
                 return
             self._open(path)
 

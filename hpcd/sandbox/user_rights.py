@@ -51,13 +51,13 @@ def groups_of(uid: int, group: int) -> list[int]:
 
 
 def _take(uid: int, groups: Sequence[int]) -> None:
-    """Have this thread take the rights, for good. Raises :class:`PermissionError`."""
+    """Give this thread the rights of a user, for good. Raises :class:`PermissionError`."""
     set_groups, set_user, set_group = _SYSTEM_CALLS[platform.machine()]
     wanted = (ctypes.c_uint32 * len(groups))(*groups)
     if _LIBC.syscall(set_groups, len(groups), wanted):
         raise PermissionError("the groups of the user cannot be taken")
     _LIBC.syscall(set_group, groups[0])
     _LIBC.syscall(set_user, uid)
-    # They say what it was before: asked for what is no id, what it is now.
+    # Both return the id before the call; with -1, which is no id, the present one.
     if _LIBC.syscall(set_group, -1) != groups[0] or _LIBC.syscall(set_user, -1) != uid:
         raise PermissionError("the rights of the user cannot be taken")

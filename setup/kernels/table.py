@@ -16,7 +16,7 @@ _BEGIN, _END = "<!-- written by make test-kernels -->\n", "<!-- end -->\n"
 
 
 def cases() -> dict[str, list[str]]:
-    """Return the columns of the table, and the tests that stand for each."""
+    """Return the columns of the table, and the tests of each."""
     return tomllib.loads((Path(__file__).parent / "cases.toml").read_text(encoding="utf-8"))
 
 

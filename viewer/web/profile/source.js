@@ -1,6 +1,6 @@
 // @ts-check
 // The code of the chosen procedure with what it cost in what is in view: source lines, or instructions
-// where there are none or they are requested.
+// if there are no source lines or if they are requested.
 
 import { formatQuantity } from "../core/format.js";
 import { WINDOW } from "../core/store.js";

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
-from hpcd.daemon.capture.session import ProcessEnds, readable
+from hpcd.daemon.capture.descriptors import readable
+from hpcd.daemon.capture.session import ProcessEnds
 
 
 def test_the_end_of_a_process_wakes_whoever_waits() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from hpcd.daemon.capture.session import readable
+from hpcd.daemon.capture.descriptors import readable
 from hpcd.daemon.capture.stop_request import StopRequest
 
 
