@@ -25,7 +25,7 @@ from tests.support.stalling_fuse import CODE
 
 # Python, as a user can start it who sees nothing in /tmp any more.
 _TARGET = """
-import ctypes, mmap, os, sys
+import ctypes, mmap, os, signal, sys
 fd = os.open(sys.argv[1], os.O_RDONLY)
 held = mmap.mmap(fd, 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
 libc = ctypes.CDLL(None)
@@ -33,6 +33,9 @@ libc.prctl(1, 9)  # PR_SET_PDEATHSIG: with the server, its parent
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
 code = libc.mmap(int(sys.argv[2]), 4096, 7, 0x100022, -1, 0)  # MAP_FIXED_NOREPLACE
+if code != int(sys.argv[2]):
+    os.kill(os.getppid(), signal.SIGTERM)  # who waits for this process shall not
+    sys.exit("the address is taken")
 # dec %edi; jne -4; ret: some work at one place of code made at run time
 ctypes.memmove(code, b"\\xff\\xcf\\x75\\xfc\\xc3", 5)
 work = ctypes.CFUNCTYPE(None, ctypes.c_int)(code)

@@ -34,8 +34,9 @@ _ENOSYS, _ENOENT = 38, 2
 _INVALIDATE = 2  # FUSE_NOTIFY_INVAL_INODE: what is in memory of the file is so no more
 _MS_NOSUID, _MS_NODEV = 2, 4
 _MAP_NAME = re.compile(rb"perf-\d+\.map")
-CODE = 0x10000000
-"""Address of the function that the map of any process names."""
+CODE = 0x2_0000_0000
+"""Address of the function that the map of any process names: beyond where the heap of a program
+with a fixed address may begin, which is up to 1 GiB behind it (arch_randomize_brk, Linux 6.9)."""
 _MAP = b"%x 1000 made_at_run_time\n" % CODE
 # As long as a file system may have its answers kept.
 _FOR_EVER = 1 << 30
