@@ -80,6 +80,7 @@ def test_a_service_from_start_to_stop(machine: Machine) -> None:
     machine.run("systemctl", "start", "hpcd.socket")
     assert machine.try_("systemctl", "is-active", "hpcd").stdout.strip() == "inactive"
     assert json.loads(machine.run("hpcd", "status", "--json"))["recordings"] == []
+    machine.run("systemctl", "start", "hpcd")  # returns once systemd knows that it is ready
     assert machine.show("ActiveState")["ActiveState"] == "active"
     assert machine.wait_for("0 recordings", "StatusText") == (
         "not monitoring, 0 recordings under way"
