@@ -7,7 +7,7 @@
 # make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR
 # make objects   the BPF programs and the kernels that work on records, compiled (needs clang, llvm, lld)
 # make dist    source distribution and wheel in build/dist; make deb the Debian package in build/deb
-#              (DEBFULLNAME and DEBEMAIL: its maintainer)
+#              (DEBFULLNAME and DEBEMAIL: its maintainer); make rpm the RPM package in build/rpm
 # make test-packages   both installed where nothing else is, upgraded and removed (minutes)
 # make test-emulated   the kernels on an aarch64 that QEMU emulates (minutes)
 # make test-kernels    recording on older kernels that QEMU emulates (half an hour); KERNELS="NAME ..." are some
@@ -18,7 +18,7 @@
 PREFIX ?= /usr/local
 TOOLS = .venv/bin
 
-.PHONY: dist deb docs test-packages test-emulated test-kernels
+.PHONY: dist deb rpm docs test-packages test-emulated test-kernels
 .PHONY: objects demo test bench soak lint man clean distclean install uninstall
 .PHONY: setup setup-run setup-demo setup-lint setup-test setup-bench
 # Each step uses what the one before made.
@@ -52,9 +52,14 @@ deb:
 	@sh setup/packages.sh setup/packages-deb.txt
 	@sh setup/deb.sh build/deb; $(as_owner)
 
+rpm:
+	@sh setup/packages.sh setup/packages-deb.txt setup/rpm-packages.txt
+	@sh setup/rpm.sh build/rpm; $(as_owner)
+
 PACKAGES = tests/packages
 test-packages: setup-test
-	@sh setup/packages.sh setup/packages-object.txt setup/packages-deb.txt setup/packages-docs.txt
+	@sh setup/packages.sh setup/packages-object.txt setup/packages-deb.txt setup/packages-docs.txt \
+		setup/rpm-packages.txt
 	@sh setup/venv.sh dev docs
 	$(TOOLS)/pytest --timeout 1800 $(PACKAGES); $(as_owner)
 

@@ -10,12 +10,14 @@ umask 022
 # All files have the time of the commit, or are older.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "${2:-HEAD}")
 export SOURCE_DATE_EPOCH
+version=$(sh setup/version.sh "${2:-HEAD}" | sed 's/\.dev/~dev/')
 # Where packages are built shows in nothing, so it may differ.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/hpcd"
 git archive "${2:-HEAD}" | tar -x -C "$work/hpcd"
 cd "$work/hpcd"
+sed -i "1s/([^)]*)/($version)/" debian/changelog
 if [ -n "${DEBEMAIL:-}" ]; then
 	maintainer="${DEBFULLNAME:-The hpcd authors} <$DEBEMAIL>"
 	MAINTAINER=$maintainer perl -pi -e 's/^Maintainer: .*/Maintainer: $ENV{MAINTAINER}/' debian/control

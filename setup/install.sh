@@ -1,12 +1,14 @@
 #!/bin/sh
 # install.sh PREFIX DESTDIR: hpcd in an environment of its own, PREFIX/lib/hpcd, with the command and
-# the manual page where they are looked for. DESTDIR is for those who build packages.
+# the manual page where they are looked for. DESTDIR is for those who build packages; PYTHON is the
+# interpreter, /usr/bin/python3 unless it is given.
 set -eu
 # Root runs what is installed: whatever the mask of who installs it, others may read it and no more.
 umask 022
 
 prefix=$1
 destdir=$2
+python=${PYTHON:-/usr/bin/python3}
 library=$prefix/lib/hpcd
 into=$destdir$library
 
@@ -17,8 +19,8 @@ if ! mkdir -p "$into" "$destdir$prefix/bin" "$destdir$prefix/share/man/man1" 2>/
 fi
 # Half an installation is worse than none.
 trap '[ $? = 0 ] || rm -rf "$into"; sh setup/own.sh' EXIT
-echo "+ /usr/bin/python3 -m venv --clear --system-site-packages $into"
-/usr/bin/python3 -m venv --clear --system-site-packages "$into"
+echo "+ $python -m venv --clear --system-site-packages $into"
+"$python" -m venv --clear --system-site-packages "$into"
 # pip builds in build/, and would install what an earlier version left there.
 rm -rf build/lib build/bdist.*
 echo "+ $into/bin/pip install ."
