@@ -201,7 +201,7 @@ bool record_reports(const struct report *reports, int64_t n, const uint32_t *nod
 		    const struct times *times, const struct tree *tree, const struct periods *periods, uint8_t *memory,
 		    const struct record_columns *out, struct outcome *outcome)
 {
-	struct output output = {out, times, .shortest = 3 * n};
+	struct output output = {out, times, .shortest = out->n};
 	struct sorting room = sorting_for(memory, n);
 	struct outcome result = {0};
 	if (!can_record(reports, n, line, times, periods))
@@ -245,7 +245,7 @@ bool record_reports(const struct report *reports, int64_t n, const uint32_t *nod
 	for (int64_t at = 0; at < output.end && !result.odd; at++)
 		out->value[at] = out->event[at] < times->first ? 1 : out->value[at];
 	result.records = output.end;
-	result.shorts = 3 * n - output.shortest;
+	result.shorts = out->n - output.shortest;
 	*outcome = result;
 	return true;
 }
@@ -255,7 +255,7 @@ bool record_reports(const struct report *reports, int64_t n, const uint32_t *nod
 void cut_lines(const uint32_t *line, const int64_t *until, int64_t n, const struct times *times,
 	       const struct record_columns *out, struct outcome *outcome)
 {
-	struct output output = {out, times, .shortest = 2 * n};
+	struct output output = {out, times, .shortest = out->n};
 	for (int64_t at = 0; at < n; at++) {
 		int64_t slot = times->slot_of[line[at]], begin = times->time[slot];
 		int64_t end = at_least(until[at], begin), *sum = times->sums + 3 * times->group[slot];
@@ -267,7 +267,7 @@ void cut_lines(const uint32_t *line, const int64_t *until, int64_t n, const stru
 			put_wait(&output, line[at], sum, begin, end, 0, did, times->node[slot]);
 		times->time[slot] = end;
 	}
-	*outcome = (struct outcome){.records = output.end, .shorts = 2 * n - output.shortest};
+	*outcome = (struct outcome){.records = output.end, .shorts = out->n - output.shortest};
 }
 
 /* Bytes of memory that summing n short waits takes. */
