@@ -12,9 +12,9 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.trace.records import Records
 from hpcd.array_types import F64, I64, U16, U32, Mask
+from hpcd.model.identity import SECONDS
 
 # As metrics are made of events.
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 # Blocks of a line read at once: 65,536 records, some 10 MB with all that is made of them.
 _BLOCKS_AT_ONCE = 64
 
@@ -52,7 +52,7 @@ def read_events(db: Database) -> Events:
     }
     for number, name, unit, scale, of_metric, interval in rows:
         names[number] = str(name)
-        seconds = _SECONDS.get(unit)
+        seconds = SECONDS.get(unit)
         if interval and seconds is not None:
             duration[number] = scale * seconds * 1e9
         if not of_metric or of_metric == SAMPLES:

@@ -28,15 +28,13 @@ from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
 from hpcd.measurement.planes import ranked
-from hpcd.model.identity import Event
-
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+from hpcd.model.identity import SECONDS, Event
 
 
 def metric_table(events: Sequence[Event]) -> list[tuple[str, str]]:
     """(name, unit) of the metrics that ``events`` give: samples, then by name; times in s."""
     units = {
-        (event.metric, "s" if event.unit in _SECONDS else event.unit)
+        (event.metric, "s" if event.unit in SECONDS else event.unit)
         for event in events
         if event.metric and event.metric != SAMPLES
     }
@@ -56,9 +54,9 @@ def metric_scales(events: Sequence[Event]) -> F64:
     scale = np.zeros((len(table), max((event.id for event in events), default=-1) + 1))
     for number, (name, unit) in enumerate(table[1:], start=1):
         for event in events:
-            event_unit = "s" if event.unit in _SECONDS else event.unit
+            event_unit = "s" if event.unit in SECONDS else event.unit
             if name in (event.metric, f"{event.metric} ({unit})") and event_unit == unit:
-                scale[number, event.id] = event.scale * _SECONDS.get(event.unit, 1.0)
+                scale[number, event.id] = event.scale * SECONDS.get(event.unit, 1.0)
     return scale
 
 

@@ -19,11 +19,10 @@ from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.trace.records import Records
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
+from hpcd.model.identity import SECONDS
 
 TIME = "time"
 WORK = "work"
-# As metrics are made of events.
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 # Enough to know the usual value of a record.
 _SAMPLED_LINES, _SAMPLED_RECORDS = 4, 1 << 18
 _PARTS_OF_TIME = ("cpu_time", "blocked_time", "runnable_time")
@@ -92,7 +91,7 @@ def event_weights(db: Database, metric: str) -> EventWeights:
     weight, duration = np.zeros(count), np.zeros(count)
     quantum = 0.0
     for number, unit, scale, of_metric, interval, frequency in rows:
-        seconds = _SECONDS.get(unit)
+        seconds = SECONDS.get(unit)
         if interval and seconds is not None:
             duration[number] = scale * seconds * 1e9
         if SAMPLES in names:

@@ -106,6 +106,10 @@ class Module:
 _MODULE_FIELDS = attrgetter(*Module.__slots__)
 
 
+SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+"""Units of events that are times; metrics have seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """An event, which a record's ``event`` column refers to.
