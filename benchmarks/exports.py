@@ -32,7 +32,6 @@ _THREADS = len(os.sched_getaffinity(0))
 # Bytes copied of larger files; the time for all of it is extrapolated.
 _COPIED_BYTES = 8 << 30
 _CHUNK = 16 << 20
-_NEEDS = {"otf2": "otf2", "parquet": "pyarrow", "arrow": "pyarrow"}
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,9 @@ def run(
 ) -> Table:
     """The table of ``database``, or of one that is made for it."""
     kinds = kinds or [
-        kind for kind in FORMATS if not (n := _NEEDS.get(kind)) or importlib.util.find_spec(n)
+        kind
+        for kind, entry in FORMATS.items()
+        if not entry.library or importlib.util.find_spec(entry.library)
     ]
     with tempfile.TemporaryDirectory(dir=scratch()) as name:
         folder = Path(name)

@@ -21,7 +21,8 @@ class Format(NamedTuple):
     """A format: the module and function that write it, its files, its summary for people.
 
     ``suffix`` is appended to the database's name; a format of several files is a ``directory``;
-    ``phases`` are shown if the format can hold them.
+    ``phases`` are shown if the format can hold them; ``library`` is a Python library that it needs
+    besides those of hpcd.
     """
 
     module: str
@@ -30,6 +31,12 @@ class Format(NamedTuple):
     summary: str
     phases: bool = False
     function: str = "write"
+    library: str = ""
+
+    @property
+    def description(self) -> str:
+        """The summary, and how to get what it needs."""
+        return self.summary + (f" (needs pip install {self.library})" if self.library else "")
 
 
 FORMATS = {
@@ -48,16 +55,16 @@ FORMATS = {
         phases=True,
     ),
     "otf2": Format(
-        "otf2_archive", ".otf2", True, "OTF2 archive (needs pip install otf2)", phases=True
+        "otf2_archive", ".otf2", True, "OTF2 archive", phases=True, library="otf2"
     ),
     "csv": Format("csv_tables", ".csv", True, "tables as CSV files"),
     "parquet": Format(
-        "arrow_tables", ".parquet", True, "tables as Parquet (needs pip install pyarrow)",
-        function="write_parquet",
+        "arrow_tables", ".parquet", True, "tables as Parquet", function="write_parquet",
+        library="pyarrow",
     ),
     "arrow": Format(
-        "arrow_tables", ".arrow", True, "tables as Arrow IPC (needs pip install pyarrow)",
-        function="write_arrow",
+        "arrow_tables", ".arrow", True, "tables as Arrow IPC", function="write_arrow",
+        library="pyarrow",
     ),
     "hatchet": Format("hatchet", ".hatchet.json", False, "literal GraphFrame of Hatchet"),
     "hpctoolkit": Format("hpctoolkit", ".hpctoolkit", True, "database of HPCToolkit, version 4"),

@@ -31,7 +31,7 @@ class Export(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         add_database_argument(parser)
-        formats = "; ".join(f"{name}: {entry.summary}" for name, entry in FORMATS.items())
+        formats = "; ".join(f"{name}: {entry.description}" for name, entry in FORMATS.items())
         parser.add_argument(
             "--format", required=True, choices=FORMATS, metavar="FORMAT", help=formats
         )

@@ -31,6 +31,7 @@ from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from tests.support.exports import READERS
 from tests.support.imported import imported, sums
 from tests.support.made import TWO_RANKS, make
+from tests.support.paths import ROOT
 from tests.support.perfetto_rules import parsed
 from tests.support.random_measurements import long_measurement, write_measurement
 
@@ -256,10 +257,19 @@ def test_any_name_comes_back_as_imports_escape_it(weird: Path, tmp_path: Path, k
     assert {readable(name) for name in stored} <= names
 
 
+def test_every_format_is_documented_and_has_an_independent_reader() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| `([\w.-]+)/?` \|", (ROOT / "docs/export.md").read_text(), re.M
+    )
+    assert rows and dict(rows) == {kind: entry.suffix for kind, entry in FORMATS.items()}
+    # The tables that pyarrow reads are compared with those of csv.
+    assert FORMATS.keys() - READERS.keys() == {"parquet", "arrow"}
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_nothing_recorded(tmp_path: Path, kind: str) -> None:
-    if kind in ("parquet", "arrow"):
-        pytest.importorskip("pyarrow")
+    if library := FORMATS[kind].library:
+        pytest.importorskip(library)
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_clock_pair(10**9, 2 * 10**18)
     writer.close()
