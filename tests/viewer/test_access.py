@@ -7,13 +7,18 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-# Panes in the order of their keys, and what each says when it is drawn.
+from hpcd.cli.verbs.view import PANES as NAMES
+
+# Panes in the order of their keys, and what each says when it is drawn; the last two, of recorded
+# calls, have nothing to show here.
 PANES = {
     "trace": "exact",
     "flame": "boxes",
     "calls": "rows",
     "lines": "over",
     "compare": "compared",
+    "source": "code",
+    "stacks": "stacks",
 }
 # Roles that one acts on; and pictures, which say what they show.
 ACTED_ON = {
@@ -64,6 +69,8 @@ def unreached(page: Page) -> list[str]:
 
 
 def test_every_control_has_a_name_and_is_reached_by_keys(page: Page) -> None:
+    tabs = page.eval_on_selector_all("#panes button", "tabs => tabs.map(tab => tab.dataset.pane)")
+    assert tuple(tabs) == NAMES and NAMES[:-2] == tuple(PANES)
     for key, (pane, drawn) in enumerate(PANES.items(), start=1):
         page.locator("main").focus()
         page.keyboard.press(str(key))

@@ -2,10 +2,7 @@
 // Puts the page together: store, server, panes, keys.
 
 import { Api } from "./api.js";
-import { mountFlameGraph } from "../profile/flame_graph.js";
-import { mountProfileTable } from "../profile/profile_table.js";
 import { LineChoiceBar } from "../trace/line_choice.js";
-import { mountCompare } from "../compare/compare.js";
 import { colourRulesDialog, rememberedColourRules } from "./colour_rules.js";
 import { fillHelp, commandPalette } from "./commands.js";
 import { PageContext } from "./context.js";
@@ -15,22 +12,14 @@ import { isAbort, messageOf } from "./failure.js";
 import { followRecording, stateInRevision } from "./live.js";
 import { OpenDatabase } from "./open_database.js";
 import { mountFindings } from "./findings.js";
-import { mountMessages } from "../messages/messages.js";
-import { mountCostOverLines } from "../profile/cost_over_lines.js";
-import { mountRecorded } from "../recorded/recorded.js";
-import { mountSource } from "../profile/source.js";
-import { mountStacks } from "../stacks/stacks.js";
+import { PANES } from "./panes.js";
 import { Store } from "./store.js";
-import { mountTrace } from "../trace/trace.js";
 import { part, textElement } from "../widgets/elements.js";
 
 /**
  * @typedef {import("./pane_types.js").Pane} Pane
- * @typedef {import("./pane_types.js").PageParts} PageParts
  */
 
-/** @type {[string, string, (element: HTMLElement, page: PageParts) => Pane][]} */
-const PANES = [["trace", "Trace", mountTrace], ["flame", "Flame graph", mountFlameGraph], ["calls", "Profile", mountProfileTable], ["lines", "Over lines", mountCostOverLines], ["compare", "Compare", mountCompare], ["source", "Source", mountSource], ["stacks", "Stacks", mountStacks], ["messages", "Messages", mountMessages], ["recorded", "Calls", mountRecorded]];
 const NOTHING = "No thread was recorded. Processes that matched may have ended before hpcd attached, or begun after it ended; hpcd status tells of a recording that runs.";
 const PATIENCE_MS = 2000; // how long what is shown beside a picture waits for it
 const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
@@ -85,9 +74,9 @@ function unmount() {
 }
 
 /** @param {string | undefined} pane */
-function show(pane = PANES[0][0]) {
+function show(pane = PANES[0].name) {
   unmount();
-  const [, , mount] = PANES.find(([name]) => name === pane) ?? PANES[0];
+  const { mount } = PANES.find(({ name }) => name === pane) ?? PANES[0];
   const empty = !context.summary.lines || !context.summary.duration_ns;
   at("main").className = empty ? "nothing" : pane;
   if (empty) at("main").replaceChildren(textElement("p", NOTHING, "empty"));
@@ -96,11 +85,11 @@ function show(pane = PANES[0][0]) {
 }
 
 /** @param {string | undefined} pane the one that is shown */
-function showTabs(pane = PANES[0][0]) {
+function showTabs(pane = PANES[0].name) {
   const { recorded } = context.summary;
   /** @type {Record<string, boolean>} panes that not every recording has something for */
   const empties = { messages: !recorded.mpi, recorded: !Object.keys(recorded).length };
-  PANES.forEach(([name], i) => {
+  PANES.forEach(({ name }, i) => {
     const tab = at("panes").children[i];
     tab.setAttribute("aria-selected", String(name === pane));
     tab.toggleAttribute("hidden", Boolean(empties[name]) && name !== pane);
@@ -175,7 +164,7 @@ async function open({ db, databases, summary, cct, depths }) {
     depthChoice.show();
   });
   // A picture is requested meanwhile; what else is shown is coloured by the depth at once.
-  if (state.pane !== PANES[0][0]) await database.depthChosen;
+  if (state.pane !== PANES[0].name) await database.depthChosen;
   live.begin(summary.live);
   choice.show();
   findingsLine.renew({ scene: "", findings: [] });
@@ -264,7 +253,7 @@ const KEYS = {
   c: colourRulesDialog(part(document, "colours-dialog", HTMLDialogElement), { store, change: recolour }),
   e: () => exportDialog.showModal(),
 };
-PANES.forEach(([pane], i) => { KEYS[i + 1] = () => store.set({ pane }); });
+PANES.forEach(({ name: pane }, i) => { KEYS[i + 1] = () => store.set({ pane }); });
 fillHelp(at("keys"));
 
 /**
@@ -292,7 +281,7 @@ exportDialog.addEventListener("close", () => {
   if (kind && mounted) exportView(kind, mounted, `${context.summary.name} ${store.state.pane}`).catch(context.fail);
 });
 
-for (const [name, title] of PANES) {
+for (const { name, title } of PANES) {
   const tab = document.createElement("button");
   Object.assign(tab, { textContent: title });
   tab.dataset.pane = name;
@@ -313,7 +302,7 @@ store.subscribe(["pane"], ({ pane }) => show(pane));
 store.subscribe(["theme"], theme);
 theme();
 store.state.colours ??= rememberedColourRules();
-store.state.pane ??= PANES[0][0];
+store.state.pane ??= PANES[0].name;
 searchInput.value = store.state.search ?? "";
 
 try {

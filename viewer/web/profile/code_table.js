@@ -70,7 +70,7 @@ export class CodeTable {
     this.rows = rows;
     this.box.style.setProperty("--columns", `repeat(${this.columns.length}, ${COLUMN_WIDTH}px) minmax(0, 1fr)`);
     this.box.style.setProperty("--wide", `${CODE_WIDTH + COLUMN_WIDTH * this.columns.length}px`);
-    this.head.replaceChildren(...[...this.columns.map(({ title }) => title), ""].map((title) => {
+    this.head.replaceChildren(...[...this.columns.map(({ title }) => title), "Code"].map((title) => {
       const cell = textElement("span", title);
       cell.setAttribute("role", "columnheader");
       return cell;

@@ -1,0 +1,65 @@
+// @ts-check
+// The panes of the page, in the order of their tabs and keys. cli/verbs/view.py has their names, too.
+
+import { mountCompare } from "../compare/compare.js";
+import { mountMessages } from "../messages/messages.js";
+import { mountCostOverLines } from "../profile/cost_over_lines.js";
+import { mountFlameGraph } from "../profile/flame_graph.js";
+import { mountProfileTable } from "../profile/profile_table.js";
+import { mountSource } from "../profile/source.js";
+import { mountRecorded } from "../recorded/recorded.js";
+import { mountStacks } from "../stacks/stacks.js";
+import { mountTrace } from "../trace/trace.js";
+
+/**
+ * @typedef {object} PaneEntry
+ * @property {string} name in links
+ * @property {string} title of its tab
+ * @property {(element: HTMLElement, page: import("./pane_types.js").PageParts) => import("./pane_types.js").Pane} mount
+ * @property {string} [shows] a sentence on top of it; of the trace one is made of the recording
+ * @property {string[]} [tells] kinds of findings that it shows something of, first those it shows best
+ */
+
+/** @type {PaneEntry[]} */
+export const PANES = [
+  {
+    name: "trace", title: "Trace", mount: mountTrace,
+    tells: ["imbalance", "hot", "blocked", "communication", "runnable", "processes"],
+  },
+  {
+    name: "flame", title: "Flame graph", mount: mountFlameGraph,
+    shows: "Width is cost, outermost frames on top; a click shows a frame in full width.",
+    tells: ["hot", "communication", "processes", "blocked"],
+  },
+  {
+    name: "calls", title: "Profile", mount: mountProfileTable,
+    shows: "Costs by calling context; a click on a heading sorts by it.",
+    tells: ["hot", "communication", "processes", "blocked"],
+  },
+  {
+    name: "lines", title: "Over lines", mount: mountCostOverLines,
+    shows: "What the chosen context costs on each trace line.",
+    tells: ["imbalance", "hot"],
+  },
+  {
+    name: "compare", title: "Compare", mount: mountCompare,
+    shows: "The same program, or parts of one run, side by side: what costs more, less, is new or gone.",
+  },
+  {
+    name: "source", title: "Source", mount: mountSource,
+    shows: "The code of the procedure chosen last, with what each line or instruction costs.",
+    tells: ["hot"],
+  },
+  {
+    name: "stacks", title: "Stacks", mount: mountStacks,
+    shows: "Where every thread stands at one moment, as one tree; a click on a moment of the trace view chooses another.",
+  },
+  {
+    name: "messages", title: "Messages", mount: mountMessages,
+    shows: "Who sent how much to whom, and who waited for whom; a click on a wait state puts the crosshair there.",
+  },
+  {
+    name: "recorded", title: "Calls", mount: mountRecorded,
+    shows: "What recorded calls did: bytes, time and bandwidth by what they have in common, and the growth of memory.",
+  },
+];
