@@ -51,9 +51,7 @@ def package(tmp_path_factory: pytest.TempPathFactory, commit: str) -> Path:
 def files(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package's files."""
     folder = tmp_path_factory.mktemp("files")
-    subprocess.run(
-        f"rpm2cpio {package} | cpio -idm --quiet", shell=True, cwd=folder, check=True
-    )
+    subprocess.run(f"rpm2cpio {package} | cpio -idm --quiet", shell=True, cwd=folder, check=True)
     return folder
 
 
@@ -84,8 +82,7 @@ def test_it_needs_no_compiler_and_no_later_library_than_rhel_9_has(
     assert libraries
     symbols = _printed("objdump", "-T", *libraries)
     versions = {
-        tuple(map(int, version.split(".")))
-        for version in re.findall(r"GLIBC_([0-9.]+)", symbols)
+        tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([0-9.]+)", symbols)
     }
     assert versions and max(versions) <= OLDEST_GLIBC
 
