@@ -3,7 +3,8 @@
 
 A thread for each trace line, a sample for each record, weighted by its ms. Waits have a frame of
 their own below the one that waits, such as ``[blocked_time]``, so that metrics are distinguished.
-If a count is exported, weights are that count.
+If a count is exported, weights are that count. CPU time is also each sample's ``threadCPUDelta``,
+from which the profiler draws activity.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from hpcd.analysis.trace.trace_lines import Line
-from hpcd.array_types import F64, I64
+from hpcd.array_types import I64
 from hpcd.interchange.context_table import ContextTable, Detail
 from hpcd.interchange.decimal_text import decimals, numbers
 from hpcd.interchange.export_selection import ExportSelection, ProcessIds
@@ -60,7 +61,9 @@ class _StackTable:
         self.table = table
         self._rows = selection.time_rows
         self.timed = selection.units[self._rows[0]] == "s"
-        self.scale = 1e3 if self.timed else 1.0
+        names = [selection.names[row] for row in self._rows]
+        self._cpu_place = names.index("cpu_time") if "cpu_time" in names else None
+        self._scale = 1e3 if self.timed else 1.0
         self.waits: list[tuple[str, I64]] = []
         self._number: dict[int, I64] = {}
         at = len(table)
@@ -76,8 +79,14 @@ class _StackTable:
             self._number[row] = number
             self.waits.append((f"[{name}]", context.astype(np.int64)))
 
-    def samples(self, block: TraceBlock) -> tuple[I64, I64, F64]:
-        """Return stack, time (ns) and weight of the records of a block that have a weight."""
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of samples."""
+        cpu = [] if self._cpu_place is None else ["threadCPUDelta"]
+        return ["stack", "time", "weight", *cpu]
+
+    def encode_samples(self, block: TraceBlock) -> tuple[int, list[str]]:
+        """Return the number of records of a block that have a weight, and their columns."""
         cost = block.cost[self._rows]
         weight = cost.sum(axis=0)
         kept = np.flatnonzero(weight)
@@ -88,17 +97,26 @@ class _StackTable:
             if row in self._number:
                 mine = row_of == place
                 stack[mine] = self._number[row][context[mine]]
-        return stack, block.time[kept], weight[kept] * self.scale
+        columns = [
+            decimals(stack), decimals(block.time[kept], _NS_OF_MS),
+            numbers(weight[kept] * self._scale, _NS_OF_MS),
+        ]  # fmt: skip
+        if self._cpu_place is not None:
+            columns.append(numbers(cost[self._cpu_place, kept] * 1e9, 0))
+        return len(kept), columns
 
 
 def _meta(selection: ExportSelection) -> dict[str, Any]:
     origin = selection.db.origin_ns / 1e6
     begin, end = selection.span
     return {
+        "importedFrom": "hpcd",
         "interval": 1,
         "startTime": origin,
         "profilingStartTime": begin / 1e6,
-        "profilingEndTime": end / 1e6,
+        # The reader leaves out what stands at the end itself, as sums of short waits do.
+        "profilingEndTime": (end + 1) / 1e6,
+        "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
         "processType": 0,
         "categories": [
             {"name": name, "color": color, "subcategories": ["Other"]}
@@ -111,7 +129,6 @@ def _meta(selection: ExportSelection) -> dict[str, Any]:
         "symbolicated": True,
         "symbolicationNotSupported": True,
         "markerSchema": [],
-        "importedFrom": "hpcd",
         "usesOnlyOneStackType": True,
         "sourceCodeIsNotOnSearchfox": True,
     }
@@ -277,12 +294,9 @@ def _write_thread(
     }
     kind = "tracing-ms" if stacks.timed else "samples"
     file.write(as_json(thread)[:-1] + f',"samples":{{"weightType":"{kind}"')
-    with json_columns(["stack", "time", "weight"], folder) as columns:
+    with json_columns(stacks.columns, folder) as columns:
         for block in selection.trace(line.number):
-            stack, time, weight = stacks.samples(block)
-            columns.add(
-                decimals(stack), decimals(time, _NS_OF_MS), numbers(weight, _NS_OF_MS),
-                count=len(stack),
-            )  # fmt: skip
+            count, texts = stacks.encode_samples(block)
+            columns.add(*texts, count=count)
         columns.write(file)
         file.write(f',"length":{columns.count}}}}}')

@@ -92,8 +92,19 @@ def read_firefox(path: Path) -> Costs:
     for frame, offset in zip(stacks["frame"], stacks["prefixOffset"], strict=True):
         paths.append((*(paths[len(paths) - offset] if offset else ()), frames[frame]))
     costs = empty()
+    end = profile["meta"]["profilingEndTime"]
+    assert profile["meta"]["sampleUnits"]["threadCPUDelta"] == "ns"
     for thread in profile["threads"]:
         samples = thread["samples"]
+        # Firefox's range of time excludes its end.
+        assert not samples["time"] or samples["time"][-1] < end
+        cpu_ns = [
+            0 if place[-1].endswith("_time]") else round(weight * 1e6)
+            for place, weight in zip(
+                (paths[stack] for stack in samples["stack"]), samples["weight"], strict=True
+            )
+        ]
+        assert samples.get("threadCPUDelta", cpu_ns) == cpu_ns
         assert len(samples["stack"]) == len(samples["time"]) == samples["length"]
         assert samples["time"] == sorted(samples["time"])
         for stack, weight in zip(samples["stack"], samples["weight"], strict=True):
