@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from hpcd.errors import FormatError
 from hpcd.interchange.collapsed import python_frame
 from hpcd.interchange.imported_tree import NO_MODULE
+from hpcd.interchange.input_file import numbered_lines
 from hpcd.interchange.recording_builder import RecordingBuilder
 
 _HEAD = re.compile(rb"P(\d{1,10});T(?:(\d{1,10}):)?(0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{1,20})(?:;|$)")
@@ -96,15 +97,12 @@ class AustinReader:
     def read(self, blocks: Iterable[bytes]) -> None:
         """Add samples from blocks of whole lines. Raises FormatError when they are something
         else."""
-        number = 0
-        for block in blocks:
-            for line in block.split(b"\n"):
-                number += 1
-                if line.startswith(b"#"):
-                    if match := _SETTING.match(line):
-                        self._samples.setting(match[1], match[2].strip())
-                elif line.strip():
-                    self._take(line.rstrip(), number)
+        for number, line in numbered_lines(blocks, self._builder.dropped):
+            if line.startswith(b"#"):
+                if match := _SETTING.match(line):
+                    self._samples.setting(match[1], match[2].strip())
+            elif line.strip():
+                self._take(line.rstrip(), number)
         if self._skipped:
             self._builder.dropped["lines not understood"] = self._skipped
 
@@ -134,7 +132,7 @@ class AustinReader:
         text = head[3]
         hexadecimal = text.startswith(b"0x") or not text.isdigit()
         tid = int(text, 16 if hexadecimal else 10) & (1 << 62) - 1
-        return self._builder.threads.line(int(head[1]), tid, b"thread %d" % tid, int(head[2] or 0))
+        return self._builder.threads.line(int(head[1]), tid, "", int(head[2] or 0))
 
     def _node(self, stack: bytes) -> int:
         path = []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from hpcd.errors import FormatError
 from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.imported_tree import NO_MODULE
+from hpcd.interchange.input_file import numbered_lines
 from hpcd.interchange.recording_builder import RecordingBuilder
 from hpcd.interchange.synthetic_clock import SyntheticClock
 from hpcd.interchange.text import one_line
@@ -57,6 +59,9 @@ _THREAD = re.compile(rb"thread \((0x[0-9A-Fa-f]{1,16}|\d{1,19})\)(?:: (.*))?$", 
 _PROCESS = re.compile(rb'process (\d{1,10}):"(.*)"$', re.DOTALL)
 _CACHED = 1 << 19
 _MAX_SKIPPED_SHARE = 0.1
+# Fractions, which some tools write, keep six decimals.
+_PARTS = 1_000_000
+_UNIT_NS = 1_000_000
 
 
 def looks_collapsed(head: bytes) -> bool:
@@ -90,39 +95,51 @@ def _split(line: bytes) -> tuple[bytes, bytes]:
 class CollapsedReader:
     """Turns collapsed stacks into records of ``builder``.
 
-    Counts are those of ``event``. With ``python`` frames are py-spy's, with ``lines`` a function's
-    lines are procedures of their own.
+    With ``python`` frames are py-spy's, with ``lines`` a function's lines are procedures of their
+    own.
     """
 
     def __init__(
-        self, builder: RecordingBuilder, event: int, *, python: bool = False, lines: bool = False
+        self, builder: RecordingBuilder, *, python: bool = False, lines: bool = False
     ) -> None:
         self._builder = builder
-        self._clock = SyntheticClock(builder, [event])
+        self._clock = SyntheticClock(builder, 1)
+        # Counts are whole numbers of 1 / this.
+        self._parts = 1
+        self._total = 0
         self._frame: Callable[[bytes], int] = self._python_frame if python else self._plain_frame
         self._python = python
         self._with_lines = lines
         self._frames: dict[bytes, int] = {}
         self._skipped = 0
 
-    def read(self, blocks: Iterable[bytes], unit_ns: int) -> None:
-        """Add call paths from blocks of whole lines; a count of 1 lasts ``unit_ns``.
-
-        Raises FormatError when they are something else.
-        """
-        number = 0
-        for block in blocks:
-            for line in block.split(b"\n"):
-                number += 1
-                if line.strip() and not line.startswith(b"#"):
-                    self._take(line, number)
-        self._clock.finish(unit_ns)
+    def read(self, blocks: Iterable[bytes], hertz: float) -> None:
+        """Add call paths from blocks of whole lines; with ``hertz`` counts are samples of CPU time
+        taken so many times a second. Raises FormatError when they are something else."""
+        for number, line in numbered_lines(blocks, self._builder.dropped):
+            if line.strip() and not line.startswith(b"#"):
+                self._take(line, number)
+        self._finish(hertz)
         if self._skipped:
             self._builder.dropped["lines without a count"] = self._skipped
 
+    def _finish(self, hertz: float) -> None:
+        builder, parts = self._builder, self._parts
+        builder.taken = round(self._total / parts)
+        if hertz:
+            scale = 1 / hertz / parts
+            event = builder.event("samples", "s", scale, "cpu_time", round(hertz))
+        else:
+            event = builder.event("samples", "", 1 / parts, "count")
+        self._clock.finish([event], (1e9 / hertz if hertz else _UNIT_NS) / parts)
+
     def _take(self, line: bytes, number: int) -> None:
         stack, text = _split(line)
-        count = _count(text)
+        count = _count(text, self._parts)
+        if count is None and self._parts == 1 and (count := _count(text, _PARTS)) is not None:
+            self._parts = _PARTS
+            self._total *= _PARTS
+            self._clock.multiply(_PARTS)
         if count is None or not stack:
             self._skipped += 1
             if self._skipped > 10 + _MAX_SKIPPED_SHARE * number:
@@ -147,16 +164,19 @@ class CollapsedReader:
                 frame = frames[name] = self._frame(name)
             path.append(frame)
         builder = self._builder
-        line_number = builder.threads.line(pid, tid, thread or builder.threads.default_name)
+        name = thread or ("" if tid else builder.threads.default_name)
+        line_number = builder.threads.line(pid, tid, name)
         self._clock.add(line_number, builder.tree.node(path), (count,))
-        builder.taken += count
+        self._total += count
 
     def _owner(self, names: list[bytes]) -> tuple[int, int, bytes, list[bytes]]:
         """Return (pid, tid, thread, frames below) of a call path of py-spy."""
         pid = tid = 0
         thread = b""
+        process: bytes | str = self._builder.threads.default_name
         while names and (match := _PROCESS.match(names[0])):
-            pid, thread, names = int(match[1]), match[2], names[1:]
+            pid, process, names = int(match[1]), match[2], names[1:]
+        self._builder.threads.name_process(pid, process)
         if names and (match := _THREAD.match(names[0])):
             number = match[1]
             tid = int(number, 16) if number.startswith(b"0x") else int(number)
@@ -195,11 +215,11 @@ def python_frame(builder: RecordingBuilder, function: bytes, file: bytes, line: 
     )
 
 
-def _count(text: bytes) -> int | None:
-    """Return a count; fractions, which some tools write, are rounded."""
+def _count(text: bytes, parts: int = _PARTS) -> int | None:
+    """Return a count in ``parts`` of one, rounded; None if it is none, or not whole of 1 part."""
     if text.isdigit() and len(text) <= 18:
-        return int(text)
+        return int(text) * parts
     whole, _, part = text.partition(b".")
-    if whole.isdigit() and part.isdigit() and len(whole) <= 15:
-        return round(float(text))
+    if parts > 1 and whole.isdigit() and part.isdigit() and len(whole) <= 15:
+        return round(Decimal(text.decode()) * parts)
     return None

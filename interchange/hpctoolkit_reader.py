@@ -11,6 +11,7 @@ them.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,9 @@ _METRICS = {"CPUTIME": "cpu_time", "REALTIME": "time"}
 _LARGE = 1e6
 _MAX_VALUE = 2.0**55
 _UNKNOWN_ENTRY = 0
+# Identifiers of processes; hpcd's exports have the first.
+_PROCESSES = ("PROCESS", "RANK")
+_MAX_PID = 1 << 30
 # The metric by which hpcd's exports count samples; every database counts its own.
 _COUNTED = b"samples"
 
@@ -59,12 +63,13 @@ class HpctoolkitReader:
 
     def __init__(self, builder: RecordingBuilder) -> None:
         self._builder = builder
-        self._process_of_host: dict[int, int] = {}
+        self._pids: dict[tuple[int | None, ...], int] = {}
+        self._threads_of: dict[int, set[tuple[tuple[str, int], ...]]] = defaultdict(set)
         self._node_of = np.zeros(0, np.uint32)
         self._parent_of = np.zeros(0, np.uint32)
         self._in_tree = np.zeros(0, bool)
         self._idle = 0
-        self._first_tid = 0
+        self._next_pid = self._first_tid = 0
         self._counted: _Metric | None = None
 
     def read(self, folder: Path) -> int | None:
@@ -77,12 +82,11 @@ class HpctoolkitReader:
         self._read_contexts(meta)
         profiles = profile_file.profiles()
         if any("RANK" in profile.ids for profile in profiles.values()):
-            self._builder.threads.job = self._builder.threads.job or readable(meta.title)
-        # Above all ranks, and all hosts where there are none.
-        self._first_tid = 1 + max(
-            (max(profile.ids.get("RANK", 0), len(profiles)) for profile in profiles.values()),
-            default=0,
-        )
+            self._builder.threads.rank_job = readable(meta.title)
+        numbers = [profile.ids.get(kind, 0) for profile in profiles.values() for kind in _PROCESSES]
+        # Above the numbers of all processes.
+        self._next_pid = 1 + min(max(numbers, default=0), _MAX_PID)
+        self._first_tid = self._next_pid + len(profiles)
         lines = {number: self._line(profile, meta) for number, profile in profiles.items()}
         traces, begin_ns = self._traces(folder, lines)
         metrics = self._metrics(meta, profile_file, profiles)
@@ -147,23 +151,36 @@ class HpctoolkitReader:
     # --- threads and metrics ---
 
     def _line(self, profile: ThreadProfile, meta: MetaFile) -> int:
-        ids = profile.ids
-        rank = ids.get("RANK")
-        hosts = self._process_of_host
-        # Without ranks a process is a host.
-        pid = hosts.setdefault(ids.get("NODE", 0), len(hosts)) if rank is None else rank
-        others = {kind: number for kind, number in ids.items() if kind not in ("NODE", "RANK")}
-        words = " ".join(f"{kind.lower()} {number}" for kind, number in others.items())
-        builder = self._builder
-        tid, *streams = others.values() or [0]
+        threads = self._builder.threads
+        pid = self._process(profile.ids)
+        within = {kind: n for kind, n in profile.ids.items() if kind not in ("NODE", *_PROCESSES)}
+        words = " ".join(f"{kind.lower()} {number}" for kind, number in within.items())
+        tid, *streams = within.values() or [0]
         # The first thread of a process is its main one.
         tid = pid if tid == 0 else self._first_tid + tid
         stream = sum((number & 0xFFFF) << 16 * place for place, number in enumerate(streams[:3]))
-        line = builder.threads.line(pid, tid, words or "thread", stream)
-        builder.threads.name_process(pid, meta.title or builder.threads.default_name)
-        if rank is not None:
-            builder.threads.set_rank(pid, rank)
+        line = threads.line(pid, tid, words or "thread", stream)
+        threads.name_process(pid, meta.title or threads.default_name)
+        if (rank := profile.ids.get("RANK")) is not None:
+            threads.set_rank(pid, rank)
         return line
+
+    def _process(self, ids: dict[str, int]) -> int:
+        """Return the number of the process of a thread with the identifiers ``ids``.
+
+        It is that of the database where it has one, and no other process is called so. A thread
+        whose identifiers another has, too, begins another process.
+        """
+        key = tuple(ids.get(kind) for kind in ("NODE", *_PROCESSES))
+        thread = tuple(ids.items())
+        if key not in self._pids or thread in self._threads_of[self._pids[key]]:
+            pid = next((ids[kind] for kind in _PROCESSES if kind in ids), self._next_pid)
+            if pid in self._threads_of or pid > _MAX_PID:
+                pid = self._next_pid
+            self._next_pid += pid == self._next_pid
+            self._pids[key] = pid
+        self._threads_of[self._pids[key]].add(thread)
+        return self._pids[key]
 
     def _rank_sizes(self, profiles: dict[int, ThreadProfile]) -> None:
         ranks = {profile.ids["RANK"] for profile in profiles.values() if "RANK" in profile.ids}

@@ -28,7 +28,6 @@ from hpcd.interchange.text import readable
 from hpcd.model.identity import Host
 
 _UNKNOWN_HOST = "unknown host"
-_UNIT_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +86,8 @@ def _py_spy(file: InputFile, builder: RecordingBuilder, options: ImportOptions) 
 def _read_counts(
     file: InputFile, builder: RecordingBuilder, options: ImportOptions, *, python: bool
 ) -> None:
-    hertz = options.frequency
-    if hertz:
-        event = builder.event("samples", "s", 1 / hertz, "cpu_time", round(hertz))
-    else:
-        event = builder.event("samples", "", 1.0, "count")
-    reader = CollapsedReader(builder, event, python=python, lines=options.lines)
-    reader.read(file.blocks(), round(1e9 / hertz) if hertz else _UNIT_NS)
+    reader = CollapsedReader(builder, python=python, lines=options.lines)
+    reader.read(file.blocks(), options.frequency)
 
 
 def _austin(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> None:

@@ -8,7 +8,8 @@ import lzma
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -20,6 +21,8 @@ _BLOCK = 4 << 20
 # A line, or a sample with its whole call path, is not longer.
 _LONGEST = 32 << 20
 _HEAD = 1 << 20
+CUT_OFF = "at the end, where the text seems to be cut off"
+"""What is counted where a text does not end as its format does."""
 
 
 class InputFile:
@@ -117,3 +120,20 @@ def blocks(
             rest = rest[cut + len(used) :]
     if rest:
         yield rest
+
+
+def numbered_lines(blocks: Iterable[bytes], dropped: Counter[str]) -> Iterator[tuple[int, bytes]]:
+    """Yield each line of blocks of whole lines with its number, from 1 on.
+
+    A last line without a line end is counted in ``dropped``: the rest of it may be missing.
+    """
+    number = 0
+    for block in blocks:
+        lines = block.split(b"\n")
+        last = lines.pop()
+        if last:
+            lines.append(last)
+            dropped[CUT_OFF] += not last.startswith(b"#")
+        for line in lines:
+            number += 1
+            yield number, line

@@ -91,8 +91,7 @@ class MojoReader:
             tid = int(name, 16) & (1 << 62) - 1
         except ValueError:
             raise stream.damaged("a thread has no number") from None
-        words = b"thread %d" % tid
-        self._line = self._builder.threads.line(self._pid, tid, words, max(interpreter, 0))
+        self._line = self._builder.threads.line(self._pid, tid, "", max(interpreter, 0))
         self._open, self._path = True, []
         self._time = self._allocated = 0
         self._idle = False

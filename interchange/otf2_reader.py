@@ -124,7 +124,7 @@ class Otf2Reader:
         if not ranks:
             ranks = _ranks_by_place(text, {int(at): int(group) for at, _, group in locations})
         if ranks:
-            builder.threads.job = builder.threads.job or builder.threads.default_name
+            builder.threads.rank_job = builder.threads.default_name
             builder.threads.size = builder.threads.size or max(ranks.values()) + 1
         for place, (location, name, group) in enumerate(locations):
             number = int(group)

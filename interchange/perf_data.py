@@ -97,7 +97,7 @@ def sample_text(path: Path, header: PerfHeader) -> Iterator[bytes]:
     Raises FormatError when perf cannot read it to its end.
     """
     # Inlined calls would be looked up address by address, which takes hours.
-    arguments = ["-F", header.fields, "--no-inline", "--show-lost-events"]
+    arguments = ["-F", header.fields, "--no-inline", "--show-lost-events", "--show-task-events"]
     with _perf(path, [*arguments, "--max-stack", str(_MAX_STACK)]) as output:
         yield from blocks(output.read, str(path), b"\n\n", b"\n")
 

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable
 
 from hpcd.errors import FormatError
+from hpcd.interchange.input_file import CUT_OFF
 from hpcd.interchange.recording_builder import RecordingBuilder
 from hpcd.interchange.text import readable
 
@@ -39,6 +40,9 @@ _JIT = re.compile(rb"(?:.*/)?perf-\d+\.map$|\[JIT\] tid \d+")
 _LOST = re.compile(rb"PERF_RECORD_LOST(?:_SAMPLES)?\b.*?(\d+)\s*$")
 # Letters behind a colon that say of whom and how precisely (perf-list(1)).
 _MODIFIERS = re.compile(r":[ukhGHIpPSDWeb]+$")
+# perf script --show-task-events writes them as events; what is behind is "NAME:PID/TID".
+_TASK_EVENT, _EXEC = b"PERF_RECORD_COMM", b"PERF_RECORD_COMM exec"
+_NAMED = re.compile(rb"(.*):(\d{1,10})/(\d{1,10})$", re.DOTALL)
 _CLOCKS = ("cpu-clock", "task-clock")
 _KERNEL = 1 << 63
 _NO_FRAME = -1
@@ -71,6 +75,7 @@ class PerfScriptReader:
         self._events: dict[bytes, int] = {}
         self._threads: dict[tuple[bytes, bytes | None, bytes | None], int] = {}
         self._names: dict[int, bytes] = {}
+        self._programs: set[int] = set()
         self.samples = self.skipped = 0
         """Numbers of samples added, and of lines that are neither samples nor frames."""
 
@@ -79,15 +84,30 @@ class PerfScriptReader:
         call paths. Raises FormatError when it is no text of ``perf script``."""
         for block in blocks:
             text = block.replace(b"\r\n", b"\n") if b"\r\n" in block else block
-            for part in text.split(b"\n\n"):
+            *parts, rest = text.split(b"\n\n")
+            for part in parts:
                 if part:
                     self._take(part)
+            if rest:
+                self._take_rest(rest)
         self._builder.taken = self.samples
         if self.skipped > _MAX_SKIPPED_SHARE * (self.samples + self.skipped):
             raise FormatError(
                 f"{self._builder.source}: not the text of perf script"
                 f" ({self.skipped:,} lines are neither samples nor frames)"
             )
+
+    def _take_rest(self, rest: bytes) -> None:
+        """Add the samples in ``rest``, which no empty line ends: all if they are of one line, none
+        that has lost its last frames or half of a line."""
+        whole, _, cut = rest.rpartition(b"\n")
+        at = rest.find(b"\n\t")
+        if at >= 0:
+            whole, cut = rest[: max(rest.rfind(b"\n", 0, at), 0)], rest
+        if cut:
+            self._builder.dropped[CUT_OFF] += 1
+        if whole:
+            self._take(whole)
 
     def _take(self, part: bytes) -> None:
         """Add the samples of a block without empty lines: one line each, the last with frames."""
@@ -128,8 +148,22 @@ class PerfScriptReader:
             self._skip(line)
             return
         rest = line[header.end() :].strip()
+        if header[8].startswith(_TASK_EVENT):
+            self._name_process(header[8] == _EXEC, rest)
+            return
         frame = self._frame(rest) if rest.endswith(b")") else None
         self._sample(header, self._builder.tree.node([] if frame is None else [frame]))
+
+    def _name_process(self, executed: bool, named: bytes) -> None:
+        """Name a process after the program it executed, or else after its main thread."""
+        match = _NAMED.match(named)
+        if match is None or match[2] != match[3]:
+            return
+        pid = int(match[2])
+        if executed:
+            self._programs.add(pid)
+        if executed or pid not in self._programs:
+            self._builder.threads.name_process(pid, match[1])
 
     def _skip(self, line: bytes) -> None:
         if b"PERF_RECORD_" in line:

@@ -39,6 +39,8 @@ _LINES_KEPT = 1 << 18
 
 # --- export ---
 
+_NANOSECONDS = "nanoseconds"
+
 
 def write(selection: ExportSelection, path: Path) -> None:
     """Write ``selection`` to the file ``path``."""
@@ -46,9 +48,10 @@ def write(selection: ExportSelection, path: Path) -> None:
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
         profile = PprofWriter(file.write)
         for name, unit in zip(selection.names, selection.units, strict=True):
-            profile.add_sample_type(name, "nanoseconds" if unit == "s" else unit or "count")
+            profile.add_sample_type(name, _unit(unit))
         begin, end = selection.span
         profile.set_time(selection.db.origin_ns + begin, end - begin)
+        profile.set_period(*_period(selection))
         profile.set_default_type(selection.names[selection.main_row])
         _write_code(selection, table, profile)
         scale = np.array([1e9 if unit == "s" else 1.0 for unit in selection.units])[:, None]
@@ -61,6 +64,22 @@ def write(selection: ExportSelection, path: Path) -> None:
                 if any(value):
                     profile.add_sample(stacks.encode(context), value, labels)
         profile.finish()
+
+
+def _period(selection: ExportSelection) -> tuple[str, str, int]:
+    """Return name and unit of what passes between two samples, and how much that is: of CPU time,
+    as requested; else 1 of the main metric."""
+    if "cpu_time" in selection.names:
+        rows = selection.db.rows(
+            "SELECT max(frequency) FROM event WHERE metric = 'cpu_time' AND frequency > 0"
+        )
+        if frequency := next(iter(rows))[0]:
+            return "cpu_time", _NANOSECONDS, round(1e9 / frequency)
+    return selection.names[selection.main_row], _unit(selection.units[selection.main_row]), 1
+
+
+def _unit(unit: str) -> str:
+    return _NANOSECONDS if unit == "s" else unit or "count"
 
 
 class _EncodedStacks:
@@ -160,7 +179,7 @@ class PprofReader:
         names = [name for name, _ in kinds]
         timed = [place for place, scale in enumerate(scales) if scale]
         primary = names.index(default) if default in names else (timed or [len(names) - 1])[0]
-        clock = SyntheticClock(builder, events, primary)
+        clock = SyntheticClock(builder, len(events), primary)
         counts = next((place for place, (_, unit) in enumerate(kinds) if unit == "count"), None)
         for number in range(len(profile.samples)):
             path, values, labels = decode_sample(profile.samples[number])
@@ -175,7 +194,7 @@ class PprofReader:
             node = builder.tree.node(self._call_path(path))
             clock.add(self._line(labels), node, tuple(values))
             builder.taken += 1 if counts is None else values[counts]
-        clock.finish(max(round(scales[primary] * 1e9), 1) if scales[primary] else 1_000_000)
+        clock.finish(events, max(scales[primary] * 1e9, 1) if scales[primary] else 1e6)
 
     def _call_path(self, path: list[int]) -> list[int]:
         """Return the frames of a call path of locations, innermost first; outermost first."""
@@ -195,7 +214,7 @@ class PprofReader:
         known = self._profile.labels(labels, _LABELS)
         pid, tid, rank = (_number(known.get(key, b"")) for key in ("pid", "tid", "rank"))
         process = known.get("process", b"")
-        name = known.get("thread") or process or builder.threads.default_name
+        name = known.get("thread") or process or (builder.threads.default_name if not tid else "")
         if len(self._lines) >= _LINES_KEPT:
             # Labels say more than the thread.
             self._lines.clear()
@@ -203,7 +222,7 @@ class PprofReader:
         if process:
             builder.threads.name_process(pid or 0, process)
         if rank is not None:
-            builder.threads.job = builder.threads.job or builder.threads.default_name
+            builder.threads.rank_job = builder.threads.default_name
             builder.threads.set_rank(pid or 0, rank)
         return line
 

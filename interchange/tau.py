@@ -1,14 +1,15 @@
 """TAU's profile files, one for each thread and metric (TAU Reference Guide, "Profile file format").
 
-``profile.NODE.CONTEXT.THREAD`` in a folder ``MULTI__METRIC`` for each metric. A node is a rank, or
-the number of a process without one; the context is always 0. Times are in µs. Every procedure has
-an entry, and every call path one with ``=>`` between its procedures. Calls count samples: hpcd does
-not count calls.
+``profile.NODE.CONTEXT.THREAD`` in a folder ``MULTI__METRIC`` for each metric. A node is a rank of
+the one job, or a number above all ranks for a process without one; the context is always 0. Times
+are in µs. Every procedure has an entry, and every call path one with ``=>`` between its procedures.
+Calls count samples: hpcd does not count calls.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 from hpcd.interchange.context_table import ContextTable, Detail
 from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.text import one_line
 
 _ARROW = " => "
@@ -43,18 +45,20 @@ def write(selection: ExportSelection, path: Path) -> None:
 
 def _files(selection: ExportSelection) -> Iterator[tuple[int, str]]:
     """Yield each line's number and the name of its file."""
-    lines = selection.db.lines
-    keys = list(zip(lines.job, lines.rank.tolist(), lines.process.tolist(), strict=True))
-    jobs = {job for job, rank, _ in keys if rank >= 0}
-    ranked = len(jobs) == 1 and all(keys[line][1] >= 0 for line in selection.lines.tolist())
-    node_of: dict[int, int] = {}
-    threads: dict[int, int] = {}
+    lines, selected = selection.db.lines, selection.lines
+    rank = lines.rank[selected]
+    jobs = {lines.job[line] for line in selected[rank >= 0].tolist()}
+    # Ranks of several jobs are numbered like processes without rank.
+    ranked = len(jobs) == 1
+    first = int(rank.max(initial=-1)) + 1 if ranked else 0
+    others: Numbering[int] = Numbering(first=first)
+    threads: Counter[int] = Counter()
     for line in selection.iterate_lines():
-        _, rank, process = keys[line.number]
-        # With one job nodes are ranks; else the processes are numbered.
-        node = rank if ranked else node_of.setdefault(process, len(node_of))
-        thread = threads[node] = threads.get(node, -1) + 1
-        yield line.number, f"profile.{node}.0.{thread}"
+        node = line.rank if ranked else None
+        if node is None:
+            node = others[int(lines.process[line.number])]
+        yield line.number, f"profile.{node}.0.{threads[node]}"
+        threads[node] += 1
 
 
 class _ProfileWriter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import resource
@@ -33,6 +34,7 @@ from tests.support.imported import imported, sums
 from tests.support.made import TWO_RANKS, make
 from tests.support.paths import ROOT
 from tests.support.perfetto_rules import parsed
+from tests.support.protobuf_reader import message
 from tests.support.random_measurements import long_measurement, write_measurement
 
 OPTIONS = [
@@ -335,6 +337,18 @@ def test_progress_is_reported(db: Database, monkeypatch: pytest.MonkeyPatch) -> 
     assert done == sorted(done) and (done[0], done[-1]) == (0, total)
     # Lines of several blocks are told of on the way.
     assert len(told) > 2 * len(db.lines)
+
+
+def test_the_period_of_pprof_is_that_of_its_samples(db: Database, tmp_path: Path) -> None:
+    for metric, period in (("cpu_time", ("cpu_time", "nanoseconds", 1_000_000)),
+                           ("samples", ("samples", "count", 1))):  # fmt: skip
+        output = tmp_path / metric
+        words = ["export", str(db.path), "--format", "pprof", "-o", str(output)]
+        assert main([*words, "--metric", metric]) == 0
+        profile = message(gzip.decompress(output.read_bytes()))
+        strings = [text.decode() for text in profile[6]]
+        kind = message(profile[11][0])
+        assert (strings[kind[1][0]], strings[kind[2][0]], profile[12][0]) == period
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="needs Go's pprof")

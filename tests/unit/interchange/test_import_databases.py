@@ -6,6 +6,7 @@ import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import otf2
 import pytest
 
@@ -18,6 +19,10 @@ from hpcd.analysis.messages.wait_states import WaitKind
 from hpcd.errors import HpcdError
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.frame import module_frame
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process
+from hpcd.model.identity import Thread as PlainThread
 from tests.support.called import ranks_that_call
 from tests.support.hpctoolkit_database import Node, Thread, write_database
 from tests.support.imported import DATA, imported, sums
@@ -258,6 +263,76 @@ def test_a_round_trip_brings_back_what_was_there(tmp_path: Path, kind: str) -> N
         assert again == samples
     with Database(before) as old, Database(tmp_path / "after") as new:
         assert new.origin_ns == old.origin_ns
+
+
+def launched(folder: Path) -> Path:
+    """A launcher, two ranks of a job that it started, and three processes that one forked."""
+    writer = MeasurementWriter(folder / "m", Host("h", "b", "6", "x86_64", 2), options={})
+    writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
+    writer.add_module(Module(1, ModuleKind.JIT, "/app", process=0))
+    writer.add_symbols(1, [(0, 16, "main")])
+    writer.add_nodes(np.array([0], np.uint32), np.array([module_frame(1, 0)], np.uint64))
+    writer.add_clock_pair(10**9, 2 * 10**18)
+    ranks = {1: None, 50: 0, 51: 1, 0x10000: None, 0x10001: None, 0x10002: None}
+    for line, (pid, rank) in enumerate(ranks.items()):
+        job = "job" if rank is not None else ""
+        writer.add_process(Process(line, pid, 1, "app", "", (), 0, 10**9, job, rank, 2))
+        writer.add_thread(PlainThread(line, line, pid, "app", 10**9))
+        times = 10**9 + 10**6 * np.arange(1 + line, dtype=np.uint64)
+        writer.add_records(
+            np.full(len(times), line, np.uint32), times, np.ones(len(times), np.uint32), 0
+        )
+    writer.close()
+    merge([folder / "m"], folder / "launched", workers=1)
+    return folder / "launched"
+
+
+def by_process(path: Path) -> list[tuple[str, int | None, float]]:
+    """Job, rank and CPU time of each process."""
+    with Database(path) as db:
+        rows = [
+            (
+                line.job and "job",
+                line.rank,
+                round(float(db.metrics.by_line("cpu_time", line.number)[1].sum()), 9),
+            )
+            for line in db.lines
+        ]
+        assert len(rows) == len(set(db.lines.process.tolist()))
+        return sorted(rows, key=str)
+
+
+@pytest.mark.parametrize("kind", ["pprof", "hpctoolkit", "otf2"])
+def test_processes_without_rank_come_back_without(tmp_path: Path, kind: str) -> None:
+    if kind == "otf2" and not shutil.which("otf2-print"):
+        pytest.skip("otf2-print is not installed")
+    before = launched(tmp_path)
+    exported = tmp_path / "exported"
+    assert main(["export", str(before), "--format", kind, "-o", str(exported)]) == 0
+    imported(exported, tmp_path / "again")
+    merge([tmp_path / "again"], tmp_path / "after", workers=1)
+    assert by_process(tmp_path / "after") == by_process(before)
+
+
+def test_nodes_of_tau_are_ranks_beside_a_launcher(tmp_path: Path) -> None:
+    output = tmp_path / "tau"
+    assert main(["export", str(launched(tmp_path)), "--format", "tau", "-o", str(output)]) == 0
+    milliseconds = {
+        file.name: float(file.read_text().splitlines()[2].split()[5]) / 1e3
+        for file in (output / "MULTI__cpu_time").iterdir()
+    }
+    assert milliseconds["profile.0.0.0"] == 2 and milliseconds["profile.1.0.0"] == 3
+    assert sorted(milliseconds.values()) == [1, 2, 3, 4, 5, 6]
+    assert {f"profile.{node}.0.0" for node in range(6)} == milliseconds.keys()
+
+
+def test_profiles_of_equal_identifiers_are_different_processes(tmp_path: Path) -> None:
+    """As hpcprof writes them for processes that forked and are of no job."""
+    threads = [Thread(0, 0, {0: cost, 1: cost, 2: cost}) for cost in (1.0, 2.0, 4.0)]
+    write_database(tmp_path / "database", tree(), threads)
+    imported(tmp_path / "database", tmp_path / "m")
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    assert [cost for _, _, cost in by_process(tmp_path / "db")] == [1.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize("kind", ["pprof", "hpctoolkit", "otf2", "collapsed"])

@@ -152,11 +152,55 @@ def test_a_frequency_makes_counts_cpu_time(tmp_path: Path) -> None:
         assert db.duration_ns == pytest.approx(0.13e9, rel=0.01)
 
 
+@pytest.mark.parametrize(("frequency", "metric", "unit"), [(0, "count", 1), (10, "cpu_time", 0.1)])
+def test_fractions_of_counts_are_kept(
+    tmp_path: Path, frequency: float, metric: str, unit: float
+) -> None:
+    (tmp_path / "stacks").write_text("main;a 4\nmain;b 0.25\nmain;a 18.25\nmain;c 3\n")
+    assert imported(tmp_path / "stacks", tmp_path / "m", frequency=frequency).samples == 26
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with Database(tmp_path / "db") as db:
+        names = np.array(db.procedures.name)[db.procedure_of_node]
+        cost = db.metrics.exclusive(metric)
+        costs = {str(name): float(cost[names == name].sum()) for name in "abc"}
+    assert costs == pytest.approx({"a": 22.25 * unit, "b": 0.25 * unit, "c": 3 * unit})
+
+
+CUT = "at the end, where the text seems to be cut off"
+
+
+@pytest.mark.parametrize(
+    "source", ["perf-script.txt.gz", "py-spy-threads.raw", "austin-wall.txt.gz"]
+)
+def test_text_cut_off_within_a_line_is_remarked_on(tmp_path: Path, source: str) -> None:
+    raw = (DATA / source).read_bytes()
+    text = gzip.decompress(raw) if source.endswith(".gz") else raw
+    # Austin's ends in a comment.
+    text = text[: text.find(b"\n#", 1000)] if "austin" in source else text
+    whole = text.rstrip() + b"\n\n"
+    for name, data, count in (("whole", whole, 0), ("cut", whole[:-4], 1), ("head", text[:900], 1)):
+        (tmp_path / name).write_bytes(data)
+        result = imported(tmp_path / name, tmp_path / f"m-{name}")
+        assert result.left_out.get(CUT, 0) == count, name
+        with open_measurement(tmp_path / f"m-{name}") as measurement:
+            dropped = measurement.summary.samples.dropped if measurement.summary else {}
+            assert dropped.get(CUT, 0) == count
+
+
+def test_frames_that_no_empty_line_ends_are_no_call_path(tmp_path: Path) -> None:
+    sample = "fp 7/7 1.5: 5 cycles: \n\t561c leaf (/x)\n\t561d main (/x)\n\n"
+    for lost in (1, 17, 30, 50):
+        (tmp_path / "perf.txt").write_text((2 * sample)[:-lost])
+        output = tmp_path / f"m{lost}"
+        assert imported(tmp_path / "perf.txt", output).left_out == {CUT: 1}
+        assert sums(output) == {"cycles": {("main", "leaf"): 5}}
+
+
 def test_annotations_of_collapsed_stacks(tmp_path: Path) -> None:
-    (tmp_path / "stacks").write_text("app;libc.so.6`read;do_read_[k] 5\napp;Lfoo_[j] 0.6\n")
+    (tmp_path / "stacks").write_text("app;libc.so.6`read;do_read_[k] 5\napp;Lfoo_[j] 6\n")
     imported(tmp_path / "stacks", tmp_path / "m")
     (totals,) = sums(tmp_path / "m").values()
-    assert totals == {("app", "read", "do_read"): 5, ("app", "Lfoo"): 1}
+    assert totals == {("app", "read", "do_read"): 5, ("app", "Lfoo"): 6}
     with open_measurement(tmp_path / "m") as measurement:
         kinds = {module.path: module.kind for module in measurement.modules.values()}
         assert kinds["kernel"] == "named-kernel" and kinds["libc.so.6"] == "named"
@@ -169,10 +213,23 @@ def test_py_spy_has_threads_and_files(tmp_path: Path) -> None:
     assert totals["<module>", "größe", "outer", "inner"] == 92
     with open_measurement(tmp_path / "m") as measurement:
         assert [thread.name for thread in measurement.threads.values()] == ["MainThread", "second"]
+        (process,) = measurement.processes.values()
+        assert (process.name, process.pid) == ("py-spy-threads.raw", 0)
         assert "w2.py" in {module.path for module in measurement.modules.values()}
     imported(DATA / "py-spy-threads.raw", tmp_path / "lines", lines=True)
     (totals,) = sums(tmp_path / "lines").values()
     assert totals["<module>:11", "größe:9", "outer:7", "inner:4"] == 92
+
+
+def test_py_spys_subprocesses_have_their_command_lines(tmp_path: Path) -> None:
+    head = 'process 12:"python a.py";thread (12): MainThread;f (a.py:1)'
+    child = f'{head.partition(";")[0]};process 13:"python b.py";thread (14): pool;g (b.py:1)'
+    (tmp_path / "p.raw").write_text(f"{head} 3\n{child} 4\n")
+    imported(tmp_path / "p.raw", tmp_path / "m")
+    with open_measurement(tmp_path / "m") as measurement:
+        names = {process.pid: process.name for process in measurement.processes.values()}
+        assert names == {12: "python a.py", 13: "python b.py"}
+        assert {thread.name for thread in measurement.threads.values()} == {"MainThread", "pool"}
 
 
 def test_austin_times_are_sums_of_durations(tmp_path: Path) -> None:

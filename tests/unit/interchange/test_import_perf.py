@@ -173,3 +173,37 @@ def test_tools_run_without_root_rights(recording: Path, tmp_path: Path) -> None:
     assert int(status["CapEff"], 16) == 1 << 2 | 1 << 34
     assert status["NoNewPrivs"].strip() == "1"
     assert not (tmp_path / "written").exists()
+
+
+def test_a_process_is_named_after_its_program(tmp_path: Path) -> None:
+    """The main thread renames itself, and a thread with a name of its own works."""
+    if not shutil.which("perf"):
+        pytest.skip("perf is not installed")
+    (tmp_path / "named.c").write_text("""
+#define _GNU_SOURCE
+#include <pthread.h>
+static volatile double sum;
+static void *work(void *unused) {
+    pthread_setname_np(pthread_self(), "worker");
+    for (long i = 0; i < 100000000; i++) sum += i;
+    return unused;
+}
+int main(void) {
+    pthread_t other;
+    pthread_setname_np(pthread_self(), "idler");
+    pthread_create(&other, 0, work, 0);
+    pthread_join(other, 0);
+}
+""")
+    subprocess.run(
+        ["gcc", "-O1", "-pthread", "-o", tmp_path / "named", tmp_path / "named.c"], check=True
+    )
+    data = tmp_path / "perf.data"
+    command = ["perf", "record", "-e", "cpu-clock:u", "-F", "997", "-o", data, tmp_path / "named"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"perf may not record here: {done.stderr.strip()[-200:]}")
+    imported(data, tmp_path / "m")
+    with open_measurement(tmp_path / "m") as measurement:
+        assert [process.name for process in measurement.processes.values()] == ["named"]
+        assert "worker" in {thread.name for thread in measurement.threads.values()}
