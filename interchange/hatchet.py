@@ -3,7 +3,8 @@
 Nodes are procedures: calls from several places of one are one node, inlined calls nodes of their
 own. Each metric is exclusive as ``cpu_time`` and inclusive as ``cpu_time (inc)``, times in s.
 Contexts that cost nothing are left out. The literal form, for ``GraphFrame.from_literal``, is a
-list of nodes with children as JSON, summed over the trace lines.
+list of nodes with children as JSON, summed over the trace lines; its main metric is there once more
+as ``time``, the one that Hatchet then shows by default.
 
 Made for the PyPI packages llnl-hatchet and llnl-thicket; the older ``hatchet`` on PyPI is another
 release of the same module. Both recurse where call paths are deep: beyond about 900 frames give a
@@ -185,6 +186,9 @@ def _rows_by_line(
 
 # --- the literal form ---
 
+# The literal form cannot name another.
+_DEFAULT_METRIC = "time"
+
 
 def write(selection: ExportSelection, path: Path) -> None:
     """Write the literal form of ``selection`` to the file ``path``."""
@@ -194,9 +198,12 @@ def write(selection: ExportSelection, path: Path) -> None:
     shown = _shown(inclusive)
     names = [as_json(name) for name in _names(table)]
     frame = table.frame.tolist()
-    own, whole = exclusive.T.tolist(), inclusive.T.tolist()
-    keys = [*selection.names, *(f"{name} (inc)" for name in selection.names)]
-    keys = [utf8(key) for key in keys]
+    metrics = {name: row for row, name in enumerate(selection.names)}
+    if selection.units[selection.main_row] == "s":
+        metrics.setdefault(_DEFAULT_METRIC, selection.main_row)
+    rows = list(metrics.values())
+    own, whole = exclusive[rows].T.tolist(), inclusive[rows].T.tolist()
+    keys = [utf8(key) for key in (*metrics, *(f"{name} (inc)" for name in metrics))]
     children = _children(table.parent.tolist(), shown.tolist())
     with path.open("w", encoding="ascii", newline="\n") as file:
         file.write("[")

@@ -83,7 +83,8 @@ class ProfileFileWriter:
 
     def finish(self) -> None:
         """Write the summary, the list of profiles, and the header."""
-        summary = self._write(self._total, self._total.shape[1])
+        # Readers look up the sums of the whole, whether or not anything was recorded.
+        summary = self._write(self._total, self._total.shape[1], complete=2)
         file = self._file
         ids_at = align(file)
         places = []
@@ -104,8 +105,11 @@ class ProfileFileWriter:
             file.write(layout.PROFILE.pack(count, values_at, contexts, index_at, place, flags))
         finish_file(file, "prof", [(file.tell() - at, at), ids_section])
 
-    def _write(self, values: F64, first_id: int) -> tuple[int, int, int, int]:
-        context, metric = np.nonzero(values)
+    def _write(self, values: F64, first_id: int, *, complete: int = 0) -> tuple[int, int, int, int]:
+        """Write the values that are not 0, and all of the first ``complete`` contexts."""
+        kept = values != 0
+        kept[:complete] = True
+        context, metric = np.nonzero(kept)
         pairs = np.zeros(len(context), layout.VALUE)
         pairs["metric"], pairs["value"] = metric + first_id, values[context, metric]
         used, start = np.unique(context, return_index=True)

@@ -149,7 +149,11 @@ def read_hatchet(path: Path) -> Costs:
         assert node["name"] == node["frame"]["name"]
         for metric, value in node["metrics"].items():
             name, _, kind = metric.partition(" (")
-            if not kind:
+            if name == "time":
+                assert value in (
+                    node["metrics"][f"{own}_time{kind and ' (inc)'}"] for own in ("cpu", "blocked")
+                )
+            elif not kind:
                 costs[name][place] += value
                 within = sum(child["metrics"][f"{name} (inc)"] for child in node["children"])
                 assert abs(node["metrics"][f"{name} (inc)"] - value - within) < 1e-6

@@ -17,20 +17,15 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter
 from hpcd.errors import PlatformError, UsageError
 from hpcd.interchange.data_frames import TABLES
-from tests.support.made import make
+from tests.support.made import TWO_RANKS, make
 from tests.support.paths import ROOT
 
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two ranks that compute and wait, with a helper thread each."""
-    ranks = {
-        0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
-            ("main/solve", "cpu", 0.05)],
-        1: [("main/solve/dot", "cpu", 0.1), ("main/solve/dot/solve/dot", "cpu", 0.05),
-            ("main/MPI_Wait/k_sched", "blocked", 0.3)],
-    }  # fmt: skip
-    return make(tmp_path_factory.mktemp("frames") / "db", ranks, helper=True, weight=2)
+    path = tmp_path_factory.mktemp("frames") / "db"
+    return make(path, TWO_RANKS, helper=True, weight=2)
 
 
 @pytest.fixture

@@ -14,19 +14,16 @@ import hpcd.analysis
 import hpcd.interchange
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
-from tests.support.made import make
+from hpcd.analysis.merge.stages import merge
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.identity import Event, Host
+from tests.support.made import TWO_RANKS, make
 
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Database:
-    """Two ranks that compute and wait; rank 1 recurses."""
-    ranks = {
-        0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
-            ("main/solve", "cpu", 0.05)],
-        1: [("main/solve/dot", "cpu", 0.1), ("main/solve/dot/solve/dot", "cpu", 0.05),
-            ("main/MPI_Wait/k_sched", "blocked", 0.3)],
-    }  # fmt: skip
-    return hpcd.analysis.open(make(tmp_path_factory.mktemp("hatchet") / "db", ranks, weight=2))
+    path = tmp_path_factory.mktemp("hatchet") / "db"
+    return hpcd.analysis.open(make(path, TWO_RANKS, weight=2))
 
 
 def exported(db: Database, tmp_path: Path, kind: str) -> Path:
@@ -57,6 +54,9 @@ def test_the_literal_form(db: Database, tmp_path: Path) -> None:
     frame = hatchet.GraphFrame.from_literal(literal)
     ours = hpcd.interchange.graph_frame(db)
     assert len(frame.graph) == len(ours.graph)
+    assert "0.520 [all]" in frame.tree(metric_column="time (inc)")
+    assert "0.420 dot" in frame.tree()
+    assert costs(frame, frame.default_metric) == pytest.approx(wanted(db, "cpu_time"))
     for metric in db.metrics.names:
         assert costs(frame, metric) == pytest.approx(wanted(db, metric))
         inclusive = sorted(frame.dataframe[f"{metric} (inc)"])
@@ -81,3 +81,15 @@ def test_an_hpctoolkit_database(db: Database, tmp_path: Path) -> None:
     (root,) = frame.graph.roots
     total = float(frame.dataframe.loc[root, frame.inc_metrics[0]].sum())
     assert total == pytest.approx(sum(wanted(db, "cpu_time").values()))
+
+
+def test_an_hpctoolkit_database_without_samples(tmp_path: Path) -> None:
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
+    writer.add_clock_pair(10**9, 2 * 10**18)
+    writer.close()
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with Database(tmp_path / "db") as db:
+        output = exported(db, tmp_path, "hpctoolkit")
+    frame = hatchet.GraphFrame.from_hpctoolkit_latest(str(output))
+    assert frame.dataframe["time (inc)"].tolist() == [0.0]
