@@ -116,8 +116,8 @@ def _next_above(values: U64, among: U64) -> U64:
 
 
 def without_version(name: str) -> str:
-    """``memcpy@@GLIBC_2.14`` is ``memcpy``."""
-    return name.split("@", 1)[0]
+    """``memcpy@@GLIBC_2.14`` is ``memcpy``; a name may begin with ``@``."""
+    return name[:1] + name[1:].partition("@")[0]
 
 
 # --- where tables come from ---

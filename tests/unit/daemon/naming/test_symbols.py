@@ -497,3 +497,16 @@ def test_names_that_grow_without_end_are_left_alone() -> None:
                 break
         names.append(f"TB{digits}_B{digits}_E")
     assert len(demangle("_R" + body + "".join(names) + "E")) < 1 << 17
+
+
+def test_a_name_may_begin_with_the_mark_of_versions(tmp_path: Path) -> None:
+    (tmp_path / "odd.s").write_text(
+        '.type "@begin", @function\n"@begin": nop\nret\n.size "@begin", 2\n'
+    )
+    program = tmp_path / "odd.so"
+    command = ["gcc", "-shared", "-nostdlib", "-Wl,--build-id", "-o", program, tmp_path / "odd.s"]
+    subprocess.run(command, check=True)
+    listed = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+    (address,) = (int(line.split()[0], 16) for line in listed.splitlines() if "@begin" in line)
+    answer = name_all(program, [address])
+    assert answer.procedures[int(answer.index[0])].name == "@begin"
