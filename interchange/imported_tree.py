@@ -9,6 +9,7 @@ within one measurement the second then takes the next offset that is free.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,8 +25,9 @@ NO_MODULE = "[imported]"
 """The module of frames that come with a name only."""
 # A chunk of symbols is JSON, at most three times as long, and must not exceed 64 MiB.
 _FLUSH_NAME_BYTES = 8 << 20
-_MAX_NAME_BYTES = 1 << 30
-_MAX_NODES = 1 << 24
+# What this process may take for the tree, and what a node takes of it, and a name beside its text.
+_MAX_BYTES = 1 << 30
+_NODE_BYTES, _NAME_BYTES = 160, 300
 # As the recorder keeps them.
 _MAX_DEPTH = 1 << 14
 _OUTERMOST = 256
@@ -34,7 +36,8 @@ _OUTERMOST = 256
 class ImportedTree:
     """Modules, frames and nodes of a measurement, announced to ``writer`` as they are first used.
 
-    Raises FormatError naming ``source`` for more modules, names or nodes than fit.
+    Raises FormatError naming ``source`` for more modules than there are numbers, and for more names
+    and nodes than 1 GiB holds.
     """
 
     def __init__(self, writer: MeasurementWriter, source: str) -> None:
@@ -45,7 +48,7 @@ class ImportedTree:
         self._frame_of: dict[tuple[int, str], int] = {}
         self._special: dict[int, int] = {}
         self._places: set[int] = set()
-        self._name_bytes = self._pending_name_bytes = 0
+        self._bytes = self._pending_name_bytes = 0
         self._children: dict[int, int] = {}
         self._nodes = 1
         self._new_parents: list[int] = []
@@ -70,10 +73,8 @@ class ImportedTree:
         if number is not None:
             return number
         encoded = text.encode("utf-8", "surrogatepass")
-        self._name_bytes += len(encoded)
         self._pending_name_bytes += len(encoded)
-        if self._name_bytes > _MAX_NAME_BYTES:
-            raise FormatError(f"{self._source}: names exceed {_MAX_NAME_BYTES >> 20} MiB")
+        self._spend(_NAME_BYTES + sys.getsizeof(text))
         offset = int.from_bytes(hashlib.blake2b(encoded, digest_size=5).digest(), "little")
         while (place := frames.module_frame(module, offset)) in self._places:
             offset += 1
@@ -125,13 +126,20 @@ class ImportedTree:
 
     def _new_node(self, key: int, parent: int, frame: int) -> int:
         number = self._nodes
-        if number > _MAX_NODES:
-            raise FormatError(f"{self._source}: more than {_MAX_NODES:,} calling contexts")
+        self._spend(_NODE_BYTES)
         self._children[key] = number
         self._nodes += 1
         self._new_parents.append(parent)
         self._new_frames.append(self._frames[frame])
         return number
+
+    def _spend(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > _MAX_BYTES:
+            raise FormatError(
+                f"{self._source}: its call paths and names take more than {_MAX_BYTES >> 30} GiB"
+                f" ({self._nodes:,} calling contexts, {len(self._frame_of):,} names)"
+            )
 
     def _special_frame(self, value: int) -> int:
         number = self._special.get(value)

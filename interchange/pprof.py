@@ -9,6 +9,8 @@ path; they have no times.
 from __future__ import annotations
 
 import gzip
+from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,6 +38,8 @@ _STACKS_KEPT = 10_000
 # Far more than are kept of a call path, with all calls inlined at its locations.
 _MOST_FRAMES = 1 << 20
 _LINES_KEPT = 1 << 18
+# Samples that are compared with one another at once: some 30 MB.
+_MOST_DISTINCT, _MOST_COUNTED_BYTES = 1 << 16, 16 << 20
 
 # --- export ---
 
@@ -181,19 +185,19 @@ class PprofReader:
         primary = names.index(default) if default in names else (timed or [len(names) - 1])[0]
         clock = SyntheticClock(builder, len(events), primary)
         counts = next((place for place, (_, unit) in enumerate(kinds) if unit == "count"), None)
-        for number in range(len(profile.samples)):
-            path, values, labels = decode_sample(profile.samples[number])
+        for sample, count in _distinct(profile):
+            path, values, labels = decode_sample(memoryview(sample))
             if len(values) != len(events):
                 raise FormatError("a sample has not one value of each kind")
             negative = sum(value < 0 for value in values)
             if negative:
-                builder.dropped["negative values"] += negative
-            values = [max(value, 0) for value in values]
+                builder.dropped["negative values"] += negative * count
+            values = [max(value, 0) * count for value in values]
             if not any(values):
                 continue
             node = builder.tree.node(self._call_path(path))
             clock.add(self._line(labels), node, tuple(values))
-            builder.taken += 1 if counts is None else values[counts]
+            builder.taken += count if counts is None else values[counts]
         clock.finish(events, max(scales[primary] * 1e9, 1) if scales[primary] else 1e6)
 
     def _call_path(self, path: list[int]) -> list[int]:
@@ -251,6 +255,21 @@ class PprofReader:
             module_name = path.rpartition(b"/")[2].strip(b"[]")
             frames.append(builder.tree.frame(builder.tree.module(path), b"[%s]" % module_name))
         return frames or [builder.tree.unknown()]
+
+
+def _distinct(profile: DecodedProfile) -> Iterator[tuple[bytes, int]]:
+    """Yield samples and how often each is there: some encoders write them one by one."""
+    counts: Counter[bytes] = Counter()
+    size = 0
+    for number in range(len(profile.samples)):
+        sample = bytes(profile.samples[number])
+        counts[sample] += 1
+        size += len(sample)
+        if len(counts) >= _MOST_DISTINCT or size > _MOST_COUNTED_BYTES:
+            yield from counts.items()
+            counts.clear()
+            size = 0
+    yield from counts.items()
 
 
 def _event(builder: RecordingBuilder, name: str, unit: str) -> int:

@@ -321,6 +321,28 @@ def test_units_of_time_of_pprof(tmp_path: Path, unit: str, seconds: float) -> No
         assert db.metrics.exclusive("cpu_time").sum() == pytest.approx(3)
 
 
+def test_equal_samples_of_pprof_are_added_up(tmp_path: Path) -> None:
+    """Some encoders write each sample by itself: 64 MiB of them are read in seconds."""
+    parts: list[bytes] = []
+    profile = PprofWriter(parts.append)
+    profile.add_sample_type("samples", "count")
+    profile.add_sample_type("cpu", "nanoseconds")
+    for number, name in enumerate(("leaf", "main"), 1):
+        profile.add_function(number, name)
+        profile.add_location(number, number)
+    for _ in range(1000):
+        profile.add_sample(encode_stack([1, 2]), [1, 10**7], b"")
+        profile.add_sample(encode_stack([2]), [2, 3 * 10**7], b"")
+    profile.finish()
+    (tmp_path / "profile.pb").write_bytes(b"".join(parts))
+    result = imported(tmp_path / "profile.pb", tmp_path / "m")
+    assert (result.samples, result.left_out) == (3000, {}) and result.records < 10
+    assert sums(tmp_path / "m") == {
+        "samples/count": {("main", "leaf"): 1000, ("main",): 2000},
+        "cpu/nanoseconds": {("main", "leaf"): 10**10, ("main",): 3 * 10**10},
+    }
+
+
 def test_several_imports_unite_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two ranks that met different procedures in different order."""
     for rank, text in enumerate(("main;a;b 5\nmain;c 1\n", "main;c 3\nmain;x;a 4\nmain;a;b 6\n")):

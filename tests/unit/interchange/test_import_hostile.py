@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import random
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, HpcdError, NotFoundError
+from hpcd.interchange import imported_tree
 from hpcd.interchange.protobuf import integer, message
 from hpcd.interchange.text import MAX_NAME, readable
 from hpcd.measurement.check import check_measurement
@@ -59,6 +61,24 @@ def test_memory_for_a_profile_is_bounded(
     done = ask("import", tmp_path / "profile.pb.gz", "-o", tmp_path / "m", memory=400 << 20)
     assert done.returncode == FormatError.exit_code, done.stderr
     assert reason in done.stderr
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("line", ["f;" * 500 + "{} 1", "{}" + "x" * 60_000 + " 1"])
+def test_memory_for_call_paths_and_names_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """A limit of a hundredth of the real one is met at a hundredth of its memory."""
+    monkeypatch.setattr(imported_tree, "_MAX_BYTES", imported_tree._MAX_BYTES // 100)
+    path = tmp_path / "stacks"
+    path.write_text("".join(f"{n};" + line.format(n) + "\n" for n in range(300)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match="its call paths and names take more than"):
+            imported(path, tmp_path / "m")
+        assert tracemalloc.get_traced_memory()[1] < (1 << 30) // 100 + (64 << 20)
+    finally:
+        tracemalloc.stop()
     assert not (tmp_path / "m").exists()
 
 
@@ -128,8 +148,6 @@ def test_deep_recursion_is_kept_with_what_is_left_out_counted(tmp_path: Path) ->
 
 
 def test_collisions_of_names_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hpcd.interchange import imported_tree
-
     class OneHash:
         def __init__(self, *_: object, **__: object) -> None: ...
 
