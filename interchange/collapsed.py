@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -28,24 +29,23 @@ from hpcd.interchange.text import one_line
 # --- export ---
 
 
-def write(selection: ExportSelection, path: Path) -> None:
-    """Write the main metric of ``selection`` to the file ``path``."""
+def write(selection: ExportSelection, file: BinaryIO, _: Path) -> None:
+    """Write the main metric of ``selection`` to ``file``."""
     table = selection.contexts(Detail.NAME)
     row = selection.main_row
     scale = 1e9 if selection.units[row] == "s" else 1.0
     cost = np.rint(selection.total_costs(table)[row] * scale).astype(np.int64)
     names = [one_line(name, ";") for name in table.frames.name]
     parent, frame = table.parent.tolist(), table.frame.tolist()
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for context in np.flatnonzero(cost).tolist():
-            count = int(cost[context])
-            words = []
-            # Costs that match no context are the root's.
-            at = context
-            while at:
-                words.append(names[frame[at]])
-                at = parent[at]
-            file.write(f"{';'.join(reversed(words)) or names[0]} {count}\n")
+    for context in np.flatnonzero(cost).tolist():
+        count = int(cost[context])
+        words = []
+        # Costs that match no context are the root's.
+        at = context
+        while at:
+            words.append(names[frame[at]])
+            at = parent[at]
+        file.write(f"{';'.join(reversed(words)) or names[0]} {count}\n".encode())
 
 
 # --- import ---

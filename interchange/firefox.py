@@ -9,8 +9,9 @@ from which the profiler draws activity.
 
 from __future__ import annotations
 
+from io import TextIOWrapper
 from pathlib import Path, PurePath
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
@@ -36,11 +37,11 @@ _CATEGORIES = [("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"), ("Wa
 _INTERVAL = 1
 
 
-def write(selection: ExportSelection, path: Path) -> None:
-    """Write ``selection`` to the file ``path``."""
+def write(selection: ExportSelection, raw: BinaryIO, folder: Path) -> None:
+    """Write ``selection`` to the file ``raw``; columns are kept in ``folder`` first."""
     table = selection.contexts(Detail.PLACE)
     stacks = _StackTable(selection, table)
-    with path.open("w", encoding="ascii", newline="\n") as file:
+    with TextIOWrapper(raw, "ascii", newline="\n") as file:
         file.write('{"meta":' + as_json(_meta(selection)))
         file.write(',"libs":' + as_json(_libraries(selection)) + ',"shared":{')
         phase_names = _write_shared(file, selection, table, stacks)
@@ -49,7 +50,7 @@ def write(selection: ExportSelection, path: Path) -> None:
         for number, line in enumerate(selection.iterate_lines()):
             file.write("," if number else "")
             markers = _markers(selection, line.number, phase_names)
-            _write_thread(file, path.parent, selection, stacks, line, *ids(line), markers)
+            _write_thread(file, folder, selection, stacks, line, *ids(line), markers)
         file.write("]}\n")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,23 +14,28 @@ from typing import Any, NamedTuple
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.errors import PlatformError, StorageError, UsageError, did_you_mean
+from hpcd.interchange.collapsed import looks_collapsed
 from hpcd.interchange.export_selection import ExportSelection
 
 _MARK = ".hpcd-export"
+_HEAD = 1 << 16
+_STANDARD_OUTPUT = ("-", "/dev/stdout")
 
 
 class Format(NamedTuple):
     """A format: the module and function that write it, its files, its summary for people.
 
-    ``suffix`` is appended to the database's name; a format of several files is a ``directory``;
-    ``phases`` are shown if the format can hold them; ``library`` is a Python library that it needs
-    besides those of hpcd.
+    ``suffix`` is appended to the database's name; a format of several files is a ``directory``, and
+    its function takes the path, others a binary file, which they may close, and a folder for files
+    of their own. ``begins`` matches how exports begin; ``phases`` are shown if the format can hold
+    them; ``library`` is a Python library that it needs besides those of hpcd.
     """
 
     module: str
     suffix: str
     directory: bool
     summary: str
+    begins: bytes = rb"(?!)"
     phases: bool = False
     function: str = "write"
     library: str = ""
@@ -41,18 +48,23 @@ class Format(NamedTuple):
 
 FORMATS = {
     "collapsed": Format(
-        "collapsed", ".folded", False, "collapsed stacks, as flamegraph.pl and others read"
+        "collapsed", ".folded", False, "collapsed stacks, as flamegraph.pl and others read",
+        rb"[^\n]+ \d+\n",
     ),
     "speedscope": Format(
-        "speedscope", ".speedscope.json", False, "profiles of https://www.speedscope.app"
+        "speedscope", ".speedscope.json", False, "profiles of https://www.speedscope.app",
+        rb'\{"\$schema":"[^"]*","exporter":"hpcd"',
     ),
-    "pprof": Format("pprof", ".pb.gz", False, "profile of go tool pprof"),
+    "pprof": Format(
+        "pprof", ".pb.gz", False, "profile of go tool pprof", rb"\x1f\x8b\x08\x08.{6}hpcd\.pb\0"
+    ),
     "firefox": Format(
-        "firefox", ".firefox.json", False, "profile of https://profiler.firefox.com", phases=True
+        "firefox", ".firefox.json", False, "profile of https://profiler.firefox.com",
+        rb'\{"meta":\{"importedFrom":"hpcd"', phases=True,
     ),
     "perfetto": Format(
         "perfetto", ".perfetto-trace", False, "weighted stack samples of https://ui.perfetto.dev",
-        phases=True,
+        rb"\n.\x50\x01\xc8\x02\x01", phases=True,
     ),
     "otf2": Format(
         "otf2_archive", ".otf2", True, "OTF2 archive", phases=True, library="otf2"
@@ -66,7 +78,8 @@ FORMATS = {
         "arrow_tables", ".arrow", True, "tables as Arrow IPC", function="write_arrow",
         library="pyarrow",
     ),
-    "hatchet": Format("hatchet", ".hatchet.json", False, "literal GraphFrame of Hatchet"),
+    "hatchet": Format("hatchet", ".hatchet.json", False, "literal GraphFrame of Hatchet",
+                      rb'\[\n\{"name":"\[all\]",'),
     "hpctoolkit": Format("hpctoolkit", ".hpctoolkit", True, "database of HPCToolkit, version 4"),
     "tau": Format("tau", ".tau", True, "profiles of TAU, by metric and thread"),
 }  # fmt: skip
@@ -74,7 +87,7 @@ FORMATS = {
 
 
 def export(selection: ExportSelection, kind: str, path: Path, *, replace: bool = False) -> None:
-    """Write ``selection`` to ``path`` in the format ``kind``.
+    """Write ``selection`` to ``path`` in the format ``kind``; see :func:`is_stream`.
 
     Raises UsageError for an unknown format, PlatformError when a library that it needs is missing,
     StorageError when it cannot be written.
@@ -93,8 +106,26 @@ def export(selection: ExportSelection, kind: str, path: Path, *, replace: bool =
         raise PlatformError(
             f"--format {kind} needs the Python library {library}: pip install {library}"
         ) from error
-    with _put_in_place(path, directory=entry.directory, replace=replace) as target:
-        getattr(module, entry.function)(selection, target)
+    write = getattr(module, entry.function)
+    if is_stream(path):
+        if entry.directory:
+            raise UsageError(f"--format {kind} is a directory, which has to have a name")
+        standard = str(path) in _STANDARD_OUTPUT
+        with os.fdopen(os.dup(1), "wb") if standard else path.open("wb") as file:
+            write(selection, file, Path(tempfile.gettempdir()))
+        return
+    with _put_in_place(path, directory=entry.directory, replace=replace) as place:
+        if entry.directory:
+            write(selection, place)
+        else:
+            with place.open("wb") as file:
+                write(selection, file, place.parent)
+
+
+def is_stream(path: Path) -> bool:
+    """Whether ``path`` is written as it stands: ``-`` (standard output), a pipe, a device."""
+    is_other = path.exists() and not path.is_file() and not path.is_dir()
+    return str(path) in _STANDARD_OUTPUT or is_other
 
 
 def default_path(database: Path, kind: str) -> Path:
@@ -119,7 +150,7 @@ def import_library(module: str, package: str, purpose: str) -> Any:
 def _put_in_place(path: Path, *, directory: bool, replace: bool) -> Iterator[Path]:
     """Give a file or directory to write, which becomes ``path`` when all went well.
 
-    ``replace`` replaces a file, or a directory that an export made. Raises StorageError.
+    ``replace`` replaces what an export made. Raises StorageError.
     """
     if not path.parent.is_dir():
         raise StorageError(f"{path.parent}: no such directory")
@@ -151,6 +182,18 @@ def _check_target(path: Path, *, replace: bool) -> None:
         return
     if not replace:
         raise StorageError(f"{path} exists already; choose another name or give --force")
-    # Exports are replaced, never other folders.
     if path.is_dir() and not (path / _MARK).exists():
         raise StorageError(f"{path} is a directory that no export made; it is not replaced")
+    if path.is_file() and not _is_export(path):
+        raise StorageError(f"{path} is a file that no export wrote; it is not replaced")
+
+
+def _is_export(path: Path) -> bool:
+    """Whether a file is empty or begins as exports do. Raises StorageError."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise storage_error(path, error) from None
+    kinds = [kind for kind, entry in FORMATS.items() if re.match(entry.begins, head, re.DOTALL)]
+    return not head or (looks_collapsed(head) if kinds == ["collapsed"] else bool(kinds))

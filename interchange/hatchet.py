@@ -17,7 +17,7 @@ import contextlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -190,8 +190,8 @@ def _rows_by_line(
 _DEFAULT_METRIC = "time"
 
 
-def write(selection: ExportSelection, path: Path) -> None:
-    """Write the literal form of ``selection`` to the file ``path``."""
+def write(selection: ExportSelection, raw: BinaryIO, _: Path) -> None:
+    """Write the literal form of ``selection`` to the file ``raw``."""
     table = selection.contexts(Detail.PROCEDURE)
     exclusive = selection.total_costs(table)
     inclusive = table.inclusive(exclusive)
@@ -205,7 +205,7 @@ def write(selection: ExportSelection, path: Path) -> None:
     own, whole = exclusive[rows].T.tolist(), inclusive[rows].T.tolist()
     keys = [utf8(key) for key in (*metrics, *(f"{name} (inc)" for name in metrics))]
     children = _children(table.parent.tolist(), shown.tolist())
-    with path.open("w", encoding="ascii", newline="\n") as file:
+    with io.TextIOWrapper(raw, "ascii", newline="\n") as file:
         file.write("[")
         # A walk of its own: call paths may be deeper than Python recurses.
         waiting = [iter([0])]

@@ -43,10 +43,9 @@ _THREAD_TRACKS, _PHASE_TRACKS = 1 << 32, 1 << 33
 _BATCH = 1000
 
 
-def write(selection: ExportSelection, path: Path) -> None:
-    """Write ``selection`` to the file ``path``."""
-    with path.open("wb") as file:
-        _Writer(file, selection).write()
+def write(selection: ExportSelection, file: BinaryIO, _: Path) -> None:
+    """Write ``selection`` to ``file``."""
+    _Writer(file, selection).write()
 
 
 class _Writer:

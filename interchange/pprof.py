@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -46,10 +47,11 @@ _MOST_DISTINCT, _MOST_COUNTED_BYTES = 1 << 16, 16 << 20
 _NANOSECONDS = "nanoseconds"
 
 
-def write(selection: ExportSelection, path: Path) -> None:
-    """Write ``selection`` to the file ``path``."""
+def write(selection: ExportSelection, raw: BinaryIO, _: Path) -> None:
+    """Write ``selection`` to the file ``raw``."""
     table = selection.contexts(Detail.PLACE)
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
+    # The name says whose it is.
+    with gzip.GzipFile("hpcd.pb", "wb", 6, raw, 0) as file:
         profile = PprofWriter(file.write)
         for name, unit in zip(selection.names, selection.units, strict=True):
             profile.add_sample_type(name, _unit(unit))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import lru_cache
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 import numpy as np
 
@@ -29,10 +30,10 @@ _PLACES = 6
 _AT_ONCE = 4096
 
 
-def write(selection: ExportSelection, path: Path) -> None:
-    """Write ``selection`` to the file ``path``."""
+def write(selection: ExportSelection, raw: BinaryIO, folder: Path) -> None:
+    """Write ``selection`` to the file ``raw``; columns are kept in ``folder`` first."""
     table = selection.contexts(Detail.PROCEDURE)
-    with path.open("w", encoding="ascii", newline="\n") as file:
+    with TextIOWrapper(raw, "ascii", newline="\n") as file:
         file.write('{"$schema":' + as_json(_SCHEMA) + ',"exporter":"hpcd","name":')
         file.write(as_json(utf8(selection.db.path.name)) + ',"shared":{"frames":[')
         frames = table.frames
@@ -49,7 +50,7 @@ def write(selection: ExportSelection, path: Path) -> None:
         total = selection.total_costs(table)
         for row in range(len(selection.names)):
             context = np.flatnonzero(total[row])
-            with json_columns(_COLUMNS, path.parent) as columns:
+            with json_columns(_COLUMNS, folder) as columns:
                 profile = _SampledProfile(selection, row, paths, columns)
                 profile.add(context.astype(np.uint32), total[row, context])
                 file.write("," if row else "")
@@ -58,7 +59,7 @@ def write(selection: ExportSelection, path: Path) -> None:
             with ExitStack() as stack:
                 profiles = [
                     _SampledProfile(selection, row, paths,
-                             stack.enter_context(json_columns(_COLUMNS, path.parent)))
+                             stack.enter_context(json_columns(_COLUMNS, folder)))
                     for row in range(len(selection.names))
                 ]  # fmt: skip
                 for block in selection.trace(line.number):

@@ -15,7 +15,7 @@ from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.errors import UsageError
 from hpcd.interchange.export_selection import ExportSelection
-from hpcd.interchange.formats import FORMATS, default_path, export
+from hpcd.interchange.formats import FORMATS, default_path, export, is_stream
 from hpcd.wording import counted
 
 
@@ -37,8 +37,8 @@ class Export(Command):
         )
         parser.add_argument(
             "-o", "--output", type=Path, metavar="PATH",
-            help="file to write, or directory where the format is one (default: the database's"
-            " name with the format's ending, in the current directory)",
+            help="file to write (- is standard output), or directory where the format is one"
+            " (default: the database's name with the format's ending, in the current directory)",
         )  # fmt: skip
         parser.add_argument(
             "--metric", action="append", default=[], metavar="NAME",
@@ -73,14 +73,18 @@ class Export(Command):
         with open_database(args.database) as db, progress_bar() as update:
             selection = ExportSelection(db, only, args.metric, args.depth, update, args.phases)
             path = args.output or default_path(args.database, args.format)
+            streamed = is_stream(path)
             export(selection, args.format, path, replace=args.force)
         for note in selection.notes:
             print(f"note: {note}", file=sys.stderr)
-        size = sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())
+        files = [] if streamed else [path, *path.rglob("*")]
+        size = sum(file.stat().st_size for file in files if file.is_file())
+        # What is written to standard output is whole without it.
+        out = sys.stderr if streamed else sys.stdout
         if args.json:
             print(json.dumps({"path": str(path), "format": args.format, "bytes": size,
-                              "lines": len(selection.lines)}))  # fmt: skip
+                              "lines": len(selection.lines)}), file=out)  # fmt: skip
         else:
-            print(f"{path}: {args.format}, {counted(len(selection.lines), 'trace line')}, "
-                  f"{size / 1e6:.1f} MB")  # fmt: skip
+            print(f"{path}: {args.format}, {counted(len(selection.lines), 'trace line')}"
+                  + ("" if streamed else f", {size / 1e6:.1f} MB"), file=out)  # fmt: skip
         return 0

@@ -306,6 +306,51 @@ def test_what_is_there_is_not_replaced(
     assert main([*words, "csv", "--depth", "0"]) == 2
 
 
+FILES = [kind for kind, entry in FORMATS.items() if not entry.directory]
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_files_are_replaced_if_an_export_wrote_them(
+    db: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    output = tmp_path / "out"
+    words = ["export", str(db.path), "--format", kind, "-o", str(output)]
+    assert main(words) == 0
+    for other in FILES:
+        assert main([*words, "--format", other, "--force"]) == 0
+    whole = output.read_bytes()
+    for content in (b"a thesis 1\nits second line\n", b"{}", b"\x1f\x8b\x08\x00", b"\n\0"):
+        output.write_bytes(content)
+        capsys.readouterr()
+        assert main([*words, "--force"]) == 6
+        assert "is a file that no export wrote" in capsys.readouterr().err
+        assert output.read_bytes() == content
+    output.write_bytes(b"")
+    assert main([*words, "--format", other, "--force"]) == 0
+    assert output.read_bytes() == whole
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_files_are_written_to_standard_output(db: Database, tmp_path: Path, kind: str) -> None:
+    words = ["export", str(db.path), "--format", kind, "-o"]
+    assert main([*words, str(tmp_path / "out")]) == 0
+    for output in ("-", "/dev/stdout"):
+        command = [sys.executable, "-m", "hpcd", *words, output]
+        done = subprocess.run(command, capture_output=True, cwd=tmp_path, check=True)
+        assert done.stdout == (tmp_path / "out").read_bytes()
+    # What is there already stays.
+    with (tmp_path / "log").open("ab") as log:
+        log.write(b"before\n")
+        log.flush()
+        subprocess.run(command, stdout=log, cwd=tmp_path, check=True)
+    assert (tmp_path / "log").read_bytes() == b"before\n" + done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "out"]
+
+
+def test_directories_are_not_written_to_standard_output(db: Database) -> None:
+    assert main(["export", str(db.path), "--format", "csv", "-o", "-"]) == 2
+
+
 @pytest.mark.parametrize("kind", ["firefox", "hpctoolkit", "otf2", "pprof"])
 def test_what_cannot_be_written_is_one_line(db: Database, tmp_path: Path, kind: str) -> None:
     words = ["export", str(db.path), "--format", kind, "-o", str(tmp_path / "out")]
