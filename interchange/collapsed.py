@@ -55,7 +55,7 @@ _ANNOTATION = re.compile(rb"_\[([kjiw])\]$")
 _DTRACE = re.compile(rb"([\w.+-]{1,255})`(.+)", re.DOTALL)
 # py-spy's frames; with --threads the outermost one is "thread (id): name".
 _PYTHON = re.compile(rb"(.+) \(([^;()]{1,4096}):(\d{1,9})\)$", re.DOTALL)
-_THREAD = re.compile(rb"thread \((0x[0-9A-Fa-f]{1,16}|\d{1,19})\)(?:: (.*))?$", re.DOTALL)
+PY_SPY_THREAD = re.compile(rb"thread \((0x[0-9A-Fa-f]{1,16}|\d{1,19})\)(?:: (.*))?$", re.DOTALL)
 _PROCESS = re.compile(rb'process (\d{1,10}):"(.*)"$', re.DOTALL)
 _CACHED = 1 << 19
 _MAX_SKIPPED_SHARE = 0.1
@@ -77,7 +77,7 @@ def looks_like_py_spy(head: bytes) -> bool:
         return False
     frames = [frame for line in _whole_lines(head) for frame in _split(line)[0].split(b";")]
     places = sum(bool(_PYTHON.match(frame)) for frame in frames)
-    threads = sum(bool(_THREAD.match(frame) or _PROCESS.match(frame)) for frame in frames)
+    threads = sum(bool(PY_SPY_THREAD.match(frame) or _PROCESS.match(frame)) for frame in frames)
     return bool(places) and places + threads > 0.9 * len(frames)
 
 
@@ -164,8 +164,8 @@ class CollapsedReader:
                 frame = frames[name] = self._frame(name)
             path.append(frame)
         builder = self._builder
-        name = thread or ("" if tid else builder.threads.default_name)
-        line_number = builder.threads.line(pid, tid, name)
+        unnamed = "" if tid else builder.threads.default_name
+        line_number = builder.threads.line(pid, tid, thread or unnamed)
         self._clock.add(line_number, builder.tree.node(path), (count,))
         self._total += count
 
@@ -177,7 +177,7 @@ class CollapsedReader:
         while names and (match := _PROCESS.match(names[0])):
             pid, process, names = int(match[1]), match[2], names[1:]
         self._builder.threads.name_process(pid, process)
-        if names and (match := _THREAD.match(names[0])):
+        if names and (match := PY_SPY_THREAD.match(names[0])):
             number = match[1]
             tid = int(number, 16) if number.startswith(b"0x") else int(number)
             # At the beginning Python has no name for a thread.

@@ -217,13 +217,13 @@ def write(selection: ExportSelection, raw: BinaryIO, _: Path) -> None:
                 first.pop()
                 file.write("]" if not waiting else "]}")
                 continue
-            metrics = as_json(dict(zip(keys, own[node] + whole[node], strict=True)))
+            costs = as_json(dict(zip(keys, own[node] + whole[node], strict=True)))
             name = names[frame[node]]
             file.write("\n" if first[-1] else ",\n")
             first[-1] = False
             file.write(
                 f'{{"name":{name},"frame":{{"name":{name},"type":"function"}},'
-                f'"metrics":{metrics},"children":['
+                f'"metrics":{costs},"children":['
             )
             waiting.append(iter(children[node]))
             first.append(True)

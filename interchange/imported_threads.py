@@ -79,6 +79,7 @@ class ImportedThreads:
     def rename(self, line: int, name: bytes | str) -> None:
         """Give a thread the name it had last."""
         self._threads[line] = replace(self._threads[line], name=readable(name))
+        self._nameless.discard(line)
 
     def extend(self, line: int, begin_ns: int, end_ns: int, samples: int = 0) -> None:
         """Note that a thread existed from ``begin_ns`` to ``end_ns`` at least, with ``samples``."""

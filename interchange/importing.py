@@ -24,6 +24,7 @@ from hpcd.interchange.perf_script import PerfScriptReader, looks_like_perf_scrip
 from hpcd.interchange.pprof import MAX_BYTES, PprofReader
 from hpcd.interchange.pprof_message import looks_like_pprof
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.speedscope_reader import SpeedscopeReader, looks_like_speedscope
 from hpcd.interchange.text import readable
 from hpcd.model.identity import Host
 
@@ -102,9 +103,14 @@ def _pprof(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -
     return PprofReader(builder, lines=options.lines).read(file.read_all(MAX_BYTES))
 
 
+def _speedscope(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> None:
+    SpeedscopeReader(builder, lines=options.lines).read(file)
+
+
 # In this order: py-spy's output and Austin's are collapsed stacks too.
 _FORMATS = {
     "austin-mojo": _Format(looks_like_mojo, _mojo, "summed"),
+    "speedscope": _Format(looks_like_speedscope, _speedscope, "summed"),
     "pprof": _Format(looks_like_pprof, _pprof, "synthetic"),
     "austin": _Format(looks_like_austin, _austin, "summed"),
     "py-spy": _Format(looks_like_py_spy, _py_spy, "synthetic"),

@@ -31,9 +31,10 @@ class Import(Command):
     """Import a recording of another tool.
 
     Turns perf.data (read by perf), the text of perf script, collapsed stacks, pprof profiles, the
-    output of py-spy and Austin, HPCToolkit databases and OTF2 archives into a measurement, which
-    hpcd merge takes as any other. The format is recognised by the contents; files may be compressed
-    by gzip, xz or zstd. docs/import.md says what each format carries and what is lost.
+    output of py-spy and Austin, speedscope files, HPCToolkit databases and OTF2 archives into a
+    measurement, which hpcd merge takes as any other. The format is recognised by the contents;
+    files may be compressed by gzip, xz or zstd. docs/import.md says what each format carries and
+    what is lost.
     """
 
     name = "import"
@@ -50,7 +51,7 @@ class Import(Command):
                             "times a second (default: counts are counts)")  # fmt: skip
         parser.add_argument("--split-lines", action="store_true",
                             help="show each source line of a function apart, where FILE has lines "
-                            "(py-spy, Austin, pprof)")  # fmt: skip
+                            "(py-spy, speedscope, Austin, pprof)")  # fmt: skip
         parser.add_argument("--job", default="", metavar="NAME", help="job FILE is of")
         parser.add_argument("--rank", type=int, metavar="N",
                             help="rank, in its job, of the process with most samples")  # fmt: skip

@@ -221,6 +221,43 @@ def test_py_spy_has_threads_and_files(tmp_path: Path) -> None:
     assert totals["<module>:11", "größe:9", "outer:7", "inner:4"] == 92
 
 
+def test_speedscope_files_of_py_spy(tmp_path: Path) -> None:
+    """Of py-spy 0.4.3 ``record --format speedscope --threads --rate 50``."""
+    source = DATA / "py-spy.speedscope.json"
+    result = imported(source, tmp_path / "m")
+    assert (result.format, result.samples, result.lines, result.left_out) == (
+        "speedscope",
+        70,
+        2,
+        {},
+    )
+    (totals,) = sums(tmp_path / "m").values()
+    profiles = json.loads(source.read_text())["profiles"]
+    assert totals.total() == round(sum(profile["endValue"] for profile in profiles) * 1e9)
+    assert max(totals, key=lambda path: totals[path])[-3:] == ("größe", "outer", "inner")
+    with open_measurement(tmp_path / "m") as measurement:
+        threads = {(thread.name, thread.tid) for thread in measurement.threads.values()}
+        assert threads == {("MainThread", 22916), ("second", 22976)}
+        (process,) = measurement.processes.values()
+        assert process.name == "py-spy.speedscope.json"
+        times = np.concatenate([part.time_ns for part in measurement.record_chunks()])
+        assert int(times.max()) == round(max(profile["endValue"] for profile in profiles) * 1e9)
+
+
+def test_speedscope_files_of_hpcd_come_back(tmp_path: Path) -> None:
+    imported(DATA / "perf-script.txt.gz", tmp_path / "m")
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    output = tmp_path / "db.speedscope.json"
+    words = ["export", str(tmp_path / "db"), "--format", "speedscope", "-o", str(output)]
+    assert main(words) == 0
+    imported(output, tmp_path / "again")
+    merge([tmp_path / "again"], tmp_path / "after", workers=1)
+    with Database(tmp_path / "db") as before, Database(tmp_path / "after") as after:
+        for metric in ("cpu_time", "page-faults"):
+            total = before.metrics.exclusive(metric).sum()
+            assert after.metrics.exclusive(metric).sum() == pytest.approx(total)
+
+
 def test_py_spys_subprocesses_have_their_command_lines(tmp_path: Path) -> None:
     head = 'process 12:"python a.py";thread (12): MainThread;f (a.py:1)'
     child = f'{head.partition(";")[0]};process 13:"python b.py";thread (14): pool;g (b.py:1)'

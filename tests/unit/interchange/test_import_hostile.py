@@ -161,6 +161,12 @@ def test_collisions_of_names_stay_apart(tmp_path: Path, monkeypatch: pytest.Monk
     assert totals == {("a", "b", "c"): 1, ("a", "c", "b"): 2}
 
 
+SPEEDSCOPE = (
+    b'{"$schema":"https://www.speedscope.app/file-format-schema.json","shared":{"frames":[]},'
+    b'"profiles":[{"type":"sampled","name":"a","unit":"none","samples":%s}]}'
+)
+
+
 def refused(words: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str:
     """The one line an import is refused with; nothing is left behind."""
     output = Path(words[0]).parent / "refused"
@@ -189,6 +195,11 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str], code: int) -> 
         (b"fp 1/1 1.5: 5 cycles: \n\t561c f (/x)\n\n" + b"garbage\n" * 50, "not the text of perf"),
         (b"fp 1/1 999999999999.5: 5 cycles: \n\t561c f (/x)\n\n", "out of range"),
         (b"# austin: 3.7.0\n", "no samples"),
+        (SPEEDSCOPE % b'[[0]],"weights":[1]', "not what speedscope's schema says"),
+        (SPEEDSCOPE % b'[[-1]],"weights":[1]', "not what speedscope's schema says"),
+        (SPEEDSCOPE % b'[[]],"weights":[NaN]', "weight nan is out of range"),
+        (SPEEDSCOPE % b'[[]],"weights":[1e300]', "out of range"),
+        (SPEEDSCOPE % (b"[" * 100_000), "not what speedscope's schema says"),
         (
             b"".join(b"fp 1/1 %d.5: 5 cycles: \n\t561c f (/x)\n\n" % at for at in (1, 10**8)),
             "203 days apart",
