@@ -216,7 +216,8 @@ def python_frame(builder: RecordingBuilder, function: bytes, file: bytes, line: 
 
 
 def _count(text: bytes, parts: int = _PARTS) -> int | None:
-    """Return a count in ``parts`` of one, rounded; None if it is none, or not whole of 1 part."""
+    """Return a count as a number of ``parts`` of one, rounded; None if it is no count, or has a
+    fraction where there is 1 part."""
     if text.isdigit() and len(text) <= 18:
         return int(text) * parts
     whole, _, part = text.partition(b".")

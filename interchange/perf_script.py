@@ -102,6 +102,7 @@ class PerfScriptReader:
         that has lost its last frames or half of a line."""
         whole, _, cut = rest.rpartition(b"\n")
         at = rest.find(b"\n\t")
+        at = self._indented(rest, 0) if at < 0 else at
         if at >= 0:
             whole, cut = rest[: max(rest.rfind(b"\n", 0, at), 0)], rest
         if cut:

@@ -79,10 +79,11 @@ class Export(Command):
             print(f"note: {note}", file=sys.stderr)
         files = [] if streamed else [path, *path.rglob("*")]
         size = sum(file.stat().st_size for file in files if file.is_file())
-        # What is written to standard output is whole without it.
+        # Standard output may be the export.
         out = sys.stderr if streamed else sys.stdout
         if args.json:
-            print(json.dumps({"path": str(path), "format": args.format, "bytes": size,
+            print(json.dumps({"path": str(path), "format": args.format,
+                              "bytes": None if streamed else size,
                               "lines": len(selection.lines)}), file=out)  # fmt: skip
         else:
             print(f"{path}: {args.format}, {counted(len(selection.lines), 'trace line')}"

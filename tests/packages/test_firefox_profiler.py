@@ -101,6 +101,12 @@ def test_functions_of_every_thread_have_their_costs(profiler: Profiler, db: Data
             for node, cost in zip(*db.metrics.by_line(metric, line), strict=True):
                 procedure = db.procedure_names[db.procedure_of_node[node]]
                 own[procedure if metric == "cpu_time" else f"[{metric}]"] += 1e3 * float(cost)
+        activity = profiler.ask("thread", "info", "--thread", thread)["cpuActivity"]
+        cpu_ms = sum(one["cpuMs"] for one in activity if one["depthLevel"] == 0)
+        # The first sample ends no period of time.
+        assert cpu_ms == pytest.approx(
+            1e3 * float(db.metrics.by_line("cpu_time", line)[1].sum()), abs=3
+        )
         costs = {one["name"]: one["selfSamples"] for one in answer["functions"]}
         assert {name: cost for name, cost in costs.items() if cost} == pytest.approx(+own)
         whole = sum(own.values())

@@ -384,6 +384,29 @@ def test_progress_is_reported(db: Database, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(told) > 2 * len(db.lines)
 
 
+def test_the_range_of_firefox_holds_what_stands_at_its_end(tmp_path: Path) -> None:
+    """Sums of short waits are recorded when their thread ends."""
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "blocked, short", "ns", 1.0, "blocked_time"))
+    writer.add_process(Process(0, 7, 1, "app", "/app", ("app",), 0, 10**9))
+    writer.add_thread(Thread(0, 0, 7, "app", 10**9, 2 * 10**9))
+    writer.add_module(Module(1, ModuleKind.JIT, "/app", process=0))
+    writer.add_symbols(1, [(0, 16, "main")])
+    writer.add_nodes(np.array([0], np.uint32), np.array([module_frame(1, 0)], np.uint64))
+    writer.add_clock_pair(10**9, 2 * 10**18)
+    times = np.array([10**9, 2 * 10**9], np.uint64)
+    values = np.full(2, 4 * 10**6, np.uint64)
+    writer.add_records(np.zeros(2, np.uint32), times, np.ones(2, np.uint32), 0, values)
+    writer.close()
+    merge([tmp_path / "m"], tmp_path / "db")
+    words = ["export", str(tmp_path / "db"), "--format", "firefox", "-o", str(tmp_path / "out")]
+    assert main(words) == 0
+    profile = json.loads((tmp_path / "out").read_text())
+    (thread,) = profile["threads"]
+    assert thread["samples"]["time"] == [0, 1000] and thread["samples"]["weight"] == [4, 4]
+    assert 1000 < profile["meta"]["profilingEndTime"] < 1000.001
+
+
 def test_the_period_of_pprof_is_that_of_its_samples(db: Database, tmp_path: Path) -> None:
     for metric, period in (("cpu_time", ("cpu_time", "nanoseconds", 1_000_000)),
                            ("samples", ("samples", "count", 1))):  # fmt: skip

@@ -187,8 +187,9 @@ def test_text_cut_off_within_a_line_is_remarked_on(tmp_path: Path, source: str) 
             assert dropped.get(CUT, 0) == count
 
 
-def test_frames_that_no_empty_line_ends_are_no_call_path(tmp_path: Path) -> None:
-    sample = "fp 7/7 1.5: 5 cycles: \n\t561c leaf (/x)\n\t561d main (/x)\n\n"
+@pytest.mark.parametrize("indent", ["\t", "        "])
+def test_frames_that_no_empty_line_ends_are_no_call_path(tmp_path: Path, indent: str) -> None:
+    sample = f"fp 7/7 1.5: 5 cycles: \n{indent}561c leaf (/x)\n{indent}561d main (/x)\n\n"
     for lost in (1, 17, 30, 50):
         (tmp_path / "perf.txt").write_text((2 * sample)[:-lost])
         output = tmp_path / f"m{lost}"
@@ -222,7 +223,7 @@ def test_py_spy_has_threads_and_files(tmp_path: Path) -> None:
 
 
 def test_speedscope_files_of_py_spy(tmp_path: Path) -> None:
-    """Of py-spy 0.4.3 ``record --format speedscope --threads --rate 50``."""
+    """The file is py-spy 0.4.3's, ``record --format speedscope --threads --rate 50``."""
     source = DATA / "py-spy.speedscope.json"
     result = imported(source, tmp_path / "m")
     assert (result.format, result.samples, result.lines, result.left_out) == (
