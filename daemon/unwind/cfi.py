@@ -16,11 +16,10 @@ import numpy.typing as npt
 from hpcd.daemon.unwind.frame_programs import MAX_ADDRESS, Cie, FramePrograms
 from hpcd.daemon.unwind.unwind_rules import NONE, RuleSet
 from hpcd.elf.encoded_pointer import encoded_pointer
+from hpcd.elf.frame_records import RELATIVE, WIDE, record_head, record_offsets
 from hpcd.elf.leb128 import sleb128, uleb128
 
 I64 = npt.NDArray[np.int64]
-
-_WIDE = 0xFFFFFFFF  # in the place of a record's length: the length follows in 64 bits
 
 
 @dataclass(slots=True)
@@ -46,14 +45,15 @@ class CfiDecoder:
 
     def add_section(self, data: bytes, address: int, *, debug: bool = False) -> None:
         """Take in the functions of a section. A malformed one loses itself only."""
-        where = self._records(data, debug=debug)
+        where, cut_off = record_offsets(data, debug=debug)
+        self.functions.bad += cut_off
         if not len(where):
             return
         spans = np.zeros((3, len(where)), np.int64)
         cies: dict[int, Cie | None] = {}
         if debug:  # where a CIE may follow the functions that name it
             for offset in where.tolist():
-                start, id_size, _ = _head(data, offset, debug=True)
+                start, id_size, _ = record_head(data, offset, debug=True)
                 if data[start : start + id_size] == b"\xff" * id_size:
                     cies[offset] = self._try_cie(data, offset, address, True)
             one_by_one = list(range(len(where)))
@@ -71,30 +71,6 @@ class CfiDecoder:
         self.functions.bad += int(np.isin(spans[2], list(self._programs.malformed)).sum())
         self.functions.parts.append(spans)
 
-    def _records(self, data: bytes, *, debug: bool) -> I64:
-        """Return the offsets of a section's records: all that is read of it one by one."""
-        unpack = struct.Struct("<I").unpack_from
-        places = array("q")
-        at, size = 0, len(data)
-        while at + 8 <= size:
-            (length,) = unpack(data, at)
-            end = at + 4 + length
-            if length == _WIDE:
-                if at + 20 > size:
-                    break
-                end = at + 12 + int.from_bytes(data[at + 4 : at + 12], "little")
-            elif not length:
-                if debug:
-                    break
-                at += 4  # a terminator; crtend's need not be the last
-                continue
-            if end > size:
-                self.functions.bad += 1
-                break
-            places.append(at)
-            at = end
-        return np.frombuffer(places, np.int64) if places else np.zeros(0, np.int64)
-
     def _add_plain(
         self, data: bytes, address: int, where: I64, cies: dict[int, Cie | None], spans: I64
     ) -> list[int]:
@@ -107,15 +83,15 @@ class CfiDecoder:
         fits = (where & 3 == 0) & (where + 20 <= size)
         at = np.where(fits, where, 0) >> 2
         length = words[at].astype(np.int64)
-        fits &= (length != _WIDE) & (length >= 13)
+        fits &= (length != WIDE) & (length >= 13)
         ident = words[at + 1].astype(np.int64)
         for offset in where[~fits | (ident == 0)].tolist():
-            start, _, _ = _head(data, offset, debug=False)
+            start, _, _ = record_head(data, offset, debug=False)
             if data[start : start + 4] == bytes(4):
                 cies[offset] = self._try_cie(data, offset, address, False)
         known, which = np.unique(where + 4 - ident, return_inverse=True)
         named = [cies.get(offset) for offset in known.tolist()]
-        plain = [cie is not None and cie.augmented and cie.encoding == 0x1B for cie in named]
+        plain = [cie is not None and cie.augmented and cie.encoding == RELATIVE for cie in named]
         skip = octets[np.where(fits, where + 16, 0)].astype(np.int64)
         body, end = where + 17 + skip, where + 4 + length
         fits &= (ident != 0) & np.array(plain, bool)[which] & (skip < 128) & (body <= end)
@@ -148,7 +124,7 @@ class CfiDecoder:
     ) -> tuple[int, int, int] | None:
         """(start, end, program) of the function whose record is at ``where``, None when it is none
         or has been dropped. Raises what reading malformed bytes raises."""
-        start, id_size, end = _head(data, where, debug=debug)
+        start, id_size, end = record_head(data, where, debug=debug)
         ident = int.from_bytes(data[start : start + id_size], "little")
         if ident == (0 if not debug else (1 << 8 * id_size) - 1):
             return None
@@ -183,7 +159,7 @@ class CfiDecoder:
     def _cie(self, data: bytes, at: int, address: int, debug: bool) -> Cie:
         if not 0 <= at <= len(data) - 8:
             raise ValueError("no CIE there")
-        start, id_size, end = _head(data, at, debug=debug)
+        start, id_size, end = record_head(data, at, debug=debug)
         if end > len(data):
             raise ValueError("CIE runs past the section")
         pos = start + id_size
@@ -265,12 +241,3 @@ class CfiDecoder:
         pc[behind], keep[behind] = end, open_end
         rules[behind] = self._rules.number(NONE)
         return pc[keep], rules[keep], start, end
-
-
-def _head(data: bytes, where: int, *, debug: bool) -> tuple[int, int, int]:
-    """(where the id of the record at ``where`` is, its size, where the record ends)."""
-    (length,) = struct.unpack_from("<I", data, where)
-    if length != _WIDE:
-        return where + 4, 4, where + 4 + length
-    (length,) = struct.unpack_from("<Q", data, where + 4)
-    return where + 12, 8 if debug else 4, where + 12 + length
