@@ -20,8 +20,6 @@ from hpcd.errors import FormatError
 _NOTYPE, _FUNC, _IFUNC = 0, 2, 10
 _LOCAL = 0
 _END = np.uint64((1 << 64) - 1)
-# Functions of a compiler's generated tables have 0.3 MB.
-_LARGEST = np.uint64(1 << 20)
 # Symbols may nest (labels inside a function). Deeper nesting than this goes unnamed.
 _MAX_NESTING = 8
 
@@ -133,7 +131,8 @@ def from_rows(rows: Sequence[tuple[int, int, str]]) -> SymbolTable:
 def from_section(elf: ElfFile, name: str, limits: U64) -> SymbolTable | None:
     """The functions of ``.symtab`` or ``.dynsym``; None where the file has none.
 
-    ``limits`` ends symbols without a size. Raises :class:`FormatError`.
+    Symbols without a size end at the next one, or at the next of ``limits``. Raises
+    :class:`FormatError`.
     """
     section = elf.section(name)
     if section is None:
@@ -167,14 +166,9 @@ def from_section(elf: ElfFile, name: str, limits: U64) -> SymbolTable | None:
     )
 
 
-def from_starts(starts: U64, name: Callable[[int], str]) -> SymbolTable:
-    """Functions known by where they begin only; ``name`` makes a name from the address.
-
-    ``starts`` ``uint64[n]`` ascending. A function extends to the next one, and no further than the
-    largest functions do: addresses beyond have no entry in the source table.
-    """
-    ends = np.minimum(np.append(starts[1:], _END), starts + np.minimum(_LARGEST, _END - starts))
-    return SymbolTable(starts, ends, lambda entry: name(int(starts[entry])))
+def from_ranges(start: U64, end: U64, name: Callable[[int], str]) -> SymbolTable:
+    """Functions known by where they begin and end; ``name`` makes a name from the address."""
+    return SymbolTable(start, end, lambda entry: name(int(start[entry])))
 
 
 def _covered(starts: U64, ends: U64, label: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

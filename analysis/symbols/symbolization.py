@@ -2,8 +2,9 @@
 
 One task per module, run in a worker: all its addresses at once in, procedures out. The sources, in
 the order of search: ``.symtab`` of the file, of its separate debug file and of
-``.gnu_debugdata``, ``.dynsym``, PLT stubs, and for what remains the function starts of
-``.eh_frame_hdr``, so that even a stripped function is one procedure: ``[libfoo.so+0x1234]``.
+``.gnu_debugdata``, ``.dynsym``, PLT stubs, and for what remains the bounds of functions
+(:mod:`~hpcd.analysis.symbols.function_ranges`), so that even a stripped function is one procedure:
+``[libfoo.so+0x1234]``.
 
 A file whose build id is not the recorded one is not the file that ran: its names would be wrong, so
 none are given. Nothing here raises for a bad file: it costs that module its names, and the note
@@ -187,7 +188,10 @@ def _file_tables(elf: ElfFile, build_id: str, name: str) -> tuple[list[SymbolTab
     """Return all tables of a file, in the order of search, with their names."""
     sources: list[str] = []
     tables: list[SymbolTable] = []
-    starts = elf.function_starts()
+    # What only reads databases needs no disassembler, and should not wait for one.
+    from hpcd.analysis.symbols.function_ranges import function_ranges
+
+    start, end, edges = function_ranges(elf)
 
     def take(label: str, read: Callable[[], SymbolTable | None]) -> None:
         # One damaged table must not cost the module the others.
@@ -200,19 +204,19 @@ def _file_tables(elf: ElfFile, build_id: str, name: str) -> tuple[list[SymbolTab
             tables.append(table)
             sources.append(label)
 
-    take(".symtab", lambda: symbol_tables.from_section(elf, ".symtab", starts))
-    take("debug file", lambda: _debug_file(build_id, starts))
-    take(".gnu_debugdata", lambda: _debug_data(elf, starts))
-    take(".dynsym", lambda: symbol_tables.from_section(elf, ".dynsym", starts))
+    take(".symtab", lambda: symbol_tables.from_section(elf, ".symtab", edges))
+    take("debug file", lambda: _debug_file(build_id, edges))
+    take(".gnu_debugdata", lambda: _debug_data(elf, edges))
+    take(".dynsym", lambda: symbol_tables.from_section(elf, ".dynsym", edges))
     take("plt", lambda: symbol_tables.from_plt(elf))
     take(
-        "function starts",
-        lambda: symbol_tables.from_starts(starts, lambda at: f"[{name}+0x{at:x}]"),
+        "function ranges",
+        lambda: symbol_tables.from_ranges(start, end, lambda at: f"[{name}+0x{at:x}]"),
     )
     return tables, ", ".join(sources) or "no symbols"
 
 
-def _debug_file(build_id: str, starts: U64) -> SymbolTable | None:
+def _debug_file(build_id: str, edges: U64) -> SymbolTable | None:
     """Symbols of the separate debug file distributions put under the build id."""
     if not build_id.isalnum() or len(build_id) < 8:
         return None
@@ -222,12 +226,12 @@ def _debug_file(build_id: str, starts: U64) -> SymbolTable | None:
     with ElfFile.open(path) as elf:
         if elf.build_id() != build_id:
             raise FormatError(f"{path}: has another build id")
-        return symbol_tables.from_section(elf, ".symtab", starts)
+        return symbol_tables.from_section(elf, ".symtab", edges)
 
 
-def _debug_data(elf: ElfFile, starts: U64) -> SymbolTable | None:
+def _debug_data(elf: ElfFile, edges: U64) -> SymbolTable | None:
     inner = elf.debug_data()
-    return None if inner is None else symbol_tables.from_section(inner, ".symtab", starts)
+    return None if inner is None else symbol_tables.from_section(inner, ".symtab", edges)
 
 
 def _own_vdso() -> ElfFile:
@@ -287,9 +291,10 @@ def _answer(
 
 
 def _region(name: str, number: int) -> Symbol:
-    """Return the symbol of code without names or function starts: the part of its module."""
+    """Return the symbol of code of which nothing is known: the part of its module."""
     size = int(_REGION)
-    return Symbol(number * size, size, f"[{name}+0x{number * size:x}]")
+    start = number * size
+    return Symbol(start, size, f"[{name}+0x{start:x}-0x{start + size - 1:x}]")
 
 
 def _groups(entries: I64) -> Iterator[tuple[int, I64]]:

@@ -1,4 +1,4 @@
-"""Reading of ELF-64 files what naming addresses needs: sections, symbols, PLT, function starts.
+"""Reading of ELF-64 files what naming addresses needs: sections, symbols, function spans.
 
 Reading is by ``read``, not by mapping: a file cut short under a mapping would kill the process.
 What does not fit raises :class:`FormatError`.
@@ -10,7 +10,6 @@ import io
 import lzma
 import os
 import stat
-import struct
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,13 +17,11 @@ import numpy as np
 
 from hpcd.array_types import U64
 from hpcd.elf.elf_reader import MAX_SECTION, PT_LOAD, ElfReader, Section, Table
+from hpcd.elf.frame_records import function_spans
 from hpcd.errors import FormatError
 
 # Mini debug information of a whole distribution's biggest binaries stays below a tenth of this.
 _MAX_DEBUGDATA = 128 << 20
-
-_DATAREL_SDATA4 = 0x3B
-_UDATA4, _SDATA4 = 0x03, 0x0B
 
 
 class ElfFile(ElfReader):
@@ -102,24 +99,16 @@ class ElfFile(ElfReader):
         data = self.contents(section)
         return np.frombuffer(data, kind, len(data) // kind.itemsize)
 
-    def function_starts(self) -> U64:
-        """``uint64[n]`` ascending: where functions begin, from the table of .eh_frame_hdr.
+    def function_spans(self) -> tuple[U64, U64]:
+        """Where the functions with call frame information start and end, ``uint64[n]`` ascending.
 
-        Empty without one. (Linux Standard Base, section 10.6.2.)
+        Raises :class:`FormatError`.
         """
-        section = self.section(".eh_frame_hdr")
-        if section is None or section.size < 12:
-            return np.zeros(0, np.uint64)
-        data = self.contents(section)
-        version, pointer, counting, table = data[:4]
-        if version != 1 or table != _DATAREL_SDATA4 or counting != _UDATA4:
-            return np.zeros(0, np.uint64)
-        if pointer & 0x0F not in (_UDATA4, _SDATA4):
-            return np.zeros(0, np.uint64)
-        count = min(struct.unpack_from("<I", data, 8)[0], (len(data) - 12) // 8)
-        rows = np.frombuffer(data, "<i4", 2 * count, 12)
-        starts = rows[::2].astype(np.int64) + np.int64(section.address & ((1 << 62) - 1))
-        return np.unique(starts[starts >= 0]).astype(np.uint64)
+        section = self.section(".eh_frame")
+        if section is None:
+            return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+        start, end = function_spans(self.contents(section), section.address & ((1 << 62) - 1))
+        return start.astype(np.uint64), end.astype(np.uint64)
 
     def debug_data(self) -> ElfFile | None:
         """The file inside .gnu_debugdata (symbols of stripped binaries, compressed), if any."""

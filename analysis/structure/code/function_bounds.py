@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcd.analysis.symbols import symbol_tables
+from hpcd.analysis.symbols.function_ranges import function_ranges
 from hpcd.array_types import U64
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
@@ -22,12 +23,13 @@ class Functions(NamedTuple):
 
 
 def functions_of(elf: ElfFile, debug: Path | None = None) -> Functions:
-    """The functions of a module, by its call frame information and symbols.
+    """The functions of a module, by its call frame information, symbols and code.
 
     ``debug`` is its separate debug file, whose symbols count too. A function ends where the next
     one begins, at the latest with its section; padding is part of it.
     """
-    starts = [elf.function_starts()]
+    ranges = function_ranges(elf)
+    starts = [ranges.start]
     tables = [(elf, ".symtab"), (elf, ".dynsym")]
     with contextlib.ExitStack() as stack:
         # One damaged table must not cost the others.
@@ -40,7 +42,7 @@ def functions_of(elf: ElfFile, debug: Path | None = None) -> Functions:
                 tables.append((inner, ".symtab"))
         for file, name in tables:
             with contextlib.suppress(FormatError, OSError):
-                table = symbol_tables.from_section(file, name, starts[0])
+                table = symbol_tables.from_section(file, name, ranges.edges)
                 if table is not None:
                     starts.append(table.start)
     begin = np.unique(np.concatenate(starts))
@@ -55,7 +57,7 @@ def functions_of(elf: ElfFile, debug: Path | None = None) -> Functions:
         inside = begin[
             np.searchsorted(begin, np.uint64(low)) : np.searchsorted(begin, np.uint64(high))
         ]
-        # PLT stubs, hand-written code without symbols: one stretch.
+        # PLT stubs, and code of which nothing is known: one stretch.
         if not len(inside) or inside[0] != low:
             inside = np.concatenate([np.array([low], np.uint64), inside])
         begins.append(inside)

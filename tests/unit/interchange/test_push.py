@@ -216,7 +216,7 @@ def test_confined_names_are_those_of_the_file(tmp_path: Path) -> None:
     path = Path(sys.executable).resolve()
     with ElfFile.open(path) as elf:
         build_id = elf.build_id()
-        starts = elf.function_starts()[:50]
+        starts = elf.function_spans()[0][:50]
     naming = ConfinedNaming()
     try:
         names = naming.namer(ModuleKind.ELF, str(path), build_id, []).names(starts)

@@ -217,22 +217,90 @@ def test_a_file_without_build_id_is_known_by_its_contents(program: Path, tmp_pat
 
 def test_code_without_names_is_told_apart_by_its_place(tmp_path: Path) -> None:
     source = tmp_path / "large.s"
-    # Three functions of a megabyte and more, which no table describes.
+    # Three megabytes that no table describes, and no instruction refers to.
     source.write_text(".globl _start\n_start:\n.fill 0x300000, 1, 0x90\nret\n")
     program = tmp_path / "large"
     subprocess.run(["gcc", "-nostdlib", "-static", "-s", "-o", program, source], check=True)
     with ElfFile.open(program) as elf:
-        assert not len(elf.function_starts())
+        assert not len(elf.function_spans()[0])
     low, high = 0x401234, 0x601234
     answer = name_all(program, [low, low + 4, high])
     assert [procedure.name for procedure in answer.procedures] == [
-        "[large+0x400000]", "[large+0x600000]",
+        "[large+0x400000-0x40ffff]", "[large+0x600000-0x60ffff]",
     ]  # fmt: skip
     assert answer.index.tolist() == [0, 0, 1]
-    # A function known by its start alone is no larger than functions are.
-    table = symbol_tables.from_starts(np.array([0x1000, 0x2000], np.uint64), hex)
-    entries = table.find(np.array([0x1FFF, 0x2000, 0x101FFF, 0x102000], np.uint64))
-    assert entries.tolist() == [0, 1, 1, -1]
+
+
+ASSEMBLY = """
+.text
+.globl first, called_later, _start
+first:              # without a type or a size, as nasm writes it
+    test %edi, %edi
+    jz 1f
+    jmp 2f
+.p2align 4
+1:  dec %edi        # behind a jump and padding, and still a part
+    jnz 1b
+    ret
+.p2align 4
+2:  ret
+.p2align 4
+hidden:             # reached by its address only, padding before it
+    push %rbx
+    pop %rbx
+    ret
+near:               # called, not aligned
+    ret
+called_later:
+    call near
+    ret
+.p2align 4
+_start:
+    call called_later
+    lea hidden(%rip), %rax
+    jmp *%rax
+"""
+
+
+def test_a_symbol_without_a_size_ends_where_the_next_function_begins(tmp_path: Path) -> None:
+    source, program = tmp_path / "kernels.s", tmp_path / "kernels"
+    source.write_text(ASSEMBLY)
+    subprocess.run(["gcc", "-nostdlib", "-static", "-o", program, source], check=True)
+    places = nm(program)
+    kept = tmp_path / "kept"
+    subprocess.run(["strip", "-K", "first", "-K", "called_later", "-o", kept, program], check=True)
+    first, hidden, near, later = (
+        places[name] for name in ("first", "hidden", "near", "called_later")
+    )
+    addresses = [first, hidden - 1, hidden, near - 1, near, later, places["_start"] + 5]
+    assert names_at(kept, addresses) == [
+        "first", "first", f"[kept+0x{hidden:x}]", f"[kept+0x{hidden:x}]", f"[kept+0x{near:x}]",
+        "called_later", f"[kept+0x{places['_start']:x}]",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [["-O2"], ["-Os", "-fno-asynchronous-unwind-tables"]])
+def test_functions_of_a_stripped_static_program_are_one_each(
+    tmp_path: Path, options: list[str]
+) -> None:
+    """Static programs have no table of functions, with and without call frame information."""
+    lines = [
+        f"__attribute__((noinline)) long f{number}(long x) {{"
+        f" for (long i = 0; i < x; i++) if (!(x % (i + {number + 2}))) x += i * {number};"
+        f" return x ^ {number}; }}"
+        for number in range(40)
+    ]
+    calls = " + ".join(f"f{number}(c)" for number in range(40))
+    source, program = tmp_path / "many.c", tmp_path / "many"
+    source.write_text("\n".join([*lines, f"int main(int c, char **v) {{ return {calls}; }}"]))
+    subprocess.run(["gcc", *options, "-static", "-o", program, source], check=True)
+    bare = stripped(program, tmp_path / "bare")
+    with ElfFile.open(bare) as elf:
+        assert elf.section(".eh_frame_hdr") is None
+    starts = [nm(program)[f"f{number}"] for number in range(40)]
+    for inside in (0, 3):
+        names = names_at(bare, [start + inside for start in starts])
+        assert names == [f"[bare+0x{start:x}]" for start in starts]
 
 
 def test_what_cannot_be_read_costs_its_names_only(tmp_path: Path) -> None:

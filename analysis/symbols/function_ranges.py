@@ -1,0 +1,143 @@
+"""Ranges of a module's functions without its symbols: from call frame information, and where there
+is none (hand-written kernels, C libraries built without it) from the machine code."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from iced_x86 import Decoder, FlowControl, Mnemonic
+
+from hpcd.array_types import I64, U64
+from hpcd.elf.elf_file import ElfFile
+from hpcd.elf.elf_reader import X86_64, Section
+
+# Stubs are named by the relocations of their slots.
+_STUBS = (".plt", ".plt.sec", ".plt.got")
+# Shorter stretches between functions are padding.
+_MIN_GAP = 16
+_ALIGNMENT = 16
+# Decoding takes 0.3 µs an instruction. In longer stretches calls alone tell where functions begin.
+_MAX_DECODED = 4 << 20
+# Jumps farther ahead than this are calls at the end of a function.
+_MAX_JUMP = 1 << 16
+# The last bytes of padding and of returns.
+_ENDS = np.array([0x00, 0x90, 0xC3, 0xCC], np.uint8)
+_ADDRESSES = 1 << 47
+
+_PADDING = frozenset((int(Mnemonic.NOP), int(Mnemonic.INT3)))
+_STOPS = frozenset(
+    int(flow)
+    for flow in (
+        FlowControl.UNCONDITIONAL_BRANCH,
+        FlowControl.RETURN,
+        FlowControl.EXCEPTION,
+        FlowControl.INDIRECT_BRANCH,
+    )
+)
+_CALLS = frozenset((int(FlowControl.CALL), int(FlowControl.INDIRECT_CALL)))
+_NEXT = int(FlowControl.NEXT)
+_JUMP = int(FlowControl.UNCONDITIONAL_BRANCH)
+_JUMPS = frozenset((int(FlowControl.CONDITIONAL_BRANCH), _JUMP))
+
+
+class FunctionRanges(NamedTuple):
+    """Functions ``start`` to ``end`` ``uint64[n]``, ascending and of distinct starts.
+
+    ``edges`` ``uint64[m]`` ascending: none of them lies within a function; what begins before one
+    ends there at the latest.
+    """
+
+    start: U64
+    end: U64
+    edges: U64
+
+
+def function_ranges(elf: ElfFile) -> FunctionRanges:
+    """The functions of ``elf``. Raises :class:`FormatError`."""
+    start, end = elf.function_spans()
+    sections = [
+        section
+        for section in elf.sections
+        if section.executable and section.has_data and section.address + section.size < _ADDRESSES
+    ]
+    limits = [bound for one in sections for bound in (one.address, one.address + one.size)]
+    if elf.machine == X86_64:
+        described = start.astype(np.int64), end.astype(np.int64)
+        for section in sections:
+            gaps = [] if section.name in _STUBS else _gaps(section, *described)
+            if gaps:
+                code = elf.contents(section)
+                targets = _targets(code, section.address)
+                more = [_functions_in(code, section.address, targets, *gap) for gap in gaps]
+                start = np.concatenate([start, *(starts for starts, _ in more)])
+                end = np.concatenate([end, *(ends for _, ends in more)])
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    edges = np.unique(np.concatenate([start, end, np.array(limits, np.uint64)]))
+    return FunctionRanges(start, end, edges)
+
+
+def _gaps(section: Section, start: I64, end: I64) -> list[tuple[int, int]]:
+    """Stretches of a section that none of the functions covers."""
+    low, high = section.address, section.address + section.size
+    first, last = np.searchsorted(start, [low, high])
+    covered = np.maximum.accumulate(np.concatenate([[low], end[first:last]]))
+    following = np.concatenate([start[first:last], [high]])
+    wide = np.flatnonzero(following - covered >= _MIN_GAP)
+    return list(zip(covered[wide].tolist(), following[wide].tolist(), strict=True))
+
+
+def _functions_in(code: bytes, address: int, targets: I64, low: int, high: int) -> tuple[U64, U64]:
+    """Starts and ends of the functions from ``low`` to ``high`` in a section at ``address``."""
+    first, last = np.searchsorted(targets, [low, high])
+    inside = targets[first:last]
+    if high - low <= _MAX_DECODED:
+        starts = _starts(code[low - address : high - address], low, set(inside.tolist()))
+    else:
+        before = np.frombuffer(code, np.uint8)[np.maximum(inside - address - 1, 0)]
+        starts = inside[np.isin(before, _ENDS)].tolist()
+    start = np.array(starts, np.uint64)
+    return start, np.append(start[1:], np.array([high] * bool(starts), np.uint64))
+
+
+def _targets(code: bytes, address: int) -> I64:
+    """Addresses, ascending, that bytes of ``code`` refer to which may be a call, or may load one.
+
+    ``address`` is that of the code.
+    """
+    octets = np.frombuffer(code, np.uint8)
+    calls = np.flatnonzero(octets[:-4] == 0xE8) + 1
+    # lea distance(%rip), register
+    loads = (octets[1:-5] == 0x8D) & (octets[2:-4] & 0xC7 == 0x05) & (octets[:-6] & 0xF8 == 0x48)
+    at = np.concatenate([calls, np.flatnonzero(loads) + 3])
+    distance = octets[at[:, None] + np.arange(4)].view("<i4").ravel()
+    targets = address + at + 4 + distance
+    return np.unique(targets[(targets >= address) & (targets < address + len(code))])
+
+
+def _starts(code: bytes, address: int, targets: set[int]) -> list[int]:
+    """Where the functions of ``code`` at ``address`` begin.
+
+    One begins at a target that nothing runs on into; and behind the end of another, beyond all that
+    it jumps to, where code is aligned.
+    """
+    starts: list[int] = []
+    reach = 0
+    before = _JUMP
+    for instruction in Decoder(64, code, ip=address):
+        at, flow = instruction.ip, instruction.flow_control
+        if before != _NEXT and int(instruction.mnemonic) in _PADDING:
+            continue
+        stopped = before in _STOPS
+        if (at in targets and (stopped or before in _CALLS)) or (
+            stopped and at > reach and (at % _ALIGNMENT == 0 or not starts)
+        ):
+            starts.append(at)
+            reach = at
+        before = flow
+        if flow in _JUMPS:
+            target = instruction.near_branch_target
+            if reach < target < at + _MAX_JUMP and target not in targets:
+                reach = target
+    return starts
