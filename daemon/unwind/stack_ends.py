@@ -10,8 +10,8 @@ in the machine code:
 - Go's goexit, mstart, rt0_go and the part of mcall that runs the scheduler.
 
 And places where a stack goes on elsewhere: the kernel's signal frame above a restorer that says
-nothing of it, Go's system stack, called from a goroutine's, and swapcontext between the stacks that
-it swaps.
+nothing of it, Go's system stack, called from a goroutine's, swapcontext between the stacks that it
+swaps, and Go's calls of the vDSO, which run on its system stack.
 
 All of it is read from the instructions themselves; a symbol only says where to look. x86-64 only.
 """
@@ -32,6 +32,13 @@ _GO_ENDS = ("runtime.goexit", "runtime.mstart", "runtime.rt0_go")
 _GO_SCHEDULER = "runtime.mcall"
 _GO_SYSTEM_STACK = "runtime.systemstack"
 _GO_GROWTH = "runtime.morestack"
+# Go's calls of the vDSO: lea N(%rsp), %rbp; mov %rsp, %r12; ...; and $-16, %rsp; ...; call *%rax;
+# ...; mov %r12, %rsp; ...; mov N(%rsp), %rbp
+_GO_VDSO_CALL = re.compile(
+    rb"\x48\x8d\x6c\x24(.)(?P<framed>\x49\x89\xe4).{16,120}?\x48\x83\xe4\xf0"
+    rb".{4,80}?\xff\xd0.{4,80}?\x4c\x89\xe4.{0,64}?\x48\x8b\x6c\x24\1",
+    re.DOTALL,
+)
 _CONTEXTS = ("makecontext", "make_fcontext")
 _SWAP = "swapcontext"
 
@@ -80,6 +87,8 @@ def stack_ends(elf: ElfView) -> list[Span]:
                     start -= _byte_before(text, start)
                     spans.append(Span(address + start, address + at + 2, rule(CfaKind.SIGNAL)))
                     break
+        if _is_go(elf):
+            spans += _vdso_calls(text, address)
     named = _named_functions(elf)
     for name, function in named:
         spans += _function_spans(name, function)
@@ -93,6 +102,18 @@ def _byte_before(text: memoryview, at: int) -> int:
     another function it says nothing.
     """
     return int(at > 0 and text[at - 1] != _RET)
+
+
+def _is_go(elf: ElfView) -> bool:
+    return ".gopclntab" in elf.sections or ".note.go.buildid" in elf.sections
+
+
+def _vdso_calls(text: memoryview, address: int) -> Iterator[Span]:
+    """Return where the frame of Go's function is on the goroutine's stack, while the stack pointer
+    may be on another."""
+    back = rule(CfaKind.OTHER_STACK, 16, fp=FpKind.AT_CFA, fp_off=-16, bx=BxKind.LOST)
+    for call in _GO_VDSO_CALL.finditer(text):
+        yield Span(address + call.start("framed"), address + call.end(), back)
 
 
 # --- named functions ---
@@ -117,7 +138,7 @@ class _Function:
 
 def _named_functions(elf: ElfView) -> list[tuple[str, _Function]]:
     names = [*_CONTEXTS, _SWAP]
-    if ".gopclntab" in elf.sections or ".note.go.buildid" in elf.sections:
+    if _is_go(elf):
         go = (*_GO_ENDS, _GO_SCHEDULER, _GO_SYSTEM_STACK, _GO_GROWTH)
         names += [*go, *(f"{name}.abi0" for name in go)]
     functions = []

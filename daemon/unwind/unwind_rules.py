@@ -41,6 +41,7 @@ class CfaKind(IntEnum):
     SP_DEREF = 10
     CLONE = 11
     GOROUTINE = 12
+    OTHER_STACK = 13
 
 
 class FpKind(IntEnum):

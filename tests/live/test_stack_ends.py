@@ -81,6 +81,25 @@ def test_goroutines_end_at_goexit(tmp_path: Path) -> None:
     assert any(path[0] == "runtime.goexit.abi0" for path in marking)
 
 
+@pytest.mark.skipif(not shutil.which("go"), reason="needs Go: apt install golang")
+def test_goroutines_that_call_the_vdso_have_callers(tmp_path: Path) -> None:
+    """Go calls it on its system stack, and says so nowhere but in the instructions."""
+    source, executable = tmp_path / "clock.go", tmp_path / "clock"
+    source.write_text(
+        'package main\nimport ("os"; "time")\n//go:noinline\nfunc ask(n int) (t time.Time) {\n'
+        "  for i := 0; i < n; i++ { t = time.Now() }; return }\n"
+        "func main() { for t := time.Now(); time.Since(t).Seconds() < float64(len(os.Args)); {"
+        " ask(10000) } }\n"
+    )
+    subprocess.run(["go", "build", "-o", str(executable), str(source)], check=True)
+    record_warm(tmp_path, executable, 2)
+    paths = call_paths(tmp_path / "m", executable)
+    asking = below(paths, "main.ask")
+    clock = sum(number for path, number in paths.items() if "time.now" in path)
+    assert set(asking) == {"runtime.goexit.abi0"}
+    assert asking["runtime.goexit.abi0"] >= 0.95 * clock > 50
+
+
 @pytest.mark.skipif(
     not Path("/usr/include/boost/context/fiber.hpp").exists(),
     reason="needs Boost.Context: apt install libboost-context-dev",

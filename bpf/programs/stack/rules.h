@@ -22,6 +22,7 @@ enum cfa_kind {
 	CFA_CLONE = 11,        /* sp + off; where the system call returned 0 a new thread begins */
 	CFA_GOROUTINE = 12,    /* *(*(*(*(thread pointer + off) + fp_off) + bx_off) + ra_off) + reg:
 				* Go's system stack, called from a goroutine; ends where there is none */
+	CFA_OTHER_STACK = 13,  /* fp + off, on another stack: Go's calls of the vDSO */
 };
 
 enum fp_kind {

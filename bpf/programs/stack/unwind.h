@@ -429,6 +429,7 @@ static __always_inline u32 unwind_step(struct walk *w, int copied)
 		cfa = w->sp + off;
 		break;
 	case CFA_FP:
+	case CFA_OTHER_STACK:
 		cfa = w->bp + off;
 		break;
 	case CFA_END:
@@ -498,7 +499,8 @@ static __always_inline u32 unwind_step(struct walk *w, int copied)
 	}
 	cfa = FORGET(w, cfa);
 	/* A function that has not touched its stack yet has the CFA in sp where calls push nothing. */
-	if (cfa < w->sp || (cfa == w->sp && rule->ra_kind == RA_AT_CFA))
+	if ((cfa < w->sp && rule->cfa_kind != CFA_OTHER_STACK) ||
+	    (cfa == w->sp && rule->ra_kind == RA_AT_CFA))
 		return stop(w, END_NO_PROGRESS);
 	if (rule->bx_kind == BX_LOST)
 		w->bx_at = BX_UNAVAILABLE;
