@@ -33,6 +33,8 @@ class Facts:
     expected: int | None
     taken: int | None
     recorded: int
+    unexplained: int = 0
+    uncounted: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     complete: int = 0
     truncated: Counter[str] = field(default_factory=Counter)
@@ -56,6 +58,8 @@ class Facts:
             "contexts": self.contexts,
             "samples": {
                 "expected": self.expected,
+                "unexplained": self.unexplained,
+                "uncounted": self.uncounted,
                 "taken": self.taken,
                 "recorded": self.recorded,
                 "dropped": dict(self.dropped),
@@ -92,6 +96,11 @@ class Facts:
             samples = f"samples: {self.taken:,} taken"
             if self.expected:
                 samples += f" ({self.expected:,} expected)"
+            if self.unexplained:
+                word = "more" if self.unexplained > 0 else "fewer"
+                samples += f", {abs(self.unexplained):,} {word} for no known cause"
+            if self.uncounted:
+                samples += f", {self.uncounted:,} more in time of a hypervisor or of interrupts"
             samples += f", {sum(self.dropped.values()):,} dropped" + _causes(self.dropped)
             samples += f"; {self.recorded:,} records"
         error = self.share_error(0.1)
@@ -149,6 +158,8 @@ def gather_facts(db: Database) -> Facts:
         # A recorder that was killed left counters older than its records, or none.
         facts.expected = _plus(facts.expected, samples.expected)
         facts.taken = _plus(facts.taken, samples.taken)
+        facts.unexplained += samples.unexplained
+        facts.uncounted += samples.uncounted
         facts.dropped.update(samples.dropped)
         facts.damage += len(row.damage)
         facts.unclosed += not row.closed

@@ -1,7 +1,7 @@
 """The process that reads load modules: unprivileged, bounded, expendable.
 
 Started by :mod:`hpcd.analysis.structure.reader_process` with one end of a socket. Only this
-process needs the libraries that decode machine code and debug information.
+process needs the library that decodes debug information.
 """
 
 from __future__ import annotations

@@ -55,6 +55,11 @@ def _sample_lines(samples: SampleCounts, extent: str) -> Iterator[str]:
     if samples.unexplained:
         word = "more" if samples.unexplained > 0 else "fewer"
         yield f"  {abs(samples.unexplained):,} samples {word} than expected, for no known cause"
+    if samples.uncounted:
+        yield (
+            f"  {samples.uncounted:,} samples more than expected, in time on CPUs that is not"
+            " counted: a hypervisor's or interrupts'"
+        )
     if samples.late:
         yield (
             f"  {samples.late:,} firings left out that came late: mostly the hypervisor had the CPU"

@@ -91,10 +91,11 @@ class RecordingAccount:
         used = self.cpu_seconds(final=final)
         seen = times.cpu if times else used
         expected = round(self._expected.of(used, seen)) if self._terms.alone else 0
+        uncounted = max(round(self._expected.after(seen)) - expected, 0) if expected else 0
         sampled = parts.collector.recorded_periods * self._terms.period_ns / 1e9
         overhead = parts.sampler.overhead()
         return Summary(
-            samples=_count_samples(parts, counters, expected),
+            samples=_count_samples(parts, counters, expected, uncounted),
             cpu=CpuTime(round(used, 6), round(sampled, 6)),
             switches=SwitchCounts(int(counters["switches"]), parts.collector.switches),
             time=times,
@@ -144,13 +145,17 @@ class ExpectedSamples:
         return self.after(used) * counted / used if used > 0 else self._frequency * counted
 
 
-def _count_samples(parts: Parts, counters: np.void, expected: int) -> SampleCounts:
-    """Count the samples, of which ``expected`` (0: not known) were to come."""
+def _count_samples(parts: Parts, counters: np.void, expected: int, uncounted: int) -> SampleCounts:
+    """Count the samples, of which ``expected`` (0: not known) were to come.
+
+    Up to ``uncounted`` more may have come in time on CPUs that the scheduler does not count.
+    """
     taken, late, walking = (int(counters[name]) for name in ("taken", "late", "walking"))
     return SampleCounts(
         expected=expected,
         taken=taken,
-        unexplained=unexplained(taken, expected, late + walking),
+        unexplained=unexplained(taken, expected, late + walking, uncounted),
+        uncounted=min(uncounted, unexplained(taken, expected)) if taken > expected else 0,
         late=late,
         walking=walking,
         recorded=parts.collector.recorded,
@@ -194,17 +199,17 @@ def _count_paths(parts: Parts, counters: np.void) -> UnwindCounts:
     )
 
 
-def unexplained(taken: int, expected: int, left_out: int = 0) -> int:
-    """Return the number of samples beyond what chance, late interrupts and the firings that were
-    ``left_out`` account for, negative for missing ones: the time before these may count as the
-    targets' or not.
+def unexplained(taken: int, expected: int, left_out: int = 0, uncounted: int = 0) -> int:
+    """Return the number of samples beyond what chance, late interrupts, the firings that were
+    ``left_out`` and ``uncounted`` time account for, negative for missing ones: the time before
+    firings that were left out may count as the targets' or not.
 
     Samples that were dropped are among those taken, and the rates to keep a budget are expected.
     """
     chance = _LATE * expected + _ERRORS * expected**0.5
-    if not expected or expected - left_out - chance <= taken <= expected + chance:
+    if not expected or expected - left_out - chance <= taken <= expected + uncounted + chance:
         return 0
-    return taken - expected + (left_out if taken < expected else 0)
+    return taken - expected + (left_out if taken < expected else -uncounted)
 
 
 def own_cpu_seconds() -> float:

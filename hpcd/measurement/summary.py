@@ -27,6 +27,9 @@ class SampleCounts(NamedTuple):
     taken: int | None = None
     unexplained: int = 0
     """Samples beyond what chance explains; negative if there are too few."""
+    uncounted: int = 0
+    """Samples beyond those expected, in time on CPUs that the scheduler does not count: a
+    hypervisor's or interrupts'."""
     late: int = 0
     """Firings left out because they came late: mostly the hypervisor had the CPU."""
     walking: int = 0

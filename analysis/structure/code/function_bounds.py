@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcd.analysis.symbols import symbol_tables
-from hpcd.analysis.symbols.function_ranges import function_ranges
 from hpcd.array_types import U64
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
@@ -28,6 +27,9 @@ def functions_of(elf: ElfFile, debug: Path | None = None) -> Functions:
     ``debug`` is its separate debug file, whose symbols count too. A function ends where the next
     one begins, at the latest with its section; padding is part of it.
     """
+    # What only reads databases needs no disassembler.
+    from hpcd.analysis.symbols.function_ranges import function_ranges
+
     ranges = function_ranges(elf)
     starts = [ranges.start]
     tables = [(elf, ".symtab"), (elf, ".dynsym")]

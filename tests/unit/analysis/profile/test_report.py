@@ -217,6 +217,8 @@ def test_json_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "expected": 100,
         "taken": 99,
         "recorded": 100,
+        "unexplained": 0,
+        "uncounted": 0,
         "dropped": {"ring full": 3},
         "error_of_a_tenth": pytest.approx((0.09 / 96) ** 0.5),
     }

@@ -75,3 +75,10 @@ def test_firings_left_out_explain_that_samples_are_missing(
     taken: int, left_out: int, said: int
 ) -> None:
     assert unexplained(taken, 10_000, left_out) == said
+
+
+@pytest.mark.parametrize(("taken", "said"), [(13_000, 0), (16_000, 3_000), (9_000, -1_000)])
+def test_time_that_the_scheduler_does_not_count_explains_more_samples(
+    taken: int, said: int
+) -> None:
+    assert unexplained(taken, 10_000, uncounted=3_000) == said
