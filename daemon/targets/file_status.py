@@ -13,6 +13,10 @@ _AT_EMPTY_PATH, _AT_STATX_DONT_SYNC, _BASIC_STATS = 0x1000, 0x4000, 0x7FF
 _STATX = struct.Struct("<20xI4xH2xQQ64xqI12xII112x")
 
 
+OVERLAY = 0x794C7630
+"""The type of overlay file systems (OVERLAYFS_SUPER_MAGIC)."""
+
+
 class FileStatus(NamedTuple):
     """Identity of a file and its contents, as far as the kernel knows it without reading."""
 
@@ -38,6 +42,18 @@ def status_of(path: str, folder: int = -100) -> FileStatus:
     return FileStatus(
         mode, os.makedev(major, minor), inode, size, seconds * 1_000_000_000 + nanoseconds, user
     )
+
+
+def file_system_type(descriptor: int) -> int:
+    """The magic number (statfs(2)) of the file system that ``descriptor`` is of.
+
+    Whoever serves it is asked. Raises :class:`OSError`.
+    """
+    buffer = ctypes.create_string_buffer(_STATX.size)
+    if _libc().fstatfs(descriptor, buffer):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return ctypes.c_ulong.from_buffer(buffer).value
 
 
 @cache

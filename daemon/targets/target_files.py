@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from hpcd.daemon.targets.file_status import FileStatus, status_of
+from hpcd.daemon.targets.file_status import OVERLAY, FileStatus, file_system_type, status_of
 from hpcd.daemon.targets.processes import executable_regions
 from hpcd.model.region import Region
 
@@ -158,13 +158,15 @@ def require_answer(pin: int, pid: int) -> None:
     """Raise :class:`ServedError` if what ``pin`` is a descriptor of may be served by a user.
 
     It is of process ``pid``, in whose mount namespace its mount may be. A mount that is in neither
-    its nor ours has been taken away from under the file, and may be anything.
+    its nor ours has been taken away from under the file, or holds the directory that the process
+    has as its root (chroot): it may be anything, unless we have that file system mounted too.
     """
     number = _mount_of(pin)
     ours = _mounts("self")
     mount = ours.get(number) or _mounts(str(pid)).get(number)
     if mount is None:
-        if number not in _own_mounts() and status_of("", pin).st_dev != _memory_device():
+        device = status_of("", pin).st_dev
+        if not (number in _own_mounts() or device == _memory_device() or _is_ours(pin, ours)):
             raise ServedError(errno.EACCES, "its mount is gone, whoever served it")
     elif mount.kind.split(".")[0] == "fuse" and not any(
         # In a user's own namespace its options may say anything.
@@ -179,6 +181,16 @@ def require_answer(pin: int, pid: int) -> None:
         for own_mount in ours.values()
     ):
         raise LayeredError(errno.EACCES, LAYERED)
+
+
+def _is_ours(pin: int, ours: dict[int, _Mount]) -> bool:
+    """Whether ``pin`` is of a file system that is mounted here too, and that no user serves."""
+    device = status_of("", pin).st_dev
+    name = f"{os.major(device)}:{os.minor(device)}"
+    kinds = {mount.kind for mount in ours.values() if mount.device == name and not mount.by_user}
+    # Files of an overlay may have the device of its upper layer. That layer is then all that is
+    # asked for the type.
+    return bool(kinds) and ("overlay" in kinds or file_system_type(pin) != OVERLAY)
 
 
 def _mount_of(descriptor: int) -> int:

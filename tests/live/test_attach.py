@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -289,6 +290,19 @@ def test_a_pid_namespace_of_its_own_is_refused(tmp_path: Path, proc: list[str]) 
     assert done.returncode == 5, done.stderr
     assert done.stderr.count("\n") == 1 and "process numbers" in done.stderr
     assert not (tmp_path / "m").exists()
+
+
+def test_a_chroot_in_a_mount_namespace_of_its_own_is_followed(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """The mount that holds its root is in no list of mounts, but is of a file system seen here."""
+    root = tmp_path / "root"
+    (root / "proc").mkdir(parents=True)
+    shutil.copy(build("deep.c", "-static"), root / "deep")
+    isolated = ["unshare", "-m", "-p", "-f", "--mount-proc", "chroot", root, "/deep", 1]
+    unwind = record(tmp_path / "m", isolated)["unwind"]
+    assert not unwind["failures"]
+    assert unwind["complete"] >= 0.95 * unwind["paths"] > 500
 
 
 def test_unwritable_directory_is_one_line(tmp_path: Path) -> None:
