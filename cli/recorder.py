@@ -16,6 +16,8 @@ from hpcd.cli.record_options import recording_options, selection
 from hpcd.cli.service_client import held_by_service, wait_for_end
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.sampler_loading import SamplerLoading
+from hpcd.daemon.targets import processes
+from hpcd.elf.elf_reader import IS_32_BIT
 from hpcd.errors import HpcdError, StorageError, TargetError
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ def record_here(args: argparse.Namespace, output: Path) -> Summary:
 
     def attached() -> None:
         _print_attached()
+        for pid in filter(processes.is_32_bit, selector.pids):
+            say_32_bit(f"process {pid}")
         if selector.open_ended and next(iter(selector.scan()), None) is None:
             print("hpcd: nothing matches yet: waiting for processes to start", file=sys.stderr)
 
@@ -58,6 +62,11 @@ def prepare_recording(options: Options) -> Recording:
     except BaseException:
         loading.close()
         raise
+
+
+def say_32_bit(name: str) -> None:
+    """Say, before anything is recorded, how little will be known of a 32-bit program."""
+    print(f"hpcd: {name} runs {IS_32_BIT}; its times are right", file=sys.stderr)
 
 
 def record_by_service(args: argparse.Namespace, output: Path | None) -> Summary:

@@ -12,7 +12,9 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
+from hpcd.analysis.database.database import ModuleRow
 from hpcd.analysis.profile.report_header import Facts
+from hpcd.elf.elf_reader import IS_32_BIT
 from hpcd.model.identity import ModuleKind
 
 # Fewer whole paths than this change what a tree says, not only how exactly it says it.
@@ -38,7 +40,7 @@ _REMEDIES = {
 
 def advice(db: Database, facts: Facts, metric: int) -> list[str]:
     """Return the caveats of a profile, most important first; shares are of ``metric``'s total."""
-    return [*_of_imports(db), *_of_paths(facts), *_of_names(db, metric)]
+    return [*_of_imports(db), *_of_paths(db, facts), *_of_names(db, metric)]
 
 
 def _of_imports(db: Database) -> list[str]:
@@ -53,17 +55,23 @@ def _of_imports(db: Database) -> list[str]:
     return [notes]
 
 
-def _of_paths(facts: Facts) -> list[str]:
+def _of_paths(db: Database, facts: Facts) -> list[str]:
     truncated = sum(facts.truncated.values())
     paths = facts.complete + truncated
     if not truncated or facts.complete >= _WHOLE * paths:
         return []
     reason, count = facts.truncated.most_common(1)[0]
     remedy = _REMEDIES.get(reason, "see docs/truncated.md")
+    if reason == "no unwind information" and any(map(_is_32_bit, db.modules)):
+        remedy = "stacks of 32-bit programs are not walked"
     return [
         f"{100 * truncated / paths:.0f} % of the call paths are incomplete, so callers miss cost:"
         f" {count:,} of {truncated:,} for the reason '{reason}' ({remedy})"
     ]
+
+
+def _is_32_bit(module: ModuleRow) -> bool:
+    return module.symbols.endswith(IS_32_BIT)
 
 
 def _of_names(db: Database, metric: int) -> list[str]:
@@ -86,6 +94,8 @@ def _of_names(db: Database, metric: int) -> list[str]:
         share, name = float(without[row.id]), PurePath(row.path).name
         if row.kind == ModuleKind.JIT:
             jit += share
+        elif _is_32_bit(row) and share >= _SHARE:
+            notes.append(f"{100 * share:.0f} % is in {name}: {IS_32_BIT}")
         elif row.kind == ModuleKind.ELF and share >= _SHARE:
             notes.append(
                 f"{100 * share:.0f} % is in code of {name} that has no names: install its debug"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -20,6 +22,7 @@ from hpcd.cli.recorder import (
     prepare_recording,
     record,
     report,
+    say_32_bit,
     stop_on_signals,
 )
 from hpcd.daemon.targets.selector import Selector
@@ -61,6 +64,8 @@ def command_of(words: list[str]) -> list[str]:
 
 def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> tuple[Summary, int]:
     """Record ``command`` from its start to its end; returns the summary and its exit code."""
+    if _is_32_bit(command[0]):
+        say_32_bit(command[0])
     child = HeldChild(command)
     try:
         options = recording_options(args, Selector(pids=(child.pid,)), output)
@@ -75,6 +80,15 @@ def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> 
         child.kill()
         raise
     return summary, child.wait()
+
+
+def _is_32_bit(program: str) -> bool:
+    path = shutil.which(program)
+    if not path:
+        return False
+    with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
+        return file.read(5) == b"\x7fELF\x01"
+    return False
 
 
 def _say_analysing(files: int) -> None:

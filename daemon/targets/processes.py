@@ -25,6 +25,8 @@ _MAX_MAPS = 16 << 20  # 65,530 mappings (vm.max_map_count) of about 120 bytes
 _PIECE = 1 << 14
 _MAX_COMMAND = 64
 _MAX_ARGUMENT = 1024
+# Of the fields of /proc/PID/stat behind the name.
+_START_OF_STACK = 25
 _PF_KTHREAD = 0x00200000
 _NS_GET_OWNER_UID = 0xB704  # ioctl_ns(2)
 # A rank is a few wrapper scripts below its launcher's proxy, seldom more.
@@ -76,6 +78,12 @@ def require_target(pid: int) -> None:
         raise TargetError("hpcd cannot record itself")
     if not (Path("/proc") / str(pid) / "task" / str(pid)).exists():
         raise TargetError(f"no process {pid}")
+
+
+def is_32_bit(pid: int) -> bool:
+    """Whether process ``pid`` runs a 32-bit program: its stack begins below 4 GiB."""
+    fields = stat_fields(pid)
+    return len(fields) > _START_OF_STACK and 0 < int(fields[_START_OF_STACK]) < 1 << 32
 
 
 def name_of(pid: int) -> str:

@@ -142,6 +142,8 @@ class ElfReader(ABC):
         head = self.read(0, min(64, size))
         if len(head) < 64 or head[:4] != b"\x7fELF":
             raise self._error(NOT_ELF)
+        if head[4] == 1:
+            raise self._error(IS_32_BIT)
         if head[4:6] != b"\x02\x01":
             raise self._error("not a 64-bit little-endian ELF file")
         self.header = Header(
@@ -260,4 +262,5 @@ def _gnu_build_id(notes: bytes) -> str:
 
 
 NOT_ELF = "not an ELF file"
+IS_32_BIT = "32-bit code, without call paths and names"
 """How errors of what is none end."""

@@ -305,6 +305,28 @@ def test_a_chroot_in_a_mount_namespace_of_its_own_is_followed(
     assert unwind["complete"] >= 0.95 * unwind["paths"] > 500
 
 
+def test_a_32_bit_program_is_announced_and_explained(tmp_path: Path) -> None:
+    source, program = tmp_path / "old.c", tmp_path / "old"
+    source.write_text(
+        "void _start(void) { for (volatile long i = 0; i < 600000000; i++);"
+        ' __asm__ volatile("int $0x80" : : "a"(1), "b"(0)); }'
+    )
+    flags = ["-m32", "-nostdlib", "-static", "-fno-pic", "-no-pie"]
+    subprocess.run(["gcc", *flags, "-o", program, source], check=True)
+    endless = tmp_path / "endless"
+    source.write_text("void _start(void) { for (;;); }")
+    subprocess.run(["gcc", *flags, "-o", endless, source], check=True)
+    done = hpcd("run", "-o", tmp_path / "m", "--", program)
+    said = "32-bit code, without call paths and names"
+    assert f"hpcd: {program} runs {said}" in done.stderr.splitlines()[0]
+    with running(endless) as process:
+        attached = hpcd("attach", "-p", process.pid, "-d", "0.1", "-o", tmp_path / "attached")
+    assert f"hpcd: process {process.pid} runs {said}" in attached.stderr
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    report = hpcd("report", tmp_path / "db").stdout
+    assert f"is in old: {said}" in report and "debug package" not in report
+
+
 def test_unwritable_directory_is_one_line(tmp_path: Path) -> None:
     with running("sleep", "60") as process:
         done = hpcd("attach", "-p", process.pid, "-o", "/proc/hpcd", check=False)
