@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from hpcd.daemon.targets.file_status import OVERLAY, FileStatus, file_system_type, status_of
@@ -72,14 +73,14 @@ class LayeredError(ServedError):
 # --- opening ---
 
 
-def open_file(path: str, pid: int, *, folder: int | None = None, follow: bool = True) -> io.FileIO:
+def open_file(path: str, pid: int, *, folder: int | None = None) -> io.FileIO:
     """The regular file ``path`` of process ``pid``, opened to read.
 
     The folders it is in are not looked at: a path of the kernel's (/proc), or a name in ``folder``,
     which must not be of a user's file system (:func:`open_folder`). Raises :class:`OSError`, among
     these :class:`ServedError`.
     """
-    with _pinned(path, folder, 0 if follow else os.O_NOFOLLOW) as pin:
+    with _pinned(path, folder, 0) as pin:
         _require_regular(pin)
         if folder is None or _mount_of(pin) != _mount_of(folder):
             require_answer(pin, pid)
@@ -306,18 +307,29 @@ def file_of_region(
     try:
         with _pinned(name, folder, os.O_NOFOLLOW) as pin:
             status = status_of("", pin)
-        device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-        if not stat.S_ISREG(status.st_mode) or (device, status.st_ino) != (
-            region.device,
-            region.inode,
-        ):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), region.path)
-        if is_known(status):
-            return status, None
-        file = open_file(name, pid, folder=folder, follow=False)
+            if not stat.S_ISREG(status.st_mode) or not _is_of(region, status):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), region.path)
+            if is_known(status):
+                return status, None
+            file = open_file(f"/proc/self/fd/{pin}", pid, folder=folder)
         return status_of("", file.fileno()), file
     finally:
         os.close(folder)
+
+
+def _is_of(region: Region, status: FileStatus) -> bool:
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    return (device, status.st_ino) == (region.device, region.inode)
+
+
+def _is_mapped(region: Region, pin: int, status: FileStatus) -> bool:
+    """Whether ``pin`` is the file of ``region``, by its inode or, as file systems may show another
+    one in /proc, by its path. Programs that try plug-ins one by one map each where the last was."""
+    if _is_of(region, status):
+        return True
+    link = os.fsencode(Path(f"/proc/self/fd/{pin}").readlink()).replace(b"\n", b"\\012")
+    path = link.decode(errors="replace").strip()
+    return path.removesuffix(" (deleted)") == region.path.removesuffix(" (deleted)")
 
 
 def _opened_or_pinned(path: str, pid: int) -> io.FileIO | Pin:
@@ -331,17 +343,19 @@ def _opened_or_pinned(path: str, pid: int) -> io.FileIO | Pin:
 
 def mapped_file(pid: int, region: Region, is_known: Callable[[FileStatus], bool]) -> MappedFile:
     """The file of one mapping, even if it is deleted or in another mount namespace. Without a
-    status when there is none or it is no regular file."""
+    status when there is none, it is no regular file, or another is mapped there by now."""
     mapped = MappedFile(region)
     if not region.file_backed or region.path == "[vdso]":
         return mapped
     path = f"/proc/{pid}/map_files/{region.start:x}-{region.end:x}"
     try:
-        status = status_of(path)
-        if stat.S_ISREG(status.st_mode):
-            mapped.status = status
-            if not is_known(status):
-                mapped.file = _opened_or_pinned(path, pid)
+        # What is looked at is what is opened: the path leads to whatever is mapped at the moment.
+        with _pinned(path, None, 0) as pin:
+            status = status_of("", pin)
+            if stat.S_ISREG(status.st_mode) and _is_mapped(region, pin, status):
+                mapped.status = status
+                if not is_known(status):
+                    mapped.file = _opened_or_pinned(f"/proc/self/fd/{pin}", pid)
     except ServedError as error:
         mapped.refused = str(error.strerror)
     except OSError:

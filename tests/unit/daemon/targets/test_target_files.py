@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import subprocess
@@ -18,9 +19,11 @@ from hpcd.daemon.targets import patience as patience_module
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.file_status import status_of
 from hpcd.daemon.targets.patience import Patience, WithheldError
+from hpcd.daemon.targets.processes import executable_regions
 from hpcd.daemon.targets.target_files import (
     MappedFile,
     ServedError,
+    mapped_file,
     mapped_files,
     open_file,
     open_folder,
@@ -85,6 +88,38 @@ def test_a_process_maps_what_it_maps() -> None:
     assert program.file and program.file.read(4) == b"\x7fELF"
     assert of_program(again, "/sleep").file is None
     assert {mapping.status for mapping in again} == {mapping.status for mapping in mapped}
+
+
+def test_a_file_mapped_where_another_was_is_not_taken_for_it(tmp_path: Path) -> None:
+    """mpirun tries its components one by one, and each is mapped where the last one was."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    executable, private, fixed = 5, 2, 16
+
+    def map_file(name: str, at: int | None) -> int:
+        path = tmp_path / name
+        path.write_bytes(name.encode().ljust(4096, b"."))
+        with path.open("rb") as file:
+            flags = private | (fixed if at else 0)
+            place = libc.mmap(
+                ctypes.c_void_p(at), ctypes.c_size_t(4096), executable, flags, file.fileno(),
+                ctypes.c_long(0),
+            )  # fmt: skip
+        assert isinstance(place, int) and place > 0
+        return place
+
+    pid = os.getpid()
+    place = map_file("first", None)
+    try:
+        region = next(region for region in executable_regions(pid) if region.start == place)
+        before = mapped_file(pid, region, lambda _: False)
+        assert before.file and before.file.read(5) == b"first"
+        map_file("second", place)
+        for known in (False, True):
+            after = mapped_file(pid, region, lambda _, known=known: known)
+            assert after.status is None and after.file is None
+    finally:
+        libc.munmap(ctypes.c_void_p(place), ctypes.c_size_t(4096))
 
 
 def test_memory_files_have_no_mount_and_are_read() -> None:
