@@ -131,6 +131,8 @@ def _hot(db: Database, own: I64, waits: Mask) -> Iterator[Insight]:
     name = db.procedure_names[top]
     if by_procedure[top] < _SHARE * total:
         return
+    if name.startswith("["):
+        name = f"code of {name[1:-1].partition('+0x')[0]} that has no names"
     share = by_procedure[top] / total
     itself = float(cost[db.procedure_of_node == top].sum()) / total
     text = f"Most work is done in {shorten(name, _NAME)}: {_percent(share)} of the CPU time"

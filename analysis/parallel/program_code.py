@@ -67,12 +67,17 @@ def is_program_code(path: str, kind: str) -> bool:
 
 
 def program_contexts(db: Database) -> Mask:
-    """``bool[nodes]``: contexts in the program's own code; all where it has none."""
+    """``bool[nodes]``: contexts in the program's own code that has names.
+
+    All of its code where none has a name, all contexts where it has none.
+    """
     of_module = np.array(
         [False, *(is_program_code(row.path, row.kind) for row in db.modules)], bool
     )
     own: Mask = of_module[db.procedures.module[db.procedure_of_node]]
-    return own if bool(own.any()) else np.ones(len(own), bool)
+    nameless = np.array([name.startswith("[") for name in db.procedures.name], bool)
+    named = own & ~nameless[db.procedure_of_node]
+    return next((mask for mask in (named, own) if bool(mask.any())), np.ones(len(own), bool))
 
 
 def _fits(patterns: Sequence[str], *names: str) -> bool:

@@ -33,6 +33,8 @@ _RUST_ESCAPES = {
 # What link-time optimisation appends.
 _LLVM = re.compile(r"\.llvm\.[0-9A-F]+$")
 _FORTRAN = re.compile(r"__(\w+?)_MOD_(\w+)(.*)", re.DOTALL)
+# What a PLT stub is called after its function.
+_STUB = "@plt"
 
 
 def is_bounded(name: str) -> bool:
@@ -53,6 +55,8 @@ def demangle(name: str) -> str:
     """
     if len(name) > _MAX_MANGLED or not name.startswith("_"):
         return name
+    if name.endswith(_STUB) and name.count("@") == 1:
+        return demangle(name.removesuffix(_STUB)) + _STUB
     if name.startswith("_R"):
         return _rust(name)
     if name.startswith("__") and (match := _FORTRAN.fullmatch(name)):

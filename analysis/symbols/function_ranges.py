@@ -117,7 +117,7 @@ def _targets(code: bytes, address: int) -> I64:
 
 
 def _starts(code: bytes, address: int, targets: set[int]) -> list[int]:
-    """Where the functions of ``code`` at ``address`` begin.
+    """Return the addresses at which the functions of ``code``, which is at ``address``, begin.
 
     One begins at a target that nothing runs on into; and behind the end of another, beyond all that
     it jumps to, where code is aligned.

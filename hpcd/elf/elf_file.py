@@ -100,7 +100,7 @@ class ElfFile(ElfReader):
         return np.frombuffer(data, kind, len(data) // kind.itemsize)
 
     def function_spans(self) -> tuple[U64, U64]:
-        """Where the functions with call frame information start and end, ``uint64[n]`` ascending.
+        """Return the starts and ends ``uint64[n]``, ascending, of what .eh_frame describes.
 
         Raises :class:`FormatError`.
         """

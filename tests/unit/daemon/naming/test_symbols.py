@@ -507,6 +507,7 @@ def test_the_vdso_is_looked_up_in_this_process() -> None:
     [
         ("main", "main"),
         ("_ZN3foo3barEv", "foo::bar()"),
+        ("_ZN3foo3barEv@plt", "foo::bar()@plt"),
         ("_ZNotaname", "_ZNotaname"),
         ("_Z" + "x" * 10_000, "_Z" + "x" * 10_000),
         ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
