@@ -51,6 +51,15 @@ def add_context_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", metavar="NAME", help="job to analyse (default: the costliest)")
 
 
+def add_partial_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--partial``: totals of recordings that saw different parts are compared."""
+    parser.add_argument(
+        "--partial",
+        action="store_true",
+        help="compare totals although a recording saw only a part of its processes",
+    )
+
+
 def add_source_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--source``: where source files are, if not where they were compiled."""
     parser.add_argument(

@@ -28,11 +28,13 @@ CREATE TABLE process_row (
     id INTEGER PRIMARY KEY, measurement INTEGER REFERENCES measurement, pid INTEGER,
     parent_pid INTEGER, name INTEGER REFERENCES shared_text, exe INTEGER REFERENCES shared_text,
     command INTEGER REFERENCES shared_text, uid INTEGER, start_ns INTEGER,
-    job INTEGER REFERENCES shared_text, rank INTEGER, size INTEGER);
+    job INTEGER REFERENCES shared_text, rank INTEGER, size INTEGER,
+    end_ns INTEGER, cpu_before_ns INTEGER, cpu_ns INTEGER);
 CREATE VIEW process AS SELECT
     row.id AS id, row.measurement AS measurement, measurement.host AS host, row.pid AS pid,
     row.parent_pid AS parent_pid, name.text AS name, exe.text AS exe, command.text AS command,
-    row.uid AS uid, row.start_ns AS start_ns, job.text AS job, row.rank AS rank, row.size AS size
+    row.uid AS uid, row.start_ns AS start_ns, job.text AS job, row.rank AS rank, row.size AS size,
+    row.end_ns AS end_ns, row.cpu_before_ns AS cpu_before_ns, row.cpu_ns AS cpu_ns
 FROM process_row AS row
     LEFT JOIN measurement ON measurement.id = row.measurement
     LEFT JOIN shared_text AS name ON name.id = row.name

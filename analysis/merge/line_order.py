@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +68,9 @@ class TextColumn:
 class ProcessTable:
     """Processes in database order, by column.
 
-    ``measurement`` ``int64[n]`` is whose each is; numbers are ``int64[n]``, ``rank`` and ``size``
-    NO_NUMBER where there is none.
+    ``measurement`` ``int64[n]`` is whose each is; numbers are ``int64[n]``, NO_NUMBER where there
+    is none. Processes that went on after the recording have no ``end_ns``; ``cpu_ns`` is the CPU
+    time that each had used in the end, ``cpu_before_ns`` that before it was recorded.
     """
 
     measurement: I64
@@ -79,6 +80,9 @@ class ProcessTable:
     start_ns: I64
     rank: I64
     size: I64
+    end_ns: I64
+    cpu_before_ns: I64
+    cpu_ns: I64
     name: TextColumn
     exe: TextColumn
     command: TextColumn
@@ -155,6 +159,7 @@ def order_lines(
     by_id[ranked] = np.arange(len(measurements))
     hosts = _places([contents.host.hostname for contents in measurements])
     owners, ranks = process["measurement"], process["rank"]
+    ended, before, used = _lives(owner, thread, process)
     order = _order(
         (process.pop("id"), by_id[owners], process["start_ns"], process["pid"], hosts[owners],
          np.where(ranks == NO_NUMBER, 0, ranks), ranks == NO_NUMBER, texts["job"].places())
@@ -180,6 +185,9 @@ def order_lines(
             start_ns=process["start_ns"][order],
             rank=process["rank"][order],
             size=process["size"][order],
+            end_ns=ended[order],
+            cpu_before_ns=before[order],
+            cpu_ns=used[order],
             name=texts["name"].of_rows(order),
             exe=texts["exe"].of_rows(order),
             command=texts["command"].of_rows(order),
@@ -196,9 +204,37 @@ def order_lines(
     )
 
 
-_OF_PROCESSES = ("id", "pid", "parent_pid", "uid", "start_ns", "rank", "size")
+_OF_PROCESSES = ("id", "pid", "parent_pid", "uid", "start_ns", "rank", "size", "cpu_before_ns")
 _TEXTS_OF_PROCESSES = ("name", "exe", "command", "job")
-_OF_THREADS = ("tid", "start_ns", "end_ns", "attached_ns", "asleep_since_ns")
+_OF_THREADS = (
+    "tid", "start_ns", "end_ns", "attached_ns", "asleep_since_ns", "cpu_ns", "cpu_before_ns",
+)  # fmt: skip
+
+_MOST_CPU_NS = 1 << 58
+"""Nine years; more is damage."""
+
+
+def _lives(
+    owner: I64, thread: Mapping[str, I64], process: Mapping[str, I64]
+) -> tuple[I64, I64, I64]:
+    """Return when each process ended, the CPU time it had used before it was recorded and in the
+    end, ``int64[n]`` each; ``owner`` is the process of each thread."""
+    count = len(process["id"])
+
+    def summed(name: str) -> I64:
+        total, unknown = np.zeros(count, np.int64), np.ones(count, bool)
+        np.add.at(total, owner, np.clip(thread[name], 0, _MOST_CPU_NS))
+        unknown[owner] = False
+        unknown[owner[thread[name] == NO_NUMBER]] = True
+        return np.where(unknown, NO_NUMBER, total)
+
+    ended = np.full(count, NO_NUMBER)
+    np.maximum.at(ended, owner, thread["end_ns"])
+    ended[owner[thread["end_ns"] == NO_NUMBER]] = NO_NUMBER
+    before, used = summed("cpu_before_ns"), summed("cpu_ns")
+    before = np.where(process["cpu_before_ns"] == NO_NUMBER, before, process["cpu_before_ns"])
+    known = (before != NO_NUMBER) & (used != NO_NUMBER)
+    return ended, before, np.where(known, before + used, NO_NUMBER)
 
 
 def _threads(contents: MeasurementContents) -> IdentityColumns[Thread]:

@@ -154,7 +154,8 @@ class DatabaseContents:
 
     def _processes(self, texts: _SharedTexts) -> Iterator[tuple[Any, ...]]:
         table = self.processes
-        start = table.start_ns + self._shifts()[table.measurement]
+        shift = self._shifts()[table.measurement]
+        start = table.start_ns + shift
         columns = (table.name, table.exe, table.command, table.job)
         known = [np.full(len(column.texts), -1) for column in columns]
         for some in _stretches(len(start)):
@@ -172,7 +173,9 @@ class DatabaseContents:
                 range(some.start, some.stop), table.measurement[some].tolist(),
                 table.pid[some].tolist(), table.parent_pid[some].tolist(), name, exe, command,
                 table.uid[some].tolist(), start[some].tolist(), job,
-                _numbers(table.rank[some]), _numbers(table.size[some]), strict=True,
+                _numbers(table.rank[some]), _numbers(table.size[some]),
+                _moments(table.end_ns[some], shift[some]), _numbers(table.cpu_before_ns[some]),
+                _numbers(table.cpu_ns[some]), strict=True,
             )  # fmt: skip
 
     def _threads(self) -> Iterator[tuple[Any, ...]]:

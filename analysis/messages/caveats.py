@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from hpcd.analysis.database import Database
+from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.messages.communication import Communication
 
 
 def caveats(db: Database, exchange: Communication) -> Iterator[str]:
     """Sentences on what was not recorded, not matched or only guessed."""
+    of_ranks = np.flatnonzero(exchange.rank_of_line >= 0)
+    if part := seen_part(db, db.lines.process[of_ranks]).sentence():
+        yield f"part of a run: {part}"
     let_go = sorted(_let_go(db))
     if let_go:
         yield f"from some time on not recorded, to keep the budget: {', '.join(let_go)}"

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.parallel.comparison_sides import Side
+from hpcd.analysis.parallel.comparison_sides import Side, require_whole
 from hpcd.analysis.parallel.tree_matching import MatchedFrame, Matching, match, owners, within
 from hpcd.analysis.parallel.waiting import counted
 from hpcd.analysis.profile.costs import (
@@ -80,7 +80,8 @@ class Comparison:
     ``cost`` ``float64[sides, n]`` is exclusive, per rank, in ``unit`` of ``metric``; ``variance``
     ``float64[sides, n]`` what is uncertain of it; ``looked_at`` ``bool[n]`` contexts that count.
     ``lived`` ``float64[sides]`` is how long a rank was in them in seconds, waiting included; 0
-    where that was not measured.
+    where that was not measured; ``lived_variance`` ``float64[sides]`` what is uncertain of it.
+    ``procedure`` is what alone was compared, with its callees; None: everything.
     """
 
     sides: list[Side]
@@ -91,8 +92,10 @@ class Comparison:
     variance: F64
     looked_at: npt.NDArray[np.bool_]
     lived: F64
+    lived_variance: F64
     sensitivity: float = SENSITIVITY
     hotspot: float = HOTSPOT
+    procedure: str | None = None
 
     @property
     def total(self) -> F64:
@@ -258,15 +261,20 @@ def compare(
     shares: bool = False,
     procedure: str | None = None,
     scopes: bool = False,
+    partial: bool = False,
 ) -> Comparison:
     """Compare ``sides``, each with the one before it.
 
     With ``shares`` costs are percent of their side's whole, for runs at different speeds; with
     ``procedure`` only what it and what it called took counts; with ``scopes`` inlined calls and
-    loops are contexts. Raises :class:`UsageError`.
+    loops are contexts. Totals of recordings that saw only a part of their processes are compared
+    if ``partial``. Raises :class:`UsageError`.
     """
     if len(sides) < 2:
         raise UsageError("a comparison takes two at least")
+    if not (shares or partial):
+        whole = [(side.database, side.seen) for side in sides if side.begin is None]
+        require_whole(whole, metric, "use --shares, --iteration N or --phase PROCEDURE")
     databases = list(dict.fromkeys(side.database for side in sides))
     units = {unit_of(db, metric) for db in databases}
     if len(units) > 1:
@@ -290,6 +298,7 @@ def compare(
         whole = cost.sum(axis=1, keepdims=True)
         scale = np.divide(100, whole, out=np.zeros_like(whole), where=whole > 0)
         cost, variance, unit = cost * scale, variance * scale**2, "%"
+    lived = np.array([_lived(side, matching, databases, looked_at) for side in sides])
     return Comparison(
         list(sides),
         metric,
@@ -298,20 +307,22 @@ def compare(
         cost,
         variance,
         looked_at,
-        np.array([_lived(side, matching, databases, looked_at) for side in sides]),
+        *lived.T,
         sensitivity,
         hotspot,
+        procedure,
     )
 
 
 def _lived(
     side: Side, matching: Matching, databases: list[Database], looked_at: npt.NDArray[np.bool_]
-) -> float:
+) -> tuple[float, float]:
+    """How long a rank was in what is compared, s, and the variance of that."""
     if not has_time(side.database):
-        return 0.0
-    cost, _ = _costs(side, TIME)
+        return 0.0, 0.0
+    cost, variance = _costs(side, TIME)
     inside = looked_at[matching.node_of[databases.index(side.database)]]
-    return float(cost[inside].sum()) / side.ranks
+    return float(cost[inside].sum()) / side.ranks, float(variance[inside].sum()) / side.ranks**2
 
 
 def _bounds(side: Side, at: int) -> tuple[int | None, int | None]:

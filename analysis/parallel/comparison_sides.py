@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.parallel.phases import PhaseTimeline
 from hpcd.analysis.parallel.ranks import Ranks, find_ranks, has_ranks
+from hpcd.analysis.profile.costs import WORK
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
+from hpcd.measurement.seen_part import SeenPart
+
+_OF_CPU_TIME = (WORK, SAMPLES, "cpu_time")
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,34 @@ class Side:
     begin: I64 | None = None
     end: I64 | None = None
     size: int = 0
+
+    @cached_property
+    def seen(self) -> SeenPart:
+        """Which part of its processes was seen."""
+        return seen_part(self.database, self.database.lines.process[self.lines])
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long it took; 0 where the recording saw only a part of that."""
+        if self.begin is not None and self.end is not None:
+            return float((self.end - self.begin).mean()) / 1e9
+        if not len(self.lines) or not self.seen.whole_run:
+            return 0.0
+        lines = self.database.lines
+        return float(lines.end[self.lines].max() - lines.start[self.lines].min()) / 1e9
+
+
+def require_whole(parts: Sequence[tuple[Database, SeenPart]], metric: str, remedy: str) -> None:
+    """Raise :class:`UsageError`, with ``remedy``, unless ``parts`` of different recordings are
+    whole, by what ``metric`` measures."""
+    if len({db for db, _ in parts}) < 2:
+        return
+    for db, part in parts:
+        if not (part.whole if metric in _OF_CPU_TIME else part.whole_run):
+            raise UsageError(
+                f"{db.path} {part.sentence()}: totals over different parts cannot be compared; "
+                f"{remedy}, or --partial to go on"
+            )
 
 
 def whole_runs(databases: Sequence[Database], job: str | None = None) -> list[Side]:

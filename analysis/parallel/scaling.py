@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
+from hpcd.analysis.database.seen_processes import seen_part
+from hpcd.analysis.parallel.comparison_sides import require_whole
 from hpcd.analysis.parallel.ranks import Ranks, find_ranks, has_ranks
 from hpcd.analysis.parallel.tree_matching import MatchedFrame, Matching, match, owners
 from hpcd.analysis.parallel.waiting import counted
@@ -26,6 +29,7 @@ from hpcd.analysis.profile.costs import costs_by_node, unit_of
 from hpcd.analysis.profile.views import View, view_of_several
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
+from hpcd.measurement.seen_part import SeenPart
 
 WEAK, STRONG = "weak", "strong"
 
@@ -41,6 +45,11 @@ class Run:
     def size(self) -> int:
         """The number of its ranks."""
         return self.ranks.size
+
+    @cached_property
+    def seen(self) -> SeenPart:
+        """Which part of its ranks was seen."""
+        return seen_part(self.database, self.database.lines.process[self.ranks.line])
 
 
 @dataclass(frozen=True)
@@ -121,12 +130,13 @@ def measure(
     sizes: Sequence[int] | None = None,
     job: str | None = None,
     scopes: bool = False,
+    partial: bool = False,
 ) -> Scaling:
     """Compare runs on different numbers of ranks, fewest first.
 
     ``sizes`` are the numbers of ranks, per database, where they do not say it themselves; with
-    ``scopes`` inlined calls and loops are contexts. Raises :class:`UsageError` for runs that cannot
-    be compared.
+    ``scopes`` inlined calls and loops are contexts. Runs of which a recording saw only a part are
+    compared if ``partial``. Raises :class:`UsageError` for runs that cannot be compared.
     """
     if len(databases) < 2:
         raise UsageError("scaling takes two databases at least")
@@ -146,6 +156,10 @@ def measure(
                 f"{one.database.path} and {other.database.path} both have {one.size} ranks; "
                 "hpcd compare compares them"
             )
+    if not partial:
+        require_whole(
+            [(run.database, run.seen) for run in runs], metric, "record them whole (hpcd run)"
+        )
     units = {unit_of(run.database, metric) for run in runs}
     if len(units) > 1:
         raise UsageError(f"{metric} has different units: {', '.join(sorted(units))}")

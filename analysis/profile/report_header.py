@@ -10,8 +10,10 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.analysis.symbols.frame_names import marker_name
+from hpcd.measurement.seen_part import SeenPart
 from hpcd.model import frame
 from hpcd.model.unwind_status import UnwindStatus
 from hpcd.wording import counted
@@ -42,6 +44,7 @@ class Facts:
     damage: int = 0
     unclosed: int = 0
     idle_lines: int = 0
+    seen: SeenPart = field(default_factory=SeenPart)
     findings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -66,6 +69,7 @@ class Facts:
                 "error_of_a_tenth": self.share_error(0.1),
             },
             "seconds": self.seconds,
+            "seen": {**self.seen._asdict(), "sentence": self.seen.sentence()},
             "unwind": {"complete": self.complete, "truncated": dict(self.truncated)},
             "damage": self.damage,
             "unclosed": self.unclosed,
@@ -91,6 +95,8 @@ class Facts:
             f"{counted(self.lines, 'trace line')}{idle}, {self.duration_s:.1f} s, "
             f"{counted(self.contexts, 'calling context')}"
         ]
+        if part := self.seen.sentence():
+            lines.append(f"part of a run: {part}")
         samples = f"samples: {self.recorded:,} recorded"
         if self.taken is not None:
             samples = f"samples: {self.taken:,} taken"
@@ -152,6 +158,7 @@ def gather_facts(db: Database) -> Facts:
             for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
             if unit == "s"
         },
+        seen=seen_part(db),
     )
     for row in db.measurements:
         samples = row.summary.samples

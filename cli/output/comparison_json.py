@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hpcd.analysis.parallel.comparison import Comparison, CostChange
+from hpcd.analysis.parallel.run_times import run_time_sentence, run_times
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.tree_rows import Forest
 
@@ -23,6 +24,8 @@ def as_json(comparison: Comparison, kind: str, depth: int | None) -> Iterator[st
         "unit": comparison.unit,
         "sensitivity": comparison.sensitivity,
         "hotspot": comparison.hotspot,
+        "run_time": run_time_sentence(comparison),
+        "run_times_s": [seconds or None for seconds in run_times(comparison)[0].tolist()],
         "sides": [
             {
                 "label": side.label,
@@ -30,6 +33,7 @@ def as_json(comparison: Comparison, kind: str, depth: int | None) -> Iterator[st
                 "ranks": side.ranks,
                 "cost": float(comparison.total[number]),
                 "lived_s": float(comparison.lived[number]),
+                "seen": side.seen.sentence(),
             }
             for number, side in enumerate(comparison.sides)
         ],

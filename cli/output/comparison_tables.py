@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis.parallel.comparison import Comparison, CostChange, is_difference
+from hpcd.analysis.parallel.run_times import run_time_sentence
 from hpcd.analysis.profile.costs import TIME
 from hpcd.analysis.profile.row_text import amount, fit, shorten
 from hpcd.analysis.profile.tree_rows import Forest
@@ -23,9 +24,10 @@ _WORDS = {
     CostChange.GONE: "gone",
     CostChange.MINOR: "",
 }
-# As in the paper: what is missing red, what is added yellow, what differs blue.
+# As in the paper what is added is yellow and what differs blue. What is missing is not red: whether
+# that is for the better is for the run time to say.
 _STYLES = {
-    CostChange.GONE: "bold red",
+    CostChange.GONE: "bold magenta",
     CostChange.NEW: "bold yellow",
     CostChange.MORE: "bold blue",
     CostChange.LESS: "bold blue",
@@ -34,7 +36,9 @@ _STYLES = {
 
 
 def heading_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield a line for each side and for each step between two of them."""
+    """Yield the run times, a line for each side and for each step between two of them."""
+    if sentence := run_time_sentence(comparison):
+        yield sentence
     total = comparison.total
     for number, side in enumerate(comparison.sides):
         ranks = f" for each of {side.ranks} ranks" if side.ranks > 1 else ""
@@ -44,6 +48,8 @@ def heading_lines(comparison: Comparison) -> Iterator[str]:
             more = f" ({100 * (total[number] / total[number - 1] - 1):+.1f} %)"
         of_time = "" if comparison.metric == TIME else _time_of(comparison, number)
         yield f"{number + 1}: {side.label}: {cost} of {comparison.metric}{ranks}{more}{of_time}"
+        if part := side.seen.sentence():
+            yield f"   {part}"
     for number, step in enumerate(comparison.steps()):
         yield (
             f"from {number + 1} to {number + 2}: {step.common:,} contexts in common, "
@@ -59,14 +65,16 @@ def _time_of(comparison: Comparison, number: int) -> str:
     threads = len(np.unique(side.lines))
     if not lived:
         return ""
+    part = side.begin is None and not side.seen.whole_run
+    took = "recorded for" if part else "it took"
     if threads <= side.ranks:
-        return f"; it took {amount(lived, 's')}"
+        return f"; {took} {amount(lived, 's')}"
     together = f"{amount(lived, 's')} of the time of {threads / side.ranks:,.3g} threads"
     if side.begin is not None or not bool(comparison.looked_at.all()):
         return f"; {together}"
     lines = side.database.lines
     elapsed = float(lines.end[side.lines].max() - lines.start[side.lines].min()) / 1e9
-    return f"; it took {amount(elapsed, 's')}, {together}"
+    return f"; {took} {amount(elapsed, 's')}, {together}"
 
 
 def _percent(before: float, after: float) -> str:

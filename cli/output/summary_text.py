@@ -28,6 +28,8 @@ def summary_lines(summary: Summary) -> Iterator[str]:
     """Yield the summary's lines."""
     yield from _sample_lines(summary.samples, f"{summary.duration_s} s, {summary.threads} threads")
     yield from _time_lines(summary)
+    if part := summary.seen.sentence():
+        yield f"part of a run: {part}"
     yield from _path_lines(summary.unwind)
     if summary.probes is not None:
         yield from _probe_lines(summary.probes)

@@ -26,6 +26,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.options import (
     add_context_options,
     add_database_argument,
+    add_partial_option,
     add_tree_options,
     check_ranges,
 )
@@ -72,6 +73,7 @@ class CompareCommand(Command):
             action="store_true",
             help="compare percentages of the total, for runs at different speeds",
         )
+        add_partial_option(parser)
         parser.add_argument(
             "--within", metavar="PROCEDURE", help="compare only this procedure and its callees"
         )
@@ -106,6 +108,7 @@ class CompareCommand(Command):
                 shares=args.shares,
                 procedure=args.within,
                 scopes=args.scopes,
+                partial=args.partial,
             )
             page = TextOutput(args.width, args.color)
             if args.json:

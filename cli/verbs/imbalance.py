@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis.database import open as open_database
+from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.parallel.imbalance import Imbalance, Spread, measure
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.costs import WORK
@@ -25,6 +26,7 @@ from hpcd.cli.options import (
 )
 from hpcd.cli.output.tree_tables import Row, TextOutput, program_path
 from hpcd.cli.output.viewer_hint import hint
+from hpcd.measurement.seen_part import SeenPart
 
 _MIN_NAME = 24
 _RANKS_IN_TEXT = 8
@@ -99,6 +101,8 @@ def _heading(imbalance: Imbalance) -> Iterator[str]:
         f"({spread.ratio[0]:.2f} times the mean), "
         f"least {amount(float(spread.minimum[0]), imbalance.unit)} on {kind} {spread.least[0]}"
     )
+    if part := _seen(imbalance).sentence():
+        yield f"part of a run: {part}"
     yield (
         f"waiting for others: {amount(idle, 's')} of {amount(imbalance.lived, 's')} "
         f"({idle / (imbalance.lived or 1):.1%}), "
@@ -113,6 +117,11 @@ def _heading(imbalance: Imbalance) -> Iterator[str]:
             for at in order.tolist()
         ]
         yield "waiting caused by: " + ", ".join(shares)
+
+
+def _seen(imbalance: Imbalance) -> SeenPart:
+    db = imbalance.database
+    return seen_part(db, db.lines.process[imbalance.ranks.line])
 
 
 def _listed(imbalance: Imbalance, share: float) -> Iterator[int]:
@@ -202,6 +211,7 @@ def _as_json(imbalance: Imbalance, depth: int | None) -> Iterator[str]:
         "job": imbalance.ranks.job,
         "kind": imbalance.ranks.kind,
         "ranks": imbalance.ranks.number.tolist(),
+        "seen": _seen(imbalance).sentence(),
         "metric": imbalance.metric,
         "unit": imbalance.unit,
         "lived_s": imbalance.lived,

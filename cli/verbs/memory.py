@@ -9,6 +9,7 @@ from typing import Any
 
 from hpcd.analysis.calls.memory import ProcessMemory, measure_memory
 from hpcd.analysis.database import open as open_database
+from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.profile.row_text import shorten
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
@@ -46,9 +47,12 @@ class MemoryCommand(Command):
         with open_database(args.database) as db:
             processes = measure_memory(db)
             page = TextOutput(args.width)
+            part = seen_part(db, [process.process for process in processes]).sentence()
             if args.json:
-                page.write([json.dumps(_as_json(processes, limit)), "\n"])
+                page.write([json.dumps({"seen": part, **_as_json(processes, limit)}), "\n"])
                 return 0
+            if part:
+                print(f"part of a run: {part}")
             for process in processes:
                 page.table(_rows(process, limit, page.width))
         return 0

@@ -22,6 +22,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.options import (
     add_context_options,
     add_database_argument,
+    add_partial_option,
     add_tree_options,
     check_ranges,
 )
@@ -77,6 +78,7 @@ class ScalingCommand(Command):
             metavar="N,N",
             help="numbers of ranks of the runs (default: as recorded)",
         )
+        add_partial_option(parser)
         add_context_options(parser)
         parser.add_argument(
             "--percent",
@@ -99,6 +101,7 @@ class ScalingCommand(Command):
                 sizes=_sizes(args.ranks),
                 job=args.job,
                 scopes=args.scopes,
+                partial=args.partial,
             )
             for run in scaling.runs:
                 if run.ranks.note:
@@ -175,6 +178,7 @@ class _Losses:
                     "ranks": run.size,
                     "ranks_recorded": len(run.ranks),
                     "cost_per_rank": float(self.whole[number, 0]),
+                    "seen": run.seen.sentence(),
                 }
                 for number, run in enumerate(scaling.runs)
             ],
@@ -222,9 +226,11 @@ class _Losses:
         scaling = self.scaling
         for number, run in enumerate(scaling.runs):
             recorded = "" if len(run.ranks) == run.size else f" ({len(run.ranks)} recorded)"
+            part = run.seen.sentence()
             yield (
                 f"{run.database.path}: {run.size} ranks{recorded}, "
                 f"{amount(float(self.whole[number, 0]), scaling.unit)} of {scaling.metric} per rank"
+                + (f"; {part}" if part else "")
             )
         excess = scaling.excess(self.whole[:, :1])[:, 0]
         for run, loss, more in zip(

@@ -11,6 +11,7 @@ import numpy as np
 from hpcd.bpf.layouts import DROPS
 from hpcd.daemon.capture.budget import SamplingRate
 from hpcd.daemon.capture.session_parts import Parts, Progress, Terms
+from hpcd.measurement.seen_part import SeenPart
 from hpcd.measurement.summary import (
     CpuTime,
     DeferredPathCounts,
@@ -97,6 +98,7 @@ class RecordingAccount:
         return Summary(
             samples=_count_samples(parts, counters, expected, uncounted),
             cpu=CpuTime(round(used, 6), round(sampled, 6)),
+            seen=parts.threads.seen_part() if final else SeenPart(),
             switches=SwitchCounts(int(counters["switches"]), parts.collector.switches),
             time=times,
             jobs=parts.thread_times.jobs() if parts.thread_times else {},

@@ -15,6 +15,7 @@ from hpcd.daemon.capture.thread_times import BORN, ThreadTimes
 from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.reported_program import ReportedProgram
+from hpcd.measurement.seen_part import SeenPart
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Thread
 from hpcd.model.unwind_status import UnwindStatus
@@ -90,8 +91,9 @@ class ThreadLifecycle:
                 self._on_end(event)
             case EventKind.FORK:
                 inherited = self._targets.on_fork(
-                    event.other, pid, event.time, event.image, known=bool(event.thread)
-                )
+                    event.other, pid, event.time, event.image,
+                    start_ns=event.start, known=bool(event.thread),
+                )  # fmt: skip
                 if not inherited or (event.other in self._out_of_date and not self._on_demand):
                     self._out_of_date.add(pid)
             case EventKind.EXEC if pid in self._targets:
@@ -115,9 +117,8 @@ class ThreadLifecycle:
         """Give a line to a thread that ran before it was attached to."""
         state = thread.state
         line = self._new_line(
-            thread.number, thread.pid, state.tid, state.name, state.start_ns, thread
+            thread.number, thread.pid, state.tid, state.name, state.start_ns, thread.cpu_ns, thread
         )
-        self._cpu.begin(thread.number, thread.pid, state.tid, thread.cpu_ns)
         if self._thread_times:
             if thread.copy and self._defer:
                 node = self._defer(self._stacks.in_scheduler(thread.stack), thread.copy)
@@ -130,8 +131,9 @@ class ThreadLifecycle:
 
     def _on_start(self, event: ThreadEvent) -> None:
         pid = event.tgid
-        line = self._new_line(event.thread, pid, event.tid, _text(event.comm), event.start)
-        self._cpu.begin(event.thread, pid, event.tid, 0 if event.other else event.runtime)
+        used_ns = 0 if event.other else event.runtime
+        name = _text(event.comm)
+        line = self._new_line(event.thread, pid, event.tid, name, event.start, used_ns)
         if self._thread_times:
             # A thread that is new to the system waits for its first CPU.
             state = BORN if event.other else Switch.IN
@@ -154,14 +156,14 @@ class ThreadLifecycle:
         number = event.thread
         thread = self._threads.pop(number, None)
         self._exiting.pop(number, None)
-        used_ns = self._cpu.end(number, event.runtime)
+        used_ns = self._cpu.end(number, event.runtime, event.time)
         if thread:
             name = _text(event.comm) or thread.name
             self._writer.add_thread(replace(thread, name=name, end_ns=event.time, cpu_ns=used_ns))
             self._ended[number] = event.time
 
     def _new_line(
-        self, number: int, pid: int, tid: int, name: str, start_ns: int,
+        self, number: int, pid: int, tid: int, name: str, start_ns: int, used_ns: int,
         attached: AttachedThread | None = None,
     ) -> int:  # fmt: skip
         if pid not in self._targets:
@@ -169,7 +171,8 @@ class ThreadLifecycle:
         process = self._targets.target(pid, name).process
         line = self._lines
         self._lines += 1
-        thread = Thread(line, process.id, tid, name, start_ns)
+        self._cpu.begin(number, process, tid, used_ns)
+        thread = Thread(line, process.id, tid, name, start_ns, cpu_before_ns=used_ns)
         if attached and attached.asleep_since_ns is not None:
             thread = replace(
                 thread, attached_ns=attached.time_ns, asleep_since_ns=attached.asleep_since_ns
@@ -246,13 +249,17 @@ class ThreadLifecycle:
         """CPU time of all threads while they were recorded, as far as is known."""
         return self._cpu.total()
 
+    def seen_part(self) -> SeenPart:
+        """The part that was seen of the processes whose recording is over."""
+        return self._cpu.seen
+
     def finish(self) -> None:
         """The recording ends, and with it all threads that go on, which have the names that they
         have now. :meth:`end_round` has the ends of those that were about to end."""
         for number, thread in self._threads.items():
             end_ns = self._exiting.get(number)
             name = thread.name if end_ns else self._cpu.name_of(number) or thread.name
-            used_ns = self._cpu.end(number, 0)
+            used_ns = self._cpu.end(number, 0, end_ns)
             self._writer.add_thread(replace(thread, name=name, end_ns=end_ns, cpu_ns=used_ns))
         self._threads.clear()
         self._ended |= self._exiting

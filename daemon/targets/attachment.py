@@ -101,6 +101,7 @@ class Attachment:
             return False
         self._targets.target(pid)
         self._targets.register(pid, before_exec=before_exec)
+        used = processes.process_cpu_ns(pid)
         # From here on the programs number the threads it starts; those it has are numbered here.
         attached = [
             thread
@@ -116,6 +117,9 @@ class Attachment:
             self._sampler.forget_process(pid)
             self._targets.on_exit(pid)
             return False
+        # Of what only waits for its program to begin none is that program's.
+        used = 0 if before_exec else max(used, sum(thread.cpu_ns for thread in attached))
+        self._targets.set_cpu_before(pid, used)
         self._attached += attached
         return True
 

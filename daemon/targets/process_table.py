@@ -16,7 +16,7 @@ from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Space, Tables
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets.patience import WithheldError
-from hpcd.daemon.targets.processes import identify, identify_reported
+from hpcd.daemon.targets.processes import identify, identify_reported, listed_start
 from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.daemon.targets.shared_spaces import SharedSpace, SharedSpaces
 from hpcd.daemon.targets.user_accounts import UserAccounts
@@ -163,6 +163,12 @@ class Targets:
             self._announce(target.process)
         return target
 
+    def set_cpu_before(self, pid: int, cpu_ns: int) -> None:
+        """Announce that ``pid`` had used ``cpu_ns`` of CPU time before it was recorded."""
+        target = self._by_pid[pid]
+        target.process = replace(target.process, cpu_before_ns=cpu_ns)
+        self._announce(target.process)
+
     def register(self, pid: int, *, before_exec: bool = False) -> None:
         """Make ``pid`` visible to the BPF programs.
 
@@ -175,10 +181,17 @@ class Targets:
             self.refresh(pid)
 
     def on_fork(
-        self, parent: int, child: int, time_ns: int, image: int, *, known: bool = True
+        self,
+        parent: int,
+        child: int,
+        time_ns: int,
+        image: int,
+        *,
+        start_ns: int = 0,
+        known: bool = True,
     ) -> bool:
-        """``child`` came from ``parent`` at ``time_ns``, and is ``known`` to the programs as a
-        target; False when its mappings must be read.
+        """``child`` came from ``parent`` at ``time_ns``, ``start_ns`` by its own account, and is
+        ``known`` to the programs as a target; False when its mappings must be read.
 
         The programs have given it the space its parent had; that may since have been replaced,
         and freed, for a newer one, which the child is pointed at.
@@ -190,8 +203,9 @@ class Targets:
         self._count += 1
         of = origin.process  # replace() takes three times as long
         process = Process(
-            self._count, child, parent, of.name, of.exe, of.command, of.uid, of.start_ns, of.job
-        )
+            self._count, child, parent, of.name, of.exe, of.command, of.uid,
+            listed_start(start_ns or time_ns), of.job, cpu_before_ns=0,
+        )  # fmt: skip
         target = self._by_pid[child] = Target(process, image=image, added=known, exec_ns=time_ns)
         self._announce(process)
         if self.watcher:
@@ -229,7 +243,7 @@ class Targets:
         if not (process.name and (process.exe or process.command)):
             # It has ended, or is about to: user, job and rank are those it had.
             process = replace(target.process, name=process.name or name, exe="", command=())
-        target.process = process
+        target.process = replace(process, cpu_before_ns=target.process.cpu_before_ns)
         self._announce(target.process)
 
     def on_exit(self, pid: int, time_ns: int | None = None) -> None:

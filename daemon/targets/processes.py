@@ -32,6 +32,7 @@ _NS_GET_OWNER_UID = 0xB704  # ioctl_ns(2)
 # A rank is a few wrapper scripts below its launcher's proxy, seldom more.
 _MAX_ANCESTORS = 8
 _MAX_GROUPS = 4096
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 def _read(path: str, most: int = _MAX_TEXT) -> bytes:
@@ -225,6 +226,12 @@ def cpu_ns(pid: int, tid: int) -> int | None:
     return int(fields[0]) if fields else None
 
 
+def process_cpu_ns(pid: int) -> int:
+    """CPU time of a process, with threads that have ended, in whole ticks; 0 when it is gone."""
+    fields = stat_fields(pid)
+    return sum(map(int, fields[11:13])) * _TICK_NS
+
+
 @dataclass(frozen=True, slots=True)
 class ThreadState:
     """A thread as /proc shows it when hpcd attaches; ``kernel_stack`` innermost place first."""
@@ -265,7 +272,7 @@ def thread_state(pid: int, tid: int) -> ThreadState | None:
     return ThreadState(
         tid,
         thread_name(pid, tid),
-        int(fields[19]) * (1_000_000_000 // os.sysconf("SC_CLK_TCK")),
+        int(fields[19]) * _TICK_NS,
         fields[0],
         tuple(re.findall(_PLACE, stack)),
     )
@@ -345,8 +352,6 @@ def identify_reported(pid: int, number: int, name: str, program: ReportedProgram
     said = jobs.said_of_jobs(environment)
     ancestors = ancestor_commands(program.parent, itself=True) if "PMI_RANK" in said else []
     where = jobs.place(said, control_group_of(pid, program.group), name, ancestors)
-    suspended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-    tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return Process(
         id=number,
         pid=pid,
@@ -355,11 +360,17 @@ def identify_reported(pid: int, number: int, name: str, program: ReportedProgram
         exe=_executable_of(pid),
         command=_command(arguments),
         uid=program.user,
-        start_ns=(program.start + suspended) // tick * tick,
+        start_ns=listed_start(program.start),
         job=where.job,
         rank=where.rank,
         size=where.size,
     )
+
+
+def listed_start(start_ns: int) -> int:
+    """Return as /proc lists it, in ticks, when a process started; ``start_ns`` is monotonic."""
+    suspended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    return (start_ns + suspended) // _TICK_NS * _TICK_NS
 
 
 def identify(pid: int, number: int) -> Process:
@@ -370,7 +381,6 @@ def identify(pid: int, number: int) -> Process:
     environment, command = _read_memory(pid, "environ", "cmdline")
     name = name_of(pid)
     where = _place(pid, _environment(environment), name)
-    ticks = os.sysconf("SC_CLK_TCK")
     return Process(
         id=number,
         pid=pid,
@@ -379,7 +389,7 @@ def identify(pid: int, number: int) -> Process:
         exe=exe,
         command=_command(command),
         uid=-1 if uid is None else uid,
-        start_ns=int(fields[19]) * (1_000_000_000 // ticks) if len(fields) > 19 else 0,
+        start_ns=int(fields[19]) * _TICK_NS if len(fields) > 19 else 0,
         job=where.job,
         rank=where.rank,
         size=where.size,

@@ -13,6 +13,7 @@ from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from hpcd.errors import FormatError
+from hpcd.measurement.seen_part import SeenPart
 
 _Part = TypeVar("_Part")
 _SCALARS = (int, float, str, bool)
@@ -177,6 +178,7 @@ class Summary(NamedTuple):
 
     samples: SampleCounts = SampleCounts()
     cpu: CpuTime = CpuTime()
+    seen: SeenPart = SeenPart()
     switches: SwitchCounts = SwitchCounts()
     time: ThreadSeconds | None = None
     """None, ``{}`` in JSON, if waits are not recorded."""

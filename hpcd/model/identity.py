@@ -25,7 +25,11 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process image owner (thread group). ``id`` is unique in its measurement."""
+    """One process image owner (thread group). ``id`` is unique in its measurement.
+
+    ``cpu_before_ns`` is the CPU time that it had used, with threads that had ended, when it was
+    attached to; 0 where that was at its start, None where only its threads tell.
+    """
 
     id: int
     pid: int
@@ -38,6 +42,7 @@ class Process:
     job: str = ""
     rank: int | None = None
     size: int | None = None
+    cpu_before_ns: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Merges hand over thousands: what dataclasses do by themselves takes four times as long.
@@ -51,10 +56,10 @@ _PROCESS_FIELDS = attrgetter(*Process.__slots__)
 class Thread:
     """One trace line. ``line`` is unique in its measurement; times are monotonic ns.
 
-    ``cpu_ns`` is the CPU time that the scheduler counted for it while it was recorded; None when
-    that is not known. A thread that slept when it was attached to, at ``attached_ns``, has left its
-    CPU at ``asleep_since_ns``: its first wait is that old. None for others, and where the kernel
-    does not tell.
+    ``cpu_ns`` is the CPU time that the scheduler counted for it while it was recorded,
+    ``cpu_before_ns`` what it had used before; None when that is not known. A thread that slept when
+    it was attached to, at ``attached_ns``, has left its CPU at ``asleep_since_ns``: its first wait
+    is that old. None for others, and where the kernel does not tell.
     """
 
     line: int
@@ -66,6 +71,7 @@ class Thread:
     cpu_ns: int | None = None
     attached_ns: int | None = None
     asleep_since_ns: int | None = None
+    cpu_before_ns: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Thread, _THREAD_FIELDS(self)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis import Database
+from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.parallel.findings import findings, scene
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.trace.pixel_runs import pixel_runs
@@ -52,6 +53,7 @@ def describe(db: Database) -> dict[str, object]:
         "nodes": len(db.cct),
         "records": int(db.metrics.exclusive("samples").sum()),
         "losses": db.losses,
+        "seen": seen_part(db).sentence(),
         "measurements": [measurement.name for measurement in db.measurements],
         "metrics": [
             {"name": name, "unit": unit}

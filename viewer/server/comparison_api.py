@@ -28,6 +28,7 @@ from hpcd.analysis.parallel.comparison_sides import (
     whole_runs,
     windows,
 )
+from hpcd.analysis.parallel.run_times import run_time_sentence
 from hpcd.analysis.parallel.tree_matching import owners
 from hpcd.analysis.profile.costs import WORK
 from hpcd.errors import NotFoundError, UsageError
@@ -59,6 +60,7 @@ class ComparisonRequest:
     shares: bool
     within: str
     scopes: bool
+    partial: bool
 
 
 KINDS = ("window", "rank", "pid", "iteration")
@@ -84,6 +86,7 @@ def comparison_request(parameters: QueryParameters) -> ComparisonRequest:
     return ComparisonRequest(
         databases, kind, parts, parameters.text("phase"), parameters.text("metric") or WORK,
         parameters.has("shares"), parameters.text("within"), parameters.has("scopes"),
+        parameters.has("partial"),
     )  # fmt: skip
 
 
@@ -125,6 +128,7 @@ class Comparisons:
         head = {
             "metric": comparison.metric,
             "unit": comparison.unit,
+            "heading": _heading(comparison),
             "sides": [
                 _side(side, names_of[side.database], float(lived))
                 for side, lived in zip(comparison.sides, comparison.lived, strict=True)
@@ -174,6 +178,7 @@ class Comparisons:
             shares=request.shares,
             procedure=request.within or None,
             scopes=request.scopes,
+            partial=request.partial,
         )
 
 
@@ -212,6 +217,15 @@ def _affordable(sides: list[Side]) -> None:
             f"this would read {count / 1e6:,.0f} million records: hpcd compare does it, "
             "or choose shorter parts"
         )
+
+
+def _heading(comparison: Comparison) -> str:
+    """Whether the later run is better, and which part of each was seen."""
+    parts = [f"{side.label} {side.seen.sentence()}" for side in comparison.sides]
+    parts = [
+        text for text, side in zip(parts, comparison.sides, strict=True) if side.seen.sentence()
+    ]
+    return "; ".join(filter(None, [run_time_sentence(comparison), *parts]))
 
 
 def _side(side: Side, name: str, lived: float) -> dict[str, object]:

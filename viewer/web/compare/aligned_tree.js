@@ -28,6 +28,7 @@ export class AlignedTree {
    */
   constructor(store, { head, cost, variance, cct, owner }, like) {
     this.sides = head.sides;
+    this.heading = head.heading;
     this.metric = head.metric;
     this.unit = head.unit;
     this.modules = head.modules;

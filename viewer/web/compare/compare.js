@@ -44,7 +44,7 @@ import { Sides, sameProgram } from "./sides.js";
 const VIEWS = [
   ["traces", "Traces", "All sides over time, with one window and one crosshair", mountCoupledTraces, "work"],
   ["graph", "Call graph", "The calling contexts of all sides as one tree, with their changes", mountCallGraph, "work"],
-  ["flame", "Difference", "Flame graph: increases are red, decreases blue", mountDifferenceFlame, "work"],
+  ["flame", "Difference", "Flame graph: increases are orange, decreases blue", mountDifferenceFlame, "work"],
   ["scaling", "Scaling loss", "Cost of contexts on more ranks beyond ideal scaling", mountScalingLoss, "time"],
   ["calls", "Calls", "Number of calls by caller and callee", mountCallCounts, "time"],
 ];
@@ -57,8 +57,10 @@ const HTML = `<section class="compare" aria-label="Comparison">
     <div class="bar"><div id="compare-sides" class="bar-part"></div>
       <label id="compared-label">by <select id="compared"></select></label>
       <label id="shares-label" title="Costs in percent of each side's total: for runs at different speeds"><input type="checkbox" id="as-shares"> shares</label>
+      <label id="partial-label" title="Compare totals although a recording saw only a part of its processes"><input type="checkbox" id="seen-parts"> parts</label>
       <label id="scopes-label" title="Show inlined calls and loops as contexts, where debug information has them"><input type="checkbox" id="with-scopes"> loops</label>
       <output id="compared-what" aria-live="polite"></output></div>
+    <div id="compare-heading" class="bar" hidden></div>
     <div class="bar"><span id="compare-views"></span>
       <span id="limits" class="bar-part"></span><span id="compare-tools" class="bar-part"></span></div>
     <div id="compare-body" class="grow"></div></section>`;
@@ -84,6 +86,8 @@ class Compare {
     this.tools = part(element, "compare-tools", HTMLElement);
     this.metric = part(element, "compared", HTMLSelectElement);
     this.shares = part(element, "as-shares", HTMLInputElement);
+    this.partial = part(element, "seen-parts", HTMLInputElement);
+    this.heading = part(element, "compare-heading", HTMLElement);
     this.scopes = part(element, "with-scopes", HTMLInputElement);
     this.sides = new Sides(part(element, "compare-sides", HTMLElement), page);
     /** @type {Pane | null} */
@@ -94,12 +98,13 @@ class Compare {
     this.latest = null;
     this.metric.addEventListener("change", () => store.set({ compared: this.metric.value }));
     this.shares.addEventListener("change", () => store.set({ shares: this.shares.checked ? "1" : "" }));
+    this.partial.addEventListener("change", () => store.set({ partial: this.partial.checked ? "1" : "" }));
     this.scopes.addEventListener("change", () => store.set({ scopes: this.scopes.checked ? "1" : "" }));
     this.ends = [
       this.sides.dispose,
       segmentedControl(part(element, "compare-views", HTMLElement), store, "compare", "View", VIEWS),
       ...addLimits(part(element, "limits", HTMLElement), store),
-      store.subscribe(["compare", "versus", "sides", "compared", "shares", "scopes"], () => this.show()),
+      store.subscribe(["compare", "versus", "sides", "compared", "shares", "partial", "scopes"], () => this.show()),
       // Costs are of all ranks; lines are chosen for traces. Of one that grows there are no others.
       store.subscribe([...CHOICE, "revision"], () => { if (this.current[0] === "traces") this.show(); }),
     ];
@@ -139,11 +144,12 @@ class Compare {
   say(text) { Object.assign(part(this.element, "compared-what", HTMLOutputElement), { textContent: text, title: text }); }
 
   query() {
-    const { compared, shares, scopes } = this.page.store.state;
+    const { compared, shares, partial, scopes } = this.page.store.state;
     const [name, , , , metric] = this.current;
     const query = this.sides.query();
     query.set("metric", compared || metric);
     if (shares && name !== "scaling") query.set("shares", "1");
+    if (partial) query.set("partial", "1");
     if (scopes) query.set("scopes", "1");
     return query;
   }
@@ -154,10 +160,14 @@ class Compare {
     const { store, api, context } = this.page;
     const tree = api.compare(key).then((answer) => new AlignedTree(store, answer, context.tree));
     this.latest = { key, tree };
+    tree.then(({ heading }) => { if (this.latest?.tree === tree) this.showHeading(heading); }, () => {});
     // What failed is requested again.
     tree.catch(() => { if (this.latest?.tree === tree) this.latest = null; });
     return tree;
   }
+
+  /** @param {string} text */
+  showHeading(text) { Object.assign(this.heading, { textContent: text, hidden: !text }); }
 
   async findRelated() {
     const { api, context, store } = this.page;
@@ -176,10 +186,11 @@ class Compare {
     this.metric.replaceChildren(...[...metrics].map((offered) => new Option(offered.replaceAll("_", " "), offered)));
     this.metric.value = store.state.compared || metric;
     this.shares.checked = Boolean(store.state.shares);
+    this.partial.checked = Boolean(store.state.partial);
     this.scopes.checked = Boolean(store.state.scopes);
     const traces = name === "traces";
     const hidden = {
-      "compared-label": traces, "scopes-label": traces, "shares-label": traces || name === "scaling",
+      "compared-label": traces, "scopes-label": traces, "partial-label": traces, "shares-label": traces || name === "scaling",
       limits: traces || name === "scaling", "hotspot-label": name === "calls",
     };
     for (const [id, hide] of Object.entries(hidden)) part(this.element, id, HTMLElement).hidden = hide;
@@ -193,6 +204,7 @@ class Compare {
     this.tools.replaceChildren();
     this.body.replaceChildren();
     this.say("comparing …");
+    if (this.latest?.key !== String(this.query())) this.showHeading("");
     this.showBars();
     const turn = ++this.turn;
     const stale = () => this.disposed || turn !== this.turn;

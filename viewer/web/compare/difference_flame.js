@@ -1,5 +1,5 @@
 // @ts-check
-// The aligned tree as a flame graph: width is what one side cost, or both; red grew, blue shrank.
+// The aligned tree as a flame graph: width is what one side cost, or both; orange grew, blue shrank.
 
 import { isDark } from "../core/colour.js";
 import { formatQuantity } from "../core/format.js";
@@ -39,7 +39,7 @@ class DifferenceFlame {
     this.hits = null;
     /** @type {number[][]} red, green and blue of half, of the same and of twice as much */
     this.palette = [];
-    const fitted = fittedCanvas(part(element, "difference-canvas", HTMLElement), "Calling contexts of two sides; width is cost, red increased, blue decreased", () => this.draw());
+    const fitted = fittedCanvas(part(element, "difference-canvas", HTMLElement), "Calling contexts of two sides; width is cost, orange increased, blue decreased", () => this.draw());
     this.canvas = fitted.canvas;
     this.icicle = this.makeIcicle(part(element, "difference-tip", HTMLElement));
     this.endTools = this.addTools();
@@ -132,7 +132,7 @@ class DifferenceFlame {
   }
 
   /**
-   * Twice as much is red, half is blue; what may be chance, or counts as the same, is neither.
+   * Twice as much is orange, half is blue: not red, as more of it may be for the better. What may be chance, or counts as the same, is neither.
    * @param {Row} row
    */
   colour(row) {

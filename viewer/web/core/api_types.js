@@ -19,6 +19,7 @@
  * @property {number} rows how many rows they have with helper threads folded
  * @property {number} duration_ns
  * @property {Metric[]} metrics
+ * @property {string} seen which part of its processes was seen, empty where that was all
  * @property {[number, number, number, number][]} losses measurement, from, to, how many samples were dropped
  * @property {string[]} procedures names
  * @property {ArrayLike<number>} marks of procedures: BLOCKED, COMMUNICATION, SLEEPING, INTERRUPT or 0
@@ -221,7 +222,7 @@
  * @property {number} [begin_ns] of parts
  * @property {number} [end_ns]
  *
- * @typedef {Procedures & { sides: Side[], metric: string, unit: string, modules: string[] }} ComparisonHead
+ * @typedef {Procedures & { sides: Side[], metric: string, unit: string, heading: string, modules: string[] }} ComparisonHead heading: run times, whether they got better, and what was seen of each
  *
  * @typedef {object} ComparisonAnswer
  * @property {ComparisonHead} head

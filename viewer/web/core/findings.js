@@ -28,10 +28,11 @@ export function mountFindings(element, { store, context }, depths) {
       .sort((one, two) => kinds.indexOf(one.kind) - kinds.indexOf(two.kind)).slice(0, MOST);
     const empty = context.database !== null && !context.summary.lines;
     const shows = empty ? "There is nothing to show." : entry.shows ?? traceSentence();
+    const { seen } = context.database ? context.summary : { seen: "" };
     const line = document.createElement("span");
-    line.append(...told.map(asItem));
-    element.replaceChildren(textElement("span", shows), ...(told.length ? [line] : []));
-    element.title = [shows, ...told.map(({ text }) => text)].join("\n");
+    line.append(...(seen ? [textElement("span", `Part of a run: ${seen}.`)] : []), ...told.map(asItem));
+    element.replaceChildren(textElement("span", shows), ...(line.childNodes.length ? [line] : []));
+    element.title = [shows, ...(seen ? [seen] : []), ...told.map(({ text }) => text)].join("\n");
     element.hidden = !context.database;
   }
 

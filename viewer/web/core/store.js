@@ -34,6 +34,7 @@
  * @property {string} [sides]
  * @property {string} [compared] metric of the comparison
  * @property {string} [shares] "1" for percent of each side
+ * @property {string} [partial] "1" for totals although a recording saw only a part of its processes
  * @property {string} [scopes] "1" for inlined calls and loops as contexts
  * @property {number} [sensitivity] percent
  * @property {number} [hotspot] percent
@@ -58,7 +59,7 @@
 /** @type {(keyof State)[]} */
 const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "all", "unfolded", "depth", "time", "line",
   "search", "theme", "metric", "view", "flame", "about", "spot", "code", "context", "formulas", "colours",
-  "compare", "versus", "sides", "compared", "shares", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel", "marks", "matrix", "ranks", "by", "phase", "called"];
+  "compare", "versus", "sides", "compared", "shares", "partial", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel", "marks", "matrix", "ranks", "by", "phase", "called"];
 /** @type {Set<keyof State>} */
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
 // What is looked at: lines, time and phases; other members say how. A recording being written has revisions (live.js).

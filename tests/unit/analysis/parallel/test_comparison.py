@@ -221,7 +221,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert ": 1.500 s of time for each of 2 ranks\n" in capsys.readouterr().out
     assert main(["compare", "--color", "always", one, two]) == 0
     colored = capsys.readouterr().out
-    assert "\x1b[1;33m" in colored and "\x1b[1;31m" in colored and "\x1b[1;34m" in colored
+    assert "\x1b[1;33m" in colored and "\x1b[1;35m" in colored and "\x1b[1;34m" in colored
     for view in ("bottom-up", "flat"):
         assert main(["compare", "--view", view, one, two]) == 0
         assert "checkpoint" in capsys.readouterr().out
@@ -273,6 +273,7 @@ def test_what_a_run_of_several_threads_took(
     one = str(make(tmp_path / "one", {0: steps, 1: steps}, threads=True))
     two = str(make(tmp_path / "two", {0: steps, 1: steps}, threads=True, seed=2))
     assert main(["compare", one, two]) == 0
-    first = capsys.readouterr().out.splitlines()[0]
+    time, first = capsys.readouterr().out.splitlines()[:2]
+    assert time == "run time: 2.000 s -> 2.000 s (+0.0 %, about the same)"
     expected = "2.000 s of work; it took 2.000 s, 4.000 s of the time of 2 threads"
     assert first == f"1: {one}: {expected}"

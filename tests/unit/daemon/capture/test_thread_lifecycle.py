@@ -103,7 +103,10 @@ def test_a_thread_keeps_its_line_for_a_round_after_its_end(
     assert threads.end_round() == threads.end_round() == {}
     threads.on_event(event(EventKind.FREE, 1, tid=1, thread=33, time=99))
     written = [arguments[0] for name, *arguments in calls.calls if name == "add_thread"]
-    assert written == [Thread(0, 1, 1, "name", 5), Thread(0, 1, 1, "name", 5, 99, 0)]
+    assert written == [
+        Thread(0, 1, 1, "name", 5, cpu_before_ns=0),
+        Thread(0, 1, 1, "name", 5, 99, 0, cpu_before_ns=0),
+    ]
     assert threads.end_round() == {}
     assert lines_of(threads.numbered, [33]) == [0]
     assert threads.end_round() == {0: 99}

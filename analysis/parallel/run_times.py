@@ -1,0 +1,53 @@
+"""How long the sides of a comparison took, and whether that got better."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from hpcd.analysis.parallel.comparison import Comparison
+from hpcd.analysis.profile.row_text import amount
+from hpcd.array_types import F64
+
+_DEVIATIONS = 3
+
+
+def run_times(comparison: Comparison) -> tuple[F64, F64]:
+    """Return how long each side took, or its mean rank was in the procedure that is compared, and
+    the standard error of that: ``float64[sides]`` each, s. 0 is not known."""
+    sides = comparison.sides
+    if comparison.procedure is None:
+        return np.array([side.elapsed_s for side in sides]), np.zeros(len(sides))
+    # Of several threads a rank the sum of theirs is no run time.
+    known = [
+        len(side.lines) == side.ranks and (side.begin is not None or side.seen.whole_run)
+        for side in sides
+    ]
+    return comparison.lived * known, np.sqrt(comparison.lived_variance) * known
+
+
+def run_time_sentence(comparison: Comparison) -> str:
+    """Return a sentence on the run times of several runs, and whether each is better than the one
+    before; empty for parts of one run."""
+    if len({side.database for side in comparison.sides}) < 2:
+        return ""
+    times, errors = (column.tolist() for column in run_times(comparison))
+    text = f"time in {comparison.procedure}" if comparison.procedure else "run time"
+    words = [amount(times[0], "s") if times[0] else "not known"]
+    for (before, after), (error, other) in zip(pairwise(times), pairwise(errors), strict=True):
+        if not (before and after):
+            words.append(amount(after, "s") if after else "not known")
+            continue
+        change = after / before - 1
+        if abs(after - before) <= max(
+            _DEVIATIONS * float(np.hypot(error, other)), comparison.sensitivity * before
+        ):
+            verdict = "about the same"
+        else:
+            verdict = "better" if change < 0 else "worse"
+        words.append(f"{amount(after, 's')} ({100 * change:+.1f} %, {verdict})")
+    text += ": " + " -> ".join(words)
+    if any(errors):
+        text += f"; standard error {amount(max(errors), 's')}"
+    return text

@@ -1,0 +1,96 @@
+"""The part of its processes that a recording saw: of their CPU time, and of their run time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# Less is not worth a word: figures are that uncertain anyway, and /proc counts in ticks of 10 ms.
+_SHARE = 0.01
+_CPU_SECONDS = 0.02
+_SECONDS = 0.1
+# In means over processes the weight of one that used no CPU time.
+LEAST_WEIGHT = 1e-6
+
+
+class SeenPart(NamedTuple):
+    """Sums over processes, means weighted by the CPU time that was seen of each; times are s.
+
+    Processes of which nothing of this is known are not among them.
+    """
+
+    processes: int = 0
+    going_on: int = 0
+    """Processes that had not ended when the recording did."""
+    cpu_s: float = 0.0
+    going_on_cpu_s: float = 0.0
+    """Of ``cpu_s`` that of the processes that went on."""
+    before_s: float = 0.0
+    """CPU time that the processes had used before they were recorded."""
+    age_s: float = 0.0
+    """Mean run time of a process before it was recorded."""
+    watched_s: float = 0.0
+    """Mean run time of a process while it was recorded."""
+
+    def plus(self, other: SeenPart) -> SeenPart:
+        """Return the part seen of the processes of both."""
+        weights = [part.cpu_s + LEAST_WEIGHT * part.processes for part in (self, other)]
+        whole = sum(weights) or 1.0
+        return SeenPart(
+            *(one + more for one, more in zip(self[:5], other[:5], strict=True)),
+            *(
+                (weights[0] * one + weights[1] * more) / whole
+                for one, more in zip(self[5:], other[5:], strict=True)
+            ),
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether nearly all CPU time of the processes, from their start to their end, was seen."""
+        return not (self._late or self._goes_on)
+
+    @property
+    def whole_run(self) -> bool:
+        """Whether nearly all of the processes' run time was seen, too."""
+        return self.whole and not self._aged
+
+    @property
+    def _late(self) -> bool:
+        return self.before_s >= _CPU_SECONDS and self.before_s > _SHARE * (
+            self.before_s + self.cpu_s
+        )
+
+    @property
+    def _goes_on(self) -> bool:
+        return self.going_on > 0 and (
+            self.going_on_cpu_s > _SHARE * self.cpu_s or self.going_on == self.processes
+        )
+
+    @property
+    def _aged(self) -> bool:
+        return self.age_s >= _SECONDS and self.age_s > _SHARE * (self.age_s + self.watched_s)
+
+    def sentence(self) -> str:
+        """Return a sentence that says which part was seen; empty where that was all."""
+        if self.whole_run:
+            return ""
+        one = self.processes == 1
+        if self._late or self._aged:
+            text = (
+                f"saw {_of(self.cpu_s, self.before_s)} of CPU time and "
+                f"{_of(self.watched_s, self.age_s)} of run time" + ("" if one else " (mean)")
+            )
+        else:
+            text = f"saw the first {_seconds(self.cpu_s)} s of CPU time"
+        if self._goes_on:
+            which = "the process" if one else f"{self.going_on:,} of {self.processes:,} processes"
+            text += f"; {which} went on after the recording"
+        return text
+
+
+def _of(seen: float, before: float) -> str:
+    whole = before + seen
+    return f"{_seconds(seen, whole)} of {_seconds(whole)} s"
+
+
+def _seconds(value: float, whole: float | None = None) -> str:
+    return f"{value:,.{2 if (value if whole is None else whole) < 10 else 1}f}"
