@@ -1,6 +1,6 @@
 #!/bin/sh
 # The demonstration: a molecular dynamics program on two ranks that takes longer than it should.
-# Records it while it runs, finds out why, records it with the remedy, and compares.
+# Records it, finds out why, records it with the remedy, and compares.
 set -eu
 
 out=build/demo
@@ -46,26 +46,20 @@ INPUT
 
 # One thread a rank: the ranks themselves fill the cores.
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-# record NAME BALANCED: record the program as it runs into NAME, its database into NAME.db.
+# record NAME BALANCED: record the program from its start into NAME, its database into NAME.db. One
+# that attached would miss what the program does while hpcd starts: here most of it.
 record() {
-	echo "+ (cd $out && mpirun -n 2 lmp -in in.drop -v balanced $2) &"
-	(
-		cd "$out"
-		exec mpirun --allow-run-as-root --oversubscribe -n 2 lmp -in in.drop -v balanced "$2"
-	) >"$out/$1.log" 2>&1 &
-	launcher=$!
-	trap 'kill "$launcher" 2>/dev/null || true' EXIT
-	run "$hpcd" attach --pid "$launcher" --output "$out/$1.measurement"
-	if ! wait "$launcher"; then
+	if ! run "$hpcd" run --output "$out/$1.measurement" -- \
+		mpirun --allow-run-as-root --oversubscribe -n 2 \
+		lmp -in "$out/in.drop" -log "$out/$1.log" -screen none -v balanced "$2"; then
 		echo "the program itself failed:" >&2
 		tail -n 5 "$out/$1.log" >&2
 		exit 1
 	fi
-	trap - EXIT
 	run "$hpcd" merge "$out/$1.measurement" -o "$out/$1"
 }
 
-say "Two ranks simulate 32,800 atoms. hpcd attaches while they run."
+say "Two ranks simulate 32,800 atoms, recorded from the start (hpcd attach records what runs already)."
 record uneven no
 run "$hpcd" check "$out/uneven.measurement" "$out/uneven"
 
@@ -77,8 +71,13 @@ say "All atoms are in rank 0's half of the box. LAMMPS can move the border betwe
 record even yes
 run "$hpcd" render "$out/even" -o "$out/even.png"
 
-say "What changed?"
-run "$hpcd" compare "$out/uneven" "$out/even" --metric time --hotspot 5 --depth 9
+say "What changed in the simulation's loop?"
+loop="LAMMPS_NS::Verlet::run(int)"
+run "$hpcd" compare "$out/uneven" "$out/even" --within "$loop" --metric time --hotspot 5 --depth 9 \
+	>"$out/compare.txt"
+cat "$out/compare.txt"
+say "hpcd says of the loop, and LAMMPS itself:"
+head -n 1 "$out/compare.txt"
 grep -h '^Loop time' "$out/uneven.log" "$out/even.log"
 echo
 echo "pictures: $PWD/$out/uneven.png and even.png"

@@ -15,7 +15,8 @@ _QUERY = f"""
 WITH life AS (
     SELECT (cpu_ns - cpu_before_ns) / 1e9 AS cpu, cpu_before_ns / 1e9 AS before,
         process.end_ns IS NULL AS goes_on,
-        CASE WHEN cpu_before_ns > 0
+        -- A process that was gone when it was to be identified has a start of 0.
+        CASE WHEN cpu_before_ns > 0 AND process.start_ns <> clock_offset_ns - ?2
             THEN max(measurement.start_ns - process.start_ns, 0) / 1e9 ELSE 0 END AS age,
         max(coalesce(process.end_ns, measurement.end_ns)
             - max(process.start_ns, measurement.start_ns), 0) / 1e9 AS watched
@@ -38,5 +39,5 @@ def seen_part(
     chosen = None
     if processes is not None:
         chosen = json.dumps(np.unique(np.asarray(processes)).tolist())
-    ((count, going_on, *figures),) = db.rows(_QUERY, chosen)
+    ((count, going_on, *figures),) = db.rows(_QUERY, chosen, db.origin_ns)
     return SeenPart(int(count), int(going_on), *map(float, figures))

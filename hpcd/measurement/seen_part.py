@@ -33,14 +33,19 @@ class SeenPart(NamedTuple):
 
     def plus(self, other: SeenPart) -> SeenPart:
         """Return the part seen of the processes of both."""
-        weights = [part.cpu_s + LEAST_WEIGHT * part.processes for part in (self, other)]
-        whole = sum(weights) or 1.0
+        mine, its = (part.cpu_s + LEAST_WEIGHT * part.processes for part in (self, other))
+
+        def mean(one: float, more: float) -> float:
+            return (mine * one + its * more) / ((mine + its) or 1.0)
+
         return SeenPart(
-            *(one + more for one, more in zip(self[:5], other[:5], strict=True)),
-            *(
-                (weights[0] * one + weights[1] * more) / whole
-                for one, more in zip(self[5:], other[5:], strict=True)
-            ),
+            self.processes + other.processes,
+            self.going_on + other.going_on,
+            self.cpu_s + other.cpu_s,
+            self.going_on_cpu_s + other.going_on_cpu_s,
+            self.before_s + other.before_s,
+            mean(self.age_s, other.age_s),
+            mean(self.watched_s, other.watched_s),
         )
 
     @property
