@@ -91,6 +91,10 @@ def test_every_command_does_what_the_text_says(tmp_path: Path) -> None:
     assert _excess(before) > 0.5 > _excess(after)
     said = typed(compare, tmp_path)
     assert re.search(r"^1: \S*before: .*; it took .* s$", said, re.M)
+    times = re.findall(r"^time in \S+: (\S+) s -> (\S+) s .*; standard error (\S+) s$", said, re.M)
+    ((*loops, error),) = ([float(number) for number in numbers] for numbers in times)
+    own = [float(number) for number in re.findall(r"Loop time of (\S+)", said)]
+    assert loops == pytest.approx(own, rel=0.01, abs=4 * error)
     typed(send, tmp_path)
     assert "PairLJCut" in (tmp_path / "before.html").read_text()
     assert "before" in typed(delete, tmp_path)

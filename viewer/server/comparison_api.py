@@ -125,14 +125,15 @@ class Comparisons:
         chosen = [comparison.places[number] for number in places.tolist()]
         names = [place.label for place in chosen]
         rgb = colours(names).astype(np.uint32)
+        sides = [
+            _side(side, names_of[side.database], float(lived))
+            for side, lived in zip(comparison.sides, comparison.lived, strict=True)
+        ]
         head = {
             "metric": comparison.metric,
             "unit": comparison.unit,
-            "heading": _heading(comparison),
-            "sides": [
-                _side(side, names_of[side.database], float(lived))
-                for side, lived in zip(comparison.sides, comparison.lived, strict=True)
-            ],
+            "heading": _heading(comparison, [str(side["label"]) for side in sides]),
+            "sides": sides,
             "procedures": names,
             "modules": [place.module for place in chosen],
             "marks": marks(names).tolist(),
@@ -219,12 +220,10 @@ def _affordable(sides: list[Side]) -> None:
         )
 
 
-def _heading(comparison: Comparison) -> str:
-    """Whether the later run is better, and which part of each was seen."""
-    parts = [f"{side.label} {side.seen.sentence()}" for side in comparison.sides]
-    parts = [
-        text for text, side in zip(parts, comparison.sides, strict=True) if side.seen.sentence()
-    ]
+def _heading(comparison: Comparison, names: Sequence[str]) -> str:
+    """Whether the later run is better, and which part of each side, by its name, was seen."""
+    sentences = [side.seen.sentence() for side in comparison.sides]
+    parts = [f"{name} {text}" for name, text in zip(names, sentences, strict=True) if text]
     return "; ".join(filter(None, [run_time_sentence(comparison), *parts]))
 
 
