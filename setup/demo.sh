@@ -77,7 +77,7 @@ run "$hpcd" compare "$out/uneven" "$out/even" --within "$loop" --metric time --h
 	>"$out/compare.txt"
 cat "$out/compare.txt"
 say "hpcd says of the loop, and LAMMPS itself:"
-head -n 1 "$out/compare.txt"
+grep '^time in' "$out/compare.txt"
 grep -h '^Loop time' "$out/uneven.log" "$out/even.log"
 echo
 echo "pictures: $PWD/$out/uneven.png and even.png"
