@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hpcd.array_types import F64, I64
+from hpcd.array_types import F64, I64, Mask
 
 
 @dataclass(frozen=True)
@@ -54,3 +54,8 @@ class CallArrays:
 
     def __len__(self) -> int:
         return len(self.line)
+
+    def __getitem__(self, which: Mask) -> CallArrays:
+        """The calls in ``which``, bool[n]."""
+        columns = ("line", "time", "duration", "node", "function", "weight", "value")
+        return replace(self, **{name: getattr(self, name)[which] for name in columns})

@@ -29,7 +29,20 @@ def caveats(db: Database, exchange: Communication) -> Iterator[str]:
     if exchange.is_sampled:
         yield "calls were passed over to keep the budget: sums are estimates, nothing is matched"
         return
-    unmatched = len(exchange.sends) - len(exchange.messages)
+    late = int(exchange.late.late.sum())
+    if late:
+        yield (
+            f"{late:,} of {len(exchange.ranks):,} ranks were in MPI before the recording began:"
+            " which of their calls belong together follows from the end of the run, from sizes and"
+            " from times"
+        )
+    unsure = exchange.messages.unsure
+    if unsure:
+        yield (
+            f"{unsure:,} of {len(exchange.sends):,} messages are not matched: which receives are"
+            " theirs cannot be told, since calls before the recording began are missing"
+        )
+    unmatched = len(exchange.sends) - len(exchange.messages) - unsure
     if unmatched:
         yield f"{unmatched:,} of {len(exchange.sends):,} messages have no receive in the recording"
     if exchange.messages.guessed.any():

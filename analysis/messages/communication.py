@@ -12,6 +12,7 @@ from hpcd.analysis.messages.call_arrays import CallArrays
 from hpcd.analysis.messages.clock_offsets import HostClocks
 from hpcd.analysis.messages.communicator_creation import rebuild_communicators
 from hpcd.analysis.messages.communicators import UNKNOWN
+from hpcd.analysis.messages.late_ranks import LateRanks
 from hpcd.analysis.messages.matching import (
     Collectives,
     Endpoints,
@@ -36,10 +37,18 @@ _CARRYING = (
 class Communication:
     """Messages, collectives, traffic and wait states of the ranks of one job.
 
-    ``rank_of_line`` ``int64[lines]`` (-1: of no rank), ``host_of_rank`` ``int64[ranks]``.
+    ``rank_of_line`` ``int64[lines]`` (-1: of no rank), ``host_of_rank`` ``int64[ranks]``,
+    ``started_before`` ``bool[ranks]``: whose processes started before their recording (None: of no
+    rank).
     """
 
-    def __init__(self, calls: CallArrays, rank_of_line: I64, host_of_rank: I64) -> None:
+    def __init__(
+        self,
+        calls: CallArrays,
+        rank_of_line: I64,
+        host_of_rank: I64,
+        started_before: Mask | None = None,
+    ) -> None:
         self.calls = calls
         self.rank_of_line = rank_of_line
         self._hosts = host_of_rank
@@ -50,6 +59,12 @@ class Communication:
         self.sends: Endpoints
         self.receives: Endpoints
         self.sends, self.receives = endpoints(self.recorded, self.requests, self.communicators)
+        if started_before is None:
+            started_before = np.zeros(len(host_of_rank), bool)
+        self.late = LateRanks.of(
+            self.recorded, self.communicators, self.requests, self.receives, started_before,
+            host_of_rank,
+        )  # fmt: skip
 
     @property
     def whole(self) -> Communication:
@@ -83,12 +98,12 @@ class Communication:
         if self.is_sampled:
             none = np.zeros(0, np.int64)
             return Messages(self.sends, self.receives, none, none, np.zeros(0, bool))
-        return match(self.recorded, self.sends, self.receives)
+        return match(self.recorded, self.sends, self.receives, self.late)
 
     @cached_property
     def collectives(self) -> Collectives:
         """Matched collective operations."""
-        return match_collectives(self.recorded, self.requests, self.communicators)
+        return match_collectives(self.recorded, self.requests, self.communicators, self.late)
 
     @cached_property
     def clocks(self) -> HostClocks:

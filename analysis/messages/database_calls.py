@@ -72,7 +72,18 @@ def communication(db: Database, job: str | None = None) -> Communication:
     hosts, _ = db.lines.groups("host")
     host_of_rank = np.zeros(int(rank.max()) + 1, np.int64)
     host_of_rank[rank[mine]] = hosts[mine]
-    return Communication(with_described_communicators(db, calls, rank), rank, host_of_rank)
+    described = with_described_communicators(db, calls, rank)
+    # Another tool's record has the whole run.
+    if described.described:
+        return Communication(described, rank, host_of_rank)
+    earlier = db.rows(
+        "SELECT process.id FROM process JOIN measurement ON measurement.id = process.measurement"
+        " WHERE process.start_ns < measurement.start_ns"
+    )
+    started_before = np.zeros(len(host_of_rank), bool)
+    processes = np.array([number for (number,) in earlier], np.int64)
+    started_before[rank[mine & np.isin(db.lines.process, processes)]] = True
+    return Communication(described, rank, host_of_rank, started_before)
 
 
 def _places(db: Database) -> U32:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hpcd.analysis.messages.communicators import UNKNOWN, Communicators
 from hpcd.analysis.messages.grouping import groups_of, ranks_within
+from hpcd.analysis.messages.late_ranks import LateRanks
 from hpcd.analysis.messages.operations import Operations
 from hpcd.analysis.messages.requests import NONE, Requests
 from hpcd.array_types import F64, I64, Mask
@@ -51,7 +52,8 @@ class Messages:
 
     ``send`` and ``receive`` ``int64[m]`` are positions in ``sends`` and ``receives``; ``size``
     ``int64[m]`` in bytes, -1 where neither side says. ``guessed`` ``bool[m]``: by time, since the
-    receive does not say from whom.
+    receive does not say from whom. ``unsure`` sends are not matched: which receive is theirs cannot
+    be told, since calls before the recording are missing.
     """
 
     sends: Endpoints
@@ -59,6 +61,7 @@ class Messages:
     send: I64
     receive: I64
     guessed: Mask
+    unsure: int = 0
 
     def __len__(self) -> int:
         return len(self.send)
@@ -134,23 +137,32 @@ def _receives(
     )  # fmt: skip
 
 
-def match(operations: Operations, sends: Endpoints, receives: Endpoints) -> Messages:
+def match(
+    operations: Operations, sends: Endpoints, receives: Endpoints, late: LateRanks
+) -> Messages:
     """Match sends and receives."""
     possible = np.flatnonzero((sends.number != UNKNOWN) & (sends.peer >= 0))
     certain = np.flatnonzero(
         (receives.number != UNKNOWN) & (receives.peer >= 0) & (receives.tag >= 0)
     )
-    send, receive = _join(
-        _envelopes(sends, possible, sends.rank, sends.peer),
-        _envelopes(receives, certain, receives.peer, receives.rank),
-        possible, certain,
-    )  # fmt: skip
-    more_sends, more_receives = _guess(operations, sends, receives, send, receive)
+    sent = _envelopes(sends, possible, sends.rank, sends.peer)
+    received = _envelopes(receives, certain, receives.peer, receives.rank)
+    unsure = 0
+    if late.late.any():
+        known, known_receives = late.align_messages(
+            sends, receives, sent, received, possible, certain
+        )
+        unsure = int(np.count_nonzero(~known))
+        sent, possible = sent[known], possible[known]
+        received, certain = received[known_receives], certain[known_receives]
+    send, receive = _join(sent, received, possible, certain)
+    more_sends, more_receives = _guess(operations, sends, receives, send, receive, late)
     return Messages(
         sends, receives,
         send=np.concatenate([send, more_sends]),
         receive=np.concatenate([receive, more_receives]),
         guessed=np.arange(len(send) + len(more_sends)) >= len(send),
+        unsure=unsure,
     )  # fmt: skip
 
 
@@ -170,13 +182,16 @@ def _join(left: I64, right: I64, left_at: I64, right_at: I64) -> tuple[I64, I64]
 
 
 def _guess(
-    operations: Operations, sends: Endpoints, receives: Endpoints, send: I64, receive: I64
-) -> tuple[I64, I64]:
+    operations: Operations, sends: Endpoints, receives: Endpoints, send: I64, receive: I64,
+    late: LateRanks,
+) -> tuple[I64, I64]:  # fmt: skip
     """Receives that do not say from whom or with which tag, in the order of their ends, each with
     the earliest message left that it can be. A loop: such receives are few."""
     free = np.ones(len(sends), bool)
     free[send] = False
     free &= (sends.number != UNKNOWN) & (sends.peer >= 0)
+    # Which message is left on these is not known.
+    free &= ~late.communicators_before[np.maximum(sends.number, 0)]
     open_receives = (receives.number != UNKNOWN) & ((receives.peer < 0) | (receives.tag < 0))
     open_receives[receive] = False
     waiting = np.flatnonzero(open_receives)
@@ -222,15 +237,19 @@ class Collectives:
 
 
 def match_collectives(
-    operations: Operations, requests: Requests, communicators: Communicators
+    operations: Operations, requests: Requests, communicators: Communicators, late: LateRanks
 ) -> Collectives:
     """The k-th collective call of each rank on a communicator is one operation."""
     at = np.flatnonzero(operations.are(*COLLECTIVES))
     at = at[communicators.number[at] != UNKNOWN]
     number, rank = communicators.number[at], operations.rank[at]
+    blocking = operations.named("request")[at] == MISSING
+    ended = np.where(blocking, at, requests.ended_by[at])
     turn = ranks_within(number, rank)
+    if late.late.any():
+        turn = late.align_collectives(at, ended, turn)
     order = np.lexsort((rank, turn, number))
-    at, number, turn = at[order], number[order], turn[order]
+    at, number, turn, ended = at[order], number[order], turn[order], ended[order]
     new = np.ones(len(at), bool)
     new[1:] = (number[1:] != number[:-1]) | (turn[1:] != turn[:-1])
     instance = np.cumsum(new) - 1
@@ -240,13 +259,12 @@ def match_collectives(
     function = operations.function[at]
     equal = np.ones(len(count), bool)
     np.logical_and.at(equal, instance, function == function[first[:-1]][instance])
-    blocking = operations.named("request")[at] == MISSING
     complete = equal & (count == communicators.sizes[of])
     return Collectives(
         operation=at,
         instance=instance,
         first=first,
-        ended=np.where(blocking, at, requests.ended_by[at]),
+        ended=ended,
         complete=complete,
         meeting=complete & ~communicators.between[of],
     )

@@ -6,6 +6,7 @@ the same thread is left out.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -71,6 +72,13 @@ class Operations:
     def are(self, *roles: Role) -> Mask:
         """``bool[n]``: operations of any of ``roles``."""
         mask: Mask = np.isin(self.role, np.array(roles, np.int64))
+        return mask
+
+    def ranks_that_call(self, names: Collection[str], ranks: int) -> Mask:
+        """``bool[ranks]``: ranks below ``ranks`` that call a function of these ``names``."""
+        wanted = np.array([one.name in names for one in self.calls.functions] + [False], bool)
+        called = np.bincount(self.rank[wanted[self.function]], minlength=ranks)
+        mask: Mask = called[:ranks] > 0
         return mask
 
     @cached_property

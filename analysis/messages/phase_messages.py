@@ -36,6 +36,7 @@ class PhaseCommunication(Communication):
         self.ranks = whole.ranks
         self.communicators = whole.communicators
         self.requests = whole.requests
+        self.late = whole.late
         self._whole = whole
         self._inside = inside
         self.sends = _taken(whole.sends, inside[whole.sends.operation])

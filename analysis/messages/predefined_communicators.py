@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from hpcd.analysis.messages.operations import Operations
-from hpcd.array_types import I64, Mask
+from hpcd.array_types import I64
 from hpcd.model.mpi_functions import CREATIONS
 from hpcd.model.mpi_records import MISSING
 
-_INITS = ("MPI_Init", "MPI_Init_thread")
+INITS = ("MPI_Init", "MPI_Init_thread")
+"""Functions with which a rank begins to use MPI."""
 
 
 class PredefinedCommunicators:
@@ -64,15 +65,8 @@ class PredefinedCommunicators:
         first[1:] = unmade[order, 0][1:] != unmade[order, 0][:-1]
         world = order[first]
         # Whose MPI_Init was recorded made all others in the recording.
-        begun = np.unique(rank[_are_init(operations)])
+        begun = np.flatnonzero(operations.ranks_that_call(INITS, int(rank.max(initial=0)) + 1))
         unsure = world[~has_world_size[world] & ~np.isin(unmade[world, 0], begun)]
         self.guessed_worlds = unmade[unsure, 0]
         self.world = unmade[world, 0], unmade[world, 1]
         self.own = unmade[own, 0], unmade[own, 1]
-
-
-def _are_init(operations: Operations) -> Mask:
-    """``bool[n]``: operations with which a rank begins to use MPI."""
-    named = [one.name in _INITS for one in operations.calls.functions]
-    mask: Mask = np.array([*named, False], bool)[operations.function]
-    return mask

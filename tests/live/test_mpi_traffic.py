@@ -184,3 +184,57 @@ def test_planted_waits(built: tuple[Path, Path], tmp_path: Path, flavour: str, n
         seconds = waits.severity[long].sum() / 1e9
         assert seconds == pytest.approx(said["seconds"], rel=0.02)
         assert set(operations.rank[waits.delayer[long]].tolist()) == {1}
+
+
+def pairs_of(traffic: Communication) -> set[tuple[int, ...]]:
+    """Rank and begin of the sends and receives that are one message."""
+    recorded, messages = traffic.recorded, traffic.messages
+    ends = (
+        messages.sends.operation[messages.send],
+        messages.receives.operation[messages.receive],
+    )
+    columns = [column[at].tolist() for at in ends for column in (recorded.rank, recorded.begin)]
+    return set(zip(*columns, strict=True))
+
+
+def meetings_of(traffic: Communication) -> set[tuple[tuple[int, int], ...]]:
+    """Rank and begin of the calls of each collective operation that all ranks are in."""
+    recorded, collectives = traffic.recorded, traffic.collectives
+    rank, begin = (
+        column[collectives.operation].tolist() for column in (recorded.rank, recorded.begin)
+    )
+    calls = list(zip(rank, begin, strict=True))
+    bounds = collectives.first.tolist()
+    return {
+        tuple(calls[first:end])
+        for first, end, complete in zip(
+            bounds, bounds[1:], collectives.complete.tolist(), strict=False
+        )
+        if complete
+    }
+
+
+@pytest.mark.parametrize("name", ("ring", "all_to_all", "wildcards", "late_sender", "wait_at_nxn"))
+def test_what_a_late_attach_matches_is_true(
+    built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str
+) -> None:
+    """Of a run of which each rank is recorded from another moment on, with and without its end, no
+    message is matched wrongly; most are matched where receivers keep up with senders."""
+    truth = run(built, tmp_path, flavour, name, 2)
+    calls, whole = truth.calls, communication(truth)
+    pairs = pairs_of(whole)
+    moments = np.sort(whole.recorded.begin)
+    random = np.random.default_rng(1)
+    seen = right = 0
+    for trial in range(20):
+        begin = moments[random.integers(len(moments) // 10, len(moments) // 2, 2)]
+        end = moments[-1 if trial % 2 else -len(moments) // 10]
+        kept = (calls.time >= begin[calls.line]) & (calls.time <= end)
+        part = Communication(calls[kept], np.arange(2), np.zeros(2, np.int64), np.ones(2, bool))
+        matched = pairs_of(part)
+        assert matched <= pairs
+        ends = set(zip(part.recorded.rank.tolist(), part.recorded.begin.tolist(), strict=True))
+        possible = sum(pair[:2] in ends and pair[2:] in ends for pair in pairs)
+        seen, right = seen + possible, right + len(matched)
+        assert meetings_of(part) <= meetings_of(whole)
+    assert name == "wildcards" or right > 0.9 * seen

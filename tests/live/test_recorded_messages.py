@@ -15,10 +15,12 @@ import pytest
 
 import hpcd.analysis
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.messages.caveats import caveats
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication, delays_of
 from hpcd.analysis.messages.wait_states import WaitKind
 from tests.support.mpi_truth import LAUNCH, PROGRAM, Truth, build, members_of, read, vector_truth
+from tests.support.waiting import Recorder
 
 pytestmark = [
     pytest.mark.root,
@@ -153,6 +155,40 @@ def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, fl
     assert answer["ranks"] == [0, 1]
     assert answer["waiting"]["late broadcast"] == pytest.approx(seconds)
     assert (tmp_path / "matrix.svg").stat().st_size > 1000
+
+
+def test_attached_while_a_rank_waits(
+    built: tuple[Path, Path], tmp_path: Path, flavour: str
+) -> None:
+    """The call that is under way has a partner in the recording, and is not in it itself."""
+    to_end = flavour == "mpich"
+    name = "awaited_collective" if to_end else "awaited_sender"
+    held, end = tmp_path / "held", tmp_path / "end"
+    environment = {**os.environ, "HELD": str(held), "HELD_END": str(end)}
+    launch = [*LAUNCH[flavour], "-n", "2", str(built[1]), name]
+    with subprocess.Popen(launch, stdout=subprocess.PIPE, text=True, env=environment) as job:
+        try:
+            assert job.stdout and job.stdout.readline() == "ready\n"
+            recorder = Recorder(tmp_path / "m", "--mpi", "--pid", job.pid)
+            held.touch()
+            said = json.loads(job.stdout.readline())
+            if not to_end:
+                recorder.stop()
+            end.touch()
+            if to_end:
+                recorder.wait()
+        finally:
+            held.touch()
+            end.touch()
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        traffic = communication(db)
+        waits = traffic.waits
+        mine = traffic.operations.rank[waits.operation] == 0
+        kind = WaitKind.WAIT_AT_NXN if name == "awaited_collective" else WaitKind.LATE_SENDER
+        seconds = waits.severity[mine & (waits.kind == kind)].sum() / 1e9
+        assert seconds == pytest.approx(said["seconds"], rel=0.02)
+        assert "2 of 2 ranks were in MPI before" in "".join(caveats(db, traffic))
 
 
 def test_fortran(tmp_path: Path, flavour: str) -> None:

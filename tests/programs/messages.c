@@ -428,6 +428,39 @@ static void wait_at_nxn(void) { collective(1); }
 static void early_reduce(void) { collective(2); }
 static void late_group(void) { collective(3); }
 
+static void hold(const char *file)
+{
+	const char *path = getenv(file);
+	while (path && access(path, F_OK))
+		usleep(10000);
+}
+
+/* For who attaches while rank 0 waits: rank 1 sends, or enters the collective operation, when file HELD
+   is there. Later waits are planted; that one's begin is not told. Ends when file HELD_END is there. */
+static void awaited(int collective)
+{
+	double began[ROUNDS] = {0};
+	for (int round = 0; round < ROUNDS; round++) {
+		if (rank == 1)
+			round ? delay() : hold("HELD");
+		else if (!rank && !round)
+			puts("ready"), fflush(stdout);
+		if (round)
+			began[round] = now();
+		if (collective)
+			MPI_Allreduce(out, in, 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		else if (rank == 1)
+			MPI_Send(out, 10, MPI_INT, 0, 0, MPI_COMM_WORLD);
+		else if (!rank)
+			MPI_Recv(in, 10, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	}
+	say(began, 0, 1);
+	hold("HELD_END");
+}
+
+static void awaited_sender(void) { awaited(0); }
+static void awaited_collective(void) { awaited(1); }
+
 int main(int count, char **arguments)
 {
 	static const struct {
@@ -439,7 +472,8 @@ int main(int count, char **arguments)
 		{"persistent", persistent}, {"vectors", vectors}, {"polling", polling}, {"one_sided", one_sided}, {"late_sender", late_sender},
 		{"late_receiver", late_receiver}, {"late_broadcast", late_broadcast},
 		{"wait_at_nxn", wait_at_nxn}, {"early_reduce", early_reduce},
-		{"late_group", late_group},
+		{"late_group", late_group}, {"awaited_sender", awaited_sender},
+		{"awaited_collective", awaited_collective},
 	};
 	MPI_Init(&count, &arguments);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);

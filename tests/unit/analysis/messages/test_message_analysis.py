@@ -294,6 +294,31 @@ def test_sampled_calls_are_not_matched() -> None:
     assert mpi.point_to_point.messages.tolist() == [4.0]
 
 
+def test_which_calls_are_missing_cannot_always_be_told() -> None:
+    """Of a sender that is always ahead, and of two hosts, only the end of the run tells."""
+
+    def late(calls: list[Call], hosts: Sequence[int] = (0, 0)) -> Communication:
+        recorded = made(calls, 2).calls
+        return Communication(recorded, np.arange(2), np.array(hosts), np.ones(2, bool))
+
+    ahead = [send(0, 10 * at, 10 * at + 1, 1) for at in range(9)]
+    ahead += [receive(1, 100 + 20 * at, 101 + 20 * at, 0) for at in range(8)]
+    ends = [(rank, "MPI_Finalize", 900, 901, {}) for rank in range(2)]
+    waiting = [send(0, 100 * at, 100 * at + 1, 1) for at in range(9)]
+    waiting += [receive(1, 100 * at + 5, 100 * at + 102, 0) for at in range(8)]
+    for calls, hosts, matched in (
+        (ahead, (0, 0), 0),
+        (ahead + ends, (0, 0), 8),
+        (waiting, (0, 0), 8),
+        (waiting, (0, 1), 0),
+        (waiting + ends, (0, 1), 8),
+    ):
+        messages = late(calls, hosts).messages
+        assert len(messages) == matched and messages.unsure == (0 if matched else 9)
+        if matched:
+            assert (messages.sends.operation[messages.send] == np.arange(1, 9)).all()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_values_of_any_kind_are_survived(seed: int) -> None:
     """Hostile databases: ranks, handles and counts may be anything."""
