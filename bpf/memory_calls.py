@@ -37,6 +37,9 @@ place of the address before the bytes, where that is another than the node of th
 PAGE_TOUCH = "page_touch"
 """The function whose calls are page faults that had memory allocated."""
 
+RESIDENT = "resident_before"
+"""The function whose calls are memory that a process held when it was attached to, in pieces."""
+
 _KINDS = {
     "mmap": SystemCallKind.MAPS_MEMORY,
     "mmap2": SystemCallKind.MAPS_MEMORY,
@@ -55,14 +58,14 @@ _NUMBERS: dict[str, tuple[dict[str, int], dict[str, int]]] = {
 
 
 def memory_functions(first: int, *, nodes: bool = True) -> list[CalledFunction]:
-    """The touching of pages and the system calls, numbered from ``first``; with ``nodes`` the NUMA
-    nodes of pages are told."""
+    """The touching of pages, the system calls and, last, memory held before, numbered from
+    ``first``; with ``nodes`` the NUMA nodes of pages are told."""
     touch = CalledFunction(first, PAGE_TOUCH, "", Group.MEMORY, TOUCH_VALUES if nodes else VALUES)
     return [
         touch,
         *(
             CalledFunction(number, name, "", Group.MEMORY, VALUES)
-            for number, name in enumerate(_KINDS, first + 1)
+            for number, name in enumerate((*_KINDS, RESIDENT), first + 1)
         ),
     ]
 

@@ -1,7 +1,8 @@
 """Growth of the memory of processes, by call path, and what held it when it was most.
 
 From the calls of group ``memory``: pages touched for the first time, and the system calls that give
-pages back. A page counts from its first touch until it is unmapped, discarded or its process ends.
+pages back. A page counts from its first touch until it is unmapped, discarded or its process ends;
+one that was there when the process was attached to, from then on.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import numpy.typing as npt
 
 from hpcd.analysis.calls.totals import path_groups
 from hpcd.analysis.database.database import Database
-from hpcd.array_types import I64
+from hpcd.array_types import I64, Mask
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction, Group
 
 _DISCARDS = "madvise"
+_RESIDENT, _RESIDENT_PATH = "resident_before", "[resident before the recording]"
 _NEVER = (1 << 63) - 1
 _SMALL_PAGE = 4096
 
@@ -98,7 +100,7 @@ def measure_memory(
         mine = mine[np.argsort(calls["time"][mine], kind="stable")]
         line = db.lines[int(calls["line"][mine[0]])]
         events = _Events.of(calls[mine], functions)
-        paths = path_groups(db, events.node)
+        paths = _paths(db, events)
         begin = -_NEVER if t0 is None else t0
         result.append(_measured(number, line.process, line.pid, events, *paths, begin))
     return sorted(result, key=lambda one: -one.peak)
@@ -108,7 +110,8 @@ def measure_memory(
 class _Events:
     """Calls of one process in order of time, as columns ``int64[n]``.
 
-    ``numa_node`` is -1 where it is not recorded. ``gives_back``: the number of addresses from
+    ``numa_node`` is -1 where it is not recorded. ``resident`` bool[n]: memory held
+    before the recording, no touch. ``gives_back``: the number of addresses from
     ``start`` on that are no longer held, but for the first ``keeps`` of them, which are now those
     from ``to`` on.
     """
@@ -125,6 +128,7 @@ class _Events:
     gives_back: I64
     keeps: I64
     to: I64
+    resident: Mask
 
     @staticmethod
     def of(calls: npt.NDArray[np.void], functions: list[CalledFunction]) -> _Events:
@@ -142,7 +146,10 @@ class _Events:
 
         weight = calls["weight"].astype(np.int64)
         names = {function.id: function.name for function in functions}
-        discards = np.array([names[f] == _DISCARDS for f in calls["function"].tolist()], bool)
+        discards, resident = (
+            np.array([names[f] == name for f in calls["function"].tolist()], bool)
+            for name in (_DISCARDS, _RESIDENT)
+        )
         mapped, released, touched = named("mapped"), named("released"), named("touched")
         address, before = named("address"), named("before")
         # Discarded pages are given back, but their addresses stay mapped.
@@ -152,14 +159,25 @@ class _Events:
             mapped * weight,
             np.where(discards, 0, released) * weight,
             touched * weight,
-            np.where(touched > _SMALL_PAGE, touched, 0) * weight,
+            np.where((touched > _SMALL_PAGE) & ~resident, touched, 0) * weight,
             named("remote") * weight,
             named("node", -1),
             np.where(before > 0, before, address),
             released,
             np.where(before > 0, mapped, 0),
             address,
+            resident,
         )
+
+
+def _paths(db: Database, events: _Events) -> tuple[I64, list[str], I64]:
+    """Return the group of each event, and of each group its name and first node: what was held
+    before the recording is one of its own."""
+    resident = events.resident
+    group = np.zeros(len(resident), np.int64)
+    group[~resident], names, node = path_groups(db, events.node[~resident])
+    group[resident] = len(names)
+    return group, [*names, _RESIDENT_PATH], np.append(node, 0)
 
 
 def _deaths(events: _Events, touches: I64) -> I64:
@@ -210,7 +228,7 @@ def _measured(
     within = np.flatnonzero(events.time >= t0)
     at_peak = by_path(size[living], touches[living])
     at_end = by_path(size[died == _NEVER], touches[died == _NEVER])
-    fresh = born >= t0
+    fresh = (born >= t0) & ~events.resident[touches]
     touched = by_path(size[fresh], touches[fresh])
     huge = by_path(events.huge[touches[fresh]], touches[fresh])
     remote = by_path(events.remote[touches[fresh]], touches[fresh])
@@ -221,6 +239,8 @@ def _measured(
         if one >= 0
     }
     best = np.lexsort((-touched, -at_peak))
+    if not events.resident.any():
+        best = best[best < count - 1]
     paths = PathMemory(
         [names[at] for at in best.tolist()],
         node[best],

@@ -10,14 +10,17 @@ import numpy.typing as npt
 
 from hpcd.array_types import I64
 from hpcd.bpf.layouts import SAMPLE, Switch
+from hpcd.bpf.memory_calls import RESIDENT
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.stand_ins import StandIns
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.daemon.naming.file_objects import FileObjects
+from hpcd.daemon.targets.lifecycle import AttachedThread
+from hpcd.daemon.targets.resident_memory import resident_pieces
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model.calls import CalledFunction
+from hpcd.model.calls import MAX_VALUES, CalledFunction
 
 # Calls whose paths are not finished are kept: 80 MB of them. More are written without a path.
 _MOST_HELD = 1 << 20
@@ -50,10 +53,29 @@ class CallRecorder:
         self._taken = np.zeros(len(functions), np.int64)
         for function in functions:
             writer.add_function(function)
+        self._resident = next((one for one in functions if one.name == RESIDENT), None)
 
     def on_object(self, event: bytes) -> None:
         """A file that is met for the first time."""
         self._writer.add_object(self._files.describe(event))
+
+    def add_resident(self, thread: AttachedThread, line: int) -> None:
+        """Record the memory that the process of ``thread``, on ``line``, held when it was attached
+        to, if memory is recorded: calls without a path."""
+        if self._resident is None:
+            return
+        pieces = resident_pieces(thread.pid)
+        value = np.zeros((len(pieces), MAX_VALUES), np.uint64)
+        for name, column in zip(("address", "touched"), pieces.T, strict=True):
+            value[:, self._resident.value(name)] = column
+        count = len(pieces)
+        self._held.append(
+            Calls(
+                np.full(count, line, np.uint32), np.full(count, thread.time_ns, np.uint64),
+                np.zeros(count, np.uint64), np.zeros(count, np.uint32),
+                np.full(count, self._resident.id, np.uint16), np.ones(count, np.uint32), value,
+            )
+        )  # fmt: skip
 
     def drain_taken(self) -> I64:
         """Calls taken since the last time, by function."""

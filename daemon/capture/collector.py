@@ -34,6 +34,7 @@ from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.daemon.capture.thread_times import ThreadTimes
 from hpcd.daemon.naming.jit_naming import JitNaming
+from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.kernels.library import structure
 from hpcd.measurement.writer import MeasurementWriter
 
@@ -200,6 +201,12 @@ class Collector:
                 self._thread_times.rename_nodes(lambda node: stand_ins.translate(node)[0])
             self._records.translate_late_sums()
         self._stacks.caches.settle(stand_ins.translate)
+
+    def add_resident(self, thread: AttachedThread, line: int) -> None:
+        """Record the memory that a process held when its ``thread`` was attached to, on ``line``;
+        if memory is recorded."""
+        if self._calls:
+            self._calls.add_resident(thread, line)
 
     def settle_waits(self) -> None:
         """Write what is known of waits that go on, and the sums of short ones.

@@ -261,7 +261,9 @@ class Session:
             if self._terms.before_exec:
                 # It waits for hpcd; where in the kernel, only the kernel's symbols would tell.
                 thread = replace(thread, state=replace(thread.state, kernel_stack=()))
-            self._parts.threads.register_existing_thread(thread)
+            line = self._parts.threads.register_existing_thread(thread)
+            if thread.state.tid == thread.pid and not self._terms.before_exec:
+                self._parts.collector.add_resident(thread, line)
 
     def _flush(self, progress: Callable[[Progress], None] | None) -> None:
         collector, writer = self._parts.collector, self._parts.writer

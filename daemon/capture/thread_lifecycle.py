@@ -113,8 +113,8 @@ class ThreadLifecycle:
         pid, program = ReportedProgram.of(event)
         self._programs[pid] = program
 
-    def register_existing_thread(self, thread: AttachedThread) -> None:
-        """Give a line to a thread that ran before it was attached to."""
+    def register_existing_thread(self, thread: AttachedThread) -> int:
+        """Give a line to a thread that ran before it was attached to; return the line."""
         state = thread.state
         line = self._new_line(
             thread.number, thread.pid, state.tid, state.name, state.start_ns, thread.cpu_ns, thread
@@ -128,6 +128,7 @@ class ThreadLifecycle:
                 node = self._stacks.node_before_attach(state.kernel_stack)
             job = self._targets.target(thread.pid).process.job
             self._thread_times.begin(line, thread.time_ns, state.switch, node, job)
+        return line
 
     def _on_start(self, event: ThreadEvent) -> None:
         pid = event.tgid

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.recorded import HPCD, hpcd, record
+from tests.support.waiting import Recorder
 
 pytestmark = pytest.mark.root
 
@@ -60,6 +61,28 @@ def test_touched_memory_is_found_where_it_was_touched(
     if sum(1 for _ in Path("/sys/devices/system/node").glob("node[0-9]*")) == 1:
         assert set(nodes) == {"0"} and not any(path["remote"] for path in process["paths"])
         assert "all on NUMA node 0" in text
+
+
+def test_what_was_there_before_counts_from_the_attach_on(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    program = [str(build("touches.c")), str(MEGABYTES), "waits"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as target:
+        assert target.stdout and target.stdout.readline() == b"ready\n"
+        recorder = Recorder(tmp_path / "m", "--memory", "--pid", target.pid)
+        target.communicate(b"\n")
+        recorder.wait()
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    hpcd("check", tmp_path / "db")
+    shown = hpcd("memory", tmp_path / "db", "--json", "--limit", 0).stdout
+    (process,) = json.loads(shown)["processes"]
+    before = _of(process, "[resident before the recording]")
+    assert BYTES <= process["peak"] < BYTES + (2 << 20)  # and the C library's own
+    assert before["at_peak"] == process["peak"] and before["touched"] == 0
+    assert before["at_end"] == pytest.approx(before["at_peak"] - BYTES // 2, abs=1 << 17)
+    second = _of(process, "touch_second")
+    assert BYTES // 4 * _SEEN <= second["at_end"] == process["touched"] <= BYTES // 4
+    assert process["at_end"] == before["at_end"] + second["at_end"]
 
 
 def test_huge_pages_are_those_of_the_kernel(tmp_path: Path, build: Callable[..., Path]) -> None:

@@ -1,5 +1,6 @@
 /* touches MEGABYTES: touches so much memory in two functions, a quarter of it in the second after the
- * first has given half of its own back. touches MEGABYTES huge: in huge pages, as far as the kernel has
+ * first has given half of its own back; with `waits` it says "ready" after the first and goes on at a
+ * line of input. touches MEGABYTES huge: in huge pages, as far as the kernel has
  * some; prints how many bytes it says these are. */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -48,13 +49,18 @@ static __attribute__((noinline)) void touch_huge(size_t bytes)
 int main(int count, char **arguments)
 {
 	size_t bytes = (count > 1 ? strtoul(arguments[1], NULL, 10) : 0) << 20;
-	if (count > 2) {
+	if (count > 2 && !strcmp(arguments[2], "huge")) {
 		touch_huge(bytes);
 		return 0;
 	}
 	char *first = grow(bytes), *second = grow(bytes / 4);
 
 	touch_first(first, bytes);
+	if (count > 2) {
+		puts("ready");
+		fflush(stdout);
+		getchar();
+	}
 	if (munmap(first, bytes / 2))
 		return 1;
 	touch_second(second, bytes / 4);
