@@ -147,7 +147,8 @@ def add_call_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory",
         action="store_true",
-        help="record what maps memory, gives it back and touches it first, by call path",
+        help="record what touches memory first, maps it and gives it back, by call path (what"
+        " allocates it: --probes malloc)",
     )
     parser.add_argument(
         "--mpi",

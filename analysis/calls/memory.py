@@ -85,10 +85,11 @@ def measure_memory(
     :class:`UsageError` where memory was not recorded. O(n log n) in the processes' calls until
     ``t1``, and for each call that gives pages back the pages there.
     """
-    functions = db.calls.of_group(Group.MEMORY)
+    # Allocators that were probed say nothing of pages.
+    functions = [one for one in db.calls.of_group(Group.MEMORY) if not one.library]
     if not functions:
         raise UsageError(f"{db.path}: memory was not recorded; hpcd attach, run and profile do"
-                         " with --memory")  # fmt: skip
+                         " with --memory (what was allocated: hpcd calls --by path)")  # fmt: skip
     lines = None
     if processes is not None:
         lines = np.flatnonzero(np.isin(db.lines.process, list(processes))).tolist()

@@ -35,10 +35,11 @@ class CallTotals:
 
     ``key`` names what they are grouped by, ``name`` each group, ``node`` ``int64[n]`` its CCT node
     where they are grouped by call path (else -1). Calls that stand for several count as these.
-    ``calls``, ``errors``, ``read``, ``written`` ``int64[n]``: how many, how many of them failed,
-    bytes. ``seconds`` ``float64[n]``: their time. Bandwidth in bytes per second, of calls that
-    moved bytes: ``bandwidth`` all bytes over all their time; ``least``, ``mean``, ``most``,
-    ``stddev`` of one call (NaN where none moved any). ``shortest`` and ``longest`` in seconds.
+    ``calls``, ``errors``, ``read``, ``written``, ``size`` ``int64[n]``: how many, how many of them
+    failed, bytes; ``size`` are those that probed functions declare, such as what was allocated.
+    ``seconds`` ``float64[n]``: their time. Bandwidth in bytes per second, of calls that moved
+    bytes: ``bandwidth`` all bytes over all their time; ``least``, ``mean``, ``most``, ``stddev`` of
+    one call (NaN where none moved any). ``shortest`` and ``longest`` in seconds.
     """
 
     key: str
@@ -48,6 +49,7 @@ class CallTotals:
     errors: I64
     read: I64
     written: I64
+    size: I64
     seconds: F64
     shortest: F64
     longest: F64
@@ -70,13 +72,14 @@ class CallTotals:
 
 @dataclass(frozen=True, slots=True)
 class _Flows:
-    """Calls with their bytes: ``call`` :data:`CALL` [n], ``object`` i64[n], ``read``, ``written``
-    and ``error`` i64[n]."""
+    """Calls with their bytes: ``call`` :data:`CALL` [n], ``object`` i64[n], ``read``, ``written``,
+    ``size`` and ``error`` i64[n]."""
 
     call: npt.NDArray[np.void]
     object: I64
     read: I64
     written: I64
+    size: I64
     error: I64
 
 
@@ -123,7 +126,7 @@ def _flows(
 ) -> _Flows:
     """``calls`` with their bytes; with ``both``, calls that have two files are there for each."""
     count = len(calls)
-    called, read, written, error, source = (np.zeros(count, np.int64) for _ in range(5))
+    called, read, written, size, error, source = (np.zeros(count, np.int64) for _ in range(6))
     for function in functions:
         mine = np.flatnonzero(calls["function"] == function.id)
         if not len(mine):
@@ -144,8 +147,10 @@ def _flows(
                     source[mine] = values[:, objects[1]] if len(objects) > 1 else 0
                     if not both:
                         read[mine] = values[:, number]
+        if function.library:
+            size[mine] = _declared_size(function, values)
     if not both or not source.any():
-        return _Flows(calls, called, read, written, error)
+        return _Flows(calls, called, read, written, size, error)
     two = np.flatnonzero(source)
     nothing = np.zeros(len(two), np.int64)
     return _Flows(
@@ -153,19 +158,37 @@ def _flows(
         np.concatenate([called, source[two]]),
         np.concatenate([read, written[two]]),
         np.concatenate([written, nothing]),
+        np.concatenate([size, nothing]),
         np.concatenate([error, error[two]]),
     )
+
+
+def _declared_size(function: CalledFunction, values: I64) -> I64:
+    """Return int64[n]: the bytes that calls of a probed function say, ``values`` int64[n, 6], those
+    of ``calloc(count, size)`` so many times as it says."""
+    columns = [
+        (values[:, number], value)
+        for number, value in enumerate(function.values)
+        if value.name not in (READ, WRITTEN, MOVED)
+    ]
+    size = np.zeros(len(values), np.int64)
+    for column, value in columns:
+        size += column if value.kind is ValueKind.BYTES else 0
+    for column, value in columns:
+        size *= column if value.kind is ValueKind.COUNT and value.name == "count" else 1
+    return size
 
 
 def _summed(by: str, flows: _Flows, group: I64, names: Sequence[str], node: I64) -> CallTotals:
     size = len(names)
     weight = flows.call["weight"].astype(np.int64)
     seconds = flows.call["duration"] / 1e9
-    calls, errors, read, written = (np.zeros(size, np.int64) for _ in range(4))
+    calls, errors, read, written, declared = (np.zeros(size, np.int64) for _ in range(5))
     np.add.at(calls, group, weight)
     np.add.at(errors, group, weight * (flows.error > 0))
     np.add.at(read, group, weight * flows.read)
     np.add.at(written, group, weight * flows.written)
+    np.add.at(declared, group, weight * flows.size)
     shortest, longest = np.full(size, np.inf), np.zeros(size)
     np.minimum.at(shortest, group, seconds)
     np.maximum.at(longest, group, seconds)
@@ -185,7 +208,7 @@ def _summed(by: str, flows: _Flows, group: I64, names: Sequence[str], node: I64)
         bandwidth = moved_bytes / moving_time
     least[none] = most[none] = np.nan
     order = np.lexsort((np.arange(size), -np.bincount(group, weight * seconds, size),
-                        -(read + written)))  # fmt: skip
+                        -(read + written + declared)))  # fmt: skip
     order = order[calls[order] > 0]
     time = np.bincount(group, weight * seconds, size).astype(np.float64)
     return CallTotals(
@@ -196,6 +219,7 @@ def _summed(by: str, flows: _Flows, group: I64, names: Sequence[str], node: I64)
         errors[order],
         read[order],
         written[order],
+        declared[order],
         time[order],
         shortest[order],
         longest[order],

@@ -108,8 +108,11 @@ def _heading(db: Database) -> Iterator[str]:
 
 
 def _rows(totals: CallTotals, limit: int | None, width: int) -> Iterator[Row]:
+    # Only probed functions say bytes that are neither read nor written.
+    declared = bool(totals.size.any())
     yield Row(
-        f"{'calls':>10} {'errors':>7} {'read':>9} {'written':>9} {'time':>10} {'B/s':>7}"
+        (f"{'bytes':>9} " if declared else "")
+        + f"{'calls':>10} {'errors':>7} {'read':>9} {'written':>9} {'time':>10} {'B/s':>7}"
         f" {'min':>7} {'mean':>7} {'max':>7} {'stddev':>7}  ",
         "",
         totals.key,
@@ -118,7 +121,8 @@ def _rows(totals: CallTotals, limit: int | None, width: int) -> Iterator[Row]:
     for at, name in enumerate(shown.name):
         speeds = (shown.bandwidth, shown.least, shown.mean, shown.most, shown.stddev)
         figures = (
-            f"{shown.calls[at]:>10,} {shown.errors[at]:>7,} {size_text(float(shown.read[at])):>9}"
+            (f"{size_text(float(shown.size[at])):>9} " if declared else "")
+            + f"{shown.calls[at]:>10,} {shown.errors[at]:>7,} {size_text(float(shown.read[at])):>9}"
             f" {size_text(float(shown.written[at])):>9} {_time(float(shown.seconds[at])):>10}"
             + "".join(f" {size_text(float(speed[at])):>7}" for speed in speeds)
             + "  "
@@ -161,6 +165,7 @@ def _groups(totals: CallTotals) -> list[dict[str, Any]]:
             "errors": int(totals.errors[at]),
             "read": int(totals.read[at]),
             "written": int(totals.written[at]),
+            "size": int(totals.size[at]),
             "seconds": float(totals.seconds[at]),
             "shortest": float(totals.shortest[at]),
             "longest": float(totals.longest[at]),

@@ -17,6 +17,7 @@ from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.tree_tables import Row, TextOutput
 
 _MIN_NAME = 24
+_HEADING = "Pages by the path that touched them first, whatever allocated them."
 _FIGURES = {
     "at_peak": "at peak", "at_end": "at end", "touched": "touched", "huge": "huge",
     "remote": "remote", "mapped": "mapped", "released": "released",
@@ -51,8 +52,9 @@ class MemoryCommand(Command):
             if args.json:
                 page.write([json.dumps({"seen": part, **_as_json(processes, limit)}), "\n"])
                 return 0
+            page.write([_HEADING, "\n"])
             if part:
-                print(f"part of a run: {part}")
+                page.write([f"part of a run: {part}\n"])
             for process in processes:
                 page.table(_rows(process, limit, page.width))
         return 0

@@ -56,6 +56,7 @@ def test_touched_memory_is_found_where_it_was_touched(
     assert sum(path["released"] for path in process["paths"]) >= BYTES // 2
     text = hpcd("memory", tmp_path / "db").stdout
     assert "touch_first < main" in text
+    assert text.startswith("Pages by the path that touched them first")
     nodes = process["by_numa_node"]
     assert sum(nodes.values()) == process["touched"]
     if sum(1 for _ in Path("/sys/devices/system/node").glob("node[0-9]*")) == 1:
@@ -100,6 +101,21 @@ def test_huge_pages_are_those_of_the_kernel(tmp_path: Path, build: Callable[...,
     # Of 8 pages one fault may not be seen, as above.
     assert huge - (2 << 20) <= total <= huge
     assert _of(process, "touch_second")["huge"] >= total - (2 << 20)
+
+
+def test_bytes_of_allocators_by_call_path(tmp_path: Path, build: Callable[..., Path]) -> None:
+    record(tmp_path / "m", [build("leaks.c")], "--probes", "malloc")
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    shown = json.loads(hpcd("calls", tmp_path / "db", "--json", "--by", "path").stdout)
+    sizes: Counter[str] = Counter()
+    for row in shown["totals"]["path"]:
+        sizes[" < ".join(row["name"].split(" < ")[:2])] += row["size"]
+    assert sizes["malloc < leak"] == 1000 * 65000
+    assert sizes["calloc < borrow"] == 2000 * 20 * 5000
+    assert sizes["free < borrow"] == 0
+    assert "bytes" in hpcd("calls", tmp_path / "db", "--by", "path").stdout
+    refused = hpcd("memory", tmp_path / "db", check=False)
+    assert refused.returncode == 2 and "hpcd calls --by path" in refused.stderr
 
 
 def test_memory_and_io_are_recorded_together(tmp_path: Path, build: Callable[..., Path]) -> None:
