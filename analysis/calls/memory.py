@@ -111,10 +111,9 @@ def measure_memory(
 class _Events:
     """Calls of one process in order of time, as columns ``int64[n]``.
 
-    ``numa_node`` is -1 where it is not recorded. ``resident`` bool[n]: memory held
-    before the recording, no touch. ``gives_back``: the number of addresses from
+    ``numa_node`` is -1 where it is not recorded. ``gives_back``: the number of addresses from
     ``start`` on that are no longer held, but for the first ``keeps`` of them, which are now those
-    from ``to`` on.
+    from ``to`` on. ``resident`` bool[n]: memory held before the recording, not a touch.
     """
 
     time: I64
@@ -172,8 +171,8 @@ class _Events:
 
 
 def _paths(db: Database, events: _Events) -> tuple[I64, list[str], I64]:
-    """Return the group of each event, and of each group its name and first node: what was held
-    before the recording is one of its own."""
+    """Return the group of each event, and the name and first node of each group, the last of which
+    is what was held before the recording."""
     resident = events.resident
     group = np.zeros(len(resident), np.int64)
     group[~resident], names, node = path_groups(db, events.node[~resident])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpcd.analysis.messages.communicators import Communicators
+from hpcd.analysis.messages.communicators import UNKNOWN, Communicators
 from hpcd.analysis.messages.grouping import groups_of
 from hpcd.analysis.messages.operations import Operations
 from hpcd.analysis.messages.predefined_communicators import INITS
@@ -49,15 +49,16 @@ class LateRanks:
         operations: Operations, communicators: Communicators, requests: Requests,
         receives: Endpoints, started_before: Mask, host: I64,
     ) -> LateRanks:  # fmt: skip
-        """Of ranks whose processes ``started_before`` (bool[ranks]) the recording, those whose
-        ``MPI_Init`` is not recorded are late. O(n)."""
+        """Find the late ranks: those whose processes ``started_before`` (bool[ranks]) the recording
+        and whose ``MPI_Init`` is not recorded. O(n)."""
         begun, finished = (
             operations.ranks_that_call(names, len(host)) for names in (INITS, ("MPI_Finalize",))
         )
         # Of these something was sent or received, but not what, or not from whom.
         restarted = operations.are(Role.START) & (requests.parameters == NONE)
         finished[operations.rank[restarted]] = False
-        finished[receives.rank[(receives.peer < 0) | (receives.tag < 0)]] = False
+        unnamed = (receives.number != UNKNOWN) & ((receives.peer < 0) | (receives.tag < 0))
+        finished[receives.rank[unnamed]] = False
         last = np.full(len(host), -1, np.int64)
         np.maximum.at(last, operations.rank, operations.end)
         late = started_before & ~begun
@@ -66,13 +67,10 @@ class LateRanks:
     @property
     def communicators_before(self) -> Mask:
         """``bool[communicators]``: made before the recording, with a late rank."""
-        return np.array(
-            [
-                one.parent < 0 and bool(self.late[one.members].any())
-                for one in self.communicators.all
-            ],
-            bool,
-        )
+        every = self.communicators.all
+        if not self.late.any():
+            return np.zeros(len(every), bool)
+        return np.array([one.parent < 0 and self.late[one.members].any() for one in every], bool)
 
     def align_messages(
         self, sends: Endpoints, receives: Endpoints, sent: I64, received: I64,
@@ -95,6 +93,8 @@ class LateRanks:
         for at in np.unique(by_group[0][self._is_unsure(sent)]).tolist():
             mine = order[0][first[0][at] : first[0][at + 1]]
             its = order[1][first[1][at] : first[1][at + 1]]
+            if not len(its):
+                continue
             shift = find_shift(
                 self._ends(sends, sent_at[mine], gives=True),
                 self._ends(receives, received_at[its], gives=False),
@@ -159,6 +159,6 @@ class LateRanks:
             )
 
         for other in np.setdiff1d(rank, reference).tolist():
-            found = find_shift(calls(reference, other), calls(other, reference))
-            shift[rank == other] = _APART * (other + 1) if found is None else found
+            known = find_shift(calls(reference, other), calls(other, reference))
+            shift[rank == other] = _APART * (other + 1) if known is None else known
         return shift

@@ -72,4 +72,5 @@ def _present(pid: int, page: int, pages: int) -> I64 | None:
     if len(text) != 8 * pages:
         return None
     entry = np.frombuffer(text, np.uint64)
-    return (((entry & _PRESENT) != 0) & ((entry & _OF_FILE) == 0)).astype(np.int64)
+    present: I64 = (((entry & _PRESENT) != 0) & ((entry & _OF_FILE) == 0)).astype(np.int64)
+    return present

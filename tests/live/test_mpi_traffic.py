@@ -218,8 +218,8 @@ def meetings_of(traffic: Communication) -> set[tuple[tuple[int, int], ...]]:
 def test_what_a_late_attach_matches_is_true(
     built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str
 ) -> None:
-    """Of a run of which each rank is recorded from another moment on, with and without its end, no
-    message is matched wrongly; most are matched where receivers keep up with senders."""
+    """Record each rank from another moment on, with and without the end: no message is matched
+    wrongly, and most are matched where receivers keep up with senders."""
     truth = run(built, tmp_path, flavour, name, 2)
     calls, whole = truth.calls, communication(truth)
     pairs = pairs_of(whole)

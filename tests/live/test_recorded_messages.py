@@ -187,7 +187,7 @@ def test_attached_while_a_rank_waits(
         mine = traffic.operations.rank[waits.operation] == 0
         kind = WaitKind.WAIT_AT_NXN if name == "awaited_collective" else WaitKind.LATE_SENDER
         seconds = waits.severity[mine & (waits.kind == kind)].sum() / 1e9
-        assert seconds == pytest.approx(said["seconds"], rel=0.02)
+        assert seconds == pytest.approx(said["seconds"], rel=0.1)
         assert "2 of 2 ranks were in MPI before" in "".join(caveats(db, traffic))
 
 

@@ -295,7 +295,7 @@ def test_sampled_calls_are_not_matched() -> None:
 
 
 def test_which_calls_are_missing_cannot_always_be_told() -> None:
-    """Of a sender that is always ahead, and of two hosts, only the end of the run tells."""
+    """Only the end of the run tells if a sender is always ahead, and between hosts."""
 
     def late(calls: list[Call], hosts: Sequence[int] = (0, 0)) -> Communication:
         recorded = made(calls, 2).calls
@@ -330,7 +330,8 @@ def test_values_of_any_kind_are_survived(seed: int) -> None:
     ]
     mpi = made(calls, 4)
     mpi.calls.value[:] = odd[random.integers(len(odd), size=mpi.calls.value.shape)]
-    again = Communication(mpi.calls, np.arange(4), np.array([0, 0, 1, 1]))
+    hosts, late = np.array([0, 0, 1, 1]), np.full(4, seed % 2 == 1)
+    again = Communication(mpi.calls, np.arange(4), hosts, late)
     assert (again.waits.severity >= 0).all()
     assert (again.messages.send < len(again.sends)).all()
     for matrix in (again.point_to_point, again.one_sided, again.collective_flow):
