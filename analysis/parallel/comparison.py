@@ -35,6 +35,7 @@ from hpcd.analysis.profile.costs import (
     metric_parts,
     unit_of,
 )
+from hpcd.analysis.profile.scope_nodes import CALLS_AND_LOOPS
 from hpcd.analysis.profile.views import View, outermost, preorder, view_of_several
 from hpcd.analysis.profile.visits import count_visits
 from hpcd.array_types import F64, I8, I64, U32
@@ -280,7 +281,9 @@ def compare(
     if len(units) > 1:
         raise UsageError(f"{metric} has different units: {', '.join(sorted(units))}")
     programs = {side.database: side.executables for side in sides}
-    matching = match(databases, [programs[db] for db in databases], scopes=scopes)
+    matching = match(
+        databases, [programs[db] for db in databases], scopes=CALLS_AND_LOOPS if scopes else ()
+    )
     costs, variances = [], []
     for side in sides:
         to = matching.node_of[databases.index(side.database)]

@@ -13,8 +13,10 @@ from hpcd.analysis.parallel.ranks import Ranks, find_ranks, find_threads, has_ra
 from hpcd.analysis.parallel.tree_matching import Matching, match, owners
 from hpcd.analysis.parallel.waiting import Blame, StretchReader, counted, share_blame, waiting_nodes
 from hpcd.analysis.profile.costs import WORK, metric_parts, unit_of
+from hpcd.analysis.profile.scope_nodes import CALLS_AND_LOOPS
 from hpcd.analysis.profile.views import preorder
 from hpcd.array_types import F64, I64
+from hpcd.model.scope import Kind
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,17 @@ def measure(
 ) -> Imbalance:
     """The imbalance of a database's ranks in ``metric``; without ranks, of a program's threads.
 
-    Costs by rank are kept for contexts of at least ``share`` of the whole; with ``scopes`` inlined
-    calls and loops are contexts. Raises :class:`UsageError`.
+    Costs by rank are kept for contexts of at least ``share`` of the whole; inlined
+    calls are contexts, with ``scopes`` loops, too. Raises :class:`UsageError`.
     """
     threads = job is None and not has_ranks(db)
     ranks = find_threads(db) if threads else find_ranks(db, job=job)
-    matching = match([db], [ranks.executables], scopes=scopes)
+    matching = match(
+        [db],
+        [ranks.executables],
+        scopes=CALLS_AND_LOOPS if scopes else (Kind.INLINED,),
+        regions=True,
+    )
     node_of = matching.node_of[0]
     waits = waiting_nodes(matching)
     owner = owners(matching)

@@ -26,6 +26,7 @@ from hpcd.analysis.parallel.ranks import Ranks, find_ranks, has_ranks
 from hpcd.analysis.parallel.tree_matching import MatchedFrame, Matching, match, owners
 from hpcd.analysis.parallel.waiting import counted
 from hpcd.analysis.profile.costs import costs_by_node, unit_of
+from hpcd.analysis.profile.scope_nodes import CALLS_AND_LOOPS
 from hpcd.analysis.profile.views import View, view_of_several
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
@@ -164,7 +165,9 @@ def measure(
     if len(units) > 1:
         raise UsageError(f"{metric} has different units: {', '.join(sorted(units))}")
     matching = match(
-        [run.database for run in runs], [run.ranks.executables for run in runs], scopes=scopes
+        [run.database for run in runs],
+        [run.ranks.executables for run in runs],
+        scopes=CALLS_AND_LOOPS if scopes else (),
     )
     cost = [
         sum_by(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
@@ -39,8 +39,16 @@ from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
 
-_START_AND_END = re.compile(r"MPI_(Init|Init_thread|Finalize)|mpi_(init|init_thread|finalize)_+")
+START_AND_END = re.compile(r"MPI_(Init|Init_thread|Finalize)|mpi_(init|init_thread|finalize)_+")
 _MPI = re.compile("P?MPI_[A-Z]|p?mpi_[a-z_]+_$")
+
+
+_REGION = re.compile(r".*(\._omp_fn\.\d+|\.?omp_outlined(_debug__)?(\.\d+)*\.?)")
+
+
+def are_regions(names: Iterable[str]) -> npt.NDArray[np.bool_]:
+    """``bool[n]``: which of these procedures are bodies of OpenMP's parallel regions."""
+    return np.array([_REGION.fullmatch(name) is not None for name in names], bool)
 
 
 class MatchedFrame(NamedTuple):
@@ -90,13 +98,16 @@ def match(
     databases: Sequence[Database],
     executables: Sequence[Sequence[str]] | None = None,
     *,
-    scopes: bool = False,
+    scopes: Collection[Kind] = (),
+    regions: bool = False,
 ) -> Matching:
     """Match the contexts of ``databases``. O(n · log n) with n the sum of their sizes.
 
     ``executables`` has, per database, the paths of the programs of interest: if each has one, they
-    are the same module. With ``scopes`` inlined calls and loops are contexts, too, where they are
-    known: calls by the name of what was inlined, loops by file and line.
+    are the same module. Scopes of these kinds are contexts, too, where they are known: inlined
+    calls by the name of what was inlined, loops by file and line. With ``regions`` the path of an
+    outlined region of OpenMP begins with it: the team's master has called it from the program, the
+    others from where threads begin.
     """
     programs = [""] * len(databases)
     if executables is not None and all(len(paths) == 1 for paths in executables):
@@ -112,11 +123,15 @@ def match(
         of_procedure = frames.of_procedures(column, keys)
         of_node = of_procedure[db.procedure_of_node]
         of_node[0] = 0
+        cct = db.cct
+        if regions:
+            outlined = are_regions(db.procedures.name)[db.procedure_of_node]
+            cct = CCT(np.where(outlined, np.uint32(0), cct.parent), cct.frame)
         if not scopes:
-            trees.append(CCT(db.cct.parent, of_node))
+            trees.append(CCT(cct.parent, of_node))
             continue
-        of_scope = frames.of_scopes(db.scopes, loops, of_procedure)
-        tree, to = insert_scope_nodes(db.cct, of_node, db.scopes, db.scope_of_node, of_scope)
+        of_scope = frames.of_scopes(db.scopes, loops, of_procedure, scopes)
+        tree, to = insert_scope_nodes(cct, of_node, db.scopes, db.scope_of_node, of_scope, scopes)
         trees.append(tree)
         moved.append(to)
     tree, node_of = union(trees)
@@ -147,10 +162,12 @@ class _Frames:
                 )
         return numbers
 
-    def of_scopes(self, scopes: Scopes, loops: _Loops, of_procedure: U64) -> U64:
-        """``uint64[scopes]``: the frame of each inlined call and loop of a database, else 0."""
+    def of_scopes(
+        self, scopes: Scopes, loops: _Loops, of_procedure: U64, kinds: Collection[Kind]
+    ) -> U64:
+        """``uint64[scopes]``: the frame of each scope of these kinds of a database, else 0."""
         numbers = np.zeros(len(scopes), np.uint64)
-        for scope in np.flatnonzero(becomes_node(scopes)).tolist():
+        for scope in np.flatnonzero(becomes_node(scopes, kinds)).tolist():
             around = self.places[int(of_procedure[scopes.procedure[scope]])]
             frame, key = loops.place(scopes, scope, around)
             numbers[scope] = self._number(key, frame)
@@ -264,7 +281,7 @@ def _own(place: MatchedFrame) -> bool:
     # A stub that leads into a library is that library's affair, and so is MPI, whatever its
     # library is called.
     inside = place.program and not (place.name.endswith("@plt") or _MPI.match(place.name))
-    return inside or _START_AND_END.fullmatch(place.name) is not None
+    return inside or START_AND_END.fullmatch(place.name) is not None
 
 
 def within(matching: Matching, procedure: str) -> npt.NDArray[np.bool_]:

@@ -6,31 +6,60 @@ address become nodes of their own, below the procedure's, from the outside in.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.database import Database
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.structure import Kind
-from hpcd.array_types import U32, U64
+from hpcd.array_types import I64, U32, U64
 from hpcd.model.cct import CCT
 
+CALLS_AND_LOOPS = (Kind.INLINED, Kind.LOOP)
+"""The kinds of scopes that may become nodes: statements are too fine."""
 
-def becomes_node(scopes: Scopes) -> npt.NDArray[np.bool_]:
-    """``bool[scopes]``: inlined calls and loops; statements are too fine."""
-    kept: npt.NDArray[np.bool_] = (scopes.kind == Kind.INLINED) | (scopes.kind == Kind.LOOP)
-    return kept
+
+def name_contexts(db: Database) -> tuple[I64, list[str]]:
+    """``int64[nodes]``: of each node an index into the names: what was inlined at its address, as
+    ``force [inlined]``, or else its procedure's display name. Equal names are one. O(n)."""
+    scopes = db.scopes
+    inlined = scopes.parent.astype(np.int64)
+    own = scopes.kind == Kind.INLINED
+    inlined[own] = np.flatnonzero(own)
+    while not bool((own[inlined] | (inlined == 0)).all()):
+        inlined = np.where(own[inlined], inlined, scopes.parent[inlined])
+    numbers: dict[str, int] = {}
+    names = [*db.procedure_names, *(f"{name} [inlined]" for name in scopes.name)]
+    number = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
+    inside = inlined[db.scope_of_node]
+    of_node = np.where(inside > 0, len(db.procedure_names) + inside, db.procedure_of_node)
+    return number[of_node], list(numbers)
+
+
+def becomes_node(
+    scopes: Scopes, kinds: Collection[Kind] = CALLS_AND_LOOPS
+) -> npt.NDArray[np.bool_]:
+    """``bool[scopes]``: those of ``kinds``."""
+    return np.isin(scopes.kind, list(kinds))
 
 
 def insert_scope_nodes(
-    tree: CCT, frames: U64, scopes: Scopes, scope_of: U32, scope_frames: U64
+    tree: CCT,
+    frames: U64,
+    scopes: Scopes,
+    scope_of: U32,
+    scope_frames: U64,
+    kinds: Collection[Kind] = CALLS_AND_LOOPS,
 ) -> tuple[CCT, U32]:
     """``tree`` with its nodes' scopes as nodes, and ``uint32[n]``: where each node went.
 
     ``frames`` ``uint64[n]`` are those of the nodes as procedures; ``scope_of`` ``uint32[n]`` their
-    innermost scopes, of which inlined calls and loops become nodes with frames of ``scope_frames``
+    innermost scopes, of which those of ``kinds`` become nodes with frames of ``scope_frames``
     ``uint64[scopes]``. O(n · nesting).
     """
-    kept = becomes_node(scopes)
+    kept = becomes_node(scopes, kinds)
     kept[0] = True
     # The innermost scope at or around each that is kept, and the one around that.
     nearest = np.where(kept, np.arange(len(scopes)), scopes.parent)

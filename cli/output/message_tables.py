@@ -12,6 +12,7 @@ from hpcd.analysis.messages.delays import Delays
 from hpcd.analysis.messages.traffic import Matrix, message_sizes
 from hpcd.analysis.messages.wait_states import WaitKind, by_path
 from hpcd.analysis.profile.row_text import amount, run_name
+from hpcd.analysis.profile.scope_nodes import name_contexts
 from hpcd.array_types import I64
 from hpcd.cli.output.tree_tables import Row
 
@@ -78,11 +79,18 @@ class _Paths:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._number, self._names = name_contexts(db)
+
+    def names(self, node: int) -> tuple[str, ...]:
+        """Names from the outermost frame on; what is inlined follows what it is inlined in."""
+        path: list[str] = []
+        for at in self._db.cct.path(node).tolist()[1:] or [node]:
+            procedure = self._db.procedure_names[self._db.procedure_of_node[at]]
+            path += dict.fromkeys([procedure, self._names[self._number[at]]])
+        return tuple(path)
 
     def text(self, node: int, width: int) -> str:
-        names = self._db.procedure_names
-        path = [names[self._db.procedure_of_node[at]] for at in self._db.cct.path(node).tolist()]
-        return run_name(path[1:] or path, max(width, _MIN_NAME))
+        return run_name(self.names(node), max(width, _MIN_NAME))
 
 
 def _matrix_rows(matrix: Matrix, ranks: I64, limit: int, what: str) -> list[Row]:
@@ -184,10 +192,16 @@ def _wait_rows(exchange: Communication, paths: _Paths, width: int, limit: int) -
 def _delay_rows(delays: Delays, paths: _Paths, width: int, limit: int) -> list[Row]:
     head = f"{'caused':>10} {'rank':>6}  "
     rows = [Row(head, "", "delays: what the delaying rank did while others did not")]
-    for at in range(min(limit, len(delays.rank))):
-        figures = f"{amount(float(delays.seconds[at]), 's'):>10} {delays.rank[at]:>6}  "
-        rows.append(Row(figures, "", paths.text(int(delays.node[at]), width - len(figures))))
-    rows += _left(len(delays.rank), limit)
+    by_path: dict[tuple[int, tuple[str, ...]], float] = {}
+    columns = (delays.rank, delays.node, delays.seconds)
+    for rank, node, seconds in zip(*(column.tolist() for column in columns), strict=True):
+        place = rank, paths.names(node)
+        by_path[place] = by_path.get(place, 0.0) + seconds
+    order = sorted(by_path.items(), key=lambda item: -item[1])
+    for (rank, names), seconds in order[:limit]:
+        figures = f"{amount(seconds, 's'):>10} {rank:>6}  "
+        rows.append(Row(figures, "", run_name(names, max(width - len(figures), _MIN_NAME))))
+    rows += _left(len(order), limit)
     if delays.unexplained > 0:
         rows.append(Row(f"{amount(delays.unexplained, 's'):>10} {'':>6}  ", "", "not explained"))
     return rows

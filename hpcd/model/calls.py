@@ -71,6 +71,11 @@ class CalledFunction:
     group: str
     values: tuple[CallValue, ...] = ()
 
+    @property
+    def is_part(self) -> bool:
+        """Whether its calls are further records of another's, as ``MPI_Sendrecv/receive`` is."""
+        return self.group == Group.MPI and "/" in self.name
+
     def value(self, name: str) -> int | None:
         """The number of the value called ``name``."""
         return next((n for n, value in enumerate(self.values) if value.name == name), None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.soak import storage
+from tests.soak import findings, storage
 
 
 def test_a_disk_that_fails_at_random_loses_nothing_uncounted() -> None:
@@ -18,3 +20,13 @@ def test_killed_recorders_and_hostile_files_and_messages() -> None:
     assert kills.run(4, seed=2) == []
     assert files.run(100, seed=2) == []
     assert messages.run(100, seed=2) == []
+
+
+@pytest.mark.root
+def test_the_first_finding_names_a_planted_cause_and_none_accuses_a_healthy_program(
+    tmp_path: Path,
+) -> None:
+    sample = ("chain_of_locks", "fdatasync_per_step", "short_children", "hot_leaf_of_two")
+    healthy = ("healthy_serial", "healthy_with_idle_pool")
+    causes = {name: findings.CAUSES[name] for name in sample}
+    assert findings.try_cases(tmp_path, causes, healthy) == []

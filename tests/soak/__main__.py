@@ -9,7 +9,17 @@ import argparse
 import importlib
 import sys
 
-NAMES = ("kills", "storage", "files", "messages", "unwind", "mappings", "hour", "hostile")
+NAMES = (
+    "kills",
+    "storage",
+    "files",
+    "messages",
+    "unwind",
+    "mappings",
+    "findings",
+    "hour",
+    "hostile",
+)
 
 
 def main() -> int:

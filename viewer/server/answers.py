@@ -8,7 +8,6 @@ request is invalid.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -111,7 +110,7 @@ def _findings(database: OpenDatabase, _: QueryParameters) -> object:
     db = database.db
     return {
         "scene": scene(db),
-        "findings": [dataclasses.asdict(finding) for finding in findings(db)],
+        "findings": [finding.as_json() for finding in findings(db)],
     }
 
 

@@ -63,7 +63,7 @@
  * @typedef {{ variety: number, procedures: number, shown: [string, number][] }} DepthContent
  * @typedef {{ best: number, depths: DepthContent[] }} DepthsAnswer depths from 1 on; best tells most
  *
- * @typedef {{ kind: string, text: string, procedure: string, line: number | null }} Finding
+ * @typedef {{ kind: string, text: string, value: number, unit: string, share: number, whole: string, place: string, procedure: string, line: number | null }} Finding
  * @typedef {{ scene: string, findings: Finding[] }} FindingsAnswer
  *
  * @typedef {object} ProfileAnswer

@@ -10,8 +10,6 @@ import { PANES } from "./panes.js";
  * @typedef {import("./api_types.js").FindingsAnswer} FindingsAnswer
  */
 
-const MOST = 3;
-
 /**
  * @param {HTMLElement} element
  * @param {import("./pane_types.js").PageParts} page
@@ -24,8 +22,7 @@ export function mountFindings(element, { store, context }, depths) {
   function show() {
     const entry = PANES.find(({ name }) => name === store.state.pane) ?? PANES[0];
     const kinds = entry.tells ?? [];
-    const told = answer.findings.filter(({ kind }) => kinds.includes(kind))
-      .sort((one, two) => kinds.indexOf(one.kind) - kinds.indexOf(two.kind)).slice(0, MOST);
+    const told = answer.findings.filter(({ kind }) => kinds === "all" || kinds.includes(kind));
     const empty = context.database !== null && !context.summary.lines;
     const shows = empty ? "There is nothing to show." : entry.shows ?? traceSentence();
     const { seen } = context.database ? context.summary : { seen: "" };

@@ -17,24 +17,24 @@ import { mountTrace } from "../trace/trace.js";
  * @property {string} title of its tab
  * @property {(element: HTMLElement, page: import("./pane_types.js").PageParts) => import("./pane_types.js").Pane} mount
  * @property {string} [shows] a sentence on top of it; of the trace one is made of the recording
- * @property {string[]} [tells] kinds of findings that it shows something of, first those it shows best
+ * @property {string[] | "all"} [tells] kinds of findings that it shows something of
  */
 
 /** @type {PaneEntry[]} */
 export const PANES = [
   {
     name: "trace", title: "Trace", mount: mountTrace,
-    tells: ["imbalance", "hot", "blocked", "communication", "runnable", "processes"],
+    tells: "all",
   },
   {
     name: "flame", title: "Flame graph", mount: mountFlameGraph,
     shows: "Width is cost, outermost frames on top; a click shows a frame in full width.",
-    tells: ["hot", "communication", "processes", "blocked"],
+    tells: "all",
   },
   {
     name: "calls", title: "Profile", mount: mountProfileTable,
     shows: "Costs by calling context; a click on a heading sorts by it.",
-    tells: ["hot", "communication", "processes", "blocked"],
+    tells: "all",
   },
   {
     name: "lines", title: "Over lines", mount: mountCostOverLines,
@@ -48,7 +48,7 @@ export const PANES = [
   {
     name: "source", title: "Source", mount: mountSource,
     shows: "The code of the procedure chosen last, with what each line or instruction costs.",
-    tells: ["hot"],
+    tells: ["hot", "system"],
   },
   {
     name: "stacks", title: "Stacks", mount: mountStacks,
@@ -57,9 +57,11 @@ export const PANES = [
   {
     name: "messages", title: "Messages", mount: mountMessages,
     shows: "Who sent how much to whom, and who waited for whom; a click on a wait state puts the crosshair there.",
+    tells: ["messages", "communication"],
   },
   {
     name: "recorded", title: "Calls", mount: mountRecorded,
     shows: "What recorded calls did: bytes, time and bandwidth by what they have in common, and the growth of memory.",
+    tells: ["io", "memory"],
   },
 ];

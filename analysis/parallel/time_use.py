@@ -1,0 +1,287 @@
+"""Uses of threads' time: work, the kernel's work, and waits by what they are for.
+
+Every context is of one use for its CPU time and of one for its blocked time, by the procedures on
+its call path, the kernel's included. Follows from sums that a database has; reads no records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from pathlib import PurePath
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.analysis.parallel.program_code import program_contexts
+from hpcd.analysis.parallel.ranks import has_ranks
+from hpcd.analysis.parallel.tree_matching import START_AND_END, are_regions, innermost
+from hpcd.analysis.parallel.waiting import are_waits
+from hpcd.analysis.profile.row_text import run_name
+from hpcd.analysis.profile.scope_nodes import name_contexts
+from hpcd.analysis.profile.working_lines import working_lines
+from hpcd.array_types import F64, I64, Mask
+
+# A thread that runs for less of what its process's busiest one does serves it: it waits for work.
+_SERVES = 0.05
+# Threads bound to one CPU get about so much of it.
+_ONE_CPU = 0.9
+# Call paths that are put into words; the others cost less.
+_MOST_PATHS = 256
+_PATH_WIDTH = 110
+_JOIN = re.compile(r"(__)?(pthread_(timed|try|clock)?join\w*|wait(pid|id|3|4)?|system|pclose)")
+_LOCK = re.compile(
+    r"_*pthread_(mutex|rwlock|spin)_\w*lock\w*|_*lll_(mutex_)?lock_wait\w*|mtx_(timed)?lock"
+    r"|GOMP_(critical|atomic)\w*start|omp_(set|test)_(nest_)?lock\w*|gomp_mutex_lock\w*"
+    r"|__kmpc_(critical\w*|set_(nest_)?lock|ordered)|__kmp_acquire\w*"
+)
+_OPENMP = re.compile(r"lib(gomp|omp|iomp)\d*[.-]")
+_KERNEL_WAITS = (
+    ("children", re.compile(r"do_wait|kernel_wait4|\w*sys_wait(4|id)")),
+    ("pipes", re.compile(r"(anon_)?pipe_(read|write)|pipe_wait\w*")),
+    ("events", re.compile(
+        r"do_sys_poll|do_select|ep_poll|do_epoll_p?wait|\w*accept\w*|\w+_recvmsg|n_tty_read"
+        r"|unix_stream_(read|data)\w*|\w*sigtimedwait|\w*sys_(pause|rt_sigsuspend)|io_cqring_wait"
+        r"|inotify_read|eventfd_read|signalfd\w*|timerfd_read\w*|read_events"
+        r"|do_(group_)?exit|load_elf_binary|\w*sys_execve(at)?|ret_from_fork\w*"  # begin and end
+    )),
+    ("sleep", re.compile(r"do_nanosleep|hrtimer_nanosleep|\w*sys_(clock_)?nanosleep\w*")),
+    ("futex", re.compile(r"futex_wait\w*|do_futex|\w*sys_futex\w*")),
+)  # fmt: skip
+
+
+class Use(IntEnum):
+    """A use of a thread's time."""
+
+    WORK = 0
+    SYSTEM = 1
+    LOCKS = 2
+    OTHERS = 3
+    """Other ranks, threads, or the other end of a pipe: calls of MPI, barriers, conditions."""
+    OPENMP = 4
+    """Inside OpenMP's run-time library, but for its locks."""
+    SLEEP = 5
+    DEVICES = 6
+    """Files and whatever else the kernel waits for."""
+    RUNNABLE = 7
+    CHILDREN = 8
+    """The end of processes or threads that were started: not lost, they do the work."""
+    EVENTS = 9
+    """Requests, input, signals, its own begin and end: nothing to do."""
+
+
+IDLE = (Use.CHILDREN, Use.EVENTS)
+"""Uses that are no part of the threads' time: they have nothing to do."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A call path of the program's procedures, inlined ones among them, and what it calls in a
+    library; ``seconds`` spent there; ``procedure`` the number of its innermost own one, 0: none."""
+
+    words: str
+    seconds: float
+    procedure: int
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The CPUs that threads ``wanted`` at a time on average, and ``got``, of ``cpus``."""
+
+    wanted: float
+    got: float
+    cpus: int
+
+    @property
+    def outside(self) -> bool:
+        """Whether other programs must have had the CPUs: there were enough for these threads."""
+        return self.wanted <= self.cpus and self.got < _ONE_CPU
+
+
+class TimeUse:
+    """The use of the time of working threads, helper threads and launchers left out.
+
+    ``lines`` ``int64[k]``: the trace lines counted. Where there are ranks these are ranks' alone.
+    A thread that hardly runs beside its process's busiest one counts only for locks it waits for.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._name = np.array(db.procedures.name, dtype=object)
+        self._named = np.array([not name.startswith(("[", "0x")) for name in db.procedures.name])
+        self._classify()
+        working = working_lines(db)
+        if has_ranks(db):
+            working &= db.lines.rank >= 0
+        cpu = db.line_totals("cpu_time")
+        process = db.lines.process.astype(np.int64)
+        busiest = np.zeros(int(process.max()) + 1)
+        np.maximum.at(busiest, process, cpu)
+        serves = cpu < _SERVES * busiest[process]
+        self.lines = np.flatnonzero(working & ~serves)
+        self._serving = np.flatnonzero(serves)
+
+    @cached_property
+    def lived(self) -> float:
+        """Seconds that the counted threads worked or waited, but for :data:`IDLE`."""
+        return float(sum(self.seconds(use).sum() for use in Use if use not in IDLE))
+
+    @property
+    def total(self) -> float:
+        """Seconds of :attr:`lived`, without the time for which other programs had the CPUs."""
+        outside = float(self.seconds(Use.RUNNABLE).sum()) if self.demand.outside else 0.0
+        return self.lived - outside
+
+    @property
+    def nodes(self) -> int:
+        """Number of contexts."""
+        return len(self._own)
+
+    @cached_property
+    def demand(self) -> Demand:
+        """What the counted threads wanted of the CPUs, and got."""
+        start, end = self._db.lines.start[self.lines], self._db.lines.end[self.lines]
+        span = float(end.max() - start.min()) / 1e9 if len(self.lines) else 0.0
+        got = float(self._db.line_totals("cpu_time")[self.lines].sum()) / (span or 1.0)
+        wanted = got + float(self.seconds(Use.RUNNABLE).sum()) / (span or 1.0)
+        ((cpus,),) = self._db.rows("SELECT sum(cpus) FROM host")
+        return Demand(wanted, got, int(cpus or 1))
+
+    def seconds(self, use: Use) -> F64:
+        """``float64[nodes]``: the time of one use at each context itself."""
+        return self._by_use[use]
+
+    @cached_property
+    def _by_use(self) -> list[F64]:
+        cpu, blocked = self._of("cpu_time", self.lines), self._of("blocked_time", self.lines)
+        by_use = [
+            np.where(self._of_cpu == use, cpu, 0.0) + np.where(self._of_wait == use, blocked, 0.0)
+            for use in Use
+        ]
+        # Who waits for others and gets no CPU meanwhile still waits for others.
+        runnable = self._of("runnable_time", self.lines)
+        waits = np.isin(self._of_cpu, (Use.LOCKS, Use.OTHERS, Use.OPENMP))
+        by_use[Use.RUNNABLE] = np.where(waits, 0.0, runnable)
+        for use in (Use.LOCKS, Use.OTHERS, Use.OPENMP):
+            by_use[use] += np.where(self._of_cpu == use, runnable, 0.0)
+        serving = self._of("blocked_time", self._serving)
+        by_use[Use.LOCKS] += np.where(self._of_wait == Use.LOCKS, serving, 0.0)
+        return by_use
+
+    def _of(self, metric: str, lines: I64) -> F64:
+        if metric not in self._db.metrics.names or not len(lines):
+            return np.zeros(len(self._db.cct))
+        return self._db.metrics.of_lines(metric, lines)
+
+    def cpu(self, use: Use) -> F64:
+        """``float64[nodes]``: the CPU time among :meth:`seconds` of one use."""
+        return np.where(self._of_cpu == use, self._of("cpu_time", self.lines), 0.0)
+
+    def name(self, place: Place) -> str:
+        """Return the display name of a place's innermost procedure."""
+        return self._db.procedure_names[place.procedure]
+
+    def places(self, seconds: F64) -> list[Place]:
+        """Return the call paths of ``seconds`` ``float64[nodes]``, the costliest first; those that
+        read alike are one. A path leads to the innermost procedure of the program itself and, for
+        what a library did, to the library's procedure that it called."""
+        return self._worded(seconds)
+
+    def procedures(self, seconds: F64) -> list[Place]:
+        """Return the program's procedures, inlined ones apart, by what was spent in them and the
+        libraries and system calls they call, the costliest first."""
+        own = self._own
+        cost = sum_by(self._label[own], np.where(own > 0, seconds, 0.0), len(self.labels))
+        first = np.zeros(len(self.labels), np.int64)
+        order = np.argsort(seconds, kind="stable")
+        first[self._label[own[order]]] = own[order]
+        return [
+            Place(self.labels[at], float(cost[at]), int(self._db.procedure_of_node[first[at]]))
+            for at in np.argsort(-cost, kind="stable").tolist()
+            if cost[at] > 0
+        ]
+
+    def inside(self, label: str) -> Mask:
+        """``bool[nodes]``: contexts whose innermost procedure of the program is called so."""
+        inside: Mask = self._label[self._own] == self.labels.index(label)
+        return inside
+
+    # --- classification ---
+
+    def _classify(self) -> None:
+        db = self._db
+        names, of_node, kernel = db.procedures.name, db.procedure_of_node, db.procedures.kernel
+        joins = self._below(_fits(_JOIN, names) & ~kernel)
+        locks = self._below(_fits(_LOCK, names) & ~kernel)
+        others = self._below(are_waits(names))
+        self._label, self.labels = name_contexts(db)
+        self._region = are_regions(self.labels)
+        own = program_contexts(db) & self._named[of_node] & ~kernel[of_node] & ~locks & ~others
+        own &= ~joins & (self._name[of_node] != "_start")
+        own[0] = False
+        self._own = innermost(db.cct, own)
+        user = ~kernel[of_node] & ~own & self._named[of_node]
+        called = innermost(db.cct, user & own[db.cct.parent] & (np.arange(len(own)) > 0))
+        self._api = np.where(called > self._own, called, 0)
+        runtime = np.array([False, *(
+            _OPENMP.match(PurePath(module.path).name) is not None for module in db.modules
+        )], bool)  # fmt: skip
+        openmp = innermost(db.cct, runtime[db.procedures.module[of_node]]) > self._own
+        in_kernel = kernel[of_node]
+        cpu = np.where(in_kernel, Use.SYSTEM, Use.WORK)
+        cpu[openmp], cpu[locks], cpu[others & ~joins] = Use.OPENMP, Use.LOCKS, Use.OTHERS
+        wait = np.full(len(own), Use.DEVICES)
+        uses = {"children": Use.CHILDREN, "pipes": Use.OTHERS, "events": Use.EVENTS,
+                "sleep": Use.SLEEP, "futex": Use.OTHERS}  # fmt: skip
+        for key, pattern in reversed(_KERNEL_WAITS):
+            wait[self._below(_fits(pattern, names) & kernel)] = uses[key]
+        wait[innermost(db.cct, ~kernel[of_node] & (np.arange(len(own)) > 0)) == 0] = Use.EVENTS
+        # A condition takes its lock again.
+        wait[openmp], wait[locks], wait[others] = Use.OPENMP, Use.LOCKS, Use.OTHERS
+        wait[joins] = Use.CHILDREN
+        # To begin and to end together is no loss that a program can help.
+        begins = self._below(_fits(START_AND_END, names))
+        cpu[begins], wait[begins] = Use.WORK, Use.EVENTS
+        self._of_cpu, self._of_wait = cpu, wait
+
+    def _below(self, of_procedure: Mask) -> Mask:
+        inside = of_procedure[self._db.procedure_of_node]
+        inside[0] = False
+        below: Mask = innermost(self._db.cct, inside) > 0
+        return below
+
+    # --- words ---
+
+    def _worded(self, seconds: F64) -> list[Place]:
+        own, called = self._own, self._api
+        spent = np.flatnonzero(seconds > 0)
+        key = own[spent] * len(own) + called[spent]
+        pairs, group = np.unique(key, return_inverse=True)
+        cost = sum_by(group, seconds[spent], len(pairs))
+        by_words: dict[str, list[float]] = {}
+        for at in np.argsort(-cost, kind="stable")[:_MOST_PATHS].tolist():
+            node, library = divmod(int(pairs[at]), len(own))
+            words = run_name(self._path(node, library), _PATH_WIDTH) if pairs[at] else ""
+            place = by_words.setdefault(words, [0.0, self._db.procedure_of_node[library or node]])
+            place[0] += float(cost[at])
+        ranked = sorted(by_words.items(), key=lambda item: -item[1][0])
+        return [Place(words, cost, int(number)) for words, (cost, number) in ranked]
+
+    def _path(self, node: int, called: int) -> list[str]:
+        db = self._db
+        path: list[str] = []
+        for at in db.cct.path(node):
+            if at and self._own[at] == at:
+                name, label = db.procedure_names[db.procedure_of_node[at]], self._label[at]
+                if self._region[label]:
+                    path.clear()  # how a team's thread came to it is not the program's affair
+                path += dict.fromkeys([name, self.labels[label]])
+        return [*path, db.procedure_names[db.procedure_of_node[called]]] if called else path
+
+
+def _fits(pattern: re.Pattern[str], names: Iterable[str]) -> Mask:
+    return np.array([pattern.fullmatch(name) is not None for name in names], bool)

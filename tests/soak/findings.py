@@ -1,0 +1,134 @@
+"""Programs with a planted cause each: the first finding names it, its place and its amount.
+
+Findings about healthy programs accuse nothing.
+
+Other programs on this machine may take CPUs from them, which is said apart; so each is tried again
+by the next round.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import hpcd.analysis
+from hpcd.analysis.parallel.findings import Finding, findings
+from tests.support.programs import PROGRAMS
+from tests.support.recorded import hpcd as command
+
+ROUNDS = 3
+_MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n")
+_WORK = ("hot", "system", "processes", "outside", "memory")
+"""Kinds of findings that accuse nothing."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case of ``tests/programs/causes.c``: ``kinds`` that its first finding may be of, ``words``
+    (patterns) that are in its sentence, ``options`` of ``hpcd run`` that a user would give, and
+    whether the program knows the amount (``exact``: it is not that of threads' time)."""
+
+    name: str
+    kinds: str
+    words: str
+    options: tuple[str, ...] = ()
+    exact: bool = True
+
+
+_TEAM = "communication imbalance"
+CAUSES = {case.name: case for case in (
+    Case("chain_of_locks", "locks", r"> passes_on_its_lock > pthread_mutex_lock.*in holds_all"),
+    Case("critical_section", "communication locks", r"updates_the_sum.*one at a time"),
+    Case("tiny_regions", "communication", "tiny_regions > adds_a_few > GOMP_parallel", exact=False),
+    Case("imbalance", _TEAM, "works_unevenly"),
+    Case("inlined_imbalance", _TEAM, r"inlined_force \[inlined\]"),
+    Case("serial_part", _TEAM, "reads_the_input_alone"),
+    Case("swap_of_roles", "communication", r"swap_of_roles.*in swaps_roles"),
+    Case("metadata_storm", "system", "makes_and_removes_files > (open|unlink)", exact=False),
+    Case("fdatasync_per_step", "io", "of fdatasync, .*saves_each_step > fdatasync", ("--io",)),
+    Case("reading_a_big_file", "system", "rereads_the_file > pread"),
+    Case("page_faults", "system", "touches_new_pages"),
+    Case("leak", "memory", "ever more.*main > leak > keeps_what_it_read", ("--memory",)),
+    Case("threads_pinned", "runnable", "computes_pinned.*want to run"),
+    Case("oversubscription", "runnable", r"computes_beside_many.* at a time want to run"),
+    Case("spinning", "hot", "spins_until_done"),
+    Case("sleep_polling", "sleep", "asks_until_done > usleep", exact=False),
+    Case("false_wakeups", "communication", "waits_for_its_turn > pthread_cond_wait", exact=False),
+    Case("hot_leaf_of_two", "hot", r"7\d % in .*calls_it_much > hot_leaf; .*calls_it_little"),
+    Case("short_children", "children", r"250 processes.*starts_a_child", exact=False),
+    Case("pipe_ping_pong", "communication", "asks_by_a_pipe > read", exact=False),
+)}  # fmt: skip
+LATE_RANK = Case("late_rank", _TEAM, "computes_late", ("--mpi",))
+HEALTHY = tuple(
+    f"healthy_{name}"
+    for name in ("serial", "threads", "openmp", "processes", "with_helper", "with_idle_pool",
+                 "server", "leaf")
+)  # fmt: skip
+_TOLERANCE = 0.25
+
+
+def run(rounds: int, seed: int) -> list[str]:
+    """Try all programs; return what was wrong. There is nothing random: ``seed`` is not used."""
+    wrong = []
+    for number in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            said = [*try_cases(Path(folder), CAUSES, HEALTHY), *_try_ranks(Path(folder))]
+        wrong += [f"round {number}: {line}" for line in said]
+    return wrong
+
+
+def try_cases(folder: Path, causes: dict[str, Case], healthy: tuple[str, ...]) -> list[str]:
+    """Record these cases; return what was wrong about their findings."""
+    program = folder / "causes"
+    source = PROGRAMS / "causes.c"
+    subprocess.run(["gcc", "-g", "-O1", "-w", "-fopenmp", "-o", program, source], check=True)
+    wrong = []
+    for case in causes.values():
+        told, planted = _recorded(folder, case, [str(program), case.name])
+        wrong += _judged(case, told, planted)
+    for name in healthy:
+        told, _ = _recorded(folder, Case(name, "", ""), [str(program), name])
+        wrong += _accused(name, told)
+    return wrong
+
+
+def _try_ranks(folder: Path) -> list[str]:
+    program, source = folder / "late", PROGRAMS / "late_rank.c"
+    subprocess.run(["mpicc", "-g", "-O1", "-w", "-o", program, source], check=True)
+    told, planted = _recorded(folder, LATE_RANK, [*_MPIRUN, "3", str(program)])
+    wrong = _judged(LATE_RANK, told, planted)
+    even = Case("even_ranks", "", "", ("--mpi",))
+    told, _ = _recorded(folder, even, [*_MPIRUN, "2", str(program), "even"])
+    return wrong + _accused(even.name, told)
+
+
+def _recorded(folder: Path, case: Case, program: list[str]) -> tuple[list[Finding], float]:
+    """Record ``program``; return its findings, and the sum of what it prints."""
+    measurement, database = folder / f"{case.name}.m", folder / f"{case.name}.db"
+    done = command("run", "-o", measurement, *case.options, "--", *program)
+    command("merge", measurement, "-o", database)
+    planted = sum(map(float, re.findall(r"^(\d+\.\d{6})$", done.stdout, re.MULTILINE)))
+    with hpcd.analysis.open(database) as db:
+        return findings(db), planted
+
+
+def _judged(case: Case, told: list[Finding], planted: float) -> list[str]:
+    if not told:
+        return [f"{case.name}: nothing stands out"]
+    first = told[0]
+    if first.kind not in case.kinds.split() or not re.search(case.words, first.text):
+        return [f"{case.name}: {first.kind}: {first.text}"]
+    value = first.value / (1e6 * 1.048576 if first.unit == "B" else 1)
+    if case.exact and planted and first.kind != "imbalance":
+        if first.unit == "B":
+            planted = planted * 1e9 / 1048576
+        if abs(value - planted) > _TOLERANCE * planted:
+            return [f"{case.name}: {planted:.3f} planted: {first.text}"]
+    return []
+
+
+def _accused(name: str, told: list[Finding]) -> list[str]:
+    return [f"{name}: {one.text}" for one in told if one.kind not in _WORK]
