@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.parallel.findings import findings
+from hpcd.analysis.findings.findings import findings
 from hpcd.analysis.profile.advice import advice
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.formula import Formula, is_formula, parse_formula

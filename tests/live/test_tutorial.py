@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import hpcd.analysis
-from hpcd.analysis.parallel.findings import findings
+from hpcd.analysis.findings.findings import findings
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.root

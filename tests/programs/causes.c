@@ -108,8 +108,13 @@ NOINLINE static void updates_the_sum(void)
 static void critical_section(void)
 {
 #pragma omp parallel num_threads(THREADS)
-	for (int i = 0; i < 30; i++)
-		updates_the_sum();
+	{
+		for (int i = 0; i < 30; i++)
+			updates_the_sum();
+		double waits = ELAPSED();
+#pragma omp barrier
+		plant(ELAPSED() - waits);
+	}
 }
 
 /* --- OpenMP --- */
@@ -133,9 +138,10 @@ static void imbalance(void)
 #pragma omp parallel num_threads(2)
 	for (int i = 0; i < 12; i++) {
 		works_unevenly(omp_get_thread_num());
+		double waits = ELAPSED();
 #pragma omp barrier
+		plant(ELAPSED() - waits);
 	}
-	planted_ns = unit * 12 * 0.08 * 1e9;
 }
 
 static inline __attribute__((always_inline)) void inlined_force(int n)
@@ -148,9 +154,10 @@ static void inlined_imbalance(void)
 #pragma omp parallel num_threads(2)
 	for (int i = 0; i < 12; i++) {
 		inlined_force(omp_get_thread_num());
+		double waits = ELAPSED();
 #pragma omp barrier
+		plant(ELAPSED() - waits);
 	}
-	planted_ns = unit * 12 * 0.08 * 1e9;
 }
 
 NOINLINE static void reads_the_input_alone(void) { COMPUTE(unit * 0.09); }
@@ -172,9 +179,10 @@ static void swap_of_roles(void)
 #pragma omp parallel num_threads(2)
 	for (int i = 0; i < 12; i++) {
 		swaps_roles((omp_get_thread_num() + i) % 2);
+		double waits = ELAPSED();
 #pragma omp barrier
+		plant(ELAPSED() - waits);
 	}
-	planted_ns = unit * 12 * 0.08 * 1e9;
 }
 
 /* --- files and memory --- */
@@ -196,8 +204,8 @@ NOINLINE static void makes_and_removes_files(void)
 static void metadata_storm(void)
 {
 	mkdtemp(folder);
-	double end = ELAPSED() + unit;
-	PLANTED(ELAPSED, while (ELAPSED() < end) makes_and_removes_files());
+	double end = CPU() + unit;
+	PLANTED(CPU, while (CPU() < end) makes_and_removes_files());
 	rmdir(folder);
 }
 
@@ -309,13 +317,12 @@ NOINLINE static void *spins_until_done(void *at)
 
 static void spinning(void)
 {
-	pthread_t thread[3];
-	for (int i = 0; i < 3; i++)
-		pthread_create(&thread[i], 0, spins_until_done, 0);
-	COMPUTE(unit * 0.4);
+	pthread_t thread;
+	pthread_create(&thread, 0, spins_until_done, 0);
+	poll(0, 0, unit * 400);
+	COMPUTE(unit * 0.2);
 	done = 1;
-	for (int i = 0; i < 3; i++)
-		pthread_join(thread[i], 0);
+	pthread_join(thread, 0);
 }
 
 NOINLINE static void *asks_until_done(void *at)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hpcd.analysis
-from hpcd.analysis.parallel.findings import Finding, findings
+from hpcd.analysis.findings.finding import Finding
+from hpcd.analysis.findings.findings import findings
 from tests.support.programs import PROGRAMS
 from tests.support.recorded import hpcd as command
 

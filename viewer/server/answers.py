@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from hpcd.analysis import Database
 from hpcd.analysis.database.seen_processes import seen_part
-from hpcd.analysis.parallel.findings import findings, scene
+from hpcd.analysis.findings.findings import findings, scene
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.trace.pixel_runs import pixel_runs
 from hpcd.analysis.trace.pixel_samples import choose_lines

@@ -8,7 +8,7 @@ import pytest
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.parallel.findings import findings, scene
+from hpcd.analysis.findings.findings import findings, scene
 from tests.support.made import Step, make
 
 
@@ -100,3 +100,44 @@ def test_thousands_of_cpus_are_written_out(tmp_path: Path) -> None:
     steps: dict[int, list[Step]] = {rank: [("main/solve", "cpu", 0.02)] for rank in range(120)}
     with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
         assert scene(db) == "120 ranks with 120 threads over 0.0195 s, 123 CPUs busy."
+
+
+def test_a_team_is_one_context_whichever_of_its_threads_came_from_the_program(
+    tmp_path: Path,
+) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("main/GOMP_parallel/solve._omp_fn.0/kernel", "cpu", 1.0),
+            ("main/GOMP_barrier/k_futex_wait", "blocked", 1.0)],
+        1: [("solve._omp_fn.0/kernel", "cpu", 2.0)],
+    }  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", steps, threads=True)) as db:
+        told = findings(db)
+        assert [finding.kind for finding in told] == ["imbalance", "communication", "hot"]
+        assert told[0].text == (
+            "Thread 101 works 2.000 s, threads on average 1.500 s: balance would save up to"
+            " 0.500 s, 25 % of the threads' time, 0.500 s in solve._omp_fn.0 > kernel."
+        )
+        assert told[2].text == (
+            "Most work is done in kernel: 3.000 s, 100 % of the CPU time, in solve._omp_fn.0 >"
+            " kernel."
+        )
+
+
+def test_to_wait_for_children_is_no_loss(tmp_path: Path) -> None:
+    for number, wait in enumerate(("main/waitpid/k_wait", "main/pthread_join/k_futex")):
+        steps: dict[int, list[Step]] = {0: [("main/solve", "cpu", 1.0), (wait, "blocked", 3.0)]}
+        with hpcd.analysis.open(make(tmp_path / str(number), steps, size=0)) as db:
+            assert [finding.kind for finding in findings(db)] == ["hot"], wait
+
+
+def test_a_small_loss_does_not_come_before_the_work(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve", "cpu", 0.9), ("main/save/Fdatasync", "blocked", 0.1)]
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        told = findings(db)
+        assert [finding.kind for finding in told] == ["hot", "blocked"]
+        assert told[1].text == (
+            "Threads are blocked by the kernel: 0.100 s, 10 % of the threads' time, in main > save"
+            " > Fdatasync."
+        )

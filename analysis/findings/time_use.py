@@ -19,7 +19,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.ranks import has_ranks
-from hpcd.analysis.parallel.tree_matching import START_AND_END, are_regions, innermost
+from hpcd.analysis.parallel.tree_matching import are_regions, innermost
 from hpcd.analysis.parallel.waiting import are_waits
 from hpcd.analysis.profile.row_text import run_name
 from hpcd.analysis.profile.scope_nodes import name_contexts
@@ -39,6 +39,7 @@ _LOCK = re.compile(
     r"|GOMP_(critical|atomic)\w*start|omp_(set|test)_(nest_)?lock\w*|gomp_mutex_lock\w*"
     r"|__kmpc_(critical\w*|set_(nest_)?lock|ordered)|__kmp_acquire\w*"
 )
+_BEGINS = re.compile(r"(P?MPI_|p?mpi_|ompi_mpi_)([Ii]nit(_thread)?|[Ff]inalize)_*")
 _OPENMP = re.compile(r"lib(gomp|omp|iomp)\d*[.-]")
 _KERNEL_WAITS = (
     ("children", re.compile(r"do_wait|kernel_wait4|\w*sys_wait(4|id)")),
@@ -99,14 +100,15 @@ class Demand:
     @property
     def outside(self) -> bool:
         """Whether other programs must have had the CPUs: there were enough for these threads."""
-        return self.wanted <= self.cpus and self.got < _ONE_CPU
+        return self.wanted <= self.cpus + 0.5 and self.got < _ONE_CPU
 
 
 class TimeUse:
     """The use of the time of working threads, helper threads and launchers left out.
 
     ``lines`` ``int64[k]``: the trace lines counted. Where there are ranks these are ranks' alone.
-    A thread that hardly runs beside its process's busiest one counts only for locks it waits for.
+    A thread that hardly runs beside its process's busiest one counts only for locks it waits for; a
+    process that hardly runs beside the busiest one may sleep.
     """
 
     def __init__(self, db: Database) -> None:
@@ -124,6 +126,9 @@ class TimeUse:
         serves = cpu < _SERVES * busiest[process]
         self.lines = np.flatnonzero(working & ~serves)
         self._serving = np.flatnonzero(serves)
+        of_process = np.bincount(process, cpu)
+        idle = (of_process < _SERVES * of_process.max())[process] & (db.lines.rank < 0)
+        self._idle = np.flatnonzero(working & ~serves & idle)
 
     @cached_property
     def lived(self) -> float:
@@ -143,7 +148,7 @@ class TimeUse:
 
     @cached_property
     def demand(self) -> Demand:
-        """What the counted threads wanted of the CPUs, and got."""
+        """The CPUs that the counted threads wanted, and got."""
         start, end = self._db.lines.start[self.lines], self._db.lines.end[self.lines]
         span = float(end.max() - start.min()) / 1e9 if len(self.lines) else 0.0
         got = float(self._db.line_totals("cpu_time")[self.lines].sum()) / (span or 1.0)
@@ -168,8 +173,10 @@ class TimeUse:
         by_use[Use.RUNNABLE] = np.where(waits, 0.0, runnable)
         for use in (Use.LOCKS, Use.OTHERS, Use.OPENMP):
             by_use[use] += np.where(self._of_cpu == use, runnable, 0.0)
+        idle = np.where(self._of_wait == Use.SLEEP, self._of("blocked_time", self._idle), 0.0)
+        by_use[Use.SLEEP] -= idle
         serving = self._of("blocked_time", self._serving)
-        by_use[Use.LOCKS] += np.where(self._of_wait == Use.LOCKS, serving, 0.0)
+        by_use[Use.LOCKS] += np.where((self._of_wait == Use.LOCKS) & (self._own > 0), serving, 0.0)
         return by_use
 
     def _of(self, metric: str, lines: I64) -> F64:
@@ -241,10 +248,12 @@ class TimeUse:
             wait[self._below(_fits(pattern, names) & kernel)] = uses[key]
         wait[innermost(db.cct, ~kernel[of_node] & (np.arange(len(own)) > 0)) == 0] = Use.EVENTS
         # A condition takes its lock again.
+        if own.any():
+            wait[(self._own == 0) & (wait == Use.DEVICES)] = Use.EVENTS
         wait[openmp], wait[locks], wait[others] = Use.OPENMP, Use.LOCKS, Use.OTHERS
         wait[joins] = Use.CHILDREN
         # To begin and to end together is no loss that a program can help.
-        begins = self._below(_fits(START_AND_END, names))
+        begins = self._below(_fits(_BEGINS, names))
         cpu[begins], wait[begins] = Use.WORK, Use.EVENTS
         self._of_cpu, self._of_wait = cpu, wait
 

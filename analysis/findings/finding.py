@@ -1,0 +1,81 @@
+"""A finding: an amount, what it is a share of, its place, and the sentence that says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.findings.time_use import Place, TimeUse
+from hpcd.analysis.profile.row_text import amount
+
+LEAST_SHARE = 0.05
+"""Less is no news."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding, in a sentence (``text``).
+
+    ``kind`` is hot, system, locks, communication, sleep, blocked, runnable, imbalance, children,
+    processes, io, messages, memory, or outside: other programs had the CPUs. ``subject`` takes
+    ``value`` ``unit``, which is ``share`` (0 to 1) of ``whole``, at ``place``, a call path or
+    empty; ``more`` is what else is to be said. ``procedure`` is the display name of the one it is
+    about, or empty; ``line`` the trace line it is about, or None.
+    """
+
+    kind: str
+    subject: str
+    value: float
+    unit: str
+    share: float
+    whole: str
+    place: str = ""
+    more: str = ""
+    procedure: str = ""
+    line: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The sentence."""
+        share = f", {percent(self.share)} of {self.whole}" if self.whole else ""
+        place = f", {self.place}" if self.place else ""
+        return f"{self.subject} {amount_text(self.value, self.unit)}{share}{place}{self.more}."
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields for the page, amounts in ``unit``."""
+        return {**vars(self), "text": self.text}
+
+
+def most_of(paths: list[Place], seconds: float) -> tuple[str, str]:
+    """Return the costliest of ``paths`` in words, and up to three more that matter with shares."""
+    shares = [(place, place.seconds / seconds) for place in paths[:4] if place.words]
+    if not shares:
+        return "", ""
+    if shares[0][1] >= 0.9:
+        return f"in {shares[0][0].words}", ""
+    told = [f"{percent(share)} in {place.words}" for place, share in shares if share >= LEAST_SHARE]
+    return told[0] if told else f"in {shares[0][0].words}", "".join(f"; {one}" for one in told[1:])
+
+
+def whose_time(ranked: bool) -> str:
+    """Return the name of what shares of time are of."""
+    return "the ranks' time" if ranked else "the threads' time"
+
+
+def place_of(use: TimeUse, node: int) -> str:
+    """Return the call path of a context, in words."""
+    return most_of(use.places(np.bincount([node], [1.0], use.nodes).astype(np.float64)), 1.0)[0]
+
+
+def amount_text(value: float, unit: str) -> str:
+    """Return a cost with its unit; bytes in MB, less than 10 ms in ms."""
+    if unit == "B":
+        return f"{value / 1e6:,.1f} MB"
+    return f"{value * 1e3:.2g} ms" if 0 < value < 0.01 else amount(value, unit)
+
+
+def percent(share: float) -> str:
+    """Return a share (0 to 1) in percent."""
+    return f"{100 * share:.0f} %"

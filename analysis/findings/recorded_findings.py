@@ -1,0 +1,115 @@
+"""Findings of what was asked for besides samples: calls on files, messages, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.calls.memory import measure_memory
+from hpcd.analysis.database import Database
+from hpcd.analysis.findings.finding import (
+    LEAST_SHARE,
+    Finding,
+    amount_text,
+    most_of,
+    percent,
+    place_of,
+    whose_time,
+)
+from hpcd.analysis.findings.time_use import TimeUse
+from hpcd.analysis.messages.database_calls import communication
+from hpcd.analysis.messages.wait_states import by_path
+from hpcd.analysis.parallel.ranks import has_ranks
+from hpcd.errors import UsageError
+from hpcd.model.calls import Group, ValueKind
+
+_MOST_CALLS = 1_000_000
+_NO_FILES = ("socket", "pipe", "epoll", "eventfd", "timerfd", "tty")
+# Of memory that a process held most, what is still held of the second half of its time.
+_LEAK = 0.3
+
+
+def file_calls(db: Database, use: TimeUse) -> Iterator[Finding]:
+    """Yield the time of recorded calls on files."""
+    functions = db.calls.of_group(Group.IO)
+    if not functions:
+        return
+    calls = db.calls.select(use.lines.tolist(), None, None, functions, _MOST_CALLS)
+    seconds = calls["weight"] * calls["duration"] / 1e9
+    for function in functions:
+        objects = [n for n, value in enumerate(function.values) if value.kind is ValueKind.OBJECT]
+        mine = calls["function"] == function.id
+        if objects:
+            number = calls["value"][:, objects[0]]
+            other = [at for at, row in db.calls.objects.items() if row.kind in _NO_FILES]
+            seconds[mine & np.isin(number, other)] = 0
+        elif "path" not in [value.name for value in function.values]:
+            seconds[mine] = 0
+    total = float(seconds.sum())
+    if total < LEAST_SHARE * use.total:
+        return
+    by_function = sum_by(calls["function"], seconds, max(f.id for f in functions) + 1)
+    top = int(by_function.argmax())
+    name = next(function.name for function in functions if function.id == top)
+    count = int(calls["weight"][calls["function"] == top].sum())
+    by_node = sum_by(calls["node"], seconds, len(db.cct))
+    place, more = most_of(use.places(by_node), total)
+    yield Finding(
+        "io", "Calls on files take", total, "s", total / use.lived, whose_time(has_ranks(db)),
+        f"{percent(float(by_function[top]) / total)} of it {count:,} calls of {name}, {place}",
+        more,
+    )  # fmt: skip
+
+
+def message_waits(db: Database, use: TimeUse) -> Iterator[Finding]:
+    """Yield the wait states of recorded calls of MPI."""
+    count = len(db.calls) if db.calls.of_group(Group.MPI) else 0
+    if not 0 < count <= _MOST_CALLS:
+        return
+    try:
+        job = communication(db)
+    except UsageError:  # no ranks
+        return
+    groups = by_path(job.operations, job.waits)
+    total = sum(group.seconds for group in groups)
+    if total < LEAST_SHARE * use.total:
+        return
+    top = groups[0]
+    yield Finding(
+        "messages", "Calls of MPI wait for other ranks", total, "s", total / use.total,
+        "the ranks' time",
+        f"{percent(top.seconds / total)} of it for rank {top.delaying_rank} ({top.kind.label})"
+        f" {place_of(use, top.node)}",
+    )  # fmt: skip
+
+
+def held_memory(db: Database, use: TimeUse) -> Iterator[Finding]:
+    """Yield the memory that the process with the highest peak held, and what it went on to gain."""
+    if not db.calls.of_group(Group.MEMORY) or len(db.calls) > _MOST_CALLS:
+        return
+    processes = measure_memory(db)
+    if not processes or not processes[0].peak:
+        return
+    whole = processes[0]
+    lines = np.flatnonzero(db.lines.process == whole.process)
+    middle = int(db.lines.start[lines].min() + db.lines.end[lines].max()) // 2
+    (later,) = measure_memory(db, [whole.process], middle)
+    gained = np.minimum(later.paths.touched, later.paths.at_end)
+    grown = int(gained.sum())
+    subject = f"{whole.name} ({whole.pid}) held"
+    if grown > _LEAK * whole.peak and whole.at_end >= 0.9 * whole.peak:
+        top = int(gained.argmax())
+        held = int(whole.paths.at_end[whole.paths.name.index(later.paths.name[top])])
+        yield Finding(
+            "memory", f"{subject} ever more memory, at its end", whole.at_end, "B",
+            whole.at_end / whole.peak, "its peak",
+            f"{amount_text(held, 'B')} of it {place_of(use, int(later.paths.node[top]))}",
+        )  # fmt: skip
+        return
+    yield Finding(
+        "memory", f"{subject} at most", whole.peak, "B", 0.0, "",
+        f"{amount_text(int(whole.paths.at_peak[0]), 'B')} of it"
+        f" {place_of(use, int(whole.paths.node[0]))}",
+    )  # fmt: skip
