@@ -1,1 +1,1 @@
-"""What stands out in a recording: findings, by what the time of its threads was used for."""
+"""Findings: sentences on what stands out in a recording, by what threads' time was used for."""
