@@ -94,8 +94,8 @@ def total_calls(
     within: MarkedPhases | None = None,
 ) -> CallTotals:
     """Totals of the calls of ``functions`` (None: all) on ``lines`` (None: all) that began in
-    [t0, t1), ns since the origin, and ``within`` phases; of more than
-    ``most`` calls estimates from every k-th.
+    [t0, t1), ns since the origin, and ``within`` phases; of more than ``most`` calls estimates from
+    every k-th. Further records of a call are no calls.
 
     ``by`` is one of :data:`GROUPINGS`, or ``phase=solve`` and the like
     (:mod:`hpcd.analysis.profile.marked_phases`): the phase a call begins in. Raises
@@ -110,7 +110,8 @@ def total_calls(
         known = ", ".join(GROUPINGS)
         raise UsageError(f"calls are not grouped by {by}; by {known}, phase=FUNCTION")
     # Further records of a call have its time again.
-    chosen = [one for one in functions or db.calls.functions if not one.is_part]
+    chosen = db.calls.functions if functions is None else functions
+    chosen = [function for function in chosen if not function.is_part]
     calls = db.calls.select(lines, t0, t1, chosen, most)
     if within is not None:
         calls = calls[_phases_of(within, calls) > 0]

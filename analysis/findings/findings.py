@@ -1,8 +1,8 @@
 """Findings about a recording, in sentences: the first lines of a report and of each view.
 
-First what takes the threads' time without doing their work, the costliest first; then where the
-work is done. Each has an amount, what it is a share of, and a place: a call path where there is
-one.
+First losses of a fifth of the threads' time and more, the costliest before the others; then the
+smaller ones and where the work is done. Each has an amount, what it is a share of, and a place: a
+call path where there is one.
 """
 
 from __future__ import annotations
