@@ -16,8 +16,9 @@ CAPABILITIES = {
     "CAP_BPF": (39, "load BPF programs"),
 }
 """Capabilities that recording takes: number and purpose."""
-_ADMINISTRATION = 21  # CAP_SYS_ADMIN, which includes both newer ones
-_INCLUDED = ("CAP_PERFMON", "CAP_BPF")
+_ADMINISTRATION = 21  # CAP_SYS_ADMIN, which includes both of LOADING
+LOADING = ("CAP_PERFMON", "CAP_BPF")
+"""The capabilities without which nothing is recorded."""
 
 
 def missing_capabilities() -> list[str]:
@@ -28,7 +29,7 @@ def missing_capabilities() -> list[str]:
     return [
         name
         for name, (number, _) in CAPABILITIES.items()
-        if not mask >> number & 1 and not (administration and name in _INCLUDED)
+        if not mask >> number & 1 and not (administration and name in LOADING)
     ]
 
 

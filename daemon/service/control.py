@@ -430,7 +430,11 @@ def listen(path: str) -> socket.socket:
         if stat.S_ISSOCK(os.lstat(path).st_mode):
             Path(path).unlink()
     listener = socket.socket(socket.AF_UNIX)
+    folder = Path(path).parent
     try:
+        if not folder.exists():
+            folder.mkdir()
+            folder.chmod(0o755)  # users pass through it, whatever the mask says
         listener.bind(path)
         Path(path).chmod(0o666)
         listener.listen(_BACKLOG)

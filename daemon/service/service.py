@@ -15,6 +15,7 @@ from typing import Any
 import sdnotify
 
 from hpcd.bpf.layouts import THREADS_PER_CPU
+from hpcd.bpf.privileges import LOADING, missing_capabilities, privilege_remedy
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.service import journal
@@ -78,9 +79,11 @@ class Service:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
-        if os.geteuid() != 0:
+        missing = [name for name in missing_capabilities() if name in LOADING]
+        if os.geteuid() != 0 or missing:
+            why = f" (without {', '.join(missing)})" if missing else ""
             raise PrivilegeError(
-                "the service loads BPF programs: run it as root (sudo hpcd daemon)"
+                f"the service may not load BPF programs{why}: {privilege_remedy()}"
             )
         sys.setswitchinterval(_SWITCH_SECONDS)
         signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
