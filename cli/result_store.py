@@ -16,6 +16,8 @@ from hpcd.errors import NotFoundError, StorageError, UsageError
 
 _NAME = re.compile(r"[^A-Za-z0-9._+-]+")
 _LONGEST = 48
+# Files by which a folder of hpcd's is known: the manifest of a database, segments of a measurement.
+_WRITTEN = ("manifest.json", "segment-*.hpcd")
 
 
 class User(NamedTuple):
@@ -102,9 +104,12 @@ def checked_name(text: str) -> str:
 
 
 def database_argument(text: str) -> Path:
-    """The database a command line names: a path, or the name of a result."""
+    """The database or measurement a command line names: a path, or the name of a result.
+
+    A word is a path where hpcd wrote what is there, so that a program hides no result of its name.
+    """
     path = Path(text)
-    if "/" in text or path.exists():
+    if "/" in text or any(any(path.glob(name)) for name in _WRITTEN):
         return path
     result = results_folder() / text
     # Not Path.is_dir(), which raises where the folder is another user's.

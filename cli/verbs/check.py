@@ -10,6 +10,7 @@ from hpcd.analysis.arrays.freed_memory import share_freed_memory
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.database.directory import MANIFEST
 from hpcd.cli.command import Command
+from hpcd.cli.result_store import database_argument
 from hpcd.errors import FormatError, HpcdError, NotFoundError
 from hpcd.measurement.check import Finding, check_measurement
 
@@ -27,7 +28,11 @@ class Check(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """The options of ``hpcd check``."""
         parser.add_argument(
-            "paths", nargs="+", type=Path, metavar="PATH", help="measurement or database"
+            "paths",
+            nargs="+",
+            type=database_argument,
+            metavar="PATH",
+            help="measurement, database, or name of a result",
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
