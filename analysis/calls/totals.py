@@ -31,7 +31,7 @@ UNKNOWN = "(no file)"
 
 @dataclass(frozen=True, slots=True)
 class CallTotals:
-    """Totals of ``n`` groups of calls, those with most bytes first, then most time.
+    """Totals of ``n`` groups of calls, those with most time first, then most bytes.
 
     ``key`` names what they are grouped by, ``name`` each group, ``node`` ``int64[n]`` its CCT node
     where they are grouped by call path (else -1). Calls that stand for several count as these.
@@ -210,10 +210,9 @@ def _summed(by: str, flows: _Flows, group: I64, names: Sequence[str], node: I64)
         squares = np.bincount(owner, of * (speed - mean[owner]) ** 2, size) / samples
         bandwidth = moved_bytes / moving_time
     least[none] = most[none] = np.nan
-    order = np.lexsort((np.arange(size), -np.bincount(group, weight * seconds, size),
-                        -(read + written + declared)))  # fmt: skip
-    order = order[calls[order] > 0]
     time = np.bincount(group, weight * seconds, size).astype(np.float64)
+    order = np.lexsort((np.arange(size), -(read + written + declared), -time))
+    order = order[calls[order] > 0]
     return CallTotals(
         by,
         [names[at] for at in order.tolist()],

@@ -46,27 +46,35 @@ class Forest:
     def rows(self) -> Iterator[tuple[int, int, str]]:
         """Yield each node, its level and its tree lines.
 
-        A node that is all its parent shows continues its parent's column: long chains of calls
-        do not run out of the page.
+        Nodes that are all their parents show stand in one column, each behind "└": long chains of
+        calls do not run out of the page.
         """
-        stack: list[tuple[int, int, str, str]] = []
-        self._push(stack, 0, 0, "")
+        stack: list[tuple[int, int, str, str, str]] = []
+        self._push(stack, 0, 0, "", "")
         while stack:
-            node, level, before, below = stack.pop()
+            node, level, before, below, chain = stack.pop()
             yield node, level, before
-            self._push(stack, node, level, below)
+            self._push(stack, node, level, below, chain)
 
     def _push(
-        self, stack: list[tuple[int, int, str, str]], node: int, level: int, below: str
+        self,
+        stack: list[tuple[int, int, str, str, str]],
+        node: int,
+        level: int,
+        below: str,
+        chain: str,
     ) -> None:
+        """Put the children of ``node`` on the stack, their tree lines to begin with ``below``, with
+        ``chain`` that of an only one."""
         members = self.children(node, level)
         if len(members) == 1:
-            stack.append((members[0], level + 1, below, below))
+            turn = "└ " if node else ""
+            stack.append((members[0], level + 1, chain + turn, chain + "  " * bool(node), chain))
             return
         for place, member in enumerate(reversed(members)):
             last = place == 0
             turn, on = ("└ ", "  ") if last else ("├ ", "│ ")
-            stack.append((member, level + 1, below + turn, below + on))
+            stack.append((member, level + 1, below + turn, below + on, below + on))
 
     def json(self, fields: Callable[[int], dict[str, Any]]) -> Iterator[str]:
         """The root as one JSON object in parts: see :func:`nested_json`."""

@@ -159,7 +159,8 @@ class Lines:
     def groups(self, by: str) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """The ``rank``, ``job`` or ``host`` of each line: ``int64[n]`` into the names, -1 without.
 
-        Ranks are told apart by job, and named "job rank". Raises :class:`UsageError`.
+        Ranks are told apart by job, and named "job rank" where there are several jobs.
+        Raises :class:`UsageError`.
         """
         if by == "node":
             by = "host"  # the former word, which means a CCT node elsewhere
@@ -181,8 +182,9 @@ class Lines:
         )
         index = np.full(len(self), -1, np.int64)
         index[ranked] = place_of_rank
+        several = len(np.unique(used // spread)) > 1
         names = [
-            f"{words[job]} {rank}".strip()
+            f"{words[job]} {rank}".strip() if several else str(rank)
             for job, rank in zip((used // spread).tolist(), (used % spread).tolist(), strict=True)
         ]
         return index, names

@@ -92,7 +92,7 @@ def _rate(value: float) -> str:
 
 def _duration(seconds: float) -> str:
     """A time in four digits."""
-    for unit, factor in (("ns", 1e9), ("us", 1e6), ("ms", 1e3)):
+    for unit, factor in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
         if seconds * factor < 999.5:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds:,.3g} s"

@@ -14,7 +14,7 @@ from hpcd.analysis.parallel.tree_matching import Matching, path_labels
 from hpcd.analysis.profile.row_text import joined, run_name
 from hpcd.cli.output.terminal_text import harmless
 
-# Wider than most terminals, narrow enough for a page: what a pipe or file gets.
+# Wider than most terminals, narrow enough for a page: what a pipe or file gets without $COLUMNS.
 _DEFAULT_WIDTH = 120
 # Rows beyond this are printed without colour: styling them would take longer than making them.
 _STYLED_ROWS = 5000
@@ -37,7 +37,7 @@ def program_path(matching: Matching, node: int, width: int) -> str:
 
 
 class TextOutput:
-    """Standard output, ``width`` columns of it (None: as wide as the terminal).
+    """Standard output, ``width`` columns of it (None: $COLUMNS, else as wide as the terminal).
 
     In colour on terminals; ``color`` ``always`` or ``never`` decides otherwise.
     """
@@ -45,7 +45,7 @@ class TextOutput:
     def __init__(self, width: int | None, color: str = "auto") -> None:
         on_terminal = sys.stdout.isatty()
         if width is None:
-            width = shutil.get_terminal_size().columns if on_terminal else _DEFAULT_WIDTH
+            width = shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns
         self.width = width
         self._console = None
         if color == "always" or (color == "auto" and on_terminal):

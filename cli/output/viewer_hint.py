@@ -16,6 +16,7 @@ def hint(databases: Sequence[Database], *, pane: str = "", find: str = "") -> No
     words = ["hpcd", "view", *(str(db.path) for db in databases)]
     words += ["--pane", pane] if pane else []
     words += ["--find", find] if find else []
+    sys.stdout.flush()  # the report comes first, also where both are one pipe
     print(f"view in a browser: {shlex.join(words)}", file=sys.stderr)
 
 

@@ -139,11 +139,11 @@ def test_text_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tree == [
         "├ main",
         "│ ├ solve",
-        "│ │ dot",
+        "│ │ └ dot",
         "│ └ wait",
-        "│   schedule [k]",
+        "│   └ schedule [k]",
         "└ [truncated: stack memory not readable]",
-        "  solve",
+        "  └ solve",
     ]
     assert lines[5].split()[:6] == ["95.00%", "0.095", "s", "0.00%", "0.000", "s"]
     assert lines[-1] == "(not shown: 1 context below the cut-off)"
@@ -191,7 +191,7 @@ def test_lines_of_a_procedure_are_apart_on_request(
 def test_bottom_up_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = run([str(example), "--view", "bottom-up", "--metric", "samples"], capsys).splitlines()
     tree = [line[38:] for line in lines[5:]]
-    assert tree[:3] == ["├ dot", "│ solve", "│ main"]
+    assert tree[:3] == ["├ dot", "│ └ solve", "│ └ main"]
     assert lines[5].split()[:2] == ["80.00%", "80"]
 
 
