@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from hpcd.cli.fast_imports import fast_imports
 from hpcd.cli.output.terminal_text import harmless
@@ -131,8 +131,14 @@ def progress_line(now: Progress) -> str:
     )
 
 
-def report(summary: Summary, args: argparse.Namespace, database: Path | None = None) -> None:
-    """Print the summary of a recording, or write it where ``--json-file`` says.
+def report(
+    summary: Summary,
+    args: argparse.Namespace,
+    database: Path | None = None,
+    stream: TextIO | None = None,
+) -> None:
+    """Print the summary of a recording to ``stream`` (None: standard output), or write it where
+    ``--json-file`` says.
 
     With ``database`` the measurement was merged into it and is gone.
     """
@@ -147,14 +153,14 @@ def report(summary: Summary, args: argparse.Namespace, database: Path | None = N
     if args.json:
         print(json.dumps(document))
     elif not args.json_file:
-        print_summary(summary)
+        print_summary(summary, stream)
 
 
-def print_summary(summary: Summary) -> None:
+def print_summary(summary: Summary, stream: TextIO | None = None) -> None:
     """Print the summary of a recording as text."""
     from hpcd.cli.output.summary_text import summary_lines
 
-    print("\n".join(map(harmless, summary_lines(summary))))
+    print("\n".join(map(harmless, summary_lines(summary))), file=stream)
 
 
 def ended_recording(answer: dict[str, Any]) -> Summary:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.groups import LINE_GROUPS, Groups
-from hpcd.analysis.profile.row_text import amount_or_ratio, shorten
+from hpcd.analysis.profile.row_text import amount_or_ratio, shorten_apart
 
 # What a thread does with its time: beside each other they tell working groups from waiting ones.
 _TIMES = ("cpu_time", "blocked_time", "runnable_time")
@@ -18,10 +18,16 @@ _MIN_NAME = 24
 
 class GroupTable:
     """Groups, costliest first; of the first of ``metrics`` shares are shown, and groups below
-    ``share`` of it left out; phases that last as long a share are shown."""
+    ``share`` of it left out, or beyond the first ``most``; phases that last as long a share are
+    shown."""
 
     def __init__(
-        self, db: Database, groups: Groups, metrics: Sequence[int], share: float = 0.0
+        self,
+        db: Database,
+        groups: Groups,
+        metrics: Sequence[int],
+        share: float = 0.0,
+        most: int | None = None,
     ) -> None:
         names = db.metrics.names
         times = [names.index(name) for name in _TIMES if name in names]
@@ -37,7 +43,7 @@ class GroupTable:
         if groups.seconds is not None:
             # A phase that waits costs little, and lasts.
             shown |= groups.seconds >= share * float(groups.seconds.sum())
-        self._order = order[shown[order]].tolist()
+        self._order = order[shown[order]][:most].tolist()
         self._omitted = len(order) - len(self._order)
 
     def text_lines(self, width: int) -> Iterator[str]:
@@ -45,22 +51,27 @@ class GroupTable:
         names, units = self._db.metrics.names, self._db.metrics.units
         calls, seconds = self._groups.calls, self._groups.seconds
         of_lines = self._groups.by in LINE_GROUPS or calls is not None
-        heading = "  share " + "".join(f"{names[number]:>14} " for number in self._columns)
-        heading += ("threads " if of_lines else "") + ("      calls " if calls is not None else "")
-        heading += "          time " if seconds is not None else ""
+        after = ("threads " if of_lines else "") + ("      calls " if calls is not None else "")
+        after += "          time " if seconds is not None else ""
+        # Who it is matters more than the metrics beside the first.
+        fit = (width - _MIN_NAME - len("  share " + after)) // len(f"{'':14} ")
+        columns = self._columns[: max(fit, 1)]
+        heading = "  share " + "".join(f"{names[number]:>14} " for number in columns) + after
         yield heading + self._groups.by
         room = max(width - len(heading), _MIN_NAME)
+        shown = dict(zip(self._order, shorten_apart(
+            [self._groups.name[group] for group in self._order], room), strict=True))  # fmt: skip
         for group in self._order:
             cost = self._groups.cost[group]
             line = f"{100 * cost[self._columns[0]] / (self._total or 1):6.2f}% "
-            line += "".join(f"{amount_or_ratio(cost[n], units[n]):>14} " for n in self._columns)
+            line += "".join(f"{amount_or_ratio(cost[n], units[n]):>14} " for n in columns)
             if of_lines:
                 line += f"{self._groups.threads[group]:7,} "
             if calls is not None:
                 line += f"{calls[group]:>11,} " if calls[group] else " " * 12
             if seconds is not None:
                 line += f"{amount_or_ratio(seconds[group], 's'):>14} "
-            yield line + shorten(self._groups.name[group], room)
+            yield line + shown[group]
         if self._omitted:
             plural = "s" if self._omitted > 1 else ""
             yield f"(not shown: {self._omitted:,} group{plural} below the cut-off)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -161,15 +162,38 @@ def _line_groups(db: Database, by: str) -> tuple[I64, list[str], list[dict[str, 
 
 
 def _processes(db: Database) -> tuple[I64, list[str], list[dict[str, Any]]]:
-    names, details = [], []
+    commands, details = [], []
     rows = db.rows("SELECT pid, parent_pid, name, exe, command, rank FROM process ORDER BY id")
     for pid, parent, name, executable, command, rank in rows:
         words: list[str] = []
         with contextlib.suppress(ValueError, TypeError):
             words = [str(word) for word in json.loads(command)]
-        names.append(f"{pid} {' '.join(words) or name or '[unknown]'}")
+        commands.append(words or [name or "[unknown]"])
         details.append(
             {"pid": pid, "parent_pid": parent, "comm": name, "executable": executable,
              "command": words, "rank": rank}
         )  # fmt: skip
+    names = [
+        f"{place['pid']} {text}" for place, text in zip(details, _tell_apart(commands), strict=True)
+    ]
     return db.lines.process.astype(np.int64), names, details
+
+
+def _tell_apart(commands: list[list[str]]) -> list[str]:
+    """Return command lines without the words that most processes of their program have: … instead.
+
+    Programs are named without their folder. Of a compiler, say, that leaves the file it compiles.
+    """
+    programs = Counter(words[0] for words in commands)
+    uses = Counter((words[0], word) for words in commands for word in set(words[1:]))
+    texts = []
+    for words in commands:
+        program, count = words[0], programs[words[0]]
+        common = {word for word in words[1:] if count > 1 and 2 * uses[program, word] > count}
+        # Where all words are shared nothing would be left.
+        if common >= set(words[1:]):
+            common = set()
+        rest = ["…" if word in common else word for word in words[1:]]
+        kept = [word for at, word in enumerate(rest) if word != "…" or rest[at - 1 : at] != ["…"]]
+        texts.append(" ".join([PurePath(words[0]).name or words[0], *kept]))
+    return texts

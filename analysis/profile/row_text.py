@@ -18,6 +18,25 @@ def shorten(name: str, width: int) -> str:
     return f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
 
 
+def shorten_apart(names: Sequence[str], width: int) -> list[str]:
+    """Return ``names`` as :func:`shorten` cuts them; those that it would make alike begin where
+    they differ."""
+    short = [shorten(name, width) for name in names]
+    alike: dict[str, list[int]] = {}
+    for place, text in enumerate(short):
+        alike.setdefault(text, []).append(place)
+    for places in alike.values():
+        members = [names[place] for place in places]
+        if len(set(members)) > 1:
+            columns = enumerate(zip(*members, strict=False))
+            same = next((at for at, letters in columns if len(set(letters)) > 1), 0)
+            for place, name in zip(places, members, strict=True):
+                # A few letters before tell what it is the rest of.
+                rest = name[max(same - width // 4, 0) :]
+                short[place] = f"…{rest}" if len(rest) < width else f"…{rest[: width - 2]}…"
+    return short
+
+
 def run_name(names: Sequence[str], width: int) -> str:
     """The names of a run of frames, outermost first, in at most ``width`` characters.
 

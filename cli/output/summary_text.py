@@ -16,6 +16,8 @@ from hpcd.measurement.summary import (
 )
 
 _MOST_FUNCTIONS = 20
+# Threads that want a CPU for less than this share of their time may hang.
+_HANGING = 0.03
 _PROBE_NOTES = (
     ("left", "left without a return"),
     ("unpaired", "returned that had begun before"),
@@ -45,6 +47,27 @@ def summary_lines(summary: Summary) -> Iterator[str]:
         " itself"
     )
     yield f"measurement: {summary.measurement}"
+
+
+def caveats(summary: Summary) -> Iterator[str]:
+    """Yield what was asked for and not recorded, and why: reports of the data do not show that."""
+    if summary.probes is not None:
+        yield from summary.probes.problems
+        if summary.probes.functions and not any(f.hits for f in summary.probes.functions):
+            yield "none of the probed functions was called"
+    if summary.calls is not None:
+        yield from (f"not recorded: {lack}" for lack in summary.calls.not_recorded)
+    if summary.limit is not None:
+        yield summary.limit
+    yield from (
+        f"no unwind table for {path}: {why}" for path, why in summary.unwind.failures.items()
+    )
+    times = summary.time
+    if times is not None and times.cpu + times.runnable < _HANGING * times.lifetime:
+        yield (
+            f"hardly anything ran ({times.cpu:.1f} of the threads' {times.lifetime:.1f} s): if that"
+            " hangs, hpcd stacks --pid PID shows what each thread waits for, and for whom"
+        )
 
 
 def _sample_lines(samples: SampleCounts, extent: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from hpcd.analysis.calls.totals import GROUPINGS, CallTotals, total_calls
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.profile.row_text import shorten
+from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.sizes import size_text
@@ -20,6 +20,8 @@ from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction
 
 _MIN_NAME = 24
+# Columns of a table with all figures.
+_ALL_COLUMNS = 87
 
 
 class CallsCommand(Command):
@@ -108,33 +110,35 @@ def _heading(db: Database) -> Iterator[str]:
 
 
 def _rows(totals: CallTotals, limit: int | None, width: int) -> Iterator[Row]:
+    shown = totals.first(limit)
+    speeds = {"B/s": shown.bandwidth, "min": shown.least, "mean": shown.mean, "max": shown.most,
+              "stddev": shown.stddev}  # fmt: skip
+    # What the calls were made with matters more than how their bandwidth varied.
+    if width < _ALL_COLUMNS + _MIN_NAME:
+        speeds = {"B/s": shown.bandwidth}
     # Only probed functions say bytes that are neither read nor written.
     declared = bool(totals.size.any())
-    yield Row(
-        (f"{'bytes':>9} " if declared else "")
-        + f"{'calls':>10} {'errors':>7} {'read':>9} {'written':>9} {'time':>10} {'B/s':>7}"
-        f" {'min':>7} {'mean':>7} {'max':>7} {'stddev':>7}  ",
-        "",
-        totals.key,
-    )
-    shown = totals.first(limit)
-    for at, name in enumerate(shown.name):
-        speeds = (shown.bandwidth, shown.least, shown.mean, shown.most, shown.stddev)
+    head = f"{'time':>10} {'calls':>10} {'errors':>7} "
+    head += f"{'bytes':>7} " * declared + f"{'read':>7} {'written':>7}"
+    head += "".join(f" {name:>7}" for name in speeds) + "  "
+    yield Row(head, "", totals.key)
+    names = shorten_apart(shown.name, max(width - len(head), _MIN_NAME))
+    for at, name in enumerate(names):
         figures = (
-            (f"{size_text(float(shown.size[at])):>9} " if declared else "")
-            + f"{shown.calls[at]:>10,} {shown.errors[at]:>7,} {size_text(float(shown.read[at])):>9}"
-            f" {size_text(float(shown.written[at])):>9} {_time(float(shown.seconds[at])):>10}"
-            + "".join(f" {size_text(float(speed[at])):>7}" for speed in speeds)
+            f"{_time(float(shown.seconds[at])):>10} {shown.calls[at]:>10,} {shown.errors[at]:>7,} "
+            + f"{size_text(float(shown.size[at])):>7} " * declared
+            + f"{size_text(float(shown.read[at])):>7} {size_text(float(shown.written[at])):>7}"
+            + "".join(f" {size_text(float(speed[at])):>7}" for speed in speeds.values())
             + "  "
         )
-        yield Row(figures, "", shorten(name, max(width - len(figures), _MIN_NAME)))
+        yield Row(figures, "", name)
     if len(shown) < len(totals):
         rest = len(totals) - len(shown)
         yield Row("", "", f"(not shown: {rest:,} more; --limit 0 for all)")
 
 
 def _time(seconds: float) -> str:
-    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
         if seconds * factor >= 1:
             return f"{seconds * factor:,.2f} {unit}"
     return f"{seconds * 1e9:.0f} ns" if seconds else "0"

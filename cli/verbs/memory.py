@@ -10,7 +10,7 @@ from typing import Any
 from hpcd.analysis.calls.memory import ProcessMemory, measure_memory
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.database.seen_processes import seen_part
-from hpcd.analysis.profile.row_text import shorten
+from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.sizes import size_text
@@ -73,12 +73,13 @@ def _rows(process: ProcessMemory, limit: int | None, width: int) -> Iterator[Row
     shown = {name: head for name, head in _FIGURES.items() if name != "remote" or several}
     yield Row("".join(f"{head:>9} " for head in shown.values()) + " ", "", "path")
     paths = process.paths
-    for at in range(min(len(paths), limit or len(paths))):
+    rest = width - len(shown) * 10 - 1
+    names = shorten_apart(paths.name[: limit or None], max(rest, _MIN_NAME))
+    for at, name in enumerate(names):
         figures = "".join(
             f"{size_text(int(column[at])):>9} "
             for column in (getattr(paths, name) for name in shown)
         )
-        name = shorten(paths.name[at], max(width - len(figures), _MIN_NAME))
         yield Row(figures + " ", "", name)
     if limit and len(paths) > limit:
         yield Row("", "", f"(not shown: {len(paths) - limit:,} more; --limit 0 for all)")

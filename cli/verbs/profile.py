@@ -13,8 +13,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from hpcd.cli.command import Command
+from hpcd.cli.output.summary_text import caveats
+from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.record_options import (
     add_recording_options,
     add_selection_options,
@@ -41,6 +44,8 @@ class ProfileCommand(Command):
     in the results of the user who asked (under sudo, of the user who ran sudo); the measurement is
     not. hpcd view shows the latest result in a browser, hpcd results lists all. Every option of
     hpcd report works on a result: hpcd report --view flat.
+
+    A command keeps its standard output, so the report of one goes to standard error, or to -o FILE.
     """
 
     name = "profile"
@@ -51,6 +56,9 @@ class ProfileCommand(Command):
         add_recording_options(parser)
         parser.add_argument(
             "--name", type=checked_name, help="the result's name (default: PROGRAM-TIME)"
+        )
+        parser.add_argument(
+            "-o", "--output", type=Path, metavar="FILE", help="write the report to FILE"
         )
         add_socket_option(parser)
         parser.add_argument(
@@ -66,9 +74,10 @@ class ProfileCommand(Command):
         owner = user()
         name = args.name or new_name(command[0] if command else _target(args))
         database = results_folder(owner) / name
+        _make_results_folder(owner, database.parent)
         if database.exists():
             raise StorageError(f"there is a result {name}; give another --name")
-        with _private_directory(owner) as folder:
+        with _report_stream(args.output, own=not command) as stream, _private_directory() as folder:
             measurement = folder / "measurement"
             code = 0
             if command:
@@ -80,15 +89,55 @@ class ProfileCommand(Command):
             # From here on Ctrl-C ends the program that runs, as it does everywhere.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             _hand_over(folder, owner)
-            _as_user(owner, ["mkdir", "-p", "-m", "700", str(database.parent)])
-            hpcd = python_command("-m", "hpcd")
-            _as_user(owner, [*hpcd, "merge", str(measurement), "-o", str(database)], quiet=True)
-        if args.json or args.json_file:
-            report(summary, args, database)
-        else:
-            _as_user(owner, [*hpcd, "report", str(database)])
-            print(f"kept as {name}; look closer: hpcd view, hpcd report --by thread, hpcd results")
+            try:
+                _as_user(owner, _hpcd("merge", measurement, "-o", database), subprocess.DEVNULL)
+            except HpcdError:
+                kept = folder.rename(f"{folder}-kept") / measurement.name
+                print(f"hpcd: what was recorded is kept: {kept}", file=sys.stderr)
+                raise
+            if args.json or args.json_file:
+                report(summary, args, database)
+            else:
+                if command and stream.isatty():
+                    print(file=stream)  # parts the report from what the command wrote
+                _as_user(owner, _hpcd("report", "--brief", database), stream)
+                for caveat in caveats(summary):
+                    print(harmless(f"note: {caveat}"), file=stream)
+                print(f"kept as {name}; look closer: hpcd view, hpcd report --by thread,"
+                      " hpcd results", file=stream)  # fmt: skip
         return code
+
+
+def _hpcd(*arguments: object) -> list[str]:
+    return python_command("-m", "hpcd", *map(str, arguments))
+
+
+def _make_results_folder(owner: User, folder: Path) -> None:
+    """Make the folder of results where there is none, with the rights of ``owner``.
+
+    Raises :class:`StorageError` where results cannot be written: before anything is recorded.
+    """
+    try:
+        _as_user(owner, ["mkdir", "-p", "-m", "700", str(folder)], subprocess.DEVNULL, quiet=True)
+        _as_user(owner, ["test", "-w", str(folder), "-a", "-x", str(folder)], subprocess.DEVNULL)
+    except HpcdError:
+        raise StorageError(
+            f"{folder}: results cannot be written there; HPCD_RESULTS names another folder"
+        ) from None
+
+
+@contextmanager
+def _report_stream(output: Path | None, *, own: bool) -> Iterator[TextIO]:
+    """The stream for the report: ``output``, else standard output where it is hpcd's ``own``."""
+    if output is None:
+        yield sys.stdout if own else sys.stderr
+        return
+    try:
+        stream = output.open("w", encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{output}: {error.strerror}") from None
+    with stream:
+        yield stream
 
 
 def _target(args: argparse.Namespace) -> str:
@@ -102,9 +151,12 @@ def _target(args: argparse.Namespace) -> str:
 
 
 @contextmanager
-def _private_directory(owner: User) -> Iterator[Path]:
+def _private_directory() -> Iterator[Path]:
     """A new directory that only the recorder can look into."""
-    folder = Path(tempfile.mkdtemp(prefix="hpcd-profile-", dir=_LARGE))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="hpcd-profile-", dir=_LARGE))
+    except OSError as error:
+        raise StorageError(f"{_LARGE}: {error.strerror}") from None
     try:
         yield folder
     finally:
@@ -121,8 +173,11 @@ def _hand_over(folder: Path, owner: User) -> None:
     os.chown(folder, owner.uid, owner.gid)
 
 
-def _as_user(owner: User, command: Sequence[str], *, quiet: bool = False) -> None:
-    """Run a command with the rights of ``owner``. Raises :class:`HpcdError` when it fails."""
+def _as_user(
+    owner: User, command: Sequence[str], output: TextIO | int, *, quiet: bool = False
+) -> None:
+    """Run a command with the rights of ``owner``, its standard output going to ``output``; its
+    errors are not shown if ``quiet``. Raises :class:`HpcdError` when it fails."""
     rights: dict[str, object] = {}
     environment = python_environment()
     if owner.other:
@@ -131,17 +186,21 @@ def _as_user(owner: User, command: Sequence[str], *, quiet: bool = False) -> Non
         for name in [name for name in environment if name.startswith(("XDG_", "HPCD_"))]:
             del environment[name]
         environment["HOME"] = str(owner.home)
-    sys.stdout.flush()
+    if not isinstance(output, int):
+        output.flush()
     done = subprocess.run(
         command,
         env=environment,
-        stdout=subprocess.DEVNULL if quiet else None,
+        stdout=output,
+        stderr=subprocess.DEVNULL if quiet else None,
         check=False,
         **rights,  # type: ignore[call-overload]
     )
     # Damaged parts (7) are reported, and what could be read is there.
     if done.returncode not in (0, 7):
-        raise HpcdError(f"{' '.join(command[:4])} ended with exit code {done.returncode}")
+        error = HpcdError(f"{' '.join(command[2:5])} ended with exit code {done.returncode}")
+        error.exit_code = done.returncode
+        raise error
 
 
 def _login(uid: int) -> str:

@@ -6,6 +6,7 @@ import argparse
 import csv
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hpcd.analysis.database import Database
@@ -32,6 +33,10 @@ from hpcd.errors import UsageError
 # A line is a trace line; the view of lines of the source is "lines" in databases and JSON.
 _KINDS = {"source-lines": "lines"}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
+# A brief report: groups of processes shown, rows of contexts, and the cut-offs tried for these.
+_GROUPS = 8
+_SCREEN = 24
+_CUTS = (0.01, 0.02, 0.05, 0.1, 0.2)
 _VIEWS = [_NAMES.get(kind, kind) for kind in SCOPE_VIEWS]
 
 
@@ -42,9 +47,9 @@ class Report(Command):
     all procedures, source-lines and loops those of the source code. Loops and, where debug
     information was found, inlined calls stand between a procedure and its callees. Frames that only
     pass on their cost share a row with what they call, as in main > run > solve; (+3) stands for
-    three more before them, x3 for recursion. The only child shown of a context is not indented.
-    [k] marks kernel procedures; frames below [truncated: ...] belong to call paths that could not
-    be unwound completely.
+    three more before them, x3 for recursion. Rows in one column that all begin with └ call one
+    another. [k] marks kernel procedures; frames below [truncated: ...] belong to call paths that
+    could not be unwound completely.
     """
 
     name = "report"
@@ -92,6 +97,12 @@ class Report(Command):
             default=0.5,
             metavar="P",
             help="omit contexts below this percentage of the total (default: %(default)s)",
+        )
+        parser.add_argument(
+            "--brief",
+            action="store_true",
+            help="about a screen: the costliest programs and processes where there are several,"
+            " then the costliest contexts",
         )
         parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
         parser.add_argument(
@@ -156,6 +167,8 @@ class Report(Command):
             outline = Outline(
                 view, metrics[0], share=share, depth=args.depth, cut_by=cut_by, only=only
             )
+            if args.brief:
+                outline = _brief(outline, args.depth, only)
             if args.csv:
                 csv.writer(sys.stdout, lineterminator="\n").writerows(
                     [spreadsheet_cell(value) for value in row] for row in csv_rows(db, outline)
@@ -183,6 +196,17 @@ class Report(Command):
                     print(f"(not shown: {outline.omitted:,} context{plural} below the cut-off)")
                 hint([db], find=costliest(db, cut_by if cut_by < measured else 0))
         return 0
+
+
+def _brief(outline: Outline, depth: int | None, only: Sequence[int] | None) -> Outline:
+    """Return ``outline`` without its least contexts, so that it has at most a screen of rows."""
+    for share in _CUTS:
+        rows = outline.runs(fold=outline.view.is_top_down)
+        if sum(1 for _ in rows) <= _SCREEN:
+            break
+        outline = Outline(outline.view, outline.metric, share=share, depth=depth,
+                          cut_by=outline.cut_by, only=only)  # fmt: skip
+    return outline
 
 
 def chosen_metrics(db: Database, texts: list[str]) -> tuple[list[int], list[Formula]]:
@@ -228,6 +252,14 @@ def _print_text(
     output = TextOutput(args.width)
     for line in facts.as_text():
         print(harmless(line))
+    if args.brief:
+        for by in ("comm", "process"):
+            groups = group_costs(db, by, Filter.parse(args.filter))
+            if len(groups.name) > 1:
+                print()
+                table = GroupTable(db, groups, [outline.cut_by], most=_GROUPS)
+                for line in table.text_lines(output.width):
+                    print(harmless(line))
     rows = text_lines(db, outline, output.width, more, fold=not args.no_fold)
     output.table(map(_row, rows))
 

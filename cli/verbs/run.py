@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcd.cli.command import Command
+from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.record_options import (
     add_output_option,
     add_recording_options,
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 class RunCommand(Command):
     """Start a command and record it and its descendants until it ends.
 
-    The command keeps its standard input and output. hpcd exits with its exit code. Needs root.
+    The command keeps its standard input and output: the summary goes to standard error. hpcd exits
+    with the command's exit code. Needs root.
     """
 
     name = "run"
@@ -53,7 +55,7 @@ class RunCommand(Command):
         if not command:
             raise UsageError("no command given: hpcd run [options] -- COMMAND ...")
         summary, code = run_recorded(args, command, args.output or default_output())
-        report(summary, args)
+        report(summary, args, stream=sys.stderr)
         return code
 
 
@@ -79,7 +81,29 @@ def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> 
     except BaseException:
         child.kill()
         raise
-    return summary, child.wait()
+    return summary, _exit_code(child)
+
+
+def _exit_code(child: HeldChild) -> int:
+    """Return the command's exit code, 128 + N when signal N ended it. A failure is said."""
+    if child.runs():
+        print(
+            f"hpcd: the recording has ended, {harmless(child.name)} goes on; hpcd stacks --pid"
+            f" {child.pid} shows where its threads stand",
+            file=sys.stderr,
+        )
+    code = child.wait()
+    if code:
+        end = f"ended with exit code {code}" if code > 0 else f"was ended by {_signal_name(-code)}"
+        print(f"hpcd: {harmless(child.name)} {end}", file=sys.stderr)
+    return code if code >= 0 else 128 - code
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _is_32_bit(program: str) -> bool:
@@ -113,22 +137,25 @@ class HeldChild:
         os.close(hold)
         os.close(report_failure)
         self._failed = failed
-        self._command = command[0]
+        self.name = command[0]
 
     def release(self) -> None:
         """Let the command start."""
         os.write(self._release, b"!")
         os.close(self._release)
 
+    def runs(self) -> bool:
+        """Return whether the child has not ended."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
     def wait(self) -> int:
-        """The command's exit code, 128 + N when signal N ended it."""
+        """Return the command's exit code, -N when signal N ended it."""
         with os.fdopen(self._failed, "rb") as pipe:
             message = pipe.read()
         _, status = os.waitpid(self.pid, 0)
         if message:
-            raise NotFoundError(f"{self._command}: {message.decode()}")
-        code = os.waitstatus_to_exitcode(status)
-        return code if code >= 0 else 128 - code
+            raise NotFoundError(f"{self.name}: {message.decode()}")
+        return os.waitstatus_to_exitcode(status)
 
     def kill(self) -> None:
         """End the child, whatever it is doing."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -30,8 +32,10 @@ def test_a_command_to_a_report(tmp_path: Path, build: Callable[..., Path]) -> No
     program = build("hot.cpp")
     done = hpcd_in(tmp_path, "profile", "--name", "first", "--", program)
     assert done.returncode == 0, done.stderr
-    assert "cpu_time, top-down" in done.stdout and "main" in done.stdout
-    assert "kept as first" in done.stdout
+    # Standard output is the program's own.
+    assert "cpu_time, top-down" in done.stderr and "main" in done.stderr
+    assert "kept as first" in done.stderr
+    assert done.stdout == subprocess.run([program], capture_output=True, text=True).stdout
     again = hpcd_in(tmp_path, "profile", "--name", "first", "--", program)
     assert (again.returncode, "there is a result first" in again.stderr) == (6, True)
 
@@ -42,6 +46,7 @@ def test_a_command_to_a_report(tmp_path: Path, build: Callable[..., Path]) -> No
         "echo its own output; exit 3",
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (3, "its own output\n")
+    assert "hpcd: sh ended with exit code 3\n" in done.stderr
     assert json.loads(summary.read_text())["database"] == str(tmp_path / "second")
 
     listed = json.loads(hpcd_in(tmp_path, "results", "--json").stdout)["results"]
@@ -57,6 +62,63 @@ def test_a_command_to_a_report(tmp_path: Path, build: Callable[..., Path]) -> No
     ]
     assert "deleted 1 result" in hpcd_in(tmp_path, "results", "--keep", "1").stdout
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["second"]
+
+
+def test_what_was_asked_for_and_not_recorded_is_said(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    done = hpcd_in(
+        tmp_path / "results", "profile", "--probe", "libc:mallok", "-o", report, "--",
+        "sh", "-c", "kill -SEGV $$",
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (128 + signal.SIGSEGV, "")
+    assert "hpcd: sh was ended by SIGSEGV\n" in done.stderr
+    text = report.read_text()
+    assert "cpu_time, top-down" in text and "kept as sh-" in text
+    assert "has no function mallok; did you mean malloc" in text
+
+
+def test_a_program_that_hangs(tmp_path: Path, build: Callable[..., Path]) -> None:
+    program = build("asleep.c", "-pthread")
+    command = [*HPCD, "profile", "-d", "0.5", "--", program, "deadlock", "3"]
+    environment = {**os.environ, "HPCD_RESULTS": str(tmp_path)}
+    with subprocess.Popen(
+        command,
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr
+        line = next(line for line in process.stderr if "goes on" in line)
+        shown = re.search(r"hpcd stacks --pid (\d+) shows", line)
+        assert shown
+        os.kill(int(shown[1]), signal.SIGKILL)
+        rest = process.stderr.read()
+    assert "was ended by SIGKILL" in rest
+    assert "if that hangs, hpcd stacks --pid PID shows" in rest
+
+
+def test_many_processes_are_one_screen_led_by_what_they_work_on(tmp_path: Path) -> None:
+    """Processes of one program are told apart by the words that they do not share."""
+    work = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+    start = " ".join(f"dash -e -u -c '{work}; exit 0' -q file{number}.c &" for number in range(12))
+    done = hpcd_in(tmp_path, "profile", "--", "dash", "-c", f"{start} wait", COLUMNS="80")
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    processes = lines[next(at for at, line in enumerate(lines) if line.endswith(" process")) :]
+    assert len(lines) < 60
+    assert sum("dash … file" in line for line in processes[1:9]) >= 7
+    assert all(len(line) <= 80 for line in processes if line[:1] == " ")
+
+
+@pytest.mark.parametrize("folder", ["/proc/none", "/sys/none"])
+def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(folder: str) -> None:
+    done = hpcd_in(Path(folder), "profile", "--", "echo", "ran")
+    assert (done.returncode, done.stdout) == (6, "")
+    assert done.stderr == (
+        f"hpcd: {folder}: results cannot be written there; HPCD_RESULTS names another folder\n"
+    )
 
 
 def test_a_running_process(tmp_path: Path) -> None:
