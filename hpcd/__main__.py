@@ -40,6 +40,16 @@ class _Parser(argparse.ArgumentParser):
         return f"unexpected argument {word}"
 
 
+class _VerbFormatter(argparse.HelpFormatter):
+    """Wraps each paragraph of a description by itself, and leaves indented ones as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(
+            part if "\n " in part else super(_VerbFormatter, self)._fill_text(part, width, indent)
+            for part in text.split("\n\n")
+        )
+
+
 class _VerbsFormatter(argparse.HelpFormatter):
     """Lists verbs by what they are for."""
 
@@ -80,7 +90,7 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         if verb in (None, name):
             command = load(name)
             verb_parser.description = _cleaned(command.__doc__ or "")
-            verb_parser.formatter_class = argparse.RawDescriptionHelpFormatter
+            verb_parser.formatter_class = _VerbFormatter
             command.configure(verb_parser)
             verb_parser.set_defaults(command_object=command, verb_parser=verb_parser)
     return parser
