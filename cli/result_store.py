@@ -109,7 +109,7 @@ def database_argument(text: str) -> Path:
     A word is a path where hpcd wrote what is there, so that a program hides no result of its name.
     """
     path = Path(text)
-    if "/" in text or any(any(path.glob(name)) for name in _WRITTEN):
+    if "/" in text or not text.strip(".") or any(any(path.glob(name)) for name in _WRITTEN):
         return path
     result = results_folder() / text
     # Not Path.is_dir(), which raises where the folder is another user's.

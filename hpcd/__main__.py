@@ -9,12 +9,13 @@ import importlib
 import io
 import os
 import sys
+from pathlib import Path
 from textwrap import dedent
 
 from hpcd import __version__
 from hpcd.cli.fast_imports import fast_imports
 from hpcd.cli.verbs import GROUPS, VERBS, load
-from hpcd.errors import HpcdError, StorageError, UsageError, did_you_mean
+from hpcd.errors import HpcdError, NotFoundError, StorageError, UsageError, did_you_mean
 from hpcd.isolation import isolate_import_path
 from hpcd.sandbox.limits import raise_descriptor_limit
 
@@ -22,6 +23,8 @@ _INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130  # as shells say of a command ended by SIGINT
 # Errors of storage wherever hpcd writes, standard output included: no internal error.
 _STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}
+# Paths that the user named and has no way to.
+_NO_ACCESS = {errno.EACCES, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -105,6 +108,9 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments is None:
         isolate_import_path()
         arguments = sys.argv[1:]
+    # None is a stream that was closed before the start.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # Paths of programs may hold any byte; a terminal may know ASCII only.
         if isinstance(stream, io.TextIOWrapper):
@@ -126,6 +132,9 @@ def main(arguments: list[str] | None = None) -> int:
             where = error.filename or "writing output"
             message = f"{where}: {os.strerror(error.errno)}"
             return _failed(error, message, StorageError.exit_code)
+        if isinstance(error, OSError) and error.errno in _NO_ACCESS and error.filename:
+            message = f"{os.fsdecode(error.filename)}: {os.strerror(error.errno)}"
+            return _failed(error, message, NotFoundError.exit_code)
         message = (
             f"internal error: {type(error).__name__}: {error} "
             "(HPCD_DEBUG=1 shows the traceback; please report it)"
@@ -174,8 +183,7 @@ def _complete() -> None:
 
 def _flush() -> None:
     """Flush standard output while an error can still be reported."""
-    if sys.stdout is not None:  # None when it was closed before the start
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 def _failed(error: Exception, message: str, code: int) -> int:

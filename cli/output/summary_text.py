@@ -14,6 +14,7 @@ from hpcd.measurement.summary import (
     Summary,
     UnwindCounts,
 )
+from hpcd.wording import counted
 
 _MOST_FUNCTIONS = 20
 # Threads that want a CPU for less than this share of their time may hang.
@@ -28,7 +29,9 @@ _PROBE_NOTES = (
 
 def summary_lines(summary: Summary) -> Iterator[str]:
     """Yield the summary's lines."""
-    yield from _sample_lines(summary.samples, f"{summary.duration_s} s, {summary.threads} threads")
+    yield from _sample_lines(
+        summary.samples, f"{summary.duration_s} s, {counted(summary.threads, 'thread')}"
+    )
     yield from _time_lines(summary)
     if part := summary.seen.sentence():
         yield f"part of a run: {part}"

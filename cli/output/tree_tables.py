@@ -13,6 +13,7 @@ from rich.text import Text
 from hpcd.analysis.parallel.tree_matching import Matching, path_labels
 from hpcd.analysis.profile.row_text import joined, run_name
 from hpcd.cli.output.terminal_text import harmless
+from hpcd.errors import UsageError
 
 # Wider than most terminals, narrow enough for a page: what a pipe or file gets without $COLUMNS.
 _DEFAULT_WIDTH = 120
@@ -44,6 +45,8 @@ class TextOutput:
 
     def __init__(self, width: int | None, color: str = "auto") -> None:
         on_terminal = sys.stdout.isatty()
+        if width is not None and width < 1:
+            raise UsageError("--width must be at least 1")
         if width is None:
             width = shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns
         self.width = width

@@ -76,6 +76,8 @@ class Annotate(Command):
         """Print it."""
         if args.context < 0:
             raise UsageError("--context must be at least 0")
+        if not args.procedure:
+            raise UsageError("the name of the procedure is empty")
         with open_database(args.database) as db:
             metrics, derived = chosen_metrics(db, args.metric)
             inside = matching(db, [args.procedure])

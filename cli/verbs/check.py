@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 from hpcd.analysis.arrays.freed_memory import share_freed_memory
@@ -64,6 +65,8 @@ def check(path: Path) -> tuple[str, list[Finding]]:
     """
     if not path.exists():
         raise NotFoundError(f"{path}: no such file or directory")
+    if not os.access(path, os.R_OK | os.X_OK * path.is_dir()):
+        raise NotFoundError(f"{path}: permission denied")
     if (path / MANIFEST).is_file():
         share_freed_memory()
         return "database", check_database(path)

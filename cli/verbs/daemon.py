@@ -43,6 +43,8 @@ class Daemon(Command):
             configuration = load_configuration(path) if path else Configuration()
             if args.print_config:
                 print(as_toml(configuration), end="")
+            else:
+                print(f"{path or 'no file, so the defaults'}: a valid configuration")
             return 0
         # Imported late: the service needs libraries that reading a configuration does not.
         from hpcd.daemon.service.service import Service

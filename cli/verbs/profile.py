@@ -198,7 +198,7 @@ def _as_user(
     )
     # Damaged parts (7) are reported, and what could be read is there.
     if done.returncode not in (0, 7):
-        error = HpcdError(f"{' '.join(command[2:5])} ended with exit code {done.returncode}")
+        error = HpcdError(f"{' '.join(command[3:5])} ended with exit code {done.returncode}")
         error.exit_code = done.returncode
         raise error
 

@@ -240,7 +240,7 @@ def _print_groups(db: Database, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(table.as_json()))
         return 0
-    width = TextOutput(args.width or None).width
+    width = TextOutput(args.width).width
     for line in table.text_lines(width):
         print(harmless(line))
     return 0

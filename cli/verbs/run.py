@@ -66,6 +66,8 @@ def command_of(words: list[str]) -> list[str]:
 
 def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> tuple[Summary, int]:
     """Record ``command`` from its start to its end; returns the summary and its exit code."""
+    if not command[0]:
+        raise UsageError("the name of the command is empty")
     if _is_32_bit(command[0]):
         say_32_bit(command[0])
     child = HeldChild(command)
@@ -108,7 +110,7 @@ def _signal_name(number: int) -> str:
 
 def _is_32_bit(program: str) -> bool:
     path = shutil.which(program)
-    if not path:
+    if not path or not Path(path).is_file():
         return False
     with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
         return file.read(5) == b"\x7fELF\x01"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -122,6 +123,8 @@ class Measurement:
         try:
             self.refresh()
             if not len(self._segments):
+                if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+                    raise NotFoundError(f"{path}: permission denied")
                 raise FormatError(f"{path}: not a measurement directory (it has no segments)")
             if self.id is None:
                 raise FormatError(self.damage[0] if self.damage else f"{path}: nothing readable")

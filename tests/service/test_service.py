@@ -451,3 +451,12 @@ def test_without_a_service_there_is_a_clear_error(tmp_path: Path) -> None:
     done = hpcd("status", "--socket", tmp_path / "none", check=False)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert "no hpcd service answers" in done.stderr
+
+
+def test_without_capabilities_the_missing_ones_are_said(tmp_path: Path) -> None:
+    command = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", *HPCD, "daemon"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode == 4
+    assert done.stderr.startswith(
+        "hpcd: the service may not load BPF programs (without CAP_PERFMON, CAP_BPF): give"
+    )

@@ -28,6 +28,7 @@ from hpcd.wording import harmless
 RGB = npt.NDArray[np.uint8]
 
 _DPI = 100
+_LARGEST = 32768  # pixels: more than any screen or printer shows takes minutes and GB
 _LEGEND_ENTRIES = 14
 _LABEL_WIDTH = 38
 _FORMATS = (".png", ".svg")
@@ -89,8 +90,8 @@ class Page:
         self.start, self.end = view.start, view.end or db.duration_ns
         if not 0 <= self.start < self.end:
             raise UsageError("the picture's time range is empty")
-        if view.width < 320 or view.height < 200:
-            raise UsageError("a picture is at least 320 x 200 pixels")
+        if not (320 <= view.width <= _LARGEST and 200 <= view.height <= _LARGEST):
+            raise UsageError(f"a picture has from 320 x 200 to {_LARGEST} x {_LARGEST} pixels")
         self.db, self.output, self.view = db, output, view
         # Selected by people, or all of them.
         self.lines: I64 = np.asarray(

@@ -16,7 +16,7 @@ from hpcd import errors
 from hpcd.__main__ import build_parser, main
 from hpcd.cli.verbs import VERBS, load
 from hpcd.model.unwind_status import UnwindStatus
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, let_all_users_reach
 from tests.support.recorded import HPCD, hpcd
 
 
@@ -47,7 +47,8 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit) as exit_:
         main([verb, "--help"])
     assert exit_.value.code == 0
-    assert (inspect.getdoc(load(verb)) or "").splitlines()[0] in capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
+    assert (inspect.getdoc(load(verb)) or "").splitlines()[0] in text
 
 
 def test_the_manual_page_has_every_environment_variable() -> None:
@@ -222,3 +223,64 @@ def test_a_shell_completes_verbs_options_and_values(line: str, word: str) -> Non
         env=environment, stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split() == [word]
+
+
+def test_a_result_is_found_beside_what_is_called_like_it(tmp_path: Path) -> None:
+    """Neither a program nor a folder of its name hides a result; databases and measurements do."""
+    hpcd("synth", "-o", tmp_path / "m", "--ranks", 1, "--records", 10)
+    (tmp_path / "results").mkdir()
+    hpcd("merge", tmp_path / "m/node-00000", "-o", tmp_path / "results/app")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/app").write_text("a program")
+    (tmp_path / "src/app").mkdir(parents=True)
+    environment = {**os.environ, "HPCD_RESULTS": str(tmp_path / "results")}
+    for folder in ("bin", "src"):
+        for verb in ("report", "check"):
+            done = subprocess.run(
+                [*HPCD, verb, "app"], env=environment, cwd=tmp_path / folder, capture_output=True,
+                text=True,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            assert str(tmp_path / "results/app") in done.stdout
+    for word in ("", "."):
+        done = subprocess.run([*HPCD, "report", word], env=environment, capture_output=True,
+                              cwd=tmp_path / "bin", text=True)  # fmt: skip
+        assert (done.returncode, done.stderr) == (7, "hpcd: .: not an hpcd database\n")
+
+
+def test_columns_are_heeded_into_a_pipe(tmp_path: Path) -> None:
+    hpcd("synth", "-o", tmp_path / "m", "--ranks", 2, "--records", 1000)
+    hpcd("merge", tmp_path / "m/node-00000", "-o", tmp_path / "db")
+    widths = []
+    for columns in ("64", "200"):
+        environment = {**os.environ, "COLUMNS": columns}
+        command = [*HPCD, "report", tmp_path / "db", "--no-fold"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        tree = done.stdout.partition("inclusive")[2].splitlines()[1:-1]
+        widths.append(max(map(len, tree)))
+    assert widths[0] <= 64 < widths[1]
+
+
+@pytest.mark.parametrize("verb", ["report", "calls", "check"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_closed_stream_is_no_internal_error(verb: str, closed: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {closed}', "sh", *HPCD, verb, tmp_path / "none"], capture_output=True
+    )
+    assert done.returncode == 8
+
+
+@pytest.mark.root
+def test_what_another_user_keeps_is_denied_in_a_line(tmp_path: Path) -> None:
+    hpcd("synth", "-o", tmp_path / "m", "--ranks", 1, "--records", 10)
+    hpcd("merge", tmp_path / "m/node-00000", "-o", tmp_path / "db")
+    for folder in ("m/node-00000", "db"):
+        (tmp_path / folder).chmod(0o700)
+    let_all_users_reach(tmp_path)
+    user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    measurement, database = tmp_path / "m/node-00000", tmp_path / "db"
+    for verb, path in (("check", database), ("check", measurement), ("merge", measurement),
+                       ("report", database)):  # fmt: skip
+        words = [verb, path, "-o", "/tmp/none"] if verb == "merge" else [verb, path]
+        done = subprocess.run([*user, *HPCD, *words], capture_output=True, text=True)
+        assert done.returncode == 8 and "permission denied" in (done.stdout + done.stderr).lower()
