@@ -31,7 +31,8 @@ UNKNOWN = "(no file)"
 
 @dataclass(frozen=True, slots=True)
 class CallTotals:
-    """Totals of ``n`` groups of calls, those with most time first, then most bytes.
+    """Totals of ``n`` groups of calls, those with most time first; files, file systems,
+    mounts and peers those with most bytes.
 
     ``key`` names what they are grouped by, ``name`` each group, ``node`` ``int64[n]`` its CCT node
     where they are grouped by call path (else -1). Calls that stand for several count as these.
@@ -211,7 +212,10 @@ def _summed(by: str, flows: _Flows, group: I64, names: Sequence[str], node: I64)
         bandwidth = moved_bytes / moving_time
     least[none] = most[none] = np.nan
     time = np.bincount(group, weight * seconds, size).astype(np.float64)
-    order = np.lexsort((np.arange(size), -(read + written + declared), -time))
+    # Files are told apart by what was read and written, all else by the time it took.
+    size_order = -(read + written + declared)
+    keys = (-time, size_order) if by in _OF_OBJECTS else (size_order, -time)
+    order = np.lexsort((np.arange(size), *keys))
     order = order[calls[order] > 0]
     return CallTotals(
         by,
