@@ -167,9 +167,14 @@ def _work(use: TimeUse) -> Iterator[Finding]:
         top = next(iter(use.procedures(seconds)), None)
         if top is None or top.seconds < LEAST_SHARE * total:
             continue
-        paths = use.places(np.where(use.inside(top.words), seconds, 0.0))
-        text = subject.format(shorten(top.words, _NAME))
-        place, more = most_of(paths, top.seconds)
+        place, more, name = "", "", top.words
+        if name.startswith("["):
+            # An address says nothing: [libfoo.so+0x1234].
+            name = f"code of {name[1:-1].partition('+0x')[0]} that has no names"
+        else:
+            paths = use.places(np.where(use.inside(name), seconds, 0.0))
+            place, more = most_of(paths, top.seconds)
+        text = subject.format(shorten(name, _NAME))
         yield Finding(
             kind, text, top.seconds, "s", top.seconds / total, "the CPU time", place, more,
             use.name(top),

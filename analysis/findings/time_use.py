@@ -227,7 +227,7 @@ class TimeUse:
         others = self._below(are_waits(names))
         self._label, self.labels = name_contexts(db)
         self._region = are_regions(self.labels)
-        own = program_contexts(db) & self._named[of_node] & ~kernel[of_node] & ~locks & ~others
+        own = program_contexts(db) & ~kernel[of_node] & ~locks & ~others
         own &= ~joins & (self._name[of_node] != "_start")
         own[0] = False
         self._own = innermost(db.cct, own)

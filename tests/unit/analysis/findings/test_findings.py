@@ -51,12 +51,14 @@ def test_code_without_names_counts_for_its_nearest_caller_that_has_one(tmp_path:
     with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
         (hot,) = findings(db)
         assert hot.procedure == "solve" and hot.text.startswith(
-            "Most work is done in solve: 100 % of the CPU time"
+            "Most work is done in solve: 1.000 s, 100 % of the CPU time"
         )
     nameless: dict[int, list[Step]] = {0: [("[app+0x10]/[app+0x1234]", "cpu", 1.0)]}
     with hpcd.analysis.open(make(tmp_path / "nameless", nameless)) as db:
         (hot,) = findings(db)
-        assert hot.text.startswith("Most work is done in code of app that has no names: 100 %")
+        assert hot.text == (
+            "Most work is done in code of app that has no names: 1.000 s, 100 % of the CPU time."
+        )
 
 
 def test_what_is_even_is_no_news(tmp_path: Path) -> None:
