@@ -7,12 +7,11 @@ registers they entered the kernel with and a copy of their stack.
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
 import struct
+from collections.abc import Callable, Mapping
 from collections.abc import Iterator as Iterable
-from collections.abc import Mapping
 from contextlib import ExitStack
 from enum import IntEnum
 from typing import NamedTuple
@@ -26,7 +25,6 @@ from hpcd.bpf.ring import Ring
 from hpcd.bpf.task_iterator import RING_BYTES, TaskIterator
 
 KERNEL_FRAMES = 127
-_READ = 4096
 
 TASK_STACK = np.dtype(
     [
@@ -140,10 +138,12 @@ class TaskStacks:
             self._resources = resources.pop_all()
         self._asked: set[int] = set()
 
-    def read(self, wanted: Mapping[int, Wanted]) -> Iterable[TaskStack]:
+    def read(self, wanted: Mapping[int, Wanted], run: Callable[[int], bool]) -> Iterable[TaskStack]:
         """The threads of the processes ``wanted``, in order of their ids.
 
-        A process that holds its address space locked keeps who reads its stacks waiting.
+        ``run`` reads a descriptor, which runs the iterator, and returns whether to do so again. It
+        may wait for ever: for a process that holds its address space locked, or for pages of a
+        stack that are never brought.
         """
         for pid in self._asked - wanted.keys():
             self._wanted.delete(struct.pack("<I", pid))
@@ -154,12 +154,7 @@ class TaskStacks:
         try:
             more = True
             while more:
-                try:
-                    more = bool(os.read(descriptor, _READ))
-                except OSError as error:
-                    # The ring is full, or a million threads were none of those wanted.
-                    if error.errno != errno.EAGAIN:
-                        raise
+                more = run(descriptor)
                 for record in self._ring.take_any():
                     yield _unpacked(record)
         finally:

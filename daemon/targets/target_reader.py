@@ -147,6 +147,35 @@ class Reader:
                 lambda end: self._patience.give_up_for_user(uid, end), receive,
             )  # fmt: skip
 
+    # --- threads ---
+
+    def start(self) -> None:
+        """Start the process, so that :meth:`run_iterator` takes no longer than the iterator."""
+        with self._lock:
+            self._start()
+
+    def run_iterator(self, iterator: int) -> bool:
+        """Run an iterator over threads, which copies their stacks; return whether to run it again.
+
+        It goes over the processes of many users and takes as long as it does, or until
+        :meth:`leave_behind`. Raises :class:`OSError` where it cannot be run, or was left behind.
+        """
+        with self._lock:
+            self._start()
+            try:
+                self._worker.channel().settimeout(None)
+                self._worker.ask(iterator, "threads", b"i", LENGTH.pack(0))
+                return bool(self._reply("threads"))
+            except FormatError as error:
+                self._ready = self._worker.running
+                raise OSError(None, str(error)) from None
+
+    def leave_behind(self, pid: int) -> None:
+        """End a :meth:`run_iterator` of another thread, which waits for process ``pid``."""
+        process = self._worker.process
+        self._worker.close()
+        self._patience.give_up(pid, _End(process))
+
     # --- asking ---
 
     def _ask(

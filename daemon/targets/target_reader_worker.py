@@ -4,7 +4,8 @@ Started by :mod:`hpcd.daemon.targets.target_reader` with one end of a socket. A 
 a descriptor and the length of what follows. The descriptor is of a process' directory in /proc for
 ``m``, pieces of its memory, and ``t``, texts of that directory; of a directory for ``o``, to open a
 name in it for its path alone; of a file, for its path alone, for ``r``, a part of it, and ``c``, a
-copy in memory. It has the rights of who started it, as files in /proc and those of users need them.
+copy in memory; of an iterator of the kernel's over threads for ``i``, to run it. It has the rights
+of who started it, as files in /proc and those of users need them.
 It imports little: it starts while somebody waits.
 """
 
@@ -82,6 +83,15 @@ def _part(file: int, request: bytes) -> bytes:
         os.close(fd)
 
 
+def _run(iterator: int, _: bytes) -> bytes:
+    """Run an iterator; empty at its end."""
+    try:
+        return os.read(iterator, _BLOCK)
+    except BlockingIOError:
+        # Its ring is full, or a million threads were none of those wanted.
+        return b"more"
+
+
 def _copy(file: int, request: bytes) -> int:
     """Return a descriptor of a copy of a file, which has at most the requested bytes."""
     (_, most) = PART.unpack(request)
@@ -113,6 +123,7 @@ _ANSWERS: dict[int, Callable[[int, bytes], bytes]] = {
     ord("m"): _memory,
     ord("t"): _texts,
     ord("r"): _part,
+    ord("i"): _run,
 }
 _OPENING: dict[int, Callable[[int, bytes], int]] = {ord("c"): _copy, ord("o"): _open_in}
 

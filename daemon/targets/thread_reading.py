@@ -1,9 +1,10 @@
 """Reading threads' stacks of processes that may keep whoever reads them waiting.
 
 A process can hold its own address space locked for as long as it likes (see
-:mod:`hpcd.daemon.targets.patience`); who copies a stack out of it waits meanwhile. Reading goes on
-in a thread of its own. When nothing comes from it any more, the process it is at is read without
-its memory, by an iterator of its own: the one that is stuck is left behind.
+:mod:`hpcd.daemon.targets.patience`), and its stack may lie in pages that are never brought; what
+copies the stack waits meanwhile, and cannot be killed. So the iterator is run by a process that can
+be left behind (:mod:`hpcd.daemon.targets.target_reader`). When nothing comes from it any more, the
+process it is at is read without its memory, by another iterator.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from collections.abc import Callable, Mapping
 
 from hpcd.bpf.task_iterator import TaskIterator
 from hpcd.bpf.task_stacks import TaskStack, TaskStacks, Wanted
-from hpcd.daemon.targets import processes
+from hpcd.daemon.targets import processes, target_reader
 
 # A stack that has to come back from a disk takes milliseconds for each page.
 _STALL_SECONDS = 2.0
 _LOOK_SECONDS = 0.2
-# Each leaves an iterator and a thread behind.
+# Each leaves an iterator and a process behind.
 _MOST_STUCK = 4
 
 
@@ -50,14 +51,14 @@ class ThreadReading:
                 pid: min(what, Wanted.KERNEL) if pid in self.withheld else what
                 for pid, what in wanted.items()
             }
+            target_reader.OWN.start()
             attempt = _Attempt(self._stacks, asked, take)
             if attempt.wait():
                 return attempt.records
             attempt.abandoned = True
-            if len(self.withheld) >= _MOST_STUCK:
-                self.withheld.update(wanted)
-            else:
-                self.withheld.update(_stuck_at(asked, attempt.records))
+            stuck = _stuck_at(asked, attempt.records)
+            target_reader.OWN.leave_behind(min(stuck))
+            self.withheld.update(wanted if len(self.withheld) >= _MOST_STUCK else stuck)
             self._stacks = TaskStacks()
 
     def close(self) -> None:
@@ -84,7 +85,7 @@ class _Attempt:
 
     def _run(self) -> None:
         try:
-            for record in self._stacks.read(self._wanted):
+            for record in self._stacks.read(self._wanted, target_reader.OWN.run_iterator):
                 if self.abandoned:
                     return
                 self.records.append(self._take(record))

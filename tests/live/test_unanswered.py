@@ -53,10 +53,11 @@ def printed(*words: object) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def sleeper(program: Path, file: Path) -> Iterator[int]:
-    """A process with two threads that sleep; the time of the second is in a file's memory."""
+def sleeper(program: Path, *arguments: Path | str) -> Iterator[int]:
+    """A process with two threads that sleep; the second one's time, or stack, is in a file's
+    memory."""
     with subprocess.Popen(
-        [program, file], stdout=subprocess.PIPE, text=True,
+        [program, *arguments], stdout=subprocess.PIPE, text=True,
         user=MALLORY, cwd="/",
     ) as process:  # fmt: skip
         try:
@@ -84,6 +85,29 @@ def test_stacks_of_memory_that_is_never_brought(
     timers = sorted(wait["text"] for wait in waits if wait and wait["call"] == "nanosleep")
     assert timers == ["a timer", "a timer of 600 s"]
     assert any("did not answer in time" in note for note in document["notes"])
+
+
+@pytest.mark.parametrize("verb", ["stacks", "attach"])
+def test_a_stack_that_is_never_brought(
+    build: Callable[..., Path], open_folder: Path, verb: str
+) -> None:
+    """Who reads it goes on without, and ends while the file server lives."""
+    program = shutil.copy(build("unanswered_memory.c"), open_folder / "program")
+    served, contents = open_folder / "served", open_folder / "contents"
+    served.mkdir()
+    contents.write_bytes(bytes(1 << 20))
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(stalling_fuse.mounted(served, MALLORY, contents))
+        stack.callback(server.kill)
+        pid = stack.enter_context(sleeper(program, "stack", served / "file"))
+        stalling_fuse.take(server, "reads")
+        if verb == "attach":
+            summary = printed("attach", "-p", pid, "-d", 1, "-o", open_folder / "m")
+            assert not summary["samples"]["dropped"]
+            return
+        document = printed("stacks", "--pid", pid)
+    assert any("its memory cannot be read" in note for note in document["notes"])
+    assert len(document["threads"]) == 3
 
 
 # --- files ---

@@ -1,6 +1,8 @@
 /* Two threads sleep, the second one's time lies in a page of FILE, which a file system in user space
- * serves. Prints "ready" when both sleep. */
+ * serves; with "stack" before FILE its stack, of which it has touched the ends. Prints "ready" when
+ * both sleep. */
 #define _GNU_SOURCE
+#include <alloca.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -10,6 +12,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#define STACK (1 << 20)
 
 static struct timespec *page;
 static volatile int threads[2];
@@ -24,6 +28,17 @@ static void *second(void *unused)
 {
 	threads[1] = syscall(SYS_gettid);
 	sleeps(page);
+	return unused;
+}
+
+static void *deep(void *unused)
+{
+	struct timespec time = { 600, 0 };
+	char *untouched = alloca(STACK / 2);
+
+	asm volatile("" : : "r"(untouched));
+	threads[1] = syscall(SYS_gettid);
+	sleeps(&time);
 	return unused;
 }
 
@@ -61,18 +76,24 @@ static void fail(const char *what)
 
 int main(int argc, char **argv)
 {
+	int on_stack = argc > 2 && !strcmp(argv[1], "stack");
+	int size = on_stack ? STACK : 4096;
+	pthread_attr_t attributes;
 	pthread_t thread;
 	int fd = open(argv[argc - 1], O_RDONLY);
 
 	if (fd < 0)
 		fail(argv[argc - 1]);
-	page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+	page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	if (page == MAP_FAILED)
 		fail("mmap");
 	/* Without this the page would be read ahead, by a wait that can be killed. */
-	madvise(page, 4096, MADV_RANDOM);
+	madvise(page, size, MADV_RANDOM);
+	pthread_attr_init(&attributes);
+	if (on_stack)
+		pthread_attr_setstack(&attributes, page, size);
 	pthread_create(&thread, NULL, first, NULL);
-	pthread_create(&thread, NULL, second, NULL);
+	pthread_create(&thread, &attributes, on_stack ? deep : second, NULL);
 	wait_asleep(&threads[0]);
 	wait_asleep(&threads[1]);
 	puts("ready");
