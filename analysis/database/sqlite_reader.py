@@ -2,7 +2,8 @@
 
 A schema is a program: a view in place of a table, a generated column or an index on an expression
 runs when the table is read. So a file is read if it was made by exactly the statements of
-:mod:`~hpcd.analysis.database.schema`, and a statement may take steps in proportion to the file.
+:mod:`~hpcd.analysis.database.schema`, a statement may take steps in proportion to the file, and
+sorting makes no temporary files but takes bounded memory.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _LIMITS = {
 # and sorting and joining take a few times as many. The least is for queries on small databases.
 _STEPS_A_BYTE, _LEAST_STEPS = 200, 50_000_000
 _STEPS_AT_ONCE = 1_000_000
+# Bytes that SQLite may take in this process: 16 million rows sorted by a number.
+_MOST_HEAP = 512 << 20
 
 _LINE_TOTALS = "trace_line_total"
 """The table with a column for each metric."""
@@ -84,6 +87,8 @@ def connect(path: Path) -> BoundedConnection:
         connection.bound_steps(size)
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"PRAGMA hard_heap_limit = {_MOST_HEAP}")
         _require_schema(connection, path)
     except sqlite3.Error as error:
         connection.close()
@@ -102,6 +107,8 @@ def each_row(
         yield from connection.execute(query, parameters)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise FormatError(f"{path}: {error}") from None
+    except MemoryError:
+        raise FormatError(f"{path}: a query needs more than {_MOST_HEAP >> 20} MiB") from None
 
 
 def _require_schema(connection: sqlite3.Connection, path: Path) -> None:

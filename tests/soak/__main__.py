@@ -13,6 +13,7 @@ NAMES = (
     "kills",
     "storage",
     "files",
+    "databases",
     "messages",
     "unwind",
     "mappings",

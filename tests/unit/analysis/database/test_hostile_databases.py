@@ -101,6 +101,16 @@ def test_a_statement_takes_steps_in_proportion_to_the_file(database: Path) -> No
                 assert tables.cursor().execute(half).fetchall() == [(2_000_000,)]
 
 
+def test_sorting_takes_bounded_memory_and_no_files(database: Path) -> None:
+    rows = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000)"
+    query = f"{rows} SELECT length(y) FROM (SELECT zeroblob(1000000) || x AS y FROM c ORDER BY y)"
+    with hpcd.analysis.open(database) as db:
+        assert db.rows("PRAGMA temp_store") == [(2,)]
+        with pytest.raises(FormatError, match="needs more than 512 MiB"):
+            db.rows(query)
+        assert len(db.rows(query.replace("1000)", "100)"))) == 100
+
+
 def test_a_text_longer_than_any_is_refused(database: Path) -> None:
     with hpcd.analysis.open(database) as db, pytest.raises(FormatError, match="too big"):
         db.rows("SELECT zeroblob(100000000)")
