@@ -186,8 +186,6 @@ def _check_calls(db: Database) -> list[str]:
     inside = np.diff(calls.line) == 0
     if bool((np.diff(calls.time)[inside] < 0).any()):
         findings.append("calls are not in time order")
-    if int(calls.node.max()) >= len(db.cct):
-        findings.append("calls were made in nodes that do not exist")
     objects = db.calls.objects
     for function in calls.functions:
         mine = np.flatnonzero(calls.function == function.id)
@@ -226,7 +224,7 @@ def _check_tables(db: Database) -> list[str]:
             return findings
         findings += [
             f"{directory.SQLITE}: {what}"
-            for what in column_bounds.wrong_types(partial(each_row, connection, path))
+            for what in column_bounds.damaged_columns(partial(each_row, connection, path))
         ]
         query = "SELECT count(*) FROM process JOIN host ON host.id = process.host"
         ((processes,),) = each_row(connection, path, query)

@@ -27,7 +27,7 @@ from hpcd.analysis.arrays.column_files import open_column
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import column_bounds, directory
 from hpcd.analysis.database.measurement_rows import Loss, MeasurementRow, losses_of
-from hpcd.analysis.database.metrics import Metrics
+from hpcd.analysis.database.metrics import Metrics, require_costs
 from hpcd.analysis.database.recorded_calls import RecordedCalls
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.database.sqlite_reader import connect, each_row
@@ -44,6 +44,8 @@ from hpcd.model.scope import Kind
 
 # Numbers of things that a manifest has.
 _COUNTS = ("measurements", "parts", "lines", "records", "nodes", "procedures", "cells")
+# The types of these are checked as they are made arrays of.
+_CHECKED_ELSEWHERE = {"procedure", "scope", "cct"}
 _KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
 
 
@@ -98,9 +100,12 @@ class Database:
                 f"{self.path / directory.MANIFEST}: damaged (no sizes, or no origin and duration)"
             ) from None
         self._sqlite = self.path / directory.SQLITE
+        if max(self.duration_ns, abs(self.origin_ns)) > column_bounds.LATEST_NS:
+            raise FormatError(f"{self.path / directory.MANIFEST}: damaged (times out of range)")
         if not self._sqlite.is_file():
             raise FormatError(f"{self._sqlite}: missing")
         self._connection = connect(self._sqlite)
+        self._checked_tables: set[str] = set()
         nodes = counts["nodes"]
         folder = self.path / "cct"
         self.cct = CCT(
@@ -129,8 +134,10 @@ class Database:
             [(str(row[0]), str(row[1])) for row in self.rows(
                 "SELECT name, unit FROM metric ORDER BY id")],
         )  # fmt: skip
+        ((events,),) = self.rows("SELECT count(*) FROM event")
+        if int(mapping.event.max(initial=0)) >= max(events, 1) or self.metrics.events != events:
+            raise FormatError(f"{trace}: damaged (events that do not exist)")
         rows = partial(each_row, self._connection, self._sqlite)
-        column_bounds.require_events(rows, self._sqlite)
         column_bounds.require_lines(self._columns, rows, self.path)
         self.lines = Lines(self._columns, rows)
 
@@ -149,7 +156,15 @@ class Database:
         return connect(self._sqlite)
 
     def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """The rows of a query. Raises :class:`FormatError` where the tables are damaged."""
+        """The rows of a query. Raises :class:`FormatError` where the tables are damaged: each but
+        the largest is checked when it is first read."""
+        tables = column_bounds.tables_of(query) - self._checked_tables - _CHECKED_ELSEWHERE
+        if tables:
+            self._checked_tables |= tables
+            ask = partial(each_row, self._connection, self._sqlite)
+            for what in column_bounds.damaged_columns(ask, tables):
+                self._checked_tables -= tables
+                raise FormatError(f"{self._sqlite}: {what}")
         return list(each_row(self._connection, self._sqlite, query, *parameters))
 
     @cached_property
@@ -162,6 +177,7 @@ class Database:
         return RecordedCalls(
             self.path / directory.CALLS,
             len(self.lines),
+            len(self.cct),
             calls,
             partial(self._call_rows, recorded="calls" in self.manifest),
         )
@@ -187,7 +203,7 @@ class Database:
                 module=np.array([row[1] or 0 for row in rows], np.uint32),
                 address=np.array([row[2] or 0 for row in rows], np.uint64),
                 size=np.array([row[3] or 0 for row in rows], np.uint64),
-                file=[row[4] or "" for row in rows],
+                file=[str(row[4] or "") for row in rows],
                 line=np.array([row[5] or 0 for row in rows], np.uint32),
                 kernel=np.array([row[6] in _KERNEL_KINDS for row in rows], bool),
             )
@@ -212,8 +228,8 @@ class Database:
                     [Kind.PROCEDURE, *(Kind[str(row[1]).upper()] for row in rows)], np.uint8
                 ),
                 procedure=np.array([0, *(row[2] for row in rows)], np.uint32),
-                name=["", *(row[3] or "" for row in rows)],
-                file=["", *(row[4] or "" for row in rows)],
+                name=["", *(str(row[3] or "") for row in rows)],
+                file=["", *(str(row[4] or "") for row in rows)],
                 line=np.array([0, *(row[5] or 0 for row in rows)], np.uint32),
             )
         except (KeyError, TypeError, ValueError, OverflowError):
@@ -303,8 +319,12 @@ class Database:
             "SELECT trace_line, total FROM trace_line_metric WHERE metric = ?",
             self.metrics.number(metric),
         )
-        for line, cost in rows:
-            total[line] = cost
+        try:
+            for line, cost in rows:
+                total[line] = cost
+        except (IndexError, TypeError, ValueError):
+            raise FormatError(f"{self._sqlite}: totals of trace lines are damaged") from None
+        require_costs(total, str(self._sqlite))
         return total
 
     def frame(self, query: str) -> Any:

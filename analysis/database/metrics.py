@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums, run_starts
 from hpcd.analysis.arrays.column_files import open_column
 from hpcd.analysis.arrays.sparse_sums import Cells, sum_by
+from hpcd.analysis.database.column_bounds import MOST_COST
 from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.cct import CCT
@@ -49,6 +50,9 @@ class Metrics:
             raise FormatError(f"{folder}: damaged (scales of events)")
         if int(self._store.event.max(initial=0)) >= max(events, 1) and len(self._store.event):
             raise FormatError(f"{folder}: damaged (sums of events that do not exist)")
+        require_costs(scale, f"{folder}/scale.npy")
+        self.events = events
+        """The number of events."""
         self._scale = scale.reshape(len(table), events)
         count = range(len(table))
         self._total = [open_column(folder / f"total-{k}.npy", np.float64, len(cct)) for k in count]
@@ -69,8 +73,7 @@ class Metrics:
         """``float64[nodes]``: cost at each node itself, over all lines."""
         number = self.number(metric)
         if number not in self._checked:
-            if not bool(np.isfinite(self._total[number]).all()):
-                raise FormatError(f"metric {self.names[number]}: costs that are no numbers")
+            require_costs(self._total[number], f"metric {self.names[number]}")
             self._checked.add(number)
         return self._total[number]
 
@@ -234,6 +237,13 @@ class Metrics:
             # The root is its own parent, not a child.
             low, high = max(begin, 1), end
         return ranges
+
+
+def require_costs(costs: F64, name: str) -> None:
+    """Raise :class:`FormatError`, which names ``name``, unless costs are numbers that can be added
+    up."""
+    if not bool(((costs >= 0) & (costs < MOST_COST)).all()):
+        raise FormatError(f"{name}: costs that are no numbers, or out of range")
 
 
 def _added_up(number: U32, value: F64) -> tuple[U32, F64]:

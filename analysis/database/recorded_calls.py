@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import open_bounds, open_column
+from hpcd.analysis.database.column_bounds import require_times
 from hpcd.array_types import I64, U16, U32, U64, Array, Mask
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.calls import MAX_VALUES, CalledFunction, CallValue, ValueKind
@@ -56,10 +57,12 @@ class RecordedCalls:
     measurements that recorded no calls has none.
     """
 
-    def __init__(self, folder: Path, lines: int, calls: int, rows: Rows) -> None:
+    def __init__(self, folder: Path, lines: int, nodes: int, calls: int, rows: Rows) -> None:
+        """Open the columns. Raises :class:`FormatError` unless their numbers are in range."""
         self._rows = rows
         self._folder = folder
         self._calls = calls
+        self._columns: dict[str, Array] = {}
         if not calls:
             self.first: I64 = np.zeros(lines + 1, np.int64)
             self.time: I64 = np.zeros(0, np.int64)
@@ -72,6 +75,12 @@ class RecordedCalls:
         self.duration = open_column(folder / "duration.npy", np.int64, calls)
         self.node = open_column(folder / "node.npy", np.uint32, calls)
         self.function = open_column(folder / "function.npy", np.uint16, calls)
+        require_times(self.time, folder)
+        require_times(self.duration, folder)
+        if int(self.node.max()) >= nodes or int(self.duration.min()) < 0:
+            raise FormatError(f"{folder}: calls are damaged")
+        names = ("weight", *(f"value-{number}" for number in range(MAX_VALUES)))
+        self._columns = {name: self._narrow(name) for name in names}
 
     def __len__(self) -> int:
         return self._calls
@@ -81,13 +90,13 @@ class RecordedCalls:
         """``uint32[n]``: how many calls each stands for."""
         if not self._calls:
             return np.zeros(0, np.uint32)
-        return self._narrow("weight").astype(np.uint32)
+        return self._columns["weight"].astype(np.uint32)
 
     def value(self, number: int) -> U64:
         """``uint64[n]``: value ``number`` of every call."""
         if not self._calls:
             return np.zeros(0, np.uint64)
-        return self._narrow(f"value-{number}").astype(np.uint64)
+        return self._columns[f"value-{number}"].astype(np.uint64)
 
     def _narrow(self, name: str) -> Array:
         """A column of unsigned integers of 1 to 8 bytes. Raises :class:`FormatError`."""
@@ -182,10 +191,10 @@ class RecordedCalls:
         for name in ("time", "duration", "node", "function"):
             calls[name] = getattr(self, name)[at]
         if len(at):
-            calls["weight"] = self._narrow("weight")[at]
+            calls["weight"] = self._columns["weight"][at]
             calls["weight"] *= every
             for number in range(MAX_VALUES):
-                calls["value"][:, number] = self._narrow(f"value-{number}")[at]
+                calls["value"][:, number] = self._columns[f"value-{number}"][at]
         return calls
 
     def are(self, functions: Sequence[CalledFunction]) -> Mask:

@@ -1,0 +1,158 @@
+"""Databases changed at random, with checksums that are right: every verb answers or refuses them.
+
+If ``hpcd check`` finds a mutant sound, all of them answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import shutil
+import tempfile
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from starlette.datastructures import QueryParams
+
+import hpcd.analysis
+from hpcd.__main__ import main
+from hpcd.analysis.merge.stages import merge
+from hpcd.errors import FormatError, HpcdError
+from hpcd.viewer.pictures import VIEWS
+from hpcd.viewer.server import answers
+from hpcd.viewer.server.open_database import OpenDatabase
+from hpcd.viewer.server.query_params import QueryParameters
+from tests.soak.confined import run_confined
+from tests.support.called import ranks_that_call
+from tests.support.database_mutants import DatabaseMutants
+from tests.support.made import TWO_RANKS, make
+from tests.support.viewer import eight_ranks
+
+ROUNDS = 10_000
+_VERBS: list[tuple[str, ...]] = [
+    ("report", "DB"),
+    ("report", "DB", "--view", "lines", "--json"),
+    ("report", "DB", "--view", "flat", "--by", "rank", "--csv"),
+    ("report", "DB", "--view", "bottom-up", "--hot-path", "--filter", "rank=0-3"),
+    ("report", "DB", "--split", "MPI_Allreduce", "--addresses"),
+    ("report", "DB", "--filter", "time=0.1-0.4", "--html", "OUT.html"),
+    ("calls", "DB"), ("calls", "DB", "--by", "file", "--json"), ("memory", "DB"),
+    ("messages", "DB"), ("messages", "DB", "--json", "--picture", "OUT.svg"),
+    ("imbalance", "DB"), ("imbalance", "DB", "--by-rank", "--json"),
+    ("scaling", "--weak", "DB", "HONEST"), ("compare", "DB", "HONEST"),
+    ("compare", "DB", "--rank", "0", "--rank", "1"), ("compare", "DB", "HONEST", "--calls"),
+    ("compare", "DB", "--phases"),
+    ("annotate", "DB", "main"), ("stacks", "DB", "--at", "0.3"),
+    ("stacks", "DB", "--at", "0.5", "--json"),
+    *(("render", "DB", "--view", view, "-o", "OUT.png", "--width", "99", "--height", "50")
+      for view in VIEWS),
+    *(("export", "DB", "--format", format, "-o", f"OUT.{format}")
+      for format in ("collapsed", "speedscope", "pprof", "firefox", "perfetto", "csv")),
+]  # fmt: skip
+_USAGE, _PLATFORM = 2, 5
+_FEW = 4
+
+
+def run(rounds: int, seed: int) -> list[str]:
+    """Run the test; return what was wrong."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        soak = _Databases(folder, _models(folder), seed)
+        return run_confined(soak.try_one, rounds)
+
+
+def _models(folder: Path) -> list[Path]:
+    """Two databases: ranks that wait and call, and many short measurements in a part."""
+    eight_ranks(folder)
+    ranks_that_call(folder)
+    make(folder / "made", TWO_RANKS, job="")
+    several = [folder / "m", folder / "rank0", folder / "rank7", folder / "made-m"]
+    merge(several, folder / "several", workers=1)
+    return [folder / "several", folder / "called.db"]
+
+
+class _Databases:
+    def __init__(self, folder: Path, models: list[Path], seed: int) -> None:
+        self._folder, self._models, self._seed = folder, models, seed
+        self._mutants = [DatabaseMutants(model) for model in models]
+        # A verb may refuse a sound database that has not what it wants.
+        self._honest = [
+            {verb: _run(verb, model, models[-1], folder / "honest")[0] for verb in _VERBS}
+            for model in models
+        ]
+        shutil.rmtree(folder / "honest", ignore_errors=True)
+
+    def try_one(self, number: int) -> Iterator[str]:
+        """Make a mutant, and try verbs on it."""
+        which = number % len(self._models)
+        place = self._folder / f"round-{number}"
+        changed = self._mutants[which].make(place, seed := self._seed * 1_000_000 + number)
+        sound, error = _run(("check", "DB"), place, place, place)
+        yield error and f"{changed}: check: {error}"
+        choice = random.Random(seed)
+        verbs = _VERBS if sound == 0 else choice.sample(_VERBS, _FEW)
+        for verb in verbs:
+            code, error = _run(verb, place, self._models[-1], place.with_name(f"out-{number}"))
+            if not error and sound == 0 and code not in (self._honest[which][verb], 0, _USAGE):
+                error = f"code {code} of a database that is sound"
+            yield error and f"{changed}: {' '.join(verb)}: {error}"
+        for error in _requests(place, sound == 0):
+            yield error and f"{changed}: {error}"
+        shutil.rmtree(place)
+        for path in self._folder.glob(f"out-{number}*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _run(verb: tuple[str, ...], database: Path, honest: Path, output: Path) -> tuple[int, str]:
+    """Run the command in this process; its exit code, and what is wrong with it."""
+    words = {"DB": str(database), "HONEST": str(honest)}
+    arguments = [words.get(word, word.replace("OUT", str(output))) for word in verb]
+    said = io.StringIO()
+    os.environ["HPCD_DEBUG"] = "1"
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        code = main(arguments)
+    text = said.getvalue()
+    if code == 70:
+        lines = text.splitlines()
+        places = [line.strip() for line in lines if line.startswith("  File")]
+        ours = [line.rpartition("/")[2] for line in places if "/tests/" not in line]
+        return code, f"{lines[-1][:200]} {' > '.join(ours[-3:])}"
+    return code, ""
+
+
+def _requests(database: Path, sound: bool) -> Iterator[str]:
+    """Yield the findings of requests to a viewer of a database."""
+    query = "t0=0&t1=400000000&l0=0&l1=4&h=4&w=50&from=0&count=4&metric=cpu_time&view=flat&line=0"
+    names = "&context=n1&text=x = cpu_time / 2&patterns=m.* = red&procedure=1&phase=MPI_Allreduce"
+    parameters = QueryParameters(QueryParams(query + names))
+    try:
+        with hpcd.analysis.open(database) as db:
+            served = OpenDatabase(db)
+            requests = {
+                "describe": lambda: answers.describe(db),
+                "depths": served.depths,
+                "picture": lambda: db.sample_grid(None, 0, max(db.duration_ns, 1), 20, 100),
+                **{
+                    name: lambda answer=answer: answer(served, parameters)
+                    for name, answer in {**answers.JSON_ANSWERS, **answers.BINARY_ANSWERS}.items()
+                },
+            }
+            for name, request in requests.items():
+                try:
+                    request()
+                except FormatError as error:
+                    yield f"{name} of a sound database: {error}" if sound else ""
+                except HpcdError:
+                    yield ""
+                except Exception as error:
+                    yield f"{name}: {error!r:.200} {_place(error)}"
+    except HpcdError as error:
+        yield f"a sound database is not opened: {error}" if sound else ""
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return " > ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames[-3:])
