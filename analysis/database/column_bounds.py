@@ -16,6 +16,7 @@ from hpcd.analysis.database.schema import SCHEMA
 from hpcd.analysis.trace.trace_lines import NO_RANK, LineColumns
 from hpcd.array_types import I64
 from hpcd.errors import FormatError
+from hpcd.model.identity import MOST_RANKS
 
 # Differences of times are computed: these fit into 63 bits. A merge lets clocks tell times up to
 # 2^62, and uptimes up to 2^60.
@@ -24,8 +25,8 @@ _MOST = (1 << 32) - 1
 MOST_COST = 1e100
 """Costs are below this: they can be added up and squared."""
 _RANGES = {
-    "source_line": (0, _MOST), "frequency": (0, 1 << 53), "rank": (0, _MOST >> 1),
-    "size": (0, 1 << 62), "calls": (0, 1 << 62), "records": (0, 1 << 62),
+    "source_line": (0, _MOST), "frequency": (0, 1 << 53), "rank": (0, MOST_RANKS),
+    "size": (0, MOST_RANKS), "calls": (0, 1 << 62), "records": (0, 1 << 62),
 }  # fmt: skip
 _NULLABLE = {
     "process_row": {"rank", "size"},
@@ -56,7 +57,8 @@ def require_lines(columns: LineColumns, rows: Rows, path: Path) -> None:
         raise FormatError(f"{path}: a trace line's process does not exist")
     for times in (columns.start, columns.end):
         require_times(times, path)
-    if int(columns.rank.min(initial=NO_RANK)) < NO_RANK:
+    ranks = columns.rank
+    if not NO_RANK <= int(ranks.min(initial=0)) <= int(ranks.max(initial=0)) <= MOST_RANKS:
         raise FormatError(f"{path}: a trace line's rank is out of range")
 
 
@@ -82,7 +84,7 @@ class _Column(NamedTuple):
         terms = [f"typeof({name}) NOT IN ({kinds}{', ' + repr('null') if null else ''})"]
         low, high = _RANGES.get(name, (0, 0))
         if name.endswith("_ns"):
-            low, high = _EARLIEST_NS, LATEST_NS
+            low, high = -LATEST_NS, LATEST_NS
         if high:
             terms.append(f"{name} NOT BETWEEN {low} AND {high}")
         if self.kind == "REAL":

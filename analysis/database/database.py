@@ -313,9 +313,7 @@ class Database:
         Raises :class:`UsageError` when there is no such metric.
         """
         total = np.zeros(len(self.lines))
-        rows = each_row(
-            self._connection,
-            self._sqlite,
+        rows = self.rows(
             "SELECT trace_line, total FROM trace_line_metric WHERE metric = ?",
             self.metrics.number(metric),
         )

@@ -13,7 +13,7 @@ from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.trace.part_contents import MeasurementContents
 from hpcd.array_types import I64, Array
 from hpcd.measurement.identity_columns import IdentityColumns, arrays_of
-from hpcd.model.identity import Process, Thread
+from hpcd.model.identity import MOST_RANKS, Process, Thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,9 @@ def order_lines(
     thread = {name: arrays_of(of_threads, name, NO_NUMBER) for name in _OF_THREADS}
     names = TextColumn.of(of_threads, "name")
     process = {name: arrays_of(of_processes, name, NO_NUMBER) for name in _OF_PROCESSES}
+    for name in ("rank", "size"):
+        impossible = (process[name] < 0) | (process[name] >= MOST_RANKS)
+        process[name] = np.where(impossible, NO_NUMBER, process[name])
     process["measurement"] = np.repeat(np.arange(len(measurements)), processes)
     texts = {name: TextColumn.of(of_processes, name) for name in _TEXTS_OF_PROCESSES}
     line = {

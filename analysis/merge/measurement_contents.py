@@ -19,12 +19,11 @@ from hpcd.measurement.call_codec import Calls, encode_calls
 from hpcd.measurement.chunk import Kind
 from hpcd.measurement.identity_columns import IdentityColumns
 from hpcd.measurement.reader import Measurement
-from hpcd.model.identity import Event, Host, Module, Process, Thread
+from hpcd.model.identity import MOST_RANKS, Event, Host, Module, Process, Thread
 
 # 36 years of uptime, and the year 2116: sums and differences of two stay within 64 bits.
 MONOTONIC_LIMIT = 1 << 60
 _REALTIME_LIMIT = 1 << 62
-_RANK_LIMIT = (1 << 31) - 1
 _WHOLE = {int, bool}
 
 # The fields of each kind of row that are numbers, and their limits.
@@ -35,7 +34,7 @@ _NUMBERS = {
     for kind in (Host, Event, Process, Thread, Module)
 }
 _LIMITS = {
-    kind: [_RANK_LIMIT if name in ("rank", "size") else MONOTONIC_LIMIT for name in names]
+    kind: [MOST_RANKS if name in ("rank", "size") else MONOTONIC_LIMIT for name in names]
     for kind, names in _NUMBERS.items()
 }
 
@@ -80,7 +79,11 @@ def events_of(measurement: Measurement) -> dict[int, Event]:
         {code: event for code, event in measurement.events.items() if code < 1 << 16}
     )
     return {
-        code: event if event.frequency >= 0 else replace(event, frequency=0)
+        code: replace(
+            event,
+            frequency=max(event.frequency, 0),
+            scale=event.scale if 0 <= event.scale < MONOTONIC_LIMIT else 0.0,
+        )
         for code, event in events.items()
     }
 

@@ -96,13 +96,12 @@ class _Paths:
 def _matrix_rows(matrix: Matrix, ranks: I64, limit: int, what: str) -> list[Row]:
     if len(ranks) > _DENSE_RANKS:
         return _pair_rows(matrix, limit, f"{what}, from and to, most bytes first")
-    count = int(ranks.max()) + 1
-    _, volume = matrix.dense(count)
+    pairs = zip(matrix.source.tolist(), matrix.target.tolist(), strict=True)
+    volume = dict(zip(pairs, matrix.bytes.tolist(), strict=True))
     rows = [Row("  from \\ to" + "".join(f"{rank:>10}" for rank in ranks.tolist()), "", "")]
     for rank in ranks.tolist():
-        cells = "".join(
-            f"{bytes_text(value) if value else '.':>10}" for value in volume[rank, ranks].tolist()
-        )
+        values = [volume.get((rank, other), 0.0) for other in ranks.tolist()]
+        cells = "".join(f"{bytes_text(value) if value else '.':>10}" for value in values)
         rows.append(Row(f"{rank:>11}{cells}", "", ""))
     return rows
 

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hpcd.model.identity import MOST_RANKS
+
 _MAX_TEXT = 128
 _BATCH = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 # Slurm's steps that are no srun: batch script, extern, interactive, pending (slurm.h).
@@ -121,9 +123,9 @@ def place(
     if step is None or not batch:
         return Place(batch, batch)
     if rank is None:
-        rank = _number(environment, "SLURM_PROCID")
+        rank = _number(environment, "SLURM_PROCID", MOST_RANKS)
     if size is None:
-        size = _number(environment, "SLURM_STEP_NUM_TASKS")
+        size = _number(environment, "SLURM_STEP_NUM_TASKS", MOST_RANKS)
     return Place(f"{batch}.{step}", batch, rank, size)
 
 
@@ -203,13 +205,13 @@ def _bounded(text: str) -> str:
 
 
 def _first_number(environment: Mapping[str, str], keys: Sequence[str]) -> int | None:
-    numbers = (_number(environment, key) for key in keys)
+    numbers = (_number(environment, key, MOST_RANKS) for key in keys)
     return next((number for number in numbers if number is not None), None)
 
 
-def _number(environment: Mapping[str, str], key: str) -> int | None:
-    """A number below 2^32 - 1 (which stands for "no rank" in databases)."""
+def _number(environment: Mapping[str, str], key: str, most: int = 0xFFFFFFFE) -> int | None:
+    """A number of at most ``most``."""
     text = environment.get(key, "")
-    if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 0xFFFFFFFF:
+    if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= most:
         return int(text)
     return None

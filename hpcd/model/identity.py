@@ -11,6 +11,9 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
+MOST_RANKS = 1 << 24
+"""More ranks than any job has: arrays are made with a place for each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Host:

@@ -91,7 +91,7 @@ def test_stacks_of_memory_that_is_never_brought(
 def test_a_stack_that_is_never_brought(
     build: Callable[..., Path], open_folder: Path, verb: str
 ) -> None:
-    """Who reads it goes on without, and ends while the file server lives."""
+    """The command goes on without it, and ends while the file server lives."""
     program = shutil.copy(build("unanswered_memory.c"), open_folder / "program")
     served, contents = open_folder / "served", open_folder / "contents"
     served.mkdir()
