@@ -29,7 +29,7 @@ _RANGES = {
     "size": (0, MOST_RANKS), "calls": (0, 1 << 62), "records": (0, 1 << 62),
 }  # fmt: skip
 _NULLABLE = {
-    "process_row": {"rank", "size"},
+    "process_row": {"rank", "size", "end_ns", "cpu_before_ns", "cpu_ns"},
     "thread": {"attached_ns", "asleep_since_ns"},
     "procedure": {"module", "source_file", "source_line", "linkage_name"},
     "scope": {"parent", "name", "source_file", "source_line"},
