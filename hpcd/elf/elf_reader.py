@@ -262,5 +262,6 @@ def _gnu_build_id(notes: bytes) -> str:
 
 
 NOT_ELF = "not an ELF file"
-IS_32_BIT = "32-bit code, without call paths and names"
 """How errors of what is none end."""
+IS_32_BIT = "32-bit code, without call paths and names"
+"""How errors of 32-bit files end."""

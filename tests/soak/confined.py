@@ -70,7 +70,7 @@ def run_confined(try_one: Round, rounds: int) -> list[str]:
 def _work(sender: Connection, try_one: Round, first: int, last: int) -> None:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
-    if "libasan" not in os.environ.get("LD_PRELOAD", ""):  # whose shadow counts; it has a limit
+    if "libasan" not in os.environ.get("LD_PRELOAD", ""):  # whose shadow would count
         status = Path("/proc/self/status").read_text()
         held = int(status.partition("VmData:")[2].split()[0]) << 10
         resource.setrlimit(resource.RLIMIT_DATA, (held + _MEMORY, held + _MEMORY))
