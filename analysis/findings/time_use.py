@@ -196,7 +196,19 @@ class TimeUse:
         """Return the call paths of ``seconds`` ``float64[nodes]``, the costliest first; those that
         read alike are one. A path leads to the innermost procedure of the program itself and, for
         what a library did, to the library's procedure that it called."""
-        return self._worded(seconds)
+        own, called = self._own, self._api
+        spent = np.flatnonzero(seconds > 0)
+        key = own[spent] * len(own) + called[spent]
+        pairs, group = np.unique(key, return_inverse=True)
+        cost = sum_by(group, seconds[spent], len(pairs))
+        by_words: dict[str, list[float]] = {}
+        for at in np.argsort(-cost, kind="stable")[:_MOST_PATHS].tolist():
+            node, library = divmod(int(pairs[at]), len(own))
+            words = run_name(self._path(node, library), _PATH_WIDTH) if pairs[at] else ""
+            place = by_words.setdefault(words, [0.0, self._db.procedure_of_node[library or node]])
+            place[0] += float(cost[at])
+        ranked = sorted(by_words.items(), key=lambda item: -item[1][0])
+        return [Place(words, cost, int(number)) for words, (cost, number) in ranked]
 
     def procedures(self, seconds: F64) -> list[Place]:
         """Return the program's procedures, inlined ones apart, by what was spent in them and the
@@ -264,21 +276,6 @@ class TimeUse:
         return below
 
     # --- words ---
-
-    def _worded(self, seconds: F64) -> list[Place]:
-        own, called = self._own, self._api
-        spent = np.flatnonzero(seconds > 0)
-        key = own[spent] * len(own) + called[spent]
-        pairs, group = np.unique(key, return_inverse=True)
-        cost = sum_by(group, seconds[spent], len(pairs))
-        by_words: dict[str, list[float]] = {}
-        for at in np.argsort(-cost, kind="stable")[:_MOST_PATHS].tolist():
-            node, library = divmod(int(pairs[at]), len(own))
-            words = run_name(self._path(node, library), _PATH_WIDTH) if pairs[at] else ""
-            place = by_words.setdefault(words, [0.0, self._db.procedure_of_node[library or node]])
-            place[0] += float(cost[at])
-        ranked = sorted(by_words.items(), key=lambda item: -item[1][0])
-        return [Place(words, cost, int(number)) for words, (cost, number) in ranked]
 
     def _path(self, node: int, called: int) -> list[str]:
         db = self._db
