@@ -18,6 +18,7 @@ from hpcd.analysis.database.database import Database
 from hpcd.analysis.database.recorded_calls import CALL, ObjectRow
 from hpcd.analysis.profile.groups import PHASES
 from hpcd.analysis.profile.marked_phases import MarkedPhases
+from hpcd.analysis.profile.row_text import CALLED_BY
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction, Group, ValueKind
@@ -299,7 +300,7 @@ def _by_peer(db: Database, flows: _Flows) -> _Grouping:
 def path_name(db: Database, node: int) -> str:
     """A call path in words, innermost procedure first."""
     path = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(node) if at]
-    return " < ".join(reversed(path)) or "[unknown]"
+    return CALLED_BY.join(reversed(path)) or "[unknown]"
 
 
 def path_groups(db: Database, nodes: I64) -> _Grouping:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 _CALLS = " > "
+CALLED_BY = " < "
+"""Stands between the frames of a call path that begins with the innermost one."""
 
 
 def shorten(name: str, width: int) -> str:
@@ -19,9 +21,12 @@ def shorten(name: str, width: int) -> str:
 
 
 def shorten_apart(names: Sequence[str], width: int) -> list[str]:
-    """Return ``names`` as :func:`shorten` cuts them; those that it would make alike begin where
-    they differ."""
-    short = [shorten(name, width) for name in names]
+    """Return ``names`` as :func:`shorten` cuts them, call paths, innermost first, without their
+    outermost frames; those that it would make alike begin where they differ."""
+    short = [
+        f"{name[: width - 1]}…" if CALLED_BY in name and len(name) > width else shorten(name, width)
+        for name in names
+    ]
     alike: dict[str, list[int]] = {}
     for place, text in enumerate(short):
         alike.setdefault(text, []).append(place)

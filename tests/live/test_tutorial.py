@@ -42,8 +42,8 @@ def shell(folder: Path) -> dict[str, str]:
 
 
 def typed(block: str, folder: Path) -> str:
-    """Run a block and return its output; the viewer, which serves until it is ended, is asked for
-    its page."""
+    """Run a block and return what it prints; the viewer, which serves until it is ended, is asked
+    for its page."""
     environment = shell(folder)
     lines = block.splitlines(keepends=True)
     views = [line for line in lines if line.startswith("hpcd view ")]
@@ -64,7 +64,7 @@ def typed(block: str, folder: Path) -> str:
                     assert b"<title>hpcd</title>" in answer.read()
             finally:
                 server.send_signal(signal.SIGINT)
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 def unevenness(database: Path) -> str:

@@ -39,6 +39,7 @@ def comparison(total: list[float], ranks: list[int], case: dict[str, Any]) -> Co
         np.zeros((2, 1)),
         np.ones(1, bool),
         np.zeros(2),
+        np.zeros(2),
         case["sensitivity"],
         case.get("hotspot", 0.0),
     )
