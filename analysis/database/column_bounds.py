@@ -16,7 +16,7 @@ from hpcd.analysis.database.schema import SCHEMA
 from hpcd.analysis.trace.trace_lines import NO_RANK, LineColumns
 from hpcd.array_types import I64
 from hpcd.errors import FormatError
-from hpcd.model.identity import MOST_RANKS
+from hpcd.model.identity import MOST_FREQUENCY, MOST_RANKS
 
 # Differences of times are computed: these fit into 63 bits. A merge lets clocks tell times up to
 # 2^62, and uptimes up to 2^60.
@@ -25,7 +25,7 @@ _MOST = (1 << 32) - 1
 MOST_COST = 1e100
 """Costs are below this: they can be added up and squared."""
 _RANGES = {
-    "source_line": (0, _MOST), "frequency": (0, 1 << 53), "rank": (0, MOST_RANKS),
+    "source_line": (0, _MOST), "frequency": (0, MOST_FREQUENCY), "rank": (0, MOST_RANKS),
     "size": (0, MOST_RANKS), "calls": (0, 1 << 62), "records": (0, 1 << 62),
 }  # fmt: skip
 _NULLABLE = {

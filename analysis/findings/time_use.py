@@ -99,8 +99,10 @@ class Demand:
 
     @property
     def outside(self) -> bool:
-        """Whether other programs must have had the CPUs: there were enough for these threads."""
-        return self.wanted <= self.cpus + 0.5 and self.got < _ONE_CPU
+        """Whether other programs must have had the CPUs: there were enough for these threads, and
+        no two of them need have been bound to one."""
+        enough = self.wanted <= self.cpus + 0.5
+        return self.wanted <= 1 or (enough and self.got < _ONE_CPU)
 
 
 class TimeUse:

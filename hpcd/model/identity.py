@@ -13,6 +13,8 @@ from typing import Any
 
 MOST_RANKS = 1 << 24
 """More ranks than any job has: arrays are made with a place for each."""
+MOST_FREQUENCY = 1 << 53
+"""Hz; larger numbers are none that a double has exactly."""
 
 
 @dataclass(frozen=True, slots=True)

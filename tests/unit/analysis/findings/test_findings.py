@@ -9,6 +9,7 @@ import pytest
 import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.findings.findings import findings, scene
+from hpcd.analysis.findings.time_use import Demand
 from tests.support.made import Step, make
 
 
@@ -143,3 +144,12 @@ def test_a_small_loss_does_not_come_before_the_work(tmp_path: Path) -> None:
             "Threads are blocked by the kernel: 0.100 s, 10 % of the threads' time, in main > save"
             " > Fdatasync."
         )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "got", "outside"),
+    [(0.99, 0.93, True), (1.8, 0.8, True), (1.9, 0.97, False), (4.0, 1.9, False)],
+)
+def test_who_had_the_cpus_that_threads_wanted(wanted: float, got: float, outside: bool) -> None:
+    """One thread waits for none of its own; several may be bound to one CPU, or be too many."""
+    assert Demand(wanted, got, cpus=2).outside is outside
