@@ -58,7 +58,7 @@ CAUSES = {case.name: case for case in (
     Case("spinning", "hot", "spins_until_done"),
     Case("sleep_polling", "sleep", "asks_until_done > usleep", exact=False),
     Case("false_wakeups", "communication", "waits_for_its_turn > pthread_cond_wait", exact=False),
-    Case("hot_leaf_of_two", "hot", r"7\d % in .*calls_it_much > hot_leaf; .*calls_it_little"),
+    Case("hot_leaf_of_two", "hot", r"[67]\d % in .*calls_it_much > hot_leaf; .*calls_it_little"),
     Case("short_children", "children", r"250 processes.*starts_a_child", exact=False),
     Case("pipe_ping_pong", "communication", "asks_by_a_pipe > read", exact=False),
 )}  # fmt: skip
