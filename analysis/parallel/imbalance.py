@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -49,9 +50,8 @@ class Imbalance:
     """The shares of work of ranks. Nodes are those of ``matching``.
 
     ``inclusive`` is the spread of every context; ``own`` that of the program's own contexts, where
-    frames of other modules count to the innermost frame of the program above them. ``blame`` and
-    ``idle`` ``float64[n]`` are seconds, counted the same way; ``idle`` is where ranks waited,
-    ``blame`` what they were waited for. ``blame_of_rank`` ``float64[ranks]``.
+    frames of other modules count to ``owner`` ``int64[n]``, the innermost frame of the program
+    above them.
     """
 
     database: Database
@@ -63,11 +63,42 @@ class Imbalance:
     own: Spread
     own_by_rank: F64
     own_nodes: I64
-    blame: F64
-    idle: F64
-    blame_of_rank: F64
-    unblamed: float
-    lived: float
+    owner: I64
+
+    @property
+    def lived(self) -> float:
+        """Seconds for which the ranks' lines were recorded, added up."""
+        lines = self.database.lines
+        return float((lines.end - lines.start)[self.ranks.line].sum()) / 1e9
+
+    @cached_property
+    def _blame(self) -> Blame:
+        """Read the records, which only these answers need, for who waited and what for."""
+        matching, lines = self.matching, self.ranks.line
+        activity = StretchReader(self.database, matching.node_of[0], waiting_nodes(matching))
+        return share_blame(
+            lambda at: activity.stretches(int(lines[at])), len(lines), len(matching.tree)
+        )
+
+    @cached_property
+    def blame(self) -> F64:
+        """``float64[n]``: seconds for which a context was waited for, counted as ``own``."""
+        return sum_by(self.owner, self._blame.seconds, len(self.matching.tree))
+
+    @cached_property
+    def idle(self) -> F64:
+        """``float64[n]``: seconds that ranks waited in a context, counted as ``own``."""
+        return sum_by(self.owner, self._blame.idle, len(self.matching.tree))
+
+    @property
+    def blame_of_rank(self) -> F64:
+        """``float64[ranks]``: seconds for which each rank was waited for."""
+        return sum_by(self.ranks.of_line, self._blame.by_line, len(self.ranks))
+
+    @property
+    def unblamed(self) -> float:
+        """Seconds waited while no rank was at work."""
+        return self._blame.unblamed
 
     def contexts(self) -> I64:
         """``int64[m]``: the program's own contexts, most imbalance or blame first."""
@@ -107,7 +138,6 @@ def measure(
         regions=True,
     )
     node_of = matching.node_of[0]
-    waits = waiting_nodes(matching)
     owner = owners(matching)
     parts = metric_parts(db, metric)
     count = len(matching.tree)
@@ -128,8 +158,6 @@ def measure(
         sum_by(owner, _rank_cost(db, parts, ranks, at, node_of, ignored), count)[own_nodes]
         for at in range(len(ranks))
     ]
-    activity = StretchReader(db, node_of, waits)
-    blame = share_blame(lambda at: activity.stretches(int(ranks.line[at])), len(ranks.line), count)
     return Imbalance(
         database=db,
         ranks=ranks,
@@ -140,16 +168,8 @@ def measure(
         own=own,
         own_by_rank=np.stack(kept),
         own_nodes=own_nodes,
-        blame=sum_by(owner, blame.seconds, count),
-        idle=sum_by(owner, blame.idle, count),
-        blame_of_rank=_blame_of_ranks(blame, ranks),
-        unblamed=blame.unblamed,
-        lived=float((db.lines.end - db.lines.start)[ranks.line].sum()) / 1e9,
+        owner=owner,
     )
-
-
-def _blame_of_ranks(blame: Blame, ranks: Ranks) -> F64:
-    return sum_by(ranks.of_line, blame.by_line, len(ranks))
 
 
 def _rank_cost(
