@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.support.packages import USE, build_package, head
 from tests.support.root_overlay import run_in_copy
 
 pytestmark = pytest.mark.root
@@ -18,25 +17,12 @@ pytestmark = pytest.mark.root
 @pytest.fixture(scope="module")
 def commit() -> str:
     """The commit that is built: the same in all tests, whatever is committed meanwhile."""
-    return subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
-
-
-def built(folder: Path, commit: str, **environment: str) -> Path:
-    """Build with setup/deb.sh in ``folder``; it fails if lintian has errors or warnings."""
-    done = subprocess.run(
-        ["sh", "setup/deb.sh", str(folder), commit], cwd=ROOT, capture_output=True, text=True,
-        check=False, env={**os.environ, **environment},
-    )  # fmt: skip
-    assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
-    (package,) = folder.glob("*.deb")
-    return package
+    return head()
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory, commit: str) -> Path:
-    return built(tmp_path_factory.mktemp("deb"), commit)
+    return build_package("deb", tmp_path_factory.mktemp("deb"), commit)
 
 
 def test_the_same_commit_gives_the_same_bytes_elsewhere(
@@ -45,8 +31,14 @@ def test_the_same_commit_gives_the_same_bytes_elsewhere(
     """In a folder of another name, in another locale and time zone."""
     other = tmp_path / "somewhere-else/deeper"
     other.mkdir(parents=True)
-    again = built(
-        tmp_path / "again", commit, TMPDIR=str(other), LINTIAN="true", TZ="Asia/Tokyo", LC_ALL="C"
+    again = build_package(
+        "deb",
+        tmp_path / "again",
+        commit,
+        TMPDIR=str(other),
+        LINTIAN="true",
+        TZ="Asia/Tokyo",
+        LC_ALL="C",
     )
     assert again.name == package.name
     if again.read_bytes() != package.read_bytes():
@@ -91,24 +83,16 @@ def test_it_needs_no_compiler(package: Path) -> None:
     assert "__pycache__" not in files
 
 
-_LIFE = """
+_LIFE = (
+    """
 old=$1 new=$2
 dpkg -i "$old" >/dev/null 2>&1
 echo "version $(hpcd --version)"
 getent group hpcd | cut -d: -f1
 stat -c '%n %a %U' /var/lib/hpcd /etc/hpcd/hpcd.toml
-# As somebody without rights: reports and merging.
-cd /tmp
-setpriv --reuid 65534 --regid 65534 --clear-groups sh -eu -c '
-	export HOME=/tmp/nobody; mkdir $HOME; cd $HOME
-	hpcd synth -o m --ranks 2 --records 500 >/dev/null
-	hpcd merge m/node-00000 -o db >/dev/null 2>&1
-	hpcd report db >/dev/null && echo reported
-	mkdir planted; cd planted
-	for name in hpcd numpy json multiprocessing; do echo "raise SystemExit(9)" >$name.py; done
-	PYTHONPATH=: hpcd synth -o m --ranks 2 --records 500 --workers 2 >/dev/null
-	PYTHONPATH=: hpcd merge m/node-00000 -j 2 -o db >/dev/null 2>&1 && echo isolated'
-man -w hpcd hpcd.toml
+"""
+    + USE
+    + """man -w hpcd hpcd.toml
 systemctl is-enabled hpcd.service || true
 echo '[control]' >/etc/hpcd/hpcd.toml
 echo 'recordings = 7' >>/etc/hpcd/hpcd.toml
@@ -123,6 +107,7 @@ echo "left $(ls -d $left 2>/dev/null | xargs)"
 dpkg --purge hpcd >/dev/null 2>&1
 echo "purged $(find etc lib usr var run -xdev -iname '*hpcd*' -newer script 2>/dev/null | xargs)"
 """
+)
 
 
 def test_installed_used_upgraded_removed_purged(package: Path, tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.packages import USE, build_package, head
 from tests.support.paths import ROOT
 from tests.support.root_overlay import run_in_copy
 
@@ -21,7 +21,7 @@ OLDEST_GLIBC = (2, 34)
 @pytest.fixture(scope="module")
 def commit() -> str:
     """The commit that is built: the same in all tests, whatever is committed meanwhile."""
-    return _printed("git", "rev-parse", "HEAD").strip()
+    return head()
 
 
 def _printed(*command: str | Path) -> str:
@@ -31,20 +31,9 @@ def _printed(*command: str | Path) -> str:
     return done.stdout
 
 
-def _build(folder: Path, commit: str, **environment: str) -> Path:
-    """Build with setup/rpm.sh in ``folder``; it fails if rpmlint has errors or warnings."""
-    done = subprocess.run(
-        ["sh", "setup/rpm.sh", str(folder), commit], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, **environment},
-    )  # fmt: skip
-    assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
-    (package,) = folder.glob("*.rpm")
-    return package
-
-
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory, commit: str) -> Path:
-    return _build(tmp_path_factory.mktemp("rpm"), commit)
+    return build_package("rpm", tmp_path_factory.mktemp("rpm"), commit)
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +49,14 @@ def test_the_same_commit_gives_the_same_bytes_elsewhere(
 ) -> None:
     other = tmp_path / "somewhere-else/deeper"
     other.mkdir(parents=True)
-    again = _build(
-        tmp_path / "again", commit, TMPDIR=str(other), RPMLINT="true", TZ="Asia/Tokyo", LC_ALL="C"
+    again = build_package(
+        "rpm",
+        tmp_path / "again",
+        commit,
+        TMPDIR=str(other),
+        RPMLINT="true",
+        TZ="Asia/Tokyo",
+        LC_ALL="C",
     )
     assert again.name == package.name
     assert again.read_bytes() == package.read_bytes()
@@ -95,20 +90,16 @@ def test_its_files_name_no_place_where_it_was_built(files: Path) -> None:
     assert not done.stdout
 
 
-_LIFE = """
+_LIFE = (
+    """
 old=$1 new=$2
 rpm -i --nodeps "$old" >/dev/null 2>&1
 echo "version $(hpcd --version)"
 getent group hpcd | cut -d: -f1
 stat -c '%n %a %U' /var/lib/hpcd /etc/hpcd/hpcd.toml
-# As somebody without rights: reports and merging.
-cd /tmp
-setpriv --reuid 65534 --regid 65534 --clear-groups sh -eu -c '
-	export HOME=/tmp/nobody; mkdir $HOME; cd $HOME
-	hpcd synth -o m --ranks 2 --records 500 >/dev/null
-	hpcd merge m/node-00000 -o db >/dev/null 2>&1
-	hpcd report db >/dev/null && echo reported'
-man -w hpcd hpcd.toml
+"""
+    + USE
+    + """man -w hpcd hpcd.toml
 echo "unwritten $(find /usr/lib/hpcd -newer script -name '*.pyc' | wc -l)"
 echo '[control]' >/etc/hpcd/hpcd.toml
 echo 'recordings = 7' >>/etc/hpcd/hpcd.toml
@@ -120,6 +111,7 @@ cd /
 left='usr/lib/hpcd usr/bin/hpcd usr/lib/systemd/system/hpcd.service var/lib/hpcd/0'
 echo "left $(ls -d $left 2>/dev/null | xargs)"
 """
+)
 
 
 def test_installed_used_upgraded_removed(package: Path, tmp_path: Path) -> None:
@@ -129,8 +121,8 @@ def test_installed_used_upgraded_removed(package: Path, tmp_path: Path) -> None:
     printed = run_in_copy(folder, script).splitlines()
     assert printed[0].startswith("version hpcd 0.")
     assert printed[1:4] == ["hpcd", "/var/lib/hpcd 711 root", "/etc/hpcd/hpcd.toml 644 root"]
-    assert printed[4] == "reported"
-    assert printed[5:7] == [
+    assert printed[4:6] == ["reported", "isolated"]
+    assert printed[6:8] == [
         "/usr/share/man/man1/hpcd.1.gz", "/usr/share/man/man5/hpcd.toml.5.gz"
     ]  # fmt: skip
-    assert printed[7:] == ["unwritten 0", "recordings = 7", "left var/lib/hpcd/0"]
+    assert printed[8:] == ["unwritten 0", "recordings = 7", "left var/lib/hpcd/0"]
