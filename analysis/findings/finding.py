@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from hpcd.analysis.findings.time_use import Place, TimeUse
+from hpcd.analysis.findings.time_use import Place
 from hpcd.analysis.profile.row_text import amount
 
 LEAST_SHARE = 0.05
@@ -55,18 +53,14 @@ def most_of(paths: list[Place], seconds: float) -> tuple[str, str]:
         return "", ""
     if shares[0][1] >= 0.9:
         return f"in {shares[0][0].words}", ""
-    told = [f"{percent(share)} in {place.words}" for place, share in shares if share >= LEAST_SHARE]
-    return told[0] if told else f"in {shares[0][0].words}", "".join(f"; {one}" for one in told[1:])
+    first, *more = [f"{percent(share)} in {place.words}" for place, share in shares
+                    if share >= LEAST_SHARE] or [f"in {shares[0][0].words}"]  # fmt: skip
+    return first, "".join(f"; {text}" for text in more)
 
 
 def whose_time(ranked: bool) -> str:
     """Return the name of what shares of time are of."""
     return "the ranks' time" if ranked else "the threads' time"
-
-
-def place_of(use: TimeUse, node: int) -> str:
-    """Return the call path of a context, in words."""
-    return most_of(use.places(np.bincount([node], [1.0], use.nodes).astype(np.float64)), 1.0)[0]
 
 
 def amount_text(value: float, unit: str) -> str:

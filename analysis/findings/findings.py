@@ -29,12 +29,12 @@ from hpcd.analysis.findings.time_use import TimeUse, Use
 from hpcd.analysis.parallel.imbalance import Imbalance, measure
 from hpcd.analysis.parallel.ranks import find_ranks, find_threads, has_ranks
 from hpcd.analysis.parallel.tree_matching import path_labels
-from hpcd.analysis.profile.row_text import run_name, shorten
+from hpcd.analysis.profile.row_text import CALLS, run_name, shorten
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import Mask
 from hpcd.wording import counted
 
-# Work has to be done; a loss of so much comes first however much work there is.
+# Work has to be done; a loss of this share comes first, even beside a larger share of work.
 _LARGE = 0.2
 _UNEVEN = 0.05
 _NAME, _PATH = 60, 110
@@ -43,11 +43,11 @@ _NAME, _PATH = 60, 110
 _STANDS_OUT, _ALONE = 1.3, 0.2
 # An imbalance explains waits for others of which it is this share.
 _EXPLAINS = 0.6
-# Who made others wait follows from the records, not from sums: of so many at most.
+# Which thread was waited for follows from the records, not from sums; of more it is not said.
 _MOST_RECORDS, _MOST_LINES = 4_000_000, 512
-# Processes that live so briefly, and so many of them, cost more to start than they do.
+# Processes that live at most this long, and at least as many, cost more to start than they do.
 _BRIEF_NS, _MANY = 50_000_000, 20
-# What a compiler is told to compile.
+# Source files on the command line of a compiler.
 _SOURCE = re.compile(r"\.(c|cc|cpp|cxx|C|cu|m|mm|f|F|f90|F90|rs|go|java|hs|ml|swift)$")
 _TEAM = re.compile(r"(GOMP|gomp|__kmp)\w*(barrier|parallel)|GOMP_parallel\w*|__kmpc_fork\w*")
 _WAITS = {
@@ -102,7 +102,7 @@ def findings(db: Database) -> list[Finding]:
         ]
         lost.insert(before.index(True) if any(before) else len(lost), uneven)
     work = [*_processes(db), *_work(use)]
-    # Other programs are no cause that lies in this one.
+    # What other programs cause cannot be mended in this one.
     outside = [finding for finding in lost if finding.kind == "outside"]
     lost = [finding for finding in lost if finding.kind != "outside"]
     large = [finding for finding in lost if finding.share >= _LARGE]
@@ -229,7 +229,7 @@ def _meanwhile(sharing: Imbalance | None, place: str) -> str:
     who = "others"
     if by_rank[late] >= 0.6 * by_rank.sum():
         who = f"{sharing.ranks.kind} {sharing.ranks.number[late]}"
-    at_once = "; one at a time:" if labels[top] in place.split(" > ") else ";"
+    at_once = "; one at a time:" if labels[top] in place.split(CALLS) else ";"
     return f"{at_once} {percent(blame[top] / total)} of it while {who} worked in {labels[top]}"
 
 
@@ -284,7 +284,7 @@ def _runnable(db: Database, use: TimeUse) -> Iterator[Finding]:
     place, _ = most_of(own, total)
     yield Finding(
         "outside" if demand.outside else "runnable", "Threads wait for a CPU", total, "s",
-        total / (use.lived), whose_time(has_ranks(db)), place, more,
+        total / use.lived, whose_time(has_ranks(db)), place, more,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Findings of what was asked for besides samples: calls on files, messages, memory."""
+"""Findings on what is recorded besides samples: calls on files, messages, memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hpcd.analysis.findings.finding import (
     amount_text,
     most_of,
     percent,
-    place_of,
     whose_time,
 )
 from hpcd.analysis.findings.time_use import TimeUse
@@ -81,7 +80,7 @@ def message_waits(db: Database, use: TimeUse) -> Iterator[Finding]:
         "messages", "Calls of MPI wait for other ranks", total, "s", total / use.total,
         "the ranks' time",
         f"{percent(top.seconds / total)} of it for rank {top.delaying_rank} ({top.kind.label})"
-        f" {place_of(use, top.node)}",
+        f" {_place(use, top.node)}",
     )  # fmt: skip
 
 
@@ -105,11 +104,16 @@ def held_memory(db: Database, use: TimeUse) -> Iterator[Finding]:
         yield Finding(
             "memory", f"{subject} ever more memory, at its end", whole.at_end, "B",
             whole.at_end / whole.peak, "its peak",
-            f"{amount_text(held, 'B')} of it {place_of(use, int(later.paths.node[top]))}",
+            f"{amount_text(held, 'B')} of it {_place(use, int(later.paths.node[top]))}",
         )  # fmt: skip
         return
     yield Finding(
         "memory", f"{subject} at most", whole.peak, "B", 0.0, "",
         f"{amount_text(int(whole.paths.at_peak[0]), 'B')} of it"
-        f" {place_of(use, int(whole.paths.node[0]))}",
+        f" {_place(use, int(whole.paths.node[0]))}",
     )  # fmt: skip
+
+
+def _place(use: TimeUse, node: int) -> str:
+    words = use.path(node)
+    return f"in {words}" if words else ""

@@ -28,7 +28,7 @@ from hpcd.array_types import F64, I64, Mask
 
 # A thread that runs for less of what its process's busiest one does serves it: it waits for work.
 _SERVES = 0.05
-# Threads bound to one CPU get about so much of it.
+# Threads bound to one CPU get about this share of it.
 _ONE_CPU = 0.9
 # Call paths that are put into words; the others cost less.
 _MOST_PATHS = 256
@@ -41,18 +41,6 @@ _LOCK = re.compile(
 )
 _BEGINS = re.compile(r"(P?MPI_|p?mpi_|ompi_mpi_)([Ii]nit(_thread)?|[Ff]inalize)_*")
 _OPENMP = re.compile(r"lib(gomp|omp|iomp)\d*[.-]")
-_KERNEL_WAITS = (
-    ("children", re.compile(r"do_wait|kernel_wait4|\w*sys_wait(4|id)")),
-    ("pipes", re.compile(r"(anon_)?pipe_(read|write)|pipe_wait\w*")),
-    ("events", re.compile(
-        r"do_sys_poll|do_select|ep_poll|do_epoll_p?wait|\w*accept\w*|\w+_recvmsg|n_tty_read"
-        r"|unix_stream_(read|data)\w*|\w*sigtimedwait|\w*sys_(pause|rt_sigsuspend)|io_cqring_wait"
-        r"|inotify_read|eventfd_read|signalfd\w*|timerfd_read\w*|read_events"
-        r"|do_(group_)?exit|load_elf_binary|\w*sys_execve(at)?|ret_from_fork\w*"  # begin and end
-    )),
-    ("sleep", re.compile(r"do_nanosleep|hrtimer_nanosleep|\w*sys_(clock_)?nanosleep\w*")),
-    ("futex", re.compile(r"futex_wait\w*|do_futex|\w*sys_futex\w*")),
-)  # fmt: skip
 
 
 class Use(IntEnum):
@@ -77,6 +65,20 @@ class Use(IntEnum):
 
 IDLE = (Use.CHILDREN, Use.EVENTS)
 """Uses that are no part of the threads' time: they have nothing to do."""
+
+# Kernel procedures that say what a thread waits for; the first that is on the path decides.
+_KERNEL_WAITS = (
+    (Use.CHILDREN, re.compile(r"do_wait|kernel_wait4|\w*sys_wait(4|id)")),
+    (Use.OTHERS, re.compile(r"(anon_)?pipe_(read|write)|pipe_wait\w*")),
+    (Use.EVENTS, re.compile(
+        r"do_sys_poll|do_select|ep_poll|do_epoll_p?wait|\w*accept\w*|\w+_recvmsg|n_tty_read"
+        r"|unix_stream_(read|data)\w*|\w*sigtimedwait|\w*sys_(pause|rt_sigsuspend)|io_cqring_wait"
+        r"|inotify_read|eventfd_read|signalfd\w*|timerfd_read\w*|read_events"
+        r"|do_(group_)?exit|load_elf_binary|\w*sys_execve(at)?|ret_from_fork\w*"  # begin and end
+    )),
+    (Use.SLEEP, re.compile(r"do_nanosleep|hrtimer_nanosleep|\w*sys_(clock_)?nanosleep\w*")),
+    (Use.OTHERS, re.compile(r"futex_wait\w*|do_futex|\w*sys_futex\w*")),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,6 @@ class TimeUse:
         outside = float(self.seconds(Use.RUNNABLE).sum()) if self.demand.outside else 0.0
         return self.lived - outside
 
-    @property
-    def nodes(self) -> int:
-        """Number of contexts."""
-        return len(self._own)
-
     @cached_property
     def demand(self) -> Demand:
         """The CPUs that the counted threads wanted, and got."""
@@ -206,11 +203,15 @@ class TimeUse:
         by_words: dict[str, list[float]] = {}
         for at in np.argsort(-cost, kind="stable")[:_MOST_PATHS].tolist():
             node, library = divmod(int(pairs[at]), len(own))
-            words = run_name(self._path(node, library), _PATH_WIDTH) if pairs[at] else ""
+            words = self._words(node, library)
             place = by_words.setdefault(words, [0.0, self._db.procedure_of_node[library or node]])
             place[0] += float(cost[at])
         ranked = sorted(by_words.items(), key=lambda item: -item[1][0])
         return [Place(words, cost, int(number)) for words, (cost, number) in ranked]
+
+    def path(self, node: int) -> str:
+        """Return the call path of a context as :meth:`places` does; empty if none is known."""
+        return self._words(int(self._own[node]), int(self._api[node]))
 
     def procedures(self, seconds: F64) -> list[Place]:
         """Return the program's procedures, inlined ones apart, by what was spent in them and the
@@ -256,10 +257,8 @@ class TimeUse:
         cpu = np.where(in_kernel, Use.SYSTEM, Use.WORK)
         cpu[openmp], cpu[locks], cpu[others & ~joins] = Use.OPENMP, Use.LOCKS, Use.OTHERS
         wait = np.full(len(own), Use.DEVICES)
-        uses = {"children": Use.CHILDREN, "pipes": Use.OTHERS, "events": Use.EVENTS,
-                "sleep": Use.SLEEP, "futex": Use.OTHERS}  # fmt: skip
-        for key, pattern in reversed(_KERNEL_WAITS):
-            wait[self._below(_fits(pattern, names) & kernel)] = uses[key]
+        for use, pattern in reversed(_KERNEL_WAITS):
+            wait[self._below(_fits(pattern, names) & kernel)] = use
         wait[innermost(db.cct, ~kernel[of_node] & (np.arange(len(own)) > 0)) == 0] = Use.EVENTS
         # A condition takes its lock again.
         if own.any():
@@ -278,6 +277,9 @@ class TimeUse:
         return below
 
     # --- words ---
+
+    def _words(self, node: int, called: int) -> str:
+        return run_name(self._path(node, called), _PATH_WIDTH) if node or called else ""
 
     def _path(self, node: int, called: int) -> list[str]:
         db = self._db

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-_CALLS = " > "
+CALLS = " > "
+"""Stands between the frames of a call path that begins with the outermost one."""
 CALLED_BY = " < "
 """Stands between the frames of a call path that begins with the innermost one."""
 
@@ -58,9 +59,9 @@ def run_name(names: Sequence[str], width: int) -> str:
     left = sum(counts[:-1])
     for word, count in zip(reversed(words), reversed(counts[:-1]), strict=True):
         rest = f"(+{left - count}) " if left > count else ""
-        if len(rest) + len(word) + len(_CALLS) + len(text) > width:
+        if len(rest) + len(word) + len(CALLS) + len(text) > width:
             break
-        text = word + _CALLS + text
+        text = word + CALLS + text
         left -= count
     before = f"(+{left}) " if left else ""
     return before + text if len(before) + len(text) <= width else text
