@@ -53,18 +53,16 @@ def summary_lines(summary: Summary) -> Iterator[str]:
 
 
 def caveats(summary: Summary) -> Iterator[str]:
-    """Yield what was asked for and not recorded, and why: reports of the data do not show that."""
+    """Yield what was requested and not recorded, and why: reports of the data do not show that."""
     if summary.probes is not None:
         yield from summary.probes.problems
         if summary.probes.functions and not any(f.hits for f in summary.probes.functions):
             yield "none of the probed functions was called"
     if summary.calls is not None:
-        yield from (f"not recorded: {lack}" for lack in summary.calls.not_recorded)
+        yield from _missing_calls(summary.calls)
     if summary.limit is not None:
         yield summary.limit
-    yield from (
-        f"no unwind table for {path}: {why}" for path, why in summary.unwind.failures.items()
-    )
+    yield from _missing_tables(summary.unwind)
     times = summary.time
     if times is not None and times.cpu + times.runnable < _HANGING * times.lifetime:
         yield (
@@ -122,8 +120,13 @@ def _path_lines(unwind: UnwindCounts) -> Iterator[str]:
         modules = sorted(unwind.modules.get(reason, {}).items(), key=lambda item: -item[1])
         names = ", ".join(f"{Path(name).name} {paths:,}" for name, paths in modules[:3])
         yield f"  truncated: {count:,} ({reason}) in {names}"
+    for lack in _missing_tables(unwind):
+        yield f"  {lack}"
+
+
+def _missing_tables(unwind: UnwindCounts) -> Iterator[str]:
     for module, why in unwind.failures.items():
-        yield f"  no unwind table for {module}: {why}"
+        yield f"no unwind table for {module}: {why}"
 
 
 def _probe_lines(probes: ProbesSummary) -> Iterator[str]:
@@ -167,8 +170,13 @@ def _call_lines(calls: CallCounts) -> Iterator[str]:
         yield f"  calls lost: {count:,} ({cause})"
     if calls.objects_lost:
         yield f"  files not known: {calls.objects_lost:,}"
+    for lack in _missing_calls(calls):
+        yield f"  {lack}"
+
+
+def _missing_calls(calls: CallCounts) -> Iterator[str]:
     for lack in calls.not_recorded:
-        yield f"  not recorded: {lack}"
+        yield f"not recorded: {lack}"
 
 
 def _rates_line(rates: tuple[RateChange, ...]) -> str:
