@@ -11,9 +11,9 @@ from hpcd.array_types import I64, U64
 from hpcd.daemon.targets import processes, target_reader
 from hpcd.daemon.targets.patience import WithheldError
 
-_PAGE = 4096
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _MOST_TEXT = 64 << 20  # 65,530 mappings (vm.max_map_count), 1 KB of text each
-# Pieces of a mapping are of so many pages at least, and so many pieces at most.
+# A piece of a mapping has at least this number of pages, a mapping at most this number of pieces.
 _PIECE_PAGES, _MOST_PIECES = 16, 1024
 # Of larger mappings that are not full it is not read which pages are there.
 _MOST_PAGES = (16 << 30) // _PAGE
