@@ -115,7 +115,7 @@ def _meta(selection: ExportSelection) -> dict[str, Any]:
         "interval": 1,
         "startTime": origin,
         "profilingStartTime": begin / 1e6,
-        # The reader leaves out what stands at the end itself, as sums of short waits do.
+        # The reader leaves out samples at the end itself, where sums of short waits are.
         "profilingEndTime": (end + 1) / 1e6,
         "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
         "processType": 0,

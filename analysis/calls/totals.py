@@ -112,12 +112,12 @@ def total_calls(
         known = ", ".join(GROUPINGS)
         raise UsageError(f"calls are not grouped by {by}; by {known}, phase=FUNCTION")
     # Further records of a call have its time again.
-    chosen = db.calls.functions if functions is None else functions
-    chosen = [function for function in chosen if not function.is_part]
-    calls = db.calls.select(lines, t0, t1, chosen, most)
+    wanted = db.calls.functions if functions is None else functions
+    wanted = [function for function in wanted if not function.is_part]
+    calls = db.calls.select(lines, t0, t1, wanted, most)
     if within is not None:
         calls = calls[_phases_of(within, calls) > 0]
-    flows = _flows(calls, chosen, both=by in _OF_OBJECTS)
+    flows = _flows(calls, wanted, both=by in _OF_OBJECTS)
     group, names, node = grouping(db, flows)
     shown = group >= 0
     if not shown.all():
@@ -170,7 +170,7 @@ def _flows(
 
 def _declared_size(function: CalledFunction, values: I64) -> I64:
     """Return int64[n]: the bytes that calls of a probed function say, ``values`` int64[n, 6], those
-    of ``calloc(count, size)`` so many times as it says."""
+    of ``calloc(count, size)`` the product of both."""
     columns = [
         (values[:, number], value)
         for number, value in enumerate(function.values)
@@ -213,7 +213,7 @@ def _summed(by: str, flows: _Flows, group: I64, names: Sequence[str], node: I64)
         bandwidth = moved_bytes / moving_time
     least[none] = most[none] = np.nan
     time = np.bincount(group, weight * seconds, size).astype(np.float64)
-    # Files are told apart by what was read and written, all else by the time it took.
+    # Files are ordered by the bytes that were read and written, all else by time.
     size_order = -(read + written + declared)
     keys = (-time, size_order) if by in _OF_OBJECTS else (size_order, -time)
     order = np.lexsort((np.arange(size), *keys))

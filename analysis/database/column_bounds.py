@@ -37,7 +37,7 @@ _NULLABLE = {
     "called_object": {"file_system", "mount", "peer"},
     "call_total": {"object"},
 }
-# Tables whose rows are numbered from 1, and one that a view stands for.
+# Tables whose rows are numbered from 1, and the table behind a view.
 _FROM_ONE = {"module", "scope", "called_object"}
 _ROWS_OF = {"process": "process_row"}
 

@@ -36,8 +36,8 @@ def seen_part(
 
     Raises :class:`FormatError`. O(processes).
     """
-    chosen = None
+    rows = None
     if processes is not None:
-        chosen = json.dumps(np.unique(np.asarray(processes)).tolist())
-    ((count, going_on, *figures),) = db.rows(_QUERY, chosen, db.origin_ns)
+        rows = json.dumps(np.unique(np.asarray(processes)).tolist())
+    ((count, going_on, *figures),) = db.rows(_QUERY, rows, db.origin_ns)
     return SeenPart(int(count), int(going_on), *map(float, figures))

@@ -1,4 +1,4 @@
-"""Which calls of two ranks belong together where the recording began in the middle of their run.
+"""Matching the calls of two ranks where the recording began in the middle of their run.
 
 Of ranks that were in MPI before the recording, calls are missing at the beginning, of one more than
 of the other: of a rank that is attached to while it waits in ``MPI_Recv`` the receive is missing,
@@ -131,9 +131,9 @@ def _explained(one: RankCalls, other: RankCalls, shift: int) -> int:
     mine, its = _together(one, other, shift)
     total = 0
     for waiter, own, giver, given in ((other, its, one, mine), (one, mine, other, its)):
-        came, waited = giver.begin[given], waiter.waited[own]
-        waits = (came > waited) & (came < waiter.end[own])
-        total += int((came - waited)[waits].sum())
+        given_at, waited = giver.begin[given], waiter.waited[own]
+        waits = (given_at > waited) & (given_at < waiter.end[own])
+        total += int((given_at - waited)[waits].sum())
     return total
 
 

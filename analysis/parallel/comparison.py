@@ -321,7 +321,7 @@ def compare(
 def _lived(
     side: Side, matching: Matching, databases: list[Database], looked_at: npt.NDArray[np.bool_]
 ) -> tuple[float, float]:
-    """How long a rank was in what is compared, s, and the variance of that."""
+    """Return the seconds for which a rank was in what is compared, and their variance."""
     if not has_time(side.database):
         return 0.0, 0.0
     cost, variance = _costs(side, TIME)

@@ -41,12 +41,12 @@ class Side:
 
     @cached_property
     def seen(self) -> SeenPart:
-        """Which part of its processes was seen."""
+        """The part of its processes that was seen."""
         return seen_part(self.database, self.database.lines.process[self.lines])
 
     @property
     def elapsed_s(self) -> float:
-        """How long it took; 0 where the recording saw only a part of that."""
+        """Seconds from its begin to its end; 0 where the recording saw only a part of that."""
         if self.begin is not None and self.end is not None:
             return float((self.end - self.begin).mean()) / 1e9
         if not len(self.lines) or not self.seen.whole_run:

@@ -1,4 +1,4 @@
-"""How long the sides of a comparison took, and whether that got better."""
+"""Run times of the sides of a comparison, and whether they got better."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEVIATIONS = 3
 
 
 def run_times(comparison: Comparison) -> tuple[F64, F64]:
-    """Return how long each side took, or its mean rank was in the procedure that is compared, and
+    """Return the run time of each side, or its mean rank was in the procedure that is compared, and
     the standard error of that: ``float64[sides]`` each, s. 0 is not known."""
     sides = comparison.sides
     if comparison.procedure is None:

@@ -113,7 +113,7 @@ def _hpcd(*arguments: object) -> list[str]:
 
 
 def _make_results_folder(owner: User, folder: Path) -> None:
-    """Make the folder of results where there is none, with the rights of ``owner``.
+    """Make the folder of results, with the rights of ``owner``, unless it exists.
 
     Raises :class:`StorageError` where results cannot be written: before anything is recorded.
     """

@@ -87,7 +87,7 @@ def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> 
 
 
 def _exit_code(child: HeldChild) -> int:
-    """Return the command's exit code, 128 + N when signal N ended it. A failure is said."""
+    """Return the command's exit code, 128 + N when signal N ended it; report a failure."""
     if child.runs():
         print(
             f"hpcd: the recording has ended, {harmless(child.name)} goes on; hpcd stacks --pid"

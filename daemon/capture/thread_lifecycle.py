@@ -251,7 +251,7 @@ class ThreadLifecycle:
         return self._cpu.total()
 
     def seen_part(self) -> SeenPart:
-        """The part that was seen of the processes whose recording is over."""
+        """The part that was seen of the processes that have ended, or their recording has."""
         return self._cpu.seen
 
     def finish(self) -> None:

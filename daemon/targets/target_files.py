@@ -189,8 +189,8 @@ def _is_ours(pin: int, ours: dict[int, _Mount]) -> bool:
     device = status_of("", pin).st_dev
     name = f"{os.major(device)}:{os.minor(device)}"
     kinds = {mount.kind for mount in ours.values() if mount.device == name and not mount.by_user}
-    # Files of an overlay may have the device of its upper layer. That layer is then all that is
-    # asked for the type.
+    # Files of an overlay may have the device of its upper layer, which alone then answers for the
+    # type.
     return bool(kinds) and ("overlay" in kinds or file_system_type(pin) != OVERLAY)
 
 

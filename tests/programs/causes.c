@@ -37,7 +37,7 @@ static void plant(double seconds) { planted_ns += (long)(seconds * 1e9); }
 
 #define ELAPSED() CLOCK(CLOCK_MONOTONIC)
 #define CPU() CLOCK(CLOCK_THREAD_CPUTIME_ID)
-/* So many seconds of the thread's own CPU time, in the procedure itself. */
+/* This number of seconds of the thread's own CPU time, in the procedure itself. */
 #define COMPUTE(seconds) \
 	do { \
 		double end_ = CPU() + (seconds); \
