@@ -14,8 +14,9 @@ from typing import TypeVar
 import numpy as np
 
 from hpcd.analysis.live.recent_messages import Sent, SentMessages, recent_arrays
+from hpcd.analysis.messages.grouping import groups_of
 from hpcd.analysis.messages.operations import Operations, operations
-from hpcd.array_types import F64, I64
+from hpcd.array_types import F64, I64, Mask
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement
 from hpcd.model.calls import CalledFunction, Group, ValueKind
@@ -135,6 +136,8 @@ class CallWindow:
         self._chunks = 0
         self._sent = SentMessages(measurement)
         self._messages: deque[tuple[_Sums, Calls]] = deque()
+        # Parts of calls of MPI that have not returned: requests are recorded ahead of the wait.
+        self._parts = Calls.none()
         self._sums: deque[_Sums] = deque()
 
     @property
@@ -145,12 +148,16 @@ class CallWindow:
     def refresh(self) -> None:
         """Take in what was written since."""
         end = self.end
-        for calls in self._measurement.call_chunks(self._chunks):
+        for chunk in self._measurement.call_chunks(self._chunks):
+            calls = Calls.joined([self._parts, chunk])
+            returned = self._returned(calls)
+            calls, self._parts = calls[returned], calls[~returned]
             if not len(calls):
                 continue
             sums = self._summed(calls)
             self._sums.append(sums)
             end = max(end, sums.end)
+            self._parts = self._parts[self._parts.time.astype(np.int64) >= end - self._length_ns]
             self._messages.append((sums, self._sent.learn(calls)))
             while self._messages[0][0].end < end - self._length_ns:
                 self._messages.popleft()
@@ -180,6 +187,19 @@ class CallWindow:
         )
 
     # --- a chunk ---
+
+    def _returned(self, calls: Calls) -> Mask:
+        """``bool[n]``: calls, and parts of these: a part has its call's line and begin."""
+        parts = [
+            number for number, function in self._measurement.functions.items()
+            if function.group == Group.MPI and "/" in function.name
+        ]  # fmt: skip
+        part = np.isin(calls.function, parts)
+        group, count = groups_of(calls.line.astype(np.int64), calls.time.astype(np.int64))
+        returned = np.zeros(count, bool)
+        returned[group[~part]] = True
+        mask: Mask = returned[group]
+        return mask
 
     def _summed(self, calls: Calls) -> _Sums:
         end = calls.time + calls.duration

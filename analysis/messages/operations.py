@@ -172,6 +172,9 @@ def operations(calls: CallArrays, rank_of_line: I64) -> Operations:
         & (finish[1:] == finish[:-1]) & (calls.function[order][1:] == calls.function[order][:-1])
     )  # fmt: skip
     outside = ~_inside(line, begin, finish, part)
+    # A part has its call's begin; one whose call did not return while recorded says nothing.
+    call = np.maximum.accumulate(np.where(part | ~outside, 0, np.arange(len(order))))
+    outside &= ~part | ((line[call] == line) & (begin[call] == begin))
     order, part = order[outside], part[outside]
     function = calls.function[order]
     # Parts end with their call and have its path; those that were sent ahead know neither.

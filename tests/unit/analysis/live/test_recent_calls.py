@@ -192,6 +192,51 @@ def test_handles_mean_what_was_said_long_ago(tmp_path: Path) -> None:
         assert {key[1:] for key in told_of[-1]} == {(0, -1), (1, -1)}
 
 
+def test_parts_of_a_call_wait_for_it(tmp_path: Path) -> None:
+    """What a wait waits for is recorded ahead of its return, here in an earlier chunk; it is none
+    of the call before. One wait that never returns says nothing."""
+    names = ("MPI_Send_init", "MPI_Startall", "MPI_Waitall")
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    writer.add_process(Process(0, 70, 1, "app", "/bin/app", (), 0, SECOND, "job 9", 0, 2))
+    writer.add_thread(Thread(0, 0, 70, "app", SECOND))
+    recorded = [record for name in names for record in records(FUNCTIONS[name], OPENMPI)]
+    for number, record in enumerate(recorded):
+        values = tuple(CallValue(v.name, KINDS[v.kind], v.unit) for v in record.values)
+        writer.add_function(
+            CalledFunction(number, record.name, "/lib/libmpi.so.40", Group.MPI, values)
+        )
+
+    def called(name: str, begin: float, duration: float, **values: int) -> tuple[Any, ...]:
+        number = next(n for n, record in enumerate(recorded) if record.name == name)
+        given = tuple(values.get(value.name, 1) for value in recorded[number].values)
+        return 0, number, begin, duration, 1, given
+
+    world, request = 0x7F0000000000, 0x7F0000001000
+    init = called("MPI_Send_init", 1, 0.1, communicator=world, peer=1, count=10, datatype_size=4,
+                  request=request)  # fmt: skip
+    start, listed, wait, waited = (
+        [called(name, begin, duration, requests=1, request=request) for begin in begins]
+        for name, begins, duration in (
+            ("MPI_Startall", (2, 5), 0.1), ("MPI_Startall/listed", (2, 5), 0),
+            ("MPI_Waitall", (3,), 1), ("MPI_Waitall/listed", (3, 6), 0),
+        )
+    )  # fmt: skip
+    for chunk in ([init, start[0], listed[0], waited[0]], [wait[0], listed[1]],
+                  [start[1], waited[1]]):  # fmt: skip
+        writer.add_calls(calls(*chunk))
+        writer.flush()
+    writer.close()
+    with open_measurement(tmp_path / "m") as measurement:
+        window = CallWindow(measurement, 10.0)
+        window.refresh()
+        now = window.snapshot(window.end, 10)
+        assert now is not None
+        assert [(use.source, use.messages) for use in now.peers] == [(0, 2)]
+        counts = {"MPI_Send_init": 1, "MPI_Startall": 2, "MPI_Waitall": 1}
+        assert {use.name: use.calls for use in now.mpi} == counts
+
+
 def test_a_measurement_without_calls_has_no_window_of_them(tmp_path: Path) -> None:
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
