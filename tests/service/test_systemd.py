@@ -118,12 +118,14 @@ def test_a_service_from_start_to_stop(machine: Machine) -> None:
     before = machine.show("MainPID")["MainPID"]
     machine.run("systemctl", "kill", "-s", "KILL", "hpcd")
     machine.wait_for("1", "NRestarts")
+    machine.wait_for("running", "SubState")  # the status text may still be that of the one killed
     machine.wait_for("0 recordings", "StatusText")
     assert machine.show("MainPID")["MainPID"] != before
 
     # Stopped in its tracks: the watchdog ends it, and it comes back.
     machine.run("systemctl", "kill", "-s", "STOP", "--kill-who=main", "hpcd")
     machine.wait_for("2", "NRestarts")
+    machine.wait_for("running", "SubState")
     machine.wait_for("0 recordings", "StatusText")
     machine.wait_for_log("atchdog")
 
