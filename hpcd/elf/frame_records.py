@@ -84,11 +84,13 @@ def function_spans(data: bytes, address: int) -> tuple[I64, I64]:
     encoding = np.array([encodings.get(at, -1) for at in known.tolist()])[which]
     function = ident != 0
     fast = plain & function & (encoding == RELATIVE)
-    begin = words(where[fast] + 8).view("<i4") + address + where[fast] + 8
+    distance = words(where[fast] + 8).view("<i4").astype(np.int64)
+    begin = distance + address + where[fast] + 8
     spans = [(begin, begin + words(where[fast] + 12).astype(np.int64))]
     for at in np.flatnonzero(plain & function & ~fast & (encoding >= 0)).tolist():
         kind = int(encoding[at])
-        with contextlib.suppress(IndexError, struct.error, ValueError):
+        # Numbers of over 64 bits overflow.
+        with contextlib.suppress(IndexError, struct.error, ValueError, OverflowError):
             low, end = encoded_pointer(data, int(where[at]) + 8, address, kind)
             size, _ = encoded_pointer(data, end, address, kind & 0x0F)
             spans.append((np.array([low], np.int64), np.array([low + size], np.int64)))
@@ -96,7 +98,8 @@ def function_spans(data: bytes, address: int) -> tuple[I64, I64]:
     sane = (start >= 0) & (stop > start) & (stop < _MAX_ADDRESS)
     order = np.lexsort((stop[sane], start[sane]))
     start, stop = start[sane][order], stop[sane][order]
-    last = np.append(start[1:] != start[:-1], [True] * bool(len(start)))
+    last = np.ones(len(start), bool)
+    last[:-1] = start[1:] != start[:-1]
     return start[last], stop[last]
 
 
