@@ -28,7 +28,7 @@ _DEEPEST = 16
 _REMOVED_AT_ONCE = 5_000
 _LEDGER = ".ledger"
 _TRASH = ".removing"
-# Names the service gives to measurements (see make_measurement).
+# Names the service gives to measurements (see hpcd.daemon.service.store).
 _MADE = re.compile(r"\d{8}-\d{6}(-\d+)?")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

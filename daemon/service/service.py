@@ -26,11 +26,13 @@ from hpcd.daemon.service.configuration import (
     share_of,
     size_of,
 )
-from hpcd.daemon.service.control import Control, listen, make_measurement
+from hpcd.daemon.service.control import Control
+from hpcd.daemon.service.control_socket import ControlSocket, listen
 from hpcd.daemon.service.metrics_exporter import Figures, serve
 from hpcd.daemon.service.push_processes import Pushes
 from hpcd.daemon.service.recordings import RecordingProcess, Recordings
 from hpcd.daemon.service.retention import free_bytes
+from hpcd.daemon.service.store import make_measurement
 from hpcd.daemon.service.store_keeper import StoreKeeper
 from hpcd.daemon.targets.selector import Selector, user_id
 from hpcd.errors import HpcdError, PrivilegeError, StorageError
@@ -100,13 +102,9 @@ class Service:
                 self._configuration.metrics.listen,
                 Figures(self._recordings, lambda: self._pauses),
             )
-        control = Control(
-            _listener(self._configuration.control.socket),
-            self._configuration,
-            self._recordings,
-            self._store,
-            self.rotate,
-        )
+        listener = _listener(self._configuration.control.socket)
+        control = Control(self._configuration, self._recordings, self._store, self.rotate)
+        requests = ControlSocket(listener, control)
         keeper = StoreKeeper(self._store, self._store_limits, self._end_stored, _STORE_SECONDS)
         journal.log("ready", store=str(self._store), monitor=self._configuration.monitor.enabled)
         self._systemd.notify("READY=1")
@@ -120,7 +118,7 @@ class Service:
                 self._stop.wait(_ROUND_SECONDS)
         finally:
             self._systemd.notify("STOPPING=1")
-            control.close()
+            requests.close()
             keeper.close()
             self._recordings.stop_all(_STOP_SECONDS)
             self._pushes.stop_all(_PUSH_SECONDS)
