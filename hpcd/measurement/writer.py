@@ -10,11 +10,7 @@ disk's latency must not reach the collector. A segment is synced once when it is
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
 import json
-import os
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -26,13 +22,7 @@ from hpcd.array_types import U16, U32, U64
 from hpcd.errors import StorageError
 from hpcd.measurement import codec
 from hpcd.measurement.call_codec import Calls, encode_calls
-from hpcd.measurement.chunk import (
-    SEGMENT_HEADER_BYTES,
-    VERSION,
-    Kind,
-    encode_chunk,
-    segment_header,
-)
+from hpcd.measurement.chunk import VERSION, Kind
 from hpcd.measurement.identity_columns import table_of
 from hpcd.measurement.record_columns import (
     Columns,
@@ -41,6 +31,7 @@ from hpcd.measurement.record_columns import (
     join_columns,
     last_rows,
 )
+from hpcd.measurement.segment_writer import SegmentWriter
 from hpcd.measurement.summary import Summary
 from hpcd.model.calls import CalledFunction, CalledObject, function_row, object_row
 from hpcd.model.identity import Event, Host, Module, Process, Thread
@@ -84,19 +75,11 @@ class MeasurementWriter:
         sync: bool = True,
     ) -> None:
         self.path = path
-        self._sync = sync
-        self.bytes_written: Counter[str] = Counter()
+        self._segments = SegmentWriter(path, segment_bytes, owner, existing=existing, sync=sync)
         self.dropped_storage = 0
         self.records_written = 0
         self.calls_written = 0
         self.calls_dropped = 0
-        self._segment_bytes = segment_bytes
-        self._owner = owner
-        self._id = int.from_bytes(os.urandom(8), "little")
-        self._sequence = 0
-        self._segments = 0
-        self._fd = -1
-        self._size = 0
         self._nodes = 1
         self._rows: dict[Kind, dict[object, Event | Process | Thread | Module]] = {}
         self._lasting: frozenset[int] = frozenset()
@@ -110,22 +93,21 @@ class MeasurementWriter:
         self._pending_calls: list[Calls] = []
         self._pending_calls_count = 0
         self._closed = False
-        self._made = not existing
-        if not existing:
-            try:
-                path.mkdir(mode=0o700)
-            except FileExistsError:
-                raise StorageError(f"{path} exists already; choose another with -o") from None
-            except OSError as error:
-                raise StorageError(f"cannot make {path}: {error.strerror}") from None
-            self._own(path)
         try:
-            self._next_segment()
             meta = {"node": asdict(host), "options": options, "version": VERSION}
-            self._append(Kind.META, _json(meta))
+            self._segments.append(Kind.META, _json(meta))
         except StorageError:
-            self.discard()
+            self._segments.discard()
             raise
+
+    @property
+    def bytes_written(self) -> Counter[str]:
+        """Bytes by kind of chunk."""
+        return self._segments.bytes_written
+
+    def discard(self) -> None:
+        """Remove the measurement: nothing came of it."""
+        self._segments.discard()
 
     # --- what to write ---
 
@@ -207,7 +189,7 @@ class MeasurementWriter:
             self._flush_records()
             self._flush_calls()
             if summary is not None:
-                self._append(Kind.SUMMARY, _json(summary._replace(closed=False).to_json()))
+                self._segments.append(Kind.SUMMARY, _json(summary._replace(closed=False).to_json()))
         except StorageError:
             self._bound_pending()
             raise
@@ -222,29 +204,30 @@ class MeasurementWriter:
         try:
             self.flush()
             document = summary.to_json() if summary else {}
-            self._append(Kind.SUMMARY, _json({**document, "closed": finished}))
+            self._segments.append(Kind.SUMMARY, _json({**document, "closed": finished}))
             index = {"records": self.records_written, "nodes": self._nodes}
             if self.calls_written:
                 index["calls"] = self.calls_written
-            self._append(Kind.INDEX, _json({**index, "chunks": self._sequence + 1}))
+            index["chunks"] = self._segments.chunks + 1
+            self._segments.append(Kind.INDEX, _json(index))
             self._closed = True
         finally:
-            self._close_segment()
+            self._segments.close()
 
     def _flush_identities(self) -> None:
         for kind, of in _TABLES.items():
             rows = self._rows.get(kind, {})
             while rows:
                 keys = list(rows)[:_ROWS_PER_CHUNK]
-                self._append(kind, _json(table_of(of, [rows[key] for key in keys])))
+                self._segments.append(kind, _json(table_of(of, [rows[key] for key in keys])))
                 for key in keys:
                     del rows[key]
         if self._symbols:
             columns = {k: tuple(zip(*v, strict=True)) for k, v in self._symbols.items() if v}
-            self._append(Kind.SYMBOLS, _json(columns))
+            self._segments.append(Kind.SYMBOLS, _json(columns))
             self._symbols = {}
         if self._clock:
-            self._append(Kind.CLOCK, _json(self._clock))
+            self._segments.append(Kind.CLOCK, _json(self._clock))
             self._clock = []
 
     def _flush_nodes(self) -> None:
@@ -255,8 +238,9 @@ class MeasurementWriter:
         first = self._nodes - len(parent)
         for at in range(0, len(parent), _NODES_PER_CHUNK):
             part = slice(at, at + _NODES_PER_CHUNK)
+            payload = codec.encode_nodes(first + at, parent[part], frame[part])
+            self._segments.append(Kind.CCT, payload)
             # What is written is no longer pending, should the next part fail.
-            self._append(Kind.CCT, codec.encode_nodes(first + at, parent[part], frame[part]))
             rest = slice(at + _NODES_PER_CHUNK, None)
             self._pending_nodes = [(parent[rest], frame[rest])] if len(parent[rest]) else []
 
@@ -268,7 +252,7 @@ class MeasurementWriter:
             self._pending = [rest]
             few = len(rest[0]) <= _RECORDS_PER_CHUNK
             part = rest if few else first_rows(rest, _RECORDS_PER_CHUNK)
-            self._append(Kind.RECORDS, codec.encode_records(part, self._lasting))
+            self._segments.append(Kind.RECORDS, codec.encode_records(part, self._lasting))
             self.records_written += len(part[0])
             self._pending_count -= len(part[0])
             rest = last_rows(rest, len(part[0]))
@@ -280,7 +264,7 @@ class MeasurementWriter:
             (Kind.OBJECTS, [object_row(row) for row in self._objects]),
         ):
             for at in range(0, len(rows), _ROWS_PER_CHUNK):
-                self._append(kind, _json(rows[at : at + _ROWS_PER_CHUNK]))
+                self._segments.append(kind, _json(rows[at : at + _ROWS_PER_CHUNK]))
         self._called, self._objects = [], []
         if not self._pending_calls:
             return
@@ -288,7 +272,7 @@ class MeasurementWriter:
         while len(rest):
             self._pending_calls = [rest]
             part = rest[:_CALLS_PER_CHUNK]
-            self._append(Kind.CALLS, encode_calls(part))
+            self._segments.append(Kind.CALLS, encode_calls(part))
             self.calls_written += len(part)
             self._pending_calls_count -= len(part)
             rest = rest[_CALLS_PER_CHUNK:]
@@ -303,88 +287,6 @@ class MeasurementWriter:
             lost = len(self._pending.pop(0)[0])
             self._pending_count -= lost
             self.dropped_storage += lost
-
-    # --- segments ---
-
-    def _append(self, kind: Kind, payload: bytes) -> None:
-        data = encode_chunk(kind, payload, self._sequence)
-        full = self._size + len(data) > self._segment_bytes and self._size > SEGMENT_HEADER_BYTES
-        if full or self._fd < 0:  # without one, the last attempt to begin a segment failed
-            self._next_segment()
-        self._write(data)
-        self._sequence += 1
-        self.bytes_written[kind.name.lower()] += len(data)
-
-    def _write(self, data: bytes) -> None:
-        """All of ``data`` or nothing: a part that got through is cut off again."""
-        done = 0
-        try:
-            while done < len(data):
-                done += os.write(self._fd, memoryview(data)[done:])
-        except OSError as error:
-            self._cut_back()
-            raise self._failure(error) from None
-        self._size += len(data)
-
-    def _cut_back(self) -> None:
-        # Should this fail too: a torn chunk at the end is skipped by every reader.
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._fd, self._size)
-
-    def _failure(self, error: OSError) -> StorageError:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        reason = "no space left" if full else error.strerror
-        return StorageError(
-            f"writing {self.path} failed: {reason}; what was recorded before is safe"
-        )
-
-    def _next_segment(self) -> None:
-        self._close_segment()
-        path = self.path / f"segment-{self._segments:06d}.hpcd"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            self._fd = os.open(path, flags, 0o600)
-            # Readers tell a living writer from a dead one by this lock.
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise self._failure(error) from None
-        if self._owner:
-            os.fchown(self._fd, *self._owner)
-        self._size = 0
-        try:
-            self._write(segment_header(self._segments, self._id))
-        except StorageError:
-            # A segment without a header would make what follows unreadable.
-            os.close(self._fd)
-            self._fd = -1
-            path.unlink(missing_ok=True)
-            raise
-        self._segments += 1
-
-    def _close_segment(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            try:
-                if self._sync:
-                    os.fdatasync(fd)
-            except OSError as error:
-                raise self._failure(error) from None
-            finally:
-                os.close(fd)
-
-    def discard(self) -> None:
-        """Remove the measurement: nothing came of it."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-        for segment in self.path.glob("segment-*.hpcd"):
-            segment.unlink()
-        if self._made:
-            self.path.rmdir()
-
-    def _own(self, path: Path) -> None:
-        if self._owner:
-            os.chown(path, *self._owner, follow_symlinks=False)
 
 
 def _json(value: object) -> bytes:

@@ -1,0 +1,131 @@
+"""The segment files of a measurement that is written: chunks appended, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections import Counter
+from pathlib import Path
+
+from hpcd.errors import StorageError
+from hpcd.measurement.chunk import SEGMENT_HEADER_BYTES, Kind, encode_chunk, segment_header
+
+
+class SegmentWriter:
+    """Writes chunks into segments of about ``segment_bytes`` in the directory ``path``.
+
+    The directory is made (mode 0700) unless it is there (``existing``); it and what is in it belong
+    to ``owner`` (uid, gid). With ``sync``, segments are on the disk when they are full.
+
+    Raises :class:`StorageError` in one line when the directory exists or cannot be made, and from
+    :meth:`append` and :meth:`close` when the disk is full or fails.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        segment_bytes: int,
+        owner: tuple[int, int] | None,
+        *,
+        existing: bool,
+        sync: bool,
+    ) -> None:
+        self.path = path
+        self.bytes_written: Counter[str] = Counter()
+        """Bytes by kind of chunk."""
+        self.chunks = 0
+        """Number of chunks written."""
+        self._segment_bytes = segment_bytes
+        self._owner = owner
+        self._sync = sync
+        self._id = int.from_bytes(os.urandom(8), "little")
+        self._segments = 0
+        self._fd = -1
+        self._size = 0
+        self._made = not existing
+        if self._made:
+            try:
+                path.mkdir(mode=0o700)
+            except FileExistsError:
+                raise StorageError(f"{path} exists already; choose another with -o") from None
+            except OSError as error:
+                raise StorageError(f"cannot make {path}: {error.strerror}") from None
+            if owner:
+                os.chown(path, *owner, follow_symlinks=False)
+
+    def append(self, kind: Kind, payload: bytes) -> None:
+        """Append a chunk, in a new segment if this one would be too large."""
+        data = encode_chunk(kind, payload, self.chunks)
+        full = self._size + len(data) > self._segment_bytes and self._size > SEGMENT_HEADER_BYTES
+        if full or self._fd < 0:  # without one, the last attempt to begin a segment failed
+            self._next_segment()
+        self._write(data)
+        self.chunks += 1
+        self.bytes_written[kind.name.lower()] += len(data)
+
+    def _write(self, data: bytes) -> None:
+        """All of ``data`` or nothing: a part that got through is cut off again."""
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._fd, memoryview(data)[done:])
+        except OSError as error:
+            # Should this fail too: a torn chunk at the end is skipped by every reader.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._size)
+            raise self._failure(error) from None
+        self._size += len(data)
+
+    def _failure(self, error: OSError) -> StorageError:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "no space left" if full else error.strerror
+        return StorageError(
+            f"writing {self.path} failed: {reason}; what was recorded before is safe"
+        )
+
+    def _next_segment(self) -> None:
+        self.close()
+        path = self.path / f"segment-{self._segments:06d}.hpcd"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._fd = os.open(path, flags, 0o600)
+            # Readers tell a living writer from a dead one by this lock.
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise self._failure(error) from None
+        if self._owner:
+            os.fchown(self._fd, *self._owner)
+        self._size = 0
+        try:
+            self._write(segment_header(self._segments, self._id))
+        except StorageError:
+            # A segment without a header would make what follows unreadable.
+            os.close(self._fd)
+            self._fd = -1
+            path.unlink(missing_ok=True)
+            raise
+        self._segments += 1
+
+    def close(self) -> None:
+        """End the segment that is written. Calling again does nothing."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            try:
+                if self._sync:
+                    os.fdatasync(fd)
+            except OSError as error:
+                raise self._failure(error) from None
+            finally:
+                os.close(fd)
+
+    def discard(self) -> None:
+        """Remove the measurement: nothing came of it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        for segment in self.path.glob("segment-*.hpcd"):
+            segment.unlink()
+        if self._made:
+            self.path.rmdir()
