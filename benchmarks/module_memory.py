@@ -13,11 +13,12 @@ import sys
 import time
 from pathlib import Path
 
-from hpcd.bpf.table_memory import ArrayMemory, Tables
+from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.unwind.interned_rules import InternedRules
 from hpcd.daemon.unwind.packed_table import packed
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.errors import FormatError
+from tests.support.array_memory import ArrayMemory
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 

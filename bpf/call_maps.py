@@ -42,7 +42,7 @@ class CallMaps:
     Raises :class:`hpcd.errors.PlatformError`.
     """
 
-    def __init__(self, ring_bytes: int = CALL_RING_BYTES) -> None:
+    def __init__(self) -> None:
         with ExitStack() as resources:
 
             def create(name: str, kind: int, value: int, entries: int, key: int = 4) -> maps.Map:
@@ -51,7 +51,7 @@ class CallMaps:
                 resources.callback(created.close)
                 return created
 
-            self.ring = Ring("calls", ring_bytes)
+            self.ring = Ring("calls", CALL_RING_BYTES)
             resources.callback(self.ring.close)
             self._system_calls = create(
                 "system_calls",

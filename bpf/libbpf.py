@@ -238,7 +238,6 @@ class ProgramInfo:
     run_ns: int
     runs: int
     recursion_misses: int
-    verified_instructions: int
 
 
 def program_info(fd: int) -> ProgramInfo:
@@ -247,7 +246,7 @@ def program_info(fd: int) -> ProgramInfo:
     size = ctypes.c_uint32(ctypes.sizeof(info))
     result = library().bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(size))
     checked(result, "reading program statistics")
-    return ProgramInfo(info.run_time_ns, info.run_cnt, info.recursion_misses, info.verified_insns)
+    return ProgramInfo(info.run_time_ns, info.run_cnt, info.recursion_misses)
 
 
 def program_functions(fd: int) -> list[tuple[int, int, str]]:

@@ -13,42 +13,16 @@ import numpy.typing as npt
 
 from hpcd.bpf.copy_reader import CopyReader
 from hpcd.bpf.cpu_clock import periods
-from hpcd.bpf.layouts import (
-    CALL,
-    COUNTERS,
-    PROCESS,
-    SAMPLE,
-    SETTINGS,
-    THREAD,
-    THREAD_CPU_BITS,
-    THREAD_DTYPE,
-    THREADS_PER_CPU,
-)
+from hpcd.bpf.kernel_targets import KernelTargets
+from hpcd.bpf.layouts import CALL, COUNTERS, SAMPLE, SETTINGS
 from hpcd.bpf.libbpf import program_functions, program_info
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.sampler_programs import COPY_RING_BYTES, SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
-from hpcd.bpf.table_memory import Space
 
 _SWITCH_PROGRAMS = ("on_switch", "on_wakeup", "walk_switch")
-# In the place of a CPU's number, in thread numbers that user space gives.
-_USER_NUMBERS = (1 << THREAD_CPU_BITS) - 1
-# The rest of a thread that user space numbers: in no system call, no page fault.
-_IDLE_THREAD = [0] * (len(THREAD_DTYPE.names or ()) - 2)
 # Without a hypervisor in between an interrupt is late by microseconds, seldom by 100.
 _LATE_NS = 500_000
-
-# How often the stack is copied for an address in no mapping, until the mappings are read again:
-# when they had changed, and at least when they had not, so that there is likely nothing to find.
-# Between these it halves with each reading: who loads many libraries is read in the midst of it.
-_CREDIT, _LEAST_CREDIT = 4000, 256
-
-
-def _process(space: Space | None, image: int, credit: int = _CREDIT) -> bytes:
-    """``struct process`` of a target with this address space."""
-    if space is None:
-        return PROCESS.pack(0, 0, 0, 0, image, credit)
-    return PROCESS.pack(space.address, space.count, 0, 0, image, credit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +68,10 @@ class Sampler:
         self.calls = programs.calls
         self._programs = programs
         self._maps = programs.maps
+        self.targets = KernelTargets(programs.maps)
+        """The processes and threads that the programs record."""
         self.on_demand = programs.on_demand
         """Whether the programs report at once that mappings are to be read."""
-        self._user_threads = 0
         with ExitStack() as resources:
             resources.callback(programs.close)
             rings = []
@@ -127,66 +102,9 @@ class Sampler:
         program = self._programs.fds["walk_saved"]
         return SavedWalker(program, self._maps.saved, self._maps.saved_programs)
 
-    # --- targets ---
-
     def attach(self) -> None:
         """Sample from now on. Raises what :meth:`SamplerPrograms.attach` does."""
         self._programs.attach()
-
-    def add_thread(self, tid: int, *, before_exec: bool = False) -> int | None:
-        """Number a thread that already runs; None when the programs have numbered it.
-
-        With ``before_exec`` it is recorded from its next exec on.
-        """
-        if self._user_threads >= THREADS_PER_CPU:
-            return None
-        self._user_threads += 1
-        number = self._user_threads << THREAD_CPU_BITS | _USER_NUMBERS
-        fresh = self._maps.threads.add(
-            struct.pack("<I", tid), THREAD.pack(number, int(before_exec), *_IDLE_THREAD)
-        )
-        return number if fresh else None
-
-    def forget_thread(self, tid: int) -> None:
-        """Drop the number of a thread that was gone before its state could be read."""
-        self._maps.threads.delete(struct.pack("<I", tid))
-
-    def exclude_process(self, pid: int) -> None:
-        """Never record ``pid`` and what it starts."""
-        self._maps.processes.update(struct.pack("<I", pid), PROCESS.pack(0, 0, 0, 1, 0, 0))
-
-    def forget_process(self, pid: int) -> None:
-        """Take a process that was gone when it was registered out of those recorded."""
-        self._maps.processes.delete(struct.pack("<I", pid))
-
-    def add_process(self, pid: int, space: Space | None, image: int = 0) -> None:
-        """Make ``pid`` a target whose mappings are ``space``; None: they are not known yet.
-
-        They are not used when it runs another program than ``image`` by now (of a
-        :class:`~hpcd.bpf.layouts.ThreadEvent`; 0: not known).
-        """
-        if not self._is_excluded(pid):
-            self._maps.processes.update(struct.pack("<I", pid), _process(space, image))
-
-    def _is_excluded(self, pid: int) -> bool:
-        """Whether the programs have let go of ``pid``, or will: that is for good."""
-        entry = self._maps.processes.lookup(struct.pack("<I", pid))
-        return entry is not None and PROCESS.unpack(entry)[3] != 0
-
-    def set_space(
-        self, pid: int, space: Space | None, image: int = 0, *, unchanged: int = 0
-    ) -> bool:
-        """Replace the mappings of a target; False when it has ended. ``unchanged`` is the number of
-        readings in a row that have found the space as it was."""
-        if self._is_excluded(pid):
-            return False
-        entry = _process(space, image, max(_CREDIT >> unchanged, _LEAST_CREDIT))
-        return self._maps.processes.replace(struct.pack("<I", pid), entry)
-
-    def records(self, pid: int) -> bool:
-        """Whether process ``pid`` is recorded, as the kernel sees it."""
-        entry = self._maps.processes.lookup(struct.pack("<I", pid))
-        return entry is not None and PROCESS.unpack(entry)[3] == 0
 
     def set_rules(self, first: int, rules: npt.NDArray[np.void]) -> None:
         """Store unwind rules from index ``first`` (RULE_DTYPE rows)."""

@@ -41,22 +41,6 @@ class Memory(Protocol):
         """Store whole blocks (``words`` is a multiple of 1024) from block number ``block``."""
 
 
-class ArrayMemory:
-    """Table memory in this process, for replaying saved stacks."""
-
-    def __init__(self) -> None:
-        self.words: U32 = np.zeros(BLOCK_WORDS, dtype=np.uint32)
-
-    def write(self, block: int, words: U32) -> None:
-        """Store whole blocks, growing the array as needed."""
-        end = block * BLOCK_WORDS + len(words)
-        if end > len(self.words):
-            self.words = np.concatenate(
-                [self.words, np.zeros(end - len(self.words), dtype=np.uint32)]
-            )
-        self.words[block * BLOCK_WORDS : end] = words
-
-
 class Blocks:
     """Hands out runs of blocks, first fit. Block 0 is never given: address 0 means "none"."""
 

@@ -23,12 +23,12 @@ def add_database_argument(parser: argparse.ArgumentParser, *, nargs: str | None 
     )
 
 
-def add_limit_option(parser: argparse.ArgumentParser, what: str, default: int = 20) -> None:
+def add_limit_option(parser: argparse.ArgumentParser, what: str) -> None:
     """Add ``--limit``, how many of ``what`` a table shows."""
     parser.add_argument(
         "--limit",
         type=int,
-        default=default,
+        default=20,
         metavar="N",
         help=f"{what} to show, 0 for all (default: %(default)s)",
     )

@@ -14,7 +14,7 @@ from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.daemon.service.stack_message import from_message
 from hpcd.daemon.stacks.selected_processes import selected_processes
 from hpcd.daemon.stacks.stack_reader import StackReader
-from hpcd.daemon.targets import processes
+from hpcd.daemon.targets.process_identity import identify
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import PrivilegeError, TargetError
 
@@ -94,7 +94,7 @@ class RecordedProcesses:
 
         Raises :class:`hpcd.errors.TargetError` when all have ended.
         """
-        pids = tuple(pid for pid, began in known if processes.identify(pid, 0).start_ns == began)
+        pids = tuple(pid for pid, began in known if identify(pid, 0).start_ns == began)
         if not pids:
             raise TargetError("all processes of this recording have ended")
         with self._lock:

@@ -42,6 +42,22 @@ def open_descriptor(path: Path) -> int:
     return fd
 
 
+def open_linked(path: Path | str) -> int:
+    """The descriptor of the regular file that ``path`` leads to, also by links.
+
+    Raises :class:`FormatError` for anything else, which is not opened: for a fifo or a device that
+    may do something.
+    """
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            raise FormatError(f"{path}: not a regular file")
+        # The very file that was looked at, whatever its name leads to by now.
+        return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(place)
+
+
 def read_regular(path: Path) -> bytes:
     """The contents of a file that is opened as by :func:`open_regular`."""
     with open_regular(path) as file:

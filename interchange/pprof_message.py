@@ -229,9 +229,9 @@ class DecodedProfile:
         self.strings = _Stretches(self.data, _MOST_STRINGS, "strings")
         self._entries = 0
 
-    def add_entries(self, count: int) -> None:
-        """Count mappings, functions, locations or lines. Raises FormatError for too many."""
-        self._entries += count
+    def count_entry(self) -> None:
+        """Count a mapping, function, location or line. Raises FormatError for too many."""
+        self._entries += 1
         if self._entries > _MOST_ENTRIES:
             raise FormatError(f"more than {_MOST_ENTRIES:,} functions, locations and lines")
 
@@ -290,7 +290,7 @@ def _add_entry(profile: DecodedProfile, number: int, entry: dict[int, int]) -> N
         if len(profile.kinds) > _MAX_KINDS:
             raise FormatError(f"more than {_MAX_KINDS} kinds of values")
         return
-    profile.add_entries(1)
+    profile.count_entry()
     if number == _Profile.MAPPING:
         profile.mappings[entry.get(_Mapping.ID, 0)] = entry.get(_Mapping.FILE, 0)
     else:
@@ -301,7 +301,7 @@ def _add_entry(profile: DecodedProfile, number: int, entry: dict[int, int]) -> N
 def _add_location(profile: DecodedProfile, data: memoryview) -> None:
     number = mapping = 0
     lines: list[tuple[int, int]] = []
-    profile.add_entries(1)
+    profile.count_entry()
     for place, value in fields(data):
         if isinstance(value, int):
             if place == _Location.ID:
@@ -309,7 +309,7 @@ def _add_location(profile: DecodedProfile, data: memoryview) -> None:
             elif place == _Location.MAPPING:
                 mapping = value
         elif place == _Location.LINE:
-            profile.add_entries(1)
+            profile.count_entry()
             line = integers_by_field(value)
             lines.append((line.get(_Line.FUNCTION, 0), line.get(_Line.LINE, 0)))
     profile.locations[number] = Location(mapping, lines)

@@ -18,9 +18,9 @@ from hpcd.measurement.zstd_contexts import compressor, decompressor
 _ENTRY_LIMIT = 1 << 30
 
 
-def pack_archive(entries: Mapping[str, bytes], level: int = 3) -> bytes:
-    """The archive of ``entries``, compressed at this ``level`` of zstd."""
-    pack = compressor(level).compress
+def pack_archive(entries: Mapping[str, bytes]) -> bytes:
+    """Return the archive of ``entries``."""
+    pack = compressor(3).compress
     index, parts, at = {}, [], 0
     for name, value in entries.items():
         part = pack(value)

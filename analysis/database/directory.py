@@ -78,13 +78,6 @@ def block_checksums(path: Path, first: int = 0, blocks: int | None = None) -> Fi
     return FileEntry(size, tuple(sums))
 
 
-def checksums_of(content: memoryview) -> tuple[int, ...]:
-    """The CRC-32 of each block of a file with this ``content``."""
-    return tuple(
-        zlib.crc32(content[at : at + BLOCK_BYTES]) for at in range(0, len(content), BLOCK_BYTES)
-    )
-
-
 def write_manifest(root: Path, facts: dict[str, Any], files: dict[str, FileEntry]) -> None:
     """Write the manifest, last of all files. Raises :class:`StorageError`."""
     content = {

@@ -19,7 +19,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.ranks import has_ranks
-from hpcd.analysis.parallel.tree_matching import are_regions, innermost
+from hpcd.analysis.parallel.tree_matching import MPI_START_AND_END, are_regions, innermost
 from hpcd.analysis.parallel.waiting import are_waits
 from hpcd.analysis.profile.row_text import run_name
 from hpcd.analysis.profile.scope_nodes import name_contexts
@@ -39,7 +39,6 @@ _LOCK = re.compile(
     r"|GOMP_(critical|atomic)\w*start|omp_(set|test)_(nest_)?lock\w*|gomp_mutex_lock\w*"
     r"|__kmpc_(critical\w*|set_(nest_)?lock|ordered)|__kmp_acquire\w*"
 )
-_BEGINS = re.compile(r"(P?MPI_|p?mpi_|ompi_mpi_)([Ii]nit(_thread)?|[Ff]inalize)_*")
 _OPENMP = re.compile(r"lib(gomp|omp|iomp)\d*[.-]")
 
 
@@ -266,7 +265,7 @@ class TimeUse:
         wait[openmp], wait[locks], wait[others] = Use.OPENMP, Use.LOCKS, Use.OTHERS
         wait[joins] = Use.CHILDREN
         # To begin and to end together is no loss that a program can help.
-        begins = self._below(_fits(_BEGINS, names))
+        begins = self._below(_fits(MPI_START_AND_END, names))
         cpu[begins], wait[begins] = Use.WORK, Use.EVENTS
         self._of_cpu, self._of_wait = cpu, wait
 

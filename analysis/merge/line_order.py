@@ -143,68 +143,67 @@ def order_lines(
         place = {id: at for at, id in enumerate(of_processes[number], int(processes_at[number]))}
         named = of_threads[number].column("process")
         owner[lines_at[number] : lines_at[number + 1]] = [place[id] for id in named]
-    thread = {name: arrays_of(of_threads, name, NO_NUMBER) for name in _OF_THREADS}
+    processes_of = np.repeat(np.arange(len(measurements)), processes)
+    process, thread, texts = _columns(of_processes, of_threads, processes_of, owner)
+    order = _process_order(measurements, process, texts)
+    row = np.empty(len(order), np.int64)
+    row[order] = np.arange(len(order))
+    measurement = np.repeat(np.arange(len(measurements)), threads)
+    source = np.concatenate([contents.lines for contents in measurements])
+    other = thread["tid"] != process["pid"][owner]
+    placed = _order((measurement, source, thread["start_ns"], thread["tid"], other, row[owner]))
     names = TextColumn.of(of_threads, "name")
+    numbers: dict[str, Any] = {name: process[name][order] for name in _PROCESS_COLUMNS}
+    for name, text in texts.items():
+        numbers[name] = text.of_rows(order)
+    return (
+        LineOrder(
+            measurement[placed].astype(np.uint32),
+            source[placed].astype(np.uint32),
+            row[owner][placed].astype(np.uint32),
+        ),
+        ProcessTable(**numbers),
+        ThreadTable(
+            **{name: thread[name][placed] for name in _THREAD_COLUMNS},
+            name=names.of_rows(placed),
+        ),
+    )
+
+
+def _columns(
+    of_processes: Sequence[IdentityColumns[Process]], of_threads: Sequence[IdentityColumns[Thread]],
+    measurement: I64, owner: I64,
+) -> tuple[dict[str, I64], dict[str, I64], dict[str, TextColumn]]:  # fmt: skip
+    """Return the numbers of all processes and threads and the texts of processes, by column.
+
+    ``measurement`` is that of each process, ``owner`` the process of each thread.
+    """
+    thread = {name: arrays_of(of_threads, name, NO_NUMBER) for name in _OF_THREADS}
     process = {name: arrays_of(of_processes, name, NO_NUMBER) for name in _OF_PROCESSES}
     for name in ("rank", "size"):
         impossible = (process[name] < 0) | (process[name] >= MOST_RANKS)
         process[name] = np.where(impossible, NO_NUMBER, process[name])
-    process["measurement"] = np.repeat(np.arange(len(measurements)), processes)
+    process["measurement"] = measurement
+    process["end_ns"], process["cpu_before_ns"], process["cpu_ns"] = _lives(owner, thread, process)
     texts = {name: TextColumn.of(of_processes, name) for name in _TEXTS_OF_PROCESSES}
-    line = {
-        "owner": owner,
-        "other": thread["tid"] != process["pid"][owner],
-        "source": np.concatenate([contents.lines for contents in measurements]),
-        "measurement": np.repeat(np.arange(len(measurements)), threads),
-    }
+    return process, thread, texts
+
+
+def _process_order(
+    measurements: Sequence[MeasurementContents],
+    process: Mapping[str, I64],
+    texts: Mapping[str, TextColumn],
+) -> I64:
+    """Return the processes in database order ``int64[n]``, which depends on what they are alone."""
     ranked = np.argsort(np.array([contents.id for contents in measurements], object))
     by_id = np.empty(len(measurements), np.int64)
     by_id[ranked] = np.arange(len(measurements))
     hosts = _places([contents.host.hostname for contents in measurements])
     owners, ranks = process["measurement"], process["rank"]
-    ended, before, used = _lives(owner, thread, process)
-    order = _order(
-        (process.pop("id"), by_id[owners], process["start_ns"], process["pid"], hosts[owners],
+    return _order(
+        (process["id"], by_id[owners], process["start_ns"], process["pid"], hosts[owners],
          np.where(ranks == NO_NUMBER, 0, ranks), ranks == NO_NUMBER, texts["job"].places())
     )  # fmt: skip
-    row = np.empty(len(order), np.int64)
-    row[order] = np.arange(len(order))
-    line["owner"] = row[owner]
-    placed = _order(
-        (line["measurement"], line["source"], thread["start_ns"], thread["tid"], line["other"],
-         line["owner"])
-    )  # fmt: skip
-    return (
-        LineOrder(
-            line["measurement"][placed].astype(np.uint32),
-            line["source"][placed].astype(np.uint32),
-            line["owner"][placed].astype(np.uint32),
-        ),
-        ProcessTable(
-            measurement=process["measurement"][order],
-            pid=process["pid"][order],
-            parent_pid=process["parent_pid"][order],
-            uid=process["uid"][order],
-            start_ns=process["start_ns"][order],
-            rank=process["rank"][order],
-            size=process["size"][order],
-            end_ns=ended[order],
-            cpu_before_ns=before[order],
-            cpu_ns=used[order],
-            name=texts["name"].of_rows(order),
-            exe=texts["exe"].of_rows(order),
-            command=texts["command"].of_rows(order),
-            job=texts["job"].of_rows(order),
-        ),
-        ThreadTable(
-            tid=thread["tid"][placed],
-            start_ns=thread["start_ns"][placed],
-            end_ns=thread["end_ns"][placed],
-            attached_ns=thread["attached_ns"][placed],
-            asleep_since_ns=thread["asleep_since_ns"][placed],
-            name=names.of_rows(placed),
-        ),
-    )
 
 
 _OF_PROCESSES = ("id", "pid", "parent_pid", "uid", "start_ns", "rank", "size", "cpu_before_ns")
@@ -212,6 +211,12 @@ _TEXTS_OF_PROCESSES = ("name", "exe", "command", "job")
 _OF_THREADS = (
     "tid", "start_ns", "end_ns", "attached_ns", "asleep_since_ns", "cpu_ns", "cpu_before_ns",
 )  # fmt: skip
+
+_PROCESS_COLUMNS = (
+    "measurement", "pid", "parent_pid", "uid", "start_ns", "rank", "size", "end_ns",
+    "cpu_before_ns", "cpu_ns",
+)  # fmt: skip
+_THREAD_COLUMNS = ("tid", "start_ns", "end_ns", "attached_ns", "asleep_since_ns")
 
 _MOST_CPU_NS = 1 << 58
 """Nine years; more is damage."""

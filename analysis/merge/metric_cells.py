@@ -85,6 +85,43 @@ def translate_cells(task: CellTask) -> int:
 
     Returns how many sums there are. Raises :class:`FormatError` and :class:`StorageError`.
     """
+    trace_maps, mapped, lines = _mapped_sums(task)
+    counts = np.bincount(mapped.line, minlength=lines).astype(np.int64)
+    chunks = chunks_of(counts)
+    packed = [
+        pack_cells(mapped if len(chunks) == 1 else _of_lines(mapped, chunk)) for chunk in chunks
+    ]
+    frames = [frame for chunk in packed for frame in chunk.frames]
+    maps = [pack_nodes(trace_map) for trace_map in trace_maps]
+    node, place = ranked(mapped.node)
+    columns: dict[str, Any] = {
+        "lines": np.array([chunk.stop - chunk.start for chunk in chunks], np.int64),
+        "events": np.array([len(chunk.event) for chunk in packed], np.int64),
+        "event": np.concatenate([chunk.event for chunk in packed] or [np.zeros(0, np.uint16)]),
+        "cells": np.concatenate([chunk.cells for chunk in packed] or [np.zeros(0, np.int64)]),
+        "size": np.array([len(frame) for frame in frames], np.int64),
+        "data": np.frombuffer(b"".join(frames), np.uint8),
+        "map_count": np.array([len(trace_map) for trace_map in trace_maps], np.uint32),
+        "map_size": np.array([len(frame) for frame in maps], np.int64),
+        "map": np.frombuffer(b"".join(maps), np.uint8),
+        "line_total": _totals(mapped.line, lines, mapped, task.scale),
+        "node": node,
+        "node_total": _totals(place, len(node), mapped, task.scale),
+    }  # fmt: skip
+    try:
+        with task.work.open("wb") as file:
+            np.savez(file, **columns)
+    except OSError as error:
+        raise storage_error(task.work, error) from None
+    return len(mapped)
+
+
+def _mapped_sums(task: CellTask) -> tuple[list[U32], Cells, int]:
+    """Return the place in the canonical tree of each node, by part, and the parts' sums by these
+    places and by the task's lines, of which there are as many as the last value.
+
+    Raises :class:`FormatError`.
+    """
     none = [np.zeros(0, np.uint32)] * len(task.parts)
     node_maps = located_nodes(task.group, task.canonical) if task.group else none
     trace_maps: list[U32] = []
@@ -114,34 +151,7 @@ def translate_cells(task: CellTask) -> int:
     mapped = join_cells(cells)
     if united:
         mapped = add_cells([mapped])
-    counts = np.bincount(mapped.line, minlength=first).astype(np.int64)
-    chunks = chunks_of(counts)
-    packed = [
-        pack_cells(mapped if len(chunks) == 1 else _of_lines(mapped, chunk)) for chunk in chunks
-    ]
-    frames = [frame for chunk in packed for frame in chunk.frames]
-    maps = [pack_nodes(trace_map) for trace_map in trace_maps]
-    node, place = ranked(mapped.node)
-    columns: dict[str, Any] = {
-        "lines": np.array([chunk.stop - chunk.start for chunk in chunks], np.int64),
-        "events": np.array([len(chunk.event) for chunk in packed], np.int64),
-        "event": np.concatenate([chunk.event for chunk in packed] or [np.zeros(0, np.uint16)]),
-        "cells": np.concatenate([chunk.cells for chunk in packed] or [np.zeros(0, np.int64)]),
-        "size": np.array([len(frame) for frame in frames], np.int64),
-        "data": np.frombuffer(b"".join(frames), np.uint8),
-        "map_count": np.array([len(trace_map) for trace_map in trace_maps], np.uint32),
-        "map_size": np.array([len(frame) for frame in maps], np.int64),
-        "map": np.frombuffer(b"".join(maps), np.uint8),
-        "line_total": _totals(mapped.line, first, mapped, task.scale),
-        "node": node,
-        "node_total": _totals(place, len(node), mapped, task.scale),
-    }  # fmt: skip
-    try:
-        with task.work.open("wb") as file:
-            np.savez(file, **columns)
-    except OSError as error:
-        raise storage_error(task.work, error) from None
-    return len(mapped)
+    return trace_maps, mapped, first
 
 
 def _repeats(values: npt.NDArray[np.integer]) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.merge.canonical_modules import CanonicalModule
 from hpcd.analysis.merge.executors import InlineExecutor, run_all
-from hpcd.analysis.merge.module_names import close_readers, describe, start_readers
+from hpcd.analysis.merge.module_names import ModuleNames, close_readers, describe, start_readers
 from hpcd.analysis.symbols.frame_names import RAW_NAME, marker_name, omitted_name, round_count
 from hpcd.analysis.symbols.symbolization import Procedure, SymbolTask
 from hpcd.array_types import I64, U32, U64
@@ -102,6 +102,18 @@ def name_tree(
         for done, (number, future) in enumerate(run_all(executor, describe, tasks), start=1):
             answers[number] = future.result()
             progress(done, len(tasks))
+    return _joined(modules, [answers[number] for number in range(len(modules))], groups, tree,
+                   procedures, of_node)  # fmt: skip
+
+
+def _joined(
+    modules: Sequence[CanonicalModule], answers: Sequence[ModuleNames],
+    groups: Sequence[tuple[I64, I64]], tree: CCT, procedures: list[Procedure], of_node: I64,
+) -> NamedTree:  # fmt: skip
+    """Number the procedures and scopes of all modules' ``answers``, after the special ones.
+
+    ``groups`` has the nodes of each module, and which of its offsets each one is at.
+    """
     notes = []
     module_notes = []
     parts = []
@@ -116,7 +128,7 @@ def name_tree(
         if answer.warning and len(nodes):
             notes.append(f"{module.path}: {answer.note}")
     scopes, starts = Scopes.joined(parts)
-    scope_of = np.zeros(len(module_of), np.uint32)
+    scope_of = np.zeros(len(tree), np.uint32)
     for number, start in enumerate(starts):
         nodes, place = groups[number]
         inner = answers[number].scope[place]
@@ -124,8 +136,8 @@ def name_tree(
     return NamedTree(
         procedures,
         of_node.astype(np.uint32),
-        module_of,
-        offset_of,
+        frame.module_of(tree.frame),
+        frame.offset_of(tree.frame),
         scopes,
         scope_of,
         module_notes,

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ from hpcd.analysis.merge.executors import (
 )
 from hpcd.analysis.merge.line_columns import line_columns
 from hpcd.analysis.merge.line_order import LineOrder, order_lines
-from hpcd.analysis.merge.measurement_reading import read_measurements
+from hpcd.analysis.merge.measurement_reading import ReadMeasurements, read_measurements
 from hpcd.analysis.merge.metric_cells import (
     CellTask,
     metric_scales,
@@ -73,7 +74,7 @@ from hpcd.analysis.merge.sqlite_writer import TableWriter
 from hpcd.analysis.merge.table_rows import ClockOffsets, DatabaseContents
 from hpcd.analysis.merge.united_events import unite_events
 from hpcd.analysis.merge.united_symbols import table_of
-from hpcd.analysis.trace.part_contents import load_call_nodes, windows_of
+from hpcd.analysis.trace.part_contents import MeasurementContents, load_call_nodes, windows_of
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import UsageError
 from hpcd.garbage import fewer_collections
@@ -165,17 +166,66 @@ class _Merge:
         A worker may use ``memory`` bytes; ``local``: it reads what is read ahead from this
         machine's memory.
         """
-        parts = self._work / "parts"
-        try:
-            parts.mkdir(exist_ok=True)
-            for folder in layout.FOLDERS:
-                (self._root / folder).mkdir(parents=True)
-        except OSError as error:
-            raise storage_error(self._root, error) from None
         read = read_measurements(
-            self._paths, parts, self._old, self._executor, self._progress,
+            self._paths, self._make_folders(), self._old, self._executor, self._progress,
             memory=memory, local=local,
         )  # fmt: skip
+        measurements = read.contents
+        modules, placed, union = self._unite_trees(read)
+        tree = union.tree
+        events, event_maps = unite_events([part.events for part in placed.parts])
+        database = self._describe(measurements, modules, events)
+        clock, order, columns = database.clock, database.order, database.columns
+        rows = order.rows(len(measurements))
+        # The rows of who was measured are as many as there are lines: workers add up meanwhile.
+        with TableWriter(self._root / layout.SQLITE, len(metric_scales(events))) as tables:
+            tables.add(database.measured())
+            node_totals, line_totals, cells = self._sum(placed, union, events, event_maps, rows)
+            tables.add(database.line_totals(line_totals))
+            self._map_trace(placed, union, event_maps, clock, order, rows)
+            calls = self._unite_calls(placed, len(tree), clock, rows)
+            named = self._name(modules, tree)
+            self._progress("tables", 0, 1)
+            inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
+            statistics = self._statistics(union.path, inclusives, cells)
+            tables.add(database.contexts(
+                tree, named, node_totals, inclusives, statistics, calls
+            ))  # fmt: skip
+            tables.finish()
+        self._progress("tables", 1, 1)
+        counts = {
+            "measurements": len(measurements),
+            "lines": len(columns.start),
+            "nodes": len(tree),
+            "procedures": len(named.procedures),
+        }
+        facts = {
+            **counts,
+            "parts": len(placed.parts),
+            "records": int(columns.first[-1]),
+            "cells": cells,
+            "origin_ns": clock.origin_ns,
+            "duration_ns": int(columns.end.max(initial=0)),
+            **({"calls": calls.calls} if calls else {}),
+        }
+        return MergeResult(
+            self._root,
+            **counts,
+            # Metric 0 counts records, and of an interval not the entry at its end.
+            records=int(node_totals[0].sum()),
+            source_nodes=sum(contents.nodes for contents in measurements),
+            bytes=self._vouch(placed, facts),
+            refused=read.refused,
+            damaged=read.damaged,
+            notes=read.notes + named.notes,
+        )
+
+    # --- stages ---
+
+    def _unite_trees(
+        self, read: ReadMeasurements
+    ) -> tuple[list[CanonicalModule], PartLayout, CanonicalUnion]:
+        """Stage 2: the modules of all measurements, the parts in order, and the canonical tree."""
         measurements = read.contents
         modules, module_maps = unite_modules(
             [contents.modules for contents in measurements],
@@ -189,68 +239,42 @@ class _Merge:
             placed, modules, module_maps, kept, self._executor, self._progress,
             work=self._work, symbols=self._root / layout.SYMBOLS,
         )  # fmt: skip
-        tree = union.tree
-        events, event_maps = unite_events([part.events for part in placed.parts])
+        return modules, placed, union
+
+    def _describe(
+        self,
+        measurements: Sequence[MeasurementContents],
+        modules: Sequence[CanonicalModule],
+        events: Sequence[Event],
+    ) -> DatabaseContents:
+        """Put the trace lines in order, and write their columns."""
         windows = windows_of(measurements)
         clock = ClockOffsets.of(measurements, windows)
         order, processes, threads = order_lines(measurements)
         rows = order.rows(len(measurements))
         columns = line_columns(measurements, order, rows, processes, threads, clock, windows)
         columns.save(self._root / "lines")
-        database = DatabaseContents(
+        return DatabaseContents(
             measurements, modules, events, clock, order, processes, threads, columns, windows
         )
-        # The rows of who was measured are as many as there are lines: workers add up meanwhile.
-        with TableWriter(self._root / layout.SQLITE, len(metric_scales(events))) as tables:
-            tables.add(database.measured())
-            node_totals, line_totals, cells = self._sum(placed, union, events, event_maps, rows)
-            tables.add(database.line_totals(line_totals))
-            self._map_trace(placed, union, event_maps, clock, order, rows)
-            calls = self._unite_calls(placed, len(tree), clock, rows)
-            named = self._name(modules, tree)
-            save_column(self._root / "cct" / "parent.npy", tree.parent)
-            save_column(self._root / "cct" / "frame.npy", tree.frame)
-            save_column(self._root / "cct" / "procedure.npy", named.procedure_of_node)
-            save_column(self._root / "cct" / "scope.npy", named.scope_of_node)
-            self._progress("tables", 0, 1)
-            inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
-            statistics = self._statistics(union.path, inclusives, cells)
-            tables.add(database.contexts(
-                tree, named, node_totals, inclusives, statistics, calls
-            ))  # fmt: skip
-            tables.finish()
-        self._progress("tables", 1, 1)
-        facts = {
-            "measurements": len(measurements),
-            "parts": len(placed.parts),
-            "lines": len(columns.start),
-            "records": int(columns.first[-1]),
-            "nodes": len(tree),
-            "procedures": len(named.procedures),
-            "cells": cells,
-            "origin_ns": clock.origin_ns,
-            "duration_ns": int(columns.end.max(initial=0)),
-            **({"calls": calls.calls} if calls else {}),
-        }
+
+    def _make_folders(self) -> Path:
+        """Make the folders of the database, and that of the parts, which it returns."""
+        parts = self._work / "parts"
+        try:
+            parts.mkdir(exist_ok=True)
+            for folder in layout.FOLDERS:
+                (self._root / folder).mkdir(parents=True)
+        except OSError as error:
+            raise storage_error(self._root, error) from None
+        return parts
+
+    def _vouch(self, placed: PartLayout, facts: dict[str, Any]) -> int:
+        """Put the parts in their place and write the manifest; returns the database's bytes."""
         known = place_parts(placed.parts, self._root, self._old)
         files = all_checksums(self._root, known, self._executor, self._progress)
         layout.write_manifest(self._root, facts, files)
-        return MergeResult(
-            self._root,
-            measurements=len(measurements),
-            lines=len(columns.start),
-            # Metric 0 counts records, and of an interval not the entry at its end.
-            records=int(node_totals[0].sum()),
-            nodes=len(tree),
-            source_nodes=sum(contents.nodes for contents in measurements),
-            procedures=len(named.procedures),
-            bytes=sum(entry.bytes for entry in files.values()),
-            refused=read.refused,
-            damaged=read.damaged,
-            notes=read.notes + named.notes,
-        )
-
-    # --- stages ---
+        return sum(entry.bytes for entry in files.values())
 
     def _sum(
         self, placed: PartLayout, union: CanonicalUnion, events: Sequence[Event],
@@ -315,12 +339,20 @@ class _Merge:
         return unite_calls(sources, sum(map(len, rows)), self._root / layout.CALLS)
 
     def _name(self, modules: Sequence[CanonicalModule], tree: CCT) -> NamedTree:
-        """Stage 4: procedures for all frames."""
+        """Stage 4: procedures for all frames, and the columns of the tree."""
         store = self._root / layout.SYMBOLS
-        return name_tree(
+        named = name_tree(
             self._executor, modules, store, table_of(store)[1], tree,
             lambda done, total: self._progress("symbols", done, total),
         )  # fmt: skip
+        for name, column in (
+            ("parent", tree.parent),
+            ("frame", tree.frame),
+            ("procedure", named.procedure_of_node),
+            ("scope", named.scope_of_node),
+        ):
+            save_column(self._root / "cct" / f"{name}.npy", column)
+        return named
 
     def _statistics(
         self, tree: Path, inclusives: Sequence[F64], cells: int

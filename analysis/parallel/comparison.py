@@ -284,19 +284,14 @@ def compare(
     matching = match(
         databases, [programs[db] for db in databases], scopes=CALLS_AND_LOOPS if scopes else ()
     )
-    costs, variances = [], []
-    for side in sides:
-        to = matching.node_of[databases.index(side.database)]
-        cost, variance = _costs(side, metric)
-        count = len(matching.tree)
-        costs.append(sum_by(to, cost, count) / side.ranks)
-        variances.append(sum_by(to, variance, count) / side.ranks**2)
     unit = units.pop()
     looked_at = np.ones(len(matching.tree), bool)
     if procedure is not None:
         looked_at = within(matching, procedure)
     kept = looked_at & counted(matching, metric)
-    cost, variance = np.stack(costs) * kept, np.stack(variances) * kept
+    cost, variance = (
+        columns * kept for columns in _costs_by_rank(sides, metric, matching, databases)
+    )
     if shares:
         whole = cost.sum(axis=1, keepdims=True)
         scale = np.divide(100, whole, out=np.zeros_like(whole), where=whole > 0)
@@ -316,6 +311,21 @@ def compare(
         hotspot,
         procedure,
     )
+
+
+def _costs_by_rank(
+    sides: Sequence[Side], metric: str, matching: Matching, databases: list[Database]
+) -> tuple[F64, F64]:
+    """Return the cost of a rank of each side in each node of the common tree, and its variance,
+    ``float64[sides, nodes]``."""
+    costs, variances = [], []
+    count = len(matching.tree)
+    for side in sides:
+        to = matching.node_of[databases.index(side.database)]
+        cost, variance = _costs(side, metric)
+        costs.append(sum_by(to, cost, count) / side.ranks)
+        variances.append(sum_by(to, variance, count) / side.ranks**2)
+    return np.stack(costs), np.stack(variances)
 
 
 def _lived(

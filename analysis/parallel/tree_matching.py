@@ -39,7 +39,8 @@ from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
 
-_START_AND_END = re.compile(r"MPI_(Init|Init_thread|Finalize)|mpi_(init|init_thread|finalize)_+")
+MPI_START_AND_END = re.compile(r"(P?MPI_|p?mpi_|ompi_mpi_)([Ii]nit(_thread)?|[Ff]inalize)_*")
+"""Names of functions that begin or end MPI, also in Fortran and inside of Open MPI."""
 _MPI = re.compile("P?MPI_[A-Z]|p?mpi_[a-z_]+_$")
 
 
@@ -281,7 +282,7 @@ def _own(place: MatchedFrame) -> bool:
     # A stub that leads into a library is that library's affair, and so is MPI, whatever its
     # library is called.
     inside = place.program and not (place.name.endswith("@plt") or _MPI.match(place.name))
-    return inside or _START_AND_END.fullmatch(place.name) is not None
+    return inside or MPI_START_AND_END.fullmatch(place.name) is not None
 
 
 def within(matching: Matching, procedure: str) -> npt.NDArray[np.bool_]:

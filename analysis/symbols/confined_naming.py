@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import struct
 import threading
-from pathlib import Path
 
 import numpy as np
 
@@ -20,6 +18,7 @@ from hpcd.analysis.symbols.symbolization import Namer, names_by_region
 from hpcd.array_types import U64
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
+from hpcd.regular_file import open_linked
 from hpcd.sandbox.worker_process import WorkerProcess
 
 REQUEST = struct.Struct("<II")
@@ -108,8 +107,8 @@ class _Opening(threading.Thread):
 
     def run(self) -> None:
         try:
-            fd = _open_regular(Path(self._path))
-        except (OSError, ValueError):
+            fd = open_linked(self._path)
+        except (OSError, ValueError, FormatError):
             return
         with self._lock:
             if not self._given_up:
@@ -122,14 +121,3 @@ class _Opening(threading.Thread):
         with self._lock:
             self._given_up = True
             return self._fd
-
-
-def _open_regular(path: Path) -> int:
-    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        # Opening a fifo or a device may do something.
-        if not stat.S_ISREG(os.fstat(place).st_mode):
-            raise OSError("not a regular file")
-        return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(place)

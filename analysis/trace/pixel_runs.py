@@ -8,9 +8,6 @@ import numpy.typing as npt
 from hpcd.array_types import U16, U32
 from hpcd.kernels.library import kernels
 
-WIDEST = (1 << 16) - 1
-"""Columns a picture may have at most, for ends of runs to fit 16 bits."""
-
 
 def pixel_runs(nodes: npt.NDArray[np.unsignedinteger]) -> tuple[U32, U16]:
     """The runs of ``nodes`` ``[h, w]``, row after row: the node of each, and the column behind it;

@@ -35,13 +35,12 @@ _ORIGIN = ".origin"
 _REMEDY = "apt-get install linux-headers-$(dpkg --print-architecture)"
 
 
-def kernel_headers(cache: Path | None = None) -> Path:
+def kernel_headers() -> Path:
     """A directory bcc can use as ``BCC_KERNEL_SOURCE``.
 
     In this order: ``BCC_KERNEL_SOURCE`` itself, the running kernel's build directory, the headers
     the kernel carries in itself, a pair of Debian header packages (the running kernel's, else the
-    newest), joined by symbolic links. ``cache`` replaces that of
-    :mod:`hpcd.bpf.loading.cache_directory`. Takes 0.4 s the first time, then 1 ms. Raises
+    newest), joined by symbolic links. Takes 0.4 s the first time, then 1 ms. Raises
     :class:`PlatformError` with the command that helps when there is none, and
     :class:`StorageError` when the cache cannot be written or trusted.
     """
@@ -57,7 +56,7 @@ def kernel_headers(cache: Path | None = None) -> Path:
     build = _MODULES / platform.release() / "build"
     if _complete(build):
         return build
-    kept = (cache or cache_directory()) / "headers"
+    kept = cache_directory() / "headers"
     if _KHEADERS.is_file():
         # Two builds of a kernel may share the release; the version has the date of the build.
         name = f"kheaders-{platform.release()}-{zlib.crc32(platform.version().encode()):08x}"

@@ -10,16 +10,43 @@ from hpcd.analysis.parallel.comparison import Comparison, CostChange
 from hpcd.analysis.parallel.run_times import run_time_sentence, run_times
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.tree_rows import Forest
+from hpcd.array_types import I8
 
 
 def as_json(comparison: Comparison, kind: str, depth: int | None) -> Iterator[str]:
     """Yield the pieces of one JSON object: figures, then the tree of the view ``kind``."""
     sides = len(comparison.sides)
+    view = comparison.view(kind, depth=depth)
+    rows = view.inclusive if kind == "top-down" else view.exclusive
+    tree_changes = comparison.changes(rows[:sides], rows[sides : 2 * sides])
+
+    def fields(node: int) -> dict[str, Any]:
+        place = comparison.places[int(view.procedure[node])]
+        return {
+            "name": place.label,
+            "module": place.module,
+            "file": place.file,
+            "line": place.line,
+            "inclusive": view.inclusive[:sides, node].tolist(),
+            "exclusive": view.exclusive[:sides, node].tolist(),
+            "change": _names(tree_changes[:, node]),
+        }
+
+    yield json.dumps({**_figures(comparison), "view": kind})[:-1] + ', "tree": '
+    everything = view.inclusive[:sides].max(axis=0) > 0
+    yield from Forest(view.parent, rows[:sides].max(axis=0), everything, depth=depth).json(fields)
+    yield "}\n"
+
+
+def _names(changes: I8) -> list[str]:
+    return [CostChange(change).name.lower() for change in changes.tolist()]
+
+
+def _figures(comparison: Comparison) -> dict[str, Any]:
     nodes, cost, changes = comparison.regions()
     callers, called, visits, point_cost = comparison.call_points()
     visit_changes = comparison.changes_of_visits(visits)
-    names = {change: change.name.lower() for change in CostChange}
-    head = {
+    return {
         "metric": comparison.metric,
         "unit": comparison.unit,
         "sensitivity": comparison.sensitivity,
@@ -42,7 +69,7 @@ def as_json(comparison: Comparison, kind: str, depth: int | None) -> Iterator[st
             {
                 "path": path_labels(comparison.matching, node),
                 "cost": cost[:, number].tolist(),
-                "change": [names[change] for change in changes[:, number].tolist()],
+                "change": _names(changes[:, number]),
             }
             for number, node in enumerate(nodes.tolist())
         ],
@@ -52,29 +79,8 @@ def as_json(comparison: Comparison, kind: str, depth: int | None) -> Iterator[st
                 "name": comparison.places[int(called[at])].label,
                 "visits": visits[:, at].tolist(),
                 "cost": point_cost[:, at].tolist(),
-                "change": [names[change] for change in visit_changes[:, at].tolist()],
+                "change": _names(visit_changes[:, at]),
             }
             for at in range(len(called))
         ],
-        "view": kind,
     }
-    view = comparison.view(kind, depth=depth)
-    rows = view.inclusive if kind == "top-down" else view.exclusive
-    tree_changes = comparison.changes(rows[:sides], rows[sides : 2 * sides])
-
-    def fields(node: int) -> dict[str, Any]:
-        place = comparison.places[int(view.procedure[node])]
-        return {
-            "name": place.label,
-            "module": place.module,
-            "file": place.file,
-            "line": place.line,
-            "inclusive": view.inclusive[:sides, node].tolist(),
-            "exclusive": view.exclusive[:sides, node].tolist(),
-            "change": [names[change] for change in tree_changes[:, node].tolist()],
-        }
-
-    yield json.dumps(head)[:-1] + ', "tree": '
-    everything = view.inclusive[:sides].max(axis=0) > 0
-    yield from Forest(view.parent, rows[:sides].max(axis=0), everything, depth=depth).json(fields)
-    yield "}\n"

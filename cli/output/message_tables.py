@@ -63,7 +63,7 @@ def tables(
     limit = rows or 1 << 30
     paths = _Paths(db)
     if len(exchange.point_to_point.source):
-        yield _matrix_rows(exchange.point_to_point, exchange.ranks, limit, "messages")
+        yield _matrix_rows(exchange.point_to_point, exchange.ranks, limit)
         yield _size_rows(exchange)
     if len(exchange.one_sided.source):
         yield _pair_rows(exchange.one_sided, limit, "one-sided transfers, from and to")
@@ -93,9 +93,9 @@ class _Paths:
         return run_name(self.names(node), max(width, _MIN_NAME))
 
 
-def _matrix_rows(matrix: Matrix, ranks: I64, limit: int, what: str) -> list[Row]:
+def _matrix_rows(matrix: Matrix, ranks: I64, limit: int) -> list[Row]:
     if len(ranks) > _DENSE_RANKS:
-        return _pair_rows(matrix, limit, f"{what}, from and to, most bytes first")
+        return _pair_rows(matrix, limit, "messages, from and to, most bytes first")
     pairs = zip(matrix.source.tolist(), matrix.target.tolist(), strict=True)
     volume = dict(zip(pairs, matrix.bytes.tolist(), strict=True))
     rows = [Row("  from \\ to" + "".join(f"{rank:>10}" for rank in ranks.tolist()), "", "")]

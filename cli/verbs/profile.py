@@ -117,9 +117,9 @@ def _make_results_folder(owner: User, folder: Path) -> None:
 
     Raises :class:`StorageError` where results cannot be written: before anything is recorded.
     """
+    script = 'mkdir -p -m 700 "$0" 2>/dev/null && test -w "$0" -a -x "$0"'
     try:
-        _as_user(owner, ["mkdir", "-p", "-m", "700", str(folder)], subprocess.DEVNULL, quiet=True)
-        _as_user(owner, ["test", "-w", str(folder), "-a", "-x", str(folder)], subprocess.DEVNULL)
+        _as_user(owner, ["sh", "-c", script, str(folder)], subprocess.DEVNULL)
     except HpcdError:
         raise StorageError(
             f"{folder}: results cannot be written there; HPCD_RESULTS names another folder"
@@ -173,11 +173,11 @@ def _hand_over(folder: Path, owner: User) -> None:
     os.chown(folder, owner.uid, owner.gid)
 
 
-def _as_user(
-    owner: User, command: Sequence[str], output: TextIO | int, *, quiet: bool = False
-) -> None:
-    """Run a command with the rights of ``owner``, its standard output going to ``output``; its
-    errors are not shown if ``quiet``. Raises :class:`HpcdError` when it fails."""
+def _as_user(owner: User, command: Sequence[str], output: TextIO | int) -> None:
+    """Run a command with the rights of ``owner``, its standard output going to ``output``.
+
+    Raises :class:`HpcdError` when it fails.
+    """
     rights: dict[str, object] = {}
     environment = python_environment()
     if owner.other:
@@ -192,7 +192,6 @@ def _as_user(
         command,
         env=environment,
         stdout=output,
-        stderr=subprocess.DEVNULL if quiet else None,
         check=False,
         **rights,  # type: ignore[call-overload]
     )

@@ -86,62 +86,12 @@ class Report(Command):
             help="split calling contexts by phases: 'solve(n)' by the value n of recorded calls of"
             " solve",
         )  # fmt: skip
-        parser.add_argument(
-            "--hot-path",
-            action="store_true",
-            help="only the hot path: the costliest child, until none has half of its parent's cost",
-        )
-        parser.add_argument(
-            "--percent",
-            type=float,
-            default=0.5,
-            metavar="P",
-            help="omit contexts below this percentage of the total (default: %(default)s)",
-        )
-        parser.add_argument(
-            "--brief",
-            action="store_true",
-            help="about a screen: the costliest programs and processes where there are several,"
-            " then the costliest contexts",
-        )
-        parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
-        parser.add_argument(
-            "--width", type=int, metavar="N", help="columns (default: the terminal's)"
-        )
-        parser.add_argument(
-            "--no-fold", action="store_true",
-            help="give frames that only pass on their cost rows of their own, as JSON and CSV do",
-        )  # fmt: skip
-        parser.add_argument(
-            "--addresses",
-            action="store_true",
-            help="distinguish calls by call site address (top-down)",
-        )
-        form = parser.add_mutually_exclusive_group()
-        form.add_argument(
-            "--json", action="store_true", help="print one JSON object, children nested"
-        )
-        form.add_argument("--csv", action="store_true", help="print one CSV row per context")
-        form.add_argument(
-            "--html", type=Path, metavar="FILE",
-            help="write one HTML file that needs nothing else: findings, the trace, a flame graph,"
-            " the profile",
-        )  # fmt: skip
+        _add_rows(parser)
+        _add_forms(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the report."""
-        if not 0 <= args.percent <= 100:
-            raise UsageError("--percent must be between 0 and 100")
-        if args.depth is not None and args.depth < 1:
-            raise UsageError("--depth must be at least 1")
-        if args.addresses and args.view != "top-down":
-            raise UsageError("--addresses requires --view top-down")
-        if args.by and (args.hot_path or args.addresses or args.depth or args.csv or args.html):
-            raise UsageError(
-                "--by makes a table: no --hot-path, --addresses, --depth, --csv or --html"
-            )
-        if args.split and (args.by or args.addresses or args.html):
-            raise UsageError("--split splits contexts: no --by, --addresses or --html")
+        _check(args)
         with open_database(args.database or latest_result()) as db:
             if args.by:
                 return _print_groups(db, args)
@@ -196,6 +146,63 @@ class Report(Command):
                     print(f"(not shown: {outline.omitted:,} context{plural} below the cut-off)")
                 hint([db], find=costliest(db, cut_by if cut_by < measured else 0))
         return 0
+
+
+def _add_rows(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--hot-path",
+        action="store_true",
+        help="only the hot path: the costliest child, until none has half of its parent's cost",
+    )
+    parser.add_argument(
+        "--percent",
+        type=float,
+        default=0.5,
+        metavar="P",
+        help="omit contexts below this percentage of the total (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--brief",
+        action="store_true",
+        help="about a screen: the costliest programs and processes where there are several,"
+        " then the costliest contexts",
+    )
+    parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
+    parser.add_argument("--width", type=int, metavar="N", help="columns (default: the terminal's)")
+    parser.add_argument(
+        "--no-fold", action="store_true",
+        help="give frames that only pass on their cost rows of their own, as JSON and CSV do",
+    )  # fmt: skip
+    parser.add_argument(
+        "--addresses",
+        action="store_true",
+        help="distinguish calls by call site address (top-down)",
+    )
+
+
+def _add_forms(parser: argparse.ArgumentParser) -> None:
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON object, children nested")
+    form.add_argument("--csv", action="store_true", help="print one CSV row per context")
+    form.add_argument(
+        "--html", type=Path, metavar="FILE",
+        help="write one HTML file that needs nothing else: findings, the trace, a flame graph,"
+        " the profile",
+    )  # fmt: skip
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raise :class:`UsageError` for options that do not go together."""
+    if not 0 <= args.percent <= 100:
+        raise UsageError("--percent must be between 0 and 100")
+    if args.depth is not None and args.depth < 1:
+        raise UsageError("--depth must be at least 1")
+    if args.addresses and args.view != "top-down":
+        raise UsageError("--addresses requires --view top-down")
+    if args.by and (args.hot_path or args.addresses or args.depth or args.csv or args.html):
+        raise UsageError("--by makes a table: no --hot-path, --addresses, --depth, --csv or --html")
+    if args.split and (args.by or args.addresses or args.html):
+        raise UsageError("--split splits contexts: no --by, --addresses or --html")
 
 
 def _brief(outline: Outline, depth: int | None, only: Sequence[int] | None) -> Outline:

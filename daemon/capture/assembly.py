@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from hpcd.bpf.event_spec import EventSpec
 from hpcd.bpf.mapping_events import MmapEvents
@@ -23,6 +24,7 @@ from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols, KernelSymbolStore
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.patience import WithheldError
@@ -32,6 +34,10 @@ from hpcd.daemon.targets.sleeping_threads import SleepingThreads
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.measurement.writer import MeasurementWriter
+
+if TYPE_CHECKING:
+    from hpcd.daemon.capture.call_account import CallAccount
+    from hpcd.daemon.capture.call_recorder import CallRecorder
 
 # Modules of this many processes are analysed before the programs are loaded.
 _MAX_PRELOADED_PROCESSES = 64
@@ -72,6 +78,7 @@ class Assembly:
         self._accounts = UserAccounts(options.table_bytes)
         self._decoder = Decoder()
         self._modules = Modules(self._decoder, writer.add_module, self._accounts)
+        self._mappings = ModuleMappings(self._modules)
         stack.callback(self._modules.close)
         self._preparing = self._threads.submit(self._prepare_modules)
         self._on_demand = sampler_options(options, loading.calls).on_demand
@@ -86,24 +93,23 @@ class Assembly:
         Raises what :meth:`SamplerLoading.sampler` does.
         """
         sampler = self._sampler()
-        modules, writer = self._modules, self._writer
+        mappings, writer = self._mappings, self._writer
         tables = Tables(sampler.memory)
         targets = Targets(
-            modules,
+            mappings,
             tables,
-            sampler,
+            sampler.targets,
             self._mmaps.history,
             writer.add_process,
             self._accounts,
             on_demand=self._on_demand,
         )
-        stacks = StackResolver(
-            modules, self._kernel_naming(sampler), self._mmaps.lookup, sampler.caches
-        )
+        kernel = self._kernel_naming(sampler)
+        stacks = StackResolver(mappings, kernel, self._mmaps.lookup, sampler.caches)
         deferred = DeferredPaths(
             self._loading.saved_walker,
             self._mmaps,
-            modules,
+            mappings,
             tables,
             targets.number_at,
             stacks.insert,
@@ -116,18 +122,11 @@ class Assembly:
         threads = ThreadLifecycle(
             targets, writer, stacks, thread_times, deferred.add_one, on_demand=self._on_demand
         )
-        calls = account = None
-        if sampler.calls:
-            from hpcd.daemon.capture.call_account import CallAccount
-            from hpcd.daemon.capture.call_recorder import CallRecorder
-
-            setup = self._loading.calls
-            calls = CallRecorder(setup.functions, threads, stacks, deferred.stand_ins, writer)
-            account = CallAccount(calls, sampler, writer, setup.call_share, setup.lacks)
+        calls, account = self._calls(sampler, threads, stacks, deferred)
         probes = targets.watcher = self._loading.calls.probes(sampler, writer)
         if probes:
             self._stack.callback(probes.close)
-        jit = JitNaming(modules, targets, writer)
+        jit = JitNaming(self._modules, targets, writer)
         collector = Collector(
             sampler, threads, stacks, jit, writer, self._periods(), deferred, thread_times, calls
         )
@@ -136,7 +135,7 @@ class Assembly:
         return Parts(
             sampler=sampler,
             targets=targets,
-            modules=modules,
+            modules=self._modules,
             tables=tables,
             collector=collector,
             threads=threads,
@@ -149,6 +148,22 @@ class Assembly:
             calls=account,
             probes=probes,
         )
+
+    def _calls(
+        self,
+        sampler: Sampler,
+        threads: ThreadLifecycle,
+        stacks: StackResolver,
+        deferred: DeferredPaths,
+    ) -> tuple[CallRecorder | None, CallAccount | None]:
+        if not sampler.calls:
+            return None, None
+        from hpcd.daemon.capture.call_account import CallAccount
+        from hpcd.daemon.capture.call_recorder import CallRecorder
+
+        setup = self._loading.calls
+        calls = CallRecorder(setup.functions, threads, stacks, deferred.stand_ins, self._writer)
+        return calls, CallAccount(calls, sampler, self._writer, setup.call_share, setup.lacks)
 
     def start_background_work(self) -> None:
         """Sampling has begun: start what nothing had to wait for until then."""
@@ -202,7 +217,7 @@ class Assembly:
         options = self._options
         return Attachment(
             options.selector,
-            sampler,
+            sampler.targets,
             targets,
             children=options.children,
             only_user=options.only_user,
@@ -239,4 +254,4 @@ class Assembly:
             # Of other users' processes nothing is read, nor is it waited for.
             if only_user is None or processes.is_open_to(pid, only_user, only_groups):
                 with contextlib.suppress(WithheldError):
-                    self._modules.mappings(pid, number)
+                    self._mappings.mappings(pid, number)

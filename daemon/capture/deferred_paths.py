@@ -26,15 +26,14 @@ from hpcd.bpf.layouts import STACK_EVENT, EventKind
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.saved_walk import SavedWalker, joined, marked
 from hpcd.bpf.table_memory import Space, Tables
+from hpcd.daemon.capture.past_spaces import PastMappings, PastSpaces
 from hpcd.daemon.capture.stand_ins import STAND_IN, StandIns
-from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.model.frame import RAW_MASK, SPECIAL
 from hpcd.model.region import Region
 from hpcd.model.unwind_status import UnwindStatus
 
 # Some 10,000 stacks: what two ranks' samples take while a table of their libraries is made.
-# Address spaces held at once: 50 kB each of a program with many libraries.
-_MAX_SPACES = 64
 _MAX_BYTES = 96 << 20
 # Beyond that those that wait for a table are compressed, to a fifth or so, at 30 us each.
 _MAX_LOOSE_BYTES = 16 << 20
@@ -54,26 +53,6 @@ _COPY_HEAD = struct.Struct("<QQI")  # STACK_COPY begins so
 assert _EVENT_HEAD.size == STACK_EVENT.itemsize
 
 
-class _Mapped:
-    """The mappings of one process at one time; ``process`` is its number, 0 if unknown."""
-
-    __slots__ = ("_hash", "pid", "process", "regions")
-
-    def __init__(self, pid: int, process: int, regions: tuple[Region, ...]) -> None:
-        self.pid, self.process, self.regions = pid, process, regions
-        self._hash = hash((pid, process, regions))  # of some hundred regions it takes a while
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Mapped) and (self.pid, self.process, self.regions) == (
-            other.pid,
-            other.process,
-            other.regions,
-        )
-
-
 @dataclass(slots=True)
 class _Deferred:
     index: int
@@ -84,7 +63,7 @@ class _Deferred:
     packed: bool = False
     """Whether the copy is compressed."""
     waits_for_table: bool = False
-    mapped: _Mapped | None = None
+    mapped: PastMappings | None = None
     """The mappings of that moment if the path waits for a table: the history may forget them."""
     module: tuple[str, int] | None = None
     """Device and inode of the file whose table it waits for."""
@@ -114,7 +93,7 @@ class DeferredPaths:
         self,
         load_walker: Callable[[], SavedWalker | None],
         mmaps: MmapEvents,
-        modules: Modules,
+        mappings: ModuleMappings,
         tables: Tables,
         process_at: Callable[[int, int], int],
         insert: Callable[[list[bytes]], U32],
@@ -124,7 +103,7 @@ class DeferredPaths:
         self._walker: SavedWalker | None = None
         self._loaded = False
         self._mmaps = mmaps
-        self._modules = modules
+        self._mappings = mappings
         self._tables = tables
         self._process_at = process_at
         self._insert = insert
@@ -135,10 +114,10 @@ class DeferredPaths:
         self._fresh: dict[int, _Deferred] = {}
         self._by_module: dict[tuple[str, int] | None, dict[int, _Deferred]] = {}
         # What was mapped when the others' were taken, each once, and the bytes that takes.
-        self._mapped: dict[_Mapped, _Mapped] = {}
+        self._mapped: dict[PastMappings, PastMappings] = {}
         self._mapped_bytes = 0
         # In a round, by pid and number: the last that was requested, and since and until when.
-        self._recent: dict[tuple[int, int], tuple[_Mapped, int, int]] = {}
+        self._recent: dict[tuple[int, int], tuple[PastMappings, int, int]] = {}
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._decompressor = zstandard.ZstdDecompressor()
         self._unnamed: dict[bytes, bytes] = {}
@@ -208,7 +187,7 @@ class DeferredPaths:
             self._walker = self._load_walker()
         done: list[int] = []
         events: list[bytes] = []
-        spaces = _Spaces(self._tables, self._modules, self._space_of)
+        spaces = PastSpaces(self._tables, self._mappings, self._space_of)
         oldest = next(iter(self._waiting.values()))
         overdue = now - oldest.time > _MAX_WAIT_NS
         self._recent.clear()
@@ -241,7 +220,7 @@ class DeferredPaths:
         due = list(self._fresh.values())
         if self._tables_came:
             for module, waiting in self._by_module.items():
-                if module is None or self._modules.is_analysed(*module):
+                if module is None or self._mappings.is_analysed(*module):
                     due += waiting.values()
             due.sort(key=attrgetter("index"))
         return due
@@ -251,7 +230,9 @@ class DeferredPaths:
         if waiting.pop(deferred.index, None) and not waiting:
             del self._by_module[deferred.module]
 
-    def _finished(self, deferred: _Deferred, spaces: _Spaces, now: int, last: bool) -> bytes | None:
+    def _finished(
+        self, deferred: _Deferred, spaces: PastSpaces, now: int, last: bool
+    ) -> bytes | None:
         """The stack event of a path that waits no longer."""
         if self._walker is None:
             self.counts.gave_up += 1
@@ -260,7 +241,7 @@ class DeferredPaths:
         if not last and (
             deferred.time >= self._mmaps.taken_until
             or (deferred.waits_for_table and not self._tables_came)
-            or (deferred.module and not self._modules.is_analysed(*deferred.module))
+            or (deferred.module and not self._mappings.is_analysed(*deferred.module))
         ):
             return None
         if not (deferred.waits_for_table or last) and self._waits_at_once(deferred):
@@ -308,30 +289,30 @@ class DeferredPaths:
         address = frame & RAW_MASK
         region = self._mmaps.lookup(deferred.tgid, address, deferred.time)
         module = _file_at([region], address) if region else None
-        if not module or self._modules.is_analysed(*module):
+        if not module or self._mappings.is_analysed(*module):
             return False
         self._wait_for_table(deferred, None, module)
         return True
 
-    def _mapped_at(self, pid: int, time: int) -> _Mapped | None:
+    def _mapped_at(self, pid: int, time: int) -> PastMappings | None:
         history, process = self._mmaps.history, self._process_at(pid, time)
         mapped, since, until = self._recent.get((pid, process), (None, 0, 0))
         if mapped is None or not since <= time < until:
             regions = history.at(pid, time)
             if not regions:
                 return None
-            mapped = _Mapped(pid, process, tuple(regions))
+            mapped = PastMappings(pid, process, tuple(regions))
             self._recent[pid, process] = mapped, time, history.changes_after(pid, time)
         return mapped
 
     def _wait_for_table(
-        self, deferred: _Deferred, mapped: _Mapped | None, module: tuple[str, int] | None
+        self, deferred: _Deferred, mapped: PastMappings | None, module: tuple[str, int] | None
     ) -> None:
         self._leave_module(deferred)
         deferred.module = module
         self._by_module.setdefault(module, {})[deferred.index] = deferred
         if module:
-            self._modules.want(*module)
+            self._mappings.want(*module)
         if not deferred.waits_for_table:
             deferred.waits_for_table = True
             del self._fresh[deferred.index]
@@ -368,44 +349,3 @@ def _file_at(regions: Sequence[Region], address: int) -> tuple[str, int] | None:
         if region.start <= address < region.end and region.file_backed:
             return region.device, region.inode
     return None
-
-
-class _Spaces:
-    """Address spaces of processes at some moments, in table memory while they are walked in.
-
-    Only :meth:`DeferredPaths.finish_paths` walks here, and copies come from a few processes that
-    take turns: each one's is written once.
-    """
-
-    def __init__(
-        self,
-        tables: Tables,
-        modules: Modules,
-        space_of: Callable[[int, int, Sequence[Region]], Space | None],
-    ) -> None:
-        self._tables = tables
-        self._modules = modules
-        self._space_of = space_of
-        self._held: OrderedDict[_Mapped, Space] = OrderedDict()
-
-    def hold(self, mapped: _Mapped) -> Space:
-        """The space with these mappings."""
-        space = self._held.get(mapped)
-        if space is None:
-            space = self._space_of(mapped.pid, mapped.process, mapped.regions)
-            if space:
-                return space
-            if len(self._held) >= _MAX_SPACES:
-                self._give(self._held.popitem(last=False)[1])
-            rows = self._modules.mappings_of(mapped.pid, mapped.process, mapped.regions)
-            space = self._held[mapped] = self._tables.add_space(rows)
-        return space
-
-    def close(self) -> None:
-        """Give the memory back."""
-        for space in self._held.values():
-            self._give(space)
-        self._held.clear()
-
-    def _give(self, space: Space) -> None:
-        self._tables.blocks.give(space.start, space.blocks)

@@ -103,7 +103,7 @@ class Session:
         selector, sampler = self._terms.selector, self._parts.sampler
         for pid in (os.getpid(), *processes.descendants(os.getpid())):
             if pid not in selector.pids:
-                sampler.exclude_process(pid)
+                sampler.targets.exclude_process(pid)
         sampler.read_copies_ahead()
         sampler.attach()
         if not selector.everything:
@@ -298,7 +298,7 @@ class Session:
         everything, sampler = self._terms.selector.everything, self._parts.sampler
         if sampler.on_demand:
             return False
-        return bool(pids) and (everything or any(map(sampler.records, pids)))
+        return bool(pids) and (everything or any(map(sampler.targets.records, pids)))
 
     # --- limits ---
 

@@ -19,7 +19,7 @@ from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.daemon.capture.recorder_kernels import Paths, gather_paths
 from hpcd.daemon.capture.stack_caches import StackCaches
 from hpcd.daemon.naming.kernel_naming import KernelNaming
-from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.kernels.library import structure
 from hpcd.model import frame as frames
 from hpcd.model.region import Region
@@ -43,14 +43,14 @@ class StackResolver:
 
     def __init__(
         self,
-        modules: Modules,
+        mappings: ModuleMappings,
         kernel: KernelNaming,
         find_mapping: Callable[[int, int, int], Region | None],
         cache_count: int,
     ) -> None:
         self.cct = CCTBuilder()
         self.caches = StackCaches(cache_count)
-        self._modules = modules
+        self._mappings = mappings
         self._kernel = kernel
         self._find_mapping = find_mapping
         self._kernel_frames = KernelFrames()
@@ -107,7 +107,7 @@ class StackResolver:
         """
         address = raw & frames.RAW_MASK
         mapping = self._find_mapping(pid, address, time)
-        frame = self._modules.frame_in(pid, mapping, address) if mapping else None
+        frame = self._mappings.frame_in(pid, mapping, address) if mapping else None
         if frame is not None:
             return int(frame), False
         return raw, bool(mapping and mapping.inode)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.bpf.loading.kernel_facilities import hides_addresses
+from hpcd.elf.elf_reader import gnu_build_id
 from hpcd.sandbox.file_cache import FileStore
 
 U64 = npt.NDArray[np.uint64]
@@ -268,23 +269,12 @@ def _ours(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_uid == 0 and not status.st_mode & 0o022
 
 
-def kernel_build_id(notes: Path = Path("/sys/kernel/notes")) -> str:
-    """Build-id of the running kernel, or "" when it has none (an ELF note of type 3, "GNU")."""
+def kernel_build_id() -> str:
+    """Build-id of the running kernel, or "" when it has none."""
     try:
-        data = notes.read_bytes()
+        return gnu_build_id(Path("/sys/kernel/notes").read_bytes())
     except OSError:
         return ""
-    offset = 0
-    while offset + 12 <= len(data):
-        name_size, size, kind = (
-            int.from_bytes(data[offset + i : offset + i + 4], "little") for i in (0, 4, 8)
-        )
-        name = data[offset + 12 : offset + 12 + name_size]
-        body = offset + 12 + (name_size + 3 & ~3)
-        if kind == 3 and name.rstrip(b"\0") == b"GNU":
-            return data[body : body + size].hex()
-        offset = body + (size + 3 & ~3)
-    return ""
 
 
 class KernelSymbolStore:

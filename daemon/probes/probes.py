@@ -13,7 +13,7 @@ from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.probed_files import ProbedFiles
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
 from hpcd.daemon.targets.jobs import place
-from hpcd.daemon.targets.processes import environment_of
+from hpcd.daemon.targets.process_identity import environment_of
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.measurement.summary import ProbeCounts, ProbesSummary
 from hpcd.model.calls import CalledFunction, Group

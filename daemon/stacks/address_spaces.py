@@ -11,8 +11,9 @@ import numpy.typing as npt
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import MAPPING, Space, Tables
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.targets.patience import WithheldError
-from hpcd.daemon.targets.processes import identify
+from hpcd.daemon.targets.process_identity import identify
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
 
@@ -36,11 +37,14 @@ class Mapped:
 class AddressSpaces:
     """Owns the address spaces in table memory, one for each process."""
 
-    def __init__(self, modules: Modules, tables: Tables, sampler: Sampler) -> None:
+    def __init__(
+        self, modules: Modules, mappings: ModuleMappings, tables: Tables, sampler: Sampler
+    ) -> None:
         self._modules = modules
+        self._module_mappings = mappings
         self._tables = tables
         modules.installer.connect(tables, sampler.set_rules)
-        self._sampler = sampler
+        self._kernel = sampler.targets
         self._by_pid: dict[int, Mapped] = {}
         self._count = 0
 
@@ -88,7 +92,8 @@ class AddressSpaces:
         if mapped.withheld:
             return np.zeros(0, MAPPING)
         try:
-            mapped.regions, rows = self._modules.mappings(mapped.process.pid, mapped.process.id)
+            process = mapped.process
+            mapped.regions, rows = self._module_mappings.mappings(process.pid, process.id)
         except WithheldError:
             mapped.withheld = True
             return np.zeros(0, MAPPING)
@@ -98,11 +103,11 @@ class AddressSpaces:
         self._free(mapped)
         mapped.rows = rows
         mapped.space = self._tables.add_space(rows)
-        self._sampler.add_process(mapped.process.pid, mapped.space, mapped.image)
+        self._kernel.add_process(mapped.process.pid, mapped.space, mapped.image)
 
     def _free(self, mapped: Mapped) -> None:
         if mapped.space:
-            self._sampler.add_process(mapped.process.pid, None)
+            self._kernel.add_process(mapped.process.pid, None)
             self._tables.blocks.give(mapped.space.start, mapped.space.blocks)
             mapped.space = None
 
@@ -110,4 +115,4 @@ class AddressSpaces:
         """Forget all processes but these: the others have ended."""
         for pid in self._by_pid.keys() - set(pids):
             self._free(self._by_pid.pop(pid))
-            self._sampler.forget_process(pid)
+            self._kernel.forget_process(pid)

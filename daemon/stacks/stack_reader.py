@@ -23,6 +23,7 @@ from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
 from hpcd.daemon.stacks.function_names import FunctionNames
 from hpcd.daemon.stacks.reading_rights import ReadingRights
@@ -64,13 +65,12 @@ class StackReader:
             self._walker: SavedWalker = self._sampler.saved_walker()
             resources.callback(self._walker.close)
             self._tables = Tables(self._sampler.memory)
-            self._spaces = AddressSpaces(self._modules, self._tables, self._sampler)
+            mappings = ModuleMappings(self._modules)
+            self._spaces = AddressSpaces(self._modules, mappings, self._tables, self._sampler)
             running = RunningThreads(self._sampler)
             self._threads = ThreadWalks(self._reading, self._spaces, self._walker, running)
             kernel = KernelNaming(symbols.result, self._modules, self._names)
-            self._resolver = StackResolver(
-                self._modules, kernel, lambda *_: None, self._sampler.caches
-            )
+            self._resolver = StackResolver(mappings, kernel, lambda *_: None, self._sampler.caches)
             self._resources = resources.pop_all()
 
     def close(self) -> None:

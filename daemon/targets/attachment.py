@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 
-from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.daemon.targets.process_table import Targets
@@ -24,7 +24,7 @@ class Attachment:
     def __init__(
         self,
         selector: Selector,
-        sampler: Sampler,
+        kernel: KernelTargets,
         targets: Targets,
         *,
         children: bool,
@@ -35,7 +35,7 @@ class Attachment:
         """``sleeping`` reads where threads stand that sleep at that moment."""
         self._sleeping = sleeping
         self._selector = selector
-        self._sampler = sampler
+        self._kernel = kernel
         self._targets = targets
         self._children = children
         self._only_user = only_user
@@ -97,7 +97,7 @@ class Attachment:
 
         A process that the programs have registered, as the child of one, is announced by them.
         """
-        if pid in self._targets or self._sampler.records(pid) or not self._allowed(pid):
+        if pid in self._targets or self._kernel.records(pid) or not self._allowed(pid):
             return False
         self._targets.target(pid)
         self._targets.register(pid, before_exec=before_exec)
@@ -109,12 +109,12 @@ class Attachment:
             if (thread := self._attach_thread(pid, tid, before_exec)) is not None
         ]
         if not self._allowed(pid):  # another process has this pid now, or it has run sudo
-            self._sampler.exclude_process(pid)
+            self._kernel.exclude_process(pid)
             for thread in attached:
-                self._sampler.forget_thread(thread.state.tid)
+                self._kernel.forget_thread(thread.state.tid)
             return False
         if not attached and not _runs(pid):  # gone: no event will say so
-            self._sampler.forget_process(pid)
+            self._kernel.forget_process(pid)
             self._targets.on_exit(pid)
             return False
         # Of what only waits for its program to begin none is that program's.
@@ -126,13 +126,13 @@ class Attachment:
     def _attach_thread(self, pid: int, tid: int, before_exec: bool) -> AttachedThread | None:
         """Number a thread; None when it is gone or the programs have numbered it."""
         now = time.monotonic_ns()
-        number = self._sampler.add_thread(tid, before_exec=before_exec)
+        number = self._kernel.add_thread(tid, before_exec=before_exec)
         if number is None:
             return None
         state = processes.thread_state(pid, tid)
         used = processes.cpu_ns(pid, tid)
         if state is None or used is None:
-            self._sampler.forget_thread(tid)
+            self._kernel.forget_thread(tid)
             return None
         return AttachedThread(number, pid, state, now, used)
 

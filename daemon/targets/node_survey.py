@@ -13,6 +13,7 @@ import psutil
 
 from hpcd.daemon.targets import jobs, processes
 from hpcd.daemon.targets.jobs import Container, Place, Role
+from hpcd.daemon.targets.process_identity import command_of, place_of
 
 # Libraries that only take part in MPI when a rank's own program does.
 _MPI_LIBRARIES = ("libmpi", "libmpich", "libpmix", "libpmi", "libpmi2")
@@ -61,12 +62,12 @@ def _look_at(pid: int) -> Running | None:
     if len(fields) < 20 or user is None or fields[0] in "ZX" or processes.is_kernel_thread(pid):
         return None
     ticks = os.sysconf("SC_CLK_TCK")
-    place = processes.place_of(pid)
+    place = place_of(pid)
     return Running(
         pid=pid,
         parent=int(fields[1]),
         name=processes.name_of(pid),
-        command=processes.command_of(pid),
+        command=command_of(pid),
         user=_user_name(user),
         threads=int(fields[17]),
         cpu_s=(int(fields[11]) + int(fields[12])) / ticks,

@@ -11,12 +11,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.mapping_history import MappingHistory
-from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Space, Tables
-from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.targets.patience import WithheldError
-from hpcd.daemon.targets.processes import identify, identify_reported, listed_start
+from hpcd.daemon.targets.process_identity import identify, identify_reported, listed_start
 from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.daemon.targets.shared_spaces import SharedSpace, SharedSpaces
 from hpcd.daemon.targets.user_accounts import UserAccounts
@@ -70,9 +70,9 @@ class Targets:
 
     def __init__(
         self,
-        modules: Modules,
+        mappings: ModuleMappings,
         tables: Tables,
-        sampler: Sampler,
+        kernel: KernelTargets,
         history: MappingHistory,
         announce: Callable[[Process], None],
         accounts: UserAccounts | None = None,
@@ -82,9 +82,9 @@ class Targets:
         """``on_demand``: the programs request mappings when they are needed."""
         self._on_demand = on_demand
         self._accounts = accounts or UserAccounts()
-        self._modules = modules
+        self._mappings = mappings
         self._history = history
-        self._sampler = sampler
+        self._kernel = kernel
         self._announce = announce
         self._by_pid: dict[int, Target] = {}
         # By pid: the number of the last process that has ended, since when that pid was its own at
@@ -175,7 +175,7 @@ class Targets:
         With ``before_exec`` its current mappings are ignored: it is about to exec.
         """
         if before_exec:
-            self._sampler.add_process(pid, None)
+            self._kernel.add_process(pid, None)
             self._by_pid[pid].added = True
         else:
             self.refresh(pid)
@@ -219,7 +219,7 @@ class Targets:
         target.regions = origin.regions
         target.complete, target.read_ns = origin.complete, origin.read_ns
         target.shared.users += 1
-        self._sampler.set_space(child, target.shared.space, image)
+        self._kernel.set_space(child, target.shared.space, image)
         return True
 
     def on_exec(
@@ -276,7 +276,7 @@ class Targets:
         """Read a target's mappings. Raises :class:`WithheldError`."""
         began = time.monotonic_ns()
         reported = self._reported(pid, target, began)
-        regions, mappings = reported or self._modules.mappings(pid, target.process.id)
+        regions, mappings = reported or self._mappings.mappings(pid, target.process.id)
         if not regions:
             return  # it has just ended; its exit event is on its way
         target.read_ns = time.monotonic_ns()
@@ -313,14 +313,14 @@ class Targets:
         regions = self._history.at(pid, now)
         if not regions or regions == target.regions:
             return None
-        rows = self._modules.recent_mappings(pid, target.process.id, regions)
+        rows = self._mappings.recent_mappings(pid, target.process.id, regions)
         return None if rows is None else (regions, rows)
 
     def _store(self, pid: int, target: Target, space: Space | None) -> None:
         if target.added:
-            self._sampler.set_space(pid, space, target.image, unchanged=target.unchanged)
+            self._kernel.set_space(pid, space, target.image, unchanged=target.unchanged)
         else:
-            self._sampler.add_process(pid, space, target.image)
+            self._kernel.add_process(pid, space, target.image)
             target.added = True
 
     def refresh_incomplete(self) -> None:

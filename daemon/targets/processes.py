@@ -6,36 +6,26 @@ import fcntl
 import os
 import re
 import sys
-import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcd.bpf.layouts import Switch
-from hpcd.daemon.targets import jobs, target_reader
-from hpcd.daemon.targets.jobs import Place
-from hpcd.daemon.targets.patience import WithheldError
-from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.errors import TargetError
-from hpcd.model.identity import Process
 from hpcd.model.region import Region
 
-_MAX_TEXT = 1 << 20  # the kernel's own limit on an argument list is 128 KiB a string
+MAX_TEXT = 1 << 20  # the kernel's own limit on an argument list is 128 KiB a string
 _MAX_MAPS = 16 << 20  # 65,530 mappings (vm.max_map_count) of about 120 bytes
 _PIECE = 1 << 14
-_MAX_COMMAND = 64
-_MAX_ARGUMENT = 1024
 # Of the fields of /proc/PID/stat behind the name.
 _START_OF_STACK = 25
 _PF_KTHREAD = 0x00200000
 _NS_GET_OWNER_UID = 0xB704  # ioctl_ns(2)
-# A rank is a few wrapper scripts below its launcher's proxy, seldom more.
-_MAX_ANCESTORS = 8
 _MAX_GROUPS = 4096
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
-def _read(path: str, most: int = _MAX_TEXT) -> bytes:
+def _read(path: str, most: int = MAX_TEXT) -> bytes:
     """Bounded contents of a /proc file, empty when the process is gone or hides it.
 
     By system calls: a file object, and room for all that there might be, take longer than the rest.
@@ -229,7 +219,7 @@ def cpu_ns(pid: int, tid: int) -> int | None:
 def process_cpu_ns(pid: int) -> int:
     """CPU time of a process, with threads that have ended, in whole ticks; 0 when it is gone."""
     fields = stat_fields(pid)
-    return sum(map(int, fields[11:13])) * _TICK_NS
+    return sum(map(int, fields[11:13])) * TICK_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,127 +262,9 @@ def thread_state(pid: int, tid: int) -> ThreadState | None:
     return ThreadState(
         tid,
         thread_name(pid, tid),
-        int(fields[19]) * _TICK_NS,
+        int(fields[19]) * TICK_NS,
         fields[0],
         tuple(re.findall(_PLACE, stack)),
-    )
-
-
-def _read_memory(pid: int, *names: str) -> list[bytes]:
-    """As :func:`_read`, of files whose contents are in the process's memory: empty also when it
-    does not let that be read."""
-    try:
-        return target_reader.OWN.texts(pid, names, _MAX_TEXT)
-    except (OSError, WithheldError):
-        return [b"" for _ in names]
-
-
-def environment_of(pid: int) -> dict[str, str]:
-    """The environment ``pid`` was started with."""
-    return _environment(*_read_memory(pid, "environ"))
-
-
-def _environment(text: bytes) -> dict[str, str]:
-    pairs = (item.partition("=") for item in text.decode(errors="replace").split("\0"))
-    return {key: value for key, _, value in pairs}
-
-
-def command_of(pid: int) -> tuple[str, ...]:
-    """The command line of ``pid``, each argument bounded; empty when it is gone."""
-    return _command(*_read_memory(pid, "cmdline"))
-
-
-def _command(text: bytes) -> tuple[str, ...]:
-    return tuple(
-        part.decode(errors="replace")[:_MAX_ARGUMENT]
-        for part in text.split(b"\0")[:-1][:_MAX_COMMAND]
-    )
-
-
-def place_of(pid: int) -> Place:
-    """The job and rank of ``pid``."""
-    return _place(pid, environment_of(pid), name_of(pid))
-
-
-def _place(pid: int, environment: dict[str, str], name: str) -> Place:
-    ancestors = ancestor_commands(pid) if "PMI_RANK" in environment else []
-    return jobs.place(environment, control_group_of(pid), name, ancestors)
-
-
-def ancestor_commands(pid: int, *, itself: bool = False) -> list[tuple[str, ...]]:
-    """Command lines of the processes ``pid`` descends from, nearest first, a few; before these that
-    of ``pid`` ``itself``."""
-    commands: list[tuple[str, ...]] = []
-    while len(commands) < _MAX_ANCESTORS:
-        if not itself:
-            fields = stat_fields(pid)
-            pid = int(fields[1]) if len(fields) > 1 else 0
-        if pid <= 1:
-            break
-        commands.append(command_of(pid))
-        itself = False
-    return commands
-
-
-def _executable_of(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 (may hold " (deleted)")
-    except OSError:
-        return ""
-
-
-def identify_reported(pid: int, number: int, name: str, program: ReportedProgram) -> Process:
-    """As :func:`identify`, of a process that has begun ``program``, called ``name``: only what was
-    not reported is requested. It may have ended."""
-    arguments, environment = program.arguments, program.environment
-    if arguments is None:  # then so is what follows
-        environment, arguments = _read_memory(pid, "environ", "cmdline")
-    elif environment is None:
-        (environment,) = _read_memory(pid, "environ")
-    said = jobs.said_of_jobs(environment)
-    ancestors = ancestor_commands(program.parent, itself=True) if "PMI_RANK" in said else []
-    where = jobs.place(said, control_group_of(pid, program.group), name, ancestors)
-    return Process(
-        id=number,
-        pid=pid,
-        parent_pid=program.parent,
-        name=name,
-        exe=_executable_of(pid),
-        command=_command(arguments),
-        uid=program.user,
-        start_ns=listed_start(program.start),
-        job=where.job,
-        rank=where.rank,
-        size=where.size,
-    )
-
-
-def listed_start(start_ns: int) -> int:
-    """Return as /proc lists it, in ticks, when a process started; ``start_ns`` is monotonic."""
-    suspended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-    return (start_ns + suspended) // _TICK_NS * _TICK_NS
-
-
-def identify(pid: int, number: int) -> Process:
-    """Identify ``pid``, as process ``number`` of a measurement. Unknown parts stay empty."""
-    fields = stat_fields(pid)
-    exe = _executable_of(pid)
-    uid = user_of(pid)
-    environment, command = _read_memory(pid, "environ", "cmdline")
-    name = name_of(pid)
-    where = _place(pid, _environment(environment), name)
-    return Process(
-        id=number,
-        pid=pid,
-        parent_pid=int(fields[1]) if len(fields) > 1 else 0,
-        name=name,
-        exe=exe,
-        command=_command(command),
-        uid=-1 if uid is None else uid,
-        start_ns=int(fields[19]) * _TICK_NS if len(fields) > 19 else 0,
-        job=where.job,
-        rank=where.rank,
-        size=where.size,
     )
 
 

@@ -74,11 +74,11 @@ class Selector:
         return True
 
     def _in_job(self, pid: int, path: str) -> bool:
-        from hpcd.daemon.targets import processes
+        from hpcd.daemon.targets.process_identity import environment_of
 
         # Slurm's control groups say it where it has any; the environment where it has not.
         slurm_job = re.search(_SLURM_JOB, path)
-        job = slurm_job[1] if slurm_job else processes.environment_of(pid).get("SLURM_JOB_ID", "")
+        job = slurm_job[1] if slurm_job else environment_of(pid).get("SLURM_JOB_ID", "")
         return job in self.jobs
 
     def scan(self) -> Iterator[int]:

@@ -9,41 +9,20 @@ program performance, PLDI 2009, section 3.)
 from __future__ import annotations
 
 import bisect
-import re
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from iced_x86 import Code, Decoder, FlowControl, Instruction
 
-from hpcd.daemon.unwind.stack_state import (
-    BY_OPERANDS,
-    IGNORED,
-    TAKEN,
-    StackState,
-    interest_in,
-    is_followed,
-    registers_of,
-    step,
-)
-from hpcd.daemon.unwind.unwind_rules import NONE, Rule
+from hpcd.daemon.unwind.code_gap import CodeGap, Rows, Steps, decode_steps
+from hpcd.daemon.unwind.stack_state import StackState
+from hpcd.daemon.unwind.unwind_rules import Rule
 from hpcd.daemon.unwind.work_limit import UNLIMITED, WorkLimit
 
 # An analysis longer than this is no gap between functions; the rest keeps "no information".
 MAX_INSTRUCTIONS = 8_000_000
 # What is decoded once and followed twice, some 150 bytes each.
 _MAX_KEPT = 300_000
-_ALIGNMENT = 16
-_PADDING = frozenset((0x90, 0xCC, 0x00))
-
-# endbr64? push %rbp; mov %rsp, %rbp
-_FRAME_MADE = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x55\x48(?:\x89\xe5|\x8b\xec)")
-# The same behind int3, ret, jmp, ud2 or a call, which may be of what does not return.
-_FRAME_AFTER_END = re.compile(
-    rb"(?:(?<=[\xcc\xc3])|(?<=\xeb.)|(?<=\xff[\xe0-\xef])|(?<=\x0f\x0b)|(?<=[\xe8\xe9]....))"
-    + _FRAME_MADE.pattern,
-    re.DOTALL,
-)
+_Span = tuple[int, int]
 
 
 def code_rows(
@@ -64,344 +43,68 @@ def code_rows(
 
     About 0.25 µs an instruction, and 1.5 µs more for one that is followed.
     """
+    if machine != "x86_64":
+        return np.zeros(0, np.int64), []
+    spans = [
+        (max(low, text_vaddr), min(high, text_vaddr + len(text)))
+        for low, high in gaps
+        if max(low, text_vaddr) < min(high, text_vaddr + len(text))
+    ]
+    rows = _Section(text, text_vaddr, functions).rows(spans, limit)
     pcs: list[int] = []
     rules: list[Rule] = []
-    if machine == "x86_64":
-        functions = sorted(functions)
-        starts = [start for start, _ in functions]
-        budget = MAX_INSTRUCTIONS
-        rows_of: dict[tuple[int, int], tuple[list[int], list[Rule]]] = {}
-        wanted = [
-            (max(low, text_vaddr), min(high, text_vaddr + len(text)))
-            for low, high in gaps
-            if max(low, text_vaddr) < min(high, text_vaddr + len(text))
-        ]
-        kept: dict[tuple[int, int], _Steps] = {}
-        room = _MAX_KEPT
+    for span in spans:
+        if span in rows:
+            pcs += rows[span][0]
+            rules += rows[span][1]
+    return np.array(pcs, np.int64), rules
 
-        def steps_of(span: tuple[int, int]) -> _Steps:
-            low, high = span
-            if span in kept:
-                return kept[span]
-            return _decode(bytes(text[low - text_vaddr : high - text_vaddr]), low, budget)
 
+class _Section:
+    """A section of machine code, ``text`` at the address ``start``, whose gaps are followed."""
+
+    def __init__(
+        self, text: bytes | memoryview, start: int, functions: list[tuple[int, int]]
+    ) -> None:
+        self._text, self._start = text, start
+        self._functions = sorted(functions)
+        self._function_starts = [low for low, _ in self._functions]
+        self._budget = MAX_INSTRUCTIONS
+        self._kept: dict[_Span, Steps] = {}
+        self._room = _MAX_KEPT
+
+    def rows(self, spans: list[_Span], limit: WorkLimit) -> dict[_Span, Rows]:
+        """Rows of each of ``spans``, as far as the budget of instructions lasts."""
+        rows: dict[_Span, Rows] = {}
         # Once to see which functions go on elsewhere, then again where they do.
         seeds: dict[int, StackState] = {}
-        for span in wanted:
-            if budget <= 0:
+        for span in spans:
+            if self._budget <= 0:
                 break
             limit.check()
-            here: dict[int, StackState] = {}
-            steps = steps_of(span)
-            budget -= steps.looked_at
-            if len(steps.at) <= room:
-                room -= len(steps.at)
-                kept[span] = steps
-            _analyse(text, text_vaddr, span, functions, starts, here, rows_of, steps)
-            for at, state in here.items():
+            gap = self._gap(span, {})
+            rows[span] = gap.rows()
+            for at, state in gap.parts.items():
                 seed = seeds.setdefault(at, state)
                 if seed != state:
                     seed.sp = None
         places = sorted(at for at, state in seeds.items() if state.sp is not None)
-        for span in wanted:
+        for span in spans:
             low, high = (bisect.bisect_left(places, end) for end in span)
             limit.check()
-            if low < high and budget > 0:
-                mine = {at: seeds[at] for at in places[low:high]}
-                steps = steps_of(span)
-                budget -= steps.looked_at
-                _analyse(text, text_vaddr, span, functions, starts, mine, rows_of, steps)
-        for span_wanted in wanted:
-            if span_wanted in rows_of:
-                pcs += rows_of[span_wanted][0]
-                rules += rows_of[span_wanted][1]
-    return np.array(pcs, dtype=np.int64), rules
+            if low < high and self._budget > 0:
+                rows[span] = self._gap(span, {at: seeds[at] for at in places[low:high]}).rows()
+        return rows
 
-
-@dataclass(slots=True)
-class _Steps:
-    """Instructions that can move the stack pointer or control, in address order: where each begins
-    and ends, and the registers it depends on
-    (:func:`~hpcd.daemon.unwind.stack_state.registers_of`).
-
-    ``called`` are the targets of calls, ``looked_at`` instructions there are in all; what follows
-    the address ``cut`` was too much (0: nothing was).
-    """
-
-    steps: list[Instruction] = field(default_factory=list)
-    at: list[int] = field(default_factory=list)
-    after: list[int] = field(default_factory=list)
-    registers: list[tuple[int, int] | None] = field(default_factory=list)
-    called: set[int] = field(default_factory=set)
-    looked_at: int = 0
-    cut: int = 0
-
-
-def _decode(code: bytes, start: int, budget: int) -> _Steps:
-    """The steps of ``code`` at address ``start``, of at most ``budget`` instructions."""
-    decoded = _Steps()
-    count = 0
-    steps, at, ends, registers = decoded.steps, decoded.at, decoded.after, decoded.registers
-    interest = _interest
-    for instruction in Decoder(64, code, ip=start):
-        count += 1
-        if count > budget:
-            decoded.cut = instruction.ip
-            break
-        code_number = instruction.code
-        kind = interest.get(code_number)
-        if kind is None:
-            kind = interest[code_number] = interest_in(instruction)
-        if kind == IGNORED or (kind == BY_OPERANDS and not is_followed(instruction)):
-            continue
-        after = instruction.next_ip
-        if kind == TAKEN and instruction.flow_control == FlowControl.CALL:
-            target = instruction.near_branch_target
-            if target != after:  # or it asks where it is
-                decoded.called.add(target)
-        steps.append(instruction)
-        at.append(instruction.ip)
-        ends.append(after)
-        registers.append(registers_of(instruction) if kind == BY_OPERANDS else None)
-    decoded.looked_at = count
-    return decoded
-
-
-def _analyse(
-    text: bytes | memoryview,
-    text_vaddr: int,
-    span: tuple[int, int],
-    functions: list[tuple[int, int]],
-    starts: list[int],
-    parts: dict[int, StackState],
-    rows_of: dict[tuple[int, int], tuple[list[int], list[Rule]]],
-    decoded: _Steps,
-) -> None:
-    """Rows of one stretch into ``rows_of``; ``parts`` are parts of functions known to be within,
-    and those seen from here are added."""
-    low, high = span
-    named = functions[bisect.bisect_left(starts, low) : bisect.bisect_left(starts, high)]
-    gap = _Gap(bytes(text[low - text_vaddr : high - text_vaddr]), low, named, parts, decoded)
-    rows: tuple[list[int], list[Rule]] = ([], [])
-    gap.analyse(*rows)
-    if decoded.cut:
-        kept = bisect.bisect_left(rows[0], decoded.cut)
-        rows = [*rows[0][:kept], decoded.cut], [*rows[1][:kept], NONE]
-    for at, state in gap.parts.items():
-        parts.setdefault(at, state)
-    rows_of[span] = rows
-
-
-class _Gap:
-    """One stretch of code without call frame information."""
-
-    def __init__(
-        self,
-        code: bytes,
-        start: int,
-        functions: list[tuple[int, int]],
-        seeds: dict[int, StackState],
-        decoded: _Steps,
-    ) -> None:
-        self._code = code
-        self._start = start
-        self._end = start + len(code)
-        self._functions = {low: low + size for low, size in functions}
-        self._starts = sorted(self._functions)
-        # What begins by making a frame is a function, however it is come to.
-        self._seeds = {
-            at: state
-            for at, state in seeds.items()
-            if start <= at < self._end and not _FRAME_MADE.match(code, at - start)
-        }
-        called = {target for target in decoded.called if start <= target < self._end}
-        # Nor does code of the function before go on there.
-        framed = {
-            at
-            for match in _FRAME_AFTER_END.finditer(code)
-            if (at := start + match.start()) % _ALIGNMENT == 0
-        }
-        self._limits = sorted(framed | set(self._functions))
-        self._entries = {start, *self._functions, *called, *framed} - set(self._seeds)
-        self.parts: dict[int, StackState] = {}
-        """Return where functions go on outside of themselves, and with which state."""
-        self._steps, self._at, self._after = decoded.steps, decoded.at, decoded.after
-        self._registers = decoded.registers
-        self._visited = bytearray(len(self._at))
-        self._rows: dict[int, Rule] = {}
-        self._bodies: dict[int, StackState] = {}
-        self._jumps: dict[int, StackState] = {}
-        """Before jumps through tables, by their addresses."""
-        self._body = StackState()
-        self._at_table: StackState | None = None
-        """Before the last jump through a table: where the table's targets go on from."""
-
-    def analyse(self, pcs: list[int], rules: list[Rule]) -> None:
-        """Append the gap's rows."""
-        for part, state in self._seeds.items():
-            self._new_function(part, state)
-        for entry in sorted(self._entries):
-            self._new_function(entry, StackState())
-        self._follow_leftovers()
-        last: Rule | None = None
-        for pc, row in sorted(self._rows.items()):
-            if (row is not last and row != last and pc < self._end) or pc == self._start:
-                pcs.append(pc)
-                rules.append(row)
-                last = row
-
-    def _new_function(self, entry: int, state: StackState) -> None:
-        self._body = state.copy()
-        self._at_table = None
-        self._follow(entry, state.copy())
-        self._bodies[entry] = self._body
-
-    def _follow(self, entry: int, state: StackState) -> None:
-        """Follow all paths from ``entry``; each instruction is taken once, by the first path."""
-        pending = [(entry, state)]
-        while pending:
-            at, state = pending.pop()
-            index = bisect.bisect_left(self._at, at)
-            if not self._reached(index):
-                self._rows.setdefault(at, state.row())
-            self._follow_straight(index, self._next_function(at), state, pending)
-
-    def _follow_straight(
-        self, index: int, limit: int, state: StackState, pending: list[tuple[int, StackState]]
-    ) -> None:
-        """Follow steps from ``index`` up to the end of the path; branches are added to ``pending``.
-
-        Where a named function begins, at ``limit``, straight code ends: what seems to go on was a
-        call that does not return.
-        """
-        steps, visited, rows = self._steps, self._visited, self._rows
-        ends, registers = self._after, self._registers
-        count = bisect.bisect_left(self._at, limit, index)
-        row = state.row()
-        kept = False  # whether the state is that of the body
-        while index < count and not visited[index]:
-            visited[index] = True
-            after, touched = ends[index], registers[index]
-            instruction = steps[index]
-            index += 1
-            flow = FlowControl.NEXT if touched else instruction.flow_control
-            if flow in _GOES_ON:
-                before, copies = state.sp, state.copies
-                idle = touched and not (copies and (touched[0] in copies or touched[1] in copies))
-                if not idle and step(state, instruction):
-                    row = state.row()
-                    kept = False
-                if after < limit:
-                    rows[after] = row
-                # The deepest state is that of the function's body.
-                now = state.sp
-                if kept:
-                    continue
-                if now is None or (before is not None and now > (self._body.sp or 0)):
-                    self._body = state.copy()
-                    kept = True
-                continue
-            if flow in _BRANCHES:
-                self._branch(instruction.near_branch_target, state, pending)
-            elif flow == FlowControl.INDIRECT_BRANCH:
-                self._at_table = self._jumps[instruction.ip] = state.copy()
-            if flow in _ENDS or instruction.code == Code.INT3 or after >= limit:
-                break
-            rows.setdefault(after, row)
-
-    def _branch(
-        self, target: int, state: StackState, pending: list[tuple[int, StackState]]
-    ) -> None:
-        """Follow a branch to ``target`` later, or note it as an entry of another part.
-
-        No code leaves a function for another with its frame still there: such a target is a part
-        of the same function, put elsewhere.
-        """
-        if target not in self._entries and self._start <= target < self._end:
-            if not self._reached(bisect.bisect_left(self._at, target)):
-                pending.append((target, state.copy()))
-        elif target not in self._seeds:
-            part = self.parts.setdefault(target, state.copy())
-            if state != part or state.sp is None or state.sp <= 8:
-                # A function after all, or nothing is known, or it cannot be: less than the return
-                # address is left when code is followed from within a function.
-                part.sp = None
-
-    def _reached(self, index: int) -> bool:
-        """Whether step ``index`` has been followed, and from the one before it."""
-        visited = self._visited
-        return bool(
-            0 < index < len(visited)
-            and visited[index]
-            and visited[index - 1]
-            and self._steps[index - 1].flow_control not in _ENDS
-        )
-
-    def _follow_leftovers(self) -> None:
-        """Follow code that no path reached: targets of jump tables, functions without a symbol."""
-        jump = 0
-        for index, instruction in enumerate(self._steps):
-            begin = self._at[index]
-            if begin in self._jumps:
-                jump = begin
-            if self._visited[index] or instruction.code == Code.INT3:
-                continue
-            if index:
-                begin = self._after[index - 1]
-            entry = self._after_padding(begin)
-            function = entry % _ALIGNMENT == 0 and entry > begin
-            owner = self._function_at(begin)
-            if owner and owner in self._bodies:
-                # A table's targets follow the jump through it.
-                state = self._jumps[jump] if jump >= owner else self._bodies[owner]
-                last = self._body, self._at_table
-                self._follow(entry, state.copy())
-                self._body, self._at_table = last
-            elif owner or (self._at_table and not function):
-                self._follow(entry, (self._at_table or self._body).copy())
-            else:
-                self._new_function(entry, StackState())
-
-    def _next_function(self, address: int) -> int:
-        """Return where the next function behind ``address`` with a name or a frame begins.
-
-        What seems to be called may be data read as code, and no place where anything begins.
-        """
-        at = bisect.bisect_right(self._limits, address)
-        return self._limits[at] if at < len(self._limits) else self._end
-
-    def _function_at(self, address: int) -> int:
-        """Return where the named function that ``address`` lies in begins; 0: it lies in none."""
-        at = bisect.bisect_right(self._starts, address) - 1
-        start = self._starts[at] if at >= 0 else 0
-        return start if start and address < self._functions[start] else 0
-
-    def _after_padding(self, position: int) -> int:
-        """The first byte from ``position`` on that is not padding."""
-        offset = position - self._start
-        code = self._code
-        # Multi-byte no-ops: 66* 2e? 0f 1f ..., 66 90; skip by decoding up to the next 16 bytes.
-        limit = min(len(code), offset + _ALIGNMENT)
-        while offset < limit:
-            if code[offset] in _PADDING:
-                offset += 1
-                continue
-            decoder = Decoder(64, code[offset : offset + 15], ip=self._start + offset)
-            instruction = decoder.decode()
-            if instruction.code not in _NOPS:
-                break
-            offset += instruction.len
-        return self._start + offset
-
-
-# What instructions of a code are to this, as far as they have been met.
-_interest: dict[int, int] = {}
-_BRANCHES = (FlowControl.CONDITIONAL_BRANCH, FlowControl.UNCONDITIONAL_BRANCH)
-_GOES_ON = (FlowControl.NEXT, FlowControl.CALL, FlowControl.INDIRECT_CALL)
-_ENDS = (
-    FlowControl.UNCONDITIONAL_BRANCH,
-    FlowControl.INDIRECT_BRANCH,
-    FlowControl.RETURN,
-    FlowControl.EXCEPTION,
-)
-_NOPS = frozenset((int(Code.NOP_RM16), int(Code.NOP_RM32), int(Code.NOP_RM64), int(Code.NOPW)))
+    def _gap(self, span: _Span, seeds: dict[int, StackState]) -> CodeGap:
+        """The gap ``span``; ``seeds`` are parts of functions known to be within."""
+        low, high = span
+        code = bytes(self._text[low - self._start : high - self._start])
+        steps = self._kept.get(span) or decode_steps(code, low, self._budget)
+        self._budget -= steps.looked_at
+        if span not in self._kept and len(steps.at) <= self._room:
+            self._room -= len(steps.at)
+            self._kept[span] = steps
+        starts = self._function_starts
+        named = self._functions[bisect.bisect_left(starts, low) : bisect.bisect_left(starts, high)]
+        return CodeGap(code, low, named, seeds, steps)

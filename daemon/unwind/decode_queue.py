@@ -119,14 +119,10 @@ class DecodeQueue:
         tables: Tables,
         reader: Reader | None = None,
         *,
-        burst: float = BURST_SECONDS,
-        share: float = SHARE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tables = tables
         self._reader = reader or Reader()
-        self._burst = burst
-        self._share = share
         self._clock = clock
         self._users: dict[int, _User] = {}
         self._turn = [0.0] * len(_LANES)
@@ -217,8 +213,8 @@ class DecodeQueue:
         return not self._threads[0].is_alive()
 
     def _bucket(self) -> TokenBucket:
-        saved = self._burst / self._share
-        return TokenBucket(self._share, saved, float("inf"), self._clock())
+        saved = BURST_SECONDS / SHARE
+        return TokenBucket(SHARE, saved, float("inf"), self._clock())
 
     def _add(self, account: _User, request: _Request, stage: _Stage) -> None:
         lane = next(lane for lane, stages in enumerate(_LANES) if stage in stages)

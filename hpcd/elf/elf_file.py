@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import lzma
 import os
-import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,6 +18,7 @@ from hpcd.array_types import U64
 from hpcd.elf.elf_reader import MAX_SECTION, PT_LOAD, ElfReader, Section, Table
 from hpcd.elf.frame_records import function_spans
 from hpcd.errors import FormatError
+from hpcd.regular_file import open_linked
 
 # Mini debug information of a whole distribution's biggest binaries stays below a tenth of this.
 _MAX_DEBUGDATA = 128 << 20
@@ -39,15 +39,7 @@ class ElfFile(ElfReader):
         """Open the regular file ``path``. Raises :class:`FormatError`, :class:`OSError`."""
         if "\0" in str(path):
             raise FormatError("no file has a name with a zero byte")
-        # A fifo or device under a recorded path must not be opened: for some, that does something.
-        path_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(path_fd).st_mode):
-                raise FormatError(f"{path}: not a regular file")
-            # The very file that was looked at, whatever its name leads to by now.
-            fd = os.open(f"/proc/self/fd/{path_fd}", os.O_RDONLY | os.O_CLOEXEC)
-        finally:
-            os.close(path_fd)
+        fd = open_linked(path)
         try:
             return ElfFile(os.fdopen(fd, "rb", closefd=False), str(path))._owning(fd)
         except BaseException:

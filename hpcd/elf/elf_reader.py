@@ -191,7 +191,7 @@ class ElfReader(ABC):
         for offset, size in notes:
             size = min(size, _MAX_NOTES)
             if offset + size <= self._size:
-                build_id = _gnu_build_id(self.read(offset, size))
+                build_id = gnu_build_id(self.read(offset, size))
                 if build_id:
                     return build_id
         if self._size > MAX_HASHED:
@@ -247,7 +247,7 @@ def string_at(strings: bytes, at: int, limit: int = MAX_NAME) -> str:
     return strings[at : end if end >= 0 else at + limit].decode(errors="replace")
 
 
-def _gnu_build_id(notes: bytes) -> str:
+def gnu_build_id(notes: bytes) -> str:
     """The build id among ``notes`` in hex, empty when there is none."""
     at = 0
     while at + 12 <= len(notes):

@@ -96,34 +96,6 @@ class Function:
     roles: tuple[Role, ...]
 
 
-C_TYPES: Final = {
-    "sbuf": "const void *", "rbuf": "void *", "count": "int", "scount": "int", "rcount": "int",
-    "origin_count": "int", "target_count": "int", "blocks": "int", "block_length": "int",
-    "type": "MPI_Datatype", "stype": "MPI_Datatype", "rtype": "MPI_Datatype",
-    "other_type": "MPI_Datatype", "oldtype": "MPI_Datatype", "newtype": "MPI_Datatype *",
-    "origin_type": "MPI_Datatype", "target_type": "MPI_Datatype",
-    "dest": "int", "source": "int", "target": "int", "root": "int",
-    "tag": "int", "stag": "int", "rtag": "int",
-    "comm": "MPI_Comm", "newcomm": "MPI_Comm *", "freed": "MPI_Comm *", "group": "MPI_Group",
-    "request": "MPI_Request *", "requests": "MPI_Request *", "started": "MPI_Request *",
-    "ended": "MPI_Request *", "status": "MPI_Status *", "statuses": "MPI_Status *",
-    "flag": "int *", "index": "int *", "outcount": "int *", "indices": "int *",
-    "op": "MPI_Op", "info": "MPI_Info", "win": "MPI_Win", "newwin": "MPI_Win *",
-    "scounts": "const int *", "sdispls": "const int *", "rcounts": "const int *",
-    "rdispls": "const int *", "stypes": "const MPI_Datatype *", "rtypes": "const MPI_Datatype *",
-    "color": "int", "key": "int", "split_type": "int",
-    "ndims": "int", "dims": "const int *", "periods": "const int *", "reorder": "int",
-    "local_leader": "int", "peer_comm": "MPI_Comm", "remote_leader": "int", "high": "int",
-    "command": "const char *", "arguments": "char **", "processes": "int", "errors": "int *",
-    "commands": "char **", "argument_lists": "char ***", "processes_each": "const int *",
-    "infos": "const MPI_Info *", "port": "const char *",
-    "remain_dims": "const int *", "rank": "int *", "size": "int *",
-    "bytes": "MPI_Aint", "unit": "int", "disp": "MPI_Aint", "assertion": "int",
-    "stride": "int", "hstride": "MPI_Aint", "lower": "MPI_Aint", "extent": "MPI_Aint",
-    "argc": "int *", "argv": "char ***", "required": "int", "provided": "int *",
-}  # fmt: skip
-"""The C type of each parameter name used in :data:`FUNCTIONS`."""
-
 _SEND = "(sbuf, count, type, dest, tag, comm"
 _RECEIVE = "(rbuf, count, type, source, tag, comm"
 _BOTH = "sbuf, scount, stype, rbuf, rcount, rtype"

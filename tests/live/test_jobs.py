@@ -107,7 +107,7 @@ def test_recorded_lines_carry_job_and_rank(
 
 PLACE = """\
 import dataclasses, json, os
-from hpcd.daemon.targets.processes import place_of
+from hpcd.daemon.targets.process_identity import place_of
 print(json.dumps(dataclasses.asdict(place_of(os.getpid()))))
 """
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hpcd.array_types import U16, U32, U64
 from hpcd.bpf.layouts import SAMPLE, SLOT_BITS, STACK_EVENT, THREAD_EVENT, EventKind, Switch
 from hpcd.bpf.map_sizes import MAX_EVENTS
-from hpcd.bpf.table_memory import ArrayMemory, Tables
+from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
@@ -34,6 +34,7 @@ from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Process
+from tests.support.array_memory import ArrayMemory
 from tests.support.paths import ROOT
 
 RECORDINGS = ROOT / "tests/data/recordings"

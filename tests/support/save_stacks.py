@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from hpcd.bpf.table_memory import MAPPING, PAGE_BITS
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.targets.processes import executable_regions
 from hpcd.daemon.targets.target_files import mapped_file
 from hpcd.daemon.unwind.decoder_process import Decoder
@@ -103,13 +104,13 @@ def stop_and_look(pid: int) -> list[dict[str, object]]:
         return threads
 
 
-def save(name: str, pid: int, thread: dict[str, object], modules: Modules) -> None:
+def save(name: str, pid: int, thread: dict[str, object], mappings: ModuleMappings) -> None:
     """One thread as a file: only mappings and rows its frames lie in."""
     pcs = np.array(thread["pcs"], np.uint64)
     rows, tables, seen = [], [], {}
     for region in executable_regions(pid):
         inside = pcs[(pcs >= region.start) & (pcs <= region.end)]
-        entry = modules.find(pid, 1, mapped_file(pid, region, lambda _: False))
+        entry = mappings.find(pid, 1, mapped_file(pid, region, lambda _: False))
         if entry is None or not len(inside):
             continue
         table = table_of(region.path)
@@ -258,7 +259,7 @@ def main() -> None:
             for stop in range(stops):
                 time.sleep(0.7)
                 for number, thread in enumerate(stop_and_look(process.pid)):
-                    save(f"{name}-{stop}-{number}", process.pid, thread, modules)
+                    save(f"{name}-{stop}-{number}", process.pid, thread, ModuleMappings(modules))
         finally:
             process.send_signal(signal.SIGKILL)
             process.wait()

@@ -22,7 +22,7 @@ _SERVER_SECONDS = 90
 _MAX_LINK = 4096
 
 
-def debug_file(path: Path, root: Path = DEBUG_ROOT) -> Path | None:
+def debug_file(path: Path) -> Path | None:
     """Return the file with debug information on the module at ``path``, often that itself.
 
     None without one. Raises :class:`FormatError` and :class:`OSError` when ``path`` itself
@@ -33,7 +33,7 @@ def debug_file(path: Path, root: Path = DEBUG_ROOT) -> Path | None:
             return path
         build_id = elf.build_id()
         link = _link(elf)
-    for candidate in _candidates(path, build_id, link, root):
+    for candidate in _candidates(path, build_id, link):
         if _fits(candidate, build_id, link):
             return candidate
     return _from_server(build_id)
@@ -45,17 +45,15 @@ def has_lines(elf: ElfFile) -> bool:
     return bool({".debug_info", ".zdebug_info"} & names)
 
 
-def _candidates(
-    path: Path, build_id: str, link: tuple[str, int] | None, root: Path
-) -> Iterator[Path]:
+def _candidates(path: Path, build_id: str, link: tuple[str, int] | None) -> Iterator[Path]:
     if build_id.isalnum() and len(build_id) > 2:
-        yield root / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+        yield DEBUG_ROOT / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"
     if link:
         # Resolve a link; a distribution's /lib may be /usr/lib.
         for folder in dict.fromkeys((path.parent, path.parent.resolve())):
             yield folder / link[0]
             yield folder / ".debug" / link[0]
-            yield root / str(folder).lstrip("/") / link[0]
+            yield DEBUG_ROOT / str(folder).lstrip("/") / link[0]
 
 
 def _link(elf: ElfFile) -> tuple[str, int] | None:

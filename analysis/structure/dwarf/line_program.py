@@ -8,7 +8,6 @@ followed one by one, and what they do is summed up in arrays again.
 
 from __future__ import annotations
 
-import posixpath
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -18,21 +17,14 @@ import numpy.typing as npt
 
 from hpcd.analysis.structure.array_messages import Strings
 from hpcd.analysis.structure.dwarf.address_ranges import AddressRanges
+from hpcd.analysis.structure.dwarf.line_program_header import LineProgramHeader, SectionTexts
 from hpcd.analysis.structure.dwarf.line_table import SourceLineTable
 from hpcd.array_types import I64, U64
 from hpcd.elf.elf_file import ElfFile
-from hpcd.elf.elf_reader import MAX_NAME, string_at
-from hpcd.elf.leb128 import uleb128
-from hpcd.errors import FormatError
-
-Bytes = npt.NDArray[np.uint8]
 
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
 _CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
 _END_SEQUENCE, _SET_ADDRESS = 1, 2
-_PATH, _DIRECTORY = 1, 2
-# What a program's paths are allowed to number.
-_MAX_FILES = 1 << 18
 
 
 class LineRows(NamedTuple):
@@ -96,17 +88,17 @@ def line_rows(elf: ElfFile, low: U64, high: U64) -> LineRows:
     if section is None or not len(low):
         return LineRows(low[:0], low[:0], nothing, nothing, [])
     data = elf.contents(section)
-    texts = {name: _Texts(elf, name) for name in (".debug_line_str", ".debug_str")}
+    texts = {name: SectionTexts(elf, name) for name in (".debug_line_str", ".debug_str")}
     wanted = _sequences_in(data, low, high)
     parts: list[tuple[U64, U64, I64, I64]] = []
     files: list[str] = []
     for begin, end in _units(data):
         if not bool(((wanted >= begin) & (wanted < end)).any()):
             continue
-        program = _Program(data[begin:end], texts)
-        start, stop, file, line = program.rows()
+        header = LineProgramHeader(data[begin:end], texts)
+        start, stop, file, line = program_rows(header)
         parts.append((start, stop, file + len(files), line))
-        files += program.files
+        files += header.files
     if not parts:
         return LineRows(low[:0], low[:0], nothing, nothing, [])
     start, stop, file, line = (np.concatenate(columns) for columns in zip(*parts, strict=True))
@@ -145,220 +137,117 @@ def _units(data: bytes) -> Iterator[tuple[int, int]]:
         at += head + size
 
 
-class _Texts:
-    """Texts of a section by offset; the few a header names are read, of what may be 100 MB."""
+class _Operations(NamedTuple):
+    """The operations of a program, in order, by columns ``int64[n]``."""
 
-    def __init__(self, elf: ElfFile, name: str) -> None:
-        self._elf = elf
-        self._section = elf.section(name)
+    standard: I64
+    """Numbers of standard operations; 0 for others."""
+    moved: I64
+    """Bytes by which the address advances."""
+    turned: I64
+    """Lines by which the line advances."""
+    special: npt.NDArray[np.bool_]
+    setting: npt.NDArray[np.bool_]
+    """Whether it sets an address."""
+    ending: npt.NDArray[np.bool_]
+    """Whether it ends a sequence."""
 
-    def at(self, offset: int) -> str:
-        """The zero-terminated text at ``offset``, empty if that is outside."""
-        section = self._section
-        if section is None or offset >= section.size:
-            return ""
-        size = min(section.size - offset, MAX_NAME)
-        return string_at(self._elf.read(section.offset + offset, size), 0)
+
+def program_rows(header: LineProgramHeader) -> tuple[U64, U64, I64, I64]:
+    """Start, end, file (from 0) and line of each row."""
+    code = np.frombuffer(header.program, np.uint8).astype(np.int64)
+    at = _operation_offsets(header, code)
+    # What is cut off at the end is nothing.
+    code = np.concatenate([code, np.zeros(16, np.int64)])
+    does = _decode(header, code, at)
+    setting, ending = does.setting, does.ending
+
+    number = np.arange(len(at))
+    # Each sequence begins anew, at address 0, line 1, file 1.
+    opening = np.concatenate(([True], ending[:-1])) if len(at) else ending
+    place = np.cumsum(does.moved)
+    base = np.zeros(len(at), np.int64)
+    base[opening] = -(place[opening] - does.moved[opening])
+    base[setting] = _words(code, _after_leb(code, at[setting] + 1) + 1) - place[setting]
+    address = place + base[_latest(opening | setting, number)]
+    line = np.cumsum(does.turned)
+    lines_before = 1 - (line - does.turned)
+    line = line + lines_before[_latest(opening, number)]
+    choosing = does.standard == _SET_FILE
+    file_number = np.ones(len(at), np.int64)
+    file_number[choosing] = _leb_at(code, at[choosing] + 1)[0]
+    file = file_number[_latest(opening | choosing, number)] - header.first_file
+
+    emitted = np.flatnonzero(does.special | (does.standard == _COPY) | ending)
+    start = address[emitted]
+    stop = np.append(start[1:], 0)
+    good = (
+        ~ending[emitted]
+        & (stop > start)
+        & (start > 0)
+        & (line[emitted] >= 0)
+        & (line[emitted] < 1 << 32)
+        & (file[emitted] >= 0)
+        & (file[emitted] < len(header.files))
+    )
+    keep = emitted[good]
+    return start[good].astype(np.uint64), stop[good].astype(np.uint64), file[keep], line[keep]
 
 
-class _Program:
-    """One program: its header, and what it says."""
+def _decode(header: LineProgramHeader, code: I64, at: I64) -> _Operations:
+    """The operations at the offsets ``at`` of ``code``, which is padded."""
+    op = code[at]
+    special = op >= header.opcode_base
+    extended = op == 0
+    kind = np.where(extended, code[_after_leb(code, at + 1)], 0)
+    standard = np.where(special | extended, 0, op)
 
-    def __init__(self, data: bytes, texts: dict[str, _Texts]) -> None:
-        self._data = data
-        self._texts = texts
-        self._wide = data[:4] == b"\xff\xff\xff\xff"
-        self._at = 12 if self._wide else 4
-        try:
-            self._read_header()
-        except (IndexError, ValueError, struct.error):
-            raise FormatError("line program is cut off or malformed") from None
+    moved = np.zeros(len(at), np.int64)
+    adjusted = op - header.opcode_base
+    moved[special] = adjusted[special] // header.line_range * header.step
+    moved[standard == _CONST_ADD_PC] = (255 - header.opcode_base) // header.line_range * header.step
+    by_number = standard == _ADVANCE_PC
+    moved[by_number] = _leb_at(code, at[by_number] + 1)[0] * header.step
+    fixed = at[standard == _FIXED_ADVANCE_PC]
+    moved[standard == _FIXED_ADVANCE_PC] = code[fixed + 1] | code[fixed + 2] << 8
 
-    def _read_header(self) -> None:
-        version = self._number(2)
-        if not 2 <= version <= 5:
-            raise FormatError(f"line program of version {version}")
-        if version >= 5:
-            self._at += 2
-        length = self._number(8 if self._wide else 4)
-        self._begin = self._at + length
-        self._step = self._number(1)
-        if version >= 4:
-            self._at += 1
-        self._at += 1
-        self._line_base = struct.unpack_from("<b", self._data, self._at)[0]
-        self._at += 1
-        self._line_range = self._number(1) or 1
-        self._opcode_base = max(self._number(1), 1)
-        lengths = self._data[self._at : self._at + self._opcode_base - 1]
-        self._at += self._opcode_base - 1
-        self._arguments = [0, *lengths]
-        if version >= 5:
-            folders = [path for path, _ in self._entries()]
-            names = self._entries()
-            self._first_file = 0
-        else:
-            folders = [""]
-            while text := self._text():
-                folders.append(text)
-            names = []
-            while text := self._text():
-                names.append((text, self._leb()))
-                self._leb()
-                self._leb()
-            self._first_file = 1
-        self.files = [self._path(folders, name, folder) for name, folder in names]
+    turned = np.zeros(len(at), np.int64)
+    turned[special] = header.line_base + adjusted[special] % header.line_range
+    by_line = standard == _ADVANCE_LINE
+    turned[by_line] = _leb_at(code, at[by_line] + 1)[1]
+    return _Operations(
+        standard, moved, turned, special,
+        setting=extended & (kind == _SET_ADDRESS), ending=extended & (kind == _END_SEQUENCE),
+    )  # fmt: skip
 
-    def _path(self, folders: list[str], name: str, folder: int) -> str:
-        parts = [folders[0] if folders else ""]
-        if 0 < folder < len(folders):
-            parts.append(folders[folder])
-        return posixpath.normpath(posixpath.join(*parts, name))
 
-    def _entries(self) -> list[tuple[str, int]]:
-        """Path and directory of each entry of a table."""
-        count = self._number(1)
-        formats = [(self._leb(), self._leb()) for _ in range(count)]
-        rows = []
-        total = self._leb()
-        if total > min(_MAX_FILES, len(self._data)):
-            raise FormatError("line program has too many files")
-        for _ in range(total):
-            path, folder = "", 0
-            for content, form in formats:
-                value = self._form(form)
-                if content == _PATH and isinstance(value, str):
-                    path = value
-                elif content == _DIRECTORY and isinstance(value, int):
-                    folder = value
-            rows.append((path, folder))
-        return rows
-
-    def _form(self, form: int) -> str | int:
-        sizes = {0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8}
-        if form in sizes:
-            return self._number(sizes[form])
-        if form == 0x08:
-            return self._text()
-        if form in (0x1F, 0x0E):
-            texts = self._texts[".debug_line_str" if form == 0x1F else ".debug_str"]
-            return texts.at(self._number(8 if self._wide else 4))
-        if form == 0x0F:
-            return self._leb()
-        if form == 0x1E:
-            self._at += 16
-            return 0
-        if form == 0x09:
-            self._at += self._leb()
-            return 0
-        raise FormatError(f"line program has form {form:#x}")
-
-    def _number(self, size: int) -> int:
-        data = self._data[self._at : self._at + size]
-        if len(data) != size:
-            raise IndexError
-        self._at += size
-        return int.from_bytes(data, "little")
-
-    def _leb(self) -> int:
-        value, self._at = uleb128(self._data, self._at)
-        return value
-
-    def _text(self) -> str:
-        end = self._data.index(b"\0", self._at)
-        text = self._data[self._at : end].decode(errors="replace")
-        self._at = end + 1
-        return text
-
-    def rows(self) -> tuple[U64, U64, I64, I64]:
-        """Start, end, file (from 0) and line of each row."""
-        code = np.frombuffer(self._data, np.uint8)[self._begin :].astype(np.int64)
-        at = self._operations(code)
-        # What is cut off at the end is nothing.
-        code = np.concatenate([code, np.zeros(16, np.int64)])
-        op = code[at]
-        special = op >= self._opcode_base
-        extended = op == 0
-        kind = np.where(extended, code[_after_leb(code, at + 1)], 0)
-        setting = extended & (kind == _SET_ADDRESS)
-        ending = extended & (kind == _END_SEQUENCE)
-        standard = np.where(special | extended, 0, op)
-
-        moved = np.zeros(len(at), np.int64)
-        adjusted = op - self._opcode_base
-        moved[special] = adjusted[special] // self._line_range * self._step
-        moved[standard == _CONST_ADD_PC] = (
-            (255 - self._opcode_base) // self._line_range * self._step
-        )
-        by_number = standard == _ADVANCE_PC
-        moved[by_number] = _leb_at(code, at[by_number] + 1)[0] * self._step
-        fixed = at[standard == _FIXED_ADVANCE_PC]
-        moved[standard == _FIXED_ADVANCE_PC] = code[fixed + 1] | code[fixed + 2] << 8
-
-        turned = np.zeros(len(at), np.int64)
-        turned[special] = self._line_base + adjusted[special] % self._line_range
-        by_line = standard == _ADVANCE_LINE
-        turned[by_line] = _leb_at(code, at[by_line] + 1)[1]
-
-        number = np.arange(len(at))
-        # Each sequence begins anew, at address 0, line 1, file 1.
-        opening = np.concatenate(([True], ending[:-1])) if len(at) else ending
-        place = np.cumsum(moved)
-        base = np.zeros(len(at), np.int64)
-        where = at[setting]
-        base[opening] = -(place[opening] - moved[opening])
-        base[setting] = _words(code, _after_leb(code, where + 1) + 1) - place[setting]
-        address = place + base[_latest(opening | setting, number)]
-        line = np.cumsum(turned)
-        lines_before = 1 - (line - turned)
-        line = line + lines_before[_latest(opening, number)]
-        choosing = standard == _SET_FILE
-        file_number = np.ones(len(at), np.int64)
-        file_number[choosing] = _leb_at(code, at[choosing] + 1)[0]
-        file = file_number[_latest(opening | choosing, number)] - self._first_file
-
-        emitted = np.flatnonzero(special | (standard == _COPY) | ending)
-        start = address[emitted]
-        stop = np.append(start[1:], 0)
-        good = (
-            ~ending[emitted]
-            & (stop > start)
-            & (start > 0)
-            & (line[emitted] >= 0)
-            & (line[emitted] < 1 << 32)
-            & (file[emitted] >= 0)
-            & (file[emitted] < len(self.files))
-        )
-        keep = emitted[good]
-        return start[good].astype(np.uint64), stop[good].astype(np.uint64), file[keep], line[keep]
-
-    def _operations(self, code: I64) -> I64:
-        """Return the offsets at which operations begin."""
-        count = len(code)
-        if not count:
-            return code
-        padded = np.concatenate([code, np.zeros(16, np.int64)])
-        everywhere = np.arange(count)
-        following = everywhere + 1
-        for op in range(1, self._opcode_base):
-            at = np.flatnonzero(code == op)
-            if op == _FIXED_ADVANCE_PC:
-                following[at] = at + 3
-                continue
-            after = at + 1
-            for _ in range(self._arguments[op] if op < len(self._arguments) else 0):
-                after = np.minimum(_after_leb(padded, after), count)
-            following[at] = after
-        at = np.flatnonzero(code == 0)
-        length = _leb_at(padded, at + 1)[0]
-        following[at] = np.minimum(_after_leb(padded, at + 1) + np.minimum(length, count), count)
-        chain = following.tolist()
-        names = []
-        place = 0
-        while place < count:
-            names.append(place)
-            place = chain[place]
-        return np.array(names, np.int64)
+def _operation_offsets(header: LineProgramHeader, code: I64) -> I64:
+    """Return the offsets at which operations begin."""
+    count = len(code)
+    if not count:
+        return code
+    padded = np.concatenate([code, np.zeros(16, np.int64)])
+    everywhere = np.arange(count)
+    following = everywhere + 1
+    for op in range(1, header.opcode_base):
+        at = np.flatnonzero(code == op)
+        if op == _FIXED_ADVANCE_PC:
+            following[at] = at + 3
+            continue
+        after = at + 1
+        for _ in range(header.arguments[op] if op < len(header.arguments) else 0):
+            after = np.minimum(_after_leb(padded, after), count)
+        following[at] = after
+    at = np.flatnonzero(code == 0)
+    length = _leb_at(padded, at + 1)[0]
+    following[at] = np.minimum(_after_leb(padded, at + 1) + np.minimum(length, count), count)
+    chain = following.tolist()
+    names = []
+    place = 0
+    while place < count:
+        names.append(place)
+        place = chain[place]
+    return np.array(names, np.int64)
 
 
 def _after_leb(code: I64, at: I64) -> I64:

@@ -64,32 +64,8 @@ def parse_symcache(data: bytes, covered: AddressRanges, base: int = 0) -> Source
 
     Raises :class:`FormatError`.
     """
-    if len(data) < _HEAD.size:
-        raise FormatError("symcache is truncated")
-    magic, version, _, _, files, functions, locations, ranges, size, _ = _HEAD.unpack_from(data)
-    if magic != b"SYMC" or ranges > locations:
-        raise FormatError("not a symcache")
-    if version not in FILE_NUMBERS:
-        raise FormatError(
-            f"symcache format {version} is not supported, only"
-            f" {' and '.join(map(str, FILE_NUMBERS))}: install an older symbolic"
-        )
-    at = _HEAD.size
-
-    def numbers(rows: int, width: int) -> U32:
-        nonlocal at
-        table = np.frombuffer(data, "<u4", rows * width, at).reshape(rows, width)
-        at += table.nbytes
-        at += -at % 8
-        return table
-
-    try:
-        file = numbers(files, FILE_NUMBERS[version])
-        function = numbers(functions, 4)
-        location = numbers(locations, 4)
-        start = numbers(ranges, 1)[:, 0].astype(np.uint64) + np.uint64(base)
-    except ValueError:
-        raise FormatError("symcache is truncated") from None
+    file, function, location, start, texts = _tables(data)
+    start = start + np.uint64(base)
     location, start = _only(location, start, covered)
     locations, ranges = len(location), len(start)
     used = [np.unique(location[:, column]) for column in (0, 2)]
@@ -102,7 +78,6 @@ def parse_symcache(data: bytes, covered: AddressRanges, base: int = 0) -> Source
         return SourceLineTable.empty()
     location[:, 0] = np.searchsorted(used[0], location[:, 0])
     location[:, 2] = np.searchsorted(used[1], location[:, 2])
-    texts = _Texts(data[at : at + size])
     linkage = [texts.at(offset) or UNNAMED for offset in function[:, 0].tolist()]
     of_range = location[locations - ranges :, 2]
     sizes = np.bincount(
@@ -131,6 +106,40 @@ def parse_symcache(data: bytes, covered: AddressRanges, base: int = 0) -> Source
         linkage=Strings.of(linkage),
         files=Strings.of([_path(texts, *row) for row in file[:, :3].tolist()]),
     )
+
+
+def _tables(data: bytes) -> tuple[U32, U32, U32, U64, _Texts]:
+    """The rows of a symcache's files, functions, locations, the starts of its ranges, its texts.
+
+    Raises :class:`FormatError`.
+    """
+    if len(data) < _HEAD.size:
+        raise FormatError("symcache is truncated")
+    magic, version, _, _, files, functions, locations, ranges, size, _ = _HEAD.unpack_from(data)
+    if magic != b"SYMC" or ranges > locations:
+        raise FormatError("not a symcache")
+    if version not in FILE_NUMBERS:
+        raise FormatError(
+            f"symcache format {version} is not supported, only"
+            f" {' and '.join(map(str, FILE_NUMBERS))}: install an older symbolic"
+        )
+    at = _HEAD.size
+
+    def numbers(rows: int, width: int) -> U32:
+        nonlocal at
+        table = np.frombuffer(data, "<u4", rows * width, at).reshape(rows, width)
+        at += table.nbytes
+        at += -at % 8
+        return table
+
+    try:
+        file = numbers(files, FILE_NUMBERS[version])
+        function = numbers(functions, 4)
+        location = numbers(locations, 4)
+        start = numbers(ranges, 1)[:, 0].astype(np.uint64)
+    except ValueError:
+        raise FormatError("symcache is truncated") from None
+    return file, function, location, start, _Texts(data[at : at + size])
 
 
 def _only(location: U32, start: U64, covered: AddressRanges) -> tuple[U32, U64]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hpcd.model.mpi_functions import C_TYPES, FUNCTIONS
+from hpcd.model.mpi_functions import FUNCTIONS
 from hpcd.model.mpi_records import FLAVOURS, MAX_VALUES, VALUES, records
-from tests.support.mpi_truth import source
+from tests.support.mpi_truth import C_TYPES, source
 
 _CONSTANTS = """
 #include <mpi.h>

@@ -13,7 +13,7 @@ from hpcd.bpf.layouts import COPIED, STACK_COPY, STACK_EVENT, EventKind
 from hpcd.bpf.map_sizes import registers_bytes
 from hpcd.bpf.mapping_history import MappingHistory
 from hpcd.bpf.saved_walk import joined, marked
-from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Tables
+from hpcd.bpf.table_memory import MAPPING, Tables
 from hpcd.daemon.capture import deferred_paths
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
@@ -24,6 +24,7 @@ from hpcd.model.frame import SPECIAL
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
 from hpcd.model.unwind_status import UnwindStatus
+from tests.support.array_memory import ArrayMemory
 
 CODE = [Region(0x1000, 0x9000, 0, "08:01", 7, "/opt/browser")]
 PID, PROCESS = 11, 3

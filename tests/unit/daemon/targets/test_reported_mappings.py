@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from hpcd.bpf.mapping_history import MappingHistory
-from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Tables
+from hpcd.bpf.table_memory import MAPPING, Tables
 from hpcd.daemon.targets import process_table
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
 from tests.soak.mappings import code
+from tests.support.array_memory import ArrayMemory
 
 
 class Machine:

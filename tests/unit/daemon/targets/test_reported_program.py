@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hpcd.bpf.layouts import PROGRAM_EVENT, EventKind
-from hpcd.daemon.targets import processes
+from hpcd.daemon.targets import process_identity
 from hpcd.daemon.targets.reported_program import ReportedProgram
 
 PID = 4_000_001  # beyond those there are
@@ -36,13 +36,13 @@ def asked(monkeypatch: Any) -> list[str]:
         names.extend(wanted)
         return [ENVIRONMENT if name == "environ" else ARGUMENTS for name in wanted]
 
-    monkeypatch.setattr(processes, "_read_memory", read)
+    monkeypatch.setattr(process_identity, "_read_memory", read)
     return names
 
 
 def test_who_has_begun_a_program_is_not_asked(asked: list[str]) -> None:
     pid, program = ReportedProgram.of(event(ARGUMENTS, ENVIRONMENT, parent=7, start=12_345_678_901))
-    process = processes.identify_reported(pid, 5, "solve", program)
+    process = process_identity.identify_reported(pid, 5, "solve", program)
     assert (process.id, process.pid, process.parent_pid, process.uid) == (5, PID, 7, 1000)
     assert process.command == ("solve", "-n", "\ufffd\x1b[31m", "")
     assert (process.job, process.rank, process.size) == ("job7", 3, 8)
@@ -56,7 +56,7 @@ def test_who_has_begun_a_program_is_not_asked(asked: list[str]) -> None:
 )
 def test_what_was_cut_is_asked_for(asked: list[str], room: int, wanted: list[str]) -> None:
     pid, program = ReportedProgram.of(event(ARGUMENTS, ENVIRONMENT, room))
-    process = processes.identify_reported(pid, 1, "solve", program)
+    process = process_identity.identify_reported(pid, 1, "solve", program)
     assert (process.command[0], process.rank) == ("solve", 3)
     assert asked == wanted
 
@@ -66,12 +66,12 @@ def test_lengths_may_be_anything(asked: list[str]) -> None:
         head = np.frombuffer(event(b"a\0", b""), PROGRAM_EVENT, 1).copy()
         head["arguments"], head["environment"] = arguments, environment
         pid, program = ReportedProgram.of(head.tobytes() + b"a\0")
-        processes.identify_reported(pid, 1, "a", program)
+        process_identity.identify_reported(pid, 1, "a", program)
     assert asked == ["environ", "cmdline", "environ"]
 
 
 def test_a_living_process_is_what_proc_says_of_it() -> None:
-    pid, proc = os.getpid(), processes.identify(os.getpid(), 1)
+    pid, proc = os.getpid(), process_identity.identify(os.getpid(), 1)
     own = Path("/proc/self")
     arguments, environment = (own / "cmdline").read_bytes(), (own / "environ").read_bytes()
     said = event(
@@ -79,7 +79,7 @@ def test_a_living_process_is_what_proc_says_of_it() -> None:
         start=proc.start_ns + 5,
     )  # fmt: skip
     same, program = ReportedProgram.of(said)
-    reported = processes.identify_reported(same, 1, proc.name, program)
+    reported = process_identity.identify_reported(same, 1, proc.name, program)
     assert abs(reported.start_ns - proc.start_ns) < 20_000_000
     assert reported.command == proc.command
     assert (reported.exe, reported.uid, reported.parent_pid, reported.job) == (

@@ -16,9 +16,9 @@ from types import SimpleNamespace
 import pytest
 
 from hpcd.daemon.targets import patience as patience_module
-from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.file_status import status_of
 from hpcd.daemon.targets.patience import Patience, WithheldError
+from hpcd.daemon.targets.process_identity import command_of
 from hpcd.daemon.targets.processes import executable_regions
 from hpcd.daemon.targets.target_files import (
     MappedFile,
@@ -194,8 +194,8 @@ def test_a_process_that_holds_its_address_space_is_given_up(
                 patience.ask(process.pid, lambda: None)
             assert patience.ask(os.getpid(), lambda: 5) == 5
             # Its command line, by whoever identifies it.
-            assert processes.command_of(process.pid) == ()
-            assert processes.command_of(os.getpid()) != ()
+            assert command_of(process.pid) == ()
+            assert command_of(os.getpid()) != ()
         finally:
             process.kill()
             server.kill()

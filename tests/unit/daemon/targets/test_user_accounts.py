@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcd.bpf.map_sizes import BLOCK_BYTES
 from hpcd.bpf.mapping_history import MappingHistory
-from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Space, Tables, space_blocks
+from hpcd.bpf.table_memory import MAPPING, Space, Tables, space_blocks
 from hpcd.daemon.targets import process_table, shared_spaces, user_accounts
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.user_accounts import UserAccounts
@@ -17,6 +17,7 @@ from hpcd.daemon.unwind.interned_rules import InternedRules
 from hpcd.daemon.unwind.unwind_rules import CfaKind, RuleSet, rule
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
+from tests.support.array_memory import ArrayMemory
 
 ALICE, MALLORY = 48_001, 48_002
 

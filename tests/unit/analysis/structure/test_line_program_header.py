@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from hpcd.analysis.structure.dwarf.line_program import _Program
+from hpcd.analysis.structure.dwarf.line_program_header import LineProgramHeader
 from hpcd.errors import FormatError
 
 
@@ -27,8 +27,10 @@ def program(tables: bytes) -> bytes:
 )
 def test_malformed_headers_are_refused(tables: bytes) -> None:
     with pytest.raises(FormatError, match="line program"):
-        _Program(program(tables), {})
+        LineProgramHeader(program(tables), {})
 
 
 def test_files_of_a_sound_header() -> None:
-    assert _Program(program(b"/usr/src\0\0main.c\0\x01\0\0\0"), {}).files == ["/usr/src/main.c"]
+    assert LineProgramHeader(program(b"/usr/src\0\0main.c\0\x01\0\0\0"), {}).files == [
+        "/usr/src/main.c"
+    ]

@@ -1,0 +1,95 @@
+"""The targets as the BPF programs know them: which processes and threads are recorded."""
+
+from __future__ import annotations
+
+import struct
+
+from hpcd.bpf.layouts import (
+    PROCESS,
+    THREAD,
+    THREAD_CPU_BITS,
+    THREAD_DTYPE,
+    THREADS_PER_CPU,
+)
+from hpcd.bpf.sampler_maps import SamplerMaps
+from hpcd.bpf.table_memory import Space
+
+# In the place of a CPU's number, in thread numbers that user space gives.
+_USER_NUMBERS = (1 << THREAD_CPU_BITS) - 1
+# The rest of a thread that user space numbers: in no system call, no page fault.
+_IDLE_THREAD = [0] * (len(THREAD_DTYPE.names or ()) - 2)
+
+# How often the stack is copied for an address in no mapping, until the mappings are read again:
+# when they had changed, and at least when they had not, so that there is likely nothing to find.
+# Between these it halves with each reading: who loads many libraries is read in the midst of it.
+_CREDIT, _LEAST_CREDIT = 4000, 256
+
+
+def _process(space: Space | None, image: int, credit: int = _CREDIT) -> bytes:
+    """``struct process`` of a target with this address space."""
+    if space is None:
+        return PROCESS.pack(0, 0, 0, 0, image, credit)
+    return PROCESS.pack(space.address, space.count, 0, 0, image, credit)
+
+
+class KernelTargets:
+    """The processes and threads in the maps of one sampler."""
+
+    def __init__(self, maps: SamplerMaps) -> None:
+        self._maps = maps
+        self._user_threads = 0
+
+    def add_thread(self, tid: int, *, before_exec: bool = False) -> int | None:
+        """Number a thread that already runs; None when the programs have numbered it.
+
+        With ``before_exec`` it is recorded from its next exec on.
+        """
+        if self._user_threads >= THREADS_PER_CPU:
+            return None
+        self._user_threads += 1
+        number = self._user_threads << THREAD_CPU_BITS | _USER_NUMBERS
+        fresh = self._maps.threads.add(
+            struct.pack("<I", tid), THREAD.pack(number, int(before_exec), *_IDLE_THREAD)
+        )
+        return number if fresh else None
+
+    def forget_thread(self, tid: int) -> None:
+        """Drop the number of a thread that was gone before its state could be read."""
+        self._maps.threads.delete(struct.pack("<I", tid))
+
+    def exclude_process(self, pid: int) -> None:
+        """Never record ``pid`` and what it starts."""
+        self._maps.processes.update(struct.pack("<I", pid), PROCESS.pack(0, 0, 0, 1, 0, 0))
+
+    def forget_process(self, pid: int) -> None:
+        """Take a process that was gone when it was registered out of those recorded."""
+        self._maps.processes.delete(struct.pack("<I", pid))
+
+    def add_process(self, pid: int, space: Space | None, image: int = 0) -> None:
+        """Make ``pid`` a target whose mappings are ``space``; None: they are not known yet.
+
+        They are not used when it runs another program than ``image`` by now (of a
+        :class:`~hpcd.bpf.layouts.ThreadEvent`; 0: not known).
+        """
+        if not self._is_excluded(pid):
+            self._maps.processes.update(struct.pack("<I", pid), _process(space, image))
+
+    def _is_excluded(self, pid: int) -> bool:
+        """Whether the programs have let go of ``pid``, or will: that is for good."""
+        entry = self._maps.processes.lookup(struct.pack("<I", pid))
+        return entry is not None and PROCESS.unpack(entry)[3] != 0
+
+    def set_space(
+        self, pid: int, space: Space | None, image: int = 0, *, unchanged: int = 0
+    ) -> bool:
+        """Replace the mappings of a target; False when it has ended. ``unchanged`` is the number of
+        readings in a row that have found the space as it was."""
+        if self._is_excluded(pid):
+            return False
+        entry = _process(space, image, max(_CREDIT >> unchanged, _LEAST_CREDIT))
+        return self._maps.processes.replace(struct.pack("<I", pid), entry)
+
+    def records(self, pid: int) -> bool:
+        """Whether process ``pid`` is recorded, as the kernel sees it."""
+        entry = self._maps.processes.lookup(struct.pack("<I", pid))
+        return entry is not None and PROCESS.unpack(entry)[3] == 0

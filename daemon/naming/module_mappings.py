@@ -1,0 +1,231 @@
+"""Executable mappings of processes, present and past: the load module each one is of."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.bpf.table_memory import MAPPING
+from hpcd.daemon.naming.load_modules import Modules, key_of
+from hpcd.daemon.naming.mapping_rows import PAGE, KnownModule, mapping_rows
+from hpcd.daemon.naming.path_cache import PathCache
+from hpcd.daemon.targets import patience
+from hpcd.daemon.targets.file_status import FileStatus, status_of
+from hpcd.daemon.targets.patience import WithheldError, real_user
+from hpcd.daemon.targets.target_files import MappedFile, file_of_region, files_by_path, mapped_files
+from hpcd.model.frame import MODULE_SHIFT, module_frame
+from hpcd.model.region import Region
+
+_NOBODY = 65534
+_JIT_SPAN = 1 << MODULE_SHIFT
+
+
+class ModuleMappings:
+    """Mappings of processes as the walker reads them; modules met for the first time are added."""
+
+    def __init__(self, modules: Modules) -> None:
+        self._modules = modules
+        # By device and inode as /proc and the kernel's events write them, which need not be those
+        # stat() tells of the file.
+        self._by_inode: dict[tuple[str, int], KnownModule | None] = {}
+        self._own_space = _mount_namespace(os.getpid())
+        self._paths = PathCache(self._own_space, self._is_unchanged)
+
+    def find(self, pid: int, process: int, mapped: MappedFile) -> KnownModule | None:
+        """Return the module mapped by ``pid``, number ``process``; None if it cannot be identified.
+
+        A module seen for the first time is handed to the decoder.
+        """
+        region = mapped.region
+        if region.path == "[vdso]":
+            return self._modules.vdso()
+        if not region.file_backed:
+            base = region.start & ~(_JIT_SPAN - 1)
+            key = ("jit", process, base)
+            entry = self._modules.known(key)
+            if entry is None and self._modules.accounts.take_module(_user(pid)):
+                entry = self._modules.jit(key, base, process)
+            return entry
+        return None if mapped.status is None else self._of_file(pid, mapped, mapped.status)
+
+    def _of_file(self, pid: int, mapped: MappedFile, status: FileStatus) -> KnownModule | None:
+        region, key = mapped.region, key_of(status)
+        entry = self._modules.known(key)
+        if entry is None:
+            path = region.path.removesuffix(" (deleted)")
+            user = _user(pid)
+            if not (mapped.file or mapped.refused) or not self._modules.accounts.take_module(user):
+                return None
+            if mapped.file is not None:
+                with mapped.file as file:
+                    entry = self._modules.decode(key, user, os.dup(file.fileno()), path)
+            else:
+                entry = self._modules.unreadable(key, path, mapped.refused)
+        self._by_inode[region.device, region.inode] = entry
+        return entry
+
+    def mappings(self, pid: int, process: int) -> tuple[list[Region], npt.NDArray[np.void]]:
+        """The executable mappings of ``pid``, and as the walker reads them (:data:`MAPPING` rows).
+
+        Raises :class:`WithheldError`.
+        """
+        rows = []
+        now = time.monotonic()
+        space = _mount_namespace(pid)
+        is_recent = partial(self._paths.is_recent, space, now)
+        files = patience.ask(pid, partial(mapped_files, pid, self._knows, is_recent))
+        for mapped in files:
+            region = mapped.region
+            entry = self._paths.module(space, region)
+            if entry is None or mapped.status is not None:
+                entry = self.find(pid, process, mapped)
+                if space and region.file_backed and region.path != "[vdso]" and entry:
+                    self._paths.note(space, region, entry, now)
+            if entry:
+                rows += mapping_rows(region, entry)
+        return [mapped.region for mapped in files], np.array(rows, dtype=MAPPING)
+
+    def recent_mappings(
+        self, pid: int, process: int, regions: Sequence[Region]
+    ) -> npt.NDArray[np.void] | None:
+        """The rows of ``regions``, which ``pid`` has mapped, without reading /proc; None where one
+        is of a file that was not looked up a moment ago, and may have changed since."""
+        now = time.monotonic()
+        space = _mount_namespace(pid)
+        rows = []
+        for region in regions:
+            if region.file_backed and region.path != "[vdso]":
+                known = self._paths.at(space, region, now) if space else None
+                if known is None or known.entry is None:
+                    return None
+                entry: KnownModule | None = known.entry
+            else:
+                entry = self.find(pid, process, MappedFile(region))
+            if entry:
+                rows += mapping_rows(region, entry)
+        return np.array(rows, dtype=MAPPING)
+
+    def mappings_of(
+        self, pid: int, process: int, regions: Sequence[Region]
+    ) -> npt.NDArray[np.void]:
+        """Return the :data:`MAPPING` rows of ``regions`` that ``pid``, number ``process``, had at
+        some time; the number is 0 if the process has ended."""
+        now = time.monotonic()
+        # A process that has ended had its files in this one's namespace, as far as they are found.
+        here = _mount_namespace(pid) in (0, self._own_space)
+        entry_of: dict[Region, KnownModule | None] = {}
+        unknown = []
+        for region in regions:
+            if region.file_backed and region.path != "[vdso]":
+                known = self._paths.at(0, region, now)
+                if known is None and here:
+                    known = self._paths.at(self._own_space, region, now)
+                if known is None:
+                    unknown.append(region)
+                else:
+                    entry_of[region] = known.entry
+        if unknown:
+            self._find_past(pid, unknown, now, entry_of)
+        rows = []
+        for region in regions:
+            if region.file_backed and region.path != "[vdso]":
+                entry = entry_of[region]
+            elif process or region.path == "[vdso]":
+                entry = self.find(pid, process, MappedFile(region))
+            else:
+                continue
+            if entry:
+                rows += mapping_rows(region, entry)
+        return np.array(rows, dtype=MAPPING)
+
+    def _find_past(
+        self, pid: int, regions: Sequence[Region], now: float,
+        entry_of: dict[Region, KnownModule | None],
+    ) -> None:  # fmt: skip
+        """Look up the modules that ``pid`` had mapped at ``regions``, by their paths."""
+        try:
+            files = patience.ask(pid, partial(files_by_path, pid, regions, self._knows))
+        except WithheldError:
+            files = [MappedFile(region) for region in regions]
+        for mapped in files:
+            region = mapped.region
+            # One that lies elsewhere by now, or is gone, was seen if a process still had it.
+            entry = self._by_inode.get((region.device, region.inode))
+            if mapped.status is not None:
+                entry = self._of_file(pid, mapped, mapped.status)
+            entry_of[region] = entry
+            self._paths.note(0, region, entry, now)
+
+    def is_analysed(self, device: str, inode: int) -> bool:
+        """Whether nothing is to be waited for: the file's table is there, will not be, or it is not
+        known."""
+        entry = self._by_inode.get((device, inode))
+        return entry is None or entry.table is not None or bool(entry.failure)
+
+    def want(self, device: str, inode: int) -> None:
+        """A call path waits for the file's table: it is made before others'."""
+        entry = self._by_inode.get((device, inode))
+        if entry:
+            self._modules.want(entry)
+
+    def frame_in(self, pid: int, region: Region, address: int) -> int | None:
+        """The module frame of ``address`` in a mapping of ``pid``, both of which may be gone by
+        now; None while its file is not known.
+
+        A file that was never seen mapped is opened by its path, if that still is the file.
+        """
+        if region.path == "[vdso]":
+            entry = self._modules.known("vdso")
+        else:
+            key = (region.device, region.inode)
+            if key not in self._by_inode and region.file_backed:
+                self._by_inode[key] = self._find_by_path(pid, region)
+            entry = self._by_inode.get(key)
+        if entry is None or entry.table is None:
+            return None
+        for start, bias, pages, *_ in mapping_rows(region, entry):
+            if start <= address < start + pages * PAGE:
+                return module_frame(entry.module.id, address - bias)
+        return None
+
+    def _find_by_path(self, pid: int, region: Region) -> KnownModule | None:
+        for root in (pid, os.getpid()):
+            look = partial(file_of_region, root, region, self._knows)
+            try:
+                status, file = patience.ask(root, look)
+            except (OSError, ValueError, WithheldError):
+                continue
+            return self._of_file(pid, MappedFile(region, status, file), status)
+        return None
+
+    def _is_unchanged(self, entry: KnownModule) -> bool:
+        """Whether the file that is kept open for a module is what it was."""
+        images, number = self._modules.images, entry.module.id
+        try:
+            return number in images and (
+                self._modules.known(key_of(status_of("", images.descriptor(number)))) is entry
+            )
+        except OSError:
+            return False
+
+    def _knows(self, status: FileStatus) -> bool:
+        return self._modules.known(key_of(status)) is not None
+
+
+def _mount_namespace(pid: int) -> int:
+    """A number of the mount namespace of ``pid``, 0 when that cannot be told."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/mnt").st_ino  # noqa: PTH116
+    except OSError:
+        return 0
+
+
+def _user(pid: int) -> int:
+    """Return the user whose files those of ``pid`` count as; nobody if it is gone."""
+    user = real_user(pid)
+    return _NOBODY if user < 0 else user

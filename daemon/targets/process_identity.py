@@ -1,0 +1,128 @@
+"""Identities of processes: their commands, users, jobs and ranks, by /proc or as reported."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from hpcd.daemon.targets import jobs, target_reader
+from hpcd.daemon.targets.jobs import Place
+from hpcd.daemon.targets.patience import WithheldError
+from hpcd.daemon.targets.processes import (
+    MAX_TEXT,
+    TICK_NS,
+    control_group_of,
+    name_of,
+    stat_fields,
+    user_of,
+)
+from hpcd.daemon.targets.reported_program import ReportedProgram
+from hpcd.model.identity import Process
+
+_MAX_COMMAND = 64
+_MAX_ARGUMENT = 1024
+# A rank is a few wrapper scripts below its launcher's proxy, seldom more.
+_MAX_ANCESTORS = 8
+
+
+def _read_memory(pid: int, *names: str) -> list[bytes]:
+    """Read files of /proc whose contents are in the process's memory: b"" when it is gone, or does
+    not let that be read."""
+    try:
+        return target_reader.OWN.texts(pid, names, MAX_TEXT)
+    except (OSError, WithheldError):
+        return [b"" for _ in names]
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment ``pid`` was started with."""
+    return _environment(*_read_memory(pid, "environ"))
+
+
+def _environment(text: bytes) -> dict[str, str]:
+    pairs = (item.partition("=") for item in text.decode(errors="replace").split("\0"))
+    return {key: value for key, _, value in pairs}
+
+
+def command_of(pid: int) -> tuple[str, ...]:
+    """The command line of ``pid``, each argument bounded; empty when it is gone."""
+    return _command(*_read_memory(pid, "cmdline"))
+
+
+def _command(text: bytes) -> tuple[str, ...]:
+    return tuple(
+        part.decode(errors="replace")[:_MAX_ARGUMENT]
+        for part in text.split(b"\0")[:-1][:_MAX_COMMAND]
+    )
+
+
+def place_of(pid: int) -> Place:
+    """The job and rank of ``pid``."""
+    return _place(pid, environment_of(pid), name_of(pid))
+
+
+def _place(pid: int, environment: dict[str, str], name: str) -> Place:
+    ancestors = ancestor_commands(pid) if "PMI_RANK" in environment else []
+    return jobs.place(environment, control_group_of(pid), name, ancestors)
+
+
+def ancestor_commands(pid: int, *, itself: bool = False) -> list[tuple[str, ...]]:
+    """Command lines of the processes ``pid`` descends from, nearest first, a few; before these that
+    of ``pid`` ``itself``."""
+    commands: list[tuple[str, ...]] = []
+    while len(commands) < _MAX_ANCESTORS:
+        if not itself:
+            fields = stat_fields(pid)
+            pid = int(fields[1]) if len(fields) > 1 else 0
+        if pid <= 1:
+            break
+        commands.append(command_of(pid))
+        itself = False
+    return commands
+
+
+def identify_reported(pid: int, number: int, name: str, program: ReportedProgram) -> Process:
+    """Identify a process, which may have ended, that has begun ``program`` and is called ``name``:
+    only what was not reported is requested."""
+    arguments, environment = program.arguments, program.environment
+    if arguments is None:  # then so is what follows
+        environment, arguments = _read_memory(pid, "environ", "cmdline")
+    elif environment is None:
+        (environment,) = _read_memory(pid, "environ")
+    said = jobs.said_of_jobs(environment)
+    ancestors = ancestor_commands(program.parent, itself=True) if "PMI_RANK" in said else []
+    place = jobs.place(said, control_group_of(pid, program.group), name, ancestors)
+    started = listed_start(program.start)
+    return _process(pid, number, program.parent, name, arguments, program.user, started, place)
+
+
+def listed_start(start_ns: int) -> int:
+    """Return as /proc lists it, in ticks, when a process started; ``start_ns`` is monotonic."""
+    suspended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    return (start_ns + suspended) // TICK_NS * TICK_NS
+
+
+def identify(pid: int, number: int) -> Process:
+    """Identify ``pid``, as process ``number`` of a measurement. Unknown parts stay empty."""
+    fields = stat_fields(pid)
+    parent = int(fields[1]) if len(fields) > 1 else 0
+    start_ns = int(fields[19]) * TICK_NS if len(fields) > 19 else 0
+    uid = user_of(pid)
+    environment, command = _read_memory(pid, "environ", "cmdline")
+    name = name_of(pid)
+    place = _place(pid, _environment(environment), name)
+    return _process(pid, number, parent, name, command, -1 if uid is None else uid, start_ns, place)
+
+
+def _process(
+    pid: int, number: int, parent: int, name: str, command: bytes, uid: int, start_ns: int,
+    place: Place,
+) -> Process:  # fmt: skip
+    try:
+        exe = os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 (may hold " (deleted)")
+    except OSError:
+        exe = ""
+    words = _command(command)
+    return Process(
+        number, pid, parent, name, exe, words, uid, start_ns, place.job, place.rank, place.size
+    )
