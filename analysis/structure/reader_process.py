@@ -6,17 +6,11 @@ request too much memory costs that module its lines or loops, never the caller i
 
 from __future__ import annotations
 
-import json
-import struct
 import subprocess
 from typing import Any
 
 from hpcd.analysis.structure.array_messages import Arrays, pack_arrays, unpack_arrays
-from hpcd.sandbox.worker_process import WorkerProcess
-
-REQUEST = struct.Struct("<IQ")
-"""Lengths of a request's JSON and of its packed arrays, which follow; the file's descriptor comes
-with them."""
+from hpcd.sandbox.worker_process import WorkerProcess, join_json
 
 # The biggest modules there are (2 GB of debug information) take a minute.
 _TIMEOUT_SECONDS = 300.0
@@ -51,9 +45,8 @@ class Reader:
 
     def ask(self, fd: int, name: str, arrays: Arrays | None = None, **request: Any) -> None:
         """Begin a request; :meth:`result` waits for it. Raises :class:`FormatError`."""
-        message = json.dumps({"name": name, **request}).encode()
         packed = pack_arrays(arrays) if arrays else b""
-        self._worker.ask(fd, name, REQUEST.pack(len(message), len(packed)), message + packed)
+        self._worker.ask(fd, name, b"s", join_json({"name": name, **request}, packed))
 
     def result(self, name: str) -> Arrays:
         """The answer to the request begun. Raises :class:`FormatError`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import mmap
 import os
 import socket
@@ -30,13 +29,11 @@ from hpcd.analysis.structure.dwarf.debug_scopes import ModuleLines
 from hpcd.analysis.structure.dwarf.line_program import with_lines
 from hpcd.analysis.structure.dwarf.line_table import SourceLineTable
 from hpcd.analysis.structure.dwarf.symcache import UNNAMED, read_lines
-from hpcd.analysis.structure.reader_process import REQUEST
 from hpcd.array_types import U64
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
-from hpcd.sandbox import worker_process
 from hpcd.sandbox.confinement import confine
-from hpcd.sandbox.worker_process import receive
+from hpcd.sandbox.worker_process import serve, split_json
 
 _MAX_REQUEST = 64 << 20
 # What a reader allocates, mapped files not counted; libLLVM with debug information takes most.
@@ -107,8 +104,9 @@ def answer(code: Code, request: dict[str, Any], arrays: Arrays, fd: int) -> byte
     raise FormatError("unknown request")
 
 
-def _answer(code: Code, request: bytes, packed: bytes, fd: int) -> bytes:
-    return answer(code, json.loads(request), unpack_arrays(packed) if packed else {}, fd)
+def _answer(code: Code, fd: int, body: bytes) -> bytes:
+    request, packed = split_json(body)
+    return answer(code, request, unpack_arrays(packed) if packed else {}, fd)
 
 
 def rehearse() -> None:
@@ -124,29 +122,11 @@ def rehearse() -> None:
             answer(Code(), request, {"start": nothing, "end": nothing}, file.fileno())
 
 
-def serve(channel: socket.socket) -> None:
-    """Answer requests until the other side closes."""
-    code = Code()
-    # What decoding makes by the million is not garbage, and goes by itself.
-    gc.disable()
-    while True:
-        head, fds, _, _ = socket.recv_fds(channel, REQUEST.size, 1)
-        if len(head) < REQUEST.size or not fds:
-            return
-        sizes = REQUEST.unpack(head)
-        if sum(sizes) > _MAX_REQUEST:
-            return
-        try:
-            request, packed = (bytes(receive(channel, size)) for size in sizes)
-            worker_process.answer(channel, partial(_answer, code, request, packed, fds[0]))
-        finally:
-            os.close(fds[0])
-        gc.collect()
-
-
 def main() -> None:
     """The process: its argument is the socket's descriptor."""
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         rehearse()
         confine(_MEMORY, CPU_SECONDS)
-        serve(channel)
+        # What decoding makes by the million is not garbage, and goes by itself.
+        gc.disable()
+        serve(channel, {"s": partial(_answer, Code())}, most=_MAX_REQUEST, after=gc.collect)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import threading
 
 import numpy as np
@@ -19,10 +18,7 @@ from hpcd.array_types import U64
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
 from hpcd.regular_file import open_linked
-from hpcd.sandbox.worker_process import WorkerProcess
-
-REQUEST = struct.Struct("<II")
-"""Bytes of the request's JSON, and of its offsets (``uint64``)."""
+from hpcd.sandbox.worker_process import WorkerProcess, join_json
 
 _PROGRAM = "from hpcd.analysis.symbols.naming_worker import main; main()"
 _TIMEOUT_SECONDS = 60.0
@@ -55,9 +51,9 @@ class ConfinedNaming:
         """The procedures at ``offsets`` of the file. Raises :class:`FormatError`."""
         fd = self._open(path)
         try:
-            message = json.dumps({"path": path, "build_id": build_id}).encode()
             data = np.ascontiguousarray(offsets, np.uint64).tobytes()
-            self._worker.ask(fd, path, REQUEST.pack(len(message), len(data)), message + data)
+            request = {"path": path, "build_id": build_id}
+            self._worker.ask(fd, path, b"n", join_json(request, data))
             names: list[str] = json.loads(self._worker.reply(path, _MAX_REPLY))
         finally:
             os.close(fd)

@@ -164,7 +164,7 @@ class Reader:
             self._start()
             try:
                 self._worker.channel().settimeout(None)
-                self._worker.ask(iterator, "threads", b"i", LENGTH.pack(0))
+                self._worker.ask(iterator, "threads", b"i")
                 return bool(self._reply("threads"))
             except FormatError as error:
                 self._ready = self._worker.running
@@ -187,7 +187,7 @@ class Reader:
         self._worker.timeout = seconds
         self._worker.channel().settimeout(seconds)
         try:
-            self._worker.ask(fd, label, kind, LENGTH.pack(len(request)) + request)
+            self._worker.ask(fd, label, kind, request)
             return receive(label)
         except LateError:
             self._ready = False
@@ -207,9 +207,7 @@ class Reader:
             self._worker.timeout = _START_SECONDS
             self._worker.channel().settimeout(_START_SECONDS)
             with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
-                request = PART.pack(0, 0)
-                self._worker.ask(file.fileno(), "its start", b"r",
-                                 LENGTH.pack(len(request)) + request)  # fmt: skip
+                self._worker.ask(file.fileno(), "its start", b"r", PART.pack(0, 0))
                 self._worker.reply("its start", 0)
                 self._ready = True
 

@@ -1,12 +1,12 @@
 """The process that asks what may never be answered: expendable, and it parses nothing.
 
-Started by :mod:`hpcd.daemon.targets.target_reader` with one end of a socket. A request is a byte,
-a descriptor and the length of what follows. The descriptor is of a process' directory in /proc for
-``m``, pieces of its memory, and ``t``, texts of that directory; of a directory for ``o``, to open a
-name in it for its path alone; of a file, for its path alone, for ``r``, a part of it, and ``c``, a
-copy in memory; of an iterator of the kernel's over threads for ``i``, to run it. It has the rights
-of who started it, as files in /proc and those of users need them.
-It imports little: it starts while somebody waits.
+Started by :mod:`hpcd.daemon.targets.target_reader` with one end of a socket. The descriptor of a
+request is that of a process' directory in /proc if its kind is ``m``, for pieces of its memory, or
+``t``, for texts of that directory; of a directory for ``o``, to open a name in it for its path
+alone; of a file, for its path alone, for ``r``, a part of it, and ``c``, a copy in memory; of an
+iterator of the kernel's over threads for ``i``, to run it. The process has the rights of who
+started it, as files in /proc and those of users need them. It imports little: it starts while
+somebody waits.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from functools import partial
 
-from hpcd.sandbox import worker_process
+from hpcd.sandbox.worker_process import serve
 
 LENGTH = struct.Struct("<I")
 PIECE = struct.Struct("<QI")  # of memory: address, size
@@ -119,33 +118,14 @@ def _open_in(folder: int, request: bytes) -> int:
     return os.open(request, _PIN, dir_fd=folder)
 
 
-_ANSWERS: dict[int, Callable[[int, bytes], bytes]] = {
-    ord("m"): _memory,
-    ord("t"): _texts,
-    ord("r"): _part,
-    ord("i"): _run,
+_ANSWERS: dict[str, Callable[[int, bytes], bytes]] = {
+    "m": _memory,
+    "t": _texts,
+    "r": _part,
+    "i": _run,
 }
-_OPENING: dict[int, Callable[[int, bytes], int]] = {ord("c"): _copy, ord("o"): _open_in}
-
-
-def serve(channel: socket.socket) -> None:
-    """Answer requests until the other side closes."""
-    while True:
-        message, fds, _, _ = socket.recv_fds(channel, 1, 1)
-        if not message or not fds:
-            return
-        kind = message[0]
-        try:
-            (size,) = LENGTH.unpack(worker_process.receive(channel, LENGTH.size))
-            request = bytes(worker_process.receive(channel, size))
-            if kind in _OPENING:
-                worker_process.answer_with_file(channel, partial(_OPENING[kind], fds[0], request))
-            else:
-                worker_process.answer(channel, partial(_ANSWERS[kind], fds[0], request))
-        finally:
-            os.close(fds[0])
 
 
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as end:
-        serve(end)
+        serve(end, _ANSWERS, files={"c": _copy, "o": _open_in})

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import struct
 import threading
 import time
 
@@ -146,7 +145,7 @@ class Decoder:
     ) -> list[FoundSymbol]:
         body = addresses.astype("<u8").tobytes()
         try:
-            reply = self._ask(b"s", fd, label, struct.pack("<I", len(body)) + body)
+            reply = self._ask(b"s", fd, label, body)
             return [
                 (int(start), int(size), str(name), int(alone))
                 for start, size, name, alone in json.loads(reply)
@@ -159,7 +158,7 @@ class Decoder:
 
         Whoever wrote the file may have made it up. Raises :class:`DecodeError`.
         """
-        return self._ask(b"p", fd, label, struct.pack("<I", len(request)) + request)
+        return self._ask(b"p", fd, label, request)
 
     def close(self) -> None:
         """End the workers, from any thread."""

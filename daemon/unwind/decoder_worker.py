@@ -1,9 +1,8 @@
 """The process that reads targets' files: unprivileged, bounded, expendable.
 
-Started by :mod:`hpcd.daemon.unwind.decoder_process` with one end of a socket. A request is a byte
-and a file descriptor: ``i`` requests the module's build-id, ``t`` its table, ``s`` names of
-functions (a length of 4 bytes and addresses of 8 follow), ``p`` the places of probes (a length
-and a request follow), if it was started for them.
+Started by :mod:`hpcd.daemon.unwind.decoder_process` with one end of a socket. Kinds of requests are
+``i`` for a module's build-id, ``t`` for its table, ``s`` for names of functions at addresses of 8
+bytes, and ``p`` for the places of probes, if it was started for them.
 """
 
 from __future__ import annotations
@@ -14,10 +13,8 @@ import hashlib  # noqa: F401 (the reader of ELF files imports it late, which a c
 import json
 import os
 import socket
-import struct
 import sys
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +26,9 @@ from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.work_limit import WorkLimit, seconds_for
 from hpcd.elf.elf_view import ElfView, FileBytes
 from hpcd.errors import FormatError
-from hpcd.sandbox import worker_process
 from hpcd.sandbox.confinement import confine
+from hpcd.sandbox.worker_process import serve
 
-_SIZE = struct.Struct("<I")
 Points = Callable[[int, bytes], bytes]
 """The reply to a request for the places of probes in the file open at a descriptor."""
 
@@ -87,30 +83,6 @@ def probing() -> Points:
     return points
 
 
-def serve(
-    channel: socket.socket, work: Callable[[int, int], bytes], points: Points | None = None
-) -> None:
-    """Answer requests by ``work`` until the other side closes."""
-    while True:
-        message, fds, _, _ = socket.recv_fds(channel, 1, 1)
-        if not message or not fds:
-            return
-        try:
-            if message[0] == ord("s"):
-                (size,) = _SIZE.unpack(worker_process.receive(channel, _SIZE.size))
-                addresses = np.frombuffer(worker_process.receive(channel, size), np.uint64)
-                worker_process.answer(channel, partial(names, fds[0], addresses))
-                continue
-            if message[0] == ord("p") and points:
-                (size,) = _SIZE.unpack(worker_process.receive(channel, _SIZE.size))
-                request = bytes(worker_process.receive(channel, size))
-                worker_process.answer(channel, partial(points, fds[0], request))
-                continue
-            worker_process.answer(channel, partial(work, message[0], fds[0]))
-        finally:
-            os.close(fds[0])
-
-
 def main(work: Callable[[int, int], bytes] = answer) -> None:
     """Serve the channel that the last argument is the descriptor of. Before it may stand the limit
     of CPU time, in seconds, and ``probes``."""
@@ -119,6 +91,13 @@ def main(work: Callable[[int, int], bytes] = answer) -> None:
         os.nice(_NICER)
     cpu_seconds = next((int(word) for word in words if word.isdigit()), CPU_SECONDS)
     points = probing() if "probes" in words else None
+    answers: dict[str, Callable[[int, bytes], bytes]] = {
+        "i": lambda fd, _: work(ord("i"), fd),
+        "t": lambda fd, _: work(ord("t"), fd),
+        "s": lambda fd, addresses: names(fd, np.frombuffer(addresses, np.uint64)),
+    }
+    if points:
+        answers["p"] = points
     with socket.socket(fileno=int(channel_fd)) as channel:
         rehearse(points)
         try:
@@ -127,11 +106,11 @@ def main(work: Callable[[int, int], bytes] = answer) -> None:
             # Nothing is decoded by a worker that could do more than that.
             why = f"the decoder cannot be confined: {error}"
 
-            def refuse(_request: int, _fd: int) -> bytes:
+            def refuse(_fd: int, _body: bytes) -> bytes:
                 raise FormatError(why)
 
-            work = refuse
-        serve(channel, work, points)
+            answers = dict.fromkeys(answers, refuse)
+        serve(channel, answers)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A worker process: sending requests and receiving replies.
 
-A request is a file's descriptor with bytes that the two sides agree on; a reply is a status byte, a
-length, and as many bytes: the answer, or the reason why there is none.
+A request is its kind (a byte), a file's descriptor, a length, and as many bytes; a reply is a
+status byte, a length, and as many bytes: the answer, or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from hpcd.errors import FormatError
 from hpcd.isolation import import_variables, python_command
 
+_REQUEST = struct.Struct("<BI")
 _REPLY = struct.Struct("<BQ")
+_LENGTH = struct.Struct("<I")
 _OK, _FAILED = 0, 1
+T = TypeVar("T")
 _MOST_REASON = 1 << 16
 # From the end of its channel to the end of the process.
 _DEATH_SECONDS = 1.0
@@ -87,13 +92,13 @@ class WorkerProcess:
                 self._channel.settimeout(self.timeout)
             return self._channel
 
-    def ask(self, fd: int, label: str, request: bytes, rest: bytes = b"") -> None:
+    def ask(self, fd: int, label: str, kind: bytes, body: bytes = b"") -> None:
         """Begin a request about the file open at ``fd``, which ``label`` names in errors;
         :meth:`reply` waits for the answer. Raises :class:`FormatError` if that fails."""
         try:
             channel = self.channel()
-            socket.send_fds(channel, [request], [fd])
-            channel.sendall(rest)
+            socket.send_fds(channel, [_REQUEST.pack(ord(kind), len(body))], [fd])
+            channel.sendall(body)
         except OSError as error:
             raise self._lost(label, error) from None
 
@@ -186,7 +191,57 @@ def receive(channel: socket.socket, size: int) -> bytearray:
     return data
 
 
-def answer_with_file(channel: socket.socket, work: Callable[[], int]) -> None:
+Answers = Mapping[str, Callable[[int, bytes], T]]
+"""Functions of a file's descriptor and a request's bytes, by the kind of the request."""
+
+
+def serve(
+    channel: socket.socket,
+    answers: Answers[bytes],
+    *,
+    files: Answers[int] | None = None,
+    most: int = 64 << 20,
+    after: Callable[[], object] = lambda: None,
+) -> None:
+    """Answer requests of at most ``most`` bytes until the other side closes; those that ``files``
+    has by a descriptor. ``after`` is called after each."""
+    while True:
+        head, fds, _, _ = socket.recv_fds(channel, _REQUEST.size, 1)
+        if len(head) < _REQUEST.size or not fds:
+            return
+        number, size = _REQUEST.unpack(head)
+        kind = chr(number)
+        try:
+            if size > most:
+                return
+            body = bytes(receive(channel, size))
+            if files and kind in files:
+                _answer_with_file(channel, partial(files[kind], fds[0], body))
+            else:
+                answer(channel, partial(answers[kind], fds[0], body))
+        finally:
+            os.close(fds[0])
+        after()
+
+
+def join_json(request: object, data: bytes) -> bytes:
+    """Return a request's JSON and ``data`` as one; :func:`split_json` takes them apart."""
+    import json  # the reader of targets, which starts while somebody waits, needs none
+
+    text = json.dumps(request).encode()
+    return b"".join((_LENGTH.pack(len(text)), text, data))
+
+
+def split_json(body: bytes) -> tuple[Any, bytes]:
+    """Return the JSON and the data of a request."""
+    import json
+
+    (size,) = _LENGTH.unpack_from(body)
+    at = _LENGTH.size + size
+    return json.loads(body[_LENGTH.size : at]), body[at:]
+
+
+def _answer_with_file(channel: socket.socket, work: Callable[[], int]) -> None:
     """Reply with the descriptor that ``work`` returns, which is closed then, or with the reason of
     its failure."""
     opened: list[int] = []
