@@ -193,7 +193,7 @@ def test_handles_mean_what_was_said_long_ago(tmp_path: Path) -> None:
 
 
 def test_parts_of_a_call_wait_for_it(tmp_path: Path) -> None:
-    """What a wait waits for is recorded ahead of its return, here in an earlier chunk; it is none
+    """The object of a wait is recorded ahead of its return, here in an earlier chunk; it is none
     of the call before. One wait that never returns says nothing."""
     names = ("MPI_Send_init", "MPI_Startall", "MPI_Waitall")
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
