@@ -29,6 +29,18 @@ _MOST_PATTERNS = 50
 _BRIGHTNESS = np.array([0.3, 0.59, 0.11])
 _DARK = 130
 TRUNCATED = (150, 150, 150)
+DISTINCT = np.array(
+    [
+        (65, 135, 175), (45, 164, 249), (244, 168, 0), (247, 191, 252), (72, 80, 99),
+        (236, 234, 124), (210, 89, 0), (91, 65, 170), (141, 88, 75), (134, 199, 125),
+        (157, 14, 7), (28, 100, 247),
+    ],
+    np.uint8,
+)  # fmt: skip
+"""Colours of the costliest procedures: at least 25 apart (CIE 1976), from each other, from
+:data:`REST` and from both grounds, also to people without red or green cones."""
+REST = (152, 152, 152)
+"""The colour of all other procedures."""
 BLANK_LIGHT, BLANK_DARK = (255, 255, 255), (24, 26, 30)
 
 
@@ -75,12 +87,37 @@ def colours(names: Sequence[str], patterns: Sequence[ColourPattern] = ()) -> RGB
     rgb = _srgb(lightness, np.where(kernel, _MUTED, _CHROMA), hue)
     marker = np.array([name.startswith("[truncated") for name in names], bool)
     rgb[marker] = TRUNCATED
+    for at, colour in by_pattern(names, patterns).items():
+        rgb[at] = colour
+    return rgb
+
+
+def by_pattern(
+    names: Sequence[str], patterns: Sequence[ColourPattern]
+) -> dict[int, tuple[int, int, int]]:
+    """Return the colours that ``patterns`` give, by the number of the name."""
+    given: dict[int, tuple[int, int, int]] = {}
     for at, name in enumerate(names if patterns else ()):
         for pattern in patterns:
             if pattern.fits.fullmatch(name) or pattern.fits.fullmatch(bare(name)):
-                rgb[at] = pattern.rgb
+                given[at] = pattern.rgb
                 break
-    return rgb
+    return given
+
+
+def distinct_places(names: Sequence[str]) -> list[int]:
+    """The place in :data:`DISTINCT` of each of ``names``, at most as many, the costliest first: as
+    its name alone decides, or the next that is free. So most keep theirs from run to run."""
+    taken: set[int] = set()
+    places = []
+    for name in names:
+        digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+        place = int.from_bytes(digest, "little") % len(DISTINCT)
+        while place in taken:
+            place = (place + 1) % len(DISTINCT)
+        taken.add(place)
+        places.append(place)
+    return places
 
 
 def is_dark(rgb: RGB) -> bool:

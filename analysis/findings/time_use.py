@@ -233,6 +233,11 @@ class TimeUse:
 
     # --- classification ---
 
+    def of_contexts(self) -> tuple[I64, I64]:
+        """``int64[nodes]`` each: the :class:`Use` of the CPU time and of the blocked time of each
+        context."""
+        return self._of_cpu, self._of_wait
+
     def _classify(self) -> None:
         db = self._db
         names, of_node, kernel = db.procedures.name, db.procedure_of_node, db.procedures.kernel

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import hpcd.analysis
-from hpcd.analysis.profile.working_lines import working_lines
+from hpcd.analysis.profile.launchers import own_lines
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.errors import UsageError
@@ -23,8 +23,8 @@ from hpcd.wording import counted
 class Render(Command):
     """Draw the viewer's pictures into files.
 
-    trace: trace lines over time, colored by the procedure at one call path depth (by default the
-    depth that distinguishes most); depth: the call path of one line over time; summary: how many
+    trace: trace lines over time, colored by the program's own procedures (with --depth by those at
+    one call path depth); depth: the call path of one line over time; summary: how many
     lines are in which procedure over time; map: the whole recording with the selection outlined;
     flame and inverted: calling contexts by cost; histogram, curve and heat: cost over lines. The
     drawing time depends on the size of the picture, not of the trace. The file name decides the
@@ -39,7 +39,11 @@ class Render(Command):
                             help="picture to create: .png or .svg")  # fmt: skip
         parser.add_argument("--view", choices=VIEWS, help="default: trace; depth with --line")
         parser.add_argument(
-            "--depth", type=int, default=0, metavar="N", help="call path depth (1: outermost)"
+            "--depth",
+            type=int,
+            default=0,
+            metavar="N",
+            help="color by the procedures at this call path depth (1: outermost)",
         )
         parser.add_argument("--width", type=int, default=PictureView().width, metavar="PIXELS",
                             help="default: %(default)s")  # fmt: skip
@@ -56,8 +60,8 @@ class Render(Command):
                             )  # fmt: skip
         parser.add_argument(
             "--all-lines", action="store_true",
-            help="also threads that hardly ran, as MPI's helpers do; by default those with 99.5%%"
-            " of the CPU time are drawn, and each rank's busiest",
+            help="also launchers (mpirun, make) and threads that hardly ran, as MPI's helpers do;"
+            " by default those with 99.5%% of the CPU time are drawn, and each rank's busiest",
         )  # fmt: skip
         parser.add_argument("--sort", default="rank", metavar="KEY",
                             help="order of lines: rank, start, label, or a metric (highest first)"
@@ -99,10 +103,10 @@ class Render(Command):
                 if not lines:
                     raise UsageError("no trace line belongs to these ranks")
                 if not (args.all_lines or args.lines):
-                    working = working_lines(db)
+                    working = own_lines(db)
                     lines = [line for line in lines if working[line]] or lines
             if lines is None and not args.all_lines and args.line is None:
-                lines = np.flatnonzero(working_lines(db)).tolist() or None
+                lines = np.flatnonzero(own_lines(db)).tolist() or None
             view = PictureView(
                 kind=args.view or ("trace" if args.line is None else "depth"),
                 width=args.width,
@@ -123,6 +127,12 @@ class Render(Command):
         if args.json:
             print(json.dumps(dataclasses.asdict(drawn)))
         else:
-            of = f"by {drawn.metric}" if drawn.metric else f"at depth {drawn.depth}"
+            of = (
+                f"by {drawn.metric}"
+                if drawn.metric
+                else f"at depth {drawn.depth}"
+                if drawn.depth
+                else "by procedure"
+            )
             print(f"{args.output}: {drawn.view}, {counted(len(drawn.lines), 'trace line')} {of}")
         return 0

@@ -294,7 +294,7 @@ def test_export_of_every_view(page: Page, pane: str) -> None:
         if kind == "SVG":
             ElementTree.fromstring(content)
         if kind == "CSV":
-            assert (b"solve" if pane in ("calls", "trace") else b"kernel") in content
+            assert (b"solve" if pane == "calls" else b"kernel") in content
 
 
 def test_panes_are_resized_by_mouse_and_keys_and_remembered(page: Page) -> None:
@@ -360,16 +360,17 @@ def test_helper_threads_share_a_row_until_it_is_clicked(browser: Browser, helped
     with watched(browser, helped_url) as page:
         page.wait_for_selector("main[data-drawn]")
         labels = page.locator("#trace-labels span")
-        expect(labels).to_have_text(
-            ["rank 0", "▸ rank 0 · 3 helpers", "rank 1", "▸ rank 1 · 3 helpers"]
-        )
-        expect(page.locator("#count")).to_have_text("8 lines in 4 rows")
-        page.get_by_role("button", name="rank 0 · 3 helpers").click()
-        expect(labels).to_have_count(6)
-        expect(page.locator("#trace-labels button[aria-expanded=true]")).to_have_count(3)
+        expect(labels).to_have_text(["rank 0", "rank 1", "▸ 6 helpers"])
+        expect(page.locator("#count")).to_have_text("8 lines in 3 rows")
+        expect(page.locator("#shares-note")).to_contain_text("without helpers")
+        shares = page.locator("#shares li").all_inner_texts()
+        page.get_by_role("button", name="6 helpers").click()
+        expect(labels).to_have_count(8)
+        expect(page.locator("#trace-labels button[aria-expanded=true]")).to_have_count(6)
         at(page, "unfolded=")
+        expect(page.locator("#shares li")).to_have_text(shares)
         page.locator("#trace-labels button[aria-expanded=true]").first.click()
-        expect(labels).to_have_count(4)
+        expect(labels).to_have_count(3)
         page.get_by_label("all lines").check()
         expect(labels).to_have_count(8)
         assert window(page)[2:] == [0, 8]
@@ -377,7 +378,7 @@ def test_helper_threads_share_a_row_until_it_is_clicked(browser: Browser, helped
         page.wait_for_selector("main[data-drawn]")
         expect(labels).to_have_count(8)
         page.get_by_label("all lines").uncheck()
-        expect(labels).to_have_count(4)
+        expect(labels).to_have_count(3)
         # Costs are of all lines, times of those that have rows of their own.
         page.keyboard.press("2")
         expect(page.locator("#what")).to_contain_text("8 lines, all their time: exact")
@@ -386,7 +387,9 @@ def test_helper_threads_share_a_row_until_it_is_clicked(browser: Browser, helped
 def test_what_stands_out_is_said_on_top(page: Page) -> None:
     findings = page.locator("#findings")
     expect(findings).to_contain_text("8 ranks with 8 threads over 0.999 s")
-    expect(findings).to_contain_text("Colour is the procedure at depth")
+    expect(findings).to_contain_text("Colour is the innermost procedure of the program's own.")
+    page.keyboard.press("]")
+    expect(findings).to_contain_text("Colour is the procedure at depth 4: ")
     # One that is about a line shows the line, one about a procedure finds it.
     page.get_by_role("button", name="Rank 7 works").click()
     at(page, "line=7")

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { BLOCKED, COMMUNICATION, CallingContextTree, INTERRUPT, LOOP, SLEEPING } from "../../viewer/web/core/cct.js";
+import { BLOCKED, CallingContextTree, INTERRUPT, LOOP } from "../../viewer/web/core/cct.js";
 
 // root > main > (solve > kernel, MPI_Send > schedule, solve)
 const NAMES = ["<root>", "main", "solve", "kernel", "MPI_Send", "schedule"];
-const summary = { procedures: NAMES, colours: NAMES.map((_, i) => i), marks: [0, 0, 0, 0, COMMUNICATION, BLOCKED] };
+const summary = { procedures: NAMES, colours: NAMES.map((_, i) => i), marks: [0, 0, 0, 0, 0, BLOCKED] };
 const cct = {
   parent: Uint32Array.from([0, 0, 1, 1, 1, 2, 3]),
   procedure: Uint32Array.from([0, 1, 2, 4, 2, 3, 5]),
@@ -29,17 +29,6 @@ test("at a depth a node shows its ancestor, or itself where its path is shorter"
   assert.deepEqual([...tree.at(9)], [...cct.procedure]);
 });
 
-test("what is called in communication communicates, unless it waits", () => {
-  assert.deepEqual([...tree.marks], [0, 0, 0, COMMUNICATION, 0, 0, BLOCKED]);
-});
-
-test("all of the path of a thread that slept before it was watched waits", () => {
-  const names = ["<root>", "[truncated: waiting since before hpcd attached]", "futex_wait [k]", "MPI_Wait", "main"];
-  const nodes = { parent: Uint32Array.from([0, 0, 0, 1, 3]), procedure: Uint32Array.from([0, 1, 4, 2, 3]) };
-  const slept = new CallingContextTree(nodes, { procedures: names, colours: [0, 0, 0, 0, 0], marks: [0, SLEEPING, 0, COMMUNICATION, 0] });
-  assert.deepEqual([...slept.marks], [0, BLOCKED, 0, BLOCKED, BLOCKED]);
-});
-
 test("a preempted thread shows what it was doing, an interrupt that runs shows itself", () => {
   // root > main > work > interrupt [k] > (schedule [k] > switch [k], handler [k])
   const names = ["<root>", "main", "work", "interrupt [k]", "schedule [k]", "switch [k]", "handler [k]"];
@@ -47,7 +36,9 @@ test("a preempted thread shows what it was doing, an interrupt that runs shows i
   const preempted = new CallingContextTree(nodes, { procedures: names, colours: names.map(() => 0), marks: [0, 0, 0, INTERRUPT, BLOCKED, 0, 0] });
   assert.deepEqual([...preempted.at(3)], [0, 1, 2, 3, 2, 3, 2]);
   assert.deepEqual([...preempted.at(1)], [0, 1, 1, 1, 1, 1, 1]);
-  assert.deepEqual([...preempted.marks], [0, 0, 0, 0, BLOCKED, 0, 0]);
+  // Frames of the interrupt and of the scheduler are not on its path.
+  assert.deepEqual(preempted.path(4), [1, 2]);
+  assert.deepEqual(preempted.path(5), [1, 2, 3, 5]);
 });
 
 test("inclusive costs are sums over subtrees", () => {
@@ -68,6 +59,20 @@ test("procedures of one name are one, loops of one name are not", () => {
   const nodes = { parent: Uint32Array.from([0, 0, 1]), procedure: Uint32Array.from([0, 1, 2]) };
   assert.deepEqual([...new CallingContextTree(nodes, twice).procedure], [0, 0, 0]);
   assert.deepEqual([...new CallingContextTree(nodes, twice, [0, 0, LOOP]).procedure], [0, 0, 2]);
+});
+
+test("loops are frames on request, and inlined procedures are one with those of their name", () => {
+  // root > main > loop > force [inlined] > exp; main > force
+  const names = ["<root>", "main", "force", "exp", "force [inlined]", "loop at x.c:3"];
+  const nodes = { parent: Uint32Array.from([0, 0, 1, 1, 2, 4]), procedure: Uint32Array.from([0, 1, 5, 2, 4, 3]), owner: Uint32Array.from([0, 1, 1, 2, 2, 2]) };
+  const scoped = new CallingContextTree(nodes, { procedures: names, colours: names.map(() => 0), marks: names.map(() => 0) }, [0, 0, 0, 0, 1, LOOP]);
+  assert.deepEqual([...scoped.depth], [0, 1, 1, 2, 2, 3]);
+  assert.deepEqual([...scoped.at(2)], [0, 1, 1, 2, 2, 2]);
+  assert.deepEqual(scoped.path(5).map((node) => scoped.nameOf(node)), ["main", "force [inlined]", "exp"]);
+  scoped.showLoops(true);
+  assert.deepEqual([...scoped.depth], [0, 1, 2, 2, 3, 4]);
+  assert.deepEqual([...scoped.at(2)], [0, 1, 5, 2, 5, 5]);
+  assert.equal(scoped.deepest, 4);
 });
 
 test("a pixel beyond the tree shows no node", () => {

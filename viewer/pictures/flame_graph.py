@@ -12,7 +12,9 @@ from hpcd.analysis.profile.views import View as Tree
 from hpcd.analysis.profile.views import by_caller, view_over
 from hpcd.array_types import F64
 from hpcd.errors import UsageError
-from hpcd.viewer import palette
+from hpcd.viewer.palette import is_dark
+from hpcd.viewer.picture_colours import view_colours
+from hpcd.viewer.picture_tree import PictureTree
 from hpcd.viewer.pictures.picture import Drawn, Page, short
 from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.profile_api import SUMS, profile
@@ -68,7 +70,7 @@ def _drawn(page: Page, kind: str) -> Drawn:
     boxes = boxes_of(tree, cost, total, width, height // _ROW)
     if not boxes:
         raise UsageError(f"nothing of {metric} was measured in what is to be drawn")
-    rgb = palette.colours(trees.coloured_as(kind), page.view.colours)
+    rgb = view_colours(PictureTree(db), trees.coloured_as(kind), page.view.colours)
     x, y, wide = np.array([(box.x, box.row * _ROW, box.width) for box in boxes]).T
     right, low = x + np.maximum(wide - 1, 0.5), y + _ROW - 1
     corners = ((x, y), (right, y), (right, low), (x, low))
@@ -79,7 +81,7 @@ def _drawn(page: Page, kind: str) -> Drawn:
     for box, number in zip(boxes, entity.tolist(), strict=True):
         room = int((box.width - 8) / _LETTER)
         if room > 2:
-            dark = palette.is_dark(rgb[number])
+            dark = is_dark(rgb[number])
             axes.text(
                 box.x + 4, box.row * _ROW + _ROW / 2, short(labels[number], room),
                 color="white" if dark else "black", fontsize=8, va="center",

@@ -42,11 +42,12 @@ _PLOT = (0.08, 0.09, 0.88, 0.80)
 class PictureView:
     """Options of a picture: ``kind`` is one of :data:`hpcd.viewer.pictures.VIEWS`.
 
-    ``depth`` 0 chooses one; times are ns since the database's origin, ``end`` 0 its end. ``lines``
-    None are all; with ``share`` those of threads that lived briefly, one after another, share rows
-    of the trace view. ``line``: the depth view's, None the first. ``metric`` empty is the one that
-    tells most; ``procedure``: whose cost over lines, everything if empty. ``phases``: those to draw
-    over the rows of the trace view, as ``hpcd report --by phase=`` takes them.
+    ``depth`` 0: colours are by procedure. Times are ns since the database's origin, ``end`` 0 its
+    end. ``lines`` None are all; with ``share`` those of threads that lived briefly, one after
+    another, share rows of the trace view. ``line``: the depth view's, None the first. ``metric``
+    empty is the one that tells most; ``procedure``: whose cost over lines, everything if empty.
+    ``phases``: those to draw over the rows of the trace view, as ``hpcd report --by phase=`` takes
+    them.
     """
 
     kind: str = "trace"
@@ -103,7 +104,6 @@ class Page:
         self.ground: RGB = np.array(
             palette.BLANK_DARK if view.dark else palette.BLANK_LIGHT, np.uint8
         )
-        self.colours = palette.colours(db.procedure_names, view.colours)
 
     def style(self) -> AbstractContextManager[None]:
         """Colours and sizes; the figure is created within."""
@@ -159,16 +159,16 @@ class Page:
     def legend(
         self,
         shares: Sequence[tuple[str, float]],
+        chips: Mapping[str, RGB],
         notes: Sequence[str] = (),
         bands: Mapping[str, str] | None = None,
     ) -> None:
-        """Procedures with their share of the pixels, then what marks mean, then ``bands``: phases
-        and their colours."""
-        names = {name: at for at, name in enumerate(self.db.procedure_names)}
+        """Procedures with their share of the pixels, in the colours of ``chips``, then what marks
+        mean, then ``bands``: phases and their colours."""
         shown = shares[:_LEGEND_ENTRIES]
         handles = [
             Line2D([], [], marker="s", markersize=9, linestyle="",
-                   color=tuple(self.colours[names[name]] / 255))
+                   color=tuple(chips[name] / 255))
             for name, _ in shown
         ]  # fmt: skip
         labels = [f"{100 * share:5.1f} %  {short(name, _LABEL_WIDTH)}" for name, share in shown]

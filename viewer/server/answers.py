@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis import Database
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.findings.findings import findings, scene
+from hpcd.analysis.findings.time_use import Use
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.trace.pixel_runs import pixel_runs
 from hpcd.analysis.trace.pixel_samples import choose_lines
-from hpcd.array_types import U32
+from hpcd.array_types import U32, Mask
 from hpcd.errors import UsageError
-from hpcd.viewer.marks import marks
-from hpcd.viewer.palette import colours, parse_patterns
+from hpcd.viewer.palette import DISTINCT, REST, parse_patterns
+from hpcd.viewer.picture_colours import entity_colours, view_colours
+from hpcd.viewer.picture_tree import CAUSES
 from hpcd.viewer.server.open_database import OpenDatabase
 from hpcd.viewer.server.profile_api import heat, over_lines
 from hpcd.viewer.server.query_params import QueryParameters
@@ -41,15 +42,15 @@ _LONGEST_TEXT = 4000
 _MOST_CELLS, _SPANS = 512, 4
 
 
-def describe(db: Database) -> dict[str, object]:
-    """Return what a database holds; names, colours and marks of its procedures."""
-    names = db.procedure_names
+def describe(database: OpenDatabase) -> dict[str, object]:
+    """Return what a database holds; names, kinds, colours and marks of what its call paths have."""
+    db, picture = database.db, database.picture
     return {
         "name": db.path.name,
         "lines": len(db.lines),
         "duration_ns": db.duration_ns,
         "origin_ns": db.origin_ns,
-        "nodes": len(db.cct),
+        "nodes": len(picture),
         "records": int(db.metrics.exclusive("samples").sum()),
         "losses": db.losses,
         "seen": seen_part(db).sentence(),
@@ -58,26 +59,36 @@ def describe(db: Database) -> dict[str, object]:
             {"name": name, "unit": unit}
             for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
         ],
-        "procedures": names,
-        "marks": marks(names).tolist(),
-        "colours": _words(colours(names)).tolist(),
+        "procedures": picture.names,
+        "kinds": picture.entities.kind.tolist(),
+        "marks": picture.marks.tolist(),
+        "colours": _flagged(*entity_colours(picture)).tolist(),
+        "palette": _words(DISTINCT).tolist(),
+        "rest": int(_words(np.array(REST, np.uint8))),
+        "rule": picture.rule,
+        "causes": [CAUSES.get(use, "") for use in Use],
     }
 
 
 # --- the trace ---
 
 
-def calling_contexts(db: Database) -> Arrays:
-    """The tree: u32 n, then parent u32[n], procedure u32[n]."""
+def calling_contexts(database: OpenDatabase) -> Arrays:
+    """The tree: u32 n, then parent, procedure, owner, state u32[n] each, cost f32[n]."""
+    picture = database.picture
+    state = picture.state.astype(np.uint32) | picture.cause.astype(np.uint32) << 2
     return [
-        np.array([len(db.cct)], np.uint32),
-        np.asarray(db.cct.parent, np.uint32),
-        np.asarray(db.procedure_of_node, np.uint32),
+        np.array([len(picture)], np.uint32),
+        np.asarray(picture.tree.parent, np.uint32),
+        picture.entity,
+        picture.owner,
+        state,
+        picture.cost.astype(np.float32),
     ]
 
 
 def _cct(database: OpenDatabase, _: QueryParameters) -> Arrays:
-    return calling_contexts(database.db)
+    return calling_contexts(database)
 
 
 def _selection(database: OpenDatabase, parameters: QueryParameters) -> object:
@@ -136,7 +147,8 @@ def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
         place = choose_lines(np.arange(l0, l1), height, len(order))
         lines = order[place]
     nodes = database.selection.sample(lines, parameters.choice(), t0, t1, width)
-    kind = np.uint16 if len(db.cct) < np.iinfo(np.uint16).max else np.uint32
+    nodes = database.picture.of_pixels(nodes)
+    kind = np.uint16 if len(database.picture) < np.iinfo(np.uint16).max else np.uint32
     folded: Arrays = []
     if parameters.has("folds"):
         counts = database.selection.folded(lines.tolist(), parameters.choice())
@@ -161,10 +173,14 @@ def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 
 def _profile(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """Costs by context: u32 n, u32 m, u32 kind, u32 pixels, then f64[m, n], exclusive."""
+    """Costs by context, with ``times`` by node of the tree: u32 n, u32 m, u32 kind, u32 pixels,
+    then f64[m, n], exclusive."""
     profile = database.profile(parameters)
-    size = [len(database.db.cct), len(profile.value), profile.kind, profile.pixels]
-    return [np.array(size, np.uint32), np.asarray(profile.value, np.float64).ravel()]
+    value = np.asarray(profile.value, np.float64)
+    if parameters.has("times"):
+        value = np.stack([database.picture.costs(costs) for costs in value])
+    size = [value.shape[1], len(value), profile.kind, profile.pixels]
+    return [np.array(size, np.uint32), value.ravel()]
 
 
 def _tree(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
@@ -184,11 +200,13 @@ def _entities(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _colours(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """u32[n]: colours of the procedures, or of a view's entities, with a person's patterns."""
+    """u32[n]: colours of what the tree's nodes are, or of a view's entities, with a person's
+    patterns."""
     patterns = parse_patterns(parameters.text("patterns", longest=_LONGEST_TEXT).split("\n"))
-    view = parameters.text("view")
-    names = database.trees.coloured_as(view) if view else database.db.procedure_names
-    return [_words(colours(names, patterns))]
+    view, picture = parameters.text("view"), database.picture
+    if view:
+        return [_words(view_colours(picture, database.trees.coloured_as(view), patterns))]
+    return [_flagged(*entity_colours(picture, patterns))]
 
 
 def _formula(database: OpenDatabase, parameters: QueryParameters) -> object:
@@ -240,7 +258,10 @@ def _heat(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 def _messages(database: OpenDatabase, parameters: QueryParameters) -> object:
     """Messages and waits of the ranks in view in the time in view."""
     lines = database.all_lines(parameters)
-    return database.traffic.get().summary(lines, *parameters.interval())
+    answer = database.traffic.get().summary(lines, *parameters.interval())
+    for wait in answer["waits"]:
+        wait["node"], wait["late_node"] = database.nodes_of([wait["node"], wait["late_node"]])
+    return answer
 
 
 def _matrix(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
@@ -259,10 +280,11 @@ def _matrix(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 def _calls(database: OpenDatabase, parameters: QueryParameters) -> object:
     """Totals of recorded calls in view by what they have in common."""
-    return database.calls.totals(
+    totals = database.calls.totals(
         database.all_lines(parameters), *parameters.interval(), parameters.text("by"),
         parameters.text("of"), parameters.text("function"), parameters.text("phase"),
     )  # fmt: skip
+    return {**totals, "node": database.nodes_of(totals["node"])}
 
 
 def _phases(database: OpenDatabase, parameters: QueryParameters) -> object:
@@ -274,7 +296,10 @@ def _phases(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 def _memory(database: OpenDatabase, parameters: QueryParameters) -> object:
     """Growth and peak of the memory of the processes in view."""
-    return database.calls.memory(database.all_lines(parameters), *parameters.interval())
+    answer = database.calls.memory(database.all_lines(parameters), *parameters.interval())
+    for process in answer["processes"]:
+        process["paths"]["node"] = database.nodes_of(process["paths"]["node"])
+    return answer
 
 
 def _call_marks(database: OpenDatabase, parameters: QueryParameters) -> object:
@@ -284,6 +309,12 @@ def _call_marks(database: OpenDatabase, parameters: QueryParameters) -> object:
     none = {"phases": None, "phase": None}
     phases = database.phases.bands(phase, rows, *interval) if phase else none
     return {**database.calls.marks(rows, *interval), **phases}
+
+
+def _flagged(rgb: npt.NDArray[np.uint8], distinct: Mask) -> U32:
+    """Colours, with bit 24 where they are told apart."""
+    flagged: U32 = _words(rgb) | distinct.astype(np.uint32) << np.uint32(24)
+    return flagged
 
 
 def _words(rgb: npt.NDArray[np.uint8]) -> U32:

@@ -199,7 +199,7 @@ class _Views:
         recording = self._databases[name]
         live = recording.state() if isinstance(recording, LiveRevisions) else None
         return {
-            **describe(database.db),
+            **describe(database),
             "rows": len(database.selection.order(Choice(fold=True))),
             "live": live and {**live, "revision": database.revision},
             "recorded": database.calls.groups(),
@@ -224,7 +224,7 @@ class _Views:
             text = json.dumps(head).encode()
             text += b" " * (-len(text) % 4)
             size = np.array([len(text)], np.uint32)
-            return [size, np.frombuffer(text, np.uint8), *calling_contexts(database.db)]
+            return [size, np.frombuffer(text, np.uint8), *calling_contexts(database)]
 
         return await _binary(request, make)
 

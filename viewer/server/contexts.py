@@ -96,17 +96,17 @@ class Trees:
     def inside(self, context: str) -> Mask:
         """``bool[nodes]``: the database's contexts in ``context`` and all below them.
 
-        ``n`` and node numbers between dots, of the calling context tree; ``VIEW:NAME``: what is
+        ``n`` and node numbers between dots, of the tree from the top; ``VIEW:NAME``: what is
         called that in a view, wherever it is. Raises :class:`UsageError`.
         """
-        cct = self._db.cct
+        whole = self.of("top-down")
         if re.fullmatch(r"n\d{1,9}(\.\d{1,9})*", context, re.ASCII):
-            tops = np.zeros(len(cct), bool)
+            tops = np.zeros(len(whole.tree), bool)
             chosen = np.array(context[1:].split("."), np.int64)
             if int(chosen.max()) >= len(tops):
                 raise UsageError("no such context")
             tops[chosen] = True
-            return below(cct, tops)
+            return below(whole.tree, tops)[whole.place]
         view, colon, name = context.partition(":")
         if not colon:
             raise UsageError("a context is n and node numbers between dots, or VIEW:NAME")

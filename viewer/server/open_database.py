@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from threading import Lock
 
@@ -12,6 +13,7 @@ from hpcd.analysis.trace.pixel_samples import choose_lines
 from hpcd.array_types import I64
 from hpcd.errors import HpcdError
 from hpcd.viewer.depth_slice import depth_choice
+from hpcd.viewer.picture_tree import PictureTree
 from hpcd.viewer.server.calls_api import CallViews
 from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.messages_api import LazyTraffic
@@ -45,6 +47,21 @@ class OpenDatabase:
         self.drawn = False
         """Whether a picture has been requested: none is made before that any more."""
 
+    @property
+    def picture(self) -> PictureTree:
+        """The tree of call paths that pictures show. Made once."""
+        with self._lock:
+            return self._picture
+
+    @cached_property
+    def _picture(self) -> PictureTree:
+        return PictureTree(self.db, self.trees.of("top-down"))
+
+    def nodes_of(self, contexts: Sequence[int]) -> list[int]:
+        """Return the tree's nodes of the database's ``contexts``; -1 for what is none."""
+        place = self.picture.place
+        return [int(place[node]) if 0 <= node < len(place) else -1 for node in contexts]
+
     def depths(self) -> dict[str, object]:
         """Return the choice of call path depths; see :func:`depth_choice`. Computed once."""
         with self._lock:
@@ -52,7 +69,7 @@ class OpenDatabase:
 
     @cached_property
     def _depths(self) -> dict[str, object]:
-        return depth_choice(self.db)
+        return depth_choice(self.db, self._picture)
 
     def made_depths(self) -> dict[str, object] | None:
         """:meth:`depths` if they are computed already, else None."""
@@ -63,6 +80,7 @@ class OpenDatabase:
         """Make what every page requests first: while a browser loads the page there is time."""
         self.selection.order(Choice(fold=True))
         self.calls.groups()
+        self.picture.at(1)
         self.depths()
         order = self.selection.order(Choice(fold=True))
         lines = order[choose_lines(None, _FIRST_ROWS, len(order))]
@@ -97,9 +115,9 @@ class OpenDatabase:
         return profile(self.db, lines, t0, t1, times=times)
 
     def own_rows(self, parameters: QueryParameters) -> I64:
-        """The lines with a row of their own, or one they have after another: times are those of
-        what a picture is about, costs are complete. All where every row is of folded lines."""
+        """The program's own lines: times are those of what a picture is about, costs are complete.
+        All where there are only others."""
         rows = self.rows(parameters)
         folded = np.array(self.selection.folded(rows.tolist(), parameters.choice()))
-        rows = rows[folded <= 1] if bool((folded <= 1).any()) else rows
+        rows = rows[folded == 0] if bool((folded == 0).any()) else rows
         return self.selection.with_shared(rows, parameters.choice())

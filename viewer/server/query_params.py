@@ -9,7 +9,6 @@ from hpcd.viewer.server.selection import Choice
 
 _LONGEST = 400  # characters of a text
 _DIGITS = 24
-_UNFOLDED = 4000  # characters of a list of processes
 
 
 class QueryParameters:
@@ -62,11 +61,9 @@ class QueryParameters:
 
     def choice(self) -> Choice:
         """Return the choice of lines and their order."""
-        # Numbers beyond those of processes fit none; arrays hold no larger ones.
-        unfolded = {number for number in self.numbers("unfolded", _UNFOLDED) if number < 1 << 32}
         return Choice(
             self.text("filter"), self.text("sort") or "rank", self.text("group"),
-            self.has("fold"), tuple(sorted(unfolded)),
+            self.has("fold"), self.has("unfolded"),
         )  # fmt: skip
 
     def interval(self) -> tuple[int, int]:

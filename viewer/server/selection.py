@@ -1,9 +1,9 @@
 """Which trace lines a view shows, and in what order: filtered, folded, sorted, grouped.
 
 A view's rows are places in an order of lines; the order is made once and kept, so that zooming
-through a million sorted lines costs no more than through the database's own order. Folded, the
-lines of a process that did nothing share one row: that of the busiest of them. Threads that lived
-briefly, one after another, share rows too, in which each is drawn at its time.
+through a million sorted lines costs no more than through the database's own order. Folded, all
+lines of launchers and helper threads share one row, the last: that of the busiest of them. Threads
+that lived briefly, one after another, share rows too, in which each is drawn at its time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.profile.launchers import launcher_lines, own_lines
 from hpcd.analysis.profile.shared_rows import lines_that_share
-from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.analysis.trace.trace_lines import NO_RANK
 from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.errors import UsageError
@@ -30,6 +30,7 @@ SORTS = ("rank", "start", "label")
 GROUPS = ("", "job", "rank", "process")
 _KEPT = 8  # orders: 8 MB each for a million lines
 _LABELS = 50_000  # resolved at a time
+_NAMED = 2  # launchers that a label names
 _THREAD = " · "  # between a process and its thread, as in labels of lines
 
 
@@ -38,17 +39,17 @@ class Choice:
     """The lines a user chose. ``sort`` is one of :data:`SORTS` or a metric, costliest first.
 
     ``filter`` is a regular expression that one of :data:`FIELDS` must match somewhere, or
-    ``field:expression`` for one of them; empty for all lines. ``fold`` gives the lines of a
-    process that did nothing (:mod:`hpcd.analysis.profile.working_lines`) one row, unless it is one
-    of ``unfolded``, or the filter leaves nothing else of it; and so has it those that lived
-    briefly share rows (:mod:`hpcd.analysis.profile.shared_rows`).
+    ``field:expression`` for one of them; empty for all lines. ``fold`` gives the lines that are not
+    the program's own (:func:`hpcd.analysis.profile.launchers.own_lines`) one row, unless they are
+    ``unfolded`` or the filter leaves nothing else; and has those that lived briefly share rows
+    (:mod:`hpcd.analysis.profile.shared_rows`).
     """
 
     filter: str = ""
     sort: str = "rank"
     group: str = ""
     fold: bool = False
-    unfolded: tuple[int, ...] = ()
+    unfolded: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,24 +95,17 @@ class LineSelection:
         return np.concatenate([shared.get(line, np.array([line])) for line in lines.tolist()])
 
     def folded(self, lines: Sequence[int], choice: Choice) -> list[int]:
-        """Return the number of lines in each row of ``lines``; 1 also for a line that would be
-        folded if its process were not unfolded, 0 for others."""
+        """Return the number of lines in each row of ``lines`` that are not the program's own; 1
+        also for one that has its row for itself, 0 for others."""
         if not choice.fold:
             return [0] * len(lines)
         chosen = np.asarray(lines, np.int64)
-        row_of = self._order(choice).row_of
-        open_again = ~self._working[chosen] & np.isin(
-            self._db.lines.process[chosen], choice.unfolded
-        )
-        counts = open_again.astype(np.int64)
-        if row_of is not None:
-            many = np.bincount(row_of[row_of >= 0], minlength=len(row_of))[chosen]
-            counts = np.where(many > 1, many, counts)
-        shared = self._order(choice).shared
-        return [
-            0 if line in shared else int(count)
-            for line, count in zip(chosen.tolist(), counts, strict=True)
-        ]
+        order = self._order(choice)
+        counts = self._helps(self._matching(choice.filter), choice)[chosen].astype(np.int64)
+        if order.row_of is not None:
+            many = np.bincount(order.row_of[order.row_of >= 0], minlength=len(order.row_of))
+            counts = np.where(counts > 0, np.maximum(many[chosen], 1), 0)
+        return counts.tolist()
 
     def sample(self, lines: I64, choice: Choice, t0: int, t1: int, width: int) -> U32:
         """Nodes ``uint32[len(lines), width]`` of the rows of ``lines`` over [t0, t1)."""
@@ -124,32 +118,39 @@ class LineSelection:
     def labels(self, lines: Sequence[int], choice: Choice) -> list[str]:
         """Return the labels of the rows of ``lines``, as an axis has them."""
         labels = self._db.lines.labels(lines)
-        working, shared = self._process_works, self._order(choice).shared
+        order = self._order(choice)
         for at, count in enumerate(self.folded(lines, choice)):
             if count > 1:
+                labels[at] = f"{count:,} helpers{self._launchers(lines[at], order)}"
+            elif lines[at] in order.shared:
                 own = labels[at].partition(_THREAD)[0]
-                kind = "helpers" if working[self._db.lines.process[lines[at]]] else "idle"
-                labels[at] = f"{own}{_THREAD}{count:,} {kind}"
-            elif lines[at] in shared:
-                own = labels[at].partition(_THREAD)[0]
-                labels[at] = f"{own}{_THREAD}{len(shared[lines[at]]):,} threads"
+                labels[at] = f"{own}{_THREAD}{len(order.shared[lines[at]]):,} threads"
         return labels
+
+    def _launchers(self, head: int, order: Order) -> str:
+        """The programs of launchers among the lines that the row of ``head`` stands for."""
+        assert order.row_of is not None
+        lines = np.flatnonzero((order.row_of == head) & launcher_lines(self._db))
+        words, code = self._db.lines.texts("process")
+        names = sorted({words[number] for number in np.unique(code[lines]).tolist()})
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return f": {', '.join(names[:_NAMED])}{more}" if names else ""
 
     def _order(self, choice: Choice) -> Order:
         with self._lock:  # a second request waits instead of making the same order
             return self._made(choice)
 
     @cached_property
-    def _working(self) -> Mask:
-        return working_lines(self._db)
+    def _own(self) -> Mask:
+        return own_lines(self._db)
 
-    @cached_property
-    def _process_works(self) -> Mask:
-        """``bool[processes]``: whether any of its lines did."""
-        lines = self._db.lines
-        works = np.zeros(int(lines.process.max(initial=0)) + 1, bool)
-        works[lines.process[self._working]] = True
-        return works
+    def _helps(self, lines: I64, choice: Choice) -> Mask:
+        """``bool[lines of the database]``: which of ``lines`` are not the program's own; none where
+        the filter leaves nothing else: who requests helper threads alone wants to see them."""
+        helps = np.zeros(len(self._own), bool)
+        if not choice.filter or bool(self._own[lines].any()):
+            helps[lines] = ~self._own[lines]
+        return helps
 
     def groups(self, lines: Sequence[int], group: str) -> list[str]:
         """Names of the groups of ``lines``."""
@@ -167,21 +168,22 @@ class LineSelection:
         if choice.group not in GROUPS:
             raise UsageError(f"lines are grouped by {', '.join(GROUPS[1:])}")
         lines = self._matching(choice.filter)
-        row_of = self._fold(lines, choice) if choice.fold else None
+        row_of: I64 | None = None
         shared: dict[int, I64] = {}
+        helps = self._helps(lines, choice) if choice.fold else np.zeros(len(self._own), bool)
         if choice.fold:
-            row_of, shared = self._share(lines, row_of, choice)
+            row_of, shared = self._share(lines, self._fold(lines, helps, choice))
         if row_of is not None:
             lines = lines[row_of[lines] == lines]
-        return Order(self._sorted(lines, choice), row_of, shared)
+        rows = self._sorted(lines, choice)
+        if choice.fold and not choice.unfolded:
+            rows = np.concatenate([rows[~helps[rows]], rows[helps[rows]]])
+        return Order(rows, row_of, shared)
 
-    def _share(
-        self, lines: I64, row_of: I64 | None, choice: Choice
-    ) -> tuple[I64 | None, dict[int, I64]]:
+    def _share(self, lines: I64, row_of: I64 | None) -> tuple[I64 | None, dict[int, I64]]:
         """``row_of`` and ``shared`` of an :class:`Order`, with brief threads in rows they share."""
-        process = self._db.lines.process[lines].astype(np.int64)
         alone = np.ones(len(lines), bool) if row_of is None else row_of[lines] == lines
-        alone &= self._working[lines] & ~np.isin(process, choice.unfolded)
+        alone &= self._own[lines]
         shared = lines_that_share(self._db, lines, alone)
         if shared and row_of is None:
             row_of = np.full(len(self._db.lines), -1, np.int64)
@@ -191,26 +193,15 @@ class LineSelection:
             row_of[members] = head
         return row_of, shared
 
-    def _fold(self, lines: I64, choice: Choice) -> I64 | None:
+    def _fold(self, lines: I64, helps: Mask, choice: Choice) -> I64 | None:
         """``row_of`` of an :class:`Order`; None where nothing is folded. O(lines)."""
-        process = self._db.lines.process[lines].astype(np.int64)
-        idle = ~self._working[lines] & ~np.isin(process, choice.unfolded)
-        if choice.filter:
-            # Who requests helper threads alone wants to see them.
-            idle &= np.isin(process, process[self._working[lines]])
-        count = np.bincount(process[idle], minlength=int(process.max(initial=0)) + 1)
-        idle &= count[process] > 1
-        if not bool(idle.any()):
+        folded = lines[helps[lines]]
+        if choice.unfolded or len(folded) < 2:
             return None
         row_of = np.full(len(self._db.lines), -1, np.int64)
         row_of[lines] = lines
-        folded, owner = lines[idle], process[idle]
         busy = self._db.line_totals("cpu_time")[folded]
-        order = np.lexsort((-folded, busy, owner))
-        last = np.append(owner[order][1:] != owner[order][:-1], True)
-        shown = np.zeros(len(count), np.int64)
-        shown[owner[order[last]]] = folded[order[last]]
-        row_of[folded] = shown[owner]
+        row_of[folded] = folded[int(np.argmax(busy))]
         return row_of
 
     def _sorted(self, lines: I64, choice: Choice) -> I64:

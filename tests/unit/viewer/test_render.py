@@ -20,14 +20,9 @@ from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from hpcd.model.unwind_status import UnwindStatus
 from hpcd.viewer import palette
-from hpcd.viewer.depth_slice import (
-    NO_PROCEDURE,
-    best_depth,
-    depth_choice,
-    procedures_at,
-    shares,
-    without_preemption,
-)
+from hpcd.viewer.depth_slice import NO_PROCEDURE, depth_choice, entities_shown, shares
+from hpcd.viewer.picture_colours import entity_colours
+from hpcd.viewer.picture_tree import RUNNABLE, RUNNING, PictureTree
 from hpcd.viewer.pictures import VIEWS, PictureView, draw
 from tests.support.called import ranks_that_call
 from tests.support.made import Step, make
@@ -63,15 +58,15 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_procedures_at_known_times(database: Path) -> None:
     with hpcd.analysis.open(database) as db:
         nodes = db.sample_grid(None, 0, 10 * SECOND, 2, 100)
-        picture = procedures_at(db, nodes, 2)
-        name = dict(enumerate(db.procedure_names))
+        tree = PictureTree(db)
+        picture = entities_shown(tree.at(2), tree.of_pixels(nodes))
+        name = dict(enumerate(tree.names))
         assert {name[int(procedure)] for procedure in picture[0, :49]} == {"compute [k]"}
         assert {name[int(procedure)] for procedure in picture[0, 51:99]} == {"wait [k]"}
         assert {name[int(procedure)] for procedure in picture[1, :79]} == {"wait [k]"}
         assert (picture[1, 81:] == NO_PROCEDURE).all()
-        assert {name[int(procedure)] for procedure in procedures_at(db, nodes, 1)[0, :99]} == {
-            "main [k]"
-        }
+        outermost = entities_shown(tree.at(1), tree.of_pixels(nodes))
+        assert {name[int(procedure)] for procedure in outermost[0, :99]} == {"main [k]"}
 
 
 def test_phases_are_bands_over_the_lines(tmp_path: Path) -> None:
@@ -111,19 +106,23 @@ def test_a_preempted_thread_is_shown_where_it_stood(tmp_path: Path) -> None:
     writer.close()
     merge([tmp_path / "m"], tmp_path / "db")
     with hpcd.analysis.open(tmp_path / "db") as db:
-        grid = without_preemption(db, db.sample_grid(None, 0, 10**9, 1, 100))
-        name = db.procedure_names
-        assert {name[int(at)] for at in procedures_at(db, grid, 9)[0, :49]} == {"work [k]"}
-        assert {name[int(at)] for at in procedures_at(db, grid, 9)[0, 51:90]} == {"handler [k]"}
+        tree = PictureTree(db)
+        grid = tree.of_pixels(db.sample_grid(None, 0, 10**9, 1, 100))
+        innermost = entities_shown(tree.at(9), grid)
+        assert {tree.names[int(at)] for at in innermost[0, :49]} == {"work [k]"}
+        assert {tree.names[int(at)] for at in innermost[0, 51:90]} == {"handler [k]"}
+        assert set(tree.state[grid[0, :49]]) == {RUNNABLE}
+        assert set(tree.state[grid[0, 51:90]]) == {RUNNING}
 
 
 def test_shares_and_depth(database: Path) -> None:
     with hpcd.analysis.open(database) as db:
-        nodes = db.sample_grid(None, 0, 10 * SECOND, 2, 1000)
-        assert best_depth(db, nodes, [0, 1]) == 2
-        result = dict(shares(procedures_at(db, nodes, 2)))
+        tree = PictureTree(db)
+        nodes = tree.of_pixels(db.sample_grid(None, 0, 10 * SECOND, 2, 1000))
+        assert depth_choice(db, tree)["best"] == 2
+        result = dict(shares(entities_shown(tree.at(2), nodes)))
         assert sum(result.values()) == pytest.approx(1)
-        wait = db.procedure_names.index("wait [k]")
+        wait = tree.names.index("wait [k]")
         assert result[wait] == pytest.approx(13 / 18, abs=0.01)
 
 
@@ -142,7 +141,7 @@ def test_pictures_are_written(database: Path, tmp_path: Path, suffix: str) -> No
     output.write_text("old")
     done = command("render", database, "-o", output, "--json", "--width", 640, "--height", 400)
     drawn = json.loads(done.stdout)
-    assert drawn["depth"] == 2 and len(drawn["lines"]) == 2
+    assert drawn["depth"] == 0 and len(drawn["lines"]) == 2
     assert output.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
     assert [path.name for path in tmp_path.iterdir()] == [output.name]
 
@@ -153,9 +152,12 @@ def test_the_picture_shows_the_colours(database: Path, tmp_path: Path) -> None:
     with hpcd.analysis.open(database) as db:
         drawn = draw(db, tmp_path / "t.png", PictureView(width=800, height=500))
         pixels = (imread(tmp_path / "t.png")[:, :, :3] * 255 + 0.5).astype(np.uint8)
-        colours = palette.colours([name for name, _ in drawn.shares])
-    for colour in colours:
-        assert (pixels == colour).all(axis=2).sum() > 1000
+        tree = PictureTree(db)
+        colours, distinct = entity_colours(tree)
+    for name, _ in drawn.shares:
+        entity = tree.names.index(name)
+        assert distinct[entity]
+        assert (pixels == colours[entity]).all(axis=2).sum() > 1000
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -166,7 +168,7 @@ def test_every_view_is_drawn(database: Path, tmp_path: Path, view: str) -> None:
             drawn = draw(
                 db, tmp_path / "v.png", PictureView(view, 640, 400, colours=[red], dark=dark)
             )
-            assert drawn.view == view and drawn.lines and (drawn.depth or drawn.metric)
+            assert drawn.view == view and drawn.lines and (drawn.shares or drawn.metric)
             with Image.open(tmp_path / "v.png") as picture:
                 assert picture.size == (640, 400)
                 pixels = np.asarray(picture.convert("RGB"))
@@ -194,18 +196,23 @@ def test_a_summary_is_as_high_as_shares(database: Path, tmp_path: Path) -> None:
     assert not plot[:, 400].any()
 
 
-def test_waiting_is_striped_and_communication_dotted(tmp_path: Path) -> None:
+def test_waiting_for_others_is_tinted_below_a_line(tmp_path: Path) -> None:
     path = make(tmp_path / "db", {0: [("main/MPI_Recv/k_x", "cpu", 1.0), ("main", "cpu", 1.0)],
                                   1: [("main", "cpu", 2.0)]})  # fmt: skip
     with hpcd.analysis.open(path) as db:
-        white = palette.parse_pattern(".* = #c0c0c0")
-        draw(db, tmp_path / "t.png", PictureView(width=800, height=400, depth=1, colours=[white]))
+        grey = palette.parse_pattern(".* = #c0c0c0")
+        draw(db, tmp_path / "t.png", PictureView(width=800, height=400, depth=1, colours=[grey]))
     with Image.open(tmp_path / "t.png") as picture:
         pixels = np.asarray(picture.convert("RGB"))
-    assert ((pixels == 0x60).all(axis=2)).sum() > 1000  # half of it, in dots
+    tinted = (pixels == (251, 243, 220)).all(axis=2)
+    plain = (pixels == 0xC0).all(axis=2)
+    # A quarter of the plot: half of the time of one of two ranks.
+    assert tinted.sum() / (tinted.sum() + plain.sum()) == pytest.approx(0.25, abs=0.02)
+    above = np.flatnonzero(tinted.any(axis=1))[0] - 1
+    assert plain[above, tinted.any(axis=0)].all()
 
 
-def test_threads_that_slept_when_hpcd_attached_are_striped(tmp_path: Path) -> None:
+def test_threads_that_slept_when_hpcd_attached_are_nearly_blank(tmp_path: Path) -> None:
     slept = marker_name(UnwindStatus.BEFORE_ATTACH)
     path = make(tmp_path / "db", {0: [(f"{slept}/k_futex_wait", "blocked", 2.0)]})
     with hpcd.analysis.open(path) as db:
@@ -213,8 +220,8 @@ def test_threads_that_slept_when_hpcd_attached_are_striped(tmp_path: Path) -> No
         draw(db, tmp_path / "t.png", PictureView(width=800, height=400, depth=1, colours=[grey]))
     with Image.open(tmp_path / "t.png") as picture:
         pixels = np.asarray(picture.convert("RGB"))
-    plain, stripes = [int((pixels == value).all(axis=2).sum()) for value in (0xC0, 0xDF)]
-    assert stripes / (plain + stripes) == pytest.approx(3 / 8, abs=0.01)
+    line, blank = [(pixels == value).all(axis=2).sum() for value in (0xC0, (244, 245, 247))]
+    assert 0 < line < 0.02 * blank
 
 
 def test_colours_by_pattern() -> None:
@@ -267,6 +274,21 @@ def test_few_pairs_of_procedures_look_alike_to_any_eyes(eyes: str) -> None:
     assert (pairs < 0.04).mean() < 0.05
 
 
+@pytest.mark.parametrize("eyes", ["all", "no red", "no green"])
+def test_colours_of_pictures_are_far_apart_to_any_eyes(eyes: str) -> None:
+    """CIE 1976, of the colours, the one of the rest, and the light and the dark ground."""
+    rgb = np.array([*palette.DISTINCT, palette.REST, palette.BLANK_LIGHT, palette.BLANK_DARK]) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(linear @ np.array(_SEEN[eyes]).T, 0, 1)
+    xyz = seen @ np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722],
+                           [0.0193, 0.1192, 0.9505]]).T / (0.9505, 1.0, 1.089)  # fmt: skip
+    root = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    x, y, z = root.T
+    lab = np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=1)
+    distance = np.linalg.norm(lab[:, None] - lab[None], axis=2)
+    assert distance[np.triu_indices(len(lab), 1)].min() >= 25
+
+
 def test_depth_view(database: Path, tmp_path: Path) -> None:
     with hpcd.analysis.open(database) as db:
         drawn = draw(db, tmp_path / "d.png", PictureView("depth"))
@@ -316,7 +338,7 @@ def test_a_launcher_beside_its_program_tells_no_depth(tmp_path: Path) -> None:
     ]
     merge(parts, tmp_path / "db")
     with hpcd.analysis.open(tmp_path / "db") as db:
-        choice = depth_choice(db)
+        choice = depth_choice(db, PictureTree(db))
         assert choice["best"] == 3
         depths: Any = choice["depths"]
         assert [depth["variety"] > 0 for depth in depths] == [False, False, True]
@@ -331,7 +353,7 @@ def test_how_threads_are_started_tells_nothing(tmp_path: Path) -> None:
     }
     with hpcd.analysis.open(make(tmp_path / "db", steps, threads=True)) as db:
         assert db.procedure_names.count("_start") == 1
-        choice = depth_choice(db)
+        choice = depth_choice(db, PictureTree(db))
         depths: Any = choice["depths"]
         assert [round(depth["variety"]) for depth in depths] == [0, 1]
         assert choice["best"] == 2

@@ -17,6 +17,7 @@ from hpcd.analysis.parallel.scaling import Scaling
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.profile.views import View, hot_path
 from hpcd.viewer import palette
+from hpcd.viewer.picture_colours import depth_colours
 from tests.support.paths import ROOT
 
 VECTORS = ROOT / "tests/data/vectors"
@@ -97,3 +98,16 @@ def test_colours_and_the_text_on_them() -> None:
     assert palette.colours(names).tolist() == [case["rgb"] for case in data["cases"]]
     for case in (*data["cases"], *data["dark"]):
         assert palette.is_dark(np.array(case["rgb"], np.uint8)) is case["dark"], case
+
+
+@pytest.mark.parametrize("case", vectors("palette")["depths"])
+def test_colours_at_a_depth(case: dict[str, Any]) -> None:
+    count = len(case["places"])
+    rgb, distinct = np.zeros((count, 3), np.uint8), np.zeros(count, bool)
+    for entity, place in case["own"].items():
+        rgb[int(entity)], distinct[int(entity)] = palette.DISTINCT[place], True
+    shown, cost = np.array(case["shown"], np.uint32), np.array(case["cost"], np.float64)
+    colours = depth_colours(shown, cost, rgb, distinct)
+    expected = [palette.REST if place is None else palette.DISTINCT[place].tolist()
+                for place in case["places"]]  # fmt: skip
+    assert colours.tolist() == [list(colour) for colour in expected]

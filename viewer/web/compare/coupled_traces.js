@@ -54,7 +54,7 @@ class CoupledTraces {
         const end = this.reach();
         if (store.state.t1 > end) store.set({ t0: 0, t1: end }); else this.load();
       }),
-      store.subscribe(["depth", "search", "theme", "time", "line"], () => this.draw()),
+      store.subscribe(["depth", "loops", "search", "theme", "time", "line"], () => this.draw()),
       store.subscribe(["beside"], () => this.arrange()),
     ];
     this.arrange();

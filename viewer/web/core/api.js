@@ -303,7 +303,8 @@ export class Api extends Connection {
 /** @param {Uint32Array} words as cct has them */
 function treeColumns(words) {
   const n = words[0];
-  return { parent: words.subarray(1, 1 + n), procedure: words.subarray(1 + n, 1 + 2 * n) };
+  const [parent, procedure, owner, state, cost] = [0, 1, 2, 3, 4].map((i) => words.subarray(1 + i * n, 1 + (i + 1) * n));
+  return { parent, procedure, owner, state, cost: new Float32Array(cost.buffer, cost.byteOffset, n) };
 }
 
 /**
@@ -313,7 +314,7 @@ function treeColumns(words) {
 function choiceQuery({ filter, sort, group, all, unfolded }) {
   const query = new URLSearchParams();
   const fold = all ? "" : "1";
-  for (const [name, value] of Object.entries({ filter, sort, group, fold, unfolded: unfolded?.replaceAll(".", ",") })) if (value) query.set(name, value);
+  for (const [name, value] of Object.entries({ filter, sort, group, fold, unfolded })) if (value) query.set(name, value);
   return query;
 }
 

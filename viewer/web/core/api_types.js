@@ -11,7 +11,8 @@
  *
  * @typedef {LiveState & { lines: (number | null)[] }} LiveAnswer lines: what the lines asked about are in the newest revision
  *
- * @typedef {{ procedures: string[], marks: ArrayLike<number>, colours: ArrayLike<number> }} Procedures what a tree's nodes are
+ * What a tree's nodes are. kinds: where not all are procedures; palette and rest: colours of pictures.
+ * @typedef {{ procedures: string[], marks: ArrayLike<number>, colours: ArrayLike<number>, kinds?: ArrayLike<number>, palette?: ArrayLike<number>, rest?: number }} Procedures
  *
  * @typedef {object} Summary a database
  * @property {string} name
@@ -21,14 +22,21 @@
  * @property {Metric[]} metrics
  * @property {string} seen which part of its processes was seen, empty where that was all
  * @property {[number, number, number, number][]} losses measurement, from, to, how many samples were dropped
- * @property {string[]} procedures names
- * @property {ArrayLike<number>} marks of procedures: BLOCKED, COMMUNICATION, SLEEPING, INTERRUPT or 0
- * @property {ArrayLike<number>} colours of procedures: red, green << 8, blue << 16
+ * @property {string[]} procedures names of what the tree's nodes are
+ * @property {ArrayLike<number>} kinds of these: 0 procedure, 1 inlined call, LOOP
+ * @property {ArrayLike<number>} marks of procedures: BLOCKED, INTERRUPT, others or 0
+ * @property {ArrayLike<number>} colours of these: red, green << 8, blue << 16, and 1 << 24 where it is one that is told apart
+ * @property {ArrayLike<number>} palette the colours that are told apart
+ * @property {number} rest the colour of what has none of these
+ * @property {string} rule which procedures own colours, in words
+ * @property {string[]} causes why a thread does not run, in words, by their numbers; empty: it does
  * @property {LiveState | null} live of a recording that is followed
  * @property {boolean} present whether the stacks of its processes can be read now
  * @property {Record<string, string[]>} recorded names of the recorded functions by group: io, memory, mpi, probe
  *
- * @typedef {{ parent: Uint32Array, procedure: Uint32Array }} TreeColumns parents precede their children; node 0 is the root
+ * Parents precede their children; node 0 is the root. Of a database's tree also the owner of each node's colour,
+ * its state in two bits and the cause above, and how much it counts among colours.
+ * @typedef {{ parent: Uint32Array, procedure: Uint32Array, owner?: Uint32Array, state?: Uint32Array, cost?: Float32Array }} TreeColumns
  *
  * @typedef {TreeColumns & { place: Uint32Array }} ViewColumns place: of each node of the database's tree, where its exclusive cost belongs
  *
@@ -47,13 +55,13 @@
  * @property {number | undefined} revision of the database it was made of
  * @property {Uint32Array} lines trace line of each row
  * @property {Uint32Array} places place of each row in the order of lines
- * @property {Uint32Array} folded how many lines each row stands for; below 2: itself
+ * @property {Uint32Array} folded how many lines of helpers each row stands for; 0: the program's own
  *
  * @typedef {import("./grid.js").Grid} Grid
  *
  * @typedef {{ count: number, of: number }} SelectionAnswer how many of the lines a choice has
  *
- * folded: how many lines a row stands for, 1 for one that was unfolded, 0 for others.
+ * folded: how many lines of helpers a row stands for, 0 for the program's own.
  * @typedef {{ labels: string[], lines: number[], groups: string[], measurements: number[], folded: number[], processes: number[] }} LinesAnswer
  *
  * databases: names of all that are served; db: of this one; depths: null where they are to be requested.

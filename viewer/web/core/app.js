@@ -34,7 +34,7 @@ let mounted = null;
 
 const context = new PageContext(store, {
   count: () => choice.count(),
-  toggleFold: (process) => choice.toggleFold(process),
+  toggleFold: () => choice.toggleFold(),
   reach: () => mounted?.reach?.(),
   fail(error) {
     if (isAbort(error)) return;
@@ -121,7 +121,8 @@ async function renew(now) {
   put(database);
   await recoloured();
   choice.rowCounts.renew(count);
-  store.set({ ...patch, ...depthChoice.renew(depths) });
+  store.set(patch);
+  depthChoice.renew(depths);
   choice.show();
   findingsLine.renew(findings);
   live.begin(summary.live);
@@ -157,20 +158,14 @@ async function open({ db, databases, summary, cct, depths }) {
   // Or it would request what it shows of this database, too.
   unmount();
   store.set({ db, revision, depth, ...window });
-  database.depthChosen = asked.then((depths) => {
-    if (context.database !== database) return;
-    depthChoice.renew(depths);
-    store.set({ depth: state.depth || depths.best });
-    depthChoice.show();
-  });
-  // A picture is requested meanwhile; what else is shown is coloured by the depth at once.
-  if (state.pane !== PANES[0].name) await database.depthChosen;
+  depthChoice.show();
+  const depthsKnown = asked.then((depths) => { if (context.database === database) depthChoice.renew(depths); });
   live.begin(summary.live);
   choice.show();
   findingsLine.renew({ scene: "", findings: [] });
   say("");
   show(state.pane);
-  await database.depthChosen;
+  await depthsKnown;
   await Promise.race([mounted?.begun, new Promise((resolve) => setTimeout(resolve, PATIENCE_MS))]);
   // Takes as long as a picture, and nothing waits for it.
   const findings = await api.findings(db, revision);

@@ -2,13 +2,25 @@
 // The calling context tree in the browser: what needs no request.
 
 export const BLOCKED = 1;
-export const COMMUNICATION = 2;
-export const SLEEPING = 3; // of a procedure: it and all below it is BLOCKED
 export const INTERRUPT = 4; // of a procedure: what is BLOCKED below it was preempted where the interrupt came
 
-// Kinds of what a view's nodes are: procedures, inlined calls of some, loops, source lines.
+// States of a thread: as RUNNING and so on of viewer/picture_tree.py.
+export const RUNNING = 0;
+export const RUNNABLE = 1;
+export const ASLEEP = 2;
+export const WAITING = 3;
+
+// Kinds of what a tree's nodes are: procedures, inlined calls of some, loops, source lines.
 export const LOOP = 2;
 export const STATEMENT = 3;
+
+const INLINED = / \[inlined\]$/;
+
+/**
+ * The name of a procedure, inlined or not.
+ * @param {string} name
+ */
+export function bareName(name) { return name.replace(INLINED, ""); }
 
 /** @typedef {import("./api_types.js").Summary} Summary */
 
@@ -16,16 +28,20 @@ export class CallingContextTree {
   /**
    * @param {import("./api_types.js").TreeColumns} columns
    * @param {Pick<Summary, "procedures" | "colours" | "marks">} summary of what the nodes are
-   * @param {ArrayLike<number> | null} kinds of a view's tree, whose nodes are entities rather than procedures
+   * @param {ArrayLike<number> | null} kinds of what the nodes are; null: procedures
    */
-  constructor({ parent, procedure }, summary, kinds = null) {
+  constructor({ parent, procedure, owner, state, cost }, summary, kinds = null) {
     this.parent = parent;
     this.names = summary.procedures;
-    // Procedures of one name are one: code made at run time is a module of each process.
+    this.kinds = kinds;
+    // What each node is, by its own name. Procedures of one name are one: code made at run time is a module
+    // of each process; in a database's tree, whose colours have owners, inlined ones too.
+    this.entity = procedure;
     /** @type {Map<string, number>} */
     const first = new Map();
-    const same = Uint32Array.from(this.names, (name, i) => {
+    const same = Uint32Array.from(this.names, (label, i) => {
       if (kinds && kinds[i] >= LOOP) return i;
+      const name = owner ? bareName(label) : label;
       const number = first.get(name) ?? i;
       first.set(name, number);
       return number;
@@ -33,16 +49,23 @@ export class CallingContextTree {
     // The number of the procedure of a name.
     this.numbers = first;
     this.procedure = procedure.map((number) => same[number]);
-    this.colours = opaque(summary.colours);
+    const n = parent.length;
+    // Of a database's tree: the procedure whose colour each node has, its state in the lowest two bits and
+    // the cause above, how much it counts.
+    this.owner = owner ?? null;
+    this.state = state ?? new Uint32Array(n);
+    this.cost = cost ?? new Float32Array(n);
+    this.colours = new Uint32Array(0);
+    // Of each of what the nodes are 1 where it has one of the colours that are told apart, or a person's own.
+    this.distinct = new Uint8Array(0);
+    this.paint(summary.colours);
     /** @type {{ begin: Float64Array, end: Float64Array } | null} */
     this.order = null;
-    const n = parent.length;
     this.depth = new Uint16Array(n);
-    // Of each node: whether its thread sleeps there, else whether it is inside communication.
-    this.marks = new Uint8Array(n);
+    this.deepest = 0;
+    // Of each node 1 where it is a loop and these are not shown.
+    this.hidden = new Uint8Array(n);
     const mark = Uint8Array.from(summary.marks);
-    // Of each node whether a procedure on its path is SLEEPING.
-    const asleep = new Uint8Array(n);
     // Of each node the innermost INTERRUPT on its path, or 0.
     const interrupt = new Uint32Array(n);
     // The node whose procedure each node shows: of a preempted thread where it was interrupted.
@@ -50,10 +73,7 @@ export class CallingContextTree {
     // The children of a node follow one another, from firstChild on.
     this.firstChild = new Uint32Array(n + 1);
     for (let node = 1; node < n; node++) {
-      this.depth[node] = this.depth[parent[node]] + 1;
       const own = mark[this.procedure[node]];
-      asleep[node] = own === SLEEPING ? 1 : asleep[parent[node]];
-      this.marks[node] = asleep[node] ? BLOCKED : (own === INTERRUPT ? 0 : own) || (this.marks[parent[node]] & COMMUNICATION);
       interrupt[node] = own === INTERRUPT ? node : interrupt[parent[node]];
       const above = this.stands[parent[node]];
       if (above !== parent[node]) this.stands[node] = above;
@@ -62,11 +82,28 @@ export class CallingContextTree {
     }
     this.firstChild[0] = 1;
     for (let node = 1; node <= n; node++) this.firstChild[node] = Math.max(this.firstChild[node], this.firstChild[node - 1]);
-    this.deepest = this.depth.reduce((deepest, depth) => Math.max(deepest, depth), 0);
+    this.showLoops(false);
+  }
+
+  /**
+   * Whether loops are frames: they have a depth of their own then.
+   * @param {boolean} shown
+   */
+  showLoops(shown) {
+    const { parent, depth, hidden, kinds, entity } = this;
+    this.deepest = 0;
+    for (let node = 1; node < parent.length; node++) {
+      hidden[node] = !shown && kinds !== null && kinds[entity[node]] === LOOP ? 1 : 0;
+      depth[node] = depth[parent[node]] + 1 - hidden[node];
+      if (depth[node] > this.deepest) this.deepest = depth[node];
+    }
   }
 
   /** @param {ArrayLike<number>} colours of procedures: red, green << 8, blue << 16 */
-  paint(colours) { this.colours = opaque(colours); }
+  paint(colours) {
+    this.colours = Uint32Array.from(colours, (word) => (0xff000000 | word) >>> 0);
+    this.distinct = Uint8Array.from(colours, (word) => word >>> 24);
+  }
 
   /**
    * The procedure each node shows at a depth (its own where its path is shorter; of a preempted thread
@@ -78,7 +115,7 @@ export class CallingContextTree {
     const shown = new Uint32Array(parent.length);
     for (let node = 0; node < parent.length; node++) {
       const at = this.stands[node];
-      shown[node] = at !== node ? shown[at] : this.depth[node] <= depth ? procedure[node] : shown[parent[node]];
+      shown[node] = at !== node ? shown[at] : this.depth[node] <= depth && !this.hidden[node] ? procedure[node] : shown[parent[node]];
     }
     return shown;
   }
@@ -93,14 +130,20 @@ export class CallingContextTree {
   children(node) { return Array.from({ length: this.firstChild[node + 1] - this.firstChild[node] }, (_, i) => this.firstChild[node] + i); }
 
   /**
-   * Nodes from the outermost frame to node.
+   * Nodes from the outermost frame to where the thread stands at node, without loops unless they are shown.
    * @param {number} node
    */
   path(node) {
     const nodes = [];
-    for (let at = node; at; at = this.parent[at]) nodes.push(at);
+    for (let at = this.stands[node]; at; at = this.parent[at]) if (!this.hidden[at]) nodes.push(at);
     return nodes.reverse();
   }
+
+  /**
+   * What a node is called: an inlined call says so.
+   * @param {number} node
+   */
+  nameOf(node) { return this.names[this.entity[node]]; }
 
   /**
    * Of each node the sum over its subtree.
@@ -130,6 +173,3 @@ export class CallingContextTree {
     return this.order;
   }
 }
-
-/** @param {ArrayLike<number>} colours */
-function opaque(colours) { return Uint32Array.from(colours, (rgb) => (0xff000000 | rgb) >>> 0); }

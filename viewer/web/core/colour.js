@@ -29,3 +29,15 @@ export function colourParts(css) {
   const value = parseInt(css.slice(1).replace(/^(.)(.)(.)$/, "$1$1$2$2$3$3"), 16);
   return [value >> 16, (value >> 8) & 255, value & 255];
 }
+
+/**
+ * A canvas pixel as a CSS colour.
+ * @param {number} pixel
+ */
+export function cssOfPixel(pixel) { return `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`; }
+
+/**
+ * Whether text on a canvas pixel must be light.
+ * @param {number} pixel
+ */
+export function isDarkPixel(pixel) { return isDark(pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255); }

@@ -11,7 +11,7 @@
  *
  * @typedef {object} Page what the context needs of the page around the panes
  * @property {() => number} count how many lines the chosen filter leaves
- * @property {(process: number) => void} toggleFold folds or unfolds the helper threads of a process
+ * @property {() => void} toggleFold folds or unfolds launchers and helper threads
  * @property {() => number | undefined} reach where the mounted pane's time ends, ns; undefined: where the recording does
  * @property {(error: unknown) => void} fail reports an error
  */
@@ -61,7 +61,7 @@ export class PageContext {
 
   get tree() { return this.opened.tree; }
   get summary() { return this.opened.summary; }
-  shown() { return this.opened.shown(); }
+  picture() { return this.opened.picture(); }
   lit() { return this.opened.lit(); }
 
   /** @param {import("./cct.js").CallingContextTree} [tree] */
@@ -85,7 +85,7 @@ export class PageContext {
   reach() { return this.page.reach() ?? this.summary.duration_ns; }
 
   // Passed on as it is.
-  toggleFold = (/** @type {number} */ process) => this.page.toggleFold(process);
+  toggleFold = () => this.page.toggleFold();
 
   // Passed to catch as it is.
   fail = (/** @type {unknown} */ error) => this.page.fail(error);

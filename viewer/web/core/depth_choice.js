@@ -1,6 +1,6 @@
 // @ts-check
-// The depth of call paths that pictures show: a slider, above it a bar for each depth of how much it
-// tells, and what it shows in words.
+// What pictures are coloured by: the program's own procedures, or the frames at a depth of the call path,
+// chosen by a slider, above it a bar for each depth of how much it tells.
 
 import { part } from "../widgets/elements.js";
 import { formatCount, formatPercent } from "./format.js";
@@ -12,7 +12,7 @@ import { formatCount, formatPercent } from "./format.js";
 
 const DEEPEST = 100; // of the slider
 
-const HTML = `<span>Depth</span>
+const HTML = `<select id="colour-by" aria-label="Colour" title="What colours of pictures are of"><option value="">by procedure</option><option value="depth">by depth</option></select>
     <span class="depth-slider"><span id="depth-bars" class="depth-bars" aria-hidden="true"></span><input id="depth" type="range" min="1" max="30" value="1" aria-label="Depth"></span>
     <output id="depth-value" for="depth"></output>`;
 
@@ -23,17 +23,21 @@ const HTML = `<span>Depth</span>
 export function mountDepthChoice(element, { store, context }) {
   element.innerHTML = HTML;
   const slider = part(element, "depth", HTMLInputElement);
+  const by = part(element, "colour-by", HTMLSelectElement);
   const bars = part(element, "depth-bars", HTMLElement);
   const output = part(element, "depth-value", HTMLOutputElement);
   /** @type {DepthsAnswer} */
   let depths = { best: 1, depths: [] };
 
   function show() {
-    const { depth = 1 } = store.state;
-    slider.value = String(depth);
-    output.textContent = String(depth);
+    const { depth = 0 } = store.state;
+    by.value = depth ? "depth" : "";
+    // By procedure the slider shows where to begin.
+    element.classList.toggle("by-procedure", !depth);
+    slider.value = String(depth || depths.best);
+    output.textContent = depth ? String(depth) : "";
     const content = depths.depths[depth - 1];
-    element.title = content ? `Depth ${depth} of ${deepest()}: ${describeDepth(content)}` : `Depth ${depth} of ${deepest()}`;
+    element.title = !depth ? "" : content ? `Depth ${depth} of ${deepest()}: ${describeDepth(content)}` : `Depth ${depth} of ${deepest()}`;
     slider.setAttribute("aria-valuetext", element.title);
     [...bars.children].forEach((bar, i) => bar.classList.toggle("current", i + 1 === depth));
   }
@@ -53,8 +57,10 @@ export function mountDepthChoice(element, { store, context }) {
     }));
   }
 
+  by.addEventListener("change", () => store.set({ depth: by.value ? depths.best : undefined }));
   slider.addEventListener("input", () => store.set({ depth: Number(slider.value) }));
   store.subscribe(["depth"], show);
+  store.subscribe(["loops"], () => { slider.max = String(deepest()); });
   return {
     show() {
       slider.max = String(deepest());
@@ -63,21 +69,21 @@ export function mountDepthChoice(element, { store, context }) {
     },
 
     /** @param {number} by */
-    step(by) { store.set({ depth: Math.min(Math.max(1, (store.state.depth ?? 1) + by), context.tree.deepest) }); },
+    step(by) {
+      const { depth } = store.state;
+      store.set({ depth: depth ? Math.min(Math.max(1, depth + by), context.tree.deepest) : depths.best });
+    },
 
-    /** @returns {DepthContent | undefined} what the depth that is shown shows */
-    content: () => depths.depths[(store.state.depth ?? 1) - 1],
+    /** @returns {DepthContent | undefined} what the depth that is shown shows; undefined: colours are by procedure */
+    content: () => depths.depths[(store.state.depth ?? 0) - 1],
 
     /**
-     * Of another database, or a newer revision of it. Returns what changes in the store: a depth chosen
-     * when there was nothing to tell depths by.
+     * Of another database, or a newer revision of it.
      * @param {DepthsAnswer} answer
      */
     renew(answer) {
-      const nothingBefore = depths.best === 1 && store.state.depth === 1;
       depths = answer;
       this.show();
-      return nothingBefore ? { depth: answer.best } : {};
     },
   };
 }

@@ -24,7 +24,7 @@ export function mountFindings(element, { store, context }, depths) {
     const kinds = entry.tells ?? [];
     const told = answer.findings.filter(({ kind }) => kinds === "all" || kinds.includes(kind));
     const empty = context.database !== null && !context.summary.lines;
-    const shows = empty ? "There is nothing to show." : entry.shows ?? traceSentence();
+    const shows = empty ? "There is nothing to show." : entry.shows ?? (context.database ? traceSentence() : "");
     const { seen } = context.database ? context.summary : { seen: "" };
     const line = document.createElement("span");
     line.append(...(seen ? [textElement("span", `Part of a run: ${seen}.`)] : []), ...told.map(asItem));
@@ -35,8 +35,9 @@ export function mountFindings(element, { store, context }, depths) {
 
   function traceSentence() {
     const content = depths.content();
-    const { depth = 1 } = store.state;
-    return `${answer.scene} Colour is the procedure at depth ${depth}${content ? `: ${describeDepth(content)}` : ""}.`;
+    const { depth = 0 } = store.state;
+    const { rule } = context.summary;
+    return `${answer.scene} Colour is ${depth ? `the procedure at depth ${depth}${content ? `: ${describeDepth(content)}` : ""}` : rule}.`;
   }
 
   /** @param {Finding} finding */

@@ -2,11 +2,10 @@
 // A database that is open: its calling context tree, and what of it the store's depth and search
 // show. What needs no request.
 
-import { isDark } from "./colour.js";
+import { cssOfPixel, isDarkPixel } from "./colour.js";
 import { nameMatcher } from "./format.js";
-import { CallingContextTree, LOOP } from "./cct.js";
-
-const INLINED = / \[inlined\]$/;
+import { bareName, CallingContextTree, LOOP } from "./cct.js";
+import { pictureColours } from "./picture_colours.js";
 
 /**
  * @typedef {import("./api_types.js").Summary} Summary
@@ -28,25 +27,29 @@ export class OpenDatabase {
   constructor(store, summary, cct) {
     this.store = store;
     this.summary = summary;
-    this.tree = new CallingContextTree(cct, summary);
-    /** @type {Promise<unknown>} until the store's depth is one of this database */
-    this.depthChosen = Promise.resolve();
-    this.at = { depth: -1, shown: new Uint32Array(0) };
+    this.tree = new CallingContextTree(cct, summary, summary.kinds ?? null);
+    /** @type {{ depth: number, loops: boolean, picture: import("./picture_colours.js").PictureColours } | null} */
+    this.at = null;
     /** @type {Map<string, Promise<ViewTree>>} */
     this.views = new Map();
     // Panes call these without the object.
-    this.shown = this.shown.bind(this);
+    this.picture = this.picture.bind(this);
     this.searchHits = this.searchHits.bind(this);
     this.lit = this.lit.bind(this);
     this.css = this.css.bind(this);
     this.dark = this.dark.bind(this);
   }
 
-  // The procedure each node shows at the depth.
-  shown() {
-    const { depth = 0 } = this.store.state;
-    if (this.at.depth !== depth) this.at = { depth, shown: this.tree.at(depth) };
-    return this.at.shown;
+  // The procedure each node shows in pictures over time, and the colours of procedures there.
+  picture() {
+    const { depth = 0, loops } = this.store.state;
+    const withLoops = Boolean(loops);
+    if (this.at?.depth !== depth || this.at.loops !== withLoops) {
+      if (this.at?.loops !== withLoops) this.tree.showLoops(withLoops);
+      const { palette = [], rest = 0 } = this.summary;
+      this.at = { depth, loops: withLoops, picture: pictureColours(this.tree, depth, { palette, rest }) };
+    }
+    return this.at.picture;
   }
 
   /**
@@ -74,8 +77,9 @@ export class OpenDatabase {
   async loadView(api, db, view) {
     const { colours } = this.store.state;
     const [columns, entities, painted] = await Promise.all([api.tree(db, view), api.entities(db, view), api.colours(db, colours, view)]);
-    const marks = new Uint8Array(entities.name.length);
+    const marks = entities.name.map((_, i) => this.summary.marks[i] ?? 0);
     const tree = new CallingContextTree(columns, { procedures: entities.name, colours: painted, marks }, entities.kind);
+    tree.showLoops(true);
     return Object.assign(tree, { place: columns.place, view, entities });
   }
 
@@ -86,7 +90,7 @@ export class OpenDatabase {
    */
   procedureOf(tree, number) {
     const { kind, procedure } = tree.entities;
-    return kind[number] < LOOP ? tree.names[number].replace(INLINED, "") : this.summary.procedures[procedure[number]];
+    return kind[number] < LOOP ? bareName(tree.names[number]) : this.summary.procedures[procedure[number]];
   }
 
   /**
@@ -104,6 +108,7 @@ export class OpenDatabase {
       const tree = await pending;
       tree.paint(await api.colours(db, colours, view));
     };
+    this.at = null;
     await Promise.all([paint(this.tree), ...[...this.views].map(([view, tree]) => paint(tree, view))]);
   }
 
@@ -128,18 +133,12 @@ export class OpenDatabase {
    * @param {number} procedure
    * @param {CallingContextTree} [tree]
    */
-  css(procedure, tree = this.tree) {
-    const colour = tree.colours[procedure];
-    return `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255})`;
-  }
+  css(procedure, tree = this.tree) { return cssOfPixel(tree.colours[procedure]); }
 
   /**
    * Whether text on a procedure's colour must be light.
    * @param {number} procedure
    * @param {CallingContextTree} [tree]
    */
-  dark(procedure, tree = this.tree) {
-    const colour = tree.colours[procedure];
-    return isDark(colour & 255, (colour >> 8) & 255, (colour >> 16) & 255);
-  }
+  dark(procedure, tree = this.tree) { return isDarkPixel(tree.colours[procedure]); }
 }

@@ -1,44 +1,77 @@
 // @ts-check
 // From nodes to pixels: the one loop over every pixel of a picture.
 
-import { BLOCKED, COMMUNICATION } from "./cct.js";
+import { ASLEEP, RUNNABLE, WAITING } from "./cct.js";
 
-// Which pixels of 8 x 8 carry a mark: stripes where a thread waits (1), dots where it communicates (2).
-const isStripe = (/** @type {number} */ x, /** @type {number} */ y) => ((x + y) & 7) < 3;
-const TILE = Uint8Array.from({ length: 64 }, (_, i) => {
-  const [x, y] = [i & 7, i >> 3];
-  const stripe = isStripe(x, y);
-  const dot = (x & 3) === 0 && ((y + ((x >> 2) & 1) * 2) & 3) === 0;
-  return (stripe ? 1 : 0) | (dot ? 2 : 0);
-});
-
-const LONG = 16; // px: shorter runs are filled as fast one by one
+// Where in its row a line of pixels is: most of it; where a thread that does not run has its procedure's
+// colour, and the lines below these if it waits for others; the gap to the next row.
+const BODY = 0;
+const HEAD = 1;
+const NECK = 2;
+const GAP = 3;
+const LOW = 7; // px: rows below have no heads
+const GAPPED = 14; // px: rows below have no gaps
 
 /**
- * The colours of every node, four each by what TILE says; behind them the background, for pixels that
- * show no node.
- * @param {import("./cct.js").CallingContextTree} tree
- * @param {Uint32Array} shown procedure of each node at the depth
- * @param {number} blank the background's pixel
+ * @typedef {object} Grounds pixels of the theme
+ * @property {number} blank where there is no thread
+ * @property {number} asleep
+ * @property {number} waiting for others
+ */
+
+/**
+ * The colours of every node, four each: by where in its row a pixel is. Behind them the background, for
+ * pixels that show no node.
+ * @param {Pick<import("./cct.js").CallingContextTree, "parent" | "state">} tree
+ * @param {import("./picture_colours.js").PictureColours} picture
+ * @param {Grounds} grounds
  * @param {Uint8Array | null} lit of each node whether what is searched for is on its path; null without a search
  */
-export function nodeColours(tree, shown, blank, lit) {
+export function nodeColours(tree, { shown, colours: colourOf }, { blank, asleep, waiting }, lit) {
   const n = tree.parent.length;
   // As many as a power of two, so that a mask keeps every number inside: testing each pixel takes longer.
   const colours = new Uint32Array(4 << (32 - Math.clz32(n))).fill(blank);
   for (let node = 0; node < n; node++) {
     const fade = lit && !lit[node] ? 3 : 0;
-    const plain = lighter(tree.colours[shown[node]], blank, fade);
-    colours.fill(plain, 4 * node, 4 * node + 4);
-    if (tree.marks[node] === BLOCKED) colours[4 * node + 1] = colours[4 * node + 3] = lighter(lighter(tree.colours[shown[node]], blank, 1), blank, fade);
-    else if (tree.marks[node] === COMMUNICATION) colours[4 * node + 2] = colours[4 * node + 3] = lighter(lighter(tree.colours[shown[node]], 0xff000000, 1), blank, fade);
+    const own = colourOf[shown[node]];
+    const state = tree.state[node] & 3;
+    const body = state === RUNNABLE ? paler(own, blank) : state === ASLEEP ? asleep : state === WAITING ? waiting : own;
+    const at = 4 * node;
+    colours[at + BODY] = lighter(body, blank, fade);
+    colours[at + HEAD] = lighter(state === ASLEEP || state === WAITING ? own : body, blank, fade);
+    colours[at + NECK] = lighter(state === WAITING ? own : body, blank, fade);
   }
   return colours;
 }
 
 /**
- * Fills an image as wide as a picture. Where it is higher than the picture rows are repeated: marks are of
- * the screen, however high a line is on it.
+ * The colour of a thread that could use a CPU.
+ * @param {number} colour
+ * @param {number} blank
+ */
+export function paler(colour, blank) { return mixed(colour, blank, 3); }
+
+/**
+ * Where the lines of pixels of an image are in their rows: BODY and so on of each.
+ * @param {Uint32Array} rows of each line of pixels its row
+ */
+export function partsOfRows(rows) {
+  const parts = new Uint8Array(rows.length);
+  for (let y = 0; y < rows.length;) {
+    let end = y + 1;
+    while (end < rows.length && rows[end] === rows[y]) end++;
+    const height = end - y;
+    const head = height < LOW ? 0 : Math.max(1, Math.min(Math.round(height / 24), 2));
+    for (let i = 0; i < head; i++) parts[y + i] = HEAD;
+    for (let i = head; i < 2 * head; i++) parts[y + i] = NECK;
+    if (height >= GAPPED) parts.fill(GAP, end - 2, end);
+    y = end;
+  }
+  return parts;
+}
+
+/**
+ * Fills an image as wide as a picture. Where it is higher than the picture rows are repeated.
  * @param {Pick<import("./grid.js").Grid, "h" | "nodes" | "ends" | "starts">} grid
  * @param {ImageData} image
  * @param {Uint32Array} colours as nodeColours makes them
@@ -48,40 +81,33 @@ export function paintGrid({ h, nodes, ends, starts }, image, colours, rows) {
   const { width, height } = image;
   const pixels = new Uint32Array(image.data.buffer);
   const mask = (colours.length >> 2) - 1;
+  const shown = rows ?? Uint32Array.from({ length: height }, (_, y) => Math.floor((y * h) / height));
+  const parts = partsOfRows(shown);
   for (let y = 0, at = 0; y < height; y++, at += width) {
-    const row = rows ? rows[y] : Math.floor((y * h) / height);
-    const tile = (y & 7) << 3;
-    if (ends) paintRuns(pixels, at, nodes, ends, starts[row], starts[row + 1], colours, mask, tile);
-    else {
+    const row = shown[y];
+    // What a line above shows already is copied.
+    if (y && shown[y - 1] === row && parts[y - 1] === parts[y]) { pixels.copyWithin(at, at - width, at); continue; }
+    const part = parts[y];
+    if (ends) {
+      for (let i = starts[row], x = 0; i < starts[row + 1]; x = ends[i++]) {
+        pixels.fill(colours[((nodes[i] & mask) << 2) | part], at + x, at + ends[i]);
+      }
+    } else {
       const from = starts[row];
-      for (let x = 0; x < width; x++) pixels[at + x] = colours[((nodes[from + x] & mask) << 2) | TILE[tile | (x & 7)]];
+      for (let x = 0; x < width; x++) pixels[at + x] = colours[((nodes[from + x] & mask) << 2) | part];
     }
   }
   return image;
 }
 
 /**
- * Fills a line of pixels from the runs of a row.
- * @param {Uint32Array} pixels
- * @param {number} at where the line begins
- * @param {Uint16Array | Uint32Array} nodes
- * @param {Uint16Array} ends
- * @param {number} first run of the row
- * @param {number} last the one behind its last
- * @param {Uint32Array} colours
- * @param {number} mask
- * @param {number} tile
+ * @param {number} colour
+ * @param {number} blank
+ * @param {number} keep of eight parts
  */
-function paintRuns(pixels, at, nodes, ends, first, last, colours, mask, tile) {
-  for (let i = first, x = 0; i < last; i++) {
-    const colour = (nodes[i] & mask) << 2;
-    const end = ends[i];
-    const plain = colours[colour];
-    if (end - x > LONG && colours[colour + 1] === plain && colours[colour + 2] === plain) {
-      pixels.fill(plain, at + x, at + end);
-      x = end;
-    } else for (; x < end; x++) pixels[at + x] = colours[colour | TILE[tile | (x & 7)]];
-  }
+function mixed(colour, blank, keep) {
+  const mix = (/** @type {number} */ shift) => ((((colour >>> shift) & 255) * keep + ((blank >>> shift) & 255) * (8 - keep)) >> 3) << shift;
+  return (0xff000000 | mix(16) | mix(8) | mix(0)) >>> 0;
 }
 
 /**
@@ -90,27 +116,7 @@ function paintRuns(pixels, at, nodes, ends, first, last, colours, mask, tile) {
  * @param {number} blank
  * @param {number} steps
  */
-function lighter(colour, blank, steps) {
-  const keep = 8 >> steps;
-  const mix = (/** @type {number} */ shift) => ((((colour >>> shift) & 255) * keep + ((blank >>> shift) & 255) * (8 - keep)) >> 3) << shift;
-  return (0xff000000 | mix(16) | mix(8) | mix(0)) >>> 0;
-}
-
-/**
- * The stripes of a thread that waits, to be drawn over its colours: the same as in pictures of lines.
- * @param {CanvasRenderingContext2D} pen
- * @param {number} blank the background's pixel
- */
-export function stripePattern(pen, blank) {
-  const tile = document.createElement("canvas");
-  tile.width = tile.height = 8;
-  const image = new ImageData(8, 8);
-  const pixels = new Uint32Array(image.data.buffer);
-  const half = ((blank & 0xffffff) | 0x80000000) >>> 0;
-  for (let i = 0; i < 64; i++) if (isStripe(i & 7, i >> 3)) pixels[i] = half;
-  context2d(tile).putImageData(image, 0, 0);
-  return repeated(pen, tile);
-}
+function lighter(colour, blank, steps) { return steps ? mixed(colour, blank, 8 >> steps) : colour; }
 
 /**
  * Diagonal lines that let what is below be seen.

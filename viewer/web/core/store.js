@@ -14,8 +14,9 @@
  * @property {string} [sort]
  * @property {string} [group]
  * @property {string} [all] "1" for every line a row of its own: helper threads are folded otherwise
- * @property {string} [unfolded] numbers of processes whose helper threads are not folded, between dots
- * @property {number} [depth] of the call paths in pictures
+ * @property {string} [unfolded] "1" for rows of launchers and helper threads one by one
+ * @property {number} [depth] of the call paths in pictures; 0 or none: colours are by procedure
+ * @property {string} [loops] "1" for loops as frames of call paths
  * @property {number} [time] of the crosshair, ns
  * @property {number} [line] of the crosshair, its number in the database
  * @property {string} [search] text that names of procedures contain
@@ -57,7 +58,7 @@
  */
 
 /** @type {(keyof State)[]} */
-const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "all", "unfolded", "depth", "time", "line",
+const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "all", "unfolded", "depth", "loops", "time", "line",
   "search", "theme", "metric", "view", "flame", "about", "spot", "code", "context", "formulas", "colours",
   "compare", "versus", "sides", "compared", "shares", "partial", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel", "marks", "matrix", "ranks", "by", "phase", "called"];
 /** @type {Set<keyof State>} */

@@ -170,7 +170,7 @@ class ProfileTable {
     const { procedure } = row;
     const placed = kind[procedure] >= LOOP && kind[procedure] <= STATEMENT && file[procedure];
     store.set({
-      context: (name === "down" && nodesOf(row, tree, context.tree.parent)) || `${tree.view}:${tree.names[procedure]}`,
+      context: (name === "down" && nodesOf(row, tree)) || `${tree.view}:${tree.names[procedure]}`,
       about: context.opened.procedureOf(tree, procedure),
       spot: placed ? `${file[procedure]}:${line[procedure]}` : undefined,
     });
@@ -234,19 +234,12 @@ function whyEmpty(name, profile) {
 }
 
 /**
- * The outermost nodes of the calling context tree in what a row stands for, as a request names them; null of too many.
+ * The nodes that a row of the tree from the top stands for, as a request names them; null of too many.
  * @param {Row} row
  * @param {ViewTree} tree
- * @param {Uint32Array} contextParent of the calling context tree
  */
-function nodesOf(row, { parent, place }, contextParent) {
-  const inside = new Uint8Array(parent.length);
-  for (const node of row.nodes) inside[node] = 1;
-  for (let node = 1; node < inside.length; node++) inside[node] |= inside[parent[node]];
-  const nodes = [];
-  for (let node = 1; node < place.length; node++) {
-    if (inside[place[node]] && !inside[place[contextParent[node]]]) nodes.push(node);
-  }
-  const text = "n" + nodes.join(".");
-  return nodes.length && text.length < LONGEST ? text : null;
+function nodesOf(row, { parent }) {
+  const inside = new Set(row.nodes);
+  const text = "n" + [...inside].filter((node) => !inside.has(parent[node])).join(".");
+  return inside.size && text.length < LONGEST ? text : null;
 }

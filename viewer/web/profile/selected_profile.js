@@ -68,9 +68,10 @@ async function requestProfile(store, api, context) {
  * @param {Float64Array} values
  * @param {ViewTree} tree
  */
-function placed(values, { place, parent }) {
+function placed(values, { place, parent, stands }) {
   const own = new Float64Array(parent.length);
-  for (let node = 0; node < values.length; node++) own[place[node]] += values[node];
+  // Who was preempted by an interrupt stands where that came.
+  for (let node = 0; node < values.length; node++) own[stands[place[node]]] += values[node];
   return own;
 }
 

@@ -1,12 +1,15 @@
 // @ts-check
 // The depth view: the call path of the crosshair's line over time, outermost frame on top.
 
-import { BLOCKED } from "../core/cct.js";
-import { pixelOfColour } from "../core/colour.js";
-import { context2d, drawScaled, stripePattern } from "../core/paint.js";
-import { cssVariable, fittedCanvas } from "../widgets/canvas.js";
+import { bareName, RUNNING } from "../core/cct.js";
+import { cssOfPixel, isDarkPixel } from "../core/colour.js";
+import { context2d, paler } from "../core/paint.js";
+import { cssVariable, fittedCanvas, themeGrounds } from "../widgets/canvas.js";
+import { MARGIN, TextFitter } from "./segment_texts.js";
 
 const DEEPEST = 200; // frames that are drawn
+const HIGHEST = 20; // px of a frame
+const TEXT = 12; // px of a frame that has room for a line of text
 
 /**
  * @param {HTMLElement} element
@@ -40,12 +43,10 @@ export function depthView(element, { store, api, context }, loaded) {
     const pen = context2d(canvas);
     pen.fillStyle = cssVariable("--blank");
     pen.fillRect(0, 0, width, height);
-    const image = drawFrames(context, line);
-    drawScaled(pen, image, 0, 0, width, height);
-    drawWaits(pen, context.tree, line, height / image.height);
+    const frame = drawFrames(pen, context, line);
     pen.fillStyle = cssVariable("--cross");
     const { t0, t1, time, depth = 0 } = store.state;
-    pen.fillRect(0, Math.round(((depth - 0.5) / image.height) * height), width, 1);
+    if (depth) pen.fillRect(0, Math.round((depth - 0.5) * frame), width, 1);
     if (time !== undefined && time >= t0 && time <= t1) pen.fillRect(Math.round(((time - t0) / (t1 - t0)) * width), 0, 1, height);
   }
 
@@ -62,46 +63,77 @@ export function depthView(element, { store, api, context }, loaded) {
 }
 
 /**
- * A column for each moment, a row for each depth.
+ * A row for each depth, a box for each stretch of one frame, pale where the thread does not run. Returns how
+ * high a row is, in canvas pixels.
+ * @param {CanvasRenderingContext2D} pen
  * @param {import("../core/context.js").PageContext} context
  * @param {import("../core/api_types.js").Grid} line
  */
-function drawFrames(context, line) {
+function drawFrames(pen, context, line) {
   const { tree } = context;
-  let deepest = 1;
+  const { width, height } = pen.canvas;
   const nodes = line.rowNodes(0);
-  for (const node of nodes) if (tree.has(node)) deepest = Math.max(deepest, tree.depth[node]);
-  const image = new ImageData(line.w, Math.min(deepest, DEEPEST));
-  const pixels = new Uint32Array(image.data.buffer);
-  const hits = context.searchHits();
-  for (let x = 0; x < line.w; x++) {
-    if (!tree.has(nodes[x])) continue;
-    for (let node = nodes[x]; node; node = tree.parent[node]) {
-      const y = tree.depth[node] - 1;
-      const procedure = tree.procedure[node];
-      if (y < image.height && !(hits && !hits[procedure])) pixels[y * line.w + x] = tree.colours[procedure];
+  let deepest = 1;
+  for (const node of nodes) if (tree.has(node)) deepest = Math.max(deepest, tree.depth[tree.stands[node]]);
+  const rows = Math.min(deepest, DEEPEST);
+  const frame = Math.min(height / rows, HIGHEST * (devicePixelRatio || 1));
+  const box = boxPainter(pen, context, frame, width / line.w);
+  // Of each depth the box that goes on.
+  const open = Array.from({ length: rows + 1 }, () => ({ node: 0, runs: true, from: 0 }));
+  const path = new Uint32Array(rows + 1);
+  for (let x = 0; x <= line.w; x++) {
+    if (x && x < line.w && nodes[x] === nodes[x - 1]) continue;
+    const here = x < line.w && tree.has(nodes[x]) ? nodes[x] : 0;
+    const runs = (tree.state[here] & 3) === RUNNING;
+    framesAt(tree, here, path);
+    for (let depth = 1; depth <= rows; depth++) {
+      const now = open[depth];
+      if (now.node === path[depth] && now.runs === runs) continue;
+      if (now.node) box(now.node, now.runs, now.from, x);
+      open[depth] = { node: path[depth], runs, from: x };
     }
   }
-  return image;
+  return frame;
 }
 
 /**
- * Stripes where the thread waits.
- * @param {CanvasRenderingContext2D} pen
+ * The node of each depth of a call path, 0 where there is none.
  * @param {import("../core/cct.js").CallingContextTree} tree
- * @param {import("../core/api_types.js").Grid} line
- * @param {number} rowHeight
+ * @param {number} node
+ * @param {Uint32Array} path is filled
  */
-function drawWaits(pen, tree, line, rowHeight) {
-  const { width } = pen.canvas;
-  const { w } = line;
-  const nodes = line.rowNodes(0);
-  pen.fillStyle = stripePattern(pen, pixelOfColour(cssVariable("--blank")));
-  for (let x = 0, end = 0; x < w; x = end) {
-    const node = nodes[x];
-    for (end = x + 1; end < w && nodes[end] === node;) end++;
-    if (!tree.has(node) || tree.marks[node] !== BLOCKED) continue;
-    const [from, to] = [Math.round((x * width) / w), Math.round((end * width) / w)];
-    pen.fillRect(from, 0, to - from, Math.ceil(tree.depth[node] * rowHeight));
+function framesAt(tree, node, path) {
+  path.fill(0);
+  for (let at = tree.stands[node]; at; at = tree.parent[at]) {
+    if (!tree.hidden[at] && tree.depth[at] < path.length) path[tree.depth[at]] = at;
   }
+}
+
+/**
+ * Returns what draws a frame from one column to another.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {import("../core/context.js").PageContext} context
+ * @param {number} frame how high it is
+ * @param {number} column how wide one is
+ */
+function boxPainter(pen, context, frame, column) {
+  const { tree } = context;
+  const { colours } = context.picture();
+  const ratio = devicePixelRatio || 1;
+  const hits = context.searchHits();
+  const { blank } = themeGrounds();
+  const fitter = new TextFitter(pen, ratio);
+  const gap = frame > 4 ? 1 : 0;
+  return (/** @type {number} */ node, /** @type {boolean} */ runs, /** @type {number} */ from, /** @type {number} */ to) => {
+    const procedure = tree.procedure[node];
+    if (hits && !hits[procedure]) return;
+    const fill = runs ? colours[procedure] : paler(colours[procedure], blank);
+    const [x, y, wide] = [from * column, (tree.depth[node] - 1) * frame, (to - from) * column];
+    pen.fillStyle = cssOfPixel(fill);
+    pen.fillRect(x, y, Math.max(1, wide - (wide > 3 ? gap : 0)), frame - gap);
+    const text = frame >= TEXT * ratio ? fitter.fitted(bareName(tree.nameOf(node)), wide) : "";
+    if (!text) return;
+    pen.fillStyle = isDarkPixel(fill) ? "#fff" : "#000";
+    pen.fillText(text, x + MARGIN * ratio, y + frame / 2);
+  };
 }

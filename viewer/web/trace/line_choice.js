@@ -125,49 +125,30 @@ export class LineChoiceBar {
   /**
    * Asks for the number of rows of a choice, which is shown when that is known.
    * @param {LineChoice} patch
-   * @param {boolean} [inPlace] the window stays where it is, and ends as many rows later as there are more
    */
-  async change(patch, inPlace = false) {
+  async change(patch) {
     const { store, context } = this.page;
-    const { filter, sort, group, all, unfolded, l0, l1 } = store.state;
+    const { filter, sort, group, all, unfolded } = store.state;
     const next = { filter, sort, group, all, unfolded, ...patch };
     const change = ++this.changes;
     try {
       const count = await this.rowCounts.ask(next);
       if (change !== this.changes) return;
       if (!count) { this.say("no line matches", true); return; }
-      const more = count - context.count();
-      const end = Math.min(count, Math.max(l0 + 1, l1 + more));
-      const window = inPlace ? { l0: Math.min(l0, end - 1), l1: end } : { l0: 0, l1: count };
-      store.zoom({ ...store.window(), ...next, ...(more ? window : {}) });
+      store.zoom({ ...store.window(), ...next, ...(count !== context.count() ? { l0: 0, l1: count } : {}) });
     } catch (error) {
       if (change === this.changes) this.say(messageOf(error), true);
     }
   }
 
-  /**
-   * Folds or unfolds the helper threads of a process.
-   * @param {number} process
-   */
-  toggleFold(process) {
-    this.change({ unfolded: toggled(this.page.store.state.unfolded ?? "", String(process)) }, true);
-  }
+  // Folds or unfolds launchers and helper threads.
+  toggleFold() { this.change({ unfolded: this.page.store.state.unfolded ? "" : "1" }); }
 
   /** @returns {number} rows of the choice that is shown */
   count() {
     const { store, context } = this.page;
     return this.rowCounts.known(store.state) ?? (store.state.all ? context.summary.lines : context.summary.rows);
   }
-}
-
-/**
- * Numbers between dots with one more, or without it where it is among them.
- * @param {string} numbers
- * @param {string} number
- */
-function toggled(numbers, number) {
-  const all = numbers.split(".").filter(Boolean);
-  return (all.includes(number) ? all.filter((other) => other !== number) : [...all, number]).join(".");
 }
 
 /**

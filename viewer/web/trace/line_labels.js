@@ -4,9 +4,9 @@
 import { textElement } from "../widgets/elements.js";
 
 /**
- * measurement: whose recording the line is of; folded: how many lines the row stands for, 1 for one that
- * was unfolded, 0 for others; process: its number.
- * @typedef {{ label: string, group: string, measurement: number, folded: number, process: number }} LineLabel
+ * measurement: whose recording the line is of; folded: how many lines of helpers the row stands for, 0 for
+ * the program's own.
+ * @typedef {{ label: string, group: string, measurement: number, folded: number }} LineLabel
  * @typedef {import("../core/api_types.js").Window} Window
  */
 
@@ -26,9 +26,9 @@ export async function loadLineLabels(api, db, window, places) {
   const quarters = new Set([0, 0.25, 0.5, 0.75].map((share) => places[Math.floor(share * places.length)]));
   const spans = l1 - l0 <= MOST_LINES ? [{ from: l0, count: l1 - l0 }] : [...quarters].map((from) => ({ from, count: 1 }));
   const answers = await Promise.all(spans.map(({ from, count }) => api.lines(db, window, from, count)));
-  return new Map(answers.flatMap(({ labels, groups, measurements, folded, processes }, i) => labels.map(
+  return new Map(answers.flatMap(({ labels, groups, measurements, folded }, i) => labels.map(
     (label, k) => /** @type {[number, LineLabel]} */ ([spans[i].from + k, {
-      label, group: groups[k], measurement: measurements[k], folded: folded[k], process: processes[k],
+      label, group: groups[k], measurement: measurements[k], folded: folded[k],
     }]))));
 }
 
@@ -39,7 +39,7 @@ export async function loadLineLabels(api, db, window, places) {
  * @param {Map<number, LineLabel>} labels
  * @param {import("./row_layout.js").RowLayout} layout
  * @param {number} height of the picture, px
- * @param {(process: number) => void} [fold] folds or unfolds the helper threads of a process
+ * @param {() => void} [fold] folds or unfolds launchers and helper threads
  */
 export function drawLineLabels(element, places, labels, layout, height, fold) {
   const items = [];
@@ -47,17 +47,19 @@ export function drawLineLabels(element, places, labels, layout, height, fold) {
   let free = 0; // px, from where on there is room
   for (let row = 0; row < places.length; row++) {
     const line = labels.get(places[row]);
-    const [top, bottom] = [layout.edges[row] * height, layout.edges[row + 1] * height];
-    if (!line || top < free - 0.5) continue;
-    const { label, group, folded, process } = line;
-    // A low row does not take the room of the line below it.
-    if (folded > 1 && bottom - top < ROW_HEIGHT) continue;
+    const top = layout.edges[row] * height;
+    if (!line) continue;
+    const { label, folded } = line;
+    // The row of helpers, which is the last, is named whatever stands above it.
+    if (top < free - 0.5 && folded > 1) items.pop();
+    else if (top < free - 0.5) continue;
+    const group = folded > 1 ? "" : line.group;
     free = top + ROW_HEIGHT;
     const heads = Boolean(group) && group !== last;
     const text = heads && group !== label ? `${group}: ${label}` : label;
     const item = textElement("span", folded && fold ? "" : text, heads ? "heads" : "");
     item.title = text;
-    if (folded && fold) item.append(foldButton(text, folded, () => fold(process)));
+    if (folded && fold) item.append(foldButton(text, folded, fold));
     item.style.top = `${top}px`;
     last = group;
     items.push(item);

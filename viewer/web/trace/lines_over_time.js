@@ -2,14 +2,13 @@
 // Trace lines over time as one picture with labels, axis, crosshair and what is under the mouse.
 // Knows nothing of other views: where it was dragged and clicked it says in shares of itself.
 
-import { BLOCKED, COMMUNICATION } from "../core/cct.js";
-import { pixelOfColour } from "../core/colour.js";
 import { isAbort } from "../core/failure.js";
 import { formatCount, formatTime } from "../core/format.js";
 import { context2d, drawScaled, hatchPattern, nodeColours, paintGrid } from "../core/paint.js";
-import { cssVariable, fittedCanvas, relativePosition } from "../widgets/canvas.js";
+import { cssVariable, fittedCanvas, relativePosition, themeGrounds } from "../widgets/canvas.js";
 import { placeTip, select } from "../widgets/elements.js";
 import { drawLineLabels, loadLineLabels } from "./line_labels.js";
+import { drawSegmentTexts, stateWords } from "./segment_texts.js";
 import { drawTimeAxis } from "./time_axis.js";
 import { RowLayout } from "./row_layout.js";
 import { addTraceMouse, spotOf } from "./trace_mouse.js";
@@ -26,7 +25,7 @@ import { addTraceMouse, spotOf } from "./trace_mouse.js";
  * @property {() => void} [drawn]
  * @property {() => void} [labelled] after drawn
  * @property {(error: unknown) => void} failed
- * @property {(process: number) => void} [fold] folds or unfolds the helper threads of a process
+ * @property {() => void} [fold] folds or unfolds launchers and helper threads
  *
  * @typedef {object} PictureOptions
  * @property {import("../core/api.js").Api} api
@@ -65,6 +64,9 @@ export class LinesOverTime {
     this.labels = new Map();
     /** @type {AbortController | null} of the request on its way */
     this.request = null;
+    this.named = -1; // the row whose label was requested
+    /** @type {MouseEvent | null} */
+    this.hovered = null;
     this.disposed = false;
     // Handed to the store without the object.
     this.load = this.load.bind(this);
@@ -74,7 +76,7 @@ export class LinesOverTime {
     this.disposeCanvas = dispose;
     addTraceMouse({ canvas, fill: this.fill, rubber: select(element, ".rubber", HTMLElement), grid: () => this.grid, layout: () => this.layout, cross, on });
     canvas.addEventListener("pointermove", (event) => this.hover(event));
-    canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; });
+    canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; this.hovered = null; });
   }
 
   dispose() {
@@ -100,10 +102,9 @@ export class LinesOverTime {
       if (!isAbort(error)) this.on.failed(error);
       return;
     }
-    await source.database.depthChosen;
     if (request.signal.aborted) return;
     this.loaded = grid;
-    this.layout = new RowLayout(grid.folded);
+    this.layout = new RowLayout(grid.folded, this.fill.clientHeight);
     if (this.disposed) return;
     this.draw();
     this.on.drawn?.();
@@ -131,10 +132,11 @@ export class LinesOverTime {
     const { database, window } = source;
     const pen = context2d(canvas);
     if (this.image?.width !== grid.w || this.image.height !== canvas.height) this.image = new ImageData(grid.w, canvas.height);
-    const colours = nodeColours(database.tree, database.shown(), pixelOfColour(cssVariable("--blank")), database.lit());
+    const colours = nodeColours(database.tree, database.picture(), themeGrounds(), database.lit());
     paintGrid(grid, this.image, colours, this.layout.rowsOfPixels(canvas.height));
     if (grid.w === canvas.width) pen.putImageData(this.image, 0, 0);
     else drawScaled(pen, this.image, 0, 0, canvas.width, canvas.height);
+    drawSegmentTexts(pen, grid, this.layout, database);
     if (window.group) this.drawGroups(pen, grid);
     this.drawLosses(pen, grid, source);
     this.marks()?.draw(pen, this.places(grid, window));
@@ -224,11 +226,29 @@ export class LinesOverTime {
     const source = this.source();
     if (!grid || !source) return;
     this.tip.hidden = false;
+    this.hovered = event;
+    this.nameRow(grid.places[this.layout.rowOf(spotOf(this.canvas, this.layout, event).y)]);
     const { x, y } = relativePosition(this.canvas, event);
     const at = { x: x * this.canvas.width, y: y * this.canvas.height };
     const marked = this.marks()?.describe(at, this.places(grid, source.window)) ?? [];
     this.tip.textContent = [...marked, this.describe(spotOf(this.canvas, this.layout, event), grid, source)].join("\n");
     placeTip(this.tip, this.element, event);
+  }
+
+  /**
+   * Requests the label of a row that has none yet: of many lines only a few are known.
+   * @param {number} place
+   */
+  async nameRow(place) {
+    const source = this.source();
+    if (!source || this.labels.has(place) || this.named === place) return;
+    this.named = place;
+    try {
+      const labels = await loadLineLabels(this.api, source.db, { ...source.window, l0: place, l1: place + 1 }, Uint32Array.of(place));
+      if (this.named !== place) return;
+      for (const [at, label] of labels) this.labels.set(at, label);
+      if (this.hovered) this.hover(this.hovered);
+    } catch (error) { if (!isAbort(error)) this.on.failed(error); }
   }
 
   /**
@@ -242,12 +262,12 @@ export class LinesOverTime {
     const node = grid.nodeAt(row, Math.min(grid.w - 1, Math.floor(spot.x * grid.w)));
     const line = this.labels.get(grid.places[row]);
     const time = t0 + spot.x * (t1 - t0);
-    const mark = { [BLOCKED]: "  (not running)", [COMMUNICATION]: "  (communicates)" }[tree.marks[node]] ?? "";
+    const state = tree.has(node) ? stateWords(tree.state[node], summary.causes) : "";
     const dropped = summary.losses.reduce((sum, [measurement, from, to, samples]) => (
       measurement === line?.measurement && from <= time && time <= to ? sum + samples : sum), 0);
     const losses = dropped ? `  (${formatCount(dropped)} samples of its recording dropped about here)` : "";
-    const path = tree.has(node) ? tree.path(node).map((frame) => tree.names[tree.procedure[frame]]) : ["not there"];
-    return [`${formatTime(time, t1 - t0)}  ${line?.label ?? `line ${grid.lines[row]}`}${mark}${losses}`, ...path].join("\n");
+    const path = tree.has(node) ? tree.path(node).map((frame) => tree.nameOf(frame)) : ["not there"];
+    return [`${formatTime(time, t1 - t0)}  ${line?.label ?? `line ${grid.lines[row]}`}${state && `  (${state})`}${losses}`, ...path].join("\n");
   }
 
   /**
@@ -267,8 +287,8 @@ export class LinesOverTime {
     const source = this.source();
     const grid = this.loaded;
     if (!source || !grid) return [["no picture"]];
-    const { database: { tree, shown }, window: { t0, t1 } } = source;
-    const procedure = shown();
+    const { database: { tree, picture }, window: { t0, t1 } } = source;
+    const { shown: procedure } = picture();
     const moments = Array.from({ length: grid.w }, (_, x) => `${Math.round(t0 + ((x + 0.5) * (t1 - t0)) / grid.w)} ns`);
     return [["line", "label", ...moments], ...Array.from(grid.lines, (line, row) => [
       line, this.labels.get(grid.places[row])?.label ?? "",

@@ -1,8 +1,7 @@
 // @ts-check
 // The mini map: the whole recording, with the part in view outlined.
 
-import { cssVariable, fittedCanvas } from "../widgets/canvas.js";
-import { pixelOfColour } from "../core/colour.js";
+import { cssVariable, fittedCanvas, themeGrounds } from "../widgets/canvas.js";
 import { context2d, drawScaled, nodeColours, paintGrid } from "../core/paint.js";
 import { RowLayout } from "./row_layout.js";
 
@@ -24,7 +23,6 @@ export function miniMap(element, { store, api, context }) {
     try {
       grid = await api.picture(store.db, { ...store.state, t0: 0, t1: duration_ns, l0: 0, l1: count }, canvas.height, canvas.width);
     } catch (error) { context.fail(error); return; }
-    await context.database?.depthChosen;
     if (!disposed) draw();
   }
 
@@ -32,7 +30,7 @@ export function miniMap(element, { store, api, context }) {
     if (grid === null || grid.revision !== api.revision) return;
     const pen = context2d(canvas);
     const { width, height } = canvas;
-    const colours = nodeColours(context.tree, context.shown(), pixelOfColour(cssVariable("--blank")), context.lit());
+    const colours = nodeColours(context.tree, context.picture(), themeGrounds(), context.lit());
     // Rows of folded lines are as low as in the picture.
     const layout = new RowLayout(grid.folded);
     drawScaled(pen, paintGrid(grid, new ImageData(grid.w, height), colours, layout.rowsOfPixels(height)), 0, 0, width, height);

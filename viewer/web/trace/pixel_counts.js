@@ -4,7 +4,7 @@
 
 export class PixelCounts {
   /**
-   * Rows that stand for folded lines are left out, unless there are no others.
+   * Rows of helper threads are left out, folded or not, unless there are no others.
    * @param {Pick<import("../core/grid.js").Grid, "nodes" | "ends" | "starts" | "w" | "h"> & { folded?: Uint32Array }} grid
    * @param {number} n nodes below it exist, others are blank
    * @param {number} stretches into how many the columns are divided, as wide as each other within a pixel
@@ -12,8 +12,10 @@ export class PixelCounts {
   constructor({ nodes, ends, starts, w, h, folded }, n, stretches) {
     this.stretches = stretches;
     const every = Array.from({ length: h }, (_, row) => row);
-    const own = every.filter((row) => !((folded?.[row] ?? 0) > 1));
+    const own = every.filter((row) => !folded?.[row]);
     const rows = own.length ? own : every;
+    // How many rows are left out.
+    this.left = h - rows.length;
     // Pixels of each stretch.
     this.width = Float64Array.from({ length: stretches }, (_, i) => (this.begin(i + 1, w) - this.begin(i, w)) * rows.length);
     this.start = new Uint32Array(stretches + 1);

@@ -1,6 +1,8 @@
 // @ts-check
 // The lists beside the trace view: procedures in view by share, and the call path at the crosshair.
 
+import { bareName } from "../core/cct.js";
+import { cssOfPixel } from "../core/colour.js";
 import { formatPercent } from "../core/format.js";
 import { SAMPLED } from "../profile/selected_profile.js";
 import { colouredName, textElement } from "../widgets/elements.js";
@@ -23,12 +25,13 @@ export function procedureShares(list, note, { store, api, context, counts }, exa
   function show() {
     const pixels = counts();
     if (!pixels) return;
-    const shown = context.shown();
+    const { shown } = context.picture();
     const sums = pixels.add(new Float64Array(context.tree.names.length), (node) => shown[node]);
     const total = sums.reduce((sum, count) => sum + count, 0);
     const exact = exactTimes(shown);
     list.replaceChildren(...largestShares(sums, exact, LONGEST).map((share) => shareItem(share, total)));
-    note.textContent = exact ? "exact share of time" : "share of pixels";
+    note.textContent = (exact ? "exact share of time" : "share of pixels") + (pixels.left ? ", without helpers" : "");
+    note.title = pixels.left ? "Launchers and threads that hardly ran are left out, folded or not" : "";
     if (!total) list.replaceChildren(textElement("li", "No samples here. Press Home to show everything."));
   }
 
@@ -85,22 +88,27 @@ export function callPathList(list, { store, context }) {
     path = nodes ?? [];
     // Seen while the list is empty.
     list.dataset.hint = nodes ? "The thread did not exist at that moment, or was not watched." : "Click into the picture to see the call path there.";
-    list.replaceChildren(...path.map((node, i) => {
-      const item = procedureItem(context, store, context.tree.procedure[node], "");
-      item.classList.toggle("current", i + 1 === store.state.depth);
+    list.replaceChildren(...path.map((node) => {
+      const { colours, shown } = context.picture();
+      const depth = store.state.depth ?? 0;
+      const { procedure } = context.tree;
+      const current = depth ? context.tree.depth[node] === depth : procedure[node] === shown[path.at(-1) ?? 0];
+      const item = procedureItem(context, store, procedure[node], "", context.tree.nameOf(node));
+      item.querySelector("i")?.style.setProperty("background", cssOfPixel(colours[procedure[node]]));
+      item.classList.toggle("current", current);
       // Goes to the depth instead of searching.
       item.querySelector("button")?.addEventListener("click", (event) => {
         event.stopImmediatePropagation();
-        store.set({ depth: i + 1 });
+        store.set({ depth: context.tree.depth[node] });
       }, true);
       return item;
     }));
   }
 
-  // Name of the procedure at the depth, or of the innermost one above it.
+  // Name of the procedure that is shown of the path.
   function procedureAtDepth() {
-    const node = path[Math.min(store.state.depth ?? 1, path.length) - 1];
-    return node ? context.tree.names[context.tree.procedure[node]] : undefined;
+    const node = path.at(-1);
+    return node === undefined ? undefined : bareName(context.tree.names[context.picture().shown[node]]);
   }
 
   return { show, procedureAtDepth };
@@ -111,12 +119,13 @@ export function callPathList(list, { store, context }) {
  * @param {import("../core/store.js").Store} store
  * @param {number} procedure
  * @param {string} note
+ * @param {string} [name] other than the procedure's
  */
-function procedureItem(context, store, procedure, note) {
+function procedureItem(context, store, procedure, note, name = context.tree.names[procedure]) {
   const item = document.createElement("li");
   const button = document.createElement("button");
-  button.append(...colouredName(context.css(procedure), context.tree.names[procedure]).childNodes);
-  button.addEventListener("click", () => store.set({ search: context.tree.names[procedure] }));
+  button.append(...colouredName(cssOfPixel(context.picture().colours[procedure]), name).childNodes);
+  button.addEventListener("click", () => store.set({ search: bareName(name) }));
   item.append(button);
   if (note) item.append(textElement("small", note));
   return item;

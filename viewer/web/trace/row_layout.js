@@ -1,17 +1,23 @@
 // @ts-check
-// Where the rows of a picture of trace lines are: those that stand for folded lines are lower.
+// Where the rows of a picture of trace lines are: those of launchers and helper threads are lower.
 // Positions are shares, twice: of the height (y), and of the rows as if all were alike (place).
 
-const FOLDED = 0.3; // height of a folded row, of that of others
+const TEXT = 18; // px
+const FOLDED = 0.25; // height of a folded row, of that of others
 
 export class RowLayout {
-  /** @param {ArrayLike<number>} folded of each row how many lines it stands for, above 1: folded */
-  constructor(folded) {
+  /**
+   * @param {ArrayLike<number>} folded of each row how many lines of helpers it stands for; 0: the program's own
+   * @param {number} [height] px: one row of helpers among others is as high as a line of text there
+   */
+  constructor(folded, height = 0) {
     const h = folded.length;
+    const helpers = Array.from(folded).filter(Boolean).length;
+    const low = helpers === 1 && h > 1 && height > 2 * TEXT ? (TEXT * (h - 1)) / (height - TEXT) : FOLDED;
     this.rows = h;
     // Where each row begins, as a share of the height; and the end.
     this.edges = new Float64Array(h + 1);
-    for (let row = 0; row < h; row++) this.edges[row + 1] = this.edges[row] + (folded[row] > 1 ? FOLDED : 1);
+    for (let row = 0; row < h; row++) this.edges[row + 1] = this.edges[row] + (folded[row] ? low : 1);
     const whole = this.edges[h];
     for (let row = 0; row <= h; row++) this.edges[row] /= whole;
   }

@@ -1,13 +1,16 @@
 // @ts-check
-// The summary view: which share of the lines was in each procedure, over time.
+// The summary view: which share of the lines was in each procedure, over time: those that run, those that
+// could, those that wait.
 
-import { BLOCKED } from "../core/cct.js";
-import { pixelOfColour } from "../core/colour.js";
-import { context2d, stripePattern } from "../core/paint.js";
-import { cssVariable, fittedCanvas } from "../widgets/canvas.js";
+import { ASLEEP, RUNNABLE, RUNNING, WAITING } from "../core/cct.js";
+import { cssOfPixel } from "../core/colour.js";
+
+import { context2d, paler } from "../core/paint.js";
+import { fittedCanvas, themeGrounds } from "../widgets/canvas.js";
 import { largestFirst } from "./pixel_counts.js";
 
 const THINNEST = 0.2; // px: less of a procedure is not drawn
+const STATES = [RUNNING, RUNNABLE, WAITING, ASLEEP]; // from below
 
 /**
  * @param {HTMLElement} element
@@ -22,15 +25,21 @@ export function summaryView(element, { context, counts }) {
     const { width, height } = canvas;
     const pen = context2d(canvas);
     pen.clearRect(0, 0, width, height);
-    const shown = context.shown();
+    const { shown, colours } = context.picture();
     const lit = context.lit();
-    const { marks, names } = context.tree;
-    // Four keys a procedure: what the search finds lies at the bottom, where its amount can be read;
-    // threads that wait lie above the others.
-    const key = (/** @type {number} */ node) => 4 * shown[node] + (lit && !lit[node] ? 2 : 0) + (marks[node] === BLOCKED ? 1 : 0);
-    const keys = 4 * names.length;
-    const order = largestFirst(pixels.add(new Float64Array(keys), key)).map(([number]) => number).sort((one, other) => (one & 3) - (other & 3));
-    const stripes = stripePattern(pen, pixelOfColour(cssVariable("--blank")));
+    const { state, names } = context.tree;
+    const grounds = themeGrounds();
+    // Eight keys a procedure: what the search finds lies at the bottom, where its amount can be read.
+    const key = (/** @type {number} */ node) => 8 * shown[node] + (lit && !lit[node] ? 4 : 0) + (state[node] & 3);
+    const keys = 8 * names.length;
+    const place = (/** @type {number} */ number) => (number & 4) + STATES.indexOf(number & 3);
+    const order = largestFirst(pixels.add(new Float64Array(keys), key)).map(([number]) => number).sort((one, other) => place(one) - place(other));
+    const fills = new Map(order.map((number) => {
+      const own = colours[number >> 3];
+      const kind = number & 3;
+      const still = kind === ASLEEP ? grounds.asleep : grounds.waiting;
+      return [number, cssOfPixel(kind === RUNNING ? own : kind === RUNNABLE ? paler(own, grounds.blank) : still)];
+    }));
     const sums = new Float64Array(keys);
     for (let stretch = 0; stretch < pixels.stretches; stretch++) {
       pixels.add(sums.fill(0), key, stretch, stretch + 1);
@@ -38,11 +47,9 @@ export function summaryView(element, { context, counts }) {
       for (const number of order) {
         const part = (sums[number] / pixels.width[stretch]) * height;
         if (part < THINNEST) continue;
-        pen.globalAlpha = number & 2 ? 0.15 : 1;
-        for (const style of number & 1 ? [context.css(number >> 2), stripes] : [context.css(number >> 2)]) {
-          pen.fillStyle = style;
-          pen.fillRect((stretch * width) / pixels.stretches, y - part, width / pixels.stretches + 1, part);
-        }
+        pen.globalAlpha = number & 4 ? 0.15 : 1;
+        pen.fillStyle = fills.get(number) ?? "";
+        pen.fillRect((stretch * width) / pixels.stretches, y - part, width / pixels.stretches + 1, part);
         y -= part;
       }
     }

@@ -2,6 +2,7 @@
 // The trace pane: trace view, depth view, summary, mini map and call path, with one crosshair.
 
 import { whenIdle } from "../widgets/canvas.js";
+import { LOOP } from "../core/cct.js";
 import { CallMarks } from "./call_marks.js";
 import { depthView } from "./depth_view.js";
 import { LinesOverTime } from "./lines_over_time.js";
@@ -25,7 +26,7 @@ const COLUMNS = 400; // of the summary
 const HTML = `
   <section class="traceview" id="lines" aria-label="Trace view"></section>
   <aside><div id="side-split"></div><section class="mini" aria-label="Mini map"><div class="fill" id="mini-canvas"></div></section>
-    <section class="path" aria-label="Call path"><h2>Call path <button id="code" title="Source lines or instructions of the frame at the depth, with their costs">Source</button></h2><ol id="path"></ol></section>
+    <section class="path" aria-label="Call path"><h2>Call path <button id="code" title="Source lines or instructions of the procedure that is shown, with their costs">Source</button> <label id="loops-label" title="Loops are frames of call paths, as inlined calls are"><input type="checkbox" id="loops"> loops</label></h2><ol id="path"></ol></section>
     <section class="shares" aria-label="Procedures in view"><h2>In view <small id="shares-note"></small></h2><ol id="shares"></ol></section></aside>
   <section class="summary" aria-label="Summary view"><div id="summary-split"></div><div class="fill" id="summary-canvas"></div></section>
   <section class="depthview" aria-label="Depth view"><div id="depth-split"></div><div class="fill" id="depth-canvas"></div></section>`;
@@ -75,6 +76,10 @@ class TracePane {
     this.shares = procedureShares(at("shares"), at("shares-note"), shared, (key) => { element.dataset.exact = key; });
     this.path = callPathList(at("path"), shared);
     at("code").addEventListener("click", () => showSource(store, this.path.procedureAtDepth()));
+    const loops = part(element, "loops", HTMLInputElement);
+    at("loops-label").hidden = !Array.from(context.summary.kinds).includes(LOOP);
+    loops.checked = Boolean(store.state.loops);
+    loops.addEventListener("change", () => store.set({ loops: loops.checked ? "1" : undefined }));
     this.ends = this.follow();
     // In this order: the server draws one after the other.
     this.trace.load();
@@ -87,7 +92,7 @@ class TracePane {
     return [
       store.subscribe(WINDOW, trace.load),
       store.subscribe(["db", "revision", ...CHOICE], mini.load),
-      store.subscribe(["depth", "search", "theme"], () => this.draw()),
+      store.subscribe(["depth", "loops", "search", "theme"], () => this.draw()),
       store.subscribe(["time", "line"], () => { this.draw(); depth.load(); }),
       () => trace.dispose(), mini.dispose, summary.dispose, depth.dispose, shares.dispose, () => marks.dispose(),
     ];
@@ -117,7 +122,7 @@ class TracePane {
 
   draw() {
     this.trace.draw();
-    this.element.dataset.depth = String(this.store.state.depth);
+    this.element.dataset.depth = String(this.store.state.depth ?? 0);
     this.drawParts();
   }
 

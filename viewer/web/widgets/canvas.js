@@ -1,6 +1,8 @@
 // @ts-check
 // A canvas that fills its element at the screen's resolution.
 
+import { pixelOfColour } from "../core/colour.js";
+
 /**
  * @param {HTMLElement} element
  * @param {string} label for those who do not see it
@@ -43,6 +45,12 @@ export function relativePosition(canvas, event) {
 
 /** @param {string} name */
 export function cssVariable(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+
+// The theme's pixels behind pictures of trace lines.
+export function themeGrounds() {
+  const [blank, asleep, waiting] = ["--blank", "--asleep", "--waiting"].map((name) => pixelOfColour(cssVariable(name)));
+  return { blank, asleep, waiting };
+}
 
 /**
  * Resolves when the frame being made has been shown.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
+from hpcd.analysis.profile.launchers import select_launchers
 from hpcd.analysis.profile.shared_rows import shared_rows
 from hpcd.analysis.profile.working_lines import select_working, working_lines
 from hpcd.errors import UsageError
@@ -56,28 +57,22 @@ def test_one_rule_for_helper_threads_and_idle_processes() -> None:
     assert select_working(np.zeros(3), np.ones(3), np.zeros(3, np.int64), np.full(3, -1)).all()
 
 
-def test_a_row_stands_for_the_helper_threads_of_a_process(tmp_path: Path) -> None:
+def test_one_row_stands_for_all_helper_threads(tmp_path: Path) -> None:
     path = ranks_with_helpers(tmp_path, helpers=3)
     with hpcd.analysis.open(path) as db:
         selection = LineSelection(db)
         every, folded = Choice(), Choice(fold=True)
         rows = selection.order(folded)
-        assert (len(selection.order(every)), len(rows)) == (8, 4)
+        assert (len(selection.order(every)), len(rows)) == (8, 3)
         labels = selection.labels(rows.tolist(), folded)
-        assert labels == [
-            "rank 0",
-            "rank 0 · 3 helpers",
-            "rank 1",
-            "rank 1 · 3 helpers",
-        ]
-        assert selection.folded(rows.tolist(), folded) == [0, 3, 0, 3]
+        assert labels == ["rank 0", "rank 1", "6 helpers"]
+        assert selection.folded(rows.tolist(), folded) == [0, 0, 6]
         # Nothing of the costs is lost: a row stands for all of its lines.
         assert sorted(selection.with_folded(rows, folded).tolist()) == list(range(8))
-        assert len(selection.with_folded(rows[1:2], folded)) == 3
-        process = int(db.lines.process[rows[1]])
-        unfolded = Choice(fold=True, unfolded=(process,))
-        assert len(selection.order(unfolded)) == 6
-        assert selection.folded(selection.order(unfolded).tolist(), unfolded) == [0, 1, 1, 1, 0, 3]
+        assert len(selection.with_folded(rows[2:], folded)) == 6
+        unfolded = Choice(fold=True, unfolded=True)
+        counts = selection.folded(selection.order(unfolded).tolist(), unfolded)
+        assert counts == [0, 1, 1, 1, 0, 1, 1, 1]
         # Who asks for helper threads alone sees them.
         assert len(selection.order(Choice("helper", fold=True))) == 6
         assert len(selection.order(Choice("rank 0", fold=True))) == 2
@@ -123,5 +118,16 @@ def test_the_picture_of_a_thread_a_request_is_that_of_a_pool(tmp_path: Path) -> 
         assert (every[1:] != NO_NODE).sum() == shown[1:].sum()
         drawn = draw(db, tmp_path / "pool.png", PictureView(share=True, height=300))
         assert drawn.lines == rows.tolist()
-        alone = Choice(fold=True, unfolded=(int(db.lines.process[0]),))
-        assert len(selection.order(alone)) == 41
+
+
+def test_launchers_are_told_by_the_work_below_them() -> None:
+    processes = [
+        (0, 0, 10, 1, "make"), (1, 0, 11, 10, "gcc"), (2, 0, 12, 11, "cc1"),
+        (3, 0, 20, 1, "driver"), (4, 0, 21, 20, "solver"),
+        # A pool of workers of one program has a master that works, too.
+        (5, 0, 30, 1, "server"), (6, 0, 31, 30, "server"),
+        # Much work of its own, and a shell that did more than what it started.
+        (7, 0, 40, 1, "main"), (8, 0, 41, 40, "tool"), (9, 0, 50, 1, "sh"), (10, 0, 51, 50, "ls"),
+    ]  # fmt: skip
+    used = np.array([0.5, 0.5, 1.0, 0.1, 2.0, 0.1, 5.0, 1.0, 2.0, 3.0, 0.1])
+    assert np.flatnonzero(select_launchers(processes, used)).tolist() == [0, 1, 3]

@@ -1,0 +1,357 @@
+"""The tree of call paths that pictures and the viewer's page show: inlined calls and loops between
+procedures, and of each node its state and the procedure whose colour it has.
+
+All follows from the tree and its sums, once for each node: a picture looks nodes up, never records.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+
+import numpy as np
+
+from hpcd.analysis import Database
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.findings.time_use import TimeUse, Use
+from hpcd.analysis.parallel.program_code import program_contexts
+from hpcd.analysis.parallel.tree_matching import are_regions, innermost
+from hpcd.analysis.profile.launchers import own_lines
+from hpcd.analysis.profile.views import ViewTree, contexts
+from hpcd.array_types import F64, I64, U8, U32, Mask
+from hpcd.model.cct import CCT, NO_NODE
+from hpcd.model.scope import Kind
+from hpcd.viewer.marks import BLOCKED, COMMUNICATION, INTERRUPT, SLEEPING, marks
+
+RUNNING, RUNNABLE, ASLEEP, WAITING = range(4)
+"""States of a thread: it has a CPU; it could use one; it has nothing to do, or waits for a device;
+it waits for another rank, thread or lock, asleep or not."""
+
+CAUSES = {
+    Use.LOCKS: "for a lock",
+    Use.OTHERS: "for others",
+    Use.OPENMP: "for its team",
+    Use.SLEEP: "asleep",
+    Use.DEVICES: "for a device",
+    Use.CHILDREN: "for its children",
+    Use.EVENTS: "idle",
+    Use.RUNNABLE: "for a CPU",
+}
+"""What a thread that does not run waits for, in words."""
+
+_FOR_OTHERS = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
+_INLINED = " [inlined]"
+# Calls of MPI that return at once, or read and write files: their time is work.
+_AT_ONCE = re.compile(
+    r"P?MPI_(I[a-z]|File_|Comm_(rank|size)|Type_|Pack|Unpack|Get_|Wtime|Test|Init|Finalize|Start|Group_)\w*",
+)
+_RUNTIME = re.compile(r"lib(gomp|omp|iomp)\d*[.-]")
+_SYSTEM = re.compile(r"(ld-(linux|musl)|lib(c|m|pthread|dl|rt|stdc\+\+|gcc_s|mvec)[.-])")
+# Where a thread or a program begins, and stubs: they tell nothing of what it does.
+_BEGINS = re.compile(
+    r"_start|_dl_\w+|__libc_start\w*|(__)?clone3?|start_thread|thread_start|gomp_thread_start|.*@plt"
+)
+# Inlined calls of C++'s and Rust's libraries are no procedures of the program's own.
+_LIBRARY_NAME = re.compile(
+    r"(std|__gnu_cxx|core|alloc|__gnu_parallel)::|__builtin|_mm\d*_|operator "
+)
+# A choice of colours in which one procedure has more of the CPU time than this tells too little.
+_ONE_COLOUR = 0.9
+_EXACT_LINES = 2000
+_BLOCKED_WEIGHT = 0.25
+
+OWN, OUTSIDE_SYSTEM, ANY = (
+    "the innermost procedure of the program's own",
+    "the innermost procedure outside the system's libraries",
+    "the innermost procedure",
+)
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Seconds of the database's contexts ``float64[nodes]``, and the use of these times."""
+
+    cpu: F64
+    blocked: F64
+    runnable: F64
+    of_cpu: I64
+    of_wait: I64
+
+
+class PictureTree:
+    """A database's call paths with scopes, and what pictures show of each.
+
+    ``tree`` has ``n`` nodes, whose frames are entities (:class:`.entities.Entities`); ``place``
+    ``uint32[contexts]`` says where the database's contexts are in it. ``state`` ``uint8[n]`` and
+    ``cause`` ``uint8[n]`` (a :class:`Use`) of a thread there; ``owner`` ``uint32[n]``: the entity
+    whose colour a node has where colours are by procedure, by ``rule``, in words.
+    """
+
+    def __init__(self, db: Database, basis: ViewTree | None = None) -> None:
+        self._db = db
+        basis = basis or contexts(db, "top-down")
+        self.tree: CCT = basis.tree
+        self.place: U32 = basis.place
+        self.entities = basis.entities
+        self.entity: U32 = basis.tree.frame.astype(np.uint32)
+        self.names = [self.entities.label(number) for number in range(len(self.entities))]
+        self.bare_names = [name.removesuffix(_INLINED) for name in self.names]
+        """Names of entities without what says that they are inlined."""
+        self.marks: U8 = marks(self.names)
+        self._mark = self.marks[self.entity]
+        self.stands = self._stands()
+        times = self._times()
+        self.state, self.cause = self._states(times)
+        self.cost = self._cost(times)
+        self.rule, self.owner = self._owners(times)
+
+    def __len__(self) -> int:
+        return len(self.tree)
+
+    @cached_property
+    def same(self) -> U32:
+        """For each entity the first that has its name, inlined or not; a loop is itself."""
+        first: dict[str, int] = {}
+        loops = (self.entities.kind >= Kind.LOOP).tolist()
+        return np.array(
+            [
+                at if loop else first.setdefault(name, at)
+                for at, (name, loop) in enumerate(zip(self.bare_names, loops, strict=True))
+            ],
+            np.uint32,
+        )
+
+    @cached_property
+    def depth(self) -> U32:
+        """Return the number of frames of each node; loops are none."""
+        depth = np.zeros(len(self), np.uint32)
+        counts = self.entities.kind[self.entity] < Kind.LOOP
+        for level in self._levels[1:]:
+            depth[level] = depth[self.tree.parent[level]] + counts[level]
+        return depth
+
+    @cached_property
+    def _levels(self) -> list[I64]:
+        level = self.tree.depth()
+        bounds = np.searchsorted(level, np.arange(1, int(level.max(initial=0)) + 1))
+        return np.split(np.arange(len(level)), bounds)
+
+    def at(self, depth: int) -> U32:
+        """``uint32[n]``: the entity of each node at call path depth ``depth`` (1: outermost), its
+        own where its path is shorter; the colour's owner where ``depth`` is 0."""
+        if not depth:
+            return self.owner
+        shown = self.same[self.entity]
+        keeps = (self.depth <= depth) & (self.entities.kind[self.entity] < Kind.LOOP)
+        for level in self._levels[1:]:
+            inner = level[~keeps[level]]
+            shown[inner] = shown[self.tree.parent[inner]]
+        result: U32 = shown[self.stands]
+        return result
+
+    def own_at(self, own: I64, depth: int) -> U32:
+        """``uint32[n]``: of each node's ancestor at ``depth`` the entity of its innermost ``own``
+        node (``int64[n]``, 0: none)."""
+        inner = self.depth > depth
+        at = np.arange(len(self), dtype=np.int64)
+        for level in self._levels[1:]:
+            deeper = level[inner[level]]
+            at[deeper] = at[self.tree.parent[deeper]]
+        entities: U32 = self.same[self.entity[own[at]]]
+        return entities[self.stands]
+
+    def of_pixels(self, nodes: U32) -> U32:
+        """Return the tree's node of each of the database's ``nodes``; NO_NODE where there is
+        none."""
+        table = np.append(self.place, NO_NODE).astype(np.uint32)
+        picture: U32 = np.take(table, nodes, mode="clip")
+        return picture
+
+    def costs(self, values: F64) -> F64:
+        """``float64[n]``: costs of the database's contexts by node."""
+        return sum_by(self.place, values, len(self))
+
+    def _stands(self) -> U32:
+        """``uint32[n]``: where the thread stands: below an interrupt that took its CPU, at the
+        frame that was interrupted."""
+        entry = innermost(self.tree, self._mark == INTERRUPT)
+        # Parents have lower numbers: the thread stopped running below the entry.
+        preempted = (entry > 0) & (innermost(self.tree, self._mark == BLOCKED) > entry)
+        table = np.where(preempted, self.tree.parent[entry], np.arange(len(self.tree)))
+        return table.astype(np.uint32)
+
+    # --- states ---
+
+    def _times(self) -> _Times:
+        db, count = self._db, len(self.place)
+
+        def of(metric: str) -> F64:
+            if metric not in db.metrics.names:
+                return np.zeros(count)
+            return np.asarray(db.metrics.exclusive(metric), np.float64)
+
+        cpu = of("cpu_time")
+        if "cpu_time" not in db.metrics.names:
+            return _Times(of("samples"), of("blocked_time"), of("runnable_time"),
+                          np.full(count, Use.WORK), np.full(count, Use.EVENTS))  # fmt: skip
+        of_cpu, of_wait = TimeUse(db).of_contexts()
+        return _Times(cpu, of("blocked_time"), of("runnable_time"), of_cpu, of_wait)
+
+    def _states(self, times: _Times) -> tuple[U8, U8]:
+        """Return the state and the cause that most of the time of each node has."""
+        of_cpu, of_wait = times.of_cpu.copy(), times.of_wait.copy()
+        team = self._in_runtime
+        of_cpu[team & (of_cpu != Use.LOCKS)] = Use.OPENMP
+        of_wait[team & (of_wait != Use.LOCKS)] = Use.OPENMP
+        at_once = np.array([_AT_ONCE.fullmatch(name) is not None for name in self.names], bool)
+        of_cpu[(innermost(self.tree, at_once[self.entity]) > 0)[self.place]] = Use.WORK
+        held = np.isin(of_cpu, _FOR_OTHERS)
+        kinds = (
+            (times.cpu, np.where(held, WAITING, RUNNING), of_cpu),
+            (times.blocked, np.where(np.isin(of_wait, _FOR_OTHERS), WAITING, ASLEEP), of_wait),
+            (times.runnable, np.where(held, WAITING, RUNNABLE),
+             np.where(held, of_cpu, Use.RUNNABLE)),
+        )  # fmt: skip
+        key = np.concatenate(
+            [(self.place.astype(np.int64) << 8) | (state << 4) | use for _, state, use in kinds]
+        )
+        time = np.concatenate([seconds for seconds, _, _ in kinds])
+        codes, of_code = np.unique(key[time > 0], return_inverse=True)
+        spent = np.bincount(of_code, time[time > 0], len(codes))
+        order = np.lexsort((spent, codes >> 8))
+        # The last of each node is what most of its time was.
+        asleep = self._mark == BLOCKED
+        asleep |= innermost(self.tree, self._mark == SLEEPING) > 0
+        state = np.where(asleep, ASLEEP, RUNNING).astype(np.uint8)
+        cause = np.where(asleep, Use.EVENTS, Use.WORK).astype(np.uint8)
+        chosen = codes[order]
+        state[chosen >> 8] = chosen >> 4 & 15
+        cause[chosen >> 8] = chosen & 15
+        preempted = self.stands != np.arange(len(self))
+        state[preempted], cause[preempted] = RUNNABLE, Use.RUNNABLE
+        return state, cause
+
+    @cached_property
+    def _in_runtime(self) -> Mask:
+        """``bool[contexts]``: whether the innermost user's code is OpenMP's run-time library."""
+        db = self._db
+        runtime = self._modules(_RUNTIME)[db.procedures.module[db.procedure_of_node]]
+        other = ~runtime & ~db.procedures.kernel[db.procedure_of_node]
+        other[0] = True
+        inside: Mask = innermost(db.cct, runtime) > innermost(db.cct, other)
+        return inside
+
+    def _modules(self, pattern: re.Pattern[str]) -> Mask:
+        """``bool[modules + 1]``: whose file's name begins so."""
+        names = [PurePath(row.path.removesuffix(" (deleted)")).name for row in self._db.modules]
+        return np.array([False, *(pattern.match(name) is not None for name in names)], bool)
+
+    # --- colours ---
+
+    def _cost(self, times: _Times) -> F64:
+        """``float64[n]``: how much each node counts in the choice of what has a colour of its own:
+        the time of the lines that work, waits less."""
+        db, lines = self._db, np.flatnonzero(own_lines(self._db))
+        cpu, blocked, runnable = times.cpu, times.blocked, times.runnable
+        if len(lines) < len(db.lines) <= _EXACT_LINES:
+            cpu, blocked, runnable = (
+                db.metrics.of_lines(name, lines) if name in db.metrics.names else total
+                for name, total in (
+                    ("cpu_time", cpu), ("blocked_time", blocked), ("runnable_time", runnable),
+                )
+            )  # fmt: skip
+        return self.costs(cpu + runnable + _BLOCKED_WEIGHT * blocked)
+
+    def _owners(self, times: _Times) -> tuple[str, U32]:
+        """Return the rule by which colours tell most, and each node's entity by it."""
+        best: tuple[float, str, U32] | None = None
+        for rule, own in self._rules():
+            owner = self._owner(own)
+            by_entity = np.bincount(owner, self.cost, len(self.names))
+            top = float(by_entity.max(initial=0.0)) / (float(by_entity.sum()) or 1.0)
+            if top < _ONE_COLOUR:
+                return rule, owner
+            if best is None or top < best[0]:
+                best = top, rule, owner
+        assert best is not None
+        return best[1], best[2]
+
+    def _rules(self) -> list[tuple[str, Mask]]:
+        """Masks ``bool[entities]`` of what may own a colour, the most telling first."""
+        db = self._db
+        procedures, owner = db.procedures, self.entities.procedure
+        user = ~procedures.kernel[owner] & (self.entities.kind < Kind.LOOP)
+        library = [_LIBRARY_NAME.match(name) is not None for name in self.names]
+        inlined = self.entities.kind == Kind.INLINED
+        user &= ~self._begins & ~(np.array(library, bool) & inlined)
+        user[0] = False
+        named = user & np.array([not name.startswith("[") for name in self.names], bool)
+        system = self._modules(_SYSTEM)[procedures.module[owner]]
+        return [
+            (OWN, named & self.is_own), (OUTSIDE_SYSTEM, named & ~system), (ANY, named),
+            (ANY, user),
+            (ANY, (self.entities.kind < Kind.LOOP) & ~self._begins),
+        ]  # fmt: skip
+
+    @cached_property
+    def is_own(self) -> Mask:
+        """``bool[entities]``: those in the program's own code."""
+        db = self._db
+        program = np.zeros(len(db.procedures), bool)
+        program[db.procedure_of_node[program_contexts(db)]] = True
+        program[0] = False
+        own: Mask = program[self.entities.procedure]
+        return own
+
+    def _owner(self, own: Mask) -> U32:
+        """``uint32[n]``: by the innermost of ``own``; a call of MPI is itself, with all below it;
+        else by the first frame that tells anything."""
+        node = innermost(self.tree, own[self.entity])
+        outer = innermost(self.tree, self._mark == COMMUNICATION)
+        while bool((outer[self.tree.parent[outer]] > 0).any()):
+            # PMPI_Send below MPI_Send.
+            above = outer[self.tree.parent[outer]]
+            outer = np.where(above > 0, above, outer)
+        node = np.where(outer > node, outer, node)
+        node = np.where(node > 0, node, self._first_telling())
+        team = self._waits_for_team(node)
+        if team is not None:
+            node = team
+        return self.same[self.entity[node[self.stands]]]
+
+    @cached_property
+    def _begins(self) -> Mask:
+        """``bool[entities]``: how threads and programs begin."""
+        return np.array([_BEGINS.fullmatch(name) is not None for name in self.bare_names], bool)
+
+    def _first_telling(self) -> I64:
+        """``int64[n]``: the outermost frame of each path that is not how every thread begins."""
+        begins = self._begins | (self.entities.kind >= Kind.LOOP)
+        telling = ~begins[self.entity]
+        first = np.zeros(len(self), np.int64)
+        for level in self._levels[1:]:
+            above = first[self.tree.parent[level]]
+            first[level] = np.where(above > 0, above, np.where(telling[level], level, 0))
+        return np.where(first > 0, first, np.arange(len(self)))
+
+    def _waits_for_team(self, node: I64) -> I64 | None:
+        """``node`` with the OpenMP run-time's own waits as one, of the master and its workers; None
+        where there are none."""
+        regions = are_regions(self.bare_names)
+        inside = np.zeros(len(self), bool)
+        inside[self.place[self._in_runtime]] = True
+        inside &= ~regions[self.entity[node]] & (self.cause == Use.OPENMP)
+        if not bool(inside.any()):
+            return None
+        runtime = self._modules(_RUNTIME)[self._db.procedures.module[self.entities.procedure]]
+        entry = runtime[self.entity] & ~runtime[self.entity[self.tree.parent]]
+        entry &= ~self._begins[self.entity]
+        entries = innermost(self.tree, entry)[inside]
+        if not bool(entries.any()):
+            return None
+        count = np.bincount(entries, self.cost[inside] + 1e-9, len(self))
+        called = ~self._begins[self.entity[self.tree.parent]]
+        representative = int(np.argmax(count * np.where(called, 1e3, 1.0)))
+        return np.where(inside, representative, node)

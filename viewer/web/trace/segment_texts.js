@@ -1,0 +1,138 @@
+// @ts-check
+// Texts in the segments of trace lines that have room: the procedure where the thread runs or could, why it
+// does not run elsewhere.
+
+import { bareName, RUNNABLE, RUNNING, WAITING } from "../core/cct.js";
+import { isDarkPixel } from "../core/colour.js";
+import { paler } from "../core/paint.js";
+import { cssVariable, themeGrounds } from "../widgets/canvas.js";
+
+const FONT_PX = 11;
+const LOWEST = 15; // px: rows below have no room for a line of text
+export const MARGIN = 5; // px on either side
+const SHORTEST = 4; // letters and an ellipsis are worth showing
+const MOST = 3000; // texts of a picture
+
+/**
+ * What a state is called.
+ * @param {number} state of a node: RUNNING and so on in the lowest two bits, the cause above
+ * @param {string[]} causes
+ */
+export function stateWords(state, causes) {
+  const kind = state & 3;
+  const cause = causes[state >> 2] ?? "";
+  if (kind === RUNNING) return "";
+  if (kind === RUNNABLE) return "ready, without a CPU";
+  return kind === WAITING ? `waits ${cause}` : cause.startsWith("for ") ? `waits ${cause}` : cause;
+}
+
+/**
+ * Writes texts no wider than their room, shortened where most of one fits.
+ */
+export class TextFitter {
+  /**
+   * @param {CanvasRenderingContext2D} pen
+   * @param {number} ratio canvas pixels of one of the screen
+   */
+  constructor(pen, ratio) {
+    this.pen = pen;
+    this.ratio = ratio;
+    pen.font = `${FONT_PX * ratio}px system-ui, sans-serif`;
+    pen.textBaseline = "middle";
+    /** @type {Map<string, number>} */
+    this.widths = new Map();
+  }
+
+  /** @param {string} text */
+  width(text) {
+    let width = this.widths.get(text);
+    if (width === undefined) this.widths.set(text, width = this.pen.measureText(text).width);
+    return width;
+  }
+
+  /**
+   * What of a text fits, or nothing.
+   * @param {string} text
+   * @param {number} room canvas pixels
+   */
+  fitted(text, room) {
+    const free = room - 2 * MARGIN * this.ratio;
+    const width = this.width(text);
+    if (width <= free) return text;
+    const letters = Math.floor((text.length * free) / width) - 1;
+    return letters >= SHORTEST ? `${text.slice(0, letters)}…` : "";
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {import("../core/api_types.js").Grid} grid
+ * @param {import("./row_layout.js").RowLayout} layout
+ * @param {import("../core/open_database.js").OpenDatabase} database
+ */
+export function drawSegmentTexts(pen, grid, layout, database) {
+  const { width, height } = pen.canvas;
+  const ratio = devicePixelRatio || 1;
+  const { tree } = database;
+  const { shown } = database.picture();
+  const lit = database.lit();
+  const look = textLook(database);
+  const fitter = new TextFitter(pen, ratio);
+  const column = width / grid.w;
+  let left = MOST;
+  for (let row = 0; row < grid.h; row++) {
+    const [top, bottom] = [layout.edges[row] * height, layout.edges[row + 1] * height];
+    if (bottom - top < LOWEST * ratio) continue;
+    for (const { node, from, to } of segments(grid, row, tree, shown)) {
+      if (left <= 0) return;
+      if (lit && !lit[node]) continue;
+      const { name, colour } = look(node);
+      const text = fitter.fitted(name, (to - from) * column);
+      if (!text) continue;
+      pen.fillStyle = colour;
+      pen.fillText(text, from * column + MARGIN * ratio, (top + bottom) / 2);
+      left--;
+    }
+  }
+}
+
+/**
+ * Returns what says what stands in a node's segments, and in which colour.
+ * @param {import("../core/open_database.js").OpenDatabase} database
+ */
+function textLook({ tree, summary: { causes = [] }, picture }) {
+  const { shown, colours } = picture();
+  const soft = cssVariable("--soft");
+  const { blank } = themeGrounds();
+  return (/** @type {number} */ node) => {
+    const kind = tree.state[node] & 3;
+    if (kind !== RUNNING && kind !== RUNNABLE) return { name: causes[tree.state[node] >> 2] ?? "", colour: soft };
+    const own = colours[shown[node]];
+    const dark = isDarkPixel(kind === RUNNABLE ? paler(own, blank) : own);
+    return { name: bareName(tree.names[shown[node]]), colour: dark ? "#fff" : "#000" };
+  };
+}
+
+/**
+ * The stretches of a row that look alike.
+ * @param {import("../core/api_types.js").Grid} grid
+ * @param {number} row
+ * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {Uint32Array} shown
+ */
+function* segments({ w, nodes, ends, starts }, row, tree, shown) {
+  let node = -1;
+  let from = 0;
+  const alike = (/** @type {number} */ one, /** @type {number} */ other) => (
+    one === other || (shown[one] === shown[other] && tree.state[one] === tree.state[other]));
+  for (let i = starts[row], x = 0; i < starts[row + 1]; i++) {
+    const end = ends ? ends[i] : x + 1;
+    const here = tree.has(nodes[i]) ? nodes[i] : -1;
+    if (here !== node && (here < 0 || node < 0 || !alike(here, node))) {
+      if (node >= 0) yield { node, from, to: x };
+      [node, from] = [here, x];
+    }
+    x = end;
+  }
+  if (node >= 0) yield { node, from, to: w };
+}
