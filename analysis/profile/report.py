@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.report_header import Facts
 from hpcd.analysis.profile.row_text import amount_or_ratio, fit, run_name
-from hpcd.analysis.profile.tree_rows import Forest
+from hpcd.analysis.profile.tree_rows import Forest, json_document
 from hpcd.analysis.profile.views import View
 from hpcd.model import frame
 from hpcd.model.scope import Kind
@@ -203,7 +202,6 @@ def json_parts(db: Database, facts: Facts, outline: Outline) -> Iterator[str]:
         "units": {column.name: column.unit for column in columns},
         "derived": {derived.name: derived.text for derived in view.derived},
     }
-    yield json.dumps(head)[:-1] + ', "tree": '
     names = NodeNames(db, view)
     metrics = [column.name for column in columns]
 
@@ -213,8 +211,7 @@ def json_parts(db: Database, facts: Facts, outline: Outline) -> Iterator[str]:
             fields[kind] = dict(zip(metrics, values[:, node].tolist(), strict=True))
         return fields
 
-    yield from outline.json(fields)
-    yield "}\n"
+    return json_document(head, outline.json(fields))
 
 
 def csv_rows(db: Database, outline: Outline) -> Iterator[list[object]]:

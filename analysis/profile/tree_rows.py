@@ -81,6 +81,13 @@ class Forest:
         return nested_json(self.children, fields)
 
 
+def json_document(head: dict[str, Any], tree: Iterator[str]) -> Iterator[str]:
+    """One JSON object in parts: ``head``, and the parts of ``tree``."""
+    yield json.dumps(head)[:-1] + ', "tree": '
+    yield from tree
+    yield "}\n"
+
+
 def nested_json(
     children: Callable[[int, int], Sequence[int]], fields: Callable[[int], dict[str, Any]]
 ) -> Iterator[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from hpcd.analysis.parallel.comparison import Comparison, CostChange
 from hpcd.analysis.parallel.run_times import run_time_sentence, run_times
 from hpcd.analysis.parallel.tree_matching import path_labels
-from hpcd.analysis.profile.tree_rows import Forest
+from hpcd.analysis.profile.tree_rows import Forest, json_document
 from hpcd.array_types import I8
 
 
@@ -32,10 +31,9 @@ def as_json(comparison: Comparison, kind: str, depth: int | None) -> Iterator[st
             "change": _names(tree_changes[:, node]),
         }
 
-    yield json.dumps({**_figures(comparison), "view": kind})[:-1] + ', "tree": '
     everything = view.inclusive[:sides].max(axis=0) > 0
-    yield from Forest(view.parent, rows[:sides].max(axis=0), everything, depth=depth).json(fields)
-    yield "}\n"
+    forest = Forest(view.parent, rows[:sides].max(axis=0), everything, depth=depth)
+    return json_document({**_figures(comparison), "view": kind}, forest.json(fields))
 
 
 def _names(changes: I8) -> list[str]:

@@ -10,11 +10,10 @@ import numpy as np
 from hpcd.analysis.parallel.comparison import Comparison, CostChange, is_difference
 from hpcd.analysis.parallel.run_times import run_time_sentence
 from hpcd.analysis.profile.costs import TIME
-from hpcd.analysis.profile.row_text import amount, fit, shorten
+from hpcd.analysis.profile.row_text import amount, shorten
 from hpcd.analysis.profile.tree_rows import Forest
-from hpcd.cli.output.tree_tables import Row, program_path
+from hpcd.cli.output.tree_tables import Row, forest_rows, omitted_row, program_path
 
-_MIN_NAME = 24
 _WORDS = {
     CostChange.ABSENT: "",
     CostChange.SAME: "=",
@@ -130,17 +129,15 @@ def view_rows(comparison: Comparison, kind: str, depth: int | None, width: int) 
     shown = ((changes != CostChange.MINOR) & (changes != CostChange.ABSENT)).any(axis=0)
     forest = Forest(view.parent, cost.max(axis=0), shown, depth=depth)
     what = "inclusive" if kind == "top-down" else "exclusive"
-    head = _columns(comparison)
-    yield Row(head, "", f"{what} {comparison.metric}, {kind}")
-    room = max(width - len(head), _MIN_NAME)
-    for node, before in forest:
-        lines = fit(before, room, _MIN_NAME)
-        name = shorten(comparison.places[int(view.procedure[node])].label, room - len(lines))
+
+    def columns(node: int) -> tuple[str, str, str]:
         figures = _figures(cost[:, node], changes[:, node], comparison.unit)
-        yield Row(figures, lines, name, _style(changes[:, node]))
-    if forest.omitted:
-        plural = "s" if forest.omitted > 1 else ""
-        yield Row("", "", f"(not shown: {forest.omitted:,} context{plural} below the threshold)")
+        name = comparison.places[int(view.procedure[node])].label
+        return figures, name, _style(changes[:, node])
+
+    title = f"{what} {comparison.metric}, {kind}"
+    yield from forest_rows(forest, _columns(comparison), title, columns, width)
+    yield from omitted_row(forest.omitted, "threshold")
 
 
 def call_rows(comparison: Comparison, width: int) -> Iterator[Row]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from rich.console import Console
 from rich.text import Text
 
 from hpcd.analysis.parallel.tree_matching import Matching, path_labels
-from hpcd.analysis.profile.row_text import joined, run_name
+from hpcd.analysis.profile.row_text import fit, joined, run_name, shorten
+from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.errors import UsageError
 
@@ -35,6 +36,30 @@ def program_path(matching: Matching, node: int, width: int) -> str:
     """The call path of a context by the program's own frames, its innermost ones where ``width``
     has no room for all."""
     return run_name(path_labels(matching, node) or ["outside the program"], max(width, _MIN_NAME))
+
+
+def forest_rows(
+    forest: Forest,
+    head: str,
+    title: str,
+    columns: Callable[[int], tuple[str, str, str]],
+    width: int,
+) -> Iterator[Row]:
+    """Yield the heading ``head`` with ``title``, and a row for each node of ``forest``, whose
+    figures, name and style are its ``columns``."""
+    yield Row(head, "", title)
+    room = max(width - len(head), _MIN_NAME)
+    for node, before in forest:
+        figures, name, style = columns(node)
+        lines = fit(before, room, _MIN_NAME)
+        yield Row(figures, lines, shorten(name, room - len(lines)), style)
+
+
+def omitted_row(count: int, limit: str = "cut-off") -> Iterator[Row]:
+    """Yield a row that says how many contexts are below the ``limit``, if there are any."""
+    if count:
+        plural = "s" if count > 1 else ""
+        yield Row("", "", f"(not shown: {count:,} context{plural} below the {limit})")
 
 
 class TextOutput:

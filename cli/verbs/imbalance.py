@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -15,8 +14,8 @@ from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.parallel.imbalance import Imbalance, Spread, measure
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.costs import WORK
-from hpcd.analysis.profile.row_text import amount, fit, shorten
-from hpcd.analysis.profile.tree_rows import Forest
+from hpcd.analysis.profile.row_text import amount
+from hpcd.analysis.profile.tree_rows import Forest, json_document
 from hpcd.cli.command import Command
 from hpcd.cli.options import (
     add_context_options,
@@ -24,11 +23,10 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
-from hpcd.cli.output.tree_tables import Row, TextOutput, program_path
+from hpcd.cli.output.tree_tables import Row, TextOutput, forest_rows, omitted_row, program_path
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.measurement.seen_part import SeenPart
 
-_MIN_NAME = 24
 _RANKS_IN_TEXT = 8
 
 
@@ -172,25 +170,23 @@ def _rank_rows(imbalance: Imbalance, share: float, width: int) -> Iterator[Row]:
 
 def _rows(imbalance: Imbalance, share: float, depth: int | None, width: int) -> Iterator[Row]:
     head = f"{'mean':>10} {'max':>10} {imbalance.ranks.kind:>7} {'max/mean':>8} {'imbalance':>10}  "
-    yield Row(head, "", f"inclusive {imbalance.metric}, top-down")
     spread, unit, tree = imbalance.inclusive, imbalance.unit, imbalance.matching.tree
     shown = spread.imbalance >= share * (float(spread.mean[0]) or 1.0)
     shown = tree.inclusive(shown.astype(np.float64)) > 0
     forest = Forest(tree.parent, spread.imbalance, shown, depth=depth)
     labels = [place.label for place in imbalance.matching.places]
-    room = max(width - len(head), _MIN_NAME)
-    for node, before in forest:
+
+    def columns(node: int) -> tuple[str, str, str]:
         figures = (
             f"{amount(float(spread.mean[node]), unit):>10} "
             f"{amount(float(spread.maximum[node]), unit):>10} "
             f"{spread.most[node]:>7} {spread.ratio[node]:>8.2f} "
             f"{amount(float(spread.imbalance[node]), unit):>10}  "
         )
-        lines = fit(before, room, _MIN_NAME)
-        yield Row(figures, lines, shorten(labels[int(tree.frame[node])], room - len(lines)))
-    if forest.omitted:
-        plural = "s" if forest.omitted > 1 else ""
-        yield Row("", "", f"(not shown: {forest.omitted:,} context{plural} below the cut-off)")
+        return figures, labels[int(tree.frame[node])], ""
+
+    yield from forest_rows(forest, head, f"inclusive {imbalance.metric}, top-down", columns, width)
+    yield from omitted_row(forest.omitted)
 
 
 def _spread_as_json(spread: Spread, node: int) -> dict[str, Any]:
@@ -240,6 +236,5 @@ def _as_json(imbalance: Imbalance, depth: int | None) -> Iterator[str]:
             **_spread_as_json(spread, node),
         }
 
-    yield json.dumps(head)[:-1] + ', "tree": '
-    yield from Forest(tree.parent, spread.imbalance, spread.maximum > 0, depth=depth).json(fields)
-    yield "}\n"
+    forest = Forest(tree.parent, spread.imbalance, spread.maximum > 0, depth=depth)
+    return json_document(head, forest.json(fields))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,8 +14,8 @@ from hpcd.analysis.database import open as open_database
 from hpcd.analysis.parallel.scaling import STRONG, WEAK, Scaling, measure
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.costs import TIME
-from hpcd.analysis.profile.row_text import amount, fit, joined, shorten
-from hpcd.analysis.profile.tree_rows import Forest
+from hpcd.analysis.profile.row_text import amount, joined
+from hpcd.analysis.profile.tree_rows import Forest, json_document
 from hpcd.analysis.profile.views import VIEWS, View
 from hpcd.cli.command import Command
 from hpcd.cli.options import (
@@ -26,12 +25,10 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
-from hpcd.cli.output.tree_tables import Row, TextOutput, program_path
+from hpcd.cli.output.tree_tables import Row, TextOutput, forest_rows, omitted_row, program_path
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
-
-_MIN_NAME = 24
 
 
 class ScalingCommand(Command):
@@ -217,9 +214,7 @@ class _Losses:
                 },
             }
 
-        yield json.dumps(head)[:-1] + ', "tree": '
-        yield from self.forest.json(fields)
-        yield "}\n"
+        return json_document(head, self.forest.json(fields))
 
     def heading(self) -> Iterator[str]:
         """Yield the runs compared, and the loss in total."""
@@ -261,17 +256,19 @@ class _Losses:
         head = " ".join(columns) + "  "
         cost = self.whole if self.view.kind == "top-down" else self.own
         loss = self.whole_loss if self.view.kind == "top-down" else self.own_loss
-        yield Row(head, "", f"loss of {scaling.metric}, {self.view.kind}")
-        room = max(width - len(head), _MIN_NAME)
-        for node, before in self.forest:
+
+        def columns_of(node: int) -> tuple[str, str, str]:
             figures = [
                 f"{whole:9.2f}% {own:7.2f}%"
                 for whole, own in zip(self.whole_loss[:, node], self.own_loss[:, node], strict=True)
             ]
             figures += [f"{amount(float(value), unit):>11}" for value in cost[:, node]]
-            lines = fit(before, room, _MIN_NAME)
-            name = shorten(self.names[int(self.view.procedure[node])], room - len(lines))
-            yield Row(" ".join(figures) + "  ", lines, name, _style(float(loss[-1, node])))
+            name = self.names[int(self.view.procedure[node])]
+            return " ".join(figures) + "  ", name, _style(float(loss[-1, node]))
+
+        title = f"loss of {scaling.metric}, {self.view.kind}"
+        yield from forest_rows(self.forest, head, title, columns_of, width)
+        yield from omitted_row(self.omitted)
 
 
 def _print(losses: _Losses, width: int | None) -> None:
@@ -280,9 +277,6 @@ def _print(losses: _Losses, width: int | None) -> None:
         print(line)
     page.table(losses.origin_rows(page.width))
     page.table(losses.rows(page.width))
-    if losses.omitted:
-        plural = "s" if losses.omitted > 1 else ""
-        print(f"(not shown: {losses.omitted:,} context{plural} below the cut-off)")
 
 
 def _style(loss: float) -> str:
