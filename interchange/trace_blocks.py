@@ -142,7 +142,7 @@ class TraceReader:
             yield records
             report(read)
             if part is not None:
-                part.release()
+                part.file.release()
 
     def _block(self, records: Records, begin: int | None, end: int | None) -> TraceBlock:
         """Return ``records`` with their costs, those of intervals cut to the window."""

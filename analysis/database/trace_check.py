@@ -83,7 +83,7 @@ def check_trace(
                 )
                 ends += blocks.ends
                 wrong += _check_lines(db, number, part, blocks)
-            part.release()
+            part.file.release()
     # Line by line, as they are numbered.
     return [f"trace line {line} {what}" for line, what in sorted(wrong)], ends
 
@@ -119,7 +119,7 @@ def _decode(
         if len(waiting) > _THREADS:
             yield waiting.popleft().result()
         if batch % _BATCHES_MAPPED == 0:
-            part.release()
+            part.file.release()
     while waiting:
         yield waiting.popleft().result()
 

@@ -128,7 +128,7 @@ class LinePictures:
         """Their parts, to be kept while these are drawn."""
         kept = []
         for group in groups:
-            group.part.read_here_and_there()
+            group.part.file.read_here_and_there()
             addresses = self._addresses.get(group.part)
             if addresses is None:
                 addresses = self._addresses[group.part] = _Addresses(group.part)

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis.arrays.archive import unpack_bytes
-from hpcd.analysis.trace.part import Part, read_archive
+from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.part_file import read_archive
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls, decode_calls
@@ -194,7 +195,7 @@ def _read_rows(kind: type[Any], tables: list[Any]) -> dict[int, Any]:
 def read_contents(part: Part, *, kept: bool = False) -> PartContents:
     """Return the contents of ``part``; ``kept``: it is of a database that is added to. Raises
     :class:`FormatError`."""
-    archive = part.archive()
+    archive = part.file.archive()
     try:
         identities = json.loads(unpack_bytes(archive["measurements"]))
         (clock,) = unpack_columns(unpack_bytes(archive["clock"]), np.uint64)

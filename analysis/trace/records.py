@@ -21,7 +21,8 @@ from hpcd.analysis.arrays.column_files import open_bounds, open_column
 from hpcd.analysis.arrays.node_maps import NodeMaps
 from hpcd.analysis.trace.blocks import BLOCK_RECORDS
 from hpcd.analysis.trace.line_pictures import LinePictures, PartRows
-from hpcd.analysis.trace.part import Part, expect
+from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.part_file import expect
 from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS
@@ -255,7 +256,7 @@ class Trace:
         in its memory; what is needed again is mapped again."""
         if _mapped() > most:
             for part in list(self._parts.values()):  # another thread may be opening one
-                part.release()
+                part.file.release()
 
     def _canonical(self, number: int, local: U32) -> U32:
         table = self._map.node[number]

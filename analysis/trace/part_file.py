@@ -1,0 +1,167 @@
+"""The file of a part: its header, and what lies one after the other in it."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from hpcd.analysis.arrays.archive import archive_index
+from hpcd.analysis.arrays.read_ahead import Span
+from hpcd.analysis.trace.part_format import ENTRIES, HEADER, PACKED_SHORT_TABLES, Header, tables
+from hpcd.array_types import Array
+from hpcd.errors import FormatError
+from hpcd.measurement.planes import from_planes
+from hpcd.regular_file import open_descriptor, open_regular
+
+# What is read ahead of a part's tables: those of lines, of a hundred or so.
+_TABLES_AHEAD = 64 << 10
+
+
+def expect(paths: Iterable[Path]) -> None:
+    """Have the kernel read the tables of parts that are opened next, all at once.
+
+    Opening many one after another would wait for the disk at every one.
+    """
+    files = []
+    try:
+        for path in paths:
+            with contextlib.suppress(OSError, FormatError):
+                file = open_descriptor(path)
+                files.append(file)
+                os.posix_fadvise(file, 0, HEADER.size, os.POSIX_FADV_WILLNEED)
+        for file in files:
+            head = os.pread(file, HEADER.size, 0)
+            with contextlib.suppress(FormatError):  # said when it is opened
+                header = Header.read(Path(), head)
+                overviews = sum(
+                    kind.itemsize * count
+                    for kind, count in zip(ENTRIES.values(), header.entries, strict=True)
+                )
+                at = min(HEADER.size + header.blob + overviews, os.fstat(file).st_size)
+                os.posix_fadvise(file, at, _TABLES_AHEAD, os.POSIX_FADV_WILLNEED)
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def read_archive(path: Path) -> dict[str, memoryview]:
+    """The packed entries of a part's archive by name; see :func:`unpack_array`. Reads nothing else
+    of it. Raises :class:`FormatError`."""
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            header = Header.read(path, file.read(HEADER.size))
+            if header.archive > size:
+                raise FormatError(f"{path}: damaged (shorter than its header says)")
+            file.seek(size - header.archive)
+            return archive_index(file.read(header.archive))
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror or error}") from None
+
+
+class PartFile:
+    """The file of a part, memory-mapped; ``at`` is the place from which arrays are taken."""
+
+    def __init__(self, path: Path) -> None:
+        """Map ``path``. Raises :class:`FormatError` if it is no part."""
+        self.path = path
+        try:
+            with open_regular(path) as file:
+                self._size = os.fstat(file.fileno()).st_size
+                head = file.read(HEADER.size)
+                # An empty file cannot be mapped.
+                if self._size < HEADER.size:
+                    raise FormatError(f"{path}: not a part of a database")
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise FormatError(f"{path}: {error.strerror or error}") from None
+        self._scattered = False
+        self.header = Header.read(path, head)
+        blob = self.header.blob
+        self.body = memoryview(self._map)[HEADER.size : HEADER.size + blob]
+        """The frames."""
+        self.at = HEADER.size + blob + -blob % 8
+
+    def take(self, kind: np.dtype[Any], count: int) -> Array:
+        """Return the array that begins at the present place, and go on behind it."""
+        size = count * kind.itemsize
+        if self.at + size > self._size:
+            raise self.damaged("shorter than its header says")
+        values: Array = np.frombuffer(self._map, kind, count, self.at)
+        self.at += size + -size % 8
+        return values
+
+    def take_tables(self) -> dict[str, Array]:
+        """Return the columns of all tables and the dictionary, ``words``, by name."""
+        header = self.header
+        wanted = [
+            *tables(header.lines, header.blocks, header.frames),
+            ("words", np.dtype("<u4"), header.words),
+        ]
+        if header.packed:
+            return self._unpacked(wanted, header.packed)
+        return {name: self.take(kind, count) for name, kind, count in wanted}
+
+    def _unpacked(
+        self, wanted: Iterable[tuple[str, np.dtype[Any], int]], size: int
+    ) -> dict[str, Array]:
+        """The columns ``wanted``, of packed tables of ``size`` bytes."""
+        frame = self.take(np.dtype(np.uint8), size)
+        columns: dict[str, Array] = {}
+        at = 0
+        try:
+            if not 0 <= zstandard.frame_content_size(frame.data) <= PACKED_SHORT_TABLES:
+                raise self.damaged("packed tables")
+            content = np.frombuffer(zstandard.ZstdDecompressor().decompress(frame.data), np.uint8)
+        except zstandard.ZstdError:
+            raise self.damaged("packed tables") from None
+        for name, kind, count in wanted:
+            planes = content[at : at + count * kind.itemsize]
+            at += count * kind.itemsize
+            if len(planes) != count * kind.itemsize:
+                raise self.damaged("packed tables")
+            whole = from_planes(planes.reshape(kind.itemsize, count), f"<u{kind.itemsize}")
+            columns[name] = whole.view(kind)
+        if at != len(content):
+            raise self.damaged("packed tables")
+        return columns
+
+    def check_end(self) -> None:
+        """Raise :class:`FormatError` unless the archive is all that is left of the file."""
+        end = self.at + self.header.archive
+        if end != self._size:
+            raise FormatError(f"{self.path}: {self._size} bytes, should be {end}")
+
+    def span(self, at: int, size: int) -> Span:
+        """The place of some bytes of the file."""
+        # In a damaged part entries and words may point anywhere.
+        at = min(max(at, 0), self._size - 1)
+        return Span(self._map, at, min(size, self._size - at))
+
+    def read_here_and_there(self, scattered: bool = True) -> None:
+        """Have the kernel read only what is touched or expected of the part, where it is not in
+        memory, as pictures do; or again what lies around it too. That may be megabytes each time.
+        """
+        if scattered != self._scattered:
+            self._map.madvise(mmap.MADV_RANDOM if scattered else mmap.MADV_NORMAL)
+            self._scattered = scattered
+
+    def release(self) -> None:
+        """Give what has been read back to the kernel: it is mapped again when needed."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+    def archive(self) -> dict[str, memoryview]:
+        """The packed entries of the archive by name; see :func:`unpack_array`."""
+        with memoryview(self._map) as whole:
+            return archive_index(bytes(whole[self._size - self.header.archive :]))
+
+    def damaged(self, what: str) -> FormatError:
+        """Return the error that says what is damaged."""
+        return FormatError(f"{self.path}: damaged ({what})")
