@@ -27,6 +27,7 @@ from hpcd.cli.recorder import (
     stop_on_signals,
 )
 from hpcd.daemon.targets.selector import Selector
+from hpcd.elf.elf_reader import is_32_bit
 from hpcd.errors import NotFoundError, UsageError
 from hpcd.wording import counted
 
@@ -113,7 +114,7 @@ def _is_32_bit(program: str) -> bool:
     if not path or not Path(path).is_file():
         return False
     with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
-        return file.read(5) == b"\x7fELF\x01"
+        return is_32_bit(file.read(5))
     return False
 
 

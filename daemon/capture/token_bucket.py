@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
+# Users whose work is counted; those that have done none lately are forgotten first.
+_COUNTED_USERS = 1_000
+
 
 class TokenBucket:
     """Work may use ``share`` of a CPU in the long run.
@@ -27,3 +32,18 @@ class TokenBucket:
         """Count work that has just been done."""
         saved_since = max(self.next_allowed, now - self._saved_seconds)
         self.next_allowed = saved_since + min(cpu_seconds / self._share, self._max_delay)
+
+
+class UserBuckets:
+    """Token buckets of users, each with the share of a CPU, or of other work, that one may use."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, TokenBucket] = {}
+
+    def bucket(self, uid: int, share: float, saved_seconds: float, now: float) -> TokenBucket:
+        """Return the bucket of user ``uid``, new with this ``share`` if none is known."""
+        bucket = self._buckets.pop(uid, None) or TokenBucket(share, saved_seconds, math.inf, now)
+        self._buckets[uid] = bucket  # the latest last
+        if len(self._buckets) > _COUNTED_USERS:
+            del self._buckets[next(iter(self._buckets))]
+        return bucket

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import select
 import socket
@@ -13,7 +12,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from hpcd.daemon.capture.token_bucket import TokenBucket
+from hpcd.daemon.capture.token_bucket import UserBuckets
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.control import Answer, Control
 from hpcd.daemon.service.protocol import MAX_REQUEST, Peer, peer_of, receive, send
@@ -28,8 +27,6 @@ _ALL_CONNECTIONS = 512
 # Requests a user other than root may make in the long run, a second, and at once; more wait.
 _REQUESTS_A_SECOND = 10.0
 _REQUESTS_AT_ONCE = 50
-# Users whose requests are counted; those that have made none lately are forgotten first.
-_COUNTED_USERS = 1_000
 # When there are no descriptors, the next connection is tried after this time.
 _EXHAUSTED_SECONDS = 0.1
 # How often a connection is looked at whose recording may have ended by itself.
@@ -50,7 +47,7 @@ class ControlSocket:
         self._lock = threading.Lock()
         self._connections: Counter[int] = Counter()
         """Numbers of connections by user."""
-        self._requests: dict[int, TokenBucket] = {}
+        self._requests = UserBuckets()
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
@@ -156,12 +153,8 @@ class ControlSocket:
             return 0.0
         now = time.monotonic()
         with self._lock:
-            bucket = self._requests.pop(uid, None) or TokenBucket(
-                _REQUESTS_A_SECOND, _REQUESTS_AT_ONCE / _REQUESTS_A_SECOND, math.inf, now
-            )
-            self._requests[uid] = bucket  # the latest last
-            if len(self._requests) > _COUNTED_USERS:
-                del self._requests[next(iter(self._requests))]
+            saved = _REQUESTS_AT_ONCE / _REQUESTS_A_SECOND
+            bucket = self._requests.bucket(uid, _REQUESTS_A_SECOND, saved, now)
             delay = bucket.delay(now)
             bucket.spend(now, 1.0)
         return delay

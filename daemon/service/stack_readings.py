@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import subprocess
 import threading
 import time
 from dataclasses import asdict
 
-from hpcd.daemon.capture.token_bucket import TokenBucket
+from hpcd.daemon.capture.token_bucket import TokenBucket, UserBuckets
 from hpcd.daemon.service.configuration import Control as Limits
 from hpcd.daemon.service.configuration import share_of, size_of
 from hpcd.daemon.service.permission import Permission, RefusedError
@@ -26,7 +25,6 @@ _MOST_SECONDS = 25.0
 _BURST_SECONDS = 10.0
 # A reading that would have to wait for longer is refused.
 _PATIENCE_SECONDS = 5.0
-_COUNTED_USERS = 1_000
 # What a reading that came to nothing counts at least: files may be analysed for it yet.
 _FAILED_SECONDS = 5.0
 
@@ -37,7 +35,7 @@ class StackReadings:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._under_way: set[int] = set()
-        self._spent: dict[int, TokenBucket] = {}
+        self._spent = UserBuckets()
 
     def read(
         self, selector: Selector, permission: Permission, limits: Limits, children: bool
@@ -74,12 +72,7 @@ class StackReadings:
         with self._lock:
             if uid in self._under_way:
                 raise RefusedError("stacks are being read for you already")
-            bucket = self._spent.pop(uid, None) or TokenBucket(
-                share, _BURST_SECONDS / share, math.inf, now
-            )
-            self._spent[uid] = bucket  # the latest last
-            if len(self._spent) > _COUNTED_USERS:
-                del self._spent[next(iter(self._spent))]
+            bucket = self._spent.bucket(uid, share, _BURST_SECONDS / share, now)
             delay = bucket.delay(now)
             if delay > _PATIENCE_SECONDS:
                 raise RefusedError(

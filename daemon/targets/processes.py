@@ -72,7 +72,10 @@ def require_target(pid: int) -> None:
 
 
 def is_32_bit(pid: int) -> bool:
-    """Whether process ``pid`` runs a 32-bit program: its stack begins below 4 GiB."""
+    """Whether process ``pid`` runs a 32-bit program: its stack begins below 4 GiB.
+
+    Its file is not read: a user may serve it, and never answer.
+    """
     fields = stat_fields(pid)
     return len(fields) > _START_OF_STACK and 0 < int(fields[_START_OF_STACK]) < 1 << 32
 

@@ -142,7 +142,7 @@ class ElfReader(ABC):
         head = self.read(0, min(64, size))
         if len(head) < 64 or head[:4] != b"\x7fELF":
             raise self._error(NOT_ELF)
-        if head[4] == 1:
+        if is_32_bit(head):
             raise self._error(IS_32_BIT)
         if head[4:6] != b"\x02\x01":
             raise self._error("not a 64-bit little-endian ELF file")
@@ -245,6 +245,11 @@ def string_at(strings: bytes, at: int, limit: int = MAX_NAME) -> str:
         return ""
     end = strings.find(b"\0", at, at + limit)
     return strings[at : end if end >= 0 else at + limit].decode(errors="replace")
+
+
+def is_32_bit(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` (5 bytes suffice) is a 32-bit ELF file."""
+    return head[:5] == b"\x7fELF\x01"
 
 
 def gnu_build_id(notes: bytes) -> str:

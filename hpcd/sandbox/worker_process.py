@@ -15,7 +15,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
 
 from hpcd.errors import FormatError
 from hpcd.isolation import import_variables, python_command
@@ -24,7 +23,6 @@ _REQUEST = struct.Struct("<BI")
 _REPLY = struct.Struct("<BQ")
 _LENGTH = struct.Struct("<I")
 _OK, _FAILED = 0, 1
-T = TypeVar("T")
 _MOST_REASON = 1 << 16
 # From the end of its channel to the end of the process.
 _DEATH_SECONDS = 1.0
@@ -191,20 +189,19 @@ def receive(channel: socket.socket, size: int) -> bytearray:
     return data
 
 
-Answers = Mapping[str, Callable[[int, bytes], T]]
-"""Functions of a file's descriptor and a request's bytes, by the kind of the request."""
-
-
 def serve(
     channel: socket.socket,
-    answers: Answers[bytes],
+    answers: Mapping[str, Callable[[int, bytes], bytes]],
     *,
-    files: Answers[int] | None = None,
+    files: Mapping[str, Callable[[int, bytes], int]] | None = None,
     most: int = 64 << 20,
     after: Callable[[], object] = lambda: None,
 ) -> None:
-    """Answer requests of at most ``most`` bytes until the other side closes; those that ``files``
-    has by a descriptor. ``after`` is called after each."""
+    """Answer requests of at most ``most`` bytes until the other side closes.
+
+    ``answers`` has functions of a file's descriptor and a request's bytes, by the kind of request;
+    ``files`` those that are answered by a descriptor. ``after`` is called after each request.
+    """
     while True:
         head, fds, _, _ = socket.recv_fds(channel, _REQUEST.size, 1)
         if len(head) < _REQUEST.size or not fds:
@@ -224,7 +221,7 @@ def serve(
         after()
 
 
-def join_json(request: object, data: bytes) -> bytes:
+def join_json(request: Mapping[str, str], data: bytes) -> bytes:
     """Return a request's JSON and ``data`` as one; :func:`split_json` takes them apart."""
     import json  # the reader of targets, which starts while somebody waits, needs none
 
@@ -232,8 +229,8 @@ def join_json(request: object, data: bytes) -> bytes:
     return b"".join((_LENGTH.pack(len(text)), text, data))
 
 
-def split_json(body: bytes) -> tuple[Any, bytes]:
-    """Return the JSON and the data of a request."""
+def split_json(body: bytes) -> tuple[dict[str, str], bytes]:
+    """Return the JSON object and the data of a request."""
     import json
 
     (size,) = _LENGTH.unpack_from(body)
