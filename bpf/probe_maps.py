@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import ExitStack
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ MAX_PROBED = 4096
 """Probed functions of a recording."""
 VALUE_STEPS = 4
 VALUE_PROGRAM_BYTES = 8 + 8 * VALUE_STEPS
-PROBED_HEAD = struct.Struct("<IIIIIII")
+PROBED_HEAD = struct.Struct("<IIIIIIIIii")
 PROBED_BYTES = PROBED_HEAD.size + CALL_VALUES * VALUE_PROGRAM_BYTES
 RETURNS_SEEN, TRAMPOLINE, LIST, PACKED_LIST = 1, 2, 4, 8
 """Flags of a probed function: its returns are seen; the kernel is to trap them; it is a second
@@ -47,6 +48,21 @@ POLLED_BYTES = 8 + 8 * MOST_LISTED
 # Recursion 10,000 deep in some threads; threads that are in probed functions.
 _MAX_OPEN_CALLS = 1 << 18
 _MAX_OPEN_THREADS = 1 << 16
+MAX_BLOCKS = 1 << 20
+"""Recorded blocks of the heap that are held at a time."""
+HEAP_KEY_BYTES, HEAP_BLOCK_BYTES = 16, 24
+
+
+class HeapRole(IntEnum):
+    """How a function takes memory or gives it back, as ``enum heap_role``."""
+
+    NONE = 0
+    FREES = 1
+    RESIZES = 2
+    SIZE_0 = 3
+    SIZE_1 = 4
+    SIZE_2 = 5
+    PRODUCT = 6
 
 
 class ProbeMaps:
@@ -75,6 +91,7 @@ class ProbeMaps:
             self._polled = create(
                 "polled", maps.HASH, POLLED_BYTES, _MAX_OPEN_THREADS, CALL_KEY_BYTES
             )
+            self._heap = create("heap", maps.HASH, HEAP_BLOCK_BYTES, MAX_BLOCKS, HEAP_KEY_BYTES)
             self._resources = resources.pop_all()
 
     def constants(self) -> dict[str, int]:
@@ -86,6 +103,7 @@ class ProbeMaps:
             "FD_NEW_CALLS": self._new_calls.fd,
             "FD_OPEN_THREADS": self._open_threads.fd,
             "FD_POLLED": self._polled.fd,
+            "FD_HEAP": self._heap.fd,
         }
 
     def set_function(
@@ -99,14 +117,19 @@ class ProbeMaps:
         second: int = -1,
         width: int = 0,
         poll: int = -1,
+        heap: HeapRole = HeapRole.NONE,
+        inner: tuple[int, int] = (0, 0),
     ) -> None:
         """Set what is recorded of probed function ``index``: its ``number`` in calls, the programs
         of its values (:data:`VALUE_PROGRAM_BYTES` each), one call in how many, and
         :data:`RETURNS_SEEN`, :data:`TRAMPOLINE`. ``second`` is the index of a second record of the
         same calls, -1 for none; ``width`` the bytes of an entry of a :data:`LIST`, or how many
         entries a :data:`PACKED_LIST` has. Of a call that
-        returns with 0 in value ``poll`` nothing is recorded; -1: all are."""
-        head = PROBED_HEAD.pack(one_in, len(programs), flags, number, second + 1, width, poll + 1)
+        returns with 0 in value ``poll`` nothing is recorded; -1: all are. Of functions of the
+        ``heap`` calls from code in ``inner``, as seen from the probe, are the allocator's own."""
+        head = PROBED_HEAD.pack(
+            one_in, len(programs), flags, number, second + 1, width, poll + 1, heap, *inner
+        )
         packed = (head + b"".join(programs)).ljust(PROBED_BYTES, b"\0")
         self._probed.update(struct.pack("<I", index), packed)
 

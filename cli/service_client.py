@@ -90,6 +90,7 @@ def request_of(options: Options) -> dict[str, Any]:
         "probes": options.probes.texts,
         "probe_files": options.probes.files,
         "mpi": options.probes.mpi,
+        "heap": options.probes.heap,
     }
 
 

@@ -42,6 +42,36 @@ struct value_program {
 #define COUNTS_EACH (2 * (PROBE_VALUES - 1))
 #define MOST_PACKED 52 /* records, for 512 entries */
 
+/* How a function takes memory from the heap or gives it back. Of such calls those of HEAP_GRAIN * one_in
+ * bytes and more are recorded, of smaller ones some by their size (heap.h). */
+enum heap_role {
+	HEAP_NONE = 0,
+	HEAP_FREES = 1,   /* argument 0 is the block */
+	HEAP_RESIZES = 2, /* the same, argument 1 the size of the new one */
+	HEAP_SIZE_0 = 3,  /* which argument is the size */
+	HEAP_SIZE_1 = 4,
+	HEAP_SIZE_2 = 5,
+	HEAP_PRODUCT = 6, /* arguments 0 and 1 are its factors */
+};
+#define HEAP_GRAIN 16384
+/* Of these functions' values */
+#define HEAP_BYTES 0
+#define HEAP_ADDRESS 1
+#define HEAP_SERIAL 2
+
+/* A block that was recorded and is held, by its process and address. */
+struct heap_key {
+	u64 address;
+	u32 tgid, pad;
+};
+
+struct heap_block {
+	u64 bytes;
+	u64 serial; /* distinguishes it from all others */
+	u32 weight;
+	u32 pad;
+};
+
 struct probed_function {
 	u32 one_in;   /* one call of this number is recorded */
 	u32 values;
@@ -51,6 +81,9 @@ struct probed_function {
 	u32 width;
 	u32 poll;     /* 1 + number of a value: calls that return with 0 there did nothing, they are
 	               * counted and not recorded; 0: all are */
+	u32 heap;     /* enum heap_role */
+	s32 inner_low, inner_high; /* calls that return to code from here to there, counted from the
+	               * probe, are made by the allocator itself: they are another call's part */
 	struct value_program value[PROBE_VALUES];
 };
 

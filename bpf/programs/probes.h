@@ -378,10 +378,13 @@ static __always_inline void path_of_call(struct call *call, u32 slot, struct ope
 	}
 }
 
-/* Records the beginning of a call; 0: the kernel is to trap its return. */
+#include "heap.h"
+
+/* Records the beginning of a call, `weight` calls stand behind, of the heap for `bytes`; 0: the kernel is
+ * to trap its return. */
 static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread, u32 tid,
 				      struct counters *counted, struct probed_function *function,
-				      struct probe_count *count)
+				      struct probe_count *count, u32 weight, u64 bytes)
 {
 	/* In memory of the slot: it would be a third of all frames. */
 	struct open_call *open = map_lookup(MAP(NEW_CALLS), &slot);
@@ -393,9 +396,11 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	open->call.time = bpf_ktime_get_ns();
 	open->call.thread = thread->number;
 	open->call.function = function->number;
-	open->call.weight = function->one_in > 1 ? function->one_in : 1;
+	open->call.weight = weight;
 	take_values(slot, index, index, 0);
 	__builtin_memcpy(open->call.value, w->words, sizeof open->call.value);
+	if (function->heap)
+		open->call.value[HEAP_BYTES] = bytes;
 	struct probed_function *second = second_record(function);
 	if (second) {
 		take_values(slot, function->second - 1, index, 0);
@@ -437,7 +442,7 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	return function->flags & PROBE_TRAMPOLINE ? 0 : IGNORE_RETURN;
 }
 
-static __always_inline int probe_entry(u32 index)
+static __always_inline int probe_entry(struct user_registers *ctx, u32 index)
 {
 	u64 id = bpf_get_current_pid_tgid();
 	struct counters *counted = counters();
@@ -452,14 +457,22 @@ static __always_inline int probe_entry(u32 index)
 		return IGNORE_RETURN;
 	}
 	count_up(&count->hits);
-	if (passed_over(function, count))
+	u32 weight = function->one_in > 1 ? function->one_in : 1;
+	u64 bytes = 0;
+	if (function->heap) {
+		weight = heap_weight(ctx, function, id >> 32, thread, count, &bytes);
+		if (!weight)
+			return IGNORE_RETURN;
+	} else if (passed_over(function, count)) {
 		return IGNORE_RETURN;
+	}
 	u32 slot = take_slot();
 	if (slot >= CALL_SLOTS) {
 		count_up(&count->lost);
 		return IGNORE_RETURN;
 	}
-	int ignored = begin_call(slot, index, thread, (u32)id, counted, function, count);
+	int ignored = begin_call(slot, index, thread, (u32)id, counted, function, count, weight,
+				 bytes);
 	give_slot(slot);
 	return ignored;
 }
@@ -522,7 +535,8 @@ static __always_inline void end_call(struct walk *w, u32 slot, u32 index, u32 ti
 		return;
 	}
 	open->call.duration = end - open->call.time;
-	send_call(&open->call, counted);
+	if (!function->heap || hold_block(&open->call, count))
+		send_call(&open->call, counted);
 	struct probed_function *second = second_record(function);
 	if (second && !(second->flags & (PROBE_LIST | PROBE_PACKED_LIST))) {
 		__builtin_memcpy(w->words, open->second, sizeof open->second);
@@ -588,7 +602,7 @@ int on_probe(struct user_registers *ctx)
 	/* A session's program is called at the entry, and again behind the call. */
 	if (ctx->ip != function_address(ctx))
 		return probe_return((u32)cookie, 0);
-	return probe_entry((u32)cookie);
+	return probe_entry(ctx, (u32)cookie);
 }
 
 SECTION("kprobe/")
@@ -599,7 +613,7 @@ int on_probe_entry(struct user_registers *ctx)
 	if (cookie & POINT_RETURN)
 		probe_return((u32)cookie, 1);
 	else
-		probe_entry((u32)cookie);
+		probe_entry(ctx, (u32)cookie);
 	return 0;
 }
 

@@ -204,7 +204,7 @@ def recorded(args: argparse.Namespace, selector: Selector) -> Iterator[Recorder 
             frequency=args.frequency,
             io=args.io,
             memory=args.memory,
-            probes=ProbeRequest.of(args.probe, args.probes, args.mpi),
+            probes=ProbeRequest.of(args.probe, args.probes, mpi=args.mpi, heap=args.heap),
         )
         try:
             number = stack.enter_context(recorded_by_service(args.socket, options, path))
@@ -228,7 +228,8 @@ def _recorded_here(args: argparse.Namespace, path: Path, lock: int) -> Iterator[
         command += [f"--{option}={value}" for value in getattr(args, option)]
     for option in ("probe", "probes"):
         command += [f"--{option}={value}" for value in getattr(args, option)]
-    command += [f"--{option}" for option in ("all", "io", "memory", "mpi") if getattr(args, option)]
+    switches = ("all", "io", "memory", "mpi", "heap")
+    command += [f"--{option}" for option in switches if getattr(args, option)]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         text=True, env=python_environment(), pass_fds=(lock,),

@@ -35,6 +35,8 @@ class FoundPoint:
     why: str
     semaphore: int
     operands: str
+    start: int = 0
+    """Of a function: an instruction that nothing matters before, and that traps at less cost."""
     prototype: Prototype | None = None
     """What debug information says of it, where that was requested and is there."""
 
@@ -95,6 +97,7 @@ def _point(row: dict[str, Any], queries: int) -> FoundPoint:
         _text(row.get("why", "")),
         _number(row.get("semaphore", 0)),
         _text(row.get("operands", "")),
+        _number(row.get("start", 0)),
         _prototype(row) if "parameters" in row else None,
     )
 

@@ -17,7 +17,7 @@ import cxxfilt
 import numpy as np
 
 from hpcd.daemon.probes.debug_prototypes import debug_prototypes
-from hpcd.daemon.probes.return_instructions import MOST_BYTES, exits_of
+from hpcd.daemon.probes.return_instructions import MOST_BYTES, emulated_start, exits_of
 from hpcd.daemon.probes.static_tracepoints import tracepoint_notes
 from hpcd.elf.elf_view import ElfView
 from hpcd.errors import FormatError, did_you_mean
@@ -145,7 +145,9 @@ def _point(elf: ElfView, symbol: Symbol, query: int) -> dict[str, Any]:
         return point
     point["offset"] = offset
     size = min(symbol.size, MOST_BYTES + 1)
-    exits = exits_of(bytes(elf.data[offset : offset + size]), symbol.address, elf.machine)
+    code = bytes(elf.data[offset : offset + size])
+    exits = exits_of(code, symbol.address, elf.machine)
+    point["start"] = offset + emulated_start(code, elf.machine)
     point["returns"] = [offset + place - symbol.address for place in exits.returns]
     point["exits"] = exits.why
     point["recursive"] = exits.recursive

@@ -23,9 +23,13 @@ class ProbeRequest:
     """Names and contents of the files of ``--probes``."""
     mpi: bool = False
     """Every entry point of MPI."""
+    heap: bool = False
+    """Functions that allocate memory and free it."""
 
     @staticmethod
-    def of(texts: Iterable[str], files: Iterable[str], mpi: bool) -> ProbeRequest:
+    def of(
+        texts: Iterable[str], files: Iterable[str], *, mpi: bool, heap: bool
+    ) -> ProbeRequest:
         """Return a request with the contents of ``files``, read with the rights of this process.
 
         Raises :class:`hpcd.errors.NotFoundError` and :class:`hpcd.errors.UsageError`.
@@ -35,15 +39,16 @@ class ProbeRequest:
             from hpcd.daemon.probes.probe_set import read_probes
 
             read.append((name, read_probes(name)))
-        return ProbeRequest(tuple(texts), tuple(read), mpi)
+        return ProbeRequest(tuple(texts), tuple(read), mpi, heap)
 
     def __bool__(self) -> bool:
-        return bool(self.texts or self.files or self.mpi)
+        return bool(self.texts or self.files or self.mpi or self.heap)
 
     def specs(self) -> list[ProbeSpec]:
         """The probes. Raises :class:`hpcd.errors.UsageError` in one line."""
         if not self:
             return []
+        from hpcd.daemon.probes.heap_probes import heap_probes
         from hpcd.daemon.probes.mpi_probes import mpi_probes
         from hpcd.daemon.probes.probe_set import parse_probes
         from hpcd.daemon.probes.probe_spec import parse_probe
@@ -52,4 +57,5 @@ class ProbeRequest:
             *map(parse_probe, self.texts),
             *(spec for name, content in self.files for spec in parse_probes(name, content)),
             *(mpi_probes() if self.mpi else ()),
+            *(heap_probes() if self.heap else ()),
         ]

@@ -19,12 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from hpcd.bpf.probe_maps import HeapRole
 from hpcd.daemon.probes.value_expression import parse_expression
 from hpcd.daemon.probes.value_program import MAX_VALUES, Step, ValueProgram, argument, result
 from hpcd.daemon.probes.value_types import WORD, ValueType, type_called
 from hpcd.errors import UsageError
 
 GROUPS = ("probe", "mpi", "memory")
+PROGRAM = "[program]"
+"""In place of a library: files that are no shared libraries, whose functions are linked in."""
 _LONGEST = 4096
 _HEAD = re.compile(r"(?P<library>[^:()]+):(?P<function>[^:()][^()]*)$")
 _USDT = re.compile(
@@ -114,6 +117,8 @@ class ProbeSpec:
     """The value that is 0 when a call has returned and did nothing: such calls are counted only."""
     expendable: bool = False
     """Whether it is let go of before others are, to keep the budget."""
+    heap: HeapRole = HeapRole.NONE
+    """How it allocates or frees: its calls are chosen by their bytes, and none is let go of."""
 
     def applies_to(self, path: str) -> bool:
         """Whether the file at ``path`` is the library that is meant."""
@@ -125,6 +130,8 @@ RETURNS = ("auto", "trampoline", "instructions", "none")
 
 def library_matches(pattern: str, path: str) -> bool:
     """Whether ``path`` is meant: by its whole path, or its name with or without ``.so.N``."""
+    if pattern == PROGRAM:
+        return ".so" not in path.rpartition("/")[2]
     if "/" in pattern:
         return path == pattern or fnmatchcase(path, pattern)
     name = path.rpartition("/")[2]

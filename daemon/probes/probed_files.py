@@ -18,6 +18,7 @@ from pathlib import Path
 
 from hpcd.bpf.uprobes import RETURN_POINT, Place, Uprobes
 from hpcd.daemon.probes.found_points import find_points
+from hpcd.daemon.probes.heap_probes import allocator_code
 from hpcd.daemon.probes.probe_rights import MOST_FILES, MOST_PROCESSES, ProbeRights
 from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
@@ -195,6 +196,7 @@ class ProbedFiles:
             self._problem(f"{error}: it is not probed")
             return None
         places: list[Place] = []
+        inner = allocator_code(specs, located.points, path)
         seen: set[int] = set()
         counted = [0] * len(specs)
         for point in located.points:
@@ -204,7 +206,9 @@ class ProbedFiles:
             elif point.offset not in seen:
                 seen.add(point.offset)
                 spec = specs[point.query]
-                places += self._functions.add(spec, point, path, thrown=located.thrown)
+                places += self._functions.add(
+                    spec, point, path, thrown=located.thrown, inner=inner
+                )
         for number, (spec, count) in enumerate(zip(specs, counted, strict=True)):
             if not count and not spec.optional:
                 self._problem(

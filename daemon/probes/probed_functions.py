@@ -66,10 +66,14 @@ class ProbedFunctions:
             for index in self._packed:
                 self._maps.set_width(index, entries)
 
-    def add(self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool) -> list[Place]:
+    def add(
+        self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool,
+        inner: tuple[int, int] = (0, 0),
+    ) -> list[Place]:  # fmt: skip
         """Number the function at ``point`` of ``library``; returns where it is to be probed.
 
-        ``thrown`` says whether exceptions may be thrown through the library's functions.
+        ``thrown`` says whether exceptions may be thrown through the library's functions; ``inner``
+        are the offsets between which an allocator calls its own functions.
         """
         if len(self.all) >= self._most:
             if not self._left_out:
@@ -84,6 +88,7 @@ class ProbedFunctions:
         flags = {"trampoline": RETURNS_SEEN | TRAMPOLINE, "instructions": RETURNS_SEEN}.get(way, 0)
         if not flags:
             values = tuple(value for value in values if not _late(value))
+        start = point.start if spec.heap and point.start else point.offset
         index = len(self.all)
         function = ProbedFunction(
             index, self._first + index, point.name, library, spec, spec.one_in, flags
@@ -100,13 +105,15 @@ class ProbedFunctions:
             flags=flags,
             second=second,
             poll=poll,
+            heap=spec.heap,
+            inner=(inner[0] - start, inner[1] - start),
         )
         self._announce(
             CalledFunction(
                 function.number, point.name, library, spec.group, tuple(map(_declared, values))
             )
         )
-        places = [Place(point.offset, index, point.semaphore, way == "trampoline")]
+        places = [Place(start, index, point.semaphore, way == "trampoline")]
         if way == "instructions":
             places += [Place(offset, index | RETURN_POINT) for offset in point.returns]
         return places

@@ -15,6 +15,9 @@ MOST_BYTES = 1 << 16
 """Of a function: larger ones are not looked through."""
 MOST_RETURNS = 64
 _RET = 0xD65F03C0
+_EMULATED = (iced_x86.Mnemonic.PUSH, iced_x86.Mnemonic.NOP)
+# Of the flags, which no function is entered with.
+_WITHOUT_EFFECT = (iced_x86.Mnemonic.ENDBR64, iced_x86.Mnemonic.TEST, iced_x86.Mnemonic.CMP)
 _RETAA, _RETAB = 0xD65F0BFF, 0xD65F0FFF
 
 
@@ -39,6 +42,25 @@ def exits_of(code: bytes, address: int, machine: str) -> Exits:
     if len(exits.returns) > MOST_RETURNS:
         return Exits((), f"it returns in more than {MOST_RETURNS} places")
     return exits
+
+
+def emulated_start(code: bytes, machine: str) -> int:
+    """Return how many bytes a function's ``code`` begins with that change neither its arguments nor
+    its stack, before an instruction that the kernel emulates (a push, a branch): a probe there
+    traps once instead of twice. 0 if there are none.
+
+    Source: arch/x86/kernel/uprobes.c.
+    """
+    if machine != "x86_64":
+        return 0
+    at = 0
+    for instruction in iced_x86.Decoder(64, code[:32]):
+        if instruction.mnemonic in _EMULATED or instruction.is_jcc_short_or_near:
+            return at
+        if instruction.mnemonic not in _WITHOUT_EFFECT:
+            return 0
+        at = instruction.next_ip
+    return 0
 
 
 def _x86_64(code: bytes, address: int) -> Exits:

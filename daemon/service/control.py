@@ -226,6 +226,7 @@ class Control:
             tuple(texts(request, "probes")),
             pairs(request, "probe_files"),
             truth(request, "mpi", False),
+            truth(request, "heap", False),
         )
         if asked and not permission.root and not self._configuration.control.probes:
             raise RefusedError(

@@ -86,6 +86,7 @@ def options_of(specification: dict[str, Any]) -> Options:
             tuple(probes.get("texts", ())),
             tuple((name, text) for name, text in probes.get("files", ())),
             probes.get("mpi", False),
+            probes.get("heap", False),
         ),
         **known,
     )

@@ -20,6 +20,7 @@ class Group(StrEnum):
     IO = "io"
     MPI = "mpi"
     MEMORY = "memory"
+    HEAP = "heap"
     PROBE = "probe"
 
 

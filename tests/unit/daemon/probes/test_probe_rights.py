@@ -61,7 +61,7 @@ def test_reading_and_attaching_take_no_longer_than_they_may(
 def test_a_request_has_the_contents_of_its_files(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text('library = "libm"\n[[probe]]\nfunction = "cos"\n')
-    asked = ProbeRequest.of(["libc:puts"], [str(own), "threads"], mpi=False)
+    asked = ProbeRequest.of(["libc:puts"], [str(own), "threads"], mpi=False, heap=False)
     own.unlink()
     specs = asked.specs()
     assert [spec.function for spec in specs[:2]] == ["puts", "cos"]
@@ -69,6 +69,6 @@ def test_a_request_has_the_contents_of_its_files(tmp_path: Path) -> None:
     assert not ProbeRequest()
     assert len(ProbeRequest(mpi=True).specs()) > 80
     with pytest.raises(NotFoundError):
-        ProbeRequest.of([], [str(own)], mpi=False)
+        ProbeRequest.of([], [str(own)], mpi=False, heap=False)
     with pytest.raises(UsageError, match=r"own\.toml"):
         ProbeRequest(files=((str(own), "x = ["),)).specs()

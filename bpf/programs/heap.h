@@ -1,0 +1,108 @@
+/* The heap: which allocations are recorded, and which of the blocks that are freed were.
+ *
+ * A block of at least HEAP_GRAIN * one_in bytes is recorded, of smaller ones one in as many as make up
+ * that: each with this number as its weight, so that sums are right in the mean, and what recording costs
+ * is bounded by the bytes allocated, not by the calls. The kernel traps the return of those alone (with
+ * sessions), and a call of free() is no more than a look-up unless its block was recorded.
+ */
+#ifndef HPCD_HEAP_H
+#define HPCD_HEAP_H
+
+#define LAST_ERRORS (~0ULL - 4095) /* what mmap() returns when it fails */
+
+#ifdef HPCD_AARCH64
+#define ARGUMENT(ctx, number) ((ctx)->x[number])
+#else
+#define ARGUMENT(ctx, number) ((number) == 0 ? (ctx)->di : (number) == 1 ? (ctx)->si : (ctx)->dx)
+#endif
+
+/* A block is given back; unless it was recorded that is all. */
+NOT_INLINED void release_block(struct heap_key *key, u32 thread, u32 function, struct probe_count *count)
+{
+	struct heap_block *block = map_lookup(MAP(HEAP), key);
+	struct counters *counted = counters();
+	struct call call;
+
+	if (!block || !counted)
+		return;
+	__builtin_memset(&call, 0, sizeof call);
+	call.time = bpf_ktime_get_ns();
+	call.thread = thread;
+	call.function = function;
+	call.weight = block->weight;
+	call.value[HEAP_BYTES] = block->bytes;
+	call.value[HEAP_ADDRESS] = key->address;
+	call.value[HEAP_SERIAL] = block->serial;
+	/* Of two threads that free it, one does. */
+	if (map_delete(MAP(HEAP), key))
+		return;
+	send_call(&call, counted);
+	count_up(&count->recorded);
+}
+
+/* Whether the allocator itself makes this call, as a part of another one. */
+static __always_inline int is_inner(struct user_registers *ctx, struct probed_function *function)
+{
+	u64 back = 0;
+
+#ifdef HPCD_AARCH64
+	back = ctx->x[30];
+#else
+	if (read_user(&back, sizeof back, ctx->sp))
+		return 0;
+#endif
+	s64 from_here = (s64)(back - ctx->ip);
+	return from_here >= function->inner_low && from_here < function->inner_high;
+}
+
+/* How many calls this one stands for, and the bytes it asks for; 0: it is not recorded. */
+static __always_inline u32 heap_weight(struct user_registers *ctx, struct probed_function *function,
+				       u32 tgid, struct thread *thread, struct probe_count *count,
+				       u64 *bytes)
+{
+	u32 role = function->heap;
+	u64 first = ARGUMENT(ctx, 0), second = ARGUMENT(ctx, 1);
+	u64 size = role == HEAP_SIZE_0 ? first : role == HEAP_SIZE_2 ? ARGUMENT(ctx, 2) : second;
+
+	if (role == HEAP_FREES || role == HEAP_RESIZES) {
+		struct heap_key key = {first, tgid, 0};
+		release_block(&key, thread->number, function->number, count);
+	}
+	if (role == HEAP_PRODUCT)
+		size = first * second;
+	if (role == HEAP_FREES || !size)
+		return 0;
+	u32 one_in = (u64)HEAP_GRAIN * function->one_in / size;
+	if (one_in <= 1)
+		one_in = 1;
+	else if (bpf_get_prandom_u32() % one_in)
+		return 0;
+	if (is_inner(ctx, function))
+		return 0;
+	*bytes = size;
+	return one_in;
+}
+
+/* Holds the block that a call has returned; 0: it has none, or there is no room for more. */
+static __attribute__((noinline)) int hold_block(struct call *call, struct probe_count *count)
+{
+	if (!call || !count)
+		return 0;
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct heap_key key = {call->value[HEAP_ADDRESS], tgid, 0};
+	struct heap_block block = {call->value[HEAP_BYTES], 0, call->weight, 0};
+
+	if (!key.address || key.address >= LAST_ERRORS)
+		return 0;
+	/* Its predecessor was freed unseen. */
+	release_block(&key, call->thread, call->function, count);
+	block.serial = bpf_ktime_get_ns() << 8 | (bpf_get_smp_processor_id() & 255);
+	call->value[HEAP_SERIAL] = block.serial;
+	if (map_update(MAP(HEAP), &key, &block, 0)) {
+		count_up(&count->lost);
+		return 0;
+	}
+	return 1;
+}
+
+#endif
