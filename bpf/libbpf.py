@@ -100,6 +100,7 @@ _FUNCTIONS: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_map_lookup_elem": (_INT, (_INT, _POINTER, _POINTER)),
     "bpf_map_update_elem": (_INT, (_INT, _POINTER, _POINTER, _U64)),
     "bpf_map_delete_elem": (_INT, (_INT, _POINTER)),
+    "bpf_map_get_next_key": (_INT, (_INT, _POINTER, _POINTER)),
     "bpf_map_update_batch": (_INT, (_INT, _POINTER, _POINTER, _POINTER, _POINTER)),
     "bpf_prog_load": (_INT, (_INT, _TEXT, _TEXT, _POINTER, _SIZE, _POINTER)),
     "bpf_raw_tracepoint_open": (_INT, (_TEXT, _INT)),

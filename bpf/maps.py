@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import struct
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hpcd.bpf.libbpf import MapCreateOptions, checked, library
@@ -83,6 +84,16 @@ class Map:
             return None
         checked(result, self._what)
         return buffer.raw
+
+    def keys(self) -> Iterator[bytes]:
+        """The keys there are; those of elements that are added or removed meanwhile may be missing
+        or come twice."""
+        before, following = None, ctypes.create_string_buffer(self.key_size)
+        get_next = library().bpf_map_get_next_key
+        while (result := get_next(self.fd, before, following)) != -errno.ENOENT:
+            checked(result, self._what)
+            before = following.raw
+            yield before
 
     def lookup_percpu(self, index: int, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
         """Element ``index`` of a per-CPU array: one ``dtype`` per possible CPU."""

@@ -50,7 +50,10 @@ _MAX_OPEN_CALLS = 1 << 18
 _MAX_OPEN_THREADS = 1 << 16
 MAX_BLOCKS = 1 << 20
 """Recorded blocks of the heap that are held at a time."""
-HEAP_KEY_BYTES, HEAP_BLOCK_BYTES = 16, 24
+HEAP_BLOCK_BYTES = 24
+_HEAP_KEY = struct.Struct("<QII")
+HEAP_KEY_BYTES = _HEAP_KEY.size
+_OWN_ALLOCATOR = 1
 
 
 class HeapRole(IntEnum):
@@ -63,6 +66,7 @@ class HeapRole(IntEnum):
     SIZE_1 = 4
     SIZE_2 = 5
     PRODUCT = 6
+    MAPS = 7
 
 
 class ProbeMaps:
@@ -146,6 +150,16 @@ class ProbeMaps:
         value = self._probed.lookup(key)
         if value is not None:
             self._probed.update(key, struct.pack("<I", one_in) + value[4:])
+
+    def note_allocator(self, pid: int) -> None:
+        """Pass over what process ``pid`` maps itself: its allocator does, not the C library's."""
+        self._heap.update(_HEAP_KEY.pack(_OWN_ALLOCATOR, pid, 0), bytes(HEAP_BLOCK_BYTES))
+
+    def drop_blocks(self, pids: set[int]) -> None:
+        """Forget the blocks of processes ``pids``, which have ended. O(all blocks)."""
+        for key in list(self._heap.keys()):
+            if _HEAP_KEY.unpack(key)[1] in pids:
+                self._heap.delete(key)
 
     def counts(self, index: int) -> npt.NDArray[np.void]:
         """One :data:`PROBE_COUNT` of function ``index``, summed over the CPUs."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.arrays.heap_blocks import NEVER, held_over_time
 from hpcd.analysis.calls.totals import path_groups
 from hpcd.analysis.database.database import Database
 from hpcd.array_types import I64, Mask
@@ -21,7 +22,6 @@ from hpcd.model.calls import CalledFunction, Group
 
 _DISCARDS = "madvise"
 _RESIDENT, _RESIDENT_PATH = "resident_before", "[resident before the recording]"
-_NEVER = (1 << 63) - 1
 _SMALL_PAGE = 4096
 
 
@@ -72,6 +72,12 @@ class ProcessMemory:
         return int(self.paths.remote.sum())
 
 
+def recorded_pages(db: Database) -> list[CalledFunction]:
+    """Return the functions by which ``--memory`` records pages; none if it was not given."""
+    # Allocators that were probed say nothing of pages.
+    return [one for one in db.calls.of_group(Group.MEMORY) if not one.library]
+
+
 def measure_memory(
     db: Database,
     processes: Iterable[int] | None = None,
@@ -85,11 +91,10 @@ def measure_memory(
     :class:`UsageError` where memory was not recorded. O(n log n) in the processes' calls until
     ``t1``, and for each call that gives pages back the pages there.
     """
-    # Allocators that were probed say nothing of pages.
-    functions = [one for one in db.calls.of_group(Group.MEMORY) if not one.library]
+    functions = recorded_pages(db)
     if not functions:
-        raise UsageError(f"{db.path}: memory was not recorded; hpcd attach, run and profile do"
-                         " with --memory (what was allocated: hpcd calls --by path)")  # fmt: skip
+        raise UsageError(f"{db.path}: memory was not recorded; hpcd attach, run and profile do with"
+                         " --memory (what is allocated: --heap)")  # fmt: skip
     lines = None
     if processes is not None:
         lines = np.flatnonzero(np.isin(db.lines.process, list(processes))).tolist()
@@ -102,7 +107,7 @@ def measure_memory(
         line = db.lines[int(calls["line"][mine[0]])]
         events = _Events.of(calls[mine], functions)
         paths = _paths(db, events)
-        begin = -_NEVER if t0 is None else t0
+        begin = -NEVER if t0 is None else t0
         result.append(_measured(number, line.process, line.pid, events, *paths, begin))
     return sorted(result, key=lambda one: -one.peak)
 
@@ -181,16 +186,16 @@ def _paths(db: Database, events: _Events) -> tuple[I64, list[str], I64]:
 
 
 def _deaths(events: _Events, touches: I64) -> I64:
-    """Return when the pages of ``touches`` were given back; :data:`_NEVER` where they were not."""
+    """Return when the pages of ``touches`` were given back; :data:`NEVER` where they were not."""
     address, born = events.start[touches].copy(), events.time[touches]
-    died = np.full(len(touches), _NEVER, np.int64)
+    died = np.full(len(touches), NEVER, np.int64)
     order = np.argsort(address, kind="stable")
     ascending = address[order]
     for at in np.flatnonzero(events.gives_back > 0).tolist():
         start, moment = int(events.start[at]), int(events.time[at])
         low, high = np.searchsorted(ascending, [start, start + int(events.gives_back[at])])
         inside = order[low:high]
-        inside = inside[(born[inside] <= moment) & (died[inside] == _NEVER)]
+        inside = inside[(born[inside] <= moment) & (died[inside] == NEVER)]
         kept = address[inside] - start < events.keeps[at]
         died[inside[~kept]] = moment
         moved = inside[kept]
@@ -208,14 +213,9 @@ def _measured(
     touches = np.flatnonzero(events.touched > 0)
     born, size = events.time[touches], events.touched[touches]
     died = _deaths(events, touches)
-    moments = np.concatenate([born, died[died < _NEVER]])
-    change = np.concatenate([size, -size[died < _NEVER]])
-    by_time = np.argsort(moments, kind="stable")
-    # What is held after each moment, from the last one before t0 on.
-    since = max(int(np.searchsorted(moments[by_time], t0)) - 1, 0)
-    held = np.cumsum(change[by_time])[since:]
+    moments, held = held_over_time(born, died, size, t0)
     peak_at = int(held.argmax()) if len(held) else -1
-    peak_ns = int(moments[by_time[since + peak_at]]) if len(held) else 0
+    peak_ns = int(moments[peak_at]) if len(held) else 0
     # What lives at the peak: born by then and not yet gone.
     living = (born <= peak_ns) & (died > peak_ns)
     count = len(names)
@@ -227,7 +227,7 @@ def _measured(
 
     within = np.flatnonzero(events.time >= t0)
     at_peak = by_path(size[living], touches[living])
-    at_end = by_path(size[died == _NEVER], touches[died == _NEVER])
+    at_end = by_path(size[died == NEVER], touches[died == NEVER])
     fresh = (born >= t0) & ~events.resident[touches]
     touched = by_path(size[fresh], touches[fresh])
     huge = by_path(events.huge[touches[fresh]], touches[fresh])

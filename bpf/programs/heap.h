@@ -9,11 +9,13 @@
 #define HPCD_HEAP_H
 
 #define LAST_ERRORS (~0ULL - 4095) /* what mmap() returns when it fails */
+#define MAP_ANONYMOUS 0x20
 
 #ifdef HPCD_AARCH64
 #define ARGUMENT(ctx, number) ((ctx)->x[number])
 #else
-#define ARGUMENT(ctx, number) ((number) == 0 ? (ctx)->di : (number) == 1 ? (ctx)->si : (ctx)->dx)
+#define ARGUMENT(ctx, number) \
+	((number) == 0 ? (ctx)->di : (number) == 1 ? (ctx)->si : (number) == 2 ? (ctx)->dx : (ctx)->cx)
 #endif
 
 /* A block is given back; unless it was recorded that is all. */
@@ -30,7 +32,7 @@ NOT_INLINED void release_block(struct heap_key *key, u32 thread, u32 function, s
 	call.thread = thread;
 	call.function = function;
 	call.weight = block->weight;
-	call.value[HEAP_BYTES] = block->bytes;
+	call.value[HEAP_FREED] = block->bytes;
 	call.value[HEAP_ADDRESS] = key->address;
 	call.value[HEAP_SERIAL] = block->serial;
 	/* Of two threads that free it, one does. */
@@ -79,6 +81,11 @@ static __always_inline u32 heap_weight(struct user_registers *ctx, struct probed
 		return 0;
 	if (is_inner(ctx, function))
 		return 0;
+	if (role == HEAP_MAPS) {
+		struct heap_key own = {OWN_ALLOCATOR, tgid, 0};
+		if (!(ARGUMENT(ctx, 3) & MAP_ANONYMOUS) || map_lookup(MAP(HEAP), &own))
+			return 0;
+	}
 	*bytes = size;
 	return one_in;
 }
@@ -90,9 +97,9 @@ static __attribute__((noinline)) int hold_block(struct call *call, struct probe_
 		return 0;
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct heap_key key = {call->value[HEAP_ADDRESS], tgid, 0};
-	struct heap_block block = {call->value[HEAP_BYTES], 0, call->weight, 0};
+	struct heap_block block = {call->value[HEAP_ALLOCATED], 0, call->weight, 0};
 
-	if (!key.address || key.address >= LAST_ERRORS)
+	if (key.address <= OWN_ALLOCATOR || key.address >= LAST_ERRORS)
 		return 0;
 	/* Its predecessor was freed unseen. */
 	release_block(&key, call->thread, call->function, count);

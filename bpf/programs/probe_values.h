@@ -52,14 +52,18 @@ enum heap_role {
 	HEAP_SIZE_1 = 4,
 	HEAP_SIZE_2 = 5,
 	HEAP_PRODUCT = 6, /* arguments 0 and 1 are its factors */
+	HEAP_MAPS = 7,    /* argument 1 is the size, 3 has flags */
 };
 #define HEAP_GRAIN 16384
-/* Of these functions' values */
-#define HEAP_BYTES 0
-#define HEAP_ADDRESS 1
-#define HEAP_SERIAL 2
+/* Values of a call that allocates, or whose call frees a block that was recorded. */
+#define HEAP_ALLOCATED 0
+#define HEAP_FREED 1
+#define HEAP_ADDRESS 2
+#define HEAP_SERIAL 3
 
-/* A block that was recorded and is held, by its process and address. */
+/* A block that was recorded and is held, by its process and address; at address 1 there is none, but a
+ * note that the process has an allocator that maps memory itself. */
+#define OWN_ALLOCATOR 1
 struct heap_key {
 	u64 address;
 	u32 tgid, pad;

@@ -400,7 +400,7 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	take_values(slot, index, index, 0);
 	__builtin_memcpy(open->call.value, w->words, sizeof open->call.value);
 	if (function->heap)
-		open->call.value[HEAP_BYTES] = bytes;
+		open->call.value[HEAP_ALLOCATED] = bytes;
 	struct probed_function *second = second_record(function);
 	if (second) {
 		take_values(slot, function->second - 1, index, 0);

@@ -1,4 +1,4 @@
-"""``hpcd memory``: which call paths made memory grow, and what held it at its peak."""
+"""``hpcd memory``: which call paths made memory grow, and what held it: pages, and the heap."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hpcd.analysis.calls.memory import ProcessMemory, measure_memory
+from hpcd.analysis.calls.heap import measure_heap
+from hpcd.analysis.calls.memory import ProcessMemory, measure_memory, recorded_pages
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
+from hpcd.cli.output.heap_table import HEAP_HEADING, heap_json, heap_rows
 from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.tree_tables import Row, TextOutput
+from hpcd.model.calls import Group
 
 _MIN_NAME = 24
 _HEADING = "Pages by the path that touched them first, whatever allocated them."
@@ -30,7 +33,8 @@ class MemoryCommand(Command):
     Of each process, by call path: bytes that were held at the peak and at the end by pages first
     touched there, bytes touched there in all and of these by huge pages and on another NUMA node
     than that of the CPU, and bytes mapped and given back by system calls. Recorded by hpcd attach,
-    run and profile with --memory.
+    run and profile with --memory. With --heap: bytes allocated by call path, and of these what was
+    held at the end (what leaks is) and when most was.
     """
 
     name = "memory"
@@ -46,15 +50,22 @@ class MemoryCommand(Command):
         """Print the tables."""
         limit = chosen_limit(args)
         with open_database(args.database) as db:
-            processes = measure_memory(db)
+            heaps = measure_heap(db) if db.calls.of_group(Group.HEAP) else []
+            processes = [] if heaps and not recorded_pages(db) else measure_memory(db)
             page = TextOutput(args.width)
-            part = seen_part(db, [process.process for process in processes]).sentence()
+            part = seen_part(db, [process.process for process in processes or heaps]).sentence()
             if args.json:
-                page.write([json.dumps({"seen": part, **_as_json(processes, limit)}), "\n"])
+                answer = {"seen": part, **_as_json(processes, limit), **heap_json(heaps, limit)}
+                page.write([json.dumps(answer), "\n"])
                 return 0
-            page.write([_HEADING, "\n"])
             if part:
                 page.write([f"part of a run: {part}\n"])
+            if heaps:
+                page.write([HEAP_HEADING, "\n"])
+            for heap in heaps:
+                page.table(heap_rows(heap, limit, page.width))
+            if processes:
+                page.write([_HEADING, "\n"])
             for process in processes:
                 page.table(_rows(process, limit, page.width))
         return 0

@@ -7,18 +7,18 @@ allocators does not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hpcd.bpf.probe_maps import HeapRole
 from hpcd.daemon.probes.found_points import FoundPoint
-from hpcd.daemon.probes.probe_spec import PROGRAM, ProbeSpec, ProbeValue, library_matches
+from hpcd.daemon.probes.probe_spec import PROGRAM, ProbeSpec, ProbeValue
 from hpcd.daemon.probes.value_program import NO_REGISTER, Step, ValueProgram, argument, result
 from hpcd.daemon.probes.value_types import ADDRESS, WORD
 from hpcd.model.calls import Group
 
 _ALLOCATORS = ("libjemalloc", "libtcmalloc*", "libmimalloc*")
-_C_LIBRARIES = ("libc", "ld-musl*", "libc.musl*", PROGRAM)
+_C_LIBRARIES = ("libc", "ld-musl*", "libc.musl*")
 _FUNCTIONS = {
     "malloc": HeapRole.SIZE_0,
     "calloc": HeapRole.PRODUCT,
@@ -29,13 +29,16 @@ _FUNCTIONS = {
     "pvalloc": HeapRole.SIZE_0,
     "free": HeapRole.FREES,
 }
+# Only of the C library: who has an allocator of its own maps memory for that.
+_MAPS = {"mmap": HeapRole.MAPS, "munmap": HeapRole.FREES}
 # musl's memalign goes on to aligned_alloc by a jump: it would count twice.
 _NOT_OF_MUSL = {"memalign": HeapRole.SIZE_1}
 _OPERATORS = {"_Znwm*": HeapRole.SIZE_0, "_Znam*": HeapRole.SIZE_0, "_ZdlPv*": HeapRole.FREES,
               "_ZdaPv*": HeapRole.FREES}  # fmt: skip
 # Functions of one allocator in a C library or program lie together; further apart they are others.
 _MOST_CODE = 1 << 16
-_EVERYWHERE = (-(1 << 30), 1 << 30)
+# What the programs tell by the role of the function.
+_FILLED_IN = ValueProgram(NO_REGISTER)
 
 
 def heap_probes() -> list[ProbeSpec]:
@@ -43,7 +46,8 @@ def heap_probes() -> list[ProbeSpec]:
     return [
         _probe(library, function, role)
         for libraries, functions in (
-            (_C_LIBRARIES, _FUNCTIONS),
+            ((*_C_LIBRARIES, PROGRAM), _FUNCTIONS),
+            (_C_LIBRARIES, _MAPS),
             (("libc.so.6", PROGRAM), _NOT_OF_MUSL),
             (_ALLOCATORS, _FUNCTIONS | _NOT_OF_MUSL | _OPERATORS),
         )
@@ -53,8 +57,6 @@ def heap_probes() -> list[ProbeSpec]:
 
 
 def _probe(library: str, function: str, role: HeapRole) -> ProbeSpec:
-    # The programs fill in the size and the serial number, by the role.
-    size = ProbeValue("size", ValueProgram(NO_REGISTER), WORD, "bytes")
     address = ProbeValue("address", result(ADDRESS), ADDRESS)
     if role is HeapRole.FREES:
         address = ProbeValue("address", argument(0, ADDRESS), ADDRESS)
@@ -65,7 +67,12 @@ def _probe(library: str, function: str, role: HeapRole) -> ProbeSpec:
         f"{library}:{function}",
         library,
         function,
-        (size, address, ProbeValue("serial", ValueProgram(NO_REGISTER), WORD)),
+        (
+            ProbeValue("allocated", _FILLED_IN, WORD, "bytes"),
+            ProbeValue("freed", _FILLED_IN, WORD, "bytes"),
+            address,
+            ProbeValue("serial", _FILLED_IN, WORD),
+        ),
         group=Group.HEAP,
         returns="none" if role is HeapRole.FREES else "trampoline",
         per_target=True,
@@ -74,15 +81,25 @@ def _probe(library: str, function: str, role: HeapRole) -> ProbeSpec:
     )
 
 
+def has_allocator(specs: Sequence[ProbeSpec]) -> bool:
+    """Whether ``specs``, those of the functions of one file, are of an allocator that is not the C
+    library's, and maps memory for itself."""
+    return any(spec.heap and spec.library in (PROGRAM, *_ALLOCATORS) for spec in specs)
+
+
 def allocator_code(
-    specs: Sequence[ProbeSpec], points: Sequence[FoundPoint], path: str
-) -> tuple[int, int]:
-    """Return from which offset to which code of the file at ``path`` is its allocator's, which
-    calls functions of its own."""
-    offsets = [point.offset for point in points if specs[point.query].heap and not point.why]
-    if not offsets:
-        return 0, 0
-    if any(library_matches(library, path) for library in _ALLOCATORS):
-        return min(offsets) + _EVERYWHERE[0], max(offsets) + _EVERYWHERE[1]
-    low, high = min(offsets), max(offsets)
-    return (low, high) if high - low < _MOST_CODE else (0, 0)
+    specs: Sequence[ProbeSpec], points: Sequence[FoundPoint], size: int
+) -> Callable[[ProbeSpec], tuple[int, int]]:
+    """Return what says for each of ``specs`` between which offsets in its file, of ``size`` bytes,
+    code calls the function for the allocator itself; ``points`` are their places."""
+    offsets = [
+        point.offset
+        for point in points
+        if specs[point.query].function in _FUNCTIONS and not point.why
+    ]
+    low, high = min(offsets, default=0), max(offsets, default=0)
+    if any(spec.library in _ALLOCATORS for spec in specs):
+        low, high = 0, size
+    elif high - low > _MOST_CODE:
+        low = high = 0
+    return lambda spec: (0, size) if spec.heap is HeapRole.MAPS else (low, high)

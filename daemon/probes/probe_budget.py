@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,8 +53,11 @@ class ProbeBudget:
     every call.
     """
 
-    def __init__(self, share: float | None, trap: float | None = None) -> None:
+    def __init__(
+        self, share: float | None, trap: float | None = None, most: int = MOST_A_SECOND
+    ) -> None:
         self._share = share
+        self._most = most
         self._trap = trap_seconds() if trap is None else trap
         self._before: dict[int, tuple[int, int]] = {}
         self._when: float | None = None
@@ -87,6 +91,24 @@ class ProbeBudget:
             self._rounds_below = 0
             return self._less(functions, traps, records, spent - allowed, allowed)
         self._rounds_below = self._rounds_below + 1 if spent < _WELL_BELOW * allowed else 0
+        return self._denser(functions)
+
+    def _sparser(
+        self, before: dict[int, tuple[int, int]], functions: list[FunctionCost], seconds: float
+    ) -> list[Change]:
+        """The functions to record less of, when calls are too many for whoever reads them; and
+        more of again when they are few."""
+        more = {f.index: f.recorded - before.get(f.index, (0, 0))[1] for f in functions}
+        excess = sum(more.values()) / (self._most * seconds)
+        self._rounds_below = self._rounds_below + 1 if excess < _WELL_BELOW else 0
+        if excess > 1:
+            most = max(functions, key=lambda f: more[f.index])
+            one_in = most.one_in << math.ceil(math.log2(excess))
+            return [Change(most.index, min(one_in, _MOST_ONE_IN))]
+        return self._denser(functions)
+
+    def _denser(self, functions: list[FunctionCost]) -> list[Change]:
+        """The functions to record more of again, when calls have cost little for a while."""
         if self._rounds_below < _ROUNDS_BELOW:
             return []
         self._rounds_below = 0
@@ -95,17 +117,6 @@ class ProbeBudget:
             for function in functions
             if function.one_in > 1
         ]
-
-    @staticmethod
-    def _sparser(
-        before: dict[int, tuple[int, int]], functions: list[FunctionCost], seconds: float
-    ) -> list[Change]:
-        """The functions to record less of, when calls are too many for whoever reads them."""
-        more = {f.index: f.recorded - before.get(f.index, (0, 0))[1] for f in functions}
-        if sum(more.values()) <= MOST_A_SECOND * seconds:
-            return []
-        most = max(functions, key=lambda f: more[f.index])
-        return [Change(most.index, min(2 * most.one_in, _MOST_ONE_IN))]
 
     def _less(
         self,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hpcd.bpf.uprobes import RETURN_POINT, Place, Uprobes
 from hpcd.daemon.probes.found_points import find_points
-from hpcd.daemon.probes.heap_probes import allocator_code
+from hpcd.daemon.probes.heap_probes import allocator_code, has_allocator
 from hpcd.daemon.probes.probe_rights import MOST_FILES, MOST_PROCESSES, ProbeRights
 from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
@@ -42,6 +42,8 @@ class _ProbedFile:
     file: io.FileIO
     places: list[Place]
     everywhere: bool
+    allocator: bool = False
+    """Whether it has an allocator in place of the C library's."""
     links: dict[int, dict[int, int]] = field(default_factory=dict)
     """What is attached, by pid (0: all) and part: functions that others go before have a link each,
     1 and their number, so that they are detached without a gap in the rest, part 0."""
@@ -196,7 +198,7 @@ class ProbedFiles:
             self._problem(f"{error}: it is not probed")
             return None
         places: list[Place] = []
-        inner = allocator_code(specs, located.points, path)
+        inner = allocator_code(specs, located.points, os.fstat(file.fileno()).st_size)
         seen: set[int] = set()
         counted = [0] * len(specs)
         for point in located.points:
@@ -207,7 +209,7 @@ class ProbedFiles:
                 seen.add(point.offset)
                 spec = specs[point.query]
                 places += self._functions.add(
-                    spec, point, path, thrown=located.thrown, inner=inner
+                    spec, point, path, thrown=located.thrown, inner=inner(spec)
                 )
         for number, (spec, count) in enumerate(zip(specs, counted, strict=True)):
             if not count and not spec.optional:
@@ -217,7 +219,8 @@ class ProbedFiles:
         if not places:
             return None
         per_target = self._rights is not None or any(spec.per_target for spec in specs)
-        return _ProbedFile(path, file, places, not per_target)
+        allocator = has_allocator([specs[point.query] for point in located.points])
+        return _ProbedFile(path, file, places, not per_target, allocator)
 
     @staticmethod
     def _missing(path: str, spec: ProbeSpec, symbols: int, near: str) -> str:
@@ -280,6 +283,8 @@ class ProbedFiles:
         if probed is None:
             return
         self._attached.setdefault(pid, set()).add(key)
+        if probed.allocator:
+            self._functions.note_allocator(pid)
         process = 0 if probed.everywhere else pid
         if process in probed.links or not self._may_attach(probed, key, process):
             return

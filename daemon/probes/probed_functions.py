@@ -185,6 +185,10 @@ class ProbedFunctions:
             self._problem(f"{library}: {point.name}: not recorded: {line}")
         return tuple(values)
 
+    def note_allocator(self, pid: int) -> None:
+        """Pass over what process ``pid`` maps: it has an allocator of its own, which does that."""
+        self._maps.note_allocator(pid)
+
     def foreign_calls(self, indices: Iterable[int]) -> int:
         """Calls of processes that are no targets, of the functions with these numbers."""
         return sum(int(self._maps.counts(index)[0]["foreign"]) for index in indices)

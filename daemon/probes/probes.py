@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from hpcd.bpf.probe_maps import ProbeMaps
+from hpcd.bpf.probe_maps import MAX_BLOCKS, ProbeMaps
 from hpcd.bpf.uprobes import Uprobes
 from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
 from hpcd.daemon.probes.probe_rights import ProbeRights
@@ -21,6 +21,8 @@ from hpcd.model.mpi_records import MAX_COUNTS
 from hpcd.model.region import Region
 
 _MOST_PROBLEMS = 200
+HEAP_CALLS_A_SECOND = 20_000
+"""Allocations and frees recorded a second, whatever is allocated: 10 % of a CPU."""
 
 
 class Probes:
@@ -44,6 +46,9 @@ class Probes:
         """``share`` of the targets' CPU time is what the probes may cost; None: any. ``rights``
         are those of the user the recording is for; None: root's."""
         self._budget = ProbeBudget(share)
+        self._heap_budget = ProbeBudget(share, most=HEAP_CALLS_A_SECOND)
+        self._ended: set[int] = set()
+        self._heap_calls = 0
         self._maps = maps
         self._of_mpi = any(spec.group == Group.MPI for spec in specs)
         self._problems: dict[str, None] = {}
@@ -88,13 +93,29 @@ class Probes:
     def on_exit(self, pid: int) -> None:
         """Detach from process ``pid``, which has ended, or is a target no longer."""
         self._files.on_exit(pid)
+        self._ended.add(pid)
 
     def keep_to_limits(self, now: float, targets: float) -> None:
         """Spare processes that are no targets, and keep to the budget. Call once a flush, at
         ``now`` (seconds), when targets have used ``targets`` CPU seconds."""
         self._files.spare_others(now)
         self._files.attach_postponed()
-        costs = [
+        for change in self._budget.step(now, targets, self._costs(heap=False)):
+            function = self._functions.all[change.index]
+            if change.one_in:
+                self._functions.set_one_in(function, max(change.one_in, function.spec.one_in))
+            else:
+                function.let_go = True
+                self._files.let_go(change.index)
+        heap = self._costs(heap=True)
+        for change in self._heap_budget.step(now, targets, heap):
+            # None is let go of: without its frees what is allocated would seem to leak.
+            function = self._functions.all[change.index]
+            self._functions.set_one_in(function, change.one_in or 2 * function.one_in)
+        self._drop_blocks(sum(cost.recorded for cost in heap))
+
+    def _costs(self, *, heap: bool) -> list[FunctionCost]:
+        return [
             FunctionCost(
                 function.index,
                 int(count["hits"]),
@@ -103,16 +124,17 @@ class Probes:
                 function.spec.expendable,
             )
             for function in self._functions.all
-            if not function.let_go
+            if not function.let_go and bool(function.spec.heap) == heap
             for count in self._maps.counts(function.index)
         ]
-        for change in self._budget.step(now, targets, costs):
-            function = self._functions.all[change.index]
-            if change.one_in:
-                self._functions.set_one_in(function, max(change.one_in, function.spec.one_in))
-            else:
-                function.let_go = True
-                self._files.let_go(change.index)
+
+    def _drop_blocks(self, calls: int) -> None:
+        """Forget what ended processes held, before there is no room left for others' blocks: when
+        ``calls`` of the heap are a good part of that more than the last time."""
+        if self._ended and calls - self._heap_calls > MAX_BLOCKS // 4:
+            self._maps.drop_blocks(self._ended)
+            self._heap_calls = calls
+            self._ended.clear()
 
     def detach(self) -> None:
         """Detach everything; what has been counted can still be requested."""

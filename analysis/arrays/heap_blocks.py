@@ -1,0 +1,80 @@
+"""Blocks of memory: recorded allocations, each with the call that freed it, and what was held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.array_types import F64, I64, U32, U64, Mask
+from hpcd.model.calls import CalledFunction
+
+NEVER = (1 << 63) - 1
+"""When a block was freed that was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeapBlocks:
+    """Recorded blocks, in the order of the calls that allocated them.
+
+    ``call`` ``int64[n]`` is the number of that call, ``born`` when it returned and ``died`` when
+    the block was freed (:data:`NEVER`: it was not), ``bytes`` what it stands for, weight included,
+    ``variance`` ``float64[n]`` what it adds to that of a sum of bytes: of a block that is chosen
+    with probability 1/weight (Horvitz and Thompson, JASA 1952).
+    """
+
+    call: I64
+    born: I64
+    died: I64
+    bytes: I64
+    variance: F64
+
+
+def heap_blocks(
+    functions: Iterable[CalledFunction],
+    function: npt.NDArray[np.integer],
+    time: I64,
+    duration: I64,
+    weight: U32,
+    value: U64,
+) -> HeapBlocks:
+    """The blocks of calls of ``functions``, by the columns of these calls (``value`` ``uint64[n,
+    k]``); other calls may be among them. O(n log n)."""
+    allocated, freed, serial = np.zeros((3, len(time)), np.uint64)
+    for one in functions:
+        mine = function == one.id
+        for name, column in (("allocated", allocated), ("freed", freed), ("serial", serial)):
+            place = one.value(name)
+            if place is not None:
+                column[mine] = value[mine, place]
+    born = np.flatnonzero((allocated > 0) & (serial > 0))
+    gone = np.flatnonzero(freed > 0)
+    gone = gone[np.argsort(serial[gone], kind="stable")]
+    at, known = _places(serial[gone], serial[born])
+    died = np.full(len(born), NEVER, np.int64)
+    died[known] = time[gone[at[known]]]
+    size, count = allocated[born].astype(np.int64), weight[born].astype(np.int64)
+    variance = size.astype(np.float64) ** 2 * count * (count - 1)
+    return HeapBlocks(born, time[born] + duration[born], died, size * count, variance)
+
+
+def _places(ordered: U64, wanted: U64) -> tuple[I64, Mask]:
+    """Return where ``wanted`` are in ``ordered``, and whether they are there."""
+    at = np.searchsorted(ordered, wanted)
+    known = at < len(ordered)
+    known[known] = ordered[at[known]] == wanted[known]
+    return at, known
+
+
+def held_over_time(born: I64, died: I64, size: I64, begin: int) -> tuple[I64, I64]:
+    """Return the moments at which what is held changes, from the last one before ``begin`` on, and
+    how much it is then."""
+    ended = died < NEVER
+    moments = np.concatenate([born, died[ended]])
+    change = np.concatenate([size, -size[ended]])
+    order = np.argsort(moments, kind="stable")
+    held = np.cumsum(change[order])
+    since = max(int(np.searchsorted(moments[order], begin)) - 1, 0)
+    return moments[order][since:], held[since:]
