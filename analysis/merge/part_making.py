@@ -14,6 +14,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.database.directory import block_checksums
+from hpcd.analysis.merge.heap_sums import heap_sums
 from hpcd.analysis.merge.measurement_batch import BatchMember, MeasurementBatch
 from hpcd.analysis.merge.measurement_contents import MONOTONIC_LIMIT, symbols_of, texts_of
 from hpcd.analysis.merge.part_output import PartOutput
@@ -97,6 +98,9 @@ class PartMaking:
         self, output: PartOutput, part: PartWriter, overviews: OverviewSource
     ) -> PartContents:
         members = self._batch.members
+        for member in members:
+            for cells in heap_sums(member, self._batch.events, output.number):
+                output.sums.add_sums(cells)
         sums = output.sums.result()
         events = self._batch.events_with(np.flatnonzero(np.bincount(sums.event)).tolist())
         measurements, identities = [], []

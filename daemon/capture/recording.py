@@ -21,13 +21,14 @@ from hpcd.daemon.capture.sampler_loading import SamplerLoading, is_cpu_time, rec
 from hpcd.daemon.capture.session import Session
 from hpcd.daemon.capture.session_parts import Progress, Terms
 from hpcd.daemon.capture.stop_request import StopRequest
-from hpcd.daemon.capture.thread_times import wait_events
+from hpcd.daemon.capture.thread_times import Wait, wait_events
 from hpcd.daemon.targets import processes
 from hpcd.errors import StorageError, UsageError
 from hpcd.garbage import fewer_collections
 from hpcd.kernels.library import open_library
 from hpcd.measurement.summary import RateChange, Summary
 from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.heap_events import heap_events
 from hpcd.model.identity import Host
 from hpcd.sandbox.limits import raise_descriptor_limit
 
@@ -136,6 +137,9 @@ class Recording:
         if options.waits:
             for wait in wait_events(len(events)):
                 writer.add_event(wait)
+        if options.probes.heap:
+            for metric in heap_events(len(events) + len(Wait)):
+                writer.add_event(metric)
         if options.overhead and not is_cpu_time(events[0]):
             raise UsageError("an overhead budget needs cpu-clock among the events")
         return events
