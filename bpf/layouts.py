@@ -270,6 +270,7 @@ THREAD_DTYPE = np.dtype(
         ("fault_in_kernel", "<u4"),
         ("fault", "<u8"),
         ("end", "<u8"),
+        ("caller", "<u8"),
     ]
 )
 THREAD = _struct_of(THREAD_DTYPE)

@@ -10,6 +10,7 @@
 
 #define LAST_ERRORS (~0ULL - 4095) /* what mmap() returns when it fails */
 #define MAP_ANONYMOUS 0x20
+#define LEAST_ALIGNED 16 /* what malloc() returns is */
 
 #ifdef HPCD_AARCH64
 #define ARGUMENT(ctx, number) ((ctx)->x[number])
@@ -42,18 +43,42 @@ NOT_INLINED void release_block(struct heap_key *key, u32 thread, u32 function, s
 	count_up(&count->recorded);
 }
 
-/* Whether the allocator itself makes this call, as a part of another one. */
-static __always_inline int is_inner(struct user_registers *ctx, struct probed_function *function)
+/* Where the function that is entered returns to: the address and its place; 0: it cannot be read. */
+static __always_inline u64 caller_of(struct user_registers *ctx, u64 *back)
 {
-	u64 back = 0;
-
 #ifdef HPCD_AARCH64
-	back = ctx->x[30];
+	*back = ctx->x[30];
 #else
-	if (read_user(&back, sizeof back, ctx->sp))
+	if (read_user(back, sizeof *back, ctx->sp))
 		return 0;
 #endif
+	return (*back << 16 | *back >> 48) ^ ctx->sp;
+}
+
+/* Whether an allocator may do what is asked by malloc(), with these arguments. */
+static __always_inline int may_go_on(u32 role, u64 first, u64 second)
+{
+	return (role == HEAP_RESIZES && !first) || (role == HEAP_SIZE_1 && first <= LEAST_ALIGNED) ||
+	       (role == HEAP_SIZE_2 && second <= LEAST_ALIGNED);
+}
+
+/* Whether the allocator itself makes this call, as a part of another one: from its own code, or by a jump,
+ * so that it returns to the other one's caller. */
+static __always_inline int is_inner(struct user_registers *ctx, struct probed_function *function,
+				    struct thread *thread)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	u64 back = 0, caller = caller_of(ctx, &back);
 	s64 from_here = (s64)(back - ctx->ip);
+
+	if (function->heap == HEAP_SIZE_0) {
+		/* If the other one is recorded its return is trapped, and so this one's. */
+		struct open_calls *top = map_lookup(MAP(OPEN_THREADS), &tid);
+		int again = caller && caller == thread->caller;
+		thread->caller = 0;
+		if (again || (top && top->depth && top->sp == ctx->sp))
+			return 1;
+	}
 	return from_here >= function->inner_low && from_here < function->inner_high;
 }
 
@@ -63,7 +88,7 @@ static __always_inline u32 heap_weight(struct user_registers *ctx, struct probed
 				       u64 *bytes)
 {
 	u32 role = function->heap;
-	u64 first = ARGUMENT(ctx, 0), second = ARGUMENT(ctx, 1);
+	u64 first = ARGUMENT(ctx, 0), second = ARGUMENT(ctx, 1), back;
 	u64 size = role == HEAP_SIZE_0 ? first : role == HEAP_SIZE_2 ? ARGUMENT(ctx, 2) : second;
 
 	if (role == HEAP_FREES || role == HEAP_RESIZES) {
@@ -74,12 +99,12 @@ static __always_inline u32 heap_weight(struct user_registers *ctx, struct probed
 		size = first * second;
 	if (role == HEAP_FREES || !size)
 		return 0;
-	u32 one_in = (u64)HEAP_GRAIN * function->one_in / size;
-	if (one_in <= 1)
-		one_in = 1;
-	else if (bpf_get_prandom_u32() % one_in)
+	if (may_go_on(role, first, second))
+		thread->caller = caller_of(ctx, &back);
+	u64 one_in = (u64)HEAP_GRAIN * function->one_in / size;
+	if (one_in > 1 && bpf_get_prandom_u32() % (u32)one_in)
 		return 0;
-	if (is_inner(ctx, function))
+	if (is_inner(ctx, function, thread))
 		return 0;
 	if (role == HEAP_MAPS) {
 		struct heap_key own = {OWN_ALLOCATOR, tgid, 0};
@@ -87,7 +112,7 @@ static __always_inline u32 heap_weight(struct user_registers *ctx, struct probed
 			return 0;
 	}
 	*bytes = size;
-	return one_in;
+	return one_in > 1 ? one_in : 1;
 }
 
 /* Holds the block that a call has returned; 0: it has none, or there is no room for more. */

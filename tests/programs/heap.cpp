@@ -1,0 +1,161 @@
+// Allocates in each way there is: how many bytes, by the function, is what main() prints; and how many of
+// these are not freed. Blocks of at least 16 KiB are recorded for certain, others by their size.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <malloc.h>
+#include <new>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define APART __attribute__((noinline))
+static void *volatile kept;
+static void *handed[1000];
+static const int SMALL = 40000, LARGE = 100;
+
+extern "C" {
+
+// Half of them are freed: of 3,000,000 bytes.
+APART void small_blocks(void)
+{
+	for (int i = 0; i < SMALL; i++) {
+		char *block = (char *)malloc(100 + i % 51);
+		block[0] = 1;
+		kept = block;
+		if (i % 2)
+			free(block);
+	}
+}
+
+APART void zeroed(void)
+{
+	for (int i = 0; i < LARGE; i++)
+		kept = calloc(10, 2000);
+}
+
+// Each grows from 20,000 bytes to 40,000; from a null pointer the library calls malloc.
+APART void grown(void)
+{
+	for (int i = 0; i < LARGE; i++)
+		kept = realloc(realloc(NULL, 20000), 40000);
+}
+
+APART void resized_to_nothing(void)
+{
+	for (int i = 0; i < LARGE; i++)
+		kept = realloc(malloc(20000), 0);
+}
+
+APART void array(void)
+{
+	for (int i = 0; i < LARGE; i++)
+		kept = reallocarray(NULL, 10, 2000);
+}
+
+// With an alignment that malloc has, the library calls that.
+APART void aligned(void)
+{
+	void *block;
+
+	for (int i = 0; i < LARGE; i++) {
+		kept = memalign(8, 20000);
+		if (posix_memalign(&block, 4096, 20000))
+			abort();
+		kept = block;
+		kept = aligned_alloc(64, 20000 + 64 - 20000 % 64);
+	}
+}
+
+APART void by_new(void)
+{
+	for (int i = 0; i < LARGE; i++) {
+		kept = new char[20000];
+		char *volatile other = new char[30000];
+		delete[] other;
+	}
+}
+
+// The library's function allocates, not the allocator itself.
+APART void by_library(void)
+{
+	static char text[20000];
+
+	memset(text, 'x', sizeof text - 1);
+	for (int i = 0; i < LARGE; i++)
+		kept = strdup(text);
+}
+
+APART void mapped(void)
+{
+	for (int i = 0; i < LARGE; i++) {
+		void *block = mmap(NULL, 32768, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (i % 2)
+			munmap(block, 32768);
+	}
+}
+
+APART void *handing_over(void *)
+{
+	for (void *&block : handed)
+		block = malloc(20000);
+	return NULL;
+}
+
+APART void taking_over(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, handing_over, NULL);
+	pthread_join(thread, NULL);
+	for (void *block : handed)
+		free(block);
+}
+
+APART void child(void *inherited)
+{
+	free(inherited);
+	for (int i = 0; i < LARGE; i++)
+		kept = malloc(20000);
+}
+
+APART void parent(void)
+{
+	void *block = malloc(50000);
+	int ready[2];
+	char byte;
+
+	if (pipe(ready))
+		abort();
+	pid_t pid = fork();
+	if (!pid) {
+		// Probes come to a child when the recorder has seen it: it waits until the parent has gone on.
+		close(ready[1]);
+		if (read(ready[0], &byte, 1) < 0)
+			abort();
+		child(block);
+		_exit(0);
+	}
+	usleep(200000);
+	close(ready[1]);
+	waitpid(pid, NULL, 0);
+}
+
+}
+
+int main()
+{
+	small_blocks();
+	zeroed();
+	grown();
+	resized_to_nothing();
+	array();
+	aligned();
+	by_new();
+	by_library();
+	mapped();
+	taking_over();
+	parent();
+	return 0;
+}
