@@ -12,6 +12,7 @@
 
 #define APART __attribute__((noinline))
 static void *volatile kept;
+static void *volatile nothing;
 static void *handed[1000];
 static const int SMALL = 40000, LARGE = 100;
 
@@ -35,11 +36,18 @@ APART void zeroed(void)
 		kept = calloc(10, 2000);
 }
 
-// Each grows from 20,000 bytes to 40,000; from a null pointer the library calls malloc.
+// Each grows from 20,000 bytes to 40,000; from a null pointer the library goes on to malloc.
 APART void grown(void)
 {
 	for (int i = 0; i < LARGE; i++)
-		kept = realloc(realloc(NULL, 20000), 40000);
+		kept = realloc(realloc(nothing, 20000), 40000);
+}
+
+// The same of 5,000,000 bytes in small blocks, all held.
+APART void small_arrays(void)
+{
+	for (int i = 0; i < SMALL; i++)
+		kept = realloc(nothing, 100 + i % 51);
 }
 
 APART void resized_to_nothing(void)
@@ -149,6 +157,7 @@ int main()
 	small_blocks();
 	zeroed();
 	grown();
+	small_arrays();
 	resized_to_nothing();
 	array();
 	aligned();
