@@ -20,6 +20,7 @@ _DYNAMIC = np.dtype([("tag", "<i8"), ("value", "<u8")])
 _NEEDED, _RPATH, _RUNPATH = 1, 15, 29
 # A launcher's command line names a few programs; LAMMPS is linked to 150 libraries.
 _MOST_FILES = 500
+_PRELOAD = "LD_PRELOAD="
 _SCRIPT = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?")
 
 
@@ -33,6 +34,8 @@ def program_files(command: Sequence[str]) -> list[Path]:
     """
     cache = _cached_libraries()
     pending = [path for word in command for path in _programs(word)]
+    pending += [path for word in command for path in _preloaded(word)]
+    pending += _preloaded(f"{_PRELOAD}{os.environ.get('LD_PRELOAD', '')}")
     files: dict[Path, None] = {}
     while pending and len(files) < _MOST_FILES:
         path = pending.pop(0)
@@ -66,12 +69,23 @@ def _programs(word: str) -> Iterator[Path]:
         yield Path(target).resolve()
 
 
+def _preloaded(word: str) -> list[Path]:
+    """The libraries of ``LD_PRELOAD=...``, as in a command of env(1)."""
+    if not word.startswith(_PRELOAD):
+        return []
+    names = re.split("[: ]", word.removeprefix(_PRELOAD))
+    return [Path(name).resolve() for name in names if "/" in name]
+
+
 def _libraries(path: Path, cache: dict[str, Path]) -> list[Path]:
-    """The libraries that the ELF file at ``path`` needs. Raises :class:`FormatError`, OSError."""
+    """The libraries that the ELF file at ``path`` needs, that which loads them first: it may be the
+    C library. Raises :class:`FormatError`, OSError."""
     with ElfFile.open(path) as file:
+        loader = file.section(".interp")
+        loaders = [Path(os.fsdecode(string_at(file.contents(loader), 0))).resolve()] if loader else []
         dynamic, names = file.section(".dynamic"), file.section(".dynstr")
         if dynamic is None or names is None:
-            return []
+            return loaders
         entries, strings = file.table(dynamic, _DYNAMIC), file.contents(names)
     texts: dict[int, list[str]] = {_NEEDED: [], _RPATH: [], _RUNPATH: []}
     for tag, value in zip(entries["tag"].tolist(), entries["value"].tolist(), strict=True):
@@ -85,7 +99,7 @@ def _libraries(path: Path, cache: dict[str, Path]) -> list[Path]:
         if folder
     ]
     located = (_locate(name, folders, cache) for name in texts[_NEEDED])
-    return [library for library in located if library]
+    return [*loaders, *(library for library in located if library)]
 
 
 def _locate(name: str, folders: list[Path], cache: dict[str, Path]) -> Path | None:
