@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import open_bounds, open_column
+from hpcd.analysis.arrays.heap_blocks import HeapBlocks, heap_blocks
 from hpcd.analysis.database.column_bounds import require_times
 from hpcd.array_types import I64, U16, U32, U64, Array, Mask
 from hpcd.errors import FormatError, UsageError
-from hpcd.model.calls import MAX_VALUES, CalledFunction, CallValue, ValueKind
+from hpcd.model.calls import MAX_VALUES, CalledFunction, CallValue, Group, ValueKind
 
 CALL = np.dtype(
     [
@@ -148,6 +149,14 @@ class RecordedCalls:
             }  # fmt: skip
         except (ValueError, TypeError):
             raise FormatError(f"{self._folder}: the table of objects is damaged") from None
+
+    @cached_property
+    def heap(self) -> tuple[npt.NDArray[np.void], HeapBlocks]:
+        """The calls of the heap's functions (:data:`CALL`), and the blocks they allocated."""
+        functions = self.of_group(Group.HEAP)
+        calls = self.select(functions=functions) if functions else np.zeros(0, CALL)
+        names = ("function", "time", "duration", "weight", "value")
+        return calls, heap_blocks(functions, *(calls[name] for name in names))
 
     def of_group(self, *groups: str) -> list[CalledFunction]:
         """The functions recorded for any of ``groups``."""

@@ -16,9 +16,11 @@ import numpy as np
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.profile.heap_records import with_allocations
 from hpcd.analysis.trace.records import Records
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
+from hpcd.model.heap_events import ALLOCATED, HELD
 from hpcd.model.identity import SECONDS
 
 TIME = "time"
@@ -95,8 +97,8 @@ def event_weights(db: Database, metric: str) -> EventWeights:
         if interval and seconds is not None:
             duration[number] = scale * seconds * 1e9
         if SAMPLES in names:
-            # Counted, not weighed.
-            weight[number] = np.nan
+            # Counted, not weighed; of what has no records there is nothing to count.
+            weight[number] = 0.0 if of_metric in (ALLOCATED, HELD) else np.nan
             quantum = 1.0
         elif names & {of_metric, f"{of_metric} ({unit if seconds is None else 's'})"}:
             weight[number] = scale * (1.0 if seconds is None else seconds)
@@ -148,7 +150,8 @@ def costs_in_window(db: Database, weights: EventWeights, lines: I64, begin: I64,
 
 
 def records_reaching(db: Database, line: int, low: int, high: int) -> Records:
-    """Records of ``line`` from ``low`` to ``high``, with the last one before at least.
+    """Records of ``line`` from ``low`` to ``high``, with the last one before at least, and what was
+    allocated.
 
     Nothing else lies within a wait, so no earlier one can reach inside. Waits are written in pieces
     of about a second, so it is rarely far to it.
@@ -157,7 +160,7 @@ def records_reaching(db: Database, line: int, low: int, high: int) -> Records:
     while True:
         records = db.records(line, low - back, high)
         if (len(records) and records.time[0] < low) or low - back < 0:
-            return records
+            return with_allocations(db, line, records, low, high)
         back *= 8
 
 
