@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.analysis.calls.memory import measure_memory
+from hpcd.analysis.calls.heap import measure_heap
+from hpcd.analysis.calls.memory import measure_memory, recorded_pages
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.finding import (
     LEAST_SHARE,
@@ -21,6 +23,7 @@ from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.messages.database_calls import communication
 from hpcd.analysis.messages.wait_states import by_path
 from hpcd.analysis.parallel.ranks import has_ranks
+from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.model.calls import Group, ValueKind
 
@@ -85,32 +88,73 @@ def message_waits(db: Database, use: TimeUse) -> Iterator[Finding]:
 
 
 def held_memory(db: Database, use: TimeUse) -> Iterator[Finding]:
-    """Yield the memory that the process with the highest peak held, and what it went on to gain."""
-    if not db.calls.of_group(Group.MEMORY) or len(db.calls) > _MOST_CALLS:
+    """Yield the memory that the process with the highest peak held, and what it went on to gain: of
+    the heap, if that was recorded, else of pages."""
+    if len(db.calls) > _MOST_CALLS:
         return
-    processes = measure_memory(db)
-    if not processes or not processes[0].peak:
+    if db.calls.of_group(Group.HEAP):
+        measure, held_so = _of_heap, "allocated and held"
+    elif recorded_pages(db):
+        measure, held_so = _of_pages, "held"
+    else:
         return
-    whole = processes[0]
+    whole = measure(db, None, None)
+    if whole is None or not whole.peak:
+        return
     lines = np.flatnonzero(db.lines.process == whole.process)
     middle = int(db.lines.start[lines].min() + db.lines.end[lines].max()) // 2
-    (later,) = measure_memory(db, [whole.process], middle)
-    gained = np.minimum(later.paths.touched, later.paths.at_end)
-    grown = int(gained.sum())
-    subject = f"{whole.name} ({whole.pid}) held"
-    if grown > _LEAK * whole.peak and whole.at_end >= 0.9 * whole.peak:
+    later = measure(db, whole.process, middle)
+    assert later is not None
+    gained = np.minimum(later.gained, later.at_end)
+    grown, held = int(gained.sum()), int(whole.at_end.sum())
+    if grown > _LEAK * whole.peak and held >= 0.9 * whole.peak:
         top = int(gained.argmax())
-        held = int(whole.paths.at_end[whole.paths.name.index(later.paths.name[top])])
+        most = int(whole.at_end[whole.path.index(later.path[top])])
         yield Finding(
-            "memory", f"{subject} ever more memory, at its end", whole.at_end, "B",
-            whole.at_end / whole.peak, "its peak",
-            f"{amount_text(held, 'B')} of it {_place(use, int(later.paths.node[top]))}",
+            "memory", f"{whole.name} {held_so} ever more memory, at its end", held, "B",
+            held / whole.peak, "its peak",
+            f"{amount_text(most, 'B')} of it {_place(use, int(later.node[top]))}",
         )  # fmt: skip
         return
+    top = int(whole.at_peak.argmax())
     yield Finding(
-        "memory", f"{subject} at most", whole.peak, "B", 0.0, "",
-        f"{amount_text(int(whole.paths.at_peak[0]), 'B')} of it"
-        f" {_place(use, int(whole.paths.node[0]))}",
+        "memory", f"{whole.name} {held_so} at most", whole.peak, "B", 0.0, "",
+        f"{amount_text(int(whole.at_peak[top]), 'B')} of it {_place(use, int(whole.node[top]))}",
+    )  # fmt: skip
+
+
+class _Held(NamedTuple):
+    """The memory of a process: its row, name, peak, and bytes by call path (``path``, ``node``)."""
+
+    process: int
+    name: str
+    peak: int
+    path: list[str]
+    node: I64
+    gained: I64
+    at_peak: I64
+    at_end: I64
+
+
+def _of_pages(db: Database, process: int | None, since: int | None) -> _Held | None:
+    found = measure_memory(db, None if process is None else [process], since)
+    if not found:
+        return None
+    one, paths = found[0], found[0].paths
+    return _Held(
+        one.process, f"{one.name} ({one.pid})", one.peak, paths.name, paths.node, paths.touched,
+        paths.at_peak, paths.at_end,
+    )  # fmt: skip
+
+
+def _of_heap(db: Database, process: int | None, since: int | None) -> _Held | None:
+    found = measure_heap(db, None if process is None else [process], since)
+    if not found:
+        return None
+    one = found[0]
+    return _Held(
+        one.process, f"{one.name} ({one.pid})", one.at_peak.total[0], one.path, one.node,
+        one.allocated.bytes, one.at_peak.bytes, one.at_end.bytes,
     )  # fmt: skip
 
 

@@ -102,8 +102,11 @@ def event_weights(db: Database, metric: str) -> EventWeights:
             quantum = 1.0
         elif names & {of_metric, f"{of_metric} ({unit if seconds is None else 's'})"}:
             weight[number] = scale * (1.0 if seconds is None else seconds)
+            if of_metric in (ALLOCATED, HELD):
+                blocks = db.calls.heap[1]
+                quantum = float(blocks.variance.sum() / max(blocks.bytes.sum(), 1))
             # Times that are no intervals and have no rate are sums of what was measured.
-            if not interval and (frequency or seconds is None):
+            elif not interval and (frequency or seconds is None):
                 quantum = max(quantum, float(weight[number]) * _typical_value(db, number))
     return EventWeights(weight, duration, quantum)
 

@@ -1,6 +1,5 @@
-// Allocates in each way there is: how many bytes, by the function, is what main() prints; and how many of
-// these are not freed. Blocks of at least 16 KiB are recorded for certain, others by their size.
-#include <cstdio>
+// Allocates in each way there is: blocks of at least 16 KiB, which are recorded for certain, and small ones.
+// It goes on when it is written to, and its child process does.
 #include <cstdlib>
 #include <cstring>
 #include <malloc.h>
@@ -13,10 +12,18 @@
 #define APART __attribute__((noinline))
 static void *volatile kept;
 static void *volatile nothing;
-static void *handed[1000];
+static void *handed[100];
 static const int SMALL = 40000, LARGE = 100;
 
 extern "C" {
+
+static void wait_for_input(void)
+{
+	char byte;
+
+	if (read(0, &byte, 1) != 1)
+		_exit(1);
+}
 
 // Half of them are freed: of 3,000,000 bytes.
 APART void small_blocks(void)
@@ -131,29 +138,22 @@ APART void child(void *inherited)
 APART void parent(void)
 {
 	void *block = malloc(50000);
-	int ready[2];
-	char byte;
-
-	if (pipe(ready))
-		abort();
 	pid_t pid = fork();
+
 	if (!pid) {
-		// Probes come to a child when the recorder has seen it: it waits until the parent has gone on.
-		close(ready[1]);
-		if (read(ready[0], &byte, 1) < 0)
-			abort();
+		wait_for_input();
 		child(block);
 		_exit(0);
 	}
-	usleep(200000);
-	close(ready[1]);
 	waitpid(pid, NULL, 0);
+	kept = block;
 }
 
 }
 
 int main()
 {
+	wait_for_input();
 	small_blocks();
 	zeroed();
 	grown();

@@ -77,6 +77,7 @@ ENUMS: dict[str, tuple[str, dict[str, int]]] = {
     "fp_kind": ("FP_", dict(FpKind.__members__)),
     "bx_kind": ("BX_", dict(BxKind.__members__)),
     "ra_kind": ("RA_", dict(RaKind.__members__)),
+    "heap_role": ("HEAP_", dict(probe_maps.HeapRole.__members__)),
     "switch_event": (
         "",
         {("SWITCHED_" if s is Switch.IN else "OUT_") + s.name: s.value for s in Switch},
@@ -115,6 +116,8 @@ NUMBERS = {
     "sizeof(struct open_call)": probe_maps.OPEN_CALL_BYTES,
     "sizeof(struct open_calls)": probe_maps.OPEN_CALLS_BYTES,
     "sizeof(struct polled)": probe_maps.POLLED_BYTES,
+    "sizeof(struct heap_key)": probe_maps.HEAP_KEY_BYTES,
+    "sizeof(struct heap_block)": probe_maps.HEAP_BLOCK_BYTES,
     "PROBE_STEPS": value_program.MAX_STEPS,
     "PROBE_VALUES": value_program.MAX_VALUES,
     "NO_SOURCE": value_program.NO_REGISTER,
