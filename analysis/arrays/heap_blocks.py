@@ -13,6 +13,8 @@ from hpcd.model.calls import CalledFunction
 
 NEVER = (1 << 63) - 1
 """When a block was freed that was not."""
+# No block is larger: what a damaged file says can be added up.
+_MOST_BYTES = 1 << 44
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,12 @@ def heap_blocks(
     at, known = _places(serial[gone], serial[born])
     died = np.full(len(born), NEVER, np.int64)
     died[known] = time[gone[at[known]]]
-    size, count = allocated[born].astype(np.int64), weight[born].astype(np.int64)
-    variance = size.astype(np.float64) ** 2 * count * (count - 1)
-    return HeapBlocks(born, time[born] + duration[born], died, size * count, variance)
+    size, count = allocated[born].astype(np.float64), weight[born].astype(np.float64)
+    total = np.minimum(size * count, _MOST_BYTES)
+    return HeapBlocks(
+        born, time[born] + duration[born], died, total.astype(np.int64),
+        total * size * np.maximum(count - 1, 0),
+    )  # fmt: skip
 
 
 def _places(ordered: U64, wanted: U64) -> tuple[I64, Mask]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.heap_blocks import NEVER, heap_blocks, held_over_time
+from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.calls.totals import path_groups
 from hpcd.analysis.database.database import Database
 from hpcd.array_types import F64, I64, Mask
@@ -102,7 +103,7 @@ def _measured(
     peak_ns = int(moments[peak_at]) if len(held) else 0
 
     def sums(values: npt.NDArray[np.generic], which: Mask) -> F64:
-        return np.bincount(group[which], values[which], len(path))
+        return sum_by(group[which], values[which].astype(np.float64), len(path))
 
     def estimate(which: Mask) -> Estimate:
         total = np.rint(sums(blocks.bytes, which)).astype(np.int64)

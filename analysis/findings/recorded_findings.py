@@ -137,10 +137,10 @@ class _Held(NamedTuple):
 
 
 def _of_pages(db: Database, process: int | None, since: int | None) -> _Held | None:
-    found = measure_memory(db, None if process is None else [process], since)
-    if not found:
+    measured = measure_memory(db, None if process is None else [process], since)
+    if not measured:
         return None
-    one, paths = found[0], found[0].paths
+    one, paths = measured[0], measured[0].paths
     return _Held(
         one.process, f"{one.name} ({one.pid})", one.peak, paths.name, paths.node, paths.touched,
         paths.at_peak, paths.at_end,
@@ -148,10 +148,10 @@ def _of_pages(db: Database, process: int | None, since: int | None) -> _Held | N
 
 
 def _of_heap(db: Database, process: int | None, since: int | None) -> _Held | None:
-    found = measure_heap(db, None if process is None else [process], since)
-    if not found:
+    measured = measure_heap(db, None if process is None else [process], since)
+    if not measured:
         return None
-    one = found[0]
+    one = measured[0]
     return _Held(
         one.process, f"{one.name} ({one.pid})", one.at_peak.total[0], one.path, one.node,
         one.allocated.bytes, one.at_peak.bytes, one.at_end.bytes,

@@ -27,9 +27,7 @@ class ProbeRequest:
     """Functions that allocate memory and free it."""
 
     @staticmethod
-    def of(
-        texts: Iterable[str], files: Iterable[str], *, mpi: bool, heap: bool
-    ) -> ProbeRequest:
+    def of(texts: Iterable[str], files: Iterable[str], *, mpi: bool, heap: bool) -> ProbeRequest:
         """Return a request with the contents of ``files``, read with the rights of this process.
 
         Raises :class:`hpcd.errors.NotFoundError` and :class:`hpcd.errors.UsageError`.

@@ -82,7 +82,7 @@ def _libraries(path: Path, cache: dict[str, Path]) -> list[Path]:
     C library. Raises :class:`FormatError`, OSError."""
     with ElfFile.open(path) as file:
         loader = file.section(".interp")
-        loaders = [Path(os.fsdecode(string_at(file.contents(loader), 0))).resolve()] if loader else []
+        loaders = [Path(string_at(file.contents(loader), 0)).resolve()] if loader else []
         dynamic, names = file.section(".dynamic"), file.section(".dynstr")
         if dynamic is None or names is None:
             return loaders

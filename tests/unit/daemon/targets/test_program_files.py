@@ -31,13 +31,15 @@ def test_a_program_and_its_libraries(program: Path) -> None:
     files = program_files([str(program), "-x"])
     assert files[0] == program
     assert {"libbeside.so", "libc.so.6", "libm.so.6"} <= {file.name for file in files}
+    assert any(file.name.startswith("ld-linux") for file in files)
     assert all(file.is_absolute() and file == file.resolve() for file in files)
 
 
 def test_programs_named_to_a_launcher(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
-    files = program_files(["env", "A=b", "program", "no such file", ""])
-    assert [file.name for file in files[:2]] == ["env", "program"]
+    monkeypatch.setenv("LD_PRELOAD", f"libnowhere.so:{program.parent}/../lib/libbeside.so")
+    files = program_files(["env", f"LD_PRELOAD={program}", "program", "no such file", ""])
+    assert [file.name for file in files[:3]] == ["env", "program", "libbeside.so"]
 
 
 @pytest.mark.parametrize("first", ["#!/bin/sh", "#!/usr/bin/env sh", "#! /bin/sh -e"])
