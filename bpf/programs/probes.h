@@ -514,7 +514,9 @@ static __always_inline void end_call(struct walk *w, u32 slot, u32 index, u32 ti
 	struct leaving leaving = {.top = calls_of(tid), .counted = counted, .tid = tid};
 
 	if (!open || !leaving.top) {
-		count_up(&count->unpaired);
+		/* Of the heap's functions most calls are not recorded. */
+		if (!function->heap)
+			count_up(&count->unpaired);
 		return;
 	}
 	leave_calls(&leaving, sp, 1, index);
