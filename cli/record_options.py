@@ -153,9 +153,9 @@ def add_call_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--heap",
         action="store_true",
-        help="record what is allocated (malloc and its kin, operator new) and what of it is freed,"
-        " by call path: a sample by bytes. Each call costs the program 1 to 4 microseconds:"
-        " docs/calls.md",
+        help="record what is allocated (malloc and the like, operator new, mmap) and what of it is"
+        " freed, by call path: a sample by bytes. Each of these calls costs the program about a"
+        " microsecond: docs/calls.md",
     )
     parser.add_argument(
         "--mpi",

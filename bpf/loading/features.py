@@ -70,7 +70,8 @@ def probe() -> list[Feature]:
         _attempt("stacks of sleeping threads", _task_stacks,
                  "Linux 5.18 or later and make objects; hpcd stacks needs it"),
         _attempt("recorded calls", _calls,
-                 "Linux 5.17 or later and make objects; --io, --memory, --mpi and --probe need it"),
+                 "Linux 5.17 or later and make objects; --io, --memory, --heap, --mpi and --probe"
+                 " need it"),
         _attempt("requests to io_uring", _requests,
                  "Linux 6.0 or later; --io records what else there is"),
         _attempt("cpu-clock sampling", _cpu_clock, privilege_remedy(), needed=True),
@@ -230,7 +231,7 @@ def _task_stacks() -> str:
 
 def _calls() -> str:
     require_calls()
-    return "--io, --memory, --mpi and --probe can record"
+    return "--io, --memory, --heap, --mpi and --probe can record"
 
 
 def _requests() -> str:

@@ -75,7 +75,7 @@ def require_loops() -> None:
     if not has_helper(Helper.LOOP):
         raise PlatformError(
             "this kernel has no loops for BPF programs (bpf_loop); "
-            "--io, --memory, --mpi and --probe need Linux 5.17 or later"
+            "--io, --memory, --heap, --mpi and --probe need Linux 5.17 or later"
         )
 
 

@@ -54,8 +54,9 @@ class CallsCommand(Command):
             help="only calls of this function; may be repeated",
         )
         parser.add_argument(
-            "--group", metavar="NAME", help="only functions recorded as io, mpi, memory or probe"
-        )
+            "--group", metavar="NAME",
+            help="only functions recorded as io, mpi, memory, heap or probe",
+        )  # fmt: skip
         add_limit_option(parser, "groups")
         parser.add_argument("--width", type=int, metavar="N", help="columns")
         parser.add_argument("--json", action="store_true", help="print one JSON object")

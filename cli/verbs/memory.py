@@ -34,7 +34,7 @@ class MemoryCommand(Command):
     touched there, bytes touched there in all and of these by huge pages and on another NUMA node
     than that of the CPU, and bytes mapped and given back by system calls. Recorded by hpcd attach,
     run and profile with --memory. With --heap: bytes allocated by call path, and of these what was
-    held at the end (what leaks is) and when most was.
+    held at the end, leaks among it, and when the process held most.
     """
 
     name = "memory"

@@ -39,7 +39,7 @@ def test_helpers_of_this_kernel_are_present_and_others_are_not() -> None:
     ("require", "words"),
     [
         (require_user_registers, ("registers", "5.15")),
-        (require_loops, ("--io, --memory, --mpi and --probe", "5.17")),
+        (require_loops, ("--io, --memory, --heap, --mpi and --probe", "5.17")),
         (require_memory_reads, ("lockdown",)),
     ],
 )
