@@ -10,40 +10,38 @@ from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.tree_tables import Row
 
-HEAP_HEADING = (
-    "Heap blocks by the path that allocated them: estimates of a sample, +- one standard error."
-)
+HEAP_HEADING = "Heap blocks by the path that allocated them: estimates, +- one standard error."
 _MIN_NAME = 24
 _FIGURES = ("at_end", "at_peak", "allocated")
 
 
 def heap_rows(heap: ProcessHeap, limit: int | None, width: int) -> Iterator[Row]:
     """Yield the lines of the table of one process, at most ``limit`` paths."""
-    calls = int(heap.calls.sum())
+    peak, end, allocated = (_amount(one) for one in (heap.at_peak, heap.at_end, heap.allocated))
     yield Row(
         "",
         "",
-        f"{heap.name} ({heap.pid}): {_amount(heap.at_end)} held at the end, at most"
-        f" {_amount(heap.at_peak)} at {heap.peak_ns / 1e9:.3f} s; {_amount(heap.allocated)}"
-        f" allocated by about {calls:,} calls",
+        f"{heap.name} ({heap.pid}): peak {peak} at {heap.peak_ns / 1e9:.3f} s, {end} at the end,"
+        f" {allocated} allocated",
     )
     yield Row("   at end       +-   at peak       +- allocated     calls  ", "", "path")
     rest = width - 60
     names = shorten_apart(heap.path[: limit or None], max(rest, _MIN_NAME))
     for at, name in enumerate(names):
-        end, peak = (
+        at_end, at_peak = (
             f"{size_text(one.bytes[at]):>9} {size_text(one.error[at]):>8} "
             for one in (heap.at_end, heap.at_peak)
         )
-        allocated = size_text(heap.allocated.bytes[at])
-        yield Row(f"{end}{peak}{allocated:>9} {size_text(heap.calls[at]):>9}  ", "", name)
+        figures = (size_text(number) for number in (heap.allocated.bytes[at], heap.calls[at]))
+        counts = "".join(f"{figure:>9} " for figure in figures)
+        yield Row(f"{at_end}{at_peak}{counts} ", "", name)
     if limit and len(heap.path) > limit:
         yield Row("", "", f"(not shown: {len(heap.path) - limit:,} more; --limit 0 for all)")
 
 
 def _amount(estimate: Estimate) -> str:
     total, error = estimate.total
-    return f"{size_text(total)}B" + (f" (+-{size_text(error)}B)" if error else "")
+    return f"{size_text(total)}B" + (f" +-{size_text(error)}B" if error else "")
 
 
 def heap_json(heaps: list[ProcessHeap], limit: int | None) -> dict[str, list[dict[str, Any]]]:
