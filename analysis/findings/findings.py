@@ -21,35 +21,36 @@ from hpcd.analysis.findings.finding import (
     Finding,
     amount_text,
     most_of,
-    percent,
     whose_time,
 )
 from hpcd.analysis.findings.recorded_findings import file_calls, held_memory, message_waits
 from hpcd.analysis.findings.time_use import TimeUse, Use
-from hpcd.analysis.parallel.imbalance import Imbalance, measure
-from hpcd.analysis.parallel.ranks import find_ranks, find_threads, has_ranks
-from hpcd.analysis.parallel.tree_matching import path_labels
-from hpcd.analysis.profile.row_text import CALLS, run_name, shorten
+from hpcd.analysis.findings.work_sharing import (
+    meanwhile,
+    measure_sharing,
+    uneven_work,
+)
+from hpcd.analysis.parallel.imbalance import Imbalance
+from hpcd.analysis.parallel.ranks import has_ranks
+from hpcd.analysis.profile.row_text import shorten
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import Mask
 from hpcd.wording import counted
 
 # Work has to be done; a loss of this share comes first, even beside a larger share of work.
 _LARGE = 0.2
-_UNEVEN = 0.05
-_NAME, _PATH = 60, 110
+_NAME = 60
 # A process is mentioned that takes this multiple of the mean of its program's processes, and this
 # share of theirs.
 _STANDS_OUT, _ALONE = 1.3, 0.2
 # An imbalance explains waits for others of which it is this share.
 _EXPLAINS = 0.6
-# Which thread was waited for follows from the records, not from sums; of more it is not said.
-_MOST_RECORDS, _MOST_LINES = 4_000_000, 512
+# Waits that are at most this multiple of those by recorded messages are the same.
+_COVERED = 1.5
 # Processes that live at most this long, and at least as many, cost more to start than they do.
 _BRIEF_NS, _MANY = 50_000_000, 20
 # Source files on the command line of a compiler.
 _SOURCE = re.compile(r"\.(c|cc|cpp|cxx|C|cu|m|mm|f|F|f90|F90|rs|go|java|hs|ml|swift)$")
-_TEAM = re.compile(r"(GOMP|gomp|__kmp)\w*(barrier|parallel)|GOMP_parallel\w*|__kmpc_fork\w*")
 _WAITS = {
     Use.LOCKS: ("locks", "Threads wait for locks"),
     Use.OTHERS: ("communication", "Threads wait for others"),
@@ -88,16 +89,17 @@ def findings(db: Database) -> list[Finding]:
     use = TimeUse(db)
     if use.total <= 0:
         return []
-    sharing = _sharing(db)
-    waits = list(_waiting(db, use, sharing))
+    sharing = measure_sharing(db)
+    messages = list(message_waits(db, use, sharing))
+    waits = [wait for wait in _waiting(db, use, sharing) if not _same(wait, messages)]
     lost = [*waits, *_runnable(db, use), *_brief_processes(db, use), *file_calls(db, use),
-            *message_waits(db, use), *held_memory(db, use)]  # fmt: skip
+            *messages, *held_memory(db, use)]  # fmt: skip
     lost.sort(key=lambda finding: -finding.share)
-    for uneven in _imbalance(db, use, sharing):
+    for uneven in uneven_work(db, use, sharing):
         # Before the waits that it explains.
         before = [
             one.share <= uneven.share
-            or (one.kind == "communication" and uneven.share > _EXPLAINS * one.share)
+            or (one.kind in ("communication", "messages") and uneven.share > _EXPLAINS * one.share)
             for one in lost
         ]
         lost.insert(before.index(True) if any(before) else len(lost), uneven)
@@ -108,6 +110,12 @@ def findings(db: Database) -> list[Finding]:
     large = [finding for finding in lost if finding.share >= _LARGE]
     rest = [*(finding for finding in lost if finding.share < _LARGE), *work]
     return large + sorted(rest, key=lambda finding: -finding.share) + outside
+
+
+def _same(wait: Finding, messages: list[Finding]) -> bool:
+    """Whether recorded ``messages`` explain most of a ``wait`` for others."""
+    others = wait.kind in ("communication", "outside")
+    return others and any(wait.share < _COVERED * message.share for message in messages)
 
 
 def _processes(db: Database) -> Iterator[Finding]:
@@ -196,71 +204,12 @@ def _waiting(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[
         own = [place for place in paths if place.procedure]
         place, more = most_of(own or paths, total)
         if kind in _BLAMED:
-            more += _meanwhile(sharing, place)
+            outside, words = meanwhile(sharing, use, total, place)
+            name, more = "outside" if outside else name, more + words
         yield Finding(
             name, f"{subject}:", total, "s", total / use.total, whose_time(ranked), place, more,
             use.name(own[0]) if own else "",
         )  # fmt: skip
-
-
-def _sharing(db: Database) -> Imbalance | None:
-    """Measure how ranks, or threads, share the work; None where there are not several, or more
-    than can be looked at."""
-    ranked = has_ranks(db)
-    ranks = find_ranks(db) if ranked else find_threads(db)
-    records = int(db.metrics.exclusive("samples").sum())
-    if len(ranks) < 2 or len(ranks.line) > _MOST_LINES or records > _MOST_RECORDS:
-        return None
-    return measure(db)
-
-
-def _meanwhile(sharing: Imbalance | None, place: str) -> str:
-    """Say what others did while threads waited for them at ``place``, if much of it was in one
-    procedure."""
-    if sharing is None or sharing.blame.sum() <= 0:
-        return ""
-    labels = [place.label for place in sharing.matching.places]
-    blame = sum_by(sharing.matching.place_of, sharing.blame, len(labels))
-    top, total = int(blame.argmax()), float(blame.sum())
-    if blame[top] < 0.3 * total or not top or labels[top].startswith("["):
-        return ""
-    by_rank = sharing.blame_of_rank
-    late = int(by_rank.argmax())
-    who = "others"
-    if by_rank[late] >= 0.6 * by_rank.sum():
-        who = f"{sharing.ranks.kind} {sharing.ranks.number[late]}"
-    at_once = "; one at a time:" if labels[top] in place.split(CALLS) else ";"
-    return f"{at_once} {percent(blame[top] / total)} of it while {who} worked in {labels[top]}"
-
-
-def _imbalance(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[Finding]:
-    """Ranks, or threads of one team, of which one works longer than the others."""
-    if sharing is None:
-        return
-    ranks, work = sharing.ranks, sharing.inclusive
-    mean, most, number = float(work.mean[0]), float(work.maximum[0]), int(work.most[0])
-    loss = (most - mean) * len(ranks) / use.total
-    if mean <= 0 or most / mean - 1 < _UNEVEN:
-        return
-    own = np.where(sharing.own.most == number, sharing.own.imbalance, 0.0)
-    node = int(own.argmax())
-    several = int(np.count_nonzero(sharing.by_rank(node) > LEAST_SHARE * sharing.own.maximum[node]))
-    # Threads that share neither barriers nor procedures need not do the same.
-    team = several >= 2 or any(map(_TEAM.match, db.procedures.name))
-    if not has_ranks(db) and (loss < LEAST_SHARE or not team):
-        return
-    names = [name for name in path_labels(sharing.matching, node) if name != "_start"]
-    path = run_name(names, _PATH) if node and names else ""
-    kind = ranks.kind
-    at = int(np.flatnonzero(ranks.number == number)[0])
-    yield Finding(
-        "imbalance",
-        f"{kind.capitalize()} {number} works {amount_text(most, 's')}, {kind}s on average"
-        f" {amount_text(mean, 's')}: balance would save up to",
-        most - mean, "s", loss, f"the {kind}s' time",
-        f"{amount_text(float(own[node]), 's')} in {path}" if path else "",
-        line=int(ranks.line[np.flatnonzero(ranks.of_line == at)[0]]),
-    )  # fmt: skip
 
 
 def _runnable(db: Database, use: TimeUse) -> Iterator[Finding]:
@@ -269,22 +218,11 @@ def _runnable(db: Database, use: TimeUse) -> Iterator[Finding]:
     total = float(seconds.sum())
     if total < LEAST_SHARE * use.lived:
         return
-    demand = use.demand
-    cpus = counted(demand.cpus, "CPU")
-    if demand.outside:
-        more = f": other programs had the CPUs, these got {demand.got:.2g} of {cpus}"
-    elif demand.got > 0.75 * demand.cpus:
-        more = f": {demand.wanted:.2g} at a time want to run on {cpus}"
-    else:
-        more = (
-            f": {demand.wanted:.2g} at a time want to run and get {demand.got:.2g} of {cpus};"
-            " they are bound to few of these, or other programs use them"
-        )
     own = [place for place in use.places(seconds) if place.procedure]
     place, _ = most_of(own, total)
     yield Finding(
-        "outside" if demand.outside else "runnable", "Threads wait for a CPU", total, "s",
-        total / use.lived, whose_time(has_ranks(db)), place, more,
+        "runnable" if use.demand.own else "outside", "Threads wait for a CPU", total, "s",
+        total / use.lived, whose_time(has_ranks(db)), place, f": {use.demand.text}",
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -20,8 +21,10 @@ from hpcd.analysis.findings.finding import (
     whose_time,
 )
 from hpcd.analysis.findings.time_use import TimeUse
+from hpcd.analysis.findings.work_sharing import meanwhile
 from hpcd.analysis.messages.database_calls import communication
-from hpcd.analysis.messages.wait_states import by_path
+from hpcd.analysis.messages.wait_states import WaitKind, by_path
+from hpcd.analysis.parallel.imbalance import Imbalance
 from hpcd.analysis.parallel.ranks import has_ranks
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
@@ -65,8 +68,8 @@ def file_calls(db: Database, use: TimeUse) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def message_waits(db: Database, use: TimeUse) -> Iterator[Finding]:
-    """Yield the wait states of recorded calls of MPI."""
+def message_waits(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[Finding]:
+    """Yield the wait states of recorded calls of MPI, and what ranks did meanwhile."""
     count = len(db.calls) if db.calls.of_group(Group.MPI) else 0
     if not 0 < count <= _MOST_CALLS:
         return
@@ -74,16 +77,19 @@ def message_waits(db: Database, use: TimeUse) -> Iterator[Finding]:
         job = communication(db)
     except UsageError:  # no ranks
         return
-    groups = by_path(job.operations, job.waits)
-    total = sum(group.seconds for group in groups)
+    by_call: Counter[tuple[WaitKind, int]] = Counter()
+    for group in by_path(job.operations, job.waits):
+        by_call[group.kind, group.node] += group.seconds  # type: ignore[assignment]
+    total = float(sum(by_call.values()))
     if total < LEAST_SHARE * use.total:
         return
-    top = groups[0]
+    ((kind, node), seconds), *_ = by_call.most_common(1)
+    place = use.path(node)
+    outside, words = meanwhile(sharing, use, total, place)
     yield Finding(
-        "messages", "Calls of MPI wait for other ranks", total, "s", total / use.total,
-        "the ranks' time",
-        f"{percent(top.seconds / total)} of it for rank {top.delaying_rank} ({top.kind.label})"
-        f" {_place(use, top.node)}",
+        "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",
+        total / use.total, "the ranks' time",
+        f"{percent(seconds / total)} in {place or 'MPI'} ({kind.label})", words,
     )  # fmt: skip
 
 

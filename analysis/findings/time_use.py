@@ -17,6 +17,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
+from hpcd.analysis.findings.cpu_demand import CpuDemand, measure_demand
 from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.ranks import has_ranks
 from hpcd.analysis.parallel.tree_matching import MPI_START_AND_END, are_regions, innermost
@@ -28,8 +29,6 @@ from hpcd.array_types import F64, I64, Mask
 
 # A thread that runs for less of what its process's busiest one does serves it: it waits for work.
 _SERVES = 0.05
-# Threads bound to one CPU get about this share of it.
-_ONE_CPU = 0.9
 # Call paths that are put into words; the others cost less.
 _MOST_PATHS = 256
 _PATH_WIDTH = 110
@@ -90,22 +89,6 @@ class Place:
     procedure: int
 
 
-@dataclass(frozen=True)
-class Demand:
-    """The CPUs that threads ``wanted`` at a time on average, and ``got``, of ``cpus``."""
-
-    wanted: float
-    got: float
-    cpus: int
-
-    @property
-    def outside(self) -> bool:
-        """Whether other programs must have had the CPUs: there were enough for these threads, and
-        no two of them need have been bound to one."""
-        enough = self.wanted <= self.cpus + 0.5
-        return self.wanted <= 1 or (enough and self.got < _ONE_CPU)
-
-
 class TimeUse:
     """The use of the time of working threads, helper threads and launchers left out.
 
@@ -141,18 +124,12 @@ class TimeUse:
     @property
     def total(self) -> float:
         """Seconds of :attr:`lived`, without the time for which other programs had the CPUs."""
-        outside = float(self.seconds(Use.RUNNABLE).sum()) if self.demand.outside else 0.0
-        return self.lived - outside
+        return self.lived - self.demand.outside
 
     @cached_property
-    def demand(self) -> Demand:
+    def demand(self) -> CpuDemand:
         """The CPUs that the counted threads wanted, and got."""
-        start, end = self._db.lines.start[self.lines], self._db.lines.end[self.lines]
-        span = float(end.max() - start.min()) / 1e9 if len(self.lines) else 0.0
-        got = float(self._db.line_totals("cpu_time")[self.lines].sum()) / (span or 1.0)
-        wanted = got + float(self.seconds(Use.RUNNABLE).sum()) / (span or 1.0)
-        ((cpus,),) = self._db.rows("SELECT sum(cpus) FROM host")
-        return Demand(wanted, got, int(cpus or 1))
+        return measure_demand(self._db, self.lines, float(self.seconds(Use.RUNNABLE).sum()))
 
     def seconds(self, use: Use) -> F64:
         """``float64[nodes]``: the time of one use at each context itself."""

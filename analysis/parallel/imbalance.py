@@ -96,6 +96,11 @@ class Imbalance:
         return sum_by(self.ranks.of_line, self._blame.by_line, len(self.ranks))
 
     @property
+    def blame_while_ready(self) -> float:
+        """Seconds of :attr:`blame` while the rank that was waited for waited for a CPU."""
+        return self._blame.ready
+
+    @property
     def unblamed(self) -> float:
         """Seconds waited while no rank was at work."""
         return self._blame.unblamed

@@ -115,13 +115,15 @@ class Blame:
     At each moment the waiting of all idle lines is shared among those at work. ``seconds``
     ``float64[nodes]`` is what each context was at work while others waited for it, ``by_line``
     ``float64[lines]`` the same by line; ``idle`` ``float64[nodes]`` where lines waited, in seconds.
-    ``unblamed`` are seconds of waiting while no rank was at work.
+    ``unblamed`` are seconds of waiting while no rank was at work; ``ready`` those of ``seconds``
+    while the rank itself waited for a CPU.
     """
 
     seconds: F64
     by_line: F64
     idle: F64
     unblamed: float
+    ready: float
 
 
 def share_blame(stretches: Callable[[int], Stretches], lines: int, nodes: int) -> Blame:
@@ -146,6 +148,7 @@ def share_blame(stretches: Callable[[int], Stretches], lines: int, nodes: int) -
     unblamed = float((idle * length)[work == 0].sum())
     seconds, waited = np.zeros(nodes), np.zeros(nodes)
     by_line = np.zeros(lines)
+    ready = 0.0
     for line in range(lines):
         part = stretches(line)
         if not len(part.begin):
@@ -155,7 +158,9 @@ def share_blame(stretches: Callable[[int], Stretches], lines: int, nodes: int) -
         seconds += np.bincount(part.node, cost, nodes)
         waited += np.bincount(part.node, (part.end - part.begin) / 1e9 * part.idle, nodes)
         by_line[line] = cost.sum()
-    return Blame(seconds, by_line, waited, unblamed)
+        if part.ready is not None:
+            ready += float(cost[part.ready].sum())
+    return Blame(seconds, by_line, waited, unblamed, ready)
 
 
 def _turns(part: Stretches) -> tuple[I64, I64, I64]:

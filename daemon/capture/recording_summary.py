@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from hpcd.measurement.seen_part import SeenPart
 from hpcd.measurement.summary import (
     CpuTime,
     DeferredPathCounts,
+    MachineTime,
     OverheadSeconds,
     RateChange,
     SampleCounts,
@@ -26,6 +29,8 @@ from hpcd.measurement.summary import (
 # Samples come as if at random: this number of standard errors is chance. Of the interrupts
 # of a virtual machine that did not run for a time the first is late, and the time was another's.
 _ERRORS, _LATE = 4, 0.03
+_MACHINE = Path("/proc/stat")
+_NO_TIME = MachineTime()
 
 
 class RecordingAccount:
@@ -38,12 +43,18 @@ class RecordingAccount:
         self._rates = [first] if first else []
         self._expected = ExpectedSamples(first.frequency if first else 0)
         self._start = time.monotonic()
+        self._machine = machine_time()
+        self._used: MachineTime | None = None
         self._reported = (self._start, 0)  # when progress was last, and the samples by then
 
     def change_rate(self, rate: SamplingRate) -> None:
         """From now on CPU time is sampled at ``rate``."""
         self._expected.change(self.cpu_seconds(final=False), rate.frequency)
         self._rates.append(RateChange.now(rate.frequency, rate.walk_one_in))
+
+    def stop(self) -> None:
+        """Nothing is recorded from now on."""
+        self._used = machine_time(self._machine)
 
     def samples_lost(self) -> int:
         """Return the number of samples lost so far, by the BPF programs or since."""
@@ -98,6 +109,7 @@ class RecordingAccount:
         return Summary(
             samples=_count_samples(parts, counters, expected, uncounted),
             cpu=CpuTime(round(used, 6), round(sampled, 6)),
+            machine=self._used or machine_time(self._machine),
             seen=parts.threads.seen_part() if final else SeenPart(),
             switches=SwitchCounts(int(counters["switches"]), parts.collector.switches),
             time=times,
@@ -212,6 +224,18 @@ def unexplained(taken: int, expected: int, left_out: int = 0, uncounted: int = 0
     if not expected or expected - left_out - chance <= taken <= expected + uncounted + chance:
         return 0
     return taken - expected + (left_out if taken < expected else -uncounted)
+
+
+def machine_time(since: MachineTime = _NO_TIME) -> MachineTime:
+    """Return the CPU time of this machine ``since`` an earlier call, by default since its start."""
+    try:
+        words = _MACHINE.read_text(encoding="ascii").split("\n", 1)[0].split()
+    except OSError:
+        return _NO_TIME
+    tick = os.sysconf("SC_CLK_TCK")
+    user, nice, system, idle, io, *interrupts, stolen = (int(word) / tick for word in words[1:9])
+    now = MachineTime(user + nice + system + sum(interrupts), stolen, idle + io)
+    return MachineTime._make(round(max(b - a, 0.0), 2) for a, b in zip(since, now, strict=True))
 
 
 def own_cpu_seconds() -> float:

@@ -140,6 +140,7 @@ class Session:
             self._parts.probes.detach()
         self._parts.sampler.stop()
         self._stopped = time.monotonic()
+        self._account.stop()
         self._parts.mmaps.take()
         self._drain()
         self._wait_for_tables(analysing)

@@ -47,6 +47,16 @@ class CpuTime(NamedTuple):
     sampled_s: float = 0.0
 
 
+class MachineTime(NamedTuple):
+    """CPU seconds of the machine while it was recorded, whatever ran there; 0: not known."""
+
+    busy_s: float = 0.0
+    """Used by programs, the kernel and interrupts, those of the targets and of hpcd among them."""
+    stolen_s: float = 0.0
+    """Taken by the hypervisor."""
+    idle_s: float = 0.0
+
+
 class SwitchCounts(NamedTuple):
     """Context switches of the targets."""
 
@@ -178,6 +188,7 @@ class Summary(NamedTuple):
 
     samples: SampleCounts = SampleCounts()
     cpu: CpuTime = CpuTime()
+    machine: MachineTime = MachineTime()
     seen: SeenPart = SeenPart()
     switches: SwitchCounts = SwitchCounts()
     time: ThreadSeconds | None = None

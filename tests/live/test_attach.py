@@ -69,6 +69,9 @@ def test_samples_add_up_and_match_cpu_time(tmp_path: Path, build: Callable[..., 
     near = 0.03 * samples["expected"] + 4 * (samples["expected"] * (1 - share)) ** 0.5
     assert -near <= samples["taken"] - samples["expected"] <= near + 997 * stolen
     assert summary["overhead"]["bpf_s"] > 0
+    machine, cpus = summary["machine"], os.cpu_count() or 1
+    assert machine["busy_s"] > 0.9 * summary["cpu"]["counted_s"]
+    assert sum(machine.values()) == pytest.approx(cpus * summary["duration_s"], rel=0.2, abs=0.5)
     with open_measurement(tmp_path / "m") as measurement:
         assert sampled(measurement) == pytest.approx(summary["cpu"]["sampled_s"])
         assert sampled(measurement) == pytest.approx(

@@ -62,7 +62,7 @@ CAUSES = {case.name: case for case in (
     Case("short_children", "children", r"250 processes.*starts_a_child", exact=False),
     Case("pipe_ping_pong", "communication", "asks_by_a_pipe > read", exact=False),
 )}  # fmt: skip
-LATE_RANK = Case("late_rank", _TEAM, "computes_late", ("--mpi",))
+LATE_RANK = Case("late_rank", f"{_TEAM} messages", "computes_late", ("--mpi",))
 HEALTHY = tuple(
     f"healthy_{name}"
     for name in ("serial", "threads", "openmp", "processes", "with_helper", "with_idle_pool",

@@ -8,8 +8,8 @@ import pytest
 
 import hpcd.analysis
 from hpcd.__main__ import main
+from hpcd.analysis.findings.cpu_demand import CpuDemand
 from hpcd.analysis.findings.findings import findings, scene
-from hpcd.analysis.findings.time_use import Demand
 from tests.support.made import Step, make
 
 
@@ -147,9 +147,19 @@ def test_a_small_loss_does_not_come_before_the_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "got", "outside"),
-    [(0.99, 0.93, True), (1.8, 0.8, True), (1.9, 0.97, False), (4.0, 1.9, False)],
+    ("ran", "waited", "taken", "own", "words"),
+    [
+        (0.93, 0.06, None, False, "other programs had the CPUs, these got 0.93 of 2 CPUs"),
+        (1.3, 0.6, 0.6, False, "other programs, hpcd among them, used 0.6 of 2 CPUs"),
+        (1.0, 1.0, 0.1, True, "2 at a time want to run on 2 CPUs and get 1: they are bound to"),
+        (1.0, 1.0, None, True, "or other programs use them"),
+        (1.9, 2.1, None, True, "4 at a time want to run on 2 CPUs"),
+        (1.4, 2.6, 0.6, True, "4 at a time want to run on 2 CPUs; other programs, hpcd among"),
+    ],
 )
-def test_who_had_the_cpus_that_threads_wanted(wanted: float, got: float, outside: bool) -> None:
+def test_who_had_the_cpus_that_threads_wanted(
+    ran: float, waited: float, taken: float | None, own: bool, words: str
+) -> None:
     """One thread waits for none of its own; several may be bound to one CPU, or be too many."""
-    assert Demand(wanted, got, cpus=2).outside is outside
+    demand = CpuDemand(10 * ran, 10 * waited, 10.0, 2, None if taken is None else 10 * taken)
+    assert demand.own is own and words in demand.text

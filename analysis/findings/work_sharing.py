@@ -1,0 +1,94 @@
+"""Findings on how ranks, or threads, share the work, and what others did while they waited."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, amount_text, percent
+from hpcd.analysis.findings.time_use import TimeUse
+from hpcd.analysis.parallel.imbalance import Imbalance, measure
+from hpcd.analysis.parallel.ranks import find_ranks, find_threads, has_ranks
+from hpcd.analysis.parallel.tree_matching import path_labels
+from hpcd.analysis.profile.row_text import CALLS, run_name
+
+_UNEVEN = 0.05
+_PATH = 110
+# Which thread was waited for follows from the records, not from sums; of more it is not said.
+_MOST_RECORDS, _MOST_LINES = 4_000_000, 512
+_TEAM = re.compile(r"(GOMP|gomp|__kmp)\w*(barrier|parallel)|GOMP_parallel\w*|__kmpc_fork\w*")
+
+
+def measure_sharing(db: Database) -> Imbalance | None:
+    """Measure how ranks, or threads, share the work; None where there are not several, or more
+    than can be looked at."""
+    ranked = has_ranks(db)
+    ranks = find_ranks(db) if ranked else find_threads(db)
+    records = int(db.metrics.exclusive("samples").sum())
+    if len(ranks) < 2 or len(ranks.line) > _MOST_LINES or records > _MOST_RECORDS:
+        return None
+    return measure(db)
+
+
+def meanwhile(
+    sharing: Imbalance | None, use: TimeUse, seconds: float, place: str
+) -> tuple[bool, str]:
+    """Return whether other programs caused ``seconds`` of waiting for others at ``place``, or all
+    but a small part, and words on what those others did meanwhile: where much of it was in one
+    procedure, and how much of it was without a CPU."""
+    whole = float(sharing.blame.sum()) if sharing else 0.0
+    if sharing is None or whole <= 0:
+        return False, ""
+    ready = 0.0 if use.demand.own else sharing.blame_while_ready / whole
+    words = f"; {percent(ready)} of it while others had no CPU" if ready >= LEAST_SHARE else ""
+    # Who had a CPU too late goes on working while the others wait.
+    starved = ready > 0.5 and use.demand.outside > 0.5 * use.lived
+    if starved or (1 - ready) * seconds < LEAST_SHARE * use.total:
+        return True, words
+    labels = [place.label for place in sharing.matching.places]
+    blame = sum_by(sharing.matching.place_of, sharing.blame, len(labels))
+    top = int(blame.argmax())
+    if blame[top] < 0.3 * whole or not top or labels[top].startswith("["):
+        return False, words
+    by_rank = sharing.blame_of_rank
+    late = int(by_rank.argmax())
+    who = "others"
+    if by_rank[late] >= 0.6 * by_rank.sum():
+        who = f"{sharing.ranks.kind} {sharing.ranks.number[late]}"
+    at_once = "; one at a time:" if labels[top] in place.split(CALLS) else ";"
+    share = percent(float(blame[top]) / whole)
+    return False, f"{at_once} {share} of it while {who} worked in {labels[top]}{words}"
+
+
+def uneven_work(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[Finding]:
+    """Yield a finding on ranks, or threads of one team, of which one works longer than the rest."""
+    if sharing is None:
+        return
+    ranks, work = sharing.ranks, sharing.inclusive
+    mean, most, number = float(work.mean[0]), float(work.maximum[0]), int(work.most[0])
+    loss = (most - mean) * len(ranks) / use.total
+    if mean <= 0 or most / mean - 1 < _UNEVEN:
+        return
+    own = np.where(sharing.own.most == number, sharing.own.imbalance, 0.0)
+    node = int(own.argmax())
+    several = int(np.count_nonzero(sharing.by_rank(node) > LEAST_SHARE * sharing.own.maximum[node]))
+    # Threads that share neither barriers nor procedures need not do the same.
+    team = several >= 2 or any(map(_TEAM.match, db.procedures.name))
+    if not has_ranks(db) and (loss < LEAST_SHARE or not team):
+        return
+    names = [name for name in path_labels(sharing.matching, node) if name != "_start"]
+    path = run_name(names, _PATH) if node and names else ""
+    kind = ranks.kind
+    at = int(np.flatnonzero(ranks.number == number)[0])
+    yield Finding(
+        "imbalance",
+        f"{kind.capitalize()} {number} works {amount_text(most, 's')}, {kind}s on average"
+        f" {amount_text(mean, 's')}: balance would save up to",
+        most - mean, "s", loss, f"the {kind}s' time",
+        f"{amount_text(float(own[node]), 's')} in {path}" if path else "",
+        line=int(ranks.line[np.flatnonzero(ranks.of_line == at)[0]]),
+    )  # fmt: skip
