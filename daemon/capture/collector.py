@@ -225,7 +225,7 @@ class Collector:
         self._jit.name_frames(cct.frame[: cct.count], last=last)
 
     def finish(self, now: int) -> None:
-        """End the recording at ``now`` (ns), and with it all lines."""
+        """End the recording, and with it all lines: it was stopped at ``now`` (ns)."""
         self.drain()
         self._threads.finish()
         self._end_threads()

@@ -144,7 +144,8 @@ class Session:
         self._parts.mmaps.take()
         self._drain()
         self._wait_for_tables(analysing)
-        self._parts.collector.finish(time.monotonic_ns())
+        # Threads that go on were recorded until then, however long the tables took.
+        self._parts.collector.finish(round(self._stopped * 1e9))
         cct = self._parts.stacks.cct
         late = name_frames(self._parts.modules, self._parts.writer, cct.frame[: cct.count])
         summary = self._summarize(final=True)

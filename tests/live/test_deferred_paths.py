@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hpcd.analysis
 from hpcd.bpf import sampler_programs, syscalls
 from hpcd.bpf.layouts import STACK_COPY
 from hpcd.bpf.map_sizes import COPY_BYTES
@@ -31,6 +32,7 @@ from hpcd.errors import PlatformError
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.paths import ROOT
 from tests.support.recorded import HPCD, call_paths, record
+from tests.support.recorded import hpcd as command
 from tests.support.replay import Replay, SavedStack
 
 pytestmark = pytest.mark.root
@@ -123,14 +125,15 @@ def test_a_command_starts_when_its_files_are_analysed(
 
 @contextlib.contextmanager
 def recorded_without_tables(
-    folder: Path, executable: Path
+    folder: Path, executable: Path, then: str = ":"
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A recording of a program that has ended while the decoder was stopped: no table was made.
-    The program is one that the command does not name. The recorder and the pid of its decoder."""
+    The program is one that the command does not name, and the script then does ``then``. The
+    recorder and the pid of its decoder."""
     started, stopped, ended = (folder / name for name in ("started", "stopped", "ended"))
     os.mkfifo(stopped)
     script = folder / "script"
-    script.write_text(f": > {started}; read go < {stopped}; {executable} 2; : > {ended}")
+    script.write_text(f": > {started}; read go < {stopped}; {executable} 2; : > {ended}; {then}")
     with subprocess.Popen(
         [*HPCD, "run", "--json", "-o", str(folder / "late"), "--", "sh", script],
         env={**os.environ, "HPCD_CACHE": str(folder / "cache")},
@@ -202,17 +205,26 @@ def test_who_does_not_want_to_wait_for_the_last_tables_need_not(
 ) -> None:
     executable = tmp_path / "never-seen"
     shutil.copy(build("paths.c"), executable)
-    with recorded_without_tables(tmp_path, executable) as (recorder, _):
+    leave = tmp_path / "leave"
+    os.mkfifo(leave)
+    with recorded_without_tables(tmp_path, executable, f"read go < {leave}") as (recorder, _):
         assert recorder.stderr
+        recorder.send_signal(signal.SIGINT)
         for line in recorder.stderr:
             if "the last call paths wait for" in line:
                 break
         recorder.send_signal(signal.SIGINT)
+        leave.write_text("go\n")
         output, _ = recorder.communicate()
     assert recorder.returncode == 0
-    unwind = json.loads(output.splitlines()[-1])["unwind"]
+    summary = json.loads(output.splitlines()[-1])
+    unwind = summary["unwind"]
     assert unwind["deferred"]["gave_up"] > 1000
     assert unwind["truncated"]["module not yet analysed"] > 1000
+    # What was going on when the recording was ended did not wait for the tables.
+    command("merge", tmp_path / "late", "-o", tmp_path / "db")
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        assert db.duration_ns < 1e9 * (summary["duration_s"] + 1)
 
 
 def test_paths_are_whole_before_their_walkers_are_loaded(
