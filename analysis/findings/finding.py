@@ -54,7 +54,7 @@ def most_of(paths: list[Place], seconds: float) -> tuple[str, str]:
     if shares[0][1] >= 0.9:
         return f"in {shares[0][0].words}", ""
     first, *more = [f"{percent(share)} in {place.words}" for place, share in shares
-                    if share >= LEAST_SHARE] or [f"in {shares[0][0].words}"]  # fmt: skip
+                    if share >= LEAST_SHARE] or [""]  # fmt: skip
     return first, "".join(f"; {text}" for text in more)
 
 

@@ -173,6 +173,11 @@ def _work(use: TimeUse) -> Iterator[Finding]:
         ("system", "The kernel works for {}:", system),
     ):
         top = next(iter(use.procedures(seconds)), None)
+        library, spent = use.library(seconds)
+        if spent > max(top.seconds if top else 0.0, LEAST_SHARE * total):
+            text = subject.format(shorten(library, _NAME))
+            yield Finding(kind, text, spent, "s", spent / total, "the CPU time")
+            continue
         if top is None or top.seconds < LEAST_SHARE * total:
             continue
         place, more, name = "", "", top.words
@@ -202,7 +207,8 @@ def _waiting(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[
         paths = use.places(seconds)
         # A team's threads wait outside of the program's procedures.
         own = [place for place in paths if place.procedure]
-        place, more = most_of(own or paths, total)
+        known = own if sum(place.seconds for place in own) > LEAST_SHARE * total else paths
+        place, more = most_of(known, total)
         if kind in _BLAMED:
             outside, words = meanwhile(sharing, use, total, place)
             name, more = "outside" if outside else name, more + words

@@ -64,10 +64,11 @@ class Use(IntEnum):
 IDLE = (Use.CHILDREN, Use.EVENTS)
 """Uses that are no part of the threads' time: they have nothing to do."""
 
+_PIPE = re.compile(r"(anon_)?pipe_(read|write)|pipe_wait\w*")
 # Kernel procedures that say what a thread waits for; the first that is on the path decides.
 _KERNEL_WAITS = (
-    (Use.CHILDREN, re.compile(r"do_wait|kernel_wait4|\w*sys_wait(4|id)")),
-    (Use.OTHERS, re.compile(r"(anon_)?pipe_(read|write)|pipe_wait\w*")),
+    (Use.CHILDREN, re.compile(r"do_wait|kernel_wait4|\w*sys_(wait(4|id)|vfork)|wait_for_vfork\w*")),
+    (Use.EVENTS, _PIPE),
     (Use.EVENTS, re.compile(
         r"do_sys_poll|do_select|ep_poll|do_epoll_p?wait|\w*accept\w*|\w+_recvmsg|n_tty_read"
         r"|unix_stream_(read|data)\w*|\w*sigtimedwait|\w*sys_(pause|rt_sigsuspend)|io_cqring_wait"
@@ -94,7 +95,8 @@ class TimeUse:
 
     ``lines`` ``int64[k]``: the trace lines counted. Where there are ranks these are ranks' alone.
     A thread that hardly runs beside its process's busiest one counts only for locks it waits for; a
-    process that hardly runs beside the busiest one may sleep.
+    process that hardly runs beside the busiest one may sleep. A process's only thread works where
+    it takes a lock.
     """
 
     def __init__(self, db: Database) -> None:
@@ -115,6 +117,12 @@ class TimeUse:
         of_process = np.bincount(process, cpu)
         idle = (of_process < _SERVES * of_process.max())[process] & (db.lines.rank < 0)
         self._idle = np.flatnonzero(working & ~serves & idle)
+        alone = (np.bincount(process) == 1)[process]
+        unlocked = np.where(self._of_cpu == Use.LOCKS, Use.WORK, self._of_cpu)
+        self._parts = [
+            (np.flatnonzero(working & ~serves & ~alone), self._of_cpu),
+            (np.flatnonzero(working & ~serves & alone), unlocked),
+        ]
 
     @cached_property
     def lived(self) -> float:
@@ -137,31 +145,37 @@ class TimeUse:
 
     @cached_property
     def _by_use(self) -> list[F64]:
-        cpu, blocked = self._of("cpu_time", self.lines), self._of("blocked_time", self.lines)
-        by_use = [
-            np.where(self._of_cpu == use, cpu, 0.0) + np.where(self._of_wait == use, blocked, 0.0)
-            for use in Use
-        ]
+        blocked, idle = self._of("blocked_time", self.lines), self._of("blocked_time", self._idle)
+        by_use = [self.cpu(use) + np.where(self._of_wait == use, blocked, 0.0) for use in Use]
         # Who waits for others and gets no CPU meanwhile still waits for others.
-        runnable = self._of("runnable_time", self.lines)
-        waits = np.isin(self._of_cpu, (Use.LOCKS, Use.OTHERS, Use.OPENMP))
-        by_use[Use.RUNNABLE] = np.where(waits, 0.0, runnable)
-        for use in (Use.LOCKS, Use.OTHERS, Use.OPENMP):
-            by_use[use] += np.where(self._of_cpu == use, runnable, 0.0)
-        idle = np.where(self._of_wait == Use.SLEEP, self._of("blocked_time", self._idle), 0.0)
-        by_use[Use.SLEEP] -= idle
+        for lines, of_cpu in self._parts:
+            runnable = self._of("runnable_time", lines)
+            for use in (Use.LOCKS, Use.OTHERS, Use.OPENMP):
+                by_use[use] += np.where(of_cpu == use, runnable, 0.0)
+                runnable = np.where(of_cpu == use, 0.0, runnable)
+            by_use[Use.RUNNABLE] += runnable
+        by_use[Use.SLEEP] -= np.where(self._of_wait == Use.SLEEP, idle, 0.0)
+        # Who hands over a little at a time waits for the other; to wait for input is no loss.
+        for (event,) in self._db.rows("SELECT id FROM event WHERE name = 'short-blocked'"):
+            short = np.where(self._pipe, self._of("blocked_time", self.lines, event), 0.0)
+            if short.sum() > 0.5 * blocked[self._pipe].sum():
+                by_use[Use.OTHERS] += short
+                by_use[Use.EVENTS] -= short
         serving = self._of("blocked_time", self._serving)
         by_use[Use.LOCKS] += np.where((self._of_wait == Use.LOCKS) & (self._own > 0), serving, 0.0)
         return by_use
 
-    def _of(self, metric: str, lines: I64) -> F64:
+    def _of(self, metric: str, lines: I64, event: int | None = None) -> F64:
         if metric not in self._db.metrics.names or not len(lines):
             return np.zeros(len(self._db.cct))
-        return self._db.metrics.of_lines(metric, lines)
+        return self._db.metrics.of_lines(metric, lines, event)
 
     def cpu(self, use: Use) -> F64:
         """``float64[nodes]``: the CPU time among :meth:`seconds` of one use."""
-        return np.where(self._of_cpu == use, self._of("cpu_time", self.lines), 0.0)
+        used = np.zeros(len(self._db.cct))
+        for lines, of_cpu in self._parts:
+            used += np.where(of_cpu == use, self._of("cpu_time", lines), 0.0)
+        return used
 
     def name(self, place: Place) -> str:
         """Return the display name of a place's innermost procedure."""
@@ -202,6 +216,17 @@ class TimeUse:
             for at in np.argsort(-cost, kind="stable").tolist()
             if cost[at] > 0
         ]
+
+    def library(self, seconds: F64) -> tuple[str, float]:
+        """Return the file name of the module in which most was spent without any procedure of the
+        program on the call path, and the ``seconds`` there; empty if nothing was."""
+        db = self._db
+        user = ~db.procedures.kernel[db.procedure_of_node] & (np.arange(len(db.cct)) > 0)
+        module = db.procedures.module[db.procedure_of_node[innermost(db.cct, user)]]
+        cost = sum_by(module, np.where(self._own == 0, seconds, 0.0), len(db.modules) + 1)
+        cost[0] = 0
+        top = int(cost.argmax())
+        return (PurePath(db.modules[top - 1].path).name if top else ""), float(cost[top])
 
     def inside(self, label: str) -> Mask:
         """``bool[nodes]``: contexts whose innermost procedure of the program is called so."""
@@ -246,6 +271,7 @@ class TimeUse:
             wait[(self._own == 0) & (wait == Use.DEVICES)] = Use.EVENTS
         wait[openmp], wait[locks], wait[others] = Use.OPENMP, Use.LOCKS, Use.OTHERS
         wait[joins] = Use.CHILDREN
+        self._pipe = self._below(_fits(_PIPE, names) & kernel) & (wait == Use.EVENTS)
         # To begin and to end together is no loss that a program can help.
         begins = self._below(_fits(MPI_START_AND_END, names))
         cpu[begins], wait[begins] = Use.WORK, Use.EVENTS
@@ -270,7 +296,11 @@ class TimeUse:
                 name, label = db.procedure_names[db.procedure_of_node[at]], self._label[at]
                 if self._region[label]:
                     path.clear()  # how a team's thread came to it is not the program's affair
-                path += dict.fromkeys([name, self.labels[label]])
+                if name.startswith("["):  # an address says nothing: [libfoo.so+0x1234]
+                    name = f"{name.partition('+0x')[0]}]"
+                    path += [name] if path[-1:] != [name] else []
+                else:
+                    path += dict.fromkeys([name, self.labels[label]])
         return [*path, db.procedure_names[db.procedure_of_node[called]]] if called else path
 
 

@@ -46,7 +46,7 @@ def meanwhile(
     ready = 0.0 if use.demand.own else sharing.blame_while_ready / whole
     words = f"; {percent(ready)} of it while others had no CPU" if ready >= LEAST_SHARE else ""
     # Who had a CPU too late goes on working while the others wait.
-    starved = ready > 0.5 and use.demand.outside > 0.5 * use.lived
+    starved = ready > 0.5 and use.demand.outside + ready * seconds > 0.5 * use.lived
     if starved or (1 - ready) * seconds < LEAST_SHARE * use.total:
         return True, words
     labels = [place.label for place in sharing.matching.places]
@@ -78,7 +78,7 @@ def uneven_work(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterat
     several = int(np.count_nonzero(sharing.by_rank(node) > LEAST_SHARE * sharing.own.maximum[node]))
     # Threads that share neither barriers nor procedures need not do the same.
     team = several >= 2 or any(map(_TEAM.match, db.procedures.name))
-    if not has_ranks(db) and (loss < LEAST_SHARE or not team):
+    if loss < LEAST_SHARE or not (team or has_ranks(db)):
         return
     names = [name for name in path_labels(sharing.matching, node) if name != "_start"]
     path = run_name(names, _PATH) if node and names else ""

@@ -75,7 +75,10 @@ def program_contexts(db: Database) -> Mask:
         [False, *(is_program_code(row.path, row.kind) for row in db.modules)], bool
     )
     own: Mask = of_module[db.procedures.module[db.procedure_of_node]]
-    nameless = np.array([name.startswith("[") for name in db.procedures.name], bool)
+    # Stubs, by which it calls a library, are not its own.
+    nameless = np.array(
+        [name.startswith("[") or name.endswith("@plt") for name in db.procedures.name], bool
+    )
     named = own & ~nameless[db.procedure_of_node]
     return next((mask for mask in (named, own) if bool(mask.any())), np.ones(len(own), bool))
 

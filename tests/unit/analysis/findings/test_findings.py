@@ -163,3 +163,24 @@ def test_who_had_the_cpus_that_threads_wanted(
     """One thread waits for none of its own; several may be bound to one CPU, or be too many."""
     demand = CpuDemand(10 * ran, 10 * waited, 10.0, 2, None if taken is None else 10 * taken)
     assert demand.own is own and words in demand.text
+
+
+def test_a_lock_that_nobody_else_takes_is_work(tmp_path: Path) -> None:
+    step: list[Step] = [("main/solve/pthread_mutex_lock", "cpu", 1.0)]
+    for threads, kinds in ((1, ["hot"]), (2, ["locks"])):
+        steps = dict.fromkeys(range(threads), step)
+        with hpcd.analysis.open(make(tmp_path / str(threads), steps, size=0, threads=True)) as db:
+            assert [finding.kind for finding in findings(db)] == kinds
+
+
+def test_what_has_no_names_is_called_by_its_module(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("[app+0x10]/[app+0x20]/Fsync/k_sleep", "blocked", 1.0), ("Encode", "cpu", 2.0),
+            ("[app+0x10]/memcpy@plt", "cpu", 0.1)],
+    }  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        told = {finding.kind: finding for finding in findings(db)}
+        assert told["hot"].text == (
+            "Most work is done in libmpi.so: 2.000 s, 95 % of the CPU time."
+        )
+        assert told["blocked"].place == "in [app] > Fsync"
