@@ -219,6 +219,7 @@ class PhaseTimeline:
         clocks = clocks_of(line)
         own = sum_by(line.node, length, len(tree))
         whole = tree.inclusive(own)
+        waiting = tree.inclusive(sum_by(line.node, length * line.idle, len(tree)))
         looked_at = float(own.sum() if part is None else own[part].sum())
         program = np.array([place.program for place in places])
         if not bool(program.any()):
@@ -247,7 +248,7 @@ class PhaseTimeline:
                 if score > 0:
                     callees.append(
                         Callee(node, child, reference, score, len(runs), int(begin[0]),
-                                float(whole[child]))
+                                float(whole[child]), float(waiting[child]))
                     )  # fmt: skip
             if callees:
                 result.append(choose(callees))

@@ -29,7 +29,7 @@ class Callee:
 
     ``context`` and ``node`` are nodes, ``reference`` the line's position, ``score`` from
     :func:`score_of`; ``first`` is when the first of its ``visits`` began (ns), ``cost`` what they
-    took (ns).
+    took (ns), ``waiting`` (ns) of it for others.
     """
 
     context: int
@@ -39,13 +39,15 @@ class Callee:
     visits: int
     first: int
     cost: float
+    waiting: float
 
 
 def choose(callees: Sequence[Callee]) -> Callee:
     """The callee that marks iterations best.
 
     Callees of every iteration are visited equally often, those often too short to be seen are not:
-    the number of visits is that of the callees that cost most together.
+    the number of visits is that of the callees that cost most together, and among these of one that
+    works: ranks may wait for others before the first iteration and after the last.
     """
     best = max(callee.score for callee in callees)
     good = [callee for callee in callees if callee.score >= GOOD * best]
@@ -54,7 +56,8 @@ def choose(callees: Sequence[Callee]) -> Callee:
         return [callee for callee in good if abs(callee.visits - one.visits) <= 0.1 * one.visits]
 
     group = alike(max(good, key=lambda one: (sum(callee.cost for callee in alike(one)), one.score)))
-    top = max(group, key=lambda callee: callee.score)
+    working = [callee for callee in group if callee.waiting < 0.5 * callee.cost]
+    top = max(working or group, key=lambda callee: callee.score)
     # Iterations begin with what is called first.
     return min(
         (callee for callee in group if callee.visits == top.visits), key=lambda callee: callee.first

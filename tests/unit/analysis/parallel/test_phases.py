@@ -52,6 +52,15 @@ def test_iterations_and_phases_are_found(tmp_path: Path) -> None:
     assert phase_timeline.label == "rank 0"
 
 
+def test_waits_that_are_drawn_out_are_no_iterations(tmp_path: Path) -> None:
+    """Ranks meet before the first step and after the last, too."""
+    meet: list[Step] = [("main/MPI_Barrier/k_sleep", "blocked", 0.1)]
+    step: list[Step] = [("main/assemble", "cpu", 0.02), ("main/solve", "cpu", 0.03), *meet]
+    steps = [*meet, ("main/setup", "cpu", 0.05), *20 * step, ("main/output", "cpu", 0.05), *meet]
+    pattern = timeline(make(tmp_path / "db", {0: steps, 1: steps})).iterations()
+    assert (len(pattern.instances), pattern.anchor) == (20, "assemble")
+
+
 def test_a_short_last_iteration_leaves_what_follows_to_itself(tmp_path: Path) -> None:
     """As on a machine that others use, where most iterations take longer than by themselves."""
     steps: list[Step] = [("main/setup", "cpu", 0.1)]
