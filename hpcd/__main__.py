@@ -9,8 +9,10 @@ import importlib
 import io
 import os
 import sys
+import warnings
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 from hpcd import __version__
 from hpcd.cli.fast_imports import fast_imports
@@ -117,7 +119,9 @@ def main(arguments: list[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     raise_descriptor_limit()
     try:
-        return _run(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = _Warnings().show
+            return _run(arguments)
     except HpcdError as error:
         return _failed(error, str(error), error.exit_code)
     except KeyboardInterrupt:
@@ -140,6 +144,23 @@ def main(arguments: list[str] | None = None) -> int:
             "(HPCD_DEBUG=1 shows the traceback; please report it)"
         )
         return _failed(error, message, _INTERNAL_ERROR)
+
+
+class _Warnings:
+    """Shows warnings of numpy's about figures that it cannot compute with as one line, once."""
+
+    def __init__(self) -> None:
+        self._shown = False
+        self._others = warnings.showwarning
+
+    def show(self, message: Warning | str, category: type[Warning], *place: Any) -> None:
+        """Replace :func:`warnings.showwarning`."""
+        if not issubclass(category, RuntimeWarning):
+            self._others(message, category, *place)
+        elif not self._shown:
+            self._shown = True
+            print("hpcd: costs are too large to compute with; some figures are wrong",
+                  file=sys.stderr)  # fmt: skip
 
 
 def _run(arguments: list[str]) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 
 from hpcd.errors import FormatError
 from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.export_selection import ExportSelection, whole_numbers
 from hpcd.interchange.imported_tree import NO_MODULE
 from hpcd.interchange.input_file import numbered_lines
 from hpcd.interchange.recording_builder import RecordingBuilder
@@ -34,7 +34,7 @@ def write(selection: ExportSelection, file: BinaryIO, _: Path) -> None:
     table = selection.contexts(Detail.NAME)
     row = selection.main_row
     scale = 1e9 if selection.units[row] == "s" else 1.0
-    cost = np.rint(selection.total_costs(table)[row] * scale).astype(np.int64)
+    cost = whole_numbers(selection.total_costs(table)[row] * scale)
     names = [one_line(name, ";") for name in table.frames.name]
     parent, frame = table.parent.tolist(), table.frame.tolist()
     for context in np.flatnonzero(cost).tolist():

@@ -15,7 +15,7 @@ from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.time_segments import Segments
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64, U32, Mask
-from hpcd.errors import UsageError
+from hpcd.errors import FormatError, UsageError
 from hpcd.interchange.context_table import ContextTable, Detail, build_context_table
 from hpcd.interchange.trace_blocks import Events, TraceBlock, TraceReader
 
@@ -23,6 +23,14 @@ Progress = Callable[[str, int, int], None]
 """Called with the stage, the amount done, and the total."""
 
 _LINES_AT_ONCE = 1024
+
+
+def whole_numbers(costs: F64) -> I64:
+    """Return ``costs``, rounded. Raises :class:`FormatError` where 63 bits do not hold them."""
+    if float(costs.max(initial=0.0)) >= 2.0**63:
+        raise FormatError(f"a cost of {costs.max():.3g} is more than this format can hold")
+    rounded: I64 = np.rint(costs).astype(np.int64)
+    return rounded
 
 
 @dataclass(frozen=True)

@@ -223,6 +223,8 @@ class HpctoolkitReader:
         inside = np.minimum(contexts, len(self._parent_of) - 1)
         known = (inside == contexts) & self._in_tree[inside] & np.isfinite(values)
         contexts, values = contexts[known], values[known]
+        if not bool((np.abs(values) < _MAX_VALUE / metric.factor).all()):
+            raise FormatError(f"{self._builder.source}: a value is out of range")
         own: F64 = np.zeros(len(self._parent_of))
         own[contexts] = values
         # Inclusive values, less those of the contexts directly below.
@@ -233,8 +235,6 @@ class HpctoolkitReader:
         # Smaller values are rounding errors.
         threshold = 1e-9 * float(values.max(initial=0.0))
         costly = np.flatnonzero(exclusive > threshold)
-        if float(exclusive.max(initial=0.0)) >= _MAX_VALUE / metric.factor:
-            raise FormatError(f"{self._builder.source}: a value is out of range")
         amounts = np.rint(exclusive[costly] * metric.factor)
         placed = [self._placed(node) for node in costly.tolist()]
         return dict(zip(placed, amounts.astype(np.int64).tolist(), strict=True))

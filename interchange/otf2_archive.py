@@ -22,7 +22,7 @@ from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64
 from hpcd.interchange.context_table import ContextTable, Detail
-from hpcd.interchange.export_selection import ExportedPhases, ExportSelection
+from hpcd.interchange.export_selection import ExportedPhases, ExportSelection, whole_numbers
 from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.otf2_events import CALL_ATTRIBUTES, CallEvents, CallStream, weave
 from hpcd.interchange.otf2_events import UNDEFINED_32 as _UNDEFINED
@@ -164,7 +164,7 @@ class _EventWriter:
             return 0
         cost: F64 = block.cost[self.rows][:, kept] * self._scale[:, None]
         which: I64 = cost.argmax(axis=0)
-        weight = np.rint(cost.sum(axis=0)).astype(np.int64)
+        weight = whole_numbers(cost.sum(axis=0))
         time = block.time[kept]
         samples = np.stack(
             (time, self._table.of_node[block.node[kept]], block.event[kept], which, weight), axis=1

@@ -20,7 +20,7 @@ import numpy as np
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.errors import FormatError
 from hpcd.interchange.context_table import ContextTable, Detail
-from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.export_selection import ExportSelection, whole_numbers
 from hpcd.interchange.imported_tree import NO_MODULE
 from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.pprof_message import (
@@ -64,7 +64,7 @@ def write(selection: ExportSelection, raw: BinaryIO, _: Path) -> None:
         stacks = _EncodedStacks(table)
         for line in selection.iterate_lines():
             costs = selection.line_costs(line.number, table)
-            values = np.rint(costs.cost * scale).astype(np.int64).T.tolist()
+            values = whole_numbers(costs.cost * scale).T.tolist()
             labels = profile.encode_labels(_labels_of(line))
             for context, value in zip(costs.context.tolist(), values, strict=True):
                 if any(value):

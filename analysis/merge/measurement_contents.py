@@ -19,7 +19,16 @@ from hpcd.measurement.call_codec import Calls, encode_calls
 from hpcd.measurement.chunk import Kind
 from hpcd.measurement.identity_columns import IdentityColumns
 from hpcd.measurement.reader import Measurement
-from hpcd.model.identity import MOST_FREQUENCY, MOST_RANKS, Event, Host, Module, Process, Thread
+from hpcd.model.identity import (
+    MOST_FREQUENCY,
+    MOST_RANKS,
+    MOST_SCALE,
+    Event,
+    Host,
+    Module,
+    Process,
+    Thread,
+)
 
 # 36 years of uptime, and the year 2116: sums and differences of two stay within 64 bits.
 MONOTONIC_LIMIT = 1 << 60
@@ -82,7 +91,7 @@ def events_of(measurement: Measurement) -> dict[int, Event]:
         code: replace(
             event,
             frequency=event.frequency if 0 <= event.frequency <= MOST_FREQUENCY else 0,
-            scale=event.scale if 0 <= event.scale < MONOTONIC_LIMIT else 0.0,
+            scale=event.scale if 0 <= event.scale < MOST_SCALE else 0.0,
         )
         for code, event in events.items()
     }

@@ -6,6 +6,7 @@ tid is a new process or line.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
@@ -120,6 +121,9 @@ _MODULE_FIELDS = attrgetter(*Module.__slots__)
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 """Units of events that are times; metrics have seconds."""
 
+MOST_SCALE = float(1 << 60)
+"""Scales of events are below this: costs can be added up and squared."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -137,3 +141,10 @@ class Event:
     metric: str
     frequency: int = 0
     interval: bool = False
+
+
+def odd_scales(events: Iterable[Event]) -> Iterator[str]:
+    """Yield a sentence for each event with a scale that cannot be computed with."""
+    for event in events:
+        if not 0 <= event.scale < MOST_SCALE:
+            yield f"event {event.name!r} has the scale {event.scale!r}, which counts as 0"

@@ -21,6 +21,7 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.filters import Filter
+from hpcd.errors import FormatError
 from hpcd.interchange import otf2_archive, otf2_library, trace_blocks
 from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import ExportSelection
@@ -549,3 +550,16 @@ def test_contexts_by_procedure_and_name(db: Database) -> None:
             path = [table.frames.name[table.frame[n]] for n in table.tree.path(context)]
             real = [db.procedure_names[db.procedure_of_node[n]] for n in db.cct.path(node)]
             assert path == real
+
+
+@pytest.mark.parametrize("name", ["pprof", "collapsed"])
+def test_costs_that_a_format_cannot_hold_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = make(tmp_path / "db", TWO_RANKS)
+    for column in ("scale", "total-1", "total-2"):
+        costs = np.load(path / f"metrics/{column}.npy")
+        np.save(path / f"metrics/{column}.npy", 1e20 * costs)
+    arguments = ["export", str(path), "--format", name, "-o", str(tmp_path / "out")]
+    assert main(arguments) == FormatError.exit_code
+    assert "is more than this format can hold" in capsys.readouterr().err
