@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 from hpcd.cli.command import Command
@@ -36,18 +38,28 @@ class Daemon(Command):
         parser.add_argument(
             "--check-config", action="store_true", help="check the configuration, and exit"
         )
+        parser.add_argument(
+            "--json", action="store_true",
+            help="print one JSON object a line for each event (the first is ready), or the"
+            " configuration as JSON",
+        )  # fmt: skip
 
     def run(self, args: argparse.Namespace) -> int:
         path = args.config or (_DEFAULT_CONFIGURATION if _DEFAULT_CONFIGURATION.exists() else None)
         if args.print_config or args.check_config:
             configuration = load_configuration(path) if path else Configuration()
-            if args.print_config:
+            if args.json:
+                print(json.dumps(asdict(configuration)))
+            elif args.print_config:
                 print(as_toml(configuration), end="")
             else:
                 print(f"{path or 'no file, so the defaults'}: a valid configuration")
             return 0
         # Imported late: the service needs libraries that reading a configuration does not.
+        from hpcd.daemon.service import journal
         from hpcd.daemon.service.service import Service
 
+        if args.json:
+            journal.print_json()
         Service(path).run()
         return 0

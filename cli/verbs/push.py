@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import resource
 import signal
@@ -65,6 +66,7 @@ class Push(Command):
         parser.add_argument(
             "--from-now", action="store_true", help="leave out what is recorded already"
         )
+        parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     def run(self, args: argparse.Namespace) -> int:
         if not 1 <= args.every <= 86400:
@@ -87,6 +89,9 @@ class Push(Command):
             stack.callback(follower.close)
             pusher = Pusher(follower, receiver, args.every, _report)
             pusher.run(stop)
+        if args.json:
+            print(json.dumps({"to": args.to, "format": args.format, "requests": pusher.sent,
+                              "lost": pusher.lost}))  # fmt: skip
         _report(f"{counted(pusher.sent, 'request')} sent to {args.to}"
               + (f", {pusher.lost} lost" if pusher.lost else ""))  # fmt: skip
         return 0 if not pusher.lost else StorageError.exit_code

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import html
+import json
 import os
 import secrets
 import signal
@@ -87,6 +88,10 @@ class ViewCommand(Command):
         parser.add_argument(
             "--no-browser", action="store_true", help="print the URL without opening a browser"
         )
+        parser.add_argument(
+            "--json", action="store_true",
+            help="print one JSON object in place of the URL, and open no browser",
+        )  # fmt: skip
 
     def run(self, args: argparse.Namespace) -> int:
         if not 0 <= args.port < 1 << 16:
@@ -128,11 +133,13 @@ class ViewCommand(Command):
             token = secrets.token_urlsafe(16)
             # After the #, so that it is in no log and is never sent.
             url = f"http://127.0.0.1:{port}/#{urlencode({'token': token, **view})}"
-            print(url, flush=True)
+            served = {"url": url, "socket": args.listen and str(args.listen.absolute()),
+                      "databases": list(opened)}  # fmt: skip
+            print(json.dumps(served) if args.json else url, flush=True)
             if args.listen:
                 print(f"hpcd: open it after ssh -L {port}:{args.listen.absolute()} "
                       f"{socket.gethostname()}", file=sys.stderr)  # fmt: skip
-            elif not args.no_browser:
+            elif not (args.no_browser or args.json):
                 webbrowser.open(stack.enter_context(_leading_to(url)))
             config = uvicorn.Config(
                 create_app(opened, token, host, args.source, present),

@@ -106,7 +106,10 @@ class Service:
         control = Control(self._configuration, self._recordings, self._store, self.rotate)
         requests = ControlSocket(listener, control)
         keeper = StoreKeeper(self._store, self._store_limits, self._end_stored, _STORE_SECONDS)
-        journal.log("ready", store=str(self._store), monitor=self._configuration.monitor.enabled)
+        journal.log(
+            "ready", store=str(self._store), socket=self._configuration.control.socket,
+            monitor=self._configuration.monitor.enabled,
+        )  # fmt: skip
         self._systemd.notify("READY=1")
         try:
             while not self._stop.is_set():

@@ -453,6 +453,24 @@ def test_without_a_service_there_is_a_clear_error(tmp_path: Path) -> None:
     assert "no hpcd service answers" in done.stderr
 
 
+def test_events_of_the_service_as_json(tmp_path: Path) -> None:
+    configuration = tmp_path / "hpcd.toml"
+    control = str(tmp_path / "control.sock")
+    configuration.write_text(
+        f'[store]\ndirectory = "{tmp_path / "store"}"\n[control]\nsocket = "{control}"\n'
+    )
+    command = [*HPCD, "daemon", "--json", "--config", str(configuration)]
+    printed = subprocess.run([*command, "--print-config"], capture_output=True, check=True).stdout
+    assert json.loads(printed)["control"]["socket"] == control
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as daemon:
+        assert daemon.stdout
+        ready = json.loads(daemon.stdout.readline())
+        daemon.terminate()
+        events = [ready, *map(json.loads, daemon.stdout)]
+    assert ready["socket"] == control and daemon.returncode == 0
+    assert [event["event"] for event in events] == ["ready", "stopped"]
+
+
 def test_without_capabilities_the_missing_ones_are_said(tmp_path: Path) -> None:
     command = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", *HPCD, "daemon"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -49,3 +50,17 @@ def test_the_token_is_in_no_command_line(tmp_path: Path) -> None:
         words = given.read_text()
         viewer.send_signal(signal.SIGINT)
     assert "file://" in words and token[1] not in words
+
+
+def test_a_program_reads_where_a_database_is_served(tmp_path: Path) -> None:
+    shown = database(tmp_path, [((("main", 1), ("solve", 1)), 60)])
+    socket = tmp_path / "socket"
+    command = [sys.executable, "-m", "hpcd", "view", "--json", "--listen", str(socket), str(shown)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as viewer:
+        assert viewer.stdout
+        served = json.loads(viewer.stdout.readline())
+        viewer.send_signal(signal.SIGINT)
+    assert served["databases"] == [shown.name] and served["socket"] == str(socket)
+    assert re.fullmatch(r"http://127\.0\.0\.1:8000/#token=[\w-]+", served["url"])

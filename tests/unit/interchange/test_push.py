@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import pwd
 import re
 import subprocess
@@ -184,7 +185,10 @@ def test_headers_are_sent_and_their_values_never_shown(
     headers.write_text("# a comment\nAuthorization: Bearer s3cret\nX-Scope-OrgID: 7\n")
     with Receiver() as receiver:
         command = ["push", str(measurement), "--to", receiver.url, "--headers", str(headers)]
-        assert main(command) == 0
+        assert main([*command, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {
+            "to": receiver.url, "format": "otlp", "requests": len(receiver.requests), "lost": 0,
+        }  # fmt: skip
         assert receiver.requests[0].headers["authorization"] == "Bearer s3cret"
         assert receiver.requests[0].headers["x-scope-orgid"] == "7"
     headers.write_text("Bearer s3cret\n")
