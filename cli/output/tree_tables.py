@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from textwrap import wrap
 from typing import NamedTuple
 
 from rich.console import Console
@@ -72,6 +74,8 @@ class TextOutput:
         on_terminal = sys.stdout.isatty()
         if width is not None and width < 1:
             raise UsageError("--width must be at least 1")
+        # A program that reads a pipe has each sentence in one line.
+        self._wraps = on_terminal or width is not None or "COLUMNS" in os.environ
         if width is None:
             width = shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns
         self.width = width
@@ -83,6 +87,15 @@ class TextOutput:
                 force_terminal=True,
                 color_system="auto" if on_terminal else "standard",
             )
+
+    def sentences(self, lines: Iterable[str]) -> None:
+        """Print lines of words, those that are too long in several."""
+        for line in map(harmless, lines):
+            parts = [line]
+            if self._wraps and len(line) > self.width:
+                parts = wrap(line, max(self.width, _MIN_NAME), subsequent_indent="  ",
+                             break_long_words=False, break_on_hyphens=False)  # fmt: skip
+            print("\n".join(parts))
 
     def table(self, rows: Iterator[Row]) -> None:
         """Print ``rows``, the heading among them, after an empty line."""

@@ -78,8 +78,7 @@ class CallsCommand(Command):
             if args.json:
                 page.write([json.dumps(_as_json(db, tables, limit)), "\n"])
                 return 0
-            for line in _heading(db):
-                print(line)
+            page.sentences(_heading(db))
             for table in tables:
                 page.table(_rows(table, limit, page.width))
         return 0

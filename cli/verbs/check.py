@@ -20,7 +20,8 @@ class Check(Command):
     """Verify measurements and databases.
 
     Reads all data, verifies every checksum and every invariant of the formats, and lists what is
-    wrong. The exit code is 0 when all is sound, 7 when something is damaged, 8 when a path does not
+    wrong. Whether a load module had the build id that was recorded cannot be checked: only its
+    path, that id and the names of functions are stored. The exit code is 0 when all is sound, 7 when something is damaged, 8 when a path does not
     exist.
     """
 

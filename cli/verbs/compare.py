@@ -114,8 +114,7 @@ class CompareCommand(Command):
             if args.json:
                 page.write(as_json(comparison, args.view, args.depth))
                 return 0
-            for line in heading_lines(comparison):
-                print(line)
+            page.sentences(heading_lines(comparison))
             page.table(region_rows(comparison, page.width))
             if args.calls:
                 page.table(call_rows(comparison, page.width))

@@ -78,8 +78,7 @@ class ImbalanceCommand(Command):
             if args.json:
                 page.write(_as_json(imbalance, args.depth))
                 return 0
-            for line in _heading(imbalance):
-                print(line)
+            page.sentences(_heading(imbalance))
             page.table(_context_rows(imbalance, args.percent / 100, page.width))
             if args.by_rank:
                 page.table(_rank_rows(imbalance, args.percent / 100, page.width))

@@ -87,8 +87,7 @@ class MessagesCommand(Command):
                 return 0
             if args.phase:
                 print(f"of what begins in phase {harmless(args.phase)}:")
-            for line in message_tables.heading(db, job_communication):
-                print(line)
+            page.sentences(message_tables.heading(db, job_communication))
             for table in message_tables.tables(
                 db, job_communication, delays, page.width, args.rows
             ):

@@ -257,8 +257,7 @@ def _print_text(
     db: Database, facts: Facts, outline: Outline, args: argparse.Namespace, more: list[int]
 ) -> None:
     output = TextOutput(args.width)
-    for line in facts.as_text():
-        print(harmless(line))
+    output.sentences(facts.as_text())
     if args.brief:
         for by in ("comm", "process"):
             groups = group_costs(db, by, Filter.parse(args.filter))

@@ -273,8 +273,7 @@ class _Losses:
 
 def _print(losses: _Losses, width: int | None) -> None:
     page = TextOutput(width)
-    for line in losses.heading():
-        print(line)
+    page.sentences(losses.heading())
     page.table(losses.origin_rows(page.width))
     page.table(losses.rows(page.width))
 

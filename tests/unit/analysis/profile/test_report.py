@@ -313,3 +313,19 @@ def test_advice_is_said_where_it_matters(tmp_path: Path, example: Path) -> None:
         (note,) = advice(db, facts, 1)
         assert note.startswith("40 % of the call paths are incomplete")
         assert "record again" in note
+
+
+def test_sentences_are_as_wide_as_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(database(tmp_path, [((("main", 1), ("solve", 1)), 60)]))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["report", path]) == 0
+    whole = capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "50")
+    assert main(["report", path]) == 0
+    narrow = capsys.readouterr().out
+    words = [line.split() for line in (whole.partition("\n\n")[0], narrow.partition("\n\n")[0])]
+    assert words[0] == words[1]
+    header = narrow.removeprefix(path).partition("\n\n")[0].splitlines()
+    assert max(map(len, header[1:])) <= 50 < max(map(len, whole.splitlines()))
