@@ -21,8 +21,8 @@ class Check(Command):
 
     Reads all data, verifies every checksum and every invariant of the formats, and lists what is
     wrong. Whether a load module had the build id that was recorded cannot be checked: only its
-    path, that id and the names of functions are stored. The exit code is 0 when all is sound, 7 when something is damaged, 8 when a path does not
-    exist.
+    path, that id and the names of functions are stored. The exit code is 0 when all is sound, 7
+    when something is damaged, 8 when a path does not exist.
     """
 
     name = "check"
