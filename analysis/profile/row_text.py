@@ -80,7 +80,7 @@ def amount(value: float, unit: str) -> str:
     if unit == "%":
         return f"{value:.2f} %"
     if abs(value) >= 1e9:
-        return f"{value:.3e}"
+        return f"{value / 1e9:,.3f} GB" if unit == "B" else f"{value:.3e}"
     return f"{value:,.0f}" + (f" {unit}" if unit else "")
 
 

@@ -22,7 +22,7 @@ test("quantities", () => {
   assert.equal(formatQuantity(1.5, "s"), "1.50 s");
   assert.equal(formatQuantity(0.0015, "s"), "1.50 ms");
   assert.equal(formatQuantity(12.345, "%"), "12.35 %".replace("12.35", (12.345).toFixed(2)));
-  assert.equal(formatQuantity(1234567, "B"), "1,234,567 B");
+  assert.equal(formatQuantity(1234567, "B"), "1.23 MB");
   assert.equal(formatQuantity(0.5, ""), "0.5000");
   assert.equal(formatQuantity(3, ""), "3");
 });

@@ -31,6 +31,7 @@ export function formatPercent(share) { return (100 * share).toFixed(share < 0.09
  */
 export function formatQuantity(value, unit) {
   if (unit === "%") return value.toFixed(2) + " %";
+  if (unit === "B") return formatBytes(value);
   if (unit === "s") return Math.abs(value) >= 1 ? value.toFixed(2) + " s" : (1e3 * value).toFixed(2) + " ms";
   if (!unit && value !== Math.round(value) && Math.abs(value) < 1000) return value.toPrecision(4);
   return formatCount(value) + (unit ? " " + unit : "");
