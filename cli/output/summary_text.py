@@ -14,6 +14,7 @@ from hpcd.measurement.summary import (
     Summary,
     UnwindCounts,
 )
+from hpcd.model.calls import Group
 from hpcd.wording import counted
 
 _MOST_FUNCTIONS = 20
@@ -151,7 +152,10 @@ def _describe_probed(function: ProbeCounts) -> str:
     counts = ((getattr(function, name), words) for name, words in _PROBE_NOTES)
     notes = [f"{count:,} {words}" for count, words in counts if count]
     if function.one_in > 1:
-        notes.insert(0, f"one in {function.one_in} recorded")
+        sampled = f"one in {function.one_in} recorded"
+        if function.group == Group.HEAP:
+            sampled = f"all from {16 * function.one_in:,} KB on recorded, others by their size"
+        notes.insert(0, sampled)
     if function.let_go:
         notes.insert(0, "let go of to keep the overhead budget")
     return f"{text}; {', '.join(notes)}" if notes else text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from hpcd.bpf.probe_maps import MAX_BLOCKS, ProbeMaps
+from hpcd.bpf.probe_maps import MAX_BLOCKS, HeapRole, ProbeMaps
 from hpcd.bpf.uprobes import Uprobes
 from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
 from hpcd.daemon.probes.probe_rights import ProbeRights
@@ -21,8 +21,8 @@ from hpcd.model.mpi_records import MAX_COUNTS
 from hpcd.model.region import Region
 
 _MOST_PROBLEMS = 200
-HEAP_CALLS_A_SECOND = 20_000
-"""Allocations and frees recorded a second, whatever is allocated: 10 % of a CPU."""
+ALLOCATIONS_A_SECOND = 10_000
+"""Allocations recorded a second, and as many frees, whatever is allocated: 10 % of a CPU."""
 
 
 class Probes:
@@ -46,11 +46,12 @@ class Probes:
         """``share`` of the targets' CPU time is what the probes may cost; None: any. ``rights``
         are those of the user the recording is for; None: root's."""
         self._budget = ProbeBudget(share)
-        self._heap_budget = ProbeBudget(share, most=HEAP_CALLS_A_SECOND)
+        self._heap_budget = ProbeBudget(share, most=ALLOCATIONS_A_SECOND)
         self._ended: set[int] = set()
         self._heap_calls = 0
         self._maps = maps
         self._of_mpi = any(spec.group == Group.MPI for spec in specs)
+        self._of_heap = any(spec.heap for spec in specs)
         self._problems: dict[str, None] = {}
         self._decoder = Decoder(probing=True)
         self._uprobes = Uprobes(programs)
@@ -124,7 +125,10 @@ class Probes:
                 function.spec.expendable,
             )
             for function in self._functions.all
-            if not function.let_go and bool(function.spec.heap) == heap
+            if not function.let_go
+            and bool(function.spec.heap) == heap
+            # As many frees are recorded as blocks.
+            and function.spec.heap is not HeapRole.FREES
             for count in self._maps.counts(function.index)
         ]
 
@@ -161,6 +165,8 @@ class Probes:
                 )
             )
         problems = [*self._problems, *(self._files.unmet() if final else ())]
+        if final and self._of_heap and not any(one.group == Group.HEAP for one in functions):
+            problems.append("--heap: targets have mapped no allocator whose functions are known")
         return ProbesSummary(tuple(functions), tuple(problems))
 
 
