@@ -37,7 +37,8 @@ def isolate_import_path() -> None:
 @contextlib.contextmanager
 def in_root_directory() -> Iterator[None]:
     """Run the block with ``/`` as the current directory, of all threads; then return to it."""
-    before = os.open(".", os.O_PATH | os.O_DIRECTORY)
+    # Elsewhere than on Linux the directory must be readable.
+    before = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY)
     try:
         os.chdir("/")
         yield

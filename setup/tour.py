@@ -1,9 +1,10 @@
-"""The pictures of docs/tour.md, taken of a database in the browser.
+"""The pictures of README.md and docs/tour.md, taken in the browser.
 
-Run ``.venv/bin/python setup/tour.py DATABASE TWO FOUR MESSAGES`` after ``make setup-test``;
-DATABASE is of HPC Challenge on two ranks, with ``tests/data/hpccinf.txt`` as its input file; TWO
-and FOUR are databases of ``tests/programs/serial_loop.c weak`` on two and four ranks, MESSAGES of
-LAMMPS on four, recorded with ``--mpi``.
+Run ``.venv/bin/python setup/tour.py [DATABASE TWO FOUR MESSAGES]`` after ``make setup-test``.
+Without databases it takes the picture of README.md, of the recording that hpcd brings. DATABASE is
+of HPC Challenge on two ranks, with ``tests/data/hpccinf.txt`` as its input file; TWO and FOUR are
+databases of ``tests/programs/serial_loop.c weak`` on two and four ranks, MESSAGES of LAMMPS on
+four, recorded with ``--mpi``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ def keep(page: Page, name: str) -> None:
     """Save what the page shows."""
     with Image.open(io.BytesIO(page.screenshot())) as picture:
         picture.convert("RGB").quantize(_COLOURS).save(OUT / f"{name}.png", optimize=True)
+
+
+def first_look(page: Page) -> None:
+    """The first screen of the recording that hpcd brings."""
+    page.wait_for_selector("main[data-exact]")
+    page.mouse.move(0, 0)
+    keep(page, "first-look")
 
 
 def trace(page: Page) -> None:
@@ -170,8 +178,10 @@ def main(databases: list[str], parts: Sequence[Callable[[Page], None]]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 5:
-        sys.exit("usage: python setup/tour.py DATABASE TWO FOUR MESSAGES")
-    main(sys.argv[1:2], (trace, waiting, rest))
-    main(sys.argv[2:4], (comparing,))
-    main(sys.argv[4:], (messages,))
+    if len(sys.argv) not in (1, 5):
+        sys.exit("usage: python setup/tour.py [DATABASE TWO FOUR MESSAGES]")
+    main(["--example"], (first_look,))
+    if len(sys.argv) == 5:
+        main(sys.argv[1:2], (trace, waiting, rest))
+        main(sys.argv[2:4], (comparing,))
+        main(sys.argv[4:], (messages,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -21,9 +20,10 @@ from hpcd.analysis.database.trace_check import check_trace
 from hpcd.errors import FormatError
 from hpcd.measurement.check import Finding
 from hpcd.model.calls import ValueKind
+from hpcd.processors import processor_count
 from hpcd.regular_file import regular_size
 
-_THREADS = min(len(os.sched_getaffinity(0)), 4)
+_THREADS = min(processor_count(), 4)
 # 256 MiB of a file are one task.
 _STRETCH_BLOCKS = 16
 # Parts whose checksums are taken while one is decoded.

@@ -7,7 +7,6 @@ compared by is kept of each: a few bytes a block.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,13 +22,14 @@ from hpcd.analysis.trace.part import Part
 from hpcd.array_types import I64
 from hpcd.kernels.library import kernels
 from hpcd.measurement.codec import TIME_UNIT_NS
+from hpcd.processors import processor_count
 
 Bools = npt.NDArray[np.bool_]
 
 # Decoded, a batch is about 10 MB; larger ones are no faster.
 _BATCH_BLOCKS = 256
 # Decoding releases the interpreter lock most of the time; more threads than this wait for it.
-_THREADS = min(len(os.sched_getaffinity(0)), 4)
+_THREADS = min(processor_count(), 4)
 # Batches after which the mapped pages of a part are given back, a few MB each.
 _BATCHES_MAPPED = 16
 

@@ -8,7 +8,6 @@ engine has to offer, so processes on one machine, MPI and Dask serve alike.
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,6 +20,7 @@ from hpcd.analysis.merge.process_pool import ProcessPool, WorkerEndedError
 from hpcd.errors import HpcdError, UsageError
 from hpcd.isolation import isolated_children
 from hpcd.measurement.segments import measurement_size
+from hpcd.processors import processor_count
 
 _Args = ParamSpec("_Args")
 _Task = TypeVar("_Task")
@@ -72,7 +72,7 @@ class InlineExecutor(Executor):
 
 def local_executor(workers: int | None = None) -> Executor:
     """Processes on this machine, ``workers`` of them (None: one per CPU we may use)."""
-    count = workers or len(os.sched_getaffinity(0))
+    count = workers or processor_count()
     if count <= 1:
         return InlineExecutor()
     return ProcessPool(count)
@@ -87,7 +87,7 @@ def workers_for(paths: Sequence[Path], workers: int | None) -> int:
     for path in paths:
         whole += size_of(path)
         if whole >= _WORTH_WORKERS:
-            return len(os.sched_getaffinity(0))
+            return processor_count()
     return 1
 
 
@@ -113,7 +113,7 @@ def engine(
     ``dask``: the scheduler at ``address``, or ``workers`` processes started for the purpose. Raises
     :class:`UsageError` when the engine is not installed or not to be reached.
     """
-    count = workers or len(os.sched_getaffinity(0))
+    count = workers or processor_count()
     if name == "mpi":
         with isolated_children():
             futures = _library("mpi4py.futures", "mpi")

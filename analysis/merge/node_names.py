@@ -7,7 +7,6 @@ brackets, which no procedure has.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -26,6 +25,7 @@ from hpcd.array_types import I64, U32, U64
 from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
+from hpcd.processors import processor_count
 
 # Small merges have few modules that take long to read.
 _MAX_READERS = 4
@@ -64,7 +64,7 @@ def prepare(executor: Executor, modules: Sequence[CanonicalModule]) -> None:
 
 def _threads() -> int:
     """Modules are read by processes of their own: threads wait for these."""
-    return min(len(os.sched_getaffinity(0)), _MAX_READERS)
+    return min(processor_count(), _MAX_READERS)
 
 
 def name_tree(

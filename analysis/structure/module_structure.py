@@ -26,6 +26,7 @@ from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
 from hpcd.model.scope import Kind
+from hpcd.processors import processor_count
 from hpcd.sandbox.file_cache import writers_of
 
 # Code analysed at once: enough to be worth a worker's while, little enough to keep its memory low.
@@ -76,7 +77,7 @@ class StructureReader:
         readers: Sequence[Reader] = (),
     ) -> None:
         self.cache = cache or StructureCache()
-        count = workers or len(os.sched_getaffinity(0))
+        count = workers or processor_count()
         self.readers = list(readers) or [Reader() for _ in range(max(count, 1))]
 
     def __enter__(self) -> StructureReader:

@@ -23,7 +23,6 @@ nothing), and eight times as many codes, which no picture needs. Short lines sha
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -38,6 +37,7 @@ from hpcd.array_types import I64, U8, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.kernels.library import Structure, kernels, structure
 from hpcd.measurement.zstd_contexts import compressor
+from hpcd.processors import processor_count
 
 Unsigned = npt.NDArray[np.unsignedinteger]
 
@@ -56,7 +56,7 @@ _WORTH_A_THREAD = 1 << 20
 MOST_CONTENT = 1 << 18
 """More bytes than any frame holds."""
 # As many as a picture's share of a small machine may be.
-_THREADS = min(len(os.sched_getaffinity(0)), 4)
+_THREADS = min(processor_count(), 4)
 # Bits of a block's width where the planes of nodes, codes and other values stand.
 _NODE_SHIFT, _CODE_SHIFT, _OTHER_SHIFT = np.uint16(4), np.uint16(8), np.uint16(10)
 # What a record takes at most before it is compressed: times and nodes; codes and values.

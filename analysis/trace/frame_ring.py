@@ -5,7 +5,6 @@ Who looks closely moves a little at a time: most frames of a picture are those o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -17,6 +16,7 @@ from hpcd.analysis.trace.part import Part
 from hpcd.array_types import I64, U8
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
+from hpcd.processors import processor_count
 
 TOGETHER_BYTES = 16 << 20
 """What is decompressed together holds at most; what is kept longer is in the rest of the ring."""
@@ -28,7 +28,7 @@ _CALL_BYTES = 1 << 20
 _WORTH_A_THREAD = 1 << 19
 # Frames closer together are read together, where they are not in memory.
 _GAP = 1 << 15
-THREADS = min(len(os.sched_getaffinity(0)), 4)
+THREADS = min(processor_count(), 4)
 """As many as a picture's share of a small machine may be."""
 
 PART, OFFSET, SIZE, TO, CONTENT = range(5)

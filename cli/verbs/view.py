@@ -26,8 +26,10 @@ from hpcd.analysis.arrays.freed_memory import share_freed_memory
 from hpcd.analysis.database import Database
 from hpcd.analysis.live.live_merge import Following
 from hpcd.cli.command import Command
+from hpcd.cli.example_database import example_database
 from hpcd.cli.options import add_source_option
 from hpcd.cli.present_stacks import RecordedProcesses
+from hpcd.cli.remote_view import RemoteDatabases, remote_databases, served_there
 from hpcd.cli.result_store import database_argument, latest_result
 from hpcd.daemon.service.configuration import Control
 from hpcd.daemon.service.protocol import NoServiceError, ask
@@ -50,10 +52,12 @@ class ViewCommand(Command):
     """Show databases in a browser: trace lines over time, call paths, flame graphs, comparisons.
 
     Serves them on the loopback address until Ctrl-C and prints a URL, whose token grants access.
-    Nothing is loaded from other hosts. With --live it follows a measurement that is being written,
-    or a recording of the service by its number (hpcd status lists them), or, with neither given,
-    your only running recording; the page follows the end of the trace until another time is
-    selected, and stays when the recording ends.
+    Nothing is loaded from other hosts. HOST:DB is a database on another host: hpcd there serves it
+    through ssh, so that it need not be copied, and ends with this command. --example shows a
+    recording that hpcd brings: four ranks of an MPI program, one of which is late. With --live it
+    follows a measurement that is being written, or a recording of the service by its number (hpcd
+    status lists them), or, with neither given, your only running recording; the page follows the
+    end of the trace until another time is selected, and stays when the recording ends.
     """
 
     name = "view"
@@ -61,8 +65,12 @@ class ViewCommand(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "databases", nargs="*", metavar="DB",
-            help="database of hpcd merge, or name of a result (default: the latest result)",
+            help="database of hpcd merge, or name of a result (default: the latest result); with"
+            " HOST: before it, one of another host",
         )  # fmt: skip
+        parser.add_argument(
+            "--example", action="store_true", help="show the recording that hpcd brings"
+        )
         parser.add_argument(
             "--live", action="store_true",
             help="follow a running recording: DB is a measurement or the number of a recording",
@@ -86,6 +94,14 @@ class ViewCommand(Command):
             " port; --port is then the forwarded one",
         )  # fmt: skip
         parser.add_argument(
+            "--hpcd-there", default="hpcd", metavar="PATH",
+            help="hpcd on the host of HOST:DB (default: hpcd, on that host's PATH)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--until-eof", action="store_true",
+            help="end when standard input does, as HOST:DB has the server there do",
+        )  # fmt: skip
+        parser.add_argument(
             "--no-browser", action="store_true", help="print the URL without opening a browser"
         )
         parser.add_argument(
@@ -96,58 +112,100 @@ class ViewCommand(Command):
     def run(self, args: argparse.Namespace) -> int:
         if not 0 <= args.port < 1 << 16:
             raise UsageError("--port must be between 0 and 65535")
-        share_freed_memory()
-        sys.setswitchinterval(_SWITCH_S)
-        databases: list[Path] = []
-        if not args.live:
-            databases = list(map(database_argument, args.databases)) or [latest_result()]
+        if args.live and args.example:
+            raise UsageError("--live follows a recording: no --example")
         # Signals clean up as Ctrl-C does, which a shell's background jobs ignore until the server
         # has started.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
+        remote = remote_databases(args.databases)
+        if remote:
+            return _show_remote(args, remote)
+        share_freed_memory()
+        sys.setswitchinterval(_SWITCH_S)
         with ExitStack() as stack:
-            opened: dict[str, Database | LiveRevisions] = {}
-            present = None
-            if args.live:
-                stacks = RecordedProcesses(os.environ.get("HPCD_SOCKET", Control().socket))
-                present = stack.enter_context(contextlib.closing(stacks)).read
-                path = _recording(args.databases)
-                live = stack.enter_context(_followed(path))
-                opened[path.resolve().name] = live
-                first: Database = live.at("").db
-            else:
-                for path in databases:
-                    name = path.resolve().name
-                    while name in opened:
-                        name += "'"
-                    opened[name] = stack.enter_context(hpcd.analysis.open(path))
-                first = next(db for db in opened.values() if isinstance(db, Database))
-            view = _view(args, next(iter(opened)), first)
-            if args.listen:
-                listener = stack.enter_context(_at_socket(args.listen))
-                host, port = "", args.port or _FORWARDED
-            else:
-                listener = stack.enter_context(_at_port(args.port))
-                port = listener.getsockname()[1]
-                host = f"127.0.0.1:{port}"
-            token = secrets.token_urlsafe(16)
-            # After the #, so that it is in no log and is never sent.
-            url = f"http://127.0.0.1:{port}/#{urlencode({'token': token, **view})}"
-            served = {"url": url, "socket": args.listen and str(args.listen.absolute()),
-                      "databases": list(opened)}  # fmt: skip
-            print(json.dumps(served) if args.json else url, flush=True)
-            if args.listen:
-                print(f"hpcd: open it after ssh -L {port}:{args.listen.absolute()} "
-                      f"{socket.gethostname()}", file=sys.stderr)  # fmt: skip
-            elif not (args.no_browser or args.json):
-                webbrowser.open(stack.enter_context(_leading_to(url)))
-            config = uvicorn.Config(
-                create_app(opened, token, host, args.source, present),
-                log_level="error",
-                lifespan="off",
-            )
-            uvicorn.Server(config).run(sockets=[listener])
+            _serve(args, stack)
         return 0
+
+
+def _serve(args: argparse.Namespace, stack: ExitStack) -> None:
+    """Serve databases of this machine until the end; ``stack`` closes what is opened for it."""
+    opened: dict[str, Database | LiveRevisions] = {}
+    present = None
+    if args.live:
+        stacks = RecordedProcesses(os.environ.get("HPCD_SOCKET", Control().socket))
+        present = stack.enter_context(contextlib.closing(stacks)).read
+        path = _recording(args.databases)
+        live = stack.enter_context(_followed(path))
+        opened[path.resolve().name] = live
+        first: Database = live.at("").db
+    else:
+        for path in _paths(args, stack):
+            name = path.resolve().name
+            while name in opened:
+                name += "'"
+            opened[name] = stack.enter_context(hpcd.analysis.open(path))
+        first = next(db for db in opened.values() if isinstance(db, Database))
+    view = _view(args, next(iter(opened)), first)
+    if args.listen:
+        listener = stack.enter_context(_at_socket(args.listen))
+        host, port = "", args.port or _FORWARDED
+    else:
+        listener = stack.enter_context(_at_port(args.port))
+        port = listener.getsockname()[1]
+        host = f"127.0.0.1:{port}"
+    token = secrets.token_urlsafe(16)
+    # After the #, so that it is in no log and is never sent.
+    url = f"http://127.0.0.1:{port}/#{urlencode({'token': token, **view})}"
+    served = {"url": url, "socket": args.listen and str(args.listen.absolute()),
+              "databases": list(opened)}  # fmt: skip
+    print(json.dumps(served) if args.json else url, flush=True)
+    if args.until_eof:
+        threading.Thread(target=_end_with_input, name="input", daemon=True).start()
+    elif args.listen:
+        print(f"hpcd: open it after ssh -L {port}:{args.listen.absolute()} "
+              f"{socket.gethostname()}", file=sys.stderr)  # fmt: skip
+    if not (args.listen or args.no_browser or args.json):
+        webbrowser.open(stack.enter_context(_leading_to(url)))
+    config = uvicorn.Config(
+        create_app(opened, token, host, args.source, present), log_level="error", lifespan="off"
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _paths(args: argparse.Namespace, stack: ExitStack) -> list[Path]:
+    """The databases to show; that of --example, whose source is beside it, goes with ``stack``."""
+    if not args.example:
+        return list(map(database_argument, args.databases)) or [latest_result()]
+    path = stack.enter_context(example_database())
+    args.source.append(path.parent)
+    return [path, *map(database_argument, args.databases)]
+
+
+def _end_with_input() -> None:
+    """End this process, cleanly, when nobody can write to its standard input any more."""
+    while os.read(sys.stdin.fileno(), 1 << 12):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _show_remote(args: argparse.Namespace, remote: RemoteDatabases) -> int:
+    """Show databases of another host until the end, there or here; the exit code."""
+    if args.listen or args.example or args.until_eof:
+        raise UsageError("HOST:DB is shown here: no --listen, --example or --until-eof")
+    given = {"pane": args.pane, "find": args.find, "time": args.time, "lines": args.lines}
+    options = [f"--{name}={value}" for name, value in given.items() if value]
+    options += [f"--source={folder}" for folder in args.source]
+    options += ["--live"] if args.live else []
+    with ExitStack() as stack:
+        server = stack.enter_context(served_there(remote, options, args.port, args.hpcd_there))
+        url = server.url()
+        if url:
+            served = {"url": url, "socket": None, "databases": args.databases}
+            print(json.dumps(served) if args.json else url, flush=True)
+            if not (args.no_browser or args.json):
+                webbrowser.open(stack.enter_context(_leading_to(url)))
+        return server.exit_code()
 
 
 def _view(args: argparse.Namespace, name: str, db: Database) -> dict[str, object]:

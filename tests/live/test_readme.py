@@ -1,4 +1,4 @@
-"""The README's commands that work on files, run as they stand there, on a program of two ranks.
+"""The documented commands that work on files, run as they stand there, on a program of two ranks.
 
 Those that record, serve, need a job or take long are run by the tests that :data:`ELSEWHERE` names.
 """
@@ -78,7 +78,7 @@ int main(int count, char **arguments)
 
 def commands() -> list[list[str]]:
     """The words of each, without sudo and the comment behind it."""
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "docs/commands.md").read_text()
     lines = re.findall(r"^(?:sudo )?(hpcd [a-z].*?)\s+#", text, re.M)
     return [shlex.split(line)[1:] for line in lines]
 

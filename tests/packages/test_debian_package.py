@@ -73,6 +73,7 @@ def test_it_needs_no_compiler(package: Path) -> None:
         ["dpkg-deb", "--contents", str(package)], capture_output=True, text=True, check=True
     ).stdout
     for part in (
+        "example/particles.tar.xz",
         "objects/sampler-", "objects/kernels-", "objects/declarations-", "man1/hpcd.1.gz",
         "man5/hpcd.toml.5.gz",
         "completions/hpcd", "_hpcd", "hpcd.fish", "systemd/system/hpcd.service",

@@ -27,8 +27,8 @@ def test_the_manual_pages_are_current(what: list[str], page: str) -> None:
     assert done.stdout == (ROOT / "docs" / page).read_text(), "run: make man"
 
 
-def test_the_readme_names_every_verb_and_no_other() -> None:
-    text = (ROOT / "README.md").read_text()
+def test_the_page_of_commands_names_every_verb_and_no_other() -> None:
+    text = (ROOT / "docs/commands.md").read_text()
     named = {line.split("hpcd ")[1].split()[0] for line in text.splitlines()
              if line.startswith(("hpcd ", "sudo hpcd ")) and " # " in line}  # fmt: skip
     assert named == set(VERBS)
