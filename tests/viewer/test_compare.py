@@ -174,8 +174,13 @@ def test_runs_of_the_same_program_are_compared_unless_others_are_chosen(
 ) -> None:
     with watched(browser, url + "&db=ranks-2.db&pane=compare") as page:
         compared(page, "traces")
-        chosen = page.locator("#others button[aria-pressed=true]")
-        expect(chosen).to_have_text(["ranks-4.db"])
+        offered = page.locator("#others button")
+        expect(offered).to_have_text(["ranks-4.db", re.compile("of other programs")])
+        expect(offered.first).to_have_attribute("aria-pressed", "true")
+        expect(page.locator("#compare-heading")).to_contain_text("run time: 0.690 s")
+        expect(page.locator("#compare-heading b")).to_have_class("worse")
+        offered.last.click()
+        expect(offered).to_have_count(3)
     with watched(browser, url + "&db=run.db&pane=compare") as page:
         compared(page, "nothing")
         expect(page.locator(".empty")).to_contain_text("No other run of this program is open")

@@ -74,7 +74,7 @@ def heat_map(page: Page) -> Drawn:
     shown = range(0, len(cells.line), step)
     labels = db.lines.labels([int(cells.line[at]) for at in shown])
     axes.set_yticks(list(shown), [short(label, 26) for label in labels])
-    bar = page.figure.add_axes((0.775, 0.05, 0.2, 0.015))
+    bar = page.figure.add_axes((0.775, 45 / page.view.height, 0.2, 14 / page.view.height))
     unit = db.metrics.units[db.metrics.number(metric)]
     page.figure.colorbar(
         drawn,
@@ -84,7 +84,7 @@ def heat_map(page: Page) -> Drawn:
         ticks=[0, most],
     )
     listed = "\n".join(f"{at + 1:>2}  {name}" for at, name in enumerate(names))
-    page.figure.text(0.76, 0.895, listed, va="top", fontsize=8.5, linespacing=1.45)
+    page.figure.text(0.76, page.from_top(95), listed, va="top", fontsize=8.5, linespacing=1.45)
     named = metric.replace("_", " ")
     page.titles(f"{named} of lines and procedures", page.lines_text(), "darker is more")
     return Drawn(

@@ -32,10 +32,14 @@ _LARGEST = 32768  # pixels: more than any screen or printer shows takes minutes 
 _LEGEND_ENTRIES = 14
 _LABEL_WIDTH = 38
 _FORMATS = (".png", ".svg")
-# Shares of the page: left, bottom, width, height.
-_WITH_LEGEND = (0.13, 0.09, 0.62, 0.80)
-_WHOLE = (0.02, 0.06, 0.96, 0.83)
-_PLOT = (0.08, 0.09, 0.88, 0.80)
+# Left and width as shares of the page's width; pixels below for the axis and a note, where there
+# is an axis.
+_WITH_LEGEND = (0.13, 0.62, 81)
+_WHOLE = (0.02, 0.96, 54)
+_PLOT = (0.08, 0.88, 81)
+# Pixels from the top: titles, and what is below them; from the bottom the note. So they never
+# overlap, however low the picture is.
+_TITLE, _SUBTITLE, _CONTENT, _NOTE = 50, 79, 99, 11
 
 
 @dataclass(slots=True)
@@ -129,17 +133,19 @@ class Page:
         and their size in pixels, which is whole numbers of them."""
         view = self.view
         self.figure = Figure(figsize=(view.width / _DPI, view.height / _DPI), dpi=_DPI)
-        shares = {"legend": _WITH_LEGEND, "plot": _PLOT, "whole": _WHOLE}[kind]
-        left, bottom, width, height = (
-            round(share * size)
-            for share, size in zip(shares, (view.width, view.height) * 2, strict=True)
-        )
+        start, share, bottom = {"legend": _WITH_LEGEND, "plot": _PLOT, "whole": _WHOLE}[kind]
+        left, width = round(start * view.width), round(share * view.width)
+        height = view.height - bottom - _CONTENT
         axes = self.figure.add_axes(
             (left / view.width, bottom / view.height, width / view.width, height / view.height)
         )
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
         return axes, width, height
+
+    def from_top(self, pixels: float) -> float:
+        """Return the share of the page's height that is below ``pixels`` from its top."""
+        return 1 - pixels / self.view.height
 
     def over_time(self, axes: Axes) -> None:
         """Name the axis of time."""
@@ -186,7 +192,7 @@ class Page:
             handles,
             [*labels, *notes, *texts],
             loc="upper left",
-            bbox_to_anchor=(0.755, 0.895),
+            bbox_to_anchor=(0.755, self.from_top(_CONTENT - 4)),
             frameon=False,
             handletextpad=0.3,
             labelspacing=0.55,
@@ -199,12 +205,14 @@ class Page:
         db = self.db
         hosts = sorted({row.host for row in db.measurements})
         self.figure.text(
-            0.13 if note else 0.02, 0.945, f"{db.path.name} on {', '.join(hosts[:3])}: {kind}",
+            0.13 if note else 0.02, self.from_top(_TITLE), f"{db.path.name} on {', '.join(hosts[:3])}: {kind}",
             fontsize=13, weight="bold",
         )  # fmt: skip
-        self.figure.text(0.13 if note else 0.02, 0.912, what, fontsize=9.5)
+        self.figure.text(0.13 if note else 0.02, self.from_top(_SUBTITLE), what, fontsize=9.5)
         said = f"{_quality(db)}; {note}" if note else _quality(db)
-        self.figure.text(0.13 if note else 0.02, 0.012, said, fontsize=8.5, alpha=0.75)
+        self.figure.text(
+            0.13 if note else 0.02, _NOTE / self.view.height, said, fontsize=8.5, alpha=0.75
+        )
 
     def lines_text(self, drawn: int | None = None) -> str:
         """Which lines, in words; of more than there are pixels only ``drawn``."""

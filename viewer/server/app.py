@@ -44,6 +44,7 @@ from hpcd.viewer.server.comparison_api import Comparisons, comparison_request, p
 from hpcd.viewer.server.open_database import GoneError, OpenDatabase
 from hpcd.viewer.server.page_files import PageFiles
 from hpcd.viewer.server.query_params import QueryParameters
+from hpcd.viewer.server.rendering import rendered_trace
 from hpcd.viewer.server.selection import Choice
 from hpcd.viewer.server.stacks_api import PresentStacks, stacks_at, stacks_now
 
@@ -85,6 +86,7 @@ def create_app(
         "/live": views.live,
         "/depths": views.depths,
         "/grid": views.grid,
+        "/render": views.render,
         "/stacks": views.stacks,
         **{f"/{name}": views.json(answer) for name, answer in json_answers.items()},
         **{f"/{name}": views.binary(answer) for name, answer in BINARY_ANSWERS.items()},
@@ -280,6 +282,12 @@ class _Views:
             and isinstance(recording, LiveRevisions)
             and bool(recording.state()["recording"])
         )
+
+    async def render(self, request: Request) -> Response:
+        """The trace view as a file, as ``hpcd render`` draws it."""
+        database, parameters = self._database_and_parameters(request)
+        content, kind = await run_in_threadpool(lambda: rendered_trace(database, parameters))
+        return Response(content, media_type=kind)
 
     async def grid(self, request: Request) -> Response:
         """A picture of the trace; see :func:`picture`."""

@@ -54,13 +54,13 @@ const LIMITS = {
 };
 
 const HTML = `<section class="compare" aria-label="Comparison">
+    <div id="compare-heading" class="bar verdict" hidden></div>
     <div class="bar"><div id="compare-sides" class="bar-part"></div>
       <label id="compared-label">by <select id="compared"></select></label>
       <label id="shares-label" title="Costs in percent of each side's total: for runs at different speeds"><input type="checkbox" id="as-shares"> shares</label>
       <label id="partial-label" title="Compare totals although a recording saw only a part of its processes"><input type="checkbox" id="seen-parts"> parts</label>
       <label id="scopes-label" title="Show inlined calls and loops as contexts, where debug information has them"><input type="checkbox" id="with-scopes"> loops</label>
       <output id="compared-what" aria-live="polite"></output></div>
-    <div id="compare-heading" class="bar" hidden></div>
     <div class="bar"><span id="compare-views"></span>
       <span id="limits" class="bar-part"></span><span id="compare-tools" class="bar-part"></span></div>
     <div id="compare-body" class="grow"></div></section>`;
@@ -166,8 +166,11 @@ class Compare {
     return tree;
   }
 
-  /** @param {string} text */
-  showHeading(text) { Object.assign(this.heading, { textContent: text, hidden: !text }); }
+  /** @param {string} text the verdicts in it have colours */
+  showHeading(text) {
+    this.heading.hidden = !text;
+    this.heading.replaceChildren(...text.split(/\b(better|worse)\b/).map((words, i) => (i % 2 ? textElement("b", words, words) : words)));
+  }
 
   async findRelated() {
     const { api, context, store } = this.page;
@@ -214,7 +217,10 @@ class Compare {
       if (stale()) return;
       if (this.sides.kind === "runs" && !this.sides.texts().length) throw new Error("No other run of this program is open: choose what to compare it with above.");
       const view = await mount(this.body, this.parts, stale);
-      if (stale()) view?.dispose(); else this.view = view;
+      if (stale()) { view?.dispose(); return; }
+      this.view = view;
+      // Its heading has the run times, which traces say nothing of; what cannot be aligned has none.
+      this.aligned().catch(() => {});
     } catch (error) {
       if (stale() || isAbort(error)) return;
       // A choice that cannot be compared is a mistake of the moment: said where the result would be.

@@ -29,6 +29,7 @@ export class Sides {
     this.context = context;
     /** @type {string[]} databases of the same program, once known: they are compared unless others are chosen */
     this.related = [];
+    this.all = false; // whether runs of other programs are offered
     this.kinds = KINDS.filter(([kind]) => kind !== "runs" || context.databases.length > 1);
     this.versus = part(element, "versus", HTMLSelectElement);
     this.others = part(element, "others", HTMLElement);
@@ -93,10 +94,14 @@ export class Sides {
     if (runs) this.offerRuns();
   }
 
+  // Runs of the same program, and those that are compared; runs of others on request, or where there is no other.
   offerRuns() {
     const names = this.texts();
     const { databases } = this.context;
-    this.others.replaceChildren(...databases.filter((name) => name !== this.store.state.db).map((name) => {
+    const others = databases.filter((name) => name !== this.store.state.db);
+    const first = others.filter((name) => this.related.includes(name) || names.includes(name));
+    const all = this.all || !first.length;
+    this.others.replaceChildren(...(all ? others : first).map((name) => {
       const button = Object.assign(textElement("button", name), { title: `Compare with ${name}` });
       button.setAttribute("aria-pressed", String(names.includes(name)));
       button.addEventListener("click", () => {
@@ -105,6 +110,10 @@ export class Sides {
       });
       return button;
     }));
+    if (all || first.length === others.length) return;
+    const more = Object.assign(textElement("button", `+ ${others.length - first.length} of other programs`), { title: "Offer runs of other programs too" });
+    more.addEventListener("click", () => { this.all = true; this.offerRuns(); });
+    this.others.append(more);
   }
 
   // As the server wants it.

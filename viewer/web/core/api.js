@@ -175,6 +175,18 @@ export class Api extends Connection {
   }
 
   /**
+   * The trace view as a file, with axis, names and legend.
+   * @param {string} db
+   * @param {Window} window
+   * @param {"png" | "svg"} format
+   * @param {Record<string, string | number | undefined>} look w, h, depth, patterns, dark
+   */
+  async rendered(db, window, format, look) {
+    const buffer = await this.buffer(`${this.base(db)}/render?${windowQuery(window, { ...look, format })}`);
+    return new Blob([buffer], { type: format === "svg" ? "image/svg+xml" : "image/png" });
+  }
+
+  /**
    * @param {string} db
    * @param {Window} window
    * @param {number} procedure an entity of the view flat

@@ -1,6 +1,7 @@
 // @ts-check
-// Any view as a file. PNG: what the canvases show, under one another. SVG: flame graphs as boxes
-// with their names, tables as text, pictures as the pictures they are. CSV: the numbers.
+// Any view as a file. PNG and SVG: the trace view as hpcd render draws it, with axis, names and legend;
+// of other views PNG is what the canvases show, under one another, SVG flame graphs as boxes with their
+// names, tables as text, pictures as the pictures they are. CSV: the numbers.
 
 import { cssVariable } from "../widgets/canvas.js";
 import { context2d } from "./paint.js";
@@ -26,7 +27,8 @@ const WRITERS = { png, svg, csv };
  * @param {string} title
  */
 export async function exportView(kind, pane, title) {
-  const blob = await WRITERS[kind](pane, title);
+  const drawn = kind === "csv" ? undefined : pane.rendered?.(kind === "svg" ? "svg" : "png");
+  const blob = await (drawn ?? WRITERS[kind](pane, title));
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = `${title.replace(/[^\w.-]+/g, "-")}.${kind}`;

@@ -23,6 +23,7 @@
  * @property {() => Cell[][]} csv its numbers, a heading first
  * @property {Promise<void>} [begun] until it first shows something
  * @property {() => HTMLCanvasElement[]} [canvases] none: a table
+ * @property {(format: "png" | "svg") => Promise<Blob>} [rendered] the whole of it as the server draws it for files
  * @property {() => DrawnBox[]} [boxes] of a flame graph, whose canvas is the only one
  * @property {boolean} [tree] whether the first cell of a row of csv is how deep it is
  * @property {() => void} [hotPath] opens it

@@ -52,6 +52,7 @@ class TracePane {
     addSplitters(element, at);
     this.element = element;
     this.store = store;
+    this.api = api;
     this.lines = at("lines");
     this.begin = () => {};
     /** @type {Promise<void>} */
@@ -147,6 +148,13 @@ class TracePane {
   canvases() { return [this.trace.canvas, this.summary.canvas, this.depth.canvas]; }
 
   csv() { return this.trace.csv(); }
+
+  /** @param {"png" | "svg"} format */
+  rendered(format) {
+    const { store, api } = this;
+    const dark = document.documentElement.classList.contains("dark") ? "1" : undefined;
+    return api.rendered(store.db, store.state, format, { w: 1600, h: 900, depth: store.state.depth ?? 0, patterns: store.state.colours, dark });
+  }
 
   dispose() {
     this.disposed = true;
