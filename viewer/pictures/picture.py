@@ -204,15 +204,12 @@ class Page:
         """Whose picture it is, of what, and how far to trust it."""
         db = self.db
         hosts = sorted({row.host for row in db.measurements})
-        self.figure.text(
-            0.13 if note else 0.02, self.from_top(_TITLE), f"{db.path.name} on {', '.join(hosts[:3])}: {kind}",
-            fontsize=13, weight="bold",
-        )  # fmt: skip
-        self.figure.text(0.13 if note else 0.02, self.from_top(_SUBTITLE), what, fontsize=9.5)
+        left = 0.13 if note else 0.02
+        title = f"{db.path.name} on {', '.join(hosts[:3])}: {kind}"
+        self.figure.text(left, self.from_top(_TITLE), title, fontsize=13, weight="bold")
+        self.figure.text(left, self.from_top(_SUBTITLE), what, fontsize=9.5)
         said = f"{_quality(db)}; {note}" if note else _quality(db)
-        self.figure.text(
-            0.13 if note else 0.02, _NOTE / self.view.height, said, fontsize=8.5, alpha=0.75
-        )
+        self.figure.text(left, _NOTE / self.view.height, said, fontsize=8.5, alpha=0.75)
 
     def lines_text(self, drawn: int | None = None) -> str:
         """Which lines, in words; of more than there are pixels only ``drawn``."""
