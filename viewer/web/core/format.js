@@ -28,11 +28,15 @@ export function formatPercent(share) { return (100 * share).toFixed(share < 0.09
 /**
  * @param {number} value
  * @param {string} unit empty for counts and ratios
+ * @param {number} [largest] of the values beside which it stands: all have one unit
  */
-export function formatQuantity(value, unit) {
+export function formatQuantity(value, unit, largest) {
   if (unit === "%") return value.toFixed(2) + " %";
   if (unit === "B") return formatBytes(value);
-  if (unit === "s") return Math.abs(value) >= 1 ? value.toFixed(2) + " s" : (1e3 * value).toFixed(2) + " ms";
+  if (unit === "s") {
+    const whole = Math.abs(largest ?? value);
+    return whole < 1 ? (1e3 * value).toFixed(2) + " ms" : value.toFixed(largest === undefined || whole >= 100 ? 2 : 3) + " s";
+  }
   if (!unit && value !== Math.round(value) && Math.abs(value) < 1000) return value.toPrecision(4);
   return formatCount(value) + (unit ? " " + unit : "");
 }

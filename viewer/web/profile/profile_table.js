@@ -204,7 +204,7 @@ function columns({ metrics, measured }, profile, metric) {
     return {
       title: name.replaceAll("_", " ") + (kind === "exclusive" ? " self" : ""),
       value: (/** @type {Row} */ row) => row[kind][i],
-      text: (/** @type {Row} */ row) => (row[kind][i] ? formatQuantity(row[kind][i], unit) + (additive ? `  ${formatPercent(share(row))}` : "") : ""),
+      text: (/** @type {Row} */ row) => (row[kind][i] ? formatQuantity(row[kind][i], unit, additive ? profile.total[i] : undefined) + (additive ? `  ${formatPercent(share(row))}` : "") : ""),
       share,
     };
   }));

@@ -2,12 +2,12 @@
 // A tree table of any size: only the rows on screen exist as elements.
 
 import { hotPath } from "../core/hot_path.js";
+import { ColumnLayout } from "./column_layout.js";
 import { select, textElement } from "./elements.js";
 
 const HEIGHT = 22;
-const COLUMN_WIDTH = 134;
-const NAME_WIDTH = 400; // at least, unless another is chosen
-const NAME_WIDEST = 1000; // on a wide screen the figures stay beside the names
+const INDENT = 14; // px of a level
+const DEEPEST = 10; // levels that are indented; deeper ones say their number, so that there is room for their names
 
 /**
  * @template Row
@@ -46,9 +46,8 @@ export class TreeTable {
    * @param {string} [options.heading] of the names
    * @param {number} [options.nameWidth] px, at least
    */
-  constructor(element, label, columns, draw, { choose = () => {}, keep = () => true, sort = 0, heading = "Name", nameWidth = NAME_WIDTH }) {
+  constructor(element, label, columns, draw, { choose = () => {}, keep = () => true, sort = 0, heading = "Name", nameWidth }) {
     this.heading = heading;
-    this.nameWidth = nameWidth;
     this.columns = columns;
     this.draw = draw;
     this.choose = choose;
@@ -63,11 +62,17 @@ export class TreeTable {
     this.current = null;
     /** @type {Set<Row>} */
     this.open = new Set();
-    element.innerHTML = '<div class="table" role="treegrid" tabindex="0"><div class="head" role="row"></div><div class="rows" role="presentation"></div></div>';
+    element.innerHTML = '<div class="table" role="treegrid" tabindex="0"><div class="head" role="row"></div><div class="rows" role="presentation"></div></div><nav class="crumbs" aria-label="Callers of the chosen row" hidden></nav>';
     this.box = select(element, ".table", HTMLElement);
     this.box.setAttribute("aria-label", label);
     this.head = select(this.box, ".head", HTMLElement);
     this.rows = select(this.box, ".rows", HTMLElement);
+    this.crumbs = select(element, ".crumbs", HTMLElement);
+    this.choice = document.createElement("div");
+    this.choice.className = "column-corner";
+    element.append(this.choice);
+    this.layout = new ColumnLayout(label, this.box, columns, nameWidth);
+    this.choice.append(this.layout.chooser(() => { this.header(); this.paint(); }));
     this.box.addEventListener("scroll", () => this.paint());
     this.box.addEventListener("keydown", (event) => this.key(event));
     this.observer = new ResizeObserver(() => this.paint());
@@ -77,24 +82,27 @@ export class TreeTable {
 
   dispose() { this.observer.disconnect(); }
 
+  get visible() { return this.columns.filter(({ title }) => this.layout.isShown(title)); }
+
   header() {
-    const widths = this.columns.map(({ width = COLUMN_WIDTH }) => width);
-    this.box.style.setProperty("--columns", `minmax(0, ${NAME_WIDEST}px) ${widths.map((width) => `${width}px`).join(" ")}`);
-    this.box.style.setProperty("--wide", `${widths.reduce((sum, width) => sum + width, this.nameWidth)}px`);
+    this.layout.apply();
     const name = textElement("span", this.heading);
     name.setAttribute("role", "columnheader");
-    this.head.replaceChildren(name, ...this.columns.map(({ title }, i) => {
+    this.layout.addBorder(name, "");
+    this.head.replaceChildren(name, ...this.visible.map((column) => {
+      const i = this.columns.indexOf(column);
       const sorted = i === this.sort;
-      const button = textElement("button", title + (sorted ? (this.descending ? " ▾" : " ▴") : ""));
+      const button = textElement("button", column.title + (sorted ? (this.descending ? " ▾" : " ▴") : ""));
       button.setAttribute("role", "columnheader");
       button.setAttribute("aria-sort", !sorted ? "none" : this.descending ? "descending" : "ascending");
-      button.title = "Sort by " + title;
+      button.title = "Sort by " + column.title;
       button.addEventListener("click", () => {
         this.descending = i === this.sort ? !this.descending : true;
         this.sort = i;
         this.header();
         this.lay();
       });
+      this.layout.addBorder(button, column.title);
       return button;
     }));
   }
@@ -182,7 +190,33 @@ export class TreeTable {
   paint() {
     const first = Math.max(0, Math.floor(this.box.scrollTop / HEIGHT) - 4);
     const last = Math.min(this.shown.length, first + Math.ceil(this.box.clientHeight / HEIGHT) + 8);
+    this.showCrumbs();
     this.rows.replaceChildren(...this.shown.slice(first, last).map(({ row, level }, i) => this.line(row, level, first + i)));
+  }
+
+  // The rows that the chosen one is below of, outermost first: a click chooses one.
+  showCrumbs() {
+    const at = this.shown.findIndex(({ row }) => row === this.current);
+    const path = at < 0 ? [] : this.pathTo(at);
+    this.crumbs.hidden = path.length < 2;
+    this.crumbs.replaceChildren(...(this.crumbs.hidden ? [] : path).map((row) => {
+      const button = textElement("button", this.draw(row).textContent ?? "");
+      button.addEventListener("click", () => this.select(row));
+      return button;
+    }));
+    this.crumbs.scrollLeft = this.crumbs.scrollWidth;
+  }
+
+  /** @param {number} at a place among the rows shown */
+  pathTo(at) {
+    const path = [];
+    for (let level = Infinity; at >= 0; at--) {
+      if (this.shown[at].level >= level) continue;
+      path.unshift(this.shown[at].row);
+      level = this.shown[at].level;
+      if (level === 1) break;
+    }
+    return path;
   }
 
   /**
@@ -200,7 +234,8 @@ export class TreeTable {
     line.style.top = `${number * HEIGHT}px`;
     const name = textElement("span", "", "name");
     name.setAttribute("role", "gridcell");
-    name.style.paddingLeft = `${6 + 14 * (level - 1)}px`;
+    name.style.paddingLeft = `${6 + INDENT * (Math.min(level, DEEPEST) - 1)}px`;
+    if (level > DEEPEST) name.append(textElement("small", String(level)));
     const twist = textElement("span", "", "twist");
     if (row.children().length) {
       twist.textContent = this.open.has(row) ? "▾" : "▸";
@@ -208,7 +243,7 @@ export class TreeTable {
       twist.addEventListener("click", (event) => { event.stopPropagation(); this.toggle(row); });
     }
     name.append(twist, this.draw(row));
-    line.append(name, ...this.columns.map((column) => {
+    line.append(name, ...this.visible.map((column) => {
       const cell = textElement("span", column.text(row), `cell ${column.mark?.(row) ?? ""}`);
       cell.setAttribute("role", "gridcell");
       if (cell.classList.contains("words")) cell.title = cell.textContent ?? "";

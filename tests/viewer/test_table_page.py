@@ -1,0 +1,75 @@
+"""Tables of the page: their columns, deep call paths, units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.page import watched
+from tests.support.viewer import served
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """The profile of the recording that hpcd brings, its hot path open: 12 levels."""
+    with served("--example") as (url, _), watched(browser, url + "&pane=calls") as page:
+        page.wait_for_selector("main[data-rows]")
+        yield page
+
+
+def width(page: Page, selector: str) -> float:
+    box = page.locator(selector).first.bounding_box()
+    assert box
+    return box["width"]
+
+
+def test_columns_are_chosen_and_widened_and_remembered(page: Page) -> None:
+    header = page.get_by_role("columnheader", name="samples", exact=True)
+    expect(header).to_have_count(1)
+    cells = page.locator(".table .row").first.locator(".cell")
+    count = cells.count()
+    page.get_by_label("Columns", exact=True).click()
+    page.locator(".column-choice label", has_text=re.compile("^samples$")).click()
+    page.locator(".column-choice label", has_text=re.compile("^samples self$")).click()
+    page.keyboard.press("Escape")
+    expect(header).to_have_count(0)
+    expect(cells).to_have_count(count - 2)
+    before = width(page, ".table .name")
+    border = page.locator(".table .head .border").first.bounding_box()
+    assert border
+    page.mouse.move(border["x"] + 3, border["y"] + 3)
+    page.mouse.down()
+    page.mouse.move(border["x"] + 123, border["y"] + 3, steps=3)
+    page.mouse.up()
+    assert abs(width(page, ".table .name") - before - 120) <= 4
+    first = page.get_by_role("columnheader", name=re.compile("^cpu time ▾"))
+    first.focus()
+    page.keyboard.press("Alt+ArrowRight")
+    widened = width(page, ".table .cell")
+    assert widened == 134 + 16
+    page.reload()
+    page.wait_for_selector("main[data-rows]")
+    expect(cells).to_have_count(count - 2)
+    assert width(page, ".table .cell") == widened
+    page.locator(".table .head .border").nth(1).dblclick()
+    assert width(page, ".table .cell") == 134
+
+
+def test_deep_rows_have_room_for_their_names_and_say_what_calls_them(page: Page) -> None:
+    deep = page.locator(".table .row", has=page.locator(".name small")).first
+    expect(deep.locator(".name small")).to_have_text("11")
+    padding = deep.locator(".name").evaluate(
+        "name => parseFloat(getComputedStyle(name).paddingLeft)"
+    )
+    assert padding < 150 and width(page, ".table .name") >= 400
+    deep.click()
+    crumbs = page.get_by_role("navigation", name="Callers of the chosen row").get_by_role("button")
+    expect(crumbs).to_have_count(11)
+    crumbs.filter(has_text=re.compile("^move_particles$")).click()
+    expect(page.locator(".table .row.current .name")).to_contain_text("move_particles")
+    expect(crumbs.last).to_have_text("move_particles")
+    texts = page.locator(".table .row .cell:nth-child(2)").all_text_contents()
+    assert texts and all(re.match(r"\d+\.\d{3} s ", text) for text in texts if text), texts
