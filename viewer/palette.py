@@ -31,14 +31,15 @@ _DARK = 130
 TRUNCATED = (150, 150, 150)
 DISTINCT = np.array(
     [
-        (65, 135, 175), (45, 164, 249), (244, 168, 0), (247, 191, 252), (72, 80, 99),
-        (236, 234, 124), (210, 89, 0), (91, 65, 170), (141, 88, 75), (134, 199, 125),
-        (157, 14, 7), (28, 100, 247),
+        (28, 100, 247), (210, 89, 0), (91, 65, 170), (65, 135, 175), (157, 14, 7), (244, 168, 0),
+        (134, 199, 125), (141, 88, 75), (45, 164, 249), (72, 80, 99), (247, 191, 252),
+        (236, 234, 124),
     ],
     np.uint8,
 )  # fmt: skip
 """Colours of the costliest procedures: at least 25 apart (CIE 1976), from each other, from
 :data:`REST` and from both grounds, also to people without red or green cones."""
+_STRONG = 10  # of these, the first; the others are light
 REST = (152, 152, 152)
 """The colour of all other procedures."""
 BLANK_LIGHT, BLANK_DARK = (255, 255, 255), (24, 26, 30)
@@ -107,14 +108,16 @@ def by_pattern(
 
 def distinct_places(names: Sequence[str]) -> list[int]:
     """The place in :data:`DISTINCT` of each of ``names``, at most as many, the costliest first: as
-    its name alone decides, or the next that is free. So most keep theirs from run to run."""
+    its name alone decides, or the next that is free. So most keep theirs from run to run. The last
+    of these get the light colours, which are the last."""
     taken: set[int] = set()
     places = []
-    for name in names:
+    for rank, name in enumerate(names):
+        count = _STRONG if rank < _STRONG else len(DISTINCT)
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-        place = int.from_bytes(digest, "little") % len(DISTINCT)
+        place = int.from_bytes(digest, "little") % count
         while place in taken:
-            place = (place + 1) % len(DISTINCT)
+            place = (place + 1) % count
         taken.add(place)
         places.append(place)
     return places

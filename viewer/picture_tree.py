@@ -24,6 +24,7 @@ from hpcd.array_types import F64, I64, U8, U32, Mask
 from hpcd.model.cct import CCT, NO_NODE
 from hpcd.model.scope import Kind
 from hpcd.viewer.marks import BLOCKED, COMMUNICATION, INTERRUPT, SLEEPING, marks
+from hpcd.viewer.palette import DISTINCT
 
 RUNNING, RUNNABLE, ASLEEP, WAITING = range(4)
 """States of a thread: it has a CPU; it could use one; it has nothing to do, or waits for a device;
@@ -45,7 +46,7 @@ _FOR_OTHERS = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 _INLINED = " [inlined]"
 # Calls of MPI that return at once, or read and write files: their time is work.
 _AT_ONCE = re.compile(
-    r"P?MPI_(I[a-z]|File_|Comm_(rank|size)|Type_|Pack|Unpack|Get_|Wtime|Test|Init|Finalize|Start|Group_)\w*",
+    r"P?MPI_(I[a-z]|File_|Comm_(rank|size)|Type_|Pack|Unpack|Get_|Wtime|Init|Finalize|Start|Group_)\w*",
 )
 _RUNTIME = re.compile(r"lib(gomp|omp|iomp)\d*[.-]")
 _SYSTEM = re.compile(r"(ld-(linux|musl)|lib(c|m|pthread|dl|rt|stdc\+\+|gcc_s|mvec)[.-])")
@@ -59,6 +60,9 @@ _LIBRARY_NAME = re.compile(
 )
 # A choice of colours in which one procedure has more of the CPU time than this tells too little.
 _ONE_COLOUR = 0.9
+# As many as viewer/palette.py tells apart should have this share of it, too.
+_COLOURS, _COLOURED = len(DISTINCT), 0.6
+_DEEPEST = 24
 _EXACT_LINES = 2000
 _BLOCKED_WEIGHT = 0.25
 
@@ -105,7 +109,7 @@ class PictureTree:
         times = self._times()
         self.state, self.cause = self._states(times)
         self.cost = self._cost(times)
-        self.rule, self.owner = self._owners(times)
+        self.rule, self.owner = self._owners()
 
     def __len__(self) -> int:
         return len(self.tree)
@@ -154,13 +158,16 @@ class PictureTree:
     def own_at(self, own: I64, depth: int) -> U32:
         """``uint32[n]``: of each node's ancestor at ``depth`` the entity of its innermost ``own``
         node (``int64[n]``, 0: none)."""
+        return self._entities(own[self.ancestor_at(depth)])
+
+    def ancestor_at(self, depth: int) -> I64:
+        """``int64[n]``: each node's ancestor at ``depth`` as loops do not count, or itself."""
         inner = self.depth > depth
         at = np.arange(len(self), dtype=np.int64)
         for level in self._levels[1:]:
             deeper = level[inner[level]]
             at[deeper] = at[self.tree.parent[deeper]]
-        entities: U32 = self.same[self.entity[own[at]]]
-        return entities[self.stands]
+        return at
 
     def of_pixels(self, nodes: U32) -> U32:
         """Return the tree's node of each of the database's ``nodes``; NO_NODE where there is
@@ -264,19 +271,38 @@ class PictureTree:
             )  # fmt: skip
         return self.costs(cpu + runnable + _BLOCKED_WEIGHT * blocked)
 
-    def _owners(self, times: _Times) -> tuple[str, U32]:
+    def _owners(self) -> tuple[str, U32]:
         """Return the rule by which colours tell most, and each node's entity by it."""
-        best: tuple[float, str, U32] | None = None
+        best: tuple[float, str, I64] | None = None
         for rule, own in self._rules():
-            owner = self._owner(own)
-            by_entity = np.bincount(owner, self.cost, len(self.names))
-            top = float(by_entity.max(initial=0.0)) / (float(by_entity.sum()) or 1.0)
-            if top < _ONE_COLOUR:
-                return rule, owner
+            node = self._owner(own)
+            top, _ = self._variety(node)
             if best is None or top < best[0]:
-                best = top, rule, owner
+                best = top, rule, node
+            if top < _ONE_COLOUR:
+                break
         assert best is not None
-        return best[1], best[2]
+        _, rule, node = best
+        # Where hundreds have a little each, those further out.
+        depth = min(int(self.depth.max(initial=1)), _DEEPEST)
+        limited = node
+        while depth > 2 and self._variety(limited)[1] < _COLOURED:
+            depth -= 1
+            limited = node[self.ancestor_at(depth)]
+            top, coloured = self._variety(limited)
+            if coloured >= _COLOURED and top < _ONE_COLOUR:
+                return f"{rule}, down to depth {depth}", self._entities(limited)
+        return rule, self._entities(node)
+
+    def _entities(self, node: I64) -> U32:
+        entities: U32 = self.same[self.entity[node[self.stands]]]
+        return entities
+
+    def _variety(self, node: I64) -> tuple[float, float]:
+        """Of all cost the share of the costliest owner, and of as many as there are colours."""
+        cost = np.sort(sum_by(self._entities(node), self.cost, len(self.names)))[::-1]
+        total = float(cost.sum()) or 1.0
+        return float(cost[0]) / total, float(cost[:_COLOURS].sum()) / total
 
     def _rules(self) -> list[tuple[str, Mask]]:
         """Masks ``bool[entities]`` of what may own a colour, the most telling first."""
@@ -305,9 +331,9 @@ class PictureTree:
         own: Mask = program[self.entities.procedure]
         return own
 
-    def _owner(self, own: Mask) -> U32:
-        """``uint32[n]``: by the innermost of ``own``; a call of MPI is itself, with all below it;
-        else by the first frame that tells anything."""
+    def _owner(self, own: Mask) -> I64:
+        """``int64[n]``: the node that owns each one's colour: the innermost of ``own``; a call of
+        MPI, with all below it; else the first frame that tells anything."""
         node = innermost(self.tree, own[self.entity])
         outer = innermost(self.tree, self._mark == COMMUNICATION)
         while bool((outer[self.tree.parent[outer]] > 0).any()):
@@ -319,7 +345,7 @@ class PictureTree:
         team = self._waits_for_team(node)
         if team is not None:
             node = team
-        return self.same[self.entity[node[self.stands]]]
+        return node
 
     @cached_property
     def _begins(self) -> Mask:

@@ -297,9 +297,11 @@ def _phases(database: OpenDatabase, parameters: QueryParameters) -> object:
 def _memory(database: OpenDatabase, parameters: QueryParameters) -> object:
     """Growth and peak of the memory of the processes in view."""
     answer = database.calls.memory(database.all_lines(parameters), *parameters.interval())
-    for process in answer["processes"]:
-        process["paths"]["node"] = database.nodes_of(process["paths"]["node"])
-    return answer
+    processes = []
+    for process in answer["processes"]:  # of an answer that is kept
+        paths = {**process["paths"], "node": database.nodes_of(process["paths"]["node"])}
+        processes.append({**process, "paths": paths})
+    return {**answer, "processes": processes}
 
 
 def _call_marks(database: OpenDatabase, parameters: QueryParameters) -> object:

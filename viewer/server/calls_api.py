@@ -191,6 +191,7 @@ class CallViews:
             "call": self._call_marks(calls.of_group(*drawn), lines, t0, t1),
             **_message_marks(traffic, lines, t0, t1),
             **_entry_marks(traffic, lines, t0, t1),
+            "wait": [] if traffic is None else _wait_marks(traffic, lines, t0, t1),
         }
 
     def _groups_in(self, begin: I64, end: I64) -> dict[str, int]:
@@ -322,3 +323,16 @@ def _entry_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[
             for operation, line, begin, end, function in rows
         ],
     }  # fmt: skip
+
+
+def _wait_marks(traffic: Traffic, lines: I64, t0: int, t1: int) -> list[dict[str, int]]:
+    """The longest waits for other ranks, and the rank that each was for."""
+    at = traffic.waits_on(lines, t0, t1)
+    operations, waits = traffic.exchange.recorded, traffic.exchange.waits
+    at = at[np.argsort(-waits.severity[at], kind="stable")[:_MOST_MARKS]]
+    waiting = waits.operation[at]
+    rows = zip(
+        operations.line[waiting].tolist(), operations.begin[waiting].tolist(),
+        operations.end[waiting].tolist(), operations.rank[waits.delayer[at]].tolist(), strict=True,
+    )  # fmt: skip
+    return [dict(zip(("line", "begin", "end", "rank"), row, strict=True)) for row in rows]

@@ -119,6 +119,12 @@ class Traffic:
         line = self.exchange.recorded.line[self.exchange.waits.operation[at]]
         return at[self._lines_seen(lines)[line]]
 
+    def waits_on(self, lines: I64, t0: int, t1: int) -> I64:
+        """Waits of ``lines`` of which a part is in [t0, t1)."""
+        at = self._waits.overlapping(t0, t1)
+        line = self.exchange.recorded.line[self.exchange.waits.operation[at]]
+        return at[self._lines_seen(lines)[line]]
+
     def matrix(
         self, kind: str, lines: I64, t0: int, t1: int, ranks: tuple[int, int, int, int], most: int
     ) -> tuple[int, F64]:

@@ -198,6 +198,7 @@
  * @typedef {{ from: number, to: number, sent: number, received: number, bytes: number, tag: number }} MessageMark
  * @typedef {{ operation: number, line: number, begin: number, end: number, function: string }} CollectiveMark
  *
+ * @typedef {{ line: number, begin: number, end: number, rank: number }} WaitMark rank: that was waited for
  * @typedef {{ line: number, begin: number, end: number, name: string, colour: string }} PhaseMark
  *
  * @typedef {object} CallMarksAnswer lists are null where there are too many, counts where nothing is known
@@ -210,6 +211,7 @@
  * @property {CollectiveMark[] | null} collective
  * @property {number | null} phases
  * @property {PhaseMark[] | null} phase
+ * @property {WaitMark[]} wait the longest
  *
  * @typedef {object} PhasesAnswer lists with one entry a phase, those that lasted longest first
  * @property {number} of how many there are

@@ -29,7 +29,9 @@ const NEAR = 5; // px between the mouse and what it is at
 const BAR = 5; // px: height of a call
 const OFF = "0";
 const LEAST_RHOMB = 3; // px from its middle
-const MANY = 50; // messages: they are drawn finer
+const FEW = 12; // messages, operations: of more it is drawn how close together they are
+const TICK = 6; // px: height of a send or receive there
+const LOW_BAR = 2; // px: height of a call of many
 
 export class CallMarks {
   /**
@@ -57,6 +59,9 @@ export class CallMarks {
 
   // What is loaded, if it is of what is in view.
   get answer() { return !this.hidden && this.loaded?.key === this.store.key() ? this.loaded.answer : null; }
+
+  // The longest waits for other ranks, also where marks are hidden.
+  get waits() { return this.loaded?.key === this.store.key() ? this.loaded.answer.wait ?? [] : []; }
 
   // Requested after the picture, which does not wait for it.
   async load() {
@@ -94,20 +99,21 @@ export class CallMarks {
     if (!answer) return;
     const ratio = devicePixelRatio || 1;
     drawPhases(pen, places, answer.phase ?? [], ratio);
+    const bar = answer.call.length > FEW ** 2 ? LOW_BAR : BAR;
     for (const { line, begin, end, group } of answer.call) {
       const row = places.row(line);
       if (!row) continue;
-      const height = Math.min(BAR * ratio, (row.bottom - row.top) / 2);
+      const height = Math.min(bar * ratio, (row.bottom - row.top) / 2);
       const [left, right] = [places.x(begin), places.x(end)];
       pen.fillStyle = cssVariable("--ground");
       pen.fillRect(left - ratio, row.bottom - height - 2 * ratio, Math.max(ratio, right - left) + 2 * ratio, height + 2 * ratio);
       pen.fillStyle = cssVariable(COLOURS[group] ?? "--soft");
       pen.fillRect(left, row.bottom - height - ratio, Math.max(ratio, right - left), height);
     }
-    drawCollectives(pen, places, answer.collective ?? [], ratio);
     const messages = answer.message ?? [];
-    const fine = messages.length > MANY ? 0.6 : 1;
-    for (const message of messages) drawMessage(pen, places, message, ratio * fine);
+    if ((answer.collectives ?? 0) <= FEW) drawCollectives(pen, places, answer.collective ?? [], ratio);
+    if (messages.length > FEW) drawDensity(pen, places, messages, ratio);
+    else for (const message of messages) drawMessage(pen, places, message, ratio);
   }
 
   /**
@@ -123,7 +129,8 @@ export class CallMarks {
       const row = places.row(line);
       return row !== null && spot.y >= row.top && spot.y < row.bottom && spot.x >= places.x(begin) - near && spot.x <= places.x(end) + near;
     };
-    const messages = (answer.message ?? []).filter((message) => distance(spot, places, message) <= near)
+    const lines = (answer.message ?? []).length > FEW ? [] : answer.message ?? [];
+    const messages = lines.filter((message) => distance(spot, places, message) <= near)
       .map(({ bytes, tag, sent, received }) => `message of ${bytes < 0 ? "unknown size" : formatBytes(bytes)}, tag ${tag}, under way ${formatTime(received - sent)}`);
     // Where calls are drawn, collective operations are among them.
     const entries = (answer.drawn.includes("mpi") ? [] : answer.collective ?? []).filter(on).map(({ function: name, begin, end }) => `${name}, ${formatTime(end - begin)}`);
@@ -139,7 +146,7 @@ export class CallMarks {
  */
 export function describeMarks({ calls, drawn, messages, message, collectives, collective, phases, phase }) {
   /** @type {[number | null, string, unknown][]} */
-  const kinds = [[phases, "phase", phase], [messages, "message", message], [collectives, "collective", collective],
+  const kinds = [[phases, "phase", phase], [messages, "message", message && message.length <= FEW], [collectives, "collective", collective && (collectives ?? 0) <= FEW],
     ...Object.entries(calls).map(([group, count]) => /** @type {[number, string, boolean]} */ ([count, `${WORDS[group] ?? group} call`, drawn.includes(group)]))];
   return kinds.flatMap(([count, name, drawn]) => (
     count ? [`${formatCount(count)} ${name}${count === 1 ? "" : "s"}${drawn ? "" : ": zoom in"}`] : []));
@@ -205,6 +212,26 @@ function drawMessage(pen, places, { from, to, sent, received }, ratio) {
   pen.closePath();
   pen.fill();
   pen.stroke();
+}
+
+/**
+ * A faint tick where each message is sent and received: where they are close together these are dark.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Places} places
+ * @param {MessageMark[]} messages
+ * @param {number} ratio
+ */
+function drawDensity(pen, places, messages, ratio) {
+  pen.fillStyle = cssVariable("--text");
+  pen.globalAlpha = 0.35;
+  for (const { from, to, sent, received } of messages) {
+    for (const [line, time] of [[from, sent], [to, received]]) {
+      const row = places.row(line);
+      const height = row ? Math.min(TICK * ratio, (row.bottom - row.top) / 3) : 0;
+      if (row) pen.fillRect(places.x(time), row.middle - height / 2, ratio, height);
+    }
+  }
+  pen.globalAlpha = 1;
 }
 
 /**

@@ -40,8 +40,9 @@ export async function loadLineLabels(api, db, window, places) {
  * @param {import("./row_layout.js").RowLayout} layout
  * @param {number} height of the picture, px
  * @param {() => void} [fold] folds or unfolds launchers and helper threads
+ * @param {boolean} [unfolded] whether they are
  */
-export function drawLineLabels(element, places, labels, layout, height, fold) {
+export function drawLineLabels(element, places, labels, layout, height, fold, unfolded = false) {
   const items = [];
   let last = "";
   let free = 0; // px, from where on there is room
@@ -57,14 +58,26 @@ export function drawLineLabels(element, places, labels, layout, height, fold) {
     free = top + ROW_HEIGHT;
     const heads = Boolean(group) && group !== last;
     const text = heads && group !== label ? `${group}: ${label}` : label;
-    const item = textElement("span", folded && fold ? "" : text, heads ? "heads" : "");
-    item.title = text;
-    if (folded && fold) item.append(foldButton(text, folded, fold));
-    item.style.top = `${top}px`;
+    const folds = fold && (folded > 1 || (folded && unfolded)) ? () => fold() : undefined;
+    items.push(rowLabel(text, heads, top, folded, folds));
     last = group;
-    items.push(item);
   }
   element.replaceChildren(...items);
+}
+
+/**
+ * @param {string} text
+ * @param {boolean} heads whether it begins a group
+ * @param {number} top px
+ * @param {number} folded how many lines of helpers the row stands for
+ * @param {(() => void) | undefined} fold what a click does, if anything
+ */
+function rowLabel(text, heads, top, folded, fold) {
+  const item = textElement("span", fold ? "" : text, heads ? "heads" : "");
+  item.title = text;
+  if (fold) item.append(foldButton(text, folded, fold));
+  item.style.top = `${top}px`;
+  return item;
 }
 
 /**

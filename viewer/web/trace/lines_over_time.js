@@ -2,13 +2,14 @@
 // Trace lines over time as one picture with labels, axis, crosshair and what is under the mouse.
 // Knows nothing of other views: where it was dragged and clicked it says in shares of itself.
 
+import { WAITING } from "../core/cct.js";
 import { isAbort } from "../core/failure.js";
 import { formatCount, formatTime } from "../core/format.js";
 import { context2d, drawScaled, hatchPattern, nodeColours, paintGrid } from "../core/paint.js";
 import { cssVariable, fittedCanvas, relativePosition, themeGrounds } from "../widgets/canvas.js";
 import { placeTip, select } from "../widgets/elements.js";
 import { drawLineLabels, loadLineLabels } from "./line_labels.js";
-import { drawSegmentTexts, stateWords } from "./segment_texts.js";
+import { drawSegmentTexts, KnownWaits, stateWords } from "./segment_texts.js";
 import { drawTimeAxis } from "./time_axis.js";
 import { RowLayout } from "./row_layout.js";
 import { addTraceMouse, spotOf } from "./trace_mouse.js";
@@ -34,7 +35,7 @@ import { addTraceMouse, spotOf } from "./trace_mouse.js";
  * @property {() => Source | null} source null as long as there is nothing to show
  * @property {() => { x: number | null, y: number | null }} cross where the crosshair is; y null where its line is not seen
  * @property {PictureEvents & import("./trace_mouse.js").TraceActs} on
- * @property {() => Pick<import("./call_marks.js").CallMarks, "draw" | "describe"> | null} [marks] what is drawn over the lines
+ * @property {() => Pick<import("./call_marks.js").CallMarks, "draw" | "describe" | "waits"> | null} [marks] what is drawn over the lines
  */
 
 export class LinesOverTime {
@@ -118,7 +119,7 @@ export class LinesOverTime {
     // Requests for labels are not aborted: an older window's may be answered after a newer one's.
     if (this.disposed || request.signal.aborted) return;
     this.labels = labels;
-    drawLineLabels(this.names, this.loaded.places, this.labels, this.layout, this.fill.clientHeight, this.on.fold);
+    drawLineLabels(this.names, this.loaded.places, this.labels, this.layout, this.fill.clientHeight, this.on.fold, Boolean(window.unfolded));
     // Gaps between groups and dropped samples are found by the labels.
     if (window.group || source.database.summary.losses.length) this.draw();
     this.element.dataset.drawn = `${window.t0}-${window.t1}-${window.l0}-${window.l1}`;
@@ -136,7 +137,7 @@ export class LinesOverTime {
     paintGrid(grid, this.image, colours, this.layout.rowsOfPixels(canvas.height));
     if (grid.w === canvas.width) pen.putImageData(this.image, 0, 0);
     else drawScaled(pen, this.image, 0, 0, canvas.width, canvas.height);
-    drawSegmentTexts(pen, grid, this.layout, database);
+    drawSegmentTexts(pen, grid, this.layout, database, new KnownWaits(this.marks()?.waits ?? [], window));
     if (window.group) this.drawGroups(pen, grid);
     this.drawLosses(pen, grid, source);
     this.marks()?.draw(pen, this.places(grid, window));
@@ -262,7 +263,9 @@ export class LinesOverTime {
     const node = grid.nodeAt(row, Math.min(grid.w - 1, Math.floor(spot.x * grid.w)));
     const line = this.labels.get(grid.places[row]);
     const time = t0 + spot.x * (t1 - t0);
-    const state = tree.has(node) ? stateWords(tree.state[node], summary.causes) : "";
+    const late = new KnownWaits(this.marks()?.waits ?? [], { t0, t1 }).rankAt(grid.lines[row], spot.x, spot.x);
+    const waits = tree.has(node) && (tree.state[node] & 3) === WAITING && late !== undefined;
+    const state = waits ? `waits for rank ${late}` : tree.has(node) ? stateWords(tree.state[node], summary.causes) : "";
     const dropped = summary.losses.reduce((sum, [measurement, from, to, samples]) => (
       measurement === line?.measurement && from <= time && time <= to ? sum + samples : sum), 0);
     const losses = dropped ? `  (${formatCount(dropped)} samples of its recording dropped about here)` : "";

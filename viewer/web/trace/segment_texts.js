@@ -26,6 +26,32 @@ export function stateWords(state, causes) {
   return kind === WAITING ? `waits ${cause}` : cause.startsWith("for ") ? `waits ${cause}` : cause;
 }
 
+/** The waits for other ranks that are known in a window of time. */
+export class KnownWaits {
+  /**
+   * @param {import("../core/api_types.js").WaitMark[]} waits
+   * @param {Pick<import("../core/store.js").Window, "t0" | "t1">} window
+   */
+  constructor(waits, { t0, t1 }) {
+    this.t0 = t0;
+    this.length = t1 - t0;
+    /** @type {Map<number, import("../core/api_types.js").WaitMark[]>} by line */
+    this.byLine = new Map();
+    for (const wait of waits) this.byLine.set(wait.line, [...(this.byLine.get(wait.line) ?? []), wait]);
+  }
+
+  /**
+   * The rank that the middle of a stretch is waited for.
+   * @param {number} line
+   * @param {number} from share of the window
+   * @param {number} to
+   */
+  rankAt(line, from, to) {
+    const time = this.t0 + ((from + to) / 2) * this.length;
+    return this.byLine.get(line)?.find(({ begin, end }) => begin <= time && time <= end)?.rank;
+  }
+}
+
 /**
  * Writes texts no wider than their room, shortened where most of one fits.
  */
@@ -54,11 +80,13 @@ export class TextFitter {
    * What of a text fits, or nothing.
    * @param {string} text
    * @param {number} room canvas pixels
+   * @param {boolean} [whole] or nothing
    */
-  fitted(text, room) {
+  fitted(text, room, whole = false) {
     const free = room - 2 * MARGIN * this.ratio;
     const width = this.width(text);
     if (width <= free) return text;
+    if (whole) return "";
     const letters = Math.floor((text.length * free) / width) - 1;
     return letters >= SHORTEST ? `${text.slice(0, letters)}…` : "";
   }
@@ -69,8 +97,9 @@ export class TextFitter {
  * @param {import("../core/api_types.js").Grid} grid
  * @param {import("./row_layout.js").RowLayout} layout
  * @param {import("../core/open_database.js").OpenDatabase} database
+ * @param {KnownWaits} waits
  */
-export function drawSegmentTexts(pen, grid, layout, database) {
+export function drawSegmentTexts(pen, grid, layout, database, waits) {
   const { width, height } = pen.canvas;
   const ratio = devicePixelRatio || 1;
   const { tree } = database;
@@ -86,8 +115,9 @@ export function drawSegmentTexts(pen, grid, layout, database) {
     for (const { node, from, to } of segments(grid, row, tree, shown)) {
       if (left <= 0) return;
       if (lit && !lit[node]) continue;
-      const { name, colour } = look(node);
-      const text = fitter.fitted(name, (to - from) * column);
+      const { name, colour, cause } = look(node);
+      const late = cause ? waits.rankAt(grid.lines[row], from / grid.w, to / grid.w) : undefined;
+      const text = fitter.fitted(late === undefined ? name : `for rank ${late}`, (to - from) * column, cause);
       if (!text) continue;
       pen.fillStyle = colour;
       pen.fillText(text, from * column + MARGIN * ratio, (top + bottom) / 2);
@@ -106,10 +136,10 @@ function textLook({ tree, summary: { causes = [] }, picture }) {
   const { blank } = themeGrounds();
   return (/** @type {number} */ node) => {
     const kind = tree.state[node] & 3;
-    if (kind !== RUNNING && kind !== RUNNABLE) return { name: causes[tree.state[node] >> 2] ?? "", colour: soft };
+    if (kind !== RUNNING && kind !== RUNNABLE) return { name: causes[tree.state[node] >> 2] ?? "", colour: soft, cause: true };
     const own = colours[shown[node]];
     const dark = isDarkPixel(kind === RUNNABLE ? paler(own, blank) : own);
-    return { name: bareName(tree.names[shown[node]]), colour: dark ? "#fff" : "#000" };
+    return { name: bareName(tree.names[shown[node]]), colour: dark ? "#fff" : "#000", cause: false };
   };
 }
 
