@@ -236,7 +236,8 @@ class PictureTree:
         chosen = codes[order]
         state[chosen >> 8] = chosen >> 4 & 15
         cause[chosen >> 8] = chosen & 15
-        preempted = self.stands != np.arange(len(self))
+        # Who waits for others and lost its CPU still waits for others.
+        preempted = (self.stands != np.arange(len(self))) & (state != WAITING)
         state[preempted], cause[preempted] = RUNNABLE, Use.RUNNABLE
         return state, cause
 
@@ -299,7 +300,7 @@ class PictureTree:
         return entities
 
     def _variety(self, node: I64) -> tuple[float, float]:
-        """Of all cost the share of the costliest owner, and of as many as there are colours."""
+        """Shares of all cost: of the costliest owner, and of as many as there are colours."""
         cost = np.sort(sum_by(self._entities(node), self.cost, len(self.names)))[::-1]
         total = float(cost.sum()) or 1.0
         return float(cost[0]) / total, float(cost[:_COLOURS].sum()) / total

@@ -29,7 +29,7 @@ _NOTES = {
 
 
 class ThreadStates:
-    """What the pixels of a page's trace lines show, and in which colours."""
+    """The contents of a page's trace lines, pixel by pixel, and their colours."""
 
     def __init__(self, page: Page) -> None:
         self.picture = PictureTree(page.db)
@@ -48,7 +48,7 @@ class ThreadStates:
 
     @property
     def title(self) -> str:
-        """What colours are of."""
+        """The rule or the depth of the colours, in words."""
         return f"call path depth {self.depth}" if self.depth else self.picture.rule
 
     def nodes(self, contexts: U32) -> U32:
@@ -73,7 +73,7 @@ class ThreadStates:
         return {self.picture.names[number]: self.colours[number] for number, _ in ranked}
 
     def notes(self, state: U8) -> list[str]:
-        """What the states among ``state`` look like, in words."""
+        """Return how the states among ``state`` look, in words."""
         return [text for kind, text in _NOTES.items() if bool((state == kind).any())]
 
     def own(self, entity: U32) -> RGB:

@@ -105,7 +105,8 @@ class LineSelection:
         if order.row_of is not None:
             many = np.bincount(order.row_of[order.row_of >= 0], minlength=len(order.row_of))
             counts = np.where(counts > 0, np.maximum(many[chosen], 1), 0)
-        return counts.tolist()
+        folded: list[int] = counts.tolist()
+        return folded
 
     def sample(self, lines: I64, choice: Choice, t0: int, t1: int, width: int) -> U32:
         """Nodes ``uint32[len(lines), width]`` of the rows of ``lines`` over [t0, t1)."""
