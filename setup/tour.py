@@ -40,7 +40,7 @@ def first_look(page: Page) -> None:
 
 def trace(page: Page) -> None:
     """The trace view of the ranks."""
-    page.fill("#filter", "process:hpcc")
+    page.fill("#search", "process:hpcc")
     expect(page.locator("#count")).to_contain_text(" of ")
     expect(page.locator("#trace-labels span").first).to_contain_text("rank 0")
     page.wait_for_selector("main[data-exact*='process:hpcc']")
@@ -50,10 +50,10 @@ def trace(page: Page) -> None:
     page.mouse.click(box["x"] + 0.4 * box["width"], box["y"] + 20)
     expect(page.locator("#path li").first).to_be_visible()
     keep(page, "2-crosshair")
-    page.fill("#search", "MPI_")
+    page.fill("#search", "MPI_ process:hpcc")
     page.mouse.move(0, 0)
     keep(page, "3-find")
-    page.fill("#search", "")
+    page.fill("#search", "process:hpcc")
 
 
 def waiting(page: Page) -> None:
@@ -112,7 +112,7 @@ def rest(page: Page) -> None:
 def comparing(page: Page) -> None:
     """Two runs compared, from the pane's first view on."""
     page.get_by_role("tab", name="Compare").click()
-    page.fill("#filter", "label:rank .$")
+    page.fill("#search", "label:rank .$")
     expect(page.locator(".side h2").nth(1)).to_contain_text(" 4 lines")
     page.wait_for_selector("main[data-compared^=traces][data-compared$='-0-4']")
     box = page.locator("#side-1-canvas canvas").bounding_box()
@@ -138,7 +138,7 @@ def comparing(page: Page) -> None:
 
 def messages(page: Page) -> None:
     """Capture the waits between ranks, and the messages of one such wait."""
-    page.fill("#filter", "process:lmp")
+    page.fill("#search", "process:lmp")
     expect(page.locator("#count")).to_contain_text(" of ")
     page.get_by_role("tab", name="Messages").click()
     page.wait_for_selector("main[data-matrix]")

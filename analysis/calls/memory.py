@@ -7,7 +7,7 @@ one that was there when the process was attached to, from then on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,6 +91,32 @@ def measure_memory(
     :class:`UsageError` where memory was not recorded. O(n log n) in the processes' calls until
     ``t1``, and for each call that gives pages back the pages there.
     """
+    begin = -NEVER if t0 is None else t0
+    result = []
+    for number, first, events in _by_process(db, processes, t1):
+        line = db.lines[first]
+        paths = _paths(db, events)
+        result.append(_measured(number, line.process, line.pid, events, *paths, begin))
+    return sorted(result, key=lambda one: -one.peak)
+
+
+def memory_over_time(
+    db: Database, processes: Iterable[int] | None, t0: int, t1: int
+) -> Iterator[tuple[I64, I64]]:
+    """Yield of each of ``processes`` the moments at which what it holds changes (ns since the
+    origin, in order, from the last before ``t0`` until ``t1``), and the bytes it holds from then
+    on. Raises :class:`UsageError` where memory was not recorded."""
+    for _, _, events in _by_process(db, processes, t1):
+        touches = np.flatnonzero(events.touched > 0)
+        died = _deaths(events, touches)
+        yield held_over_time(events.time[touches], died, events.touched[touches], t0)
+
+
+def _by_process(
+    db: Database, processes: Iterable[int] | None, t1: int | None
+) -> Iterator[tuple[int, int, _Events]]:
+    """Yield the processes that have calls of memory until ``t1``, the line of the first of these,
+    and the calls."""
     functions = recorded_pages(db)
     if not functions:
         raise UsageError(f"{db.path}: memory was not recorded; hpcd attach, run and profile do with"
@@ -100,16 +126,10 @@ def measure_memory(
         lines = np.flatnonzero(np.isin(db.lines.process, list(processes))).tolist()
     calls = db.calls.select(lines, None, t1, functions)
     process = db.lines.process[calls["line"]] if len(calls) else np.zeros(0, np.uint32)
-    result = []
     for number in np.unique(process).tolist():
         mine = np.flatnonzero(process == number)
         mine = mine[np.argsort(calls["time"][mine], kind="stable")]
-        line = db.lines[int(calls["line"][mine[0]])]
-        events = _Events.of(calls[mine], functions)
-        paths = _paths(db, events)
-        begin = -NEVER if t0 is None else t0
-        result.append(_measured(number, line.process, line.pid, events, *paths, begin))
-    return sorted(result, key=lambda one: -one.peak)
+        yield number, int(calls["line"][mine[0]]), _Events.of(calls[mine], functions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,27 @@ def total_calls(
     return _summed(by, flows, group, names, node)
 
 
+@dataclass(frozen=True, slots=True)
+class BytesMoved:
+    """Bytes ``read`` and ``written`` ``int64[n]`` by calls that began at ``time`` (ns)."""
+
+    time: I64
+    read: I64
+    written: I64
+
+
+def bytes_moved(
+    db: Database, t0: int, t1: int, lines: Sequence[int] | None = None, most: int | None = None
+) -> BytesMoved:
+    """Return the bytes that calls on files, begun in [t0, t1) on ``lines`` (None: all), moved; of
+    more than ``most`` calls estimates from every k-th."""
+    wanted = [function for function in db.calls.of_group(Group.IO) if not function.is_part]
+    calls = db.calls.select(lines, t0, t1, wanted, most)
+    flows = _flows(calls, wanted, both=False)
+    weight = calls["weight"].astype(np.int64)
+    return BytesMoved(calls["time"].astype(np.int64), flows.read * weight, flows.written * weight)
+
+
 def _flows(
     calls: npt.NDArray[np.void], functions: Sequence[CalledFunction], *, both: bool
 ) -> _Flows:

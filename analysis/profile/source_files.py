@@ -28,11 +28,13 @@ ELSEWHERE = "not found here, see --source"
 FOR_YOU = "not readable for you"
 FOR_OWNER = "not readable for the database's owner, see --source"
 FOR_ALL = "not readable for all users, see --source"
+NEWER = "changed since the recording: lines may have moved"
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """``lines`` of the file at ``path``; without one, ``note`` says why."""
+    """``lines`` of the file at ``path``; without one, ``note`` says why, else whether it is newer
+    than the recording."""
 
     path: Path | None
     lines: list[str]
@@ -40,17 +42,18 @@ class SourceFile:
 
 
 def read_source(
-    name: str, folders: Sequence[Path] = (), database: Path | None = None
-) -> SourceFile:
+    name: str, folders: Sequence[Path] = (), database: Path | None = None,
+    recorded_ns: int | None = None,
+) -> SourceFile:  # fmt: skip
     """The source file that debug information calls ``name``.
 
     Looked for there, then in ``folders``, by as much of its path as fits. With ``database``, which
-    names it, others may see the text.
+    names it, others may see the text. ``recorded_ns``: when the recording ended (Unix time).
     """
     note = ELSEWHERE
     for place, folder in _places(name, folders):
         try:
-            lines = _read_allowed(place, database, folder)
+            lines, changed_ns = _read_allowed(place, database, folder)
         except OSError as error:
             # What is missing there may be elsewhere; what is no source is reported.
             if isinstance(error, _NoSourceError):
@@ -58,11 +61,12 @@ def read_source(
             elif isinstance(error, PermissionError):
                 note = str(error) if isinstance(error, _NotForOwnerError) else FOR_YOU
             continue
-        return SourceFile(place, lines)
+        newer = recorded_ns is not None and changed_ns > recorded_ns
+        return SourceFile(place, lines, NEWER if newer else "")
     return SourceFile(None, [], note)
 
 
-def _read_allowed(place: Path, database: Path | None, folder: Path | None) -> list[str]:
+def _read_allowed(place: Path, database: Path | None, folder: Path | None) -> tuple[list[str], int]:
     """Read a file that ``database`` names, with the rights of its owner, or one below a ``folder``
     that a person names, with those of the folder's."""
     if database is None:
@@ -104,8 +108,8 @@ def _places(name: str, folders: Sequence[Path]) -> Iterator[tuple[Path, Path | N
             yield from ((folder.joinpath(*parts[at:]), folder) for at in range(len(parts)))
 
 
-def _read_lines(path: Path, *, for_all: bool = False) -> list[str]:
-    """Read the file; with ``for_all`` if all users may read it."""
+def _read_lines(path: Path, *, for_all: bool = False) -> tuple[list[str], int]:
+    """Read the file, and when it was changed (ns); with ``for_all`` if all users may read it."""
     try:
         # This does not open what it names: a device does nothing, a pipe does not block.
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -130,4 +134,4 @@ def _read_lines(path: Path, *, for_all: bool = False) -> list[str]:
     if b"\0" in data[:_LOOKED_AT]:
         raise _NoSourceError("not text")
     # Lines as compilers count them.
-    return data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    return data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n"), status.st_mtime_ns

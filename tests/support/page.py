@@ -30,7 +30,24 @@ def watched(browser: Browser, url: str) -> Iterator[Page]:
     page.goto(url)
     yield page
     page.close()
-    assert errors == []
+    assert not errors, errors
+
+
+def window(page: Page) -> list[int]:
+    """Return the time and the rows in view, as the URL has them."""
+    bounds = dict(re.findall(r"\b(t0|t1|l0|l1)=(\d+)", page.url))
+    return [int(bounds[key]) for key in ("t0", "t1", "l0", "l1")]
+
+
+def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """Drag from one place of the trace view to another, in shares of it."""
+    box = page.locator("#trace-canvas canvas").bounding_box()
+    assert box
+    points = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
+    page.mouse.move(*points[0])
+    page.mouse.down()
+    page.mouse.move(*points[1], steps=4)
+    page.mouse.up()
 
 
 def at(page: Page, part: str) -> None:

@@ -57,12 +57,13 @@ def test_traces_share_window_crosshair_and_depth(page: Page) -> None:
     compared(page, f"{one[1]}-0-2")
     assert windows(page)[1][:2] == one[:2]
     # The longer one is seen whole then.
-    press(page, "Home")
+    page.locator("main").press("Home")
     compared(page, "0-940000000-0-2 0-940000000-0-4")
+    page.go_back()
+    compared(page, f"{one[1]}-0-2")
     press(page, "Same share of time")
-    page.keyboard.press("u")
     compared(page, f"{one[1]}-0-1")
-    press(page, "Home")
+    page.locator("main").press("Home")
     compared(page, "0-690000000-0-2 0-940000000-0-4")
     # A click in either puts the crosshair into both; each says where it is there.
     page.locator("#side-1-canvas canvas").click(position={"x": 0.13 * box["width"], "y": 9})

@@ -26,6 +26,8 @@ from hpcd.errors import UsageError
 from hpcd.viewer.palette import DISTINCT, REST, parse_patterns
 from hpcd.viewer.picture_colours import entity_colours, view_colours
 from hpcd.viewer.picture_tree import CAUSES
+from hpcd.viewer.server.curves_api import curve
+from hpcd.viewer.server.find_api import stretches, telling_place
 from hpcd.viewer.server.open_database import OpenDatabase
 from hpcd.viewer.server.profile_api import heat, over_lines
 from hpcd.viewer.server.query_params import QueryParameters
@@ -38,6 +40,7 @@ BinaryAnswer = Callable[[OpenDatabase, QueryParameters], Arrays]
 _MOST_PIXELS = 16_000_000
 _MOST_LINES = 10_000
 _LONGEST_TEXT = 4000
+_MOST_MOMENTS = 2000  # of a curve
 # Cells of a communication matrix each way, and numbers that select its ranks.
 _MOST_CELLS, _SPANS = 512, 4
 
@@ -49,6 +52,7 @@ def describe(database: OpenDatabase) -> dict[str, object]:
         "name": db.path.name,
         "lines": len(db.lines),
         "duration_ns": db.duration_ns,
+        "cpus": int(db.rows("SELECT sum(cpus) FROM host")[0][0] or 0),
         "origin_ns": db.origin_ns,
         "nodes": len(picture),
         "records": int(db.metrics.exclusive("samples").sum()),
@@ -117,12 +121,33 @@ def _lines(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _findings(database: OpenDatabase, _: QueryParameters) -> object:
-    """A description of the recording, and findings, in sentences."""
+    """A description of the recording, and findings, in sentences, each with where it shows; and
+    where most is spent."""
     db = database.db
+    told = findings(db)
+    places = [telling_place(db, finding) for finding in told]
+    work = [place for finding, place in zip(told, places, strict=True) if finding.kind == "hot"]
     return {
         "scene": scene(db),
-        "findings": [finding.as_json() for finding in findings(db)],
+        "findings": [
+            {**finding.as_json(), "at": place} for finding, place in zip(told, places, strict=True)
+        ],
+        "costliest": next((place for place in [*work, *places] if place), None),
     }
+
+
+def _find(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """Stretches of the lines of a choice in procedures whose names contain a text."""
+    choice = parameters.choice()
+    return stretches(database.db, database.selection, choice, parameters.text("text"))
+
+
+def _curves(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """A curve over the time in view, of all lines in view."""
+    return curve(
+        database.db, database.traffic, parameters.text("kind"), database.all_lines(parameters),
+        *parameters.interval(), parameters.whole("count", 1, _MOST_MOMENTS),
+    )  # fmt: skip
 
 
 def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
@@ -330,6 +355,8 @@ JSON_ANSWERS: dict[str, JsonAnswer] = {
     "selection": _selection,
     "lines": _lines,
     "findings": _findings,
+    "find": _find,
+    "curves": _curves,
     "entities": _entities,
     "formula": _formula,
     "assembly": _assembly,

@@ -94,6 +94,15 @@ class LineSelection:
             return lines
         return np.concatenate([shared.get(line, np.array([line])) for line in lines.tolist()])
 
+    def drawn_in(self, lines: I64, choice: Choice) -> I64:
+        """``int64[n]``: the line in whose row each of ``lines`` is drawn; -1: folded into one."""
+        order = self._order(choice)
+        row = np.full(len(self._db.lines), -1, np.int64)
+        row[order.rows] = order.rows
+        for head, members in order.shared.items():
+            row[members] = head
+        return row[lines]
+
     def folded(self, lines: Sequence[int], choice: Choice) -> list[int]:
         """Return the number of lines in each row of ``lines`` that are not the program's own; 1
         also for one that has its row for itself, 0 for others."""

@@ -80,7 +80,8 @@ class Sources:
 
     def _text(self, annotated: Annotated, folders: Sequence[Path]) -> dict[str, object]:
         """A file's lines, around the costliest if there are too many."""
-        source = read_source(annotated.name, folders, self._db.path)
+        db = self._db
+        source = read_source(annotated.name, folders, db.path, db.origin_ns + db.duration_ns)
         costs = annotated.costs.exclusive[:, 1:].sum(axis=0)
         hot = int(annotated.place[int(np.argmax(costs))]) if len(costs) else 1
         first = max(0, min(hot - _MOST_LINES // 2, len(source.lines) - _MOST_LINES))

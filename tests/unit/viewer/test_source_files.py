@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
-from hpcd.analysis.profile.source_files import ELSEWHERE, FOR_ALL, FOR_OWNER, read_source
+from hpcd.analysis.profile.source_files import (
+    ELSEWHERE,
+    FOR_ALL,
+    FOR_OWNER,
+    NEWER,
+    read_source,
+)
 from hpcd.errors import UsageError
 from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.source_api import Sources
@@ -46,6 +52,9 @@ def test_files_of_text_are_read_and_all_else_is_said(tmp_path: Path) -> None:
         assert read_source(name).path is None
     for name in ("", "\0", "/etc/\0passwd", "\ud800", "../../etc/passwd"):
         assert read_source(name, [tmp_path]).path is None
+    changed = (tmp_path / "a.c").stat().st_mtime_ns
+    for recorded, note in ((changed, ""), (changed - 1, NEWER)):
+        assert read_source(str(tmp_path / "a.c"), recorded_ns=recorded).note == note
     # By as much of the path as fits, and never outside of the folder.
     assert read_source("/gone/build/a.c", [tmp_path]).path == tmp_path / "a.c"
     assert read_source("../" + (tmp_path / "a.c").name, [tmp_path / "x"]).path is None

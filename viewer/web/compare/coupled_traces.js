@@ -52,7 +52,7 @@ class CoupledTraces {
       store.subscribe(["t0", "t1", "l0", "l1"], () => this.load()),
       store.subscribe(["coupled"], () => {
         const end = this.reach();
-        if (store.state.t1 > end) store.set({ t0: 0, t1: end }); else this.load();
+        if (store.state.t1 > end) store.settle({ t0: 0, t1: end }); else this.load();
       }),
       store.subscribe(["depth", "loops", "search", "theme", "time", "line"], () => this.draw()),
       store.subscribe(["beside"], () => this.arrange()),
@@ -68,7 +68,7 @@ class CoupledTraces {
     this.ends.forEach((end) => end());
     this.sides.forEach(({ picture }) => picture.dispose());
     const { duration_ns } = context.summary;
-    if (store.state.t1 > duration_ns) store.set({ t0: Math.min(store.state.t0, duration_ns / 2), t1: duration_ns });
+    if (store.state.t1 > duration_ns) store.settle({ t0: Math.min(store.state.t0, duration_ns / 2), t1: duration_ns });
   }
 
   get first() { return this.sides[0]; }

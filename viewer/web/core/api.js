@@ -124,6 +124,28 @@ export class Api extends Connection {
   findings(db, revision) { return this.json(this.base(db) + "/findings", revision); }
 
   /**
+   * Stretches of all time of a choice's lines in procedures whose names contain a text.
+   * @param {string} db
+   * @param {LineChoice} choice
+   * @param {string} text
+   * @returns {Promise<import("./api_types.js").FindAnswer>}
+   */
+  find(db, choice, text) {
+    const query = choiceQuery(choice);
+    query.set("text", text);
+    return this.json(`${this.base(db)}/find?${query}`);
+  }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
+   * @param {string} kind
+   * @param {number} count of moments
+   * @returns {Promise<import("./api_types.js").CurvesAnswer>}
+   */
+  curves(db, window, kind, count) { return this.json(`${this.base(db)}/curves?${windowQuery(window, { kind, count })}`); }
+
+  /**
    * @param {string} db
    * @param {URLSearchParams} query
    * @param {AbortSignal} [signal]

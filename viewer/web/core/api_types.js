@@ -19,6 +19,7 @@
  * @property {number} lines how many trace lines there are
  * @property {number} rows how many rows they have with helper threads folded
  * @property {number} duration_ns
+ * @property {number} cpus of all hosts
  * @property {Metric[]} metrics
  * @property {string} seen which part of its processes was seen, empty where that was all
  * @property {[number, number, number, number][]} losses measurement, from, to, how many samples were dropped
@@ -71,8 +72,15 @@
  * @typedef {{ variety: number, procedures: number, shown: [string, number][] }} DepthContent
  * @typedef {{ best: number, depths: DepthContent[] }} DepthsAnswer depths from 1 on; best tells most
  *
- * @typedef {{ kind: string, text: string, value: number, unit: string, share: number, whole: string, place: string, procedure: string, line: number | null }} Finding
- * @typedef {{ scene: string, findings: Finding[] }} FindingsAnswer
+ * at: where it is to be seen, and a window around it; null where nowhere.
+ * @typedef {{ line: number, time: number, t0: number, t1: number }} Telling
+ * @typedef {{ kind: string, text: string, value: number, unit: string, share: number, whole: string, place: string, procedure: string, line: number | null, at: Telling | null }} Finding
+ * @typedef {{ scene: string, findings: Finding[], costliest: Telling | null }} FindingsAnswer
+ *
+ * Stretches in order of time, the first of count; place: of the row, -1 where it is folded into one.
+ * @typedef {{ count: number, exact: boolean, line: number[], place: number[], begin: number[], end: number[] }} FindAnswer
+ *
+ * @typedef {{ unit: string, names: string[], values: number[][] }} CurvesAnswer values by name, at even distances
  *
  * @typedef {object} ProfileAnswer
  * @property {number} kind SUMS, TIMES or SAMPLED of selected_profile.js

@@ -11,6 +11,7 @@ import { exportView } from "./export.js";
 import { isAbort, messageOf } from "./failure.js";
 import { followRecording, stateInRevision } from "./live.js";
 import { OpenDatabase } from "./open_database.js";
+import { FindBox } from "./find.js";
 import { mountFindings } from "./findings.js";
 import { PANES } from "./panes.js";
 import { Store } from "./store.js";
@@ -23,7 +24,6 @@ import { part, textElement } from "../widgets/elements.js";
 const NOTHING = "No thread was recorded. Processes that matched may have ended before hpcd attached, or begun after it ended; hpcd status tells of a recording that runs.";
 const PATIENCE_MS = 2000; // how long what is shown beside a picture waits for it
 const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
-const searchInput = part(document, "search", HTMLInputElement);
 const databaseSelect = part(document, "database", HTMLSelectElement);
 const helpDialog = part(document, "help-dialog", HTMLDialogElement);
 const exportDialog = part(document, "export-dialog", HTMLDialogElement);
@@ -47,9 +47,15 @@ const context = new PageContext(store, {
 /** @type {LineChoiceBar} */
 const choice = new LineChoiceBar(at("choice"), { store, api, context });
 
+const find = new FindBox(at("find"), { store, api, context }, {
+  filter: (filter) => choice.change({ filter }),
+  unfold: context.toggleFold,
+  pane: () => mounted,
+});
+
 const depthChoice = mountDepthChoice(at("depth-choice"), { store, api, context });
 
-const findingsLine = mountFindings(at("findings"), { store, api, context }, depthChoice);
+const findingsLine = mountFindings(at("findings"), { store, api, context });
 
 const live = followRecording({ store, api, context, button: at("live"), renew });
 
@@ -80,20 +86,22 @@ function show(pane = PANES[0].name) {
   const empty = !context.summary.lines || !context.summary.duration_ns;
   at("main").className = empty ? "nothing" : pane;
   if (empty) at("main").replaceChildren(textElement("p", NOTHING, "empty"));
-  else mounted = mount(at("main"), { store, api, context });
+  else mounted = mount(at("main"), { store, api, context, find });
   showTabs(pane);
 }
 
 /** @param {string | undefined} pane the one that is shown */
 function showTabs(pane = PANES[0].name) {
-  const { recorded } = context.summary;
+  const { recorded, lines } = context.summary;
   /** @type {Record<string, boolean>} panes that not every recording has something for */
-  const empties = { messages: !recorded.mpi, recorded: !Object.keys(recorded).length };
+  const empties = { messages: !recorded.mpi, recorded: !Object.keys(recorded).length, lines: lines < 2 };
   PANES.forEach(({ name }, i) => {
     const tab = at("panes").children[i];
     tab.setAttribute("aria-selected", String(name === pane));
     tab.toggleAttribute("hidden", Boolean(empties[name]) && name !== pane);
+    if (name === pane) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
+  at("depth-choice").hidden = pane !== PANES[0].name && pane !== "compare";
 }
 
 /** @param {OpenDatabase} database */
@@ -121,10 +129,10 @@ async function renew(now) {
   put(database);
   await recoloured();
   choice.rowCounts.renew(count);
-  store.set(patch);
+  store.settle(patch);
   depthChoice.renew(depths);
   choice.show();
-  findingsLine.renew(findings);
+  showFindings(findings);
   live.begin(summary.live);
   if (beginning) show(store.state.pane); else showTabs(store.state.pane);
 }
@@ -148,6 +156,7 @@ async function open({ db, databases, summary, cct, depths }) {
   api.revision = revision; // what is asked from here on is of it, whenever it is answered
   const asked = depths ? Promise.resolve(depths) : api.depths(db, revision);
   const database = new OpenDatabase(store, summary, cct);
+  const before = context.database;
   put(database);
   await recoloured(db);
   document.title = `${summary.name} – hpcd`;
@@ -157,25 +166,36 @@ async function open({ db, databases, summary, cct, depths }) {
   const window = await windowFits(db, summary) ? {} : everything(summary);
   // Or it would request what it shows of this database, too.
   unmount();
-  store.set({ db, revision, depth, ...window });
+  const opened = { db, revision, depth, ...window };
+  if (before && db !== state.db) store.set(opened); else store.settle(opened);
   depthChoice.show();
   const depthsKnown = asked.then((depths) => { if (context.database === database) depthChoice.renew(depths); });
   live.begin(summary.live);
   choice.show();
-  findingsLine.renew({ scene: "", findings: [] });
+  showFindings({ scene: "", findings: [], costliest: null });
   say("");
   show(state.pane);
+  find.show();
+  find.load();
   await depthsKnown;
   await Promise.race([mounted?.begun, new Promise((resolve) => setTimeout(resolve, PATIENCE_MS))]);
   // Takes as long as a picture, and nothing waits for it.
   const findings = await api.findings(db, revision);
-  if (context.database === database) findingsLine.renew(findings);
+  if (context.database === database) showFindings(findings);
+}
+
+/** @param {import("./api_types.js").FindingsAnswer} answer */
+function showFindings(answer) {
+  context.costliest = answer.costliest;
+  findingsLine.renew(answer);
+  mounted?.detailed?.();
 }
 
 /** @param {string[]} databases names of those that are served */
 function offer(databases) {
   context.databases = databases;
   for (const name of databases) databaseSelect.append(new Option(name, name));
+  at("database-label").hidden = databases.length < 2;
 }
 
 /**
@@ -196,17 +216,16 @@ async function windowFits(db, summary) {
  * @param {import("./api_types.js").Summary} summary
  */
 function everything(summary) {
-  store.past = [];
-  store.future = [];
   return {
     t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.rows, filter: "", sort: "", group: "", all: "", unfolded: "", phase: "",
+    s0: undefined, s1: undefined, r0: undefined, r1: undefined, against: undefined, root: undefined,
     time: undefined, line: undefined, context: undefined, about: undefined, spot: undefined, ranks: undefined,
   };
 }
 
 // A link may hold what is no colour.
 async function recoloured(db = store.db) {
-  if (store.state.colours) await context.opened.recolour(api, db).catch(() => store.set({ colours: undefined }));
+  if (store.state.colours) await context.opened.recolour(api, db).catch(() => store.settle({ colours: undefined }));
 }
 
 /** @param {string | undefined} wanted */
@@ -216,17 +235,22 @@ async function recolour(wanted) {
   try {
     await context.opened.recolour(api, store.db);
   } catch (error) {
-    store.set({ colours: before });
+    store.settle({ colours: before });
     throw error;
   }
   show(store.state.pane);
 }
 
-/** @type {Record<string, () => void>} */
+function zoomToSelected() { if (mounted?.zoomToSelected) mounted.zoomToSelected(); else context.zoomToSelection(); }
+
+/** @type {Record<string, (gesture?: string) => void>} gesture: a key that is held down */
 const KEYS = {
   "?": () => helpDialog.showModal(),
-  "/": () => searchInput.focus(),
-  f: () => at("filter").focus(),
+  "/": () => find.focus(),
+  n: () => find.go(1), N: () => find.go(-1),
+  f: zoomToSelected, z: zoomToSelected,
+  x: () => context.beginRange(),
+  Escape: () => context.unselect(),
   k: commandPalette(part(document, "palette-dialog", HTMLDialogElement), {
     run: (key) => KEYS[key](),
     find: (name) => store.set({ search: name }),
@@ -234,13 +258,13 @@ const KEYS = {
   }),
   "[": () => depthChoice.step(-1),
   "]": () => depthChoice.step(1),
-  w: () => context.zoomTime(0.7, 0.5), s: () => context.zoomTime(1 / 0.7, 0.5),
-  W: () => context.zoomLines(0.7, 0.5), S: () => context.zoomLines(1 / 0.7, 0.5),
-  a: () => context.move(-0.25, 0), d: () => context.move(0.25, 0),
-  ArrowLeft: () => context.move(-0.25, 0), ArrowRight: () => context.move(0.25, 0),
-  ArrowUp: () => context.move(0, -0.25), ArrowDown: () => context.move(0, 0.25),
-  u: () => store.undo(), r: () => store.redo(),
-  Home: () => context.zoomTo({ t0: 0, t1: context.reach(), l0: 0, l1: context.count() }),
+  w: (gesture) => context.zoomTime(0.7, undefined, gesture), s: (gesture) => context.zoomTime(1 / 0.7, undefined, gesture),
+  W: (gesture) => context.zoomLines(0.7, undefined, gesture), S: (gesture) => context.zoomLines(1 / 0.7, undefined, gesture),
+  a: (gesture) => context.move(-0.25, 0, gesture), d: (gesture) => context.move(0.25, 0, gesture),
+  ArrowLeft: (gesture) => context.move(-0.25, 0, gesture), ArrowRight: (gesture) => context.move(0.25, 0, gesture),
+  ArrowUp: (gesture) => context.move(0, -0.25, gesture), ArrowDown: (gesture) => context.move(0, 0.25, gesture),
+  u: () => store.back(), r: () => store.forward(),
+  Home: () => context.showEverything(),
   End: () => context.toEnd(),
   m: () => store.set({ marks: store.state.marks ? undefined : "0" }),
   t: () => store.set({ theme: theme() ? "light" : "dark" }),
@@ -263,13 +287,12 @@ document.addEventListener("keydown", (event) => {
   if (event.altKey || !act || !context.database || document.querySelector("dialog[open]")) return;
   if (onInput(event) && !withControl) return;
   event.preventDefault();
-  act();
+  act(event.repeat ? event.key : "");
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && onInput(event) && event.target instanceof HTMLElement) event.target.blur();
 });
 
-at("export").addEventListener("click", KEYS.e);
 exportDialog.addEventListener("close", () => {
   const kind = exportDialog.returnValue;
   exportDialog.returnValue = "";
@@ -284,21 +307,14 @@ for (const { name, title } of PANES) {
   tab.addEventListener("click", () => store.set({ pane: name }));
   at("panes").append(tab);
 }
-at("undo").addEventListener("click", KEYS.u);
-at("redo").addEventListener("click", KEYS.r);
-at("home").addEventListener("click", KEYS.Home);
-at("colours").addEventListener("click", KEYS.c);
-at("theme").addEventListener("click", KEYS.t);
-at("help").addEventListener("click", KEYS["?"]);
-searchInput.addEventListener("input", () => store.set({ search: searchInput.value }));
+for (const [id, key] of Object.entries({ colours: "c", theme: "t", help: "?", export: "e" })) at(id).addEventListener("click", () => KEYS[key]());
 databaseSelect.addEventListener("change", () => load(databaseSelect.value).catch(context.fail));
-store.subscribe(["search"], ({ search }) => { searchInput.value = search ?? ""; });
 store.subscribe(["pane"], ({ pane }) => show(pane));
 store.subscribe(["theme"], theme);
 theme();
 store.state.colours ??= rememberedColourRules();
 store.state.pane ??= PANES[0].name;
-searchInput.value = store.state.search ?? "";
+store.reopen = (/** @type {string} */ db) => { load(db).catch(context.fail); };
 
 try {
   await load(store.state.db, firstAnswer);

@@ -11,9 +11,10 @@ export const COMMANDS = [
   ["7", "Stacks: where all threads stand"], ["8", "Messages and wait states of MPI"], ["9", "Recorded calls: files, bandwidth, memory"],
   ["w", "Zoom in in time"], ["s", "Zoom out in time"], ["W", "Zoom in in lines"], ["S", "Zoom out in lines"],
   ["a", "Earlier"], ["d", "Later"], ["ArrowUp", "Lines above"], ["ArrowDown", "Lines below"],
-  ["Home", "Show everything"], ["End", "To the end of time; follows what is being recorded"], ["u", "Undo"], ["r", "Redo"],
+  ["Home", "Show everything"], ["End", "To the end of time; follows what is being recorded"], ["u", "Back, as the browser's button"], ["r", "Forward"],
+  ["z", "Zoom to what is selected: a range, or the stretch at the crosshair (also F)"], ["x", "Begin a range at the crosshair; it ends where the crosshair goes"], ["Escape", "Select nothing"],
   ["[", "Depth: one frame out"], ["]", "Depth: one frame in"],
-  ["/", "Find a procedure"], ["f", "Filter lines"], ["h", "Hot path"], ["m", "Messages and calls over the trace lines: show or hide"],
+  ["/", "Find procedures, or lines (line:)"], ["n", "Next match"], ["N", "Match before"], ["h", "Hot path"], ["m", "Messages and calls over the trace lines: show or hide"],
   ["e", "Export"], ["c", "Colours of procedures"], ["t", "Dark or light"], ["k", "Command palette (also Ctrl K)"], ["?", "Help"],
 ];
 
@@ -23,8 +24,10 @@ const MOST_HITS = 40;
 /** @param {HTMLElement} table */
 export function fillHelp(table) {
   const mouse = [
-    ["drag", "zoom to a rectangle of the trace view"],
-    ["wheel", "zoom in time at the cursor; with Shift in lines"],
+    ["drag", "select a range, on the ruler of time alone, in the trace view also of rows"],
+    ["double click", "zoom to the range, or to the stretch in one procedure"],
+    ["whole run", "drag the frame or its ends, or draw another"],
+    ["wheel", "zoom in time at the pointer; with Shift in lines; W and S zoom there too"],
     ["click", "crosshair: its call path and depth view; with the trace view in focus, Enter and Shift with arrows"],
   ];
   table.replaceChildren(...[...mouse, ...COMMANDS].map(([key, name]) => {

@@ -39,10 +39,22 @@ export class PageContext {
     this.exact = null;
     /** @type {Map<string, Promise<OpenDatabase>>} others that are compared, by name and colours */
     this.compared = new Map();
+    /** @type {Position | null} where the pointer is in a trace view: keys zoom there */
+    this.pointer = null;
+    /** @type {{ line: number, time: number } | null} where most is spent: shown as long as nothing else is chosen */
+    this.costliest = null;
+    /** @type {number | undefined} where a range was begun that the crosshair ends, ns */
+    this.anchor = undefined;
+    store.subscribe(["time"], () => this.extendRange());
     // What the mouse does to a trace view, which says where in shares of itself.
     this.mouse = {
-      /** @param {{ x: number, line: number }} position */
-      click: ({ x, line }) => store.set({ time: Math.round(store.state.t0 + x * (store.state.t1 - store.state.t0)), line }),
+      /** @param {Position | null} position */
+      point: (position) => { this.pointer = position; },
+      /**
+       * @param {{ x: number, line: number }} position
+       * @param {string} [gesture]
+       */
+      click: ({ x, line }, gesture = "") => store.set({ time: Math.round(store.state.t0 + x * (store.state.t1 - store.state.t0)), line }, gesture),
       /** @param {{ x0: number, x1: number, y0: number | null, y1: number | null }} rectangle y0 null: time alone */
       drag: (rectangle) => this.zoomToRectangle(rectangle),
       /**
@@ -50,7 +62,7 @@ export class PageContext {
        * @param {Position} position
        * @param {boolean} lines zooms in lines instead of time
        */
-      wheel: (factor, { x, y }, lines) => { if (lines) this.zoomLines(factor, y); else this.zoomTime(factor, x); },
+      wheel: (factor, { x, y }, lines) => { if (lines) this.zoomLines(factor, y, "wheel"); else this.zoomTime(factor, x, "wheel"); },
     };
   }
 
@@ -90,15 +102,69 @@ export class PageContext {
   // Passed to catch as it is.
   fail = (/** @type {unknown} */ error) => this.page.fail(error);
 
-  /** @param {Partial<import("./store.js").Window>} patch is limited to what there is */
-  zoomTo(patch) {
+  showEverything() { this.zoomTo({ t0: 0, t1: this.reach(), l0: 0, l1: this.count() }); }
+
+  // The line and moment that are shown in detail: the crosshair's, or else where most is spent.
+  detail() {
+    const { line, time } = this.store.state;
+    if (line !== undefined || time !== undefined) return { line, time };
+    return this.costliest ?? { line, time };
+  }
+
+  // The window that is selected, of time and rows; null without one.
+  selection() {
+    const { s0, s1, r0, r1, l0, l1 } = this.store.state;
+    if (s0 === undefined || s1 === undefined || !(s1 > s0)) return null;
+    const rows = r0 !== undefined && r1 !== undefined && r1 > r0 && r1 <= this.count() ? { l0: r0, l1: r1 } : { l0, l1 };
+    return { ...this.store.window(), t0: s0, t1: s1, ...rows };
+  }
+
+  /** @param {{ x0: number, x1: number, y0: number | null, y1: number | null }} rectangle shares of the window; y0 null: all rows */
+  select({ x0, x1, y0, y1 }) {
+    const { t0, t1, l0, l1 } = this.store.state;
+    const at = (/** @type {number} */ x) => Math.round(t0 + x * (t1 - t0));
+    const rows = y0 === null || y1 === null ? { r0: undefined, r1: undefined } : {
+      r0: l0 + Math.floor(y0 * (l1 - l0)), r1: Math.min(l1, Math.max(l0 + Math.floor(y0 * (l1 - l0)) + 1, l0 + Math.ceil(y1 * (l1 - l0)))),
+    };
+    if (at(x1) > at(x0)) this.store.set({ s0: at(x0), s1: at(x1), ...rows });
+  }
+
+  // At the crosshair; until another is begun or nothing is selected, it ends where the crosshair goes.
+  beginRange() {
+    const { time, t0, t1 } = this.store.state;
+    this.anchor = this.anchor === undefined ? time ?? Math.round((t0 + t1) / 2) : undefined;
+  }
+
+  // The crosshair was moved.
+  extendRange() {
+    const { time } = this.store.state;
+    const { anchor } = this;
+    if (anchor === undefined || time === undefined || time === anchor) return;
+    this.store.settle({ s0: Math.min(anchor, time), s1: Math.max(anchor, time), r0: undefined, r1: undefined });
+  }
+
+  unselect() {
+    this.anchor = undefined;
+    this.store.set({ s0: undefined, s1: undefined, r0: undefined, r1: undefined, against: undefined });
+  }
+
+  zoomToSelection() {
+    const window = this.selection();
+    if (window) this.zoomTo({ t0: window.t0, t1: window.t1, l0: window.l0, l1: window.l1 });
+  }
+
+  /**
+   * @param {Partial<import("./store.js").Window>} patch is limited to what there is
+   * @param {string} [gesture] whose steps are one entry of the history
+   */
+  zoomTo(patch, gesture) {
     const lines = this.count();
     const next = { ...this.store.window(), ...patch };
     next.t0 = Math.max(0, Math.round(next.t0));
     next.t1 = Math.min(this.reach(), Math.round(next.t1));
     next.l0 = Math.max(0, next.l0);
     next.l1 = Math.min(lines, Math.max(next.l0 + 1, next.l1));
-    if (next.t1 - next.t0 >= SHORTEST_NS) this.store.zoom(next);
+    if (next.t1 - next.t0 >= SHORTEST_NS) this.store.set(next, gesture);
   }
 
   /** @param {{ x0: number, x1: number, y0: number | null, y1: number | null }} rectangle shares of the window */
@@ -115,33 +181,36 @@ export class PageContext {
 
   /**
    * @param {number} factor below 1 zooms in
-   * @param {number} x what stays where it is, a share of the width
+   * @param {number} [x] what stays where it is, a share of the width; where the pointer is
+   * @param {string} [gesture]
    */
-  zoomTime(factor, x) {
+  zoomTime(factor, x = this.pointer?.x ?? 0.5, gesture = "") {
     const { t0, t1 } = this.store.state;
     const centre = t0 + x * (t1 - t0);
-    this.zoomTo({ t0: centre - (centre - t0) * factor, t1: centre + (t1 - centre) * factor });
+    this.zoomTo({ t0: centre - (centre - t0) * factor, t1: centre + (t1 - centre) * factor }, gesture);
   }
 
   /**
    * @param {number} factor below 1 zooms in
-   * @param {number} y what stays where it is, a share of the height
+   * @param {number} [y] what stays where it is, a share of the height; where the pointer is
+   * @param {string} [gesture]
    */
-  zoomLines(factor, y) {
+  zoomLines(factor, y = this.pointer?.y ?? 0.5, gesture = "") {
     const { l0, l1 } = this.store.state;
     const centre = l0 + y * (l1 - l0);
-    this.zoomTo({ l0: Math.floor(centre - (centre - l0) * factor), l1: Math.ceil(centre + (l1 - centre) * factor) });
+    this.zoomTo({ l0: Math.floor(centre - (centre - l0) * factor), l1: Math.ceil(centre + (l1 - centre) * factor) }, gesture);
   }
 
   /**
    * @param {number} timeShare of the window's time, negative: earlier
    * @param {number} lineShare of the window's lines, negative: up
+   * @param {string} [gesture]
    */
-  move(timeShare, lineShare) {
+  move(timeShare, lineShare, gesture) {
     const { t0, t1, l0, l1 } = this.store.state;
     const time = Math.min(Math.max((t1 - t0) * timeShare, -t0), this.reach() - t1);
     const lines = Math.min(Math.max(Math.round((l1 - l0) * lineShare) || Math.sign(lineShare), -l0), this.count() - l1);
-    this.zoomTo({ t0: t0 + time, t1: t1 + time, l0: l0 + lines, l1: l1 + lines });
+    this.zoomTo({ t0: t0 + time, t1: t1 + time, l0: l0 + lines, l1: l1 + lines }, gesture);
   }
 
   // To the end of the recording, with the same zoom.

@@ -37,7 +37,7 @@ export function mountDepthChoice(element, { store, context }) {
     slider.value = String(depth || depths.best);
     output.textContent = depth ? String(depth) : "";
     const content = depths.depths[depth - 1];
-    element.title = !depth ? "" : content ? `Depth ${depth} of ${deepest()}: ${describeDepth(content)}` : `Depth ${depth} of ${deepest()}`;
+    element.title = !depth ? (context.database ? `Colour is ${context.summary.rule}.` : "") : content ? `Depth ${depth} of ${deepest()}: ${describeDepth(content)}` : `Depth ${depth} of ${deepest()}`;
     slider.setAttribute("aria-valuetext", element.title);
     [...bars.children].forEach((bar, i) => bar.classList.toggle("current", i + 1 === depth));
   }
@@ -58,7 +58,7 @@ export function mountDepthChoice(element, { store, context }) {
   }
 
   by.addEventListener("change", () => store.set({ depth: by.value ? depths.best : undefined }));
-  slider.addEventListener("input", () => store.set({ depth: Number(slider.value) }));
+  slider.addEventListener("input", () => store.set({ depth: Number(slider.value) }, "depth"));
   store.subscribe(["depth"], show);
   store.subscribe(["loops"], () => { slider.max = String(deepest()); });
   return {

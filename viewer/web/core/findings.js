@@ -1,8 +1,8 @@
 // @ts-check
-// A line on top of each pane: what it shows, and what stands out in the recording.
+// On top of each pane: what it shows, and what stands out in the recording, the costliest first. Each finding
+// is a link to where it is to be seen.
 
 import { textElement } from "../widgets/elements.js";
-import { describeDepth } from "./depth_choice.js";
 import { PANES } from "./panes.js";
 
 /**
@@ -10,50 +10,61 @@ import { PANES } from "./panes.js";
  * @typedef {import("./api_types.js").FindingsAnswer} FindingsAnswer
  */
 
+const MOST = 3; // are seen at once: as many have room before they are known
+/** @type {Record<string, string>} panes that show findings which have no place in the trace */
+const ELSEWHERE = { messages: "messages", io: "recorded", memory: "recorded" };
+
 /**
  * @param {HTMLElement} element
  * @param {import("./pane_types.js").PageParts} page
- * @param {{ content: () => import("./api_types.js").DepthContent | undefined }} depths
  */
-export function mountFindings(element, { store, context }, depths) {
+export function mountFindings(element, { store, context }) {
   /** @type {FindingsAnswer} */
-  let answer = { scene: "", findings: [] };
+  let answer = { scene: "", findings: [], costliest: null };
+  let all = false;
 
   function show() {
     const entry = PANES.find(({ name }) => name === store.state.pane) ?? PANES[0];
     const kinds = entry.tells ?? [];
     const told = answer.findings.filter(({ kind }) => kinds === "all" || kinds.includes(kind));
     const empty = context.database !== null && !context.summary.lines;
-    const shows = empty ? "There is nothing to show." : entry.shows ?? (context.database ? traceSentence() : "");
+    const shows = empty ? "There is nothing to show." : entry.shows ?? answer.scene;
     const { seen } = context.database ? context.summary : { seen: "" };
-    const line = document.createElement("span");
-    line.append(...(seen ? [textElement("span", `Part of a run: ${seen}.`)] : []), ...told.map(asItem));
-    element.replaceChildren(textElement("span", shows), ...(line.childNodes.length ? [line] : []));
-    element.title = [shows, ...(seen ? [seen] : []), ...told.map(({ text }) => text)].join("\n");
+    const list = document.createElement("ol");
+    list.append(...told.slice(0, all ? told.length : MOST).map(asItem));
+    if (told.length > MOST) list.lastElementChild?.append(moreButton(told.length - MOST));
+    element.replaceChildren(textElement("p", [shows, ...(seen ? [`Part of a run: ${seen}.`] : [])].join(" ")), ...(told.length ? [list] : []));
     element.hidden = !context.database;
   }
 
-  function traceSentence() {
-    const content = depths.content();
-    const { depth = 0 } = store.state;
-    const { rule } = context.summary;
-    return `${answer.scene} Colour is ${depth ? `the procedure at depth ${depth}${content ? `: ${describeDepth(content)}` : ""}` : rule}.`;
-  }
-
-  /** @param {Finding} finding */
-  function asItem({ text, procedure, line }) {
-    if (!procedure && line === null) return textElement("span", text, "finding");
-    const button = textElement("button", text, "finding");
-    button.title = `${text} ${procedure ? "Click: find it." : "Click: show it."}`;
-    button.addEventListener("click", () => {
-      if (procedure) { store.set({ search: store.state.search === procedure ? "" : procedure }); return; }
-      const { t0, t1, time } = store.state;
-      store.set({ line: line ?? undefined, time: time ?? Math.round((t0 + t1) / 2), pane: "trace" });
-    });
+  /** @param {number} count */
+  function moreButton(count) {
+    const button = textElement("button", all ? "fewer" : `${count} more`, "more-findings");
+    button.setAttribute("aria-expanded", String(all));
+    button.addEventListener("click", () => { all = !all; show(); });
     return button;
   }
 
-  store.subscribe(["pane", "depth"], show);
+  /** @param {Finding} finding */
+  function asItem(finding) {
+    const item = document.createElement("li");
+    const { kind, text, procedure, at } = finding;
+    const leads = at !== null || procedure || ELSEWHERE[kind];
+    const sentence = textElement(leads ? "button" : "span", text, "finding");
+    if (leads) sentence.addEventListener("click", () => go(finding));
+    item.append(sentence);
+    return item;
+  }
+
+  // In other panes than the trace its procedure is found there.
+  function go(/** @type {Finding} */ { kind, procedure, line, at }) {
+    const { pane, search } = store.state;
+    if (pane !== "trace" && procedure) { store.set({ search: search === procedure ? "" : procedure }); return; }
+    if (!at) { store.set(ELSEWHERE[kind] ? { pane: ELSEWHERE[kind] } : { search: procedure, line: line ?? undefined }); return; }
+    store.set({ pane: "trace", search: procedure, line: at.line, time: at.time, t0: at.t0, t1: at.t1 });
+  }
+
+  store.subscribe(["pane"], show);
   return {
     /** @param {FindingsAnswer} next */
     renew(next) {

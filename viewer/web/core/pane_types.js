@@ -6,6 +6,7 @@
  * @property {import("./store.js").Store} store
  * @property {import("./api.js").Api} api
  * @property {import("./context.js").PageContext} context
+ * @property {import("./find.js").FindBox} [find] the box that finds
  *
  * @typedef {string | number} Cell
  *
@@ -28,6 +29,10 @@
  * @property {boolean} [tree] whether the first cell of a row of csv is how deep it is
  * @property {() => void} [hotPath] opens it
  * @property {() => number} [reach] where its time ends, ns
+ * @property {() => void} [zoomToSelected] the range, or what the crosshair is at
+ * @property {() => void} [detailed] where most is spent is known now
+ * @property {() => void} [matched] other matches of the search are there
+ * @property {(step: number) => { at: number, count: number } | null} [goToMatch] to the next of its own (1) or the one before (-1): which of how many; null: there is none
  */
 
 export {};

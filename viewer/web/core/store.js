@@ -1,5 +1,6 @@
 // @ts-check
-// What the page shows, in one place, mirrored in the URL: a link is a view.
+// What the page shows, in one place, mirrored in the URL: a link is a view, and what a person changes is an
+// entry of the browser's history.
 
 /**
  * @typedef {object} State undefined: not chosen
@@ -10,6 +11,10 @@
  * @property {number} t1
  * @property {number} l0 window of lines, places in their order
  * @property {number} l1
+ * @property {number} [s0] range of time that is selected, ns
+ * @property {number} [s1]
+ * @property {number} [r0] rows that are selected, places in their order; without them all in view
+ * @property {number} [r1]
  * @property {string} [filter] of lines
  * @property {string} [sort]
  * @property {string} [group]
@@ -24,6 +29,7 @@
  * @property {string} [metric]
  * @property {string} [view] of the profile: down, up, flat, loops or lines
  * @property {string} [flame] kind of flame graph: down, up or sandwich
+ * @property {string} [root] what the flame graph shows in full width: names on the way to it, one a line
  * @property {string} [about] name of the selected procedure
  * @property {string} [spot] file:line of the selected row, file a number
  * @property {string} [code] lines or assembly
@@ -53,21 +59,25 @@
  * @property {string} [by] what recorded calls are grouped by, or memory
  * @property {string} [phase] what marks the phases that costs and calls are of, as hpcd report --filter phase=
  * @property {string} [called] the calls that are totalled: of a group, or function:NAME
+ * @property {string} [curves] kinds of curves over time besides those of CPUs, between dots
+ * @property {string} [against] range of time that the next one is compared with, ns between a colon
  *
  * @typedef {Pick<State, "t0" | "t1" | "l0" | "l1" | "filter" | "sort" | "group" | "all" | "unfolded" | "phase">} Window
  */
 
 /** @type {(keyof State)[]} */
-const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "all", "unfolded", "depth", "loops", "time", "line",
-  "search", "theme", "metric", "view", "flame", "about", "spot", "code", "context", "formulas", "colours",
-  "compare", "versus", "sides", "compared", "shares", "partial", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel", "marks", "matrix", "ranks", "by", "phase", "called"];
+const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "filter", "sort", "group", "all", "unfolded", "depth", "loops", "time", "line",
+  "search", "theme", "metric", "view", "flame", "root", "about", "spot", "code", "context", "formulas", "colours",
+  "compare", "versus", "sides", "compared", "shares", "partial", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel", "marks", "matrix", "ranks", "by", "phase", "called", "curves", "against"];
 /** @type {Set<keyof State>} */
-const NUMBERS = new Set(["t0", "t1", "l0", "l1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
+const NUMBERS = new Set(["t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
 // What is looked at: lines, time and phases; other members say how. A recording being written has revisions (live.js).
 /** @type {(keyof State)[]} */
 export const CHOICE = ["filter", "sort", "group", "all", "unfolded"];
 /** @type {(keyof State)[]} */
 export const WINDOW = ["db", "revision", "t0", "t1", "l0", "l1", ...CHOICE, "phase"];
+
+const SETTLED_MS = 150; // after the last step of a gesture the URL says what it has led to
 
 export class Store {
   constructor() {
@@ -75,18 +85,18 @@ export class Store {
     this.state = /** @type {State} */ ({});
     /** @type {{ keys: Set<keyof State>, react: (state: State) => void }[]} */
     this.listeners = [];
-    /** @type {Window[]} */
-    this.past = [];
-    /** @type {Window[]} */
-    this.future = [];
-    const parameters = new URLSearchParams(location.hash.slice(1));
-    this.token = parameters.get("token") ?? "";
-    for (const key of KEPT) {
-      const text = parameters.get(key);
-      const value = NUMBERS.has(key) ? Number(text) : text;
-      if (text !== null && !Number.isNaN(value)) Object.assign(this.state, { [key]: value });
-    }
+    /** @type {(db: string) => void} opens another database, when Back or Forward leads to one */
+    this.reopen = () => {};
+    this.gesture = "";
+    this.timer = 0;
+    const { token, state } = stateOf(location.hash);
+    this.token = token;
+    Object.assign(this.state, state);
+    addEventListener("popstate", () => this.travel());
   }
+
+  // How many entries of the browser's history before this one are the page's.
+  get place() { return Number(history.state?.place ?? 0); }
 
   // Name of the database that is shown: panes are there only once there is one.
   get db() {
@@ -105,40 +115,66 @@ export class Store {
     return () => { this.listeners = this.listeners.filter((listener) => listener !== entry); };
   }
 
+  /**
+   * What a person changes: an entry of the history. Steps of one gesture, as turning the wheel, are one.
+   * @param {Partial<State>} patch
+   * @param {string} [gesture] its name
+   */
+  set(patch, gesture = "") {
+    if (!this.changed(patch).some((key) => key !== "theme")) { this.settle(patch); return; }
+    const goesOn = Boolean(gesture) && gesture === this.gesture;
+    if (!goesOn) {
+      this.flush();
+      history.pushState({ place: this.place + 1 }, "", location.hash);
+      this.gesture = gesture;
+    }
+    this.change(patch, goesOn);
+  }
+
+  /**
+   * What the page completes by itself: no entry of its own.
+   * @param {Partial<State>} patch
+   */
+  settle(patch) { if (this.changed(patch).length) this.change(patch); }
+
+  // Back, as long as that stays on the page.
+  back() { if (this.place > 0) history.back(); }
+
+  forward() { history.forward(); }
+
   /** @param {Partial<State>} patch */
-  set(patch) {
+  changed(patch) {
     const keys = /** @type {(keyof State)[]} */ (Object.keys(patch));
-    const changed = keys.filter((key) => this.state[key] !== patch[key]);
-    if (!changed.length) return;
-    Object.assign(this.state, patch);
-    this.mirror();
-    for (const { keys, react } of [...this.listeners]) {
-      if (changed.some((key) => keys.has(key))) react(this.state);
+    return keys.filter((key) => (this.state[key] ?? "") !== (patch[key] ?? ""));
+  }
+
+  /**
+   * @param {Partial<State>} patch
+   * @param {boolean} [goesOn] the URL follows when the gesture pauses: browsers refuse many changes a second
+   */
+  change(patch, goesOn = false) {
+    const changed = this.changed(patch);
+    for (const key of changed) Object.assign(this.state, { [key]: patch[key] });
+    if (goesOn) {
+      clearTimeout(this.timer);
+      this.timer = window.setTimeout(() => this.mirror(), SETTLED_MS);
+    } else this.mirror();
+    for (const listener of [...this.listeners]) {
+      // One that was called before may have ended another.
+      if (this.listeners.includes(listener) && changed.some((key) => listener.keys.has(key))) listener.react(this.state);
     }
   }
 
-  /**
-   * As set, for the window of time and lines: can be undone.
-   * @param {Partial<State>} patch
-   */
-  zoom(patch) {
-    this.past.push(this.window());
-    this.future = [];
-    this.set(patch);
-  }
-
-  undo() { this.travel(this.past, this.future); }
-  redo() { this.travel(this.future, this.past); }
-
-  /**
-   * @param {Window[]} from
-   * @param {Window[]} to
-   */
-  travel(from, to) {
-    const window = from.pop();
-    if (!window) return;
-    to.push(this.window());
-    this.set(window);
+  // Takes over what the URL says, where Back, Forward or a person has changed it.
+  travel() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.gesture = "";
+    const { state } = stateOf(location.hash);
+    const patch = /** @type {Partial<State>} */ (Object.fromEntries(KEPT.filter((key) => key !== "theme").map((key) => [key, state[key]])));
+    if (patch.db === undefined || patch.db === this.state.db) { this.change({ ...patch, db: this.state.db }); return; }
+    Object.assign(this.state, patch);
+    this.reopen(patch.db);
   }
 
   /** @returns {Window} */
@@ -150,12 +186,32 @@ export class Store {
   // Identifies what is looked at: an answer for one key is of no use for another.
   key() { return JSON.stringify([this.state.db, this.state.revision, this.window()]); }
 
+  flush() { if (this.timer) this.mirror(); }
+
   mirror() {
+    clearTimeout(this.timer);
+    this.timer = 0;
     const parameters = new URLSearchParams({ token: this.token });
     for (const key of KEPT) {
       const value = this.state[key];
       if (value !== undefined && value !== "") parameters.set(key, String(value));
     }
-    history.replaceState(null, "", "#" + parameters);
+    history.replaceState({ place: this.place }, "", "#" + parameters);
   }
+}
+
+/**
+ * The token and the view that a URL tells.
+ * @param {string} hash
+ */
+function stateOf(hash) {
+  const parameters = new URLSearchParams(hash.slice(1));
+  /** @type {Partial<State>} */
+  const state = {};
+  for (const key of KEPT) {
+    const text = parameters.get(key);
+    const value = NUMBERS.has(key) ? Number(text) : text;
+    if (text !== null && !Number.isNaN(value)) Object.assign(state, { [key]: value });
+  }
+  return { token: parameters.get("token") ?? "", state };
 }

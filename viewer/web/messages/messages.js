@@ -228,8 +228,8 @@ class MessagesPane {
     const { store, context } = this.page;
     const around = WIDER * Math.max(worst.end - worst.begin, 1);
     const middle = (worst.begin + worst.end) / 2;
-    store.set({ ...crosshair(worst), pane: "trace" });
-    if (store.state.t1 - store.state.t0 > around) context.zoomTo({ t0: middle - around / 2, t1: middle + around / 2 });
+    store.set({ ...crosshair(worst), pane: "trace" }, "show in trace");
+    if (store.state.t1 - store.state.t0 > around) context.zoomTo({ t0: middle - around / 2, t1: middle + around / 2 }, "show in trace");
   }
 
   /**

@@ -69,13 +69,13 @@ class FlameGraph {
     this.canvas = fitted.canvas;
     this.icicle = this.makeIcicle();
     this.metric.addEventListener("change", () => store.set({ metric: this.metric.value }));
-    part(element, "out", HTMLButtonElement).addEventListener("click", () => this.build());
+    part(element, "out", HTMLButtonElement).addEventListener("click", () => store.set({ root: undefined }));
     part(element, "code", HTMLButtonElement).addEventListener("click", () => store.set({ pane: "source" }));
     this.ends = [
       fitted.dispose,
       segmentedControl(part(element, "kinds", HTMLElement), store, "flame", "Kind", KINDS),
       store.subscribe([...WINDOW, "metric", "formulas"], () => this.load()),
-      store.subscribe(["flame"], () => this.build()),
+      store.subscribe(["flame", "root"], () => this.build()),
       store.subscribe(["about"], () => { if (this.kind === "sandwich") this.build(); }),
       store.subscribe(["search", "theme"], () => this.draw()),
     ];
@@ -107,10 +107,10 @@ class FlameGraph {
     this.canvas.addEventListener("click", (event) => {
       const hit = icicle.under(event);
       if (!hit) return;
-      store.set({ about: context.opened.procedureOf(this.viewTree, hit.row.procedure), spot: undefined });
-      if (this.kind === "sandwich") return;
+      const about = { about: context.opened.procedureOf(this.viewTree, hit.row.procedure), spot: undefined };
+      if (this.kind === "sandwich") { store.set(about); return; }
       icicle.enter(hit);
-      this.draw();
+      store.set({ ...about, root: [this.kind, ...icicle.way((row) => this.viewTree.names[row.procedure])].join("\n") });
     });
     return icicle;
   }
@@ -127,11 +127,11 @@ class FlameGraph {
     const { name } = metrics[chosenMetric(metrics, this.page.store.state.metric)];
     offerMetrics(this.metric, metrics, name);
     this.loaded = { selected, number: selected.metrics.findIndex((metric) => metric.name === name) };
-    this.build(true);
+    this.build();
   }
 
-  // keep: what was shown in full width still is, of other lines, another time, a newer revision.
-  async build(keep = false) {
+  // What the store says is shown in full width, also of other lines, another time, a newer revision.
+  async build() {
     if (!this.loaded) return;
     const { kind, icicle } = this;
     let profile;
@@ -139,13 +139,12 @@ class FlameGraph {
       profile = await this.loaded.selected.profile(kind === "down" ? "top-down" : "flat");
     } catch (error) { this.page.context.fail(error); return; }
     if (this.disposed || kind !== this.kind) return;
-    const name = (/** @type {Row} */ row) => this.viewTree.names[row.procedure];
-    const way = keep && this.graph?.kind === kind ? icicle.way(name) : [];
+    const [rootKind, ...way] = (this.page.store.state.root ?? "").split("\n");
     this.graph = { kind, profile, callers: null };
     if (kind === "down") icicle.show(fromMain(profile, this.loaded.number));
     else if (kind === "up") icicle.show({ ...profile.root(), inclusive: profile.total, exclusive: profile.total, children: inverted(profile) });
     else this.buildSandwich(this.graph, this.loaded);
-    icicle.follow(way, name);
+    if (rootKind === kind) icicle.follow(way, (row) => this.viewTree.names[row.procedure]);
     this.draw();
   }
 

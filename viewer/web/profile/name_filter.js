@@ -5,6 +5,8 @@ import { nameMatcher } from "../core/format.js";
 
 /** @typedef {import("./profile.js").Row} Row */
 
+const MOST = 1000; // rows that are gone through
+
 export class NameFilter {
   /**
    * @param {import("../core/cct.js").CallingContextTree} tree
@@ -22,6 +24,26 @@ export class NameFilter {
 
   /** @param {Row} row */
   fits(row) { return this.named[row.procedure] === 1; }
+
+  /**
+   * The rows that fit, in the order of the table, each behind those it is in: of the top-down tree all, of
+   * others the outermost.
+   * @param {Row[]} top
+   * @param {(rows: Row[]) => Row[]} sorted
+   * @param {boolean} inside whether rows below are looked at
+   */
+  paths(top, sorted, inside) {
+    /** @type {Row[][]} */
+    const paths = [];
+    const pending = sorted(top).reverse().map((row) => [row]);
+    for (let path = pending.pop(); path && paths.length < MOST; path = pending.pop()) {
+      const row = path[path.length - 1];
+      if (this.fits(row)) paths.push(path);
+      if (!inside || !row.nodes.some((node) => this.below[node] === 1)) continue;
+      for (const child of sorted(row.children()).reverse()) pending.push([...path, child]);
+    }
+    return paths;
+  }
 
   /**
    * Whether a row of the top-down tree is on the way to what fits, or below it.

@@ -145,6 +145,25 @@ class ProfileTable {
     return box;
   }
 
+  /**
+   * Opens the tree to the next row that the search finds, or the one before, and selects it.
+   * @param {number} step
+   */
+  goToMatch(step) {
+    const { search } = this.page.store.state;
+    if (!this.shown || !search) return null;
+    const { name, profile: { tree }, table } = this.shown;
+    const paths = new NameFilter(tree, search).paths(table.top, (rows) => table.sorted(rows), name === "down");
+    if (!paths.length) return null;
+    const at = paths.findIndex((path) => path[path.length - 1] === table.current);
+    const next = at < 0 ? (step > 0 ? 0 : paths.length - 1) : (at + step + paths.length) % paths.length;
+    const row = paths[next][paths[next].length - 1];
+    for (const above of paths[next].slice(0, -1)) table.open.add(above);
+    table.lay();
+    table.select(row);
+    return { at: next + 1, count: paths.length };
+  }
+
   filterNames() {
     if (!this.shown) return;
     this.filter = this.only.value ? new NameFilter(this.shown.profile.tree, this.only.value) : null;

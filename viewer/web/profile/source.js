@@ -170,7 +170,8 @@ class Source {
     this.file.title = name;
     const elsewhere = unplaced.reduce((sum, { exclusive }) => sum + exclusive[main], 0);
     const missing = elsewhere ? `; ${formatQuantity(elsewhere, unit)} in lines unknown` : "";
-    this.say((shown.found ? selected.note : `${name}: ${shown.note}`) + missing, !shown.found);
+    const note = [shown.found ? selected.note : "", shown.note && `${name}: ${shown.note}`].filter(Boolean).join("; ");
+    this.say(note + missing, Boolean(shown.note));
     const [file, line] = (this.page.store.state.spot ?? "").split(":").map(Number);
     this.table.fill(lineRows(shown, costsByPlace(shown, selected)), file === shown.file ? line : undefined);
   }

@@ -36,7 +36,7 @@ export function mountPhaseChoice(element, { store, api, context }, fail) {
     try {
       // What no call marks is said here, once, and nothing changes.
       if (phase) await api.phases(store.db, store.state, phase);
-      if (request === requests) store.zoom({ phase });
+      if (request === requests) store.set({ phase });
     } catch (error) {
       if (request === requests) fail(messageOf(error));
     }

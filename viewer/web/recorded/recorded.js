@@ -192,9 +192,7 @@ class RecordedPane {
    */
   choose({ node, spot, phase }) {
     const { store, context } = this.page;
-    if (phase) store.zoom({ phase });
-    if (spot) store.set(spot);
-    if (node >= 0) store.set({ about: context.tree.names[context.tree.procedure[node]] });
+    store.set({ ...(phase ? { phase } : {}), ...spot, ...(node < 0 ? {} : { about: context.tree.names[context.tree.procedure[node]] }) });
   }
 
   /** @returns {Cell[][]} */

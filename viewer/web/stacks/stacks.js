@@ -177,8 +177,8 @@ class Stacks {
   choose({ kind, names, line }, { number }) {
     const { store } = this.page;
     const at = line[number];
-    if (at !== null) store.set({ line: at, time: this.time });
-    if (kind[number] === FRAMES) store.set({ about: names[number][names[number].length - 1] });
+    const about = kind[number] === FRAMES ? { about: names[number][names[number].length - 1] } : {};
+    store.set({ ...(at === null ? {} : { line: at, time: this.time }), ...about });
   }
 
   /** @returns {Cell[][]} */

@@ -21,16 +21,20 @@ export function depthView(element, { store, api, context }, loaded) {
   /** @type {import("../core/api_types.js").Grid | null} */
   let grid = null;
   let disposed = false;
+  let requested = "";
 
   // The line's picture, if it is of the revision that is open.
   const current = () => (grid !== null && grid.revision === api.revision ? grid : null);
 
   async function load() {
-    const { line } = store.state;
+    const { line } = context.detail();
     if (line === undefined || !context.database) return;
+    const key = JSON.stringify([line, canvas.width, store.key()]);
+    if (key === requested) return;
+    requested = key;
     try {
       grid = await api.lineOverTime(store.db, line, store.state, canvas.width);
-    } catch (error) { context.fail(error); return; }
+    } catch (error) { requested = ""; context.fail(error); return; }
     if (disposed) return;
     draw();
     loaded();
@@ -52,7 +56,8 @@ export function depthView(element, { store, api, context }, loaded) {
 
   // The call path at the crosshair, outermost node first; null where there is no crosshair or no picture yet.
   function pathAtCrosshair() {
-    const { t0, t1, time } = store.state;
+    const { t0, t1 } = store.state;
+    const { time } = context.detail();
     const line = current();
     if (!line || time === undefined) return null;
     const node = line.nodeAt(0, Math.min(line.w - 1, Math.max(0, Math.floor(((time - t0) / (t1 - t0)) * line.w))));

@@ -13,13 +13,10 @@ import { part } from "../widgets/elements.js";
 
 const SORTS = [["", "rank"], ["start", "start"], ["label", "name"]];
 const GROUPS = [["", "nothing"], ["job", "job"], ["rank", "rank"], ["process", "process"]];
-const TYPING_MS = 250; // after the last letter a filter is applied
 
 const HTML = `
-    <label>Lines <input id="filter" type="search" placeholder="all: a regular expression" autocomplete="off" spellcheck="false"
-      title="Matches label, process, thread, job or host; host:node1 matches hosts alone"></label>
-    <label>sorted by <select id="sort"></select></label>
-    <label>grouped by <select id="group"></select></label>
+    <label class="of-lines">Lines sorted by <select id="sort"></select></label>
+    <label class="of-lines">grouped by <select id="group"></select></label>
     <label id="all-lines-label" title="A row of its own for every line, also of threads that hardly ran or lived briefly"><input type="checkbox" id="all-lines"> all lines</label>
     <span id="phase-choice"></span>
     <output id="count" aria-live="polite"></output>`;
@@ -77,7 +74,7 @@ export class LineChoiceBar {
   constructor(element, page) {
     element.innerHTML = HTML;
     this.page = page;
-    this.filter = part(element, "filter", HTMLInputElement);
+    this.element = element;
     this.sort = part(element, "sort", HTMLSelectElement);
     this.group = part(element, "group", HTMLSelectElement);
     this.allLines = part(element, "all-lines", HTMLInputElement);
@@ -92,11 +89,6 @@ export class LineChoiceBar {
   }
 
   listen() {
-    let typing = 0;
-    this.filter.addEventListener("input", () => {
-      clearTimeout(typing);
-      typing = window.setTimeout(() => this.change({ filter: this.filter.value }), TYPING_MS);
-    });
     this.sort.addEventListener("change", () => this.change({ sort: this.sort.value }));
     this.group.addEventListener("change", () => this.change({ group: this.group.value }));
     this.allLines.addEventListener("change", () => this.change({ all: this.allLines.checked ? "1" : "", unfolded: "" }));
@@ -111,7 +103,8 @@ export class LineChoiceBar {
     this.sort.replaceChildren(...[...SORTS, ...metrics.map(({ name }) => [name, name.replaceAll("_", " ")])].map(([value, title]) => new Option(title, value)));
     this.sort.value = sort ?? "";
     this.group.value = group ?? "";
-    if (document.activeElement !== this.filter) this.filter.value = filter ?? "";
+    // One line has no order.
+    this.element.querySelectorAll(".of-lines").forEach((label) => label.toggleAttribute("hidden", lines < 2));
     this.phases.show();
     this.say(describeChoice(context.summary, context.count(), Boolean(filter)));
   }
@@ -135,7 +128,7 @@ export class LineChoiceBar {
       const count = await this.rowCounts.ask(next);
       if (change !== this.changes) return;
       if (!count) { this.say("no line matches", true); return; }
-      store.zoom({ ...store.window(), ...next, ...(count !== context.count() ? { l0: 0, l1: count } : {}) });
+      store.set({ ...next, ...(count !== context.count() ? { l0: 0, l1: count } : {}), r0: undefined, r1: undefined });
     } catch (error) {
       if (change === this.changes) this.say(messageOf(error), true);
     }

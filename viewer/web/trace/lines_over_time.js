@@ -75,7 +75,7 @@ export class LinesOverTime {
     this.canvas = canvas;
     fit();
     this.disposeCanvas = dispose;
-    addTraceMouse({ canvas, fill: this.fill, rubber: select(element, ".rubber", HTMLElement), grid: () => this.grid, layout: () => this.layout, cross, on });
+    addTraceMouse({ canvas, fill: this.fill, axis: this.axis, rubber: select(element, ".rubber", HTMLElement), grid: () => this.grid, layout: () => this.layout, cross, on });
     canvas.addEventListener("pointermove", (event) => this.hover(event));
     canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; this.hovered = null; });
   }

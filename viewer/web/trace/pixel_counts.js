@@ -11,11 +11,14 @@ export class PixelCounts {
    */
   constructor({ nodes, ends, starts, w, h, folded }, n, stretches) {
     this.stretches = stretches;
+    this.columns = w;
+    this.scale = 1; // lines that a row of the picture stands for
     const every = Array.from({ length: h }, (_, row) => row);
     const own = every.filter((row) => !folded?.[row]);
     const rows = own.length ? own : every;
     // How many rows are left out.
     this.left = h - rows.length;
+    this.rows = rows.length;
     // Pixels of each stretch.
     this.width = Float64Array.from({ length: stretches }, (_, i) => (this.begin(i + 1, w) - this.begin(i, w)) * rows.length);
     this.start = new Uint32Array(stretches + 1);

@@ -1,79 +1,9 @@
 // @ts-check
-// The lists beside the trace view: procedures in view by share, and the call path at the crosshair.
+// The call path beside the trace view, and an entry of lists of procedures.
 
 import { bareName } from "../core/cct.js";
 import { cssOfPixel } from "../core/colour.js";
-import { formatPercent } from "../core/format.js";
-import { SAMPLED } from "../profile/selected_profile.js";
 import { colouredName, textElement } from "../widgets/elements.js";
-import { largestShares } from "./shares.js";
-
-const LONGEST = 30; // entries of the list of procedures
-const PAUSE_MS = 400; // time without a change of the view before exact times are requested
-
-/**
- * @param {HTMLElement} list
- * @param {HTMLElement} note says what the shares are of
- * @param {import("./trace.js").Shared} shared
- * @param {(key: string) => void} exactShown called when exact shares of the window that key identifies are shown
- */
-export function procedureShares(list, note, { store, api, context, counts }, exactShown) {
-  let timer = 0;
-  let disposed = false;
-
-  // Shares of pixels at once; exact ones instead as soon as the server has computed them.
-  function show() {
-    const pixels = counts();
-    if (!pixels) return;
-    const { shown } = context.picture();
-    const sums = pixels.add(new Float64Array(context.tree.names.length), (node) => shown[node]);
-    const total = sums.reduce((sum, count) => sum + count, 0);
-    const exact = exactTimes(shown);
-    list.replaceChildren(...largestShares(sums, exact, LONGEST).map((share) => shareItem(share, total)));
-    note.textContent = (exact ? "exact share of time" : "share of pixels") + (pixels.left ? ", without helpers" : "");
-    note.title = pixels.left ? "Launchers and threads that hardly ran are left out, folded or not" : "";
-    if (!total) list.replaceChildren(textElement("li", "No samples here. Press Home to show everything."));
-  }
-
-  /**
-   * @param {import("./shares.js").Share} share
-   * @param {number} pixels in view
-   */
-  function shareItem({ procedure, ofPixels, exact }, pixels) {
-    const error = 2 * Math.sqrt((ofPixels * (1 - ofPixels)) / pixels);
-    const item = procedureItem(context, store, procedure, exact === null ? `${formatPercent(ofPixels)} ± ${formatPercent(error)}` : formatPercent(exact));
-    item.title = `${formatPercent(ofPixels)} of the pixels in view, ± ${formatPercent(error)} (twice the standard error)`
-      + (exact === null ? "" : `\n${formatPercent(exact)} of the time of all lines in view, exactly`);
-    return item;
-  }
-
-  /**
-   * Exact times by procedure; null where they are not known of this window.
-   * @param {Uint32Array} shown
-   */
-  function exactTimes(shown) {
-    if (context.exact?.key !== store.key()) return null;
-    const times = new Float64Array(context.tree.names.length);
-    context.exact.values.forEach((time, node) => { times[shown[node]] += time; });
-    return times.some(Boolean) ? times : null;
-  }
-
-  function loadExact() {
-    clearTimeout(timer);
-    timer = window.setTimeout(async () => {
-      const key = store.key();
-      try {
-        const { kind, values } = await api.profile(store.db, store.state, true);
-        if (disposed || key !== store.key() || kind === SAMPLED) return;
-        context.exact = { key, values: values[0] };
-        show();
-        exactShown(key);
-      } catch (error) { context.fail(error); }
-    }, PAUSE_MS);
-  }
-
-  return { show, loadExact, dispose() { disposed = true; clearTimeout(timer); } };
-}
 
 /**
  * @param {HTMLElement} list
@@ -121,7 +51,7 @@ export function callPathList(list, { store, context }) {
  * @param {string} note
  * @param {string} [name] other than the procedure's
  */
-function procedureItem(context, store, procedure, note, name = context.tree.names[procedure]) {
+export function procedureItem(context, store, procedure, note, name = context.tree.names[procedure]) {
   const item = document.createElement("li");
   const button = document.createElement("button");
   button.append(...colouredName(cssOfPixel(context.picture().colours[procedure]), name).childNodes);

@@ -1,18 +1,23 @@
 // @ts-check
-// The trace pane: trace view, depth view, summary, mini map and call path, with one crosshair.
+// The trace pane: mini map, trace view with curves, summary, depth view, statistics and call path, with one
+// crosshair and one selection.
 
 import { whenIdle } from "../widgets/canvas.js";
 import { LOOP } from "../core/cct.js";
 import { CallMarks } from "./call_marks.js";
+import { Curves } from "./curves.js";
 import { depthView } from "./depth_view.js";
 import { LinesOverTime } from "./lines_over_time.js";
-import { miniMap } from "./mini_map.js";
+import { MiniMap } from "./mini_map.js";
 import { PixelCounts } from "./pixel_counts.js";
-import { callPathList, procedureShares } from "./procedure_lists.js";
+import { callPathList } from "./procedure_lists.js";
+import { RangeStatistics, STATISTICS_HTML } from "./range_statistics.js";
+import { SelectionBand } from "./selection_band.js";
 import { splitter } from "../widgets/split.js";
 import { CHOICE, WINDOW } from "../core/store.js";
 import { summaryView } from "./summary_view.js";
-import { part } from "../widgets/elements.js";
+import { part, textElement } from "../widgets/elements.js";
+import { formatTime } from "../core/format.js";
 
 /**
  * @typedef {import("../core/pane_types.js").PageParts} PageParts
@@ -23,13 +28,16 @@ import { part } from "../widgets/elements.js";
 
 const COLUMNS = 400; // of the summary
 
+const MARGIN = 0.1; // of a stretch that is zoomed to, on either side
+
 const HTML = `
+  <section class="mini" aria-label="Whole run"><span class="name"><button id="whole" title="Show everything (Home)">whole run</button></span><div class="fill" id="mini-canvas"></div></section>
   <section class="traceview" id="lines" aria-label="Trace view"></section>
-  <aside><div id="side-split"></div><section class="mini" aria-label="Mini map"><div class="fill" id="mini-canvas"></div></section>
-    <section class="path" aria-label="Call path"><h2>Call path <button id="code" title="Source lines or instructions of the procedure that is shown, with their costs">Source</button> <label id="loops-label" title="Loops are frames of call paths, as inlined calls are"><input type="checkbox" id="loops"> loops</label></h2><ol id="path"></ol></section>
-    <section class="shares" aria-label="Procedures in view"><h2>In view <small id="shares-note"></small></h2><ol id="shares"></ol></section></aside>
   <section class="summary" aria-label="Summary view"><div id="summary-split"></div><div class="fill" id="summary-canvas"></div></section>
-  <section class="depthview" aria-label="Depth view"><div id="depth-split"></div><div class="fill" id="depth-canvas"></div></section>`;
+  <section class="depthview" aria-label="Depth view"><div id="depth-split"></div><div class="fill" id="depth-canvas"></div></section>
+  <div class="bands" id="bands"></div>
+  <aside><div id="side-split"></div>${STATISTICS_HTML}
+    <section class="path" aria-label="Call path"><h2>Call path <small id="path-at"></small> <label id="loops-label" title="Loops are frames of call paths, as inlined calls are"><input type="checkbox" id="loops"> loops</label> <button id="code" title="Source lines or instructions of the procedure that is shown, with their costs">Source</button></h2><ol id="path"></ol></section></aside>`;
 
 /**
  * @param {HTMLElement} element
@@ -47,13 +55,15 @@ class TracePane {
    * @param {HTMLElement} element
    * @param {PageParts} page
    */
-  constructor(element, { store, api, context }) {
+  constructor(element, { store, api, context, find }) {
     const at = (/** @type {string} */ id) => part(element, id, HTMLElement);
     addSplitters(element, at);
     this.element = element;
     this.store = store;
     this.api = api;
+    this.context = context;
     this.lines = at("lines");
+    this.pathAt = at("path-at");
     this.begin = () => {};
     /** @type {Promise<void>} */
     this.begun = new Promise((resolve) => { this.begin = resolve; });
@@ -67,15 +77,21 @@ class TracePane {
     this.trace = new LinesOverTime(this.lines, {
       api, name: "trace", label: "Trace lines over time, coloured by procedure", cross: () => crosshair(store, this.trace.grid),
       source: () => context.database && { db: store.db, window: store.state, database: context.database },
-      on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, ...context.mouse },
+      on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, ...context.mouse,
+        drag: (rectangle) => context.select(rectangle), open: (position) => this.zoomToSelected(position) },
       marks: () => this.marks,
     });
     this.marks = new CallMarks({ store, api, context }, this.lines, () => this.trace.draw());
-    this.mini = miniMap(at("mini-canvas"), shared);
+    const curves = textElement("div", "", "curves");
+    this.lines.append(curves);
+    this.curves = new Curves(curves, shared);
+    this.mini = new MiniMap(at("mini-canvas"), shared, () => find?.matches ?? []);
     this.summary = summaryView(at("summary-canvas"), shared);
     this.depth = depthView(at("depth-canvas"), shared, () => this.showPath());
-    this.shares = procedureShares(at("shares"), at("shares-note"), shared, (key) => { element.dataset.exact = key; });
+    this.statistics = new RangeStatistics(element, shared, (key) => { element.dataset.exact = key; });
+    this.band = new SelectionBand(at("bands"), shared, this.trace);
     this.path = callPathList(at("path"), shared);
+    at("whole").addEventListener("click", () => context.showEverything());
     at("code").addEventListener("click", () => showSource(store, this.path.procedureAtDepth()));
     const loops = part(element, "loops", HTMLInputElement);
     at("loops-label").hidden = !Array.from(context.summary.kinds).includes(LOOP);
@@ -89,20 +105,25 @@ class TracePane {
 
   /** Draws again what changes of the store concern; returns what ends that and the views. */
   follow() {
-    const { store, trace, mini, summary, depth, shares, marks } = this;
+    const { store, trace, mini, summary, depth, statistics, marks, curves, band } = this;
     return [
       store.subscribe(WINDOW, trace.load),
       store.subscribe(["db", "revision", ...CHOICE], mini.load),
       store.subscribe(["depth", "loops", "search", "theme"], () => this.draw()),
       store.subscribe(["time", "line"], () => { this.draw(); depth.load(); }),
-      () => trace.dispose(), mini.dispose, summary.dispose, depth.dispose, shares.dispose, () => marks.dispose(),
+      ...[trace, mini, summary, depth, statistics, marks, curves, band].map((view) => () => view.dispose()),
     ];
   }
 
   /** @param {number} nodes of the tree */
   counts(nodes) {
     const { grid } = this.trace;
-    return grid ? (this.pixelCounts ??= new PixelCounts(grid, nodes, Math.min(COLUMNS, grid.w))) : null;
+    if (!grid) return null;
+    if (!this.pixelCounts) {
+      this.pixelCounts = new PixelCounts(grid, nodes, Math.min(COLUMNS, grid.w));
+      this.pixelCounts.scale = (this.store.state.l1 - this.store.state.l0) / grid.h;
+    }
+    return this.pixelCounts;
   }
 
   drawn() {
@@ -110,7 +131,7 @@ class TracePane {
     this.begin();
     this.pixelCounts = null;
     this.drawParts();
-    this.shares.loadExact();
+    this.statistics.load();
     this.depth.load();
     this.marks.load();
   }
@@ -134,15 +155,47 @@ class TracePane {
       if (this.disposed || !this.trace.grid) return;
       this.mini.draw();
       this.summary.draw();
-      this.shares.show();
+      this.statistics.show();
+      this.curves.show();
+      this.band.draw();
       this.depth.draw();
       this.showPath();
     });
   }
 
   showPath() {
+    const { line, time } = this.context.detail();
     const nodes = this.depth.pathAtCrosshair();
-    if (nodes || this.store.state.line === undefined) this.path.show(nodes);
+    if (nodes || line === undefined) this.path.show(nodes);
+    if (time === undefined) { this.pathAt.textContent = ""; return; }
+    const row = line === undefined || !this.trace.grid ? -1 : this.trace.grid.lines.indexOf(line);
+    const where = [row < 0 ? "" : this.trace.labelOf(row), formatTime(time, this.context.summary.duration_ns)].filter(Boolean).join(", ");
+    this.pathAt.textContent = this.store.state.time === undefined ? `most spent: ${where}` : where;
+  }
+
+  // Where most is spent is known now.
+  detailed() { this.depth.load(); }
+
+  // Other matches of the search, or another of them.
+  matched() { this.mini.draw(); }
+
+  /**
+   * Zooms to the selected range, or to the stretch in one procedure at a position, without one at the crosshair.
+   * @param {import("../core/context.js").Position} [position]
+   */
+  zoomToSelected(position) {
+    const { context, trace: { grid } } = this;
+    const window = context.selection();
+    const { t0, t1 } = this.store.state;
+    const time = position && t0 + position.x * (t1 - t0);
+    if (window && (time === undefined || (time >= window.t0 && time < window.t1))) { context.zoomToSelection(); return; }
+    const cross = position ?? crosshair(this.store, grid);
+    if (!grid || cross.x === null || cross.y === null || cross.x < 0 || cross.x > 1) return;
+    const { shown } = context.picture();
+    const nodes = grid.rowNodes(this.trace.layout.rowOf(cross.y));
+    const [from, to] = stretchAround(Array.from(nodes, (node) => (context.tree.has(node) ? shown[node] : -1)), cross.x);
+    const margin = MARGIN * (to - from);
+    context.zoomToRectangle({ x0: (from - margin) / grid.w, x1: (to + margin) / grid.w, y0: null, y1: null });
   }
 
   canvases() { return [this.trace.canvas, this.summary.canvas, this.depth.canvas]; }
@@ -160,6 +213,19 @@ class TracePane {
     this.disposed = true;
     this.ends.forEach((end) => end());
   }
+}
+
+/**
+ * From where to where values are the same around a place.
+ * @param {number[]} values
+ * @param {number} x share of them
+ */
+function stretchAround(values, x) {
+  let from = Math.min(values.length - 1, Math.floor(x * values.length));
+  let to = from + 1;
+  while (from > 0 && values[from - 1] === values[from]) from--;
+  while (to < values.length && values[to] === values[from]) to++;
+  return [from, to];
 }
 
 /**

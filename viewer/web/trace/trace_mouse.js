@@ -1,20 +1,25 @@
 // @ts-check
-// What mouse and keys do to a picture of trace lines: zoom by dragging and by the wheel, set the crosshair.
+// What mouse and keys do to a picture of trace lines: mark a part by dragging, zoom by the wheel, set the
+// crosshair, open what is double-clicked.
 
 import { relativePosition } from "../widgets/canvas.js";
 
 /**
  * @typedef {import("../core/context.js").Position} Position
  * @typedef {import("../core/api_types.js").Grid} Grid
+ * @typedef {{ x0: number, x1: number, y0: number | null, y1: number | null }} Rectangle y0 null: time alone
  *
  * @typedef {object} TraceActs where: x in shares of the picture, y in shares of its rows
- * @property {(position: Position & { line: number }) => void} click
- * @property {(rectangle: { x0: number, x1: number, y0: number | null, y1: number | null }) => void} drag y0 null: time alone
+ * @property {(position: Position & { line: number }, gesture?: string) => void} click
+ * @property {(rectangle: Rectangle) => void} drag
  * @property {(factor: number, position: Position, lines: boolean) => void} wheel
+ * @property {(position: Position | null) => void} point the pointer is there; null: elsewhere
+ * @property {(position: Position) => void} [open] what is double-clicked
  *
  * @typedef {object} MousePicture
  * @property {HTMLCanvasElement} canvas
  * @property {HTMLElement} fill the canvas's box
+ * @property {HTMLElement} axis above it, where a part of time can be marked too
  * @property {HTMLElement} rubber the rectangle that is drawn by dragging
  * @property {() => Grid | null} grid what is shown, if anything is
  * @property {() => import("./row_layout.js").RowLayout} layout of its rows
@@ -49,13 +54,20 @@ export function spotOf(canvas, layout, event) {
 
 /** @param {MousePicture} picture */
 export function addTraceMouse(picture) {
-  addDragging(picture);
+  const { canvas, axis, layout, on } = picture;
+  addDragging(picture, canvas);
+  addDragging(picture, axis);
+  axis.title = "Drag to select a range of time";
   addKeys(picture);
-  const { canvas, layout, on } = picture;
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    on.wheel(Math.exp((event.deltaY || event.deltaX) * 0.002), spotOf(canvas, layout(), event), event.shiftKey);
-  }, { passive: false });
+  canvas.addEventListener("pointermove", (event) => on.point(spotOf(canvas, layout(), event)));
+  canvas.addEventListener("pointerleave", () => on.point(null));
+  canvas.addEventListener("dblclick", (event) => on.open?.(spotOf(canvas, layout(), event)));
+  for (const part of [canvas, axis]) {
+    part.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      on.wheel(Math.exp((event.deltaY || event.deltaX) * 0.002), spotOf(canvas, layout(), event), event.shiftKey && part === canvas);
+    }, { passive: false });
+  }
 }
 
 /**
@@ -64,42 +76,57 @@ export function addTraceMouse(picture) {
  */
 function isClick(from, to) { return Math.hypot(to.clientX - from.clientX, to.clientY - from.clientY) < CLICK; }
 
-/** @param {MousePicture} picture */
-function addDragging({ canvas, fill, rubber, grid, layout, on }) {
+/**
+ * @param {MousePicture} picture
+ * @param {HTMLElement} part of it that is dragged on: on the axis all rows are meant
+ */
+function addDragging({ canvas, fill, rubber, grid, layout, on }, part) {
   /** @type {Position & { event: PointerEvent } | null} */
   let pressed = null;
+  const onAxis = part !== canvas;
 
-  canvas.addEventListener("pointerdown", (event) => {
+  /**
+   * @param {Position} from
+   * @param {Position} to
+   * @returns {Rectangle} in shares of the picture
+   */
+  function rectangle(from, to) {
+    const across = !onAxis && Math.abs(from.y - to.y) > FLAT;
+    const [top, bottom] = across ? [Math.min(from.y, to.y), Math.max(from.y, to.y)] : [null, null];
+    return { x0: Math.min(from.x, to.x), x1: Math.max(from.x, to.x), y0: top, y1: bottom };
+  }
+
+  part.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
     pressed = { ...relativePosition(canvas, event), event };
-    canvas.setPointerCapture(event.pointerId);
+    part.setPointerCapture(event.pointerId);
   });
-  canvas.addEventListener("pointermove", (event) => {
-    const spot = relativePosition(canvas, event);
+  part.addEventListener("pointermove", (event) => {
     rubber.hidden = true;
     if (!pressed || isClick(pressed.event, event)) return;
+    const { x0, x1, y0, y1 } = rectangle(pressed, relativePosition(canvas, event));
     rubber.hidden = false;
     Object.assign(rubber.style, {
-      left: `${fill.offsetLeft + Math.min(spot.x, pressed.x) * fill.clientWidth}px`,
-      top: `${fill.offsetTop + Math.min(spot.y, pressed.y) * fill.clientHeight}px`,
-      width: `${Math.abs(spot.x - pressed.x) * fill.clientWidth}px`,
-      height: `${Math.abs(spot.y - pressed.y) * fill.clientHeight}px`,
+      left: `${fill.offsetLeft + x0 * fill.clientWidth}px`, width: `${(x1 - x0) * fill.clientWidth}px`,
+      top: `${fill.offsetTop + (y0 ?? 0) * fill.clientHeight}px`, height: `${((y1 ?? 1) - (y0 ?? 0)) * fill.clientHeight}px`,
     });
   });
-  canvas.addEventListener("pointerup", (event) => {
+  part.addEventListener("pointerup", (event) => {
     const shown = grid();
     if (!pressed || !shown) return;
     const [from, to] = [pressed, relativePosition(canvas, event)];
     pressed = null;
     rubber.hidden = true;
-    if (isClick(from.event, event)) {
+    if (!isClick(from.event, event)) {
+      const { x0, x1, y0, y1 } = rectangle(from, to);
+      const placed = (/** @type {number | null} */ y) => (y === null ? null : layout().placeAt(y));
+      on.drag({ x0, x1, y0: placed(y0), y1: placed(y1) });
+    } else if (!onAxis) {
       const y = layout().placeAt(to.y);
       on.click({ x: to.x, y, line: shown.lines[rowAt(shown, y)] });
-      return;
     }
-    const across = Math.abs(from.y - to.y) > FLAT;
-    const [y0, y1] = [Math.min(from.y, to.y), Math.max(from.y, to.y)].map((y) => layout().placeAt(y));
-    on.drag({ x0: Math.min(from.x, to.x), x1: Math.max(from.x, to.x), y0: across ? y0 : null, y1: across ? y1 : null });
   });
+  part.addEventListener("pointercancel", () => { pressed = null; rubber.hidden = true; });
 }
 
 /**
@@ -116,6 +143,6 @@ function addKeys({ canvas, grid, cross, on }) {
     const { x, y } = cross();
     const from = x === null || x < 0 || x > 1 || y === null ? { x: 0.5, y: 0.5 } : { x, y };
     const row = Math.min(Math.max(rowAt(shown, from.y) + step[1], 0), shown.h - 1);
-    on.click({ x: Math.min(Math.max(from.x + step[0], 0), 1), y: (row + 0.5) / shown.h, line: shown.lines[row] });
+    on.click({ x: Math.min(Math.max(from.x + step[0], 0), 1), y: (row + 0.5) / shown.h, line: shown.lines[row] }, "crosshair");
   });
 }
