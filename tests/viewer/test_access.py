@@ -94,6 +94,8 @@ def test_dialogs_and_the_crosshair_by_keys(page: Page) -> None:
     picture.press("Shift+ArrowUp")
     expect(page).to_have_url(re.compile("line=3"))
     before = re.search(r"time=(\d+)", page.url)
+    at = page.url
     picture.press("Shift+ArrowRight")
+    expect(page).not_to_have_url(at)
     after = re.search(r"time=(\d+)", page.url)
     assert before and after and int(after[1]) - int(before[1]) == 9990000

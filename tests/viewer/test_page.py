@@ -125,6 +125,7 @@ def test_lines_filtered_sorted_and_grouped_in_the_url(page: Page) -> None:
     page.wait_for_selector("main[data-drawn]")
     expect(labels).to_have_text(["rank 4", "rank 3", "rank 2"])
     page.keyboard.press("u")
+    expect(page).not_to_have_url(re.compile("sort="))
     page.keyboard.press("Home")
     page.fill("#search", "")
     expect(page.locator("#count")).to_have_text("8 lines")

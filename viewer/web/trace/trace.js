@@ -37,7 +37,7 @@ const HTML = `
   <section class="depthview" aria-label="Depth view"><div id="depth-split"></div><div class="fill" id="depth-canvas"></div></section>
   <div class="bands" id="bands"></div>
   <aside><div id="side-split"></div>${STATISTICS_HTML}
-    <section class="path" aria-label="Call path"><h2>Call path <small id="path-at"></small> <label id="loops-label" title="Loops are frames of call paths, as inlined calls are"><input type="checkbox" id="loops"> loops</label> <button id="code" title="Source lines or instructions of the procedure that is shown, with their costs">Source</button></h2><ol id="path"></ol></section></aside>`;
+    <section class="path" aria-label="Call path"><h2>Call path <label id="loops-label" title="Loops are frames of call paths, as inlined calls are"><input type="checkbox" id="loops"> loops</label> <button id="code" title="Source lines or instructions of the procedure that is shown, with their costs">Source</button></h2><p id="path-at"></p><ol id="path"></ol></section></aside>`;
 
 /**
  * @param {HTMLElement} element
