@@ -12,7 +12,7 @@ import sys
 import warnings
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import TextIO
 
 from hpcd import __version__
 from hpcd.cli.fast_imports import fast_imports
@@ -147,16 +147,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class _Warnings:
-    """Shows warnings of numpy's about figures that it cannot compute with as one line, once."""
+    """Shows warnings of numpy about figures that it cannot compute as one line, once."""
 
     def __init__(self) -> None:
         self._shown = False
-        self._others = warnings.showwarning
+        self._show = warnings.showwarning
 
-    def show(self, message: Warning | str, category: type[Warning], *place: Any) -> None:
+    def show(
+        self, message: Warning | str, category: type[Warning], filename: str, lineno: int,
+        file: TextIO | None = None, line: str | None = None,
+    ) -> None:  # fmt: skip
         """Replace :func:`warnings.showwarning`."""
         if not issubclass(category, RuntimeWarning):
-            self._others(message, category, *place)
+            self._show(message, category, filename, lineno, file, line)
         elif not self._shown:
             self._shown = True
             print("hpcd: costs are too large to compute with; some figures are wrong",
