@@ -172,7 +172,6 @@ def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
         place = choose_lines(np.arange(l0, l1), height, len(order))
         lines = order[place]
     nodes = database.selection.sample(lines, parameters.choice(), t0, t1, width)
-    nodes = database.picture.of_pixels(nodes)
     kind = np.uint16 if len(database.picture) < np.iinfo(np.uint16).max else np.uint32
     folded: Arrays = []
     if parameters.has("folds"):
@@ -181,16 +180,16 @@ def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
     head = [len(lines), width, np.dtype(kind).itemsize]
     pixels: Arrays = []
     if parameters.has("runs"):
-        node, end = pixel_runs(nodes)
+        node, end = pixel_runs(nodes)  # a run's node is looked up once
         shorter = len(node) * (head[2] + end.itemsize) < nodes.size * head[2]
         head.append(len(node) if shorter else 0)
-        pixels = [node.astype(kind, copy=False), end] if shorter else []
+        pixels = [database.picture.of_pixels(node).astype(kind, copy=False), end] if shorter else []
     return [
         np.array(head, np.uint32),
         lines.astype(np.uint32),
         place.astype(np.uint32),
         *folded,
-        *(pixels or [nodes.ravel().astype(kind, copy=False)]),
+        *(pixels or [database.picture.of_pixels(nodes).ravel().astype(kind, copy=False)]),
     ]
 
 

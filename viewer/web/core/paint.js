@@ -10,6 +10,7 @@ const HEAD = 1;
 const NECK = 2;
 const GAP = 3;
 const LOW = 7; // px: rows below have no heads
+const LONG = 16; // px: shorter runs are filled as fast one by one
 const GAPPED = 14; // px: rows below have no gaps
 
 /**
@@ -89,8 +90,11 @@ export function paintGrid({ h, nodes, ends, starts }, image, colours, rows) {
     if (y && shown[y - 1] === row && parts[y - 1] === parts[y]) { pixels.copyWithin(at, at - width, at); continue; }
     const part = parts[y];
     if (ends) {
-      for (let i = starts[row], x = 0; i < starts[row + 1]; x = ends[i++]) {
-        pixels.fill(colours[((nodes[i] & mask) << 2) | part], at + x, at + ends[i]);
+      for (let i = starts[row], x = 0; i < starts[row + 1]; i++) {
+        const colour = colours[((nodes[i] & mask) << 2) | part];
+        const end = ends[i];
+        if (end - x > LONG) { pixels.fill(colour, at + x, at + end); x = end; }
+        else for (; x < end; x++) pixels[at + x] = colour;
       }
     } else {
       const from = starts[row];
