@@ -78,7 +78,7 @@ class Push(Command):
         # Root reads no files of others itself.
         naming = ConfinedNaming() if os.geteuid() == 0 else None
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_limited_memory())
+            stack.enter_context(limited_memory())
             if naming:
                 stack.callback(naming.close)
             follower = _begin(
@@ -98,7 +98,7 @@ class Push(Command):
 
 
 @contextlib.contextmanager
-def _limited_memory() -> Iterator[None]:
+def limited_memory() -> Iterator[None]:
     """Bound what this process allocates in the block. Raises :class:`HpcdError` where it is not
     enough."""
     before = resource.getrlimit(resource.RLIMIT_DATA)

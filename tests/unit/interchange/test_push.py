@@ -19,13 +19,14 @@ from hpcd.__main__ import main
 from hpcd.analysis.live import label_profiles
 from hpcd.analysis.live.label_profiles import OTHERS, ProfileFollower
 from hpcd.analysis.symbols.confined_naming import ConfinedNaming
-from hpcd.cli.verbs.push import read_headers
+from hpcd.cli.verbs.push import limited_memory, read_headers
 from hpcd.elf.elf_file import ElfFile
-from hpcd.errors import FormatError, UsageError
+from hpcd.errors import FormatError, HpcdError, UsageError
 from hpcd.interchange import profile_push
 from hpcd.interchange.profile_push import Pusher
 from hpcd.interchange.profile_push import Receiver as Target
 from hpcd.interchange.protobuf import encode_varint, encode_varints
+from hpcd.isolation import python_command, python_environment
 from hpcd.model.identity import ModuleKind
 from tests.support.pushed import (
     MS,
@@ -176,6 +177,20 @@ def test_of_many_series_the_least_are_one(
     assert profiles is not None
     assert [series.labels.command for series in profiles.series] == ["solver", "solver", OTHERS]
     assert sum(int(series.value[0].sum()) for series in profiles.series) == 518 * MS
+
+
+def test_a_push_has_two_gigabytes_of_memory(recorder: Recorder, tmp_path: Path) -> None:
+    recorder.record()
+    with Receiver() as receiver:
+        command = python_command("-m", "hpcd", "push", str(tmp_path / "m"), "--to", receiver.url)
+        with subprocess.Popen(command, env=python_environment()) as process:
+            receiver.wait_for(1)
+            limits = Path(f"/proc/{process.pid}/limits").read_text()
+            process.terminate()
+    assert process.returncode == 0
+    assert re.search(rf"^Max data size +{2 << 30} ", limits, re.MULTILINE)
+    with pytest.raises(HpcdError, match="need more than 2048 MiB"), limited_memory():
+        bytearray(3 << 30)
 
 
 def test_headers_are_sent_and_their_values_never_shown(
