@@ -21,12 +21,15 @@ def confine(memory: int, cpu_seconds: int) -> None:
     system calls are those of :mod:`hpcd.sandbox.seccomp`. Raises :class:`OSError`, and
     :class:`PlatformError` where there is no filter for the processor.
     """
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
-    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_FILES, _MAX_FILES))
-    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    for kind, most in (
+        (resource.RLIMIT_CPU, cpu_seconds), (resource.RLIMIT_DATA, memory),
+        (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, _MAX_FILES), (resource.RLIMIT_NPROC, 0),
+    ):  # fmt: skip
+        _, hard = resource.getrlimit(kind)
+        if hard != resource.RLIM_INFINITY:  # whoever is not root cannot raise it
+            most = min(most, hard)
+        resource.setrlimit(kind, (most, most))
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)

@@ -114,6 +114,11 @@ def test_what_decoding_needs_is_left(said: Say, action: str) -> None:
     assert "it went well" in said(hostile(action))
 
 
+def test_lower_limits_than_those_of_a_decoder_stay(said: Say) -> None:
+    lower = "import resource; resource.setrlimit(resource.RLIMIT_DATA, (256 << 20, 256 << 20))\n"
+    assert "it went well" in said(lower + hostile("pass"))
+
+
 def test_a_decoder_that_cannot_be_confined_decodes_nothing(said: Say) -> None:
     script = """
 from hpcd.daemon.unwind import decoder_worker
