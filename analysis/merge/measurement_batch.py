@@ -15,7 +15,6 @@ import numpy as np
 from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.merge.canonical_modules import translate, unite_modules
 from hpcd.analysis.merge.measurement_contents import (
-    checked_clock,
     contents_of,
     events_of,
     with_calls,
@@ -77,9 +76,7 @@ class BatchMember:
                 raise FormatError(
                     f"{path}: calling context tree is deeper than {DEPTH_LIMIT} frames"
                 )
-            contents = contents_of(
-                measurement, path, size or measurement.size, checked_clock(measurement, path)
-            )
+            contents = contents_of(measurement, path, size or measurement.size)
             payloads: list[bytes] = []
             if calls:
                 contents, payloads = with_calls(contents, measurement)

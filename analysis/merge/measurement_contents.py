@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hpcd.analysis.trace.part_contents import MeasurementContents
-from hpcd.array_types import I64
-from hpcd.errors import FormatError
-from hpcd.measurement.call_codec import Calls, encode_calls
+from hpcd.measurement.call_codec import encode_calls
 from hpcd.measurement.chunk import Kind
+from hpcd.measurement.codec import MONOTONIC_LIMIT
 from hpcd.measurement.identity_columns import IdentityColumns
 from hpcd.measurement.reader import Measurement
 from hpcd.model.identity import (
@@ -30,9 +29,6 @@ from hpcd.model.identity import (
     Thread,
 )
 
-# 36 years of uptime, and the year 2116: sums and differences of two stay within 64 bits.
-MONOTONIC_LIMIT = 1 << 60
-_REALTIME_LIMIT = 1 << 62
 _WHOLE = {int, bool}
 
 # The fields of each kind of row that are numbers, and their limits.
@@ -55,9 +51,7 @@ _NONE = np.zeros(0, np.int64)
 _NO_LINES = np.zeros(0, np.uint32)
 
 
-def contents_of(
-    measurement: Measurement, path: Path, size: int, clock_pairs: I64
-) -> MeasurementContents:
+def contents_of(measurement: Measurement, path: Path, size: int) -> MeasurementContents:
     """Return the contents of ``measurement``, the input ``path``, without calls and without lines,
     their counts and times."""
     return MeasurementContents(
@@ -69,7 +63,7 @@ def contents_of(
         processes=_all_bounded(measurement.processes),
         threads=_all_bounded(measurement.threads),
         modules=_all_bounded(measurement.modules),
-        clock_pairs=clock_pairs,
+        clock_pairs=measurement.clock_pairs,
         summary=_summary_with_losses(measurement),
         closed=measurement.closed,
         damage=tuple(measurement.damage),
@@ -131,14 +125,10 @@ _TEXTS = {
 def with_calls(
     contents: MeasurementContents, measurement: Measurement
 ) -> tuple[MeasurementContents, list[bytes]]:
-    """``contents`` with the calls there are, and these as payloads of CALLS chunks.
-
-    Raises :class:`FormatError` when their times cannot be.
-    """
+    """``contents`` with the calls there are, and these as payloads of CALLS chunks."""
     calls = []
     number = 0
     for chunk in measurement.call_chunks():
-        _check_call_times(contents.path, chunk)
         calls.append(encode_calls(chunk))
         number += len(chunk)
     if not measurement.has_calls:
@@ -152,28 +142,6 @@ def with_calls(
         damage=tuple(measurement.damage),
     )
     return contents, calls
-
-
-def _check_call_times(path: Path, calls: Calls) -> None:
-    if len(calls) and not (
-        int(calls.time.max()) < MONOTONIC_LIMIT and int(calls.duration.max()) < MONOTONIC_LIMIT
-    ):
-        raise FormatError(f"{path}: times of calls are out of range")
-
-
-def checked_clock(measurement: Measurement, path: Path) -> I64:
-    """``int64[n, 2]``: the clock pairs. Raises :class:`FormatError` where they cannot be."""
-    try:
-        pairs = measurement.clock_pairs
-    except OverflowError:
-        pairs = np.full((1, 2), -1)
-    if len(pairs) and not (
-        int(pairs.min()) >= 0
-        and int(pairs[:, 0].max()) < MONOTONIC_LIMIT
-        and int(pairs[:, 1].max()) < _REALTIME_LIMIT
-    ):
-        raise FormatError(f"{path}: clock readings are out of range")
-    return pairs
 
 
 def _summary_with_losses(measurement: Measurement) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.database.directory import block_checksums
 from hpcd.analysis.merge.heap_sums import heap_sums
 from hpcd.analysis.merge.measurement_batch import BatchMember, MeasurementBatch
-from hpcd.analysis.merge.measurement_contents import MONOTONIC_LIMIT, symbols_of, texts_of
+from hpcd.analysis.merge.measurement_contents import symbols_of, texts_of
 from hpcd.analysis.merge.part_output import PartOutput
 from hpcd.analysis.merge.record_batches import Batch
 from hpcd.analysis.merge.scratch import save_scratch
@@ -33,7 +33,7 @@ from hpcd.analysis.trace.part_contents import (
 )
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.array_types import U32
-from hpcd.measurement.codec import TIME_UNIT_NS
+from hpcd.measurement.codec import MONOTONIC_LIMIT, TIME_UNIT_NS
 
 # Records gathered at least, so that a line has many in a batch.
 _BATCH_RECORDS = 1 << 18

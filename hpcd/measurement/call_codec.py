@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hpcd.array_types import I64, U16, U32, U64, Mask
 from hpcd.errors import FormatError
+from hpcd.measurement.codec import MONOTONIC_LIMIT
 from hpcd.measurement.columns import ColumnCursor, encode_column, encode_ranked
 from hpcd.model.calls import MAX_VALUES
 
@@ -112,7 +113,7 @@ def decode_calls(data: bytes) -> Calls:
     total = np.cumsum(step, dtype=np.uint64)
     before = np.where(starts > 0, total[starts - 1], np.uint64(0)) if count else total
     ticks = total - np.repeat(before, counts) + np.uint64(base)
-    limit = np.uint64((1 << 62) // unit)
+    limit = np.uint64((MONOTONIC_LIMIT - 1) // unit)
     if count and (int(step.max()) > limit or int(ticks.max()) > limit):
         raise FormatError("CALLS chunk: times are out of range")
     node = cursor.column(count, np.uint32)
@@ -122,7 +123,7 @@ def decode_calls(data: bytes) -> Calls:
     value: npt.NDArray[np.uint64] = np.empty((count, MAX_VALUES), np.uint64)
     for number in range(MAX_VALUES):
         value[:, number] = cursor.column(count, np.uint64)
-    if count and int(duration.max()) > 1 << 62:
+    if count and int(duration.max()) >= MONOTONIC_LIMIT:
         raise FormatError("CALLS chunk: durations are out of range")
     return Calls(
         np.repeat(line, counts),

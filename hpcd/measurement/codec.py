@@ -28,6 +28,9 @@ _FAULTS = ("", "a time step exceeds 2^44 units", "a record lasts longer than 2^4
 _CCT_HEAD = struct.Struct("<II")
 MAX_RECORDS = 1 << 20
 MAX_NODES = 1 << 20
+# 36 years of uptime, and the year 2116: sums and differences of two stay within 64 bits.
+MONOTONIC_LIMIT = 1 << 60
+REALTIME_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,7 +228,12 @@ class Description:
         self.index = dict(value)
 
     def _take_clock(self, rows: list[Any]) -> None:
-        self._clock.extend((int(a), int(b)) for a, b in rows)
+        pairs = [(int(a), int(b)) for a, b in rows]
+        if not all(
+            0 <= a < codec.MONOTONIC_LIMIT and 0 <= b < codec.REALTIME_LIMIT for a, b in pairs
+        ):
+            raise FormatError("clock readings are out of range")
+        self._clock.extend(pairs)
 
     # What is done with JSON of each kind of chunk.
     _TAKERS: ClassVar[dict[int, Callable[[Description, Any], None]]] = {

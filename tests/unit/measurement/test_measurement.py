@@ -20,15 +20,26 @@ from hypothesis import strategies as st
 
 from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError
 from hpcd.measurement import codec
+from hpcd.measurement.call_codec import Calls, encode_calls
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.chunk import Kind, encode_chunk
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.calls import MAX_VALUES
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 HOST = Host("node1", "boot", "6.1", "x86_64", 2)
+
+
+def late_call(begin: int, duration: int) -> bytes:
+    """A chunk with a call at some time."""
+    one = np.ones(1, np.uint64)
+    return encode_calls(Calls(
+        one.astype(np.uint32), begin * one, duration * one, one.astype(np.uint32),
+        one.astype(np.uint16), one.astype(np.uint32), np.ones((1, MAX_VALUES), np.uint64),
+    ))  # fmt: skip
 
 
 def write(path: Path, records: int = 5000, *, seed: int = 1, rounds: int = 3) -> MeasurementWriter:
@@ -286,6 +297,35 @@ def test_hostile_contents_behind_good_checksums(measurement: Path, tmp_path: Pat
             forged = head + encode_chunk(kind, payload, chunks)
             (copy / "segment-000000.hpcd").write_bytes(forged)
             check_measurement(copy)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "why"),
+    [
+        (Kind.CLOCK, b"[[1e308, 2]]", "clock readings are out of range"),
+        (Kind.CLOCK, b"[[1180591620717411303424, 2]]", "clock readings are out of range"),
+        (Kind.CLOCK, b"[[1, -1]]", "clock readings are out of range"),
+        (Kind.SYMBOLS, b'{"1": [[0, -1], [16, 16], ["a", "b"]]}', "symbols are out of range"),
+        (Kind.SYMBOLS, b'{"1": [[0], [18446744073709551616], ["a"]]}', "symbols are out of range"),
+        (Kind.CALLS, late_call(1 << 60, 1), "times are out of range"),
+        (Kind.CALLS, late_call(1, 1 << 60), "durations are out of range"),
+    ],
+)
+def test_numbers_out_of_range_cost_their_chunk(
+    measurement: Path, tmp_path: Path, kind: Kind, payload: bytes, why: str
+) -> None:
+    with open_measurement(measurement) as opened:
+        assert opened.index
+        chunks, clock, symbols = opened.index["chunks"], opened.clock_pairs, opened.symbols
+    copy = tmp_path / "forged"
+    copy.mkdir()
+    segment = (measurement / "segment-000000.hpcd").read_bytes()
+    (copy / "segment-000000.hpcd").write_bytes(segment + encode_chunk(kind, payload, chunks))
+    assert any(why in finding.what for finding in check_measurement(copy))
+    with open_measurement(copy) as opened:
+        assert list(opened.call_chunks()) == []
+        assert opened.clock_pairs.tolist() == clock.tolist()
+        assert opened.symbols == symbols
 
 
 def test_a_killed_writer_loses_only_what_it_had_not_flushed(tmp_path: Path) -> None:
