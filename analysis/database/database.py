@@ -12,7 +12,6 @@ for. Arrays handed out may be read-only views of the files.
 from __future__ import annotations
 
 import importlib
-import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,7 +36,6 @@ from hpcd.analysis.trace.records import Records, Trace, TraceMap
 from hpcd.analysis.trace.trace_lines import LineColumns, Lines
 from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import FormatError, PlatformError
-from hpcd.measurement.summary import Summary
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
 from hpcd.model.scope import Kind
@@ -184,7 +182,7 @@ class Database:
 
     def _call_rows(self, query: str, *, recorded: bool) -> Iterator[tuple[Any, ...]]:
         """Rows about calls: older databases have no such tables."""
-        return each_row(self._connection, self._sqlite, query) if recorded else iter(())
+        return iter(self.rows(query) if recorded else ())
 
     # --- names ---
 
@@ -270,18 +268,7 @@ class Database:
             " ORDER BY measurement.id"
         )
         try:
-            return [
-                MeasurementRow._make(
-                    [
-                        *row[:7],
-                        bool(row[7]),
-                        json.loads(row[8]),
-                        json.loads(row[9]),
-                        Summary.from_json(json.loads(row[10]) or {}),
-                    ]
-                )
-                for row in rows
-            ]
+            return [MeasurementRow.read(row) for row in rows]
         except (ValueError, TypeError, FormatError):
             raise FormatError(f"{self._sqlite}: measurement table is damaged") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,17 @@ class MeasurementRow(NamedTuple):
     damage: list[str]
     options: dict[str, Any]
     summary: Summary
+
+    @classmethod
+    def read(cls, row: Sequence[Any]) -> MeasurementRow:
+        """Read a row of the table, of these columns. Raises :class:`ValueError`,
+        :class:`TypeError`, :class:`~hpcd.errors.FormatError`."""
+        damage, options, summary = map(json.loads, row[8:])
+        if not (isinstance(damage, list) and all(isinstance(line, str) for line in damage)):
+            raise ValueError("damage is no list of texts")
+        if not isinstance(options, dict):
+            raise ValueError("options are no object")
+        return cls(*row[:7], bool(row[7]), damage, options, Summary.from_json(summary or {}))
 
     @property
     def origin(self) -> dict[str, Any]:

@@ -276,6 +276,9 @@ def test_columns_out_of_range_are_refused(
         ("UPDATE process_row SET uid = 'x'", True),
         ("UPDATE thread SET tid = 'x'", True),
         ("UPDATE measurement SET clock_offset_ns = 'x'", True),
+        ("UPDATE measurement SET damage = '0'", False),
+        ("UPDATE measurement SET damage = '[0]'", False),
+        ("UPDATE measurement SET options = '[]'", False),
     ],
 )
 def test_numbers_of_tables_that_are_none_are_said(
