@@ -15,10 +15,12 @@ def test_a_disk_that_fails_at_random_loses_nothing_uncounted() -> None:
 
 @pytest.mark.root
 def test_killed_recorders_and_hostile_files_and_messages() -> None:
-    from tests.soak import files, kills, messages
+    from tests.soak import databases, imports, kills, measurements, messages
 
     assert kills.run(4, seed=2) == []
-    assert files.run(100, seed=2) == []
+    assert measurements.run(10, seed=2) == []
+    assert databases.run(10, seed=2) == []
+    assert imports.run(20, seed=2) == []
     assert messages.run(100, seed=2) == []
 
 

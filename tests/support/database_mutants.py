@@ -98,7 +98,7 @@ class DatabaseMutants:
         path = to / choice.choice(self._files).relative_to(self._model)
         data = path.read_bytes()
         if kind < 0.5:
-            _replace(path, _flipped(data, choice))
+            _replace(path, flipped(data, choice))
             return path.name
         with contextlib.suppress(ValueError, HpcdError, zstandard.ZstdError, IndexError):
             # It may have been changed before.
@@ -141,25 +141,28 @@ def _replace(path: Path, data: bytes) -> None:
 
 def _changed_value(old: object, choice: random.Random) -> object:
     if isinstance(old, str) and old[:1] in ("{", "[") and choice.random() < 0.7:
-        return json.dumps(_changed_json(json.loads(old), choice))
+        with contextlib.suppress(ValueError):  # it may have been changed before
+            return json.dumps(changed_json(json.loads(old), choice))
     if isinstance(old, int | float) and choice.random() < 0.3:
         return old + choice.choice((-1, 1, 2, 0.5))
     return choice.choice((*_NUMBERS, *_VALUES))
 
 
-def _changed_json(value: object, choice: random.Random) -> object:
+def changed_json(value: object, choice: random.Random) -> object:
+    """Return a JSON value with another, or none, in one place."""
     if isinstance(value, dict) and value and choice.random() < 0.9:
         key = choice.choice(list(value))
         rest = dict(value)
         del rest[key]
-        return rest if choice.random() < 0.1 else {**value, key: _changed_json(value[key], choice)}
+        return rest if choice.random() < 0.1 else {**value, key: changed_json(value[key], choice)}
     if isinstance(value, list) and value and choice.random() < 0.8:
         at = choice.randrange(len(value))
-        return [*value[:at], _changed_json(value[at], choice), *value[at + 1 :]]
+        return [*value[:at], changed_json(value[at], choice), *value[at + 1 :]]
     return choice.choice(_JSON)
 
 
-def _flipped(data: bytes, choice: random.Random) -> bytes:
+def flipped(data: bytes, choice: random.Random) -> bytes:
+    """Return ``data`` with some bytes changed, lost or repeated."""
     changed = bytearray(data)
     if not changed:
         return b"x"
@@ -179,7 +182,7 @@ def _flipped(data: bytes, choice: random.Random) -> bytes:
 def _change_manifest(path: Path, choice: random.Random) -> str:
     content = json.loads(path.read_text())
     key = choice.choice([key for key in content if key != "files"])
-    value = _changed_json(content[key], choice)
+    value = changed_json(content[key], choice)
     if choice.random() < 0.5:
         value = choice.choice((*_NUMBERS, content["lines"], content["nodes"], 1.5))
     _replace(path, json.dumps({**content, key: value}).encode())
@@ -245,7 +248,7 @@ def _change_column(path: Path, choice: random.Random) -> str:
 
 def _changed_frame(frame: bytes, choice: random.Random) -> bytes:
     content = zstandard.ZstdDecompressor().decompress(frame)
-    return zstandard.ZstdCompressor(1).compress(_flipped(content, choice))
+    return zstandard.ZstdCompressor(1).compress(flipped(content, choice))
 
 
 def _changed_archive(data: bytes, choice: random.Random) -> bytes:
@@ -254,9 +257,9 @@ def _changed_archive(data: bytes, choice: random.Random) -> bytes:
         return data
     name = choice.choice(list(entries))
     if entries[name][:1] in (b"{", b"[") and choice.random() < 0.7:
-        changed = json.dumps(_changed_json(json.loads(entries[name]), choice)).encode()
+        changed = json.dumps(changed_json(json.loads(entries[name]), choice)).encode()
     else:
-        changed = _flipped(entries[name], choice)
+        changed = flipped(entries[name], choice)
     return pack_archive({**entries, name: changed})
 
 

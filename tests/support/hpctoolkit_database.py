@@ -28,6 +28,23 @@ class Thread:
     trace: Sequence[tuple[int, int]] = ()
 
 
+_BEGIN = 1_700_000_000 * 10**9
+_RECEIVE = Node(6, "MPI_Recv [libmpi.so.12]", "/usr/lib/libmpi.so.12")
+_WORK = Node(4, "work", "/home/app", [Node(5)])
+# main, line 2 of it, work and MPI_Recv called there, a line in work.
+EXAMPLE = (
+    Node(1, children=[Node(2, "main", "/home/app", [Node(3, children=[_WORK, _RECEIVE])])]),
+    [
+        Thread(0, 0, {0: 1.0, 1: 1.0, 2: 1.0, 3: 0.9, 4: 0.6, 5: 0.6, 6: 0.3},
+               [(_BEGIN, 2), (_BEGIN + 10**8, 5), (_BEGIN + 2 * 10**8, 4),
+                (_BEGIN + 3 * 10**8, 6), (_BEGIN + 4 * 10**8, 0)]),
+        Thread(1, 0, {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5, 4: 0.5, 99: 0.25},
+               [(_BEGIN + 10**8, 4), (_BEGIN + 2 * 10**8, 0)]),
+    ],
+)  # fmt: skip
+"""Two ranks, and what they did."""
+
+
 class _Image:
     """Bytes of a file; pointers are offsets in it."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.database_calls import communication
 from hpcd.analysis.messages.wait_states import WaitKind
-from hpcd.errors import HpcdError
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.writer import MeasurementWriter
@@ -24,28 +22,10 @@ from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process
 from hpcd.model.identity import Thread as PlainThread
 from tests.support.called import ranks_that_call
-from tests.support.hpctoolkit_database import Node, Thread, write_database
+from tests.support.hpctoolkit_database import EXAMPLE, Thread, write_database
 from tests.support.imported import DATA, imported, sums
 from tests.support.made import make
-
-BEGIN = 1_700_000_000 * 10**9
-LIBRARY = "/usr/lib/libmpi.so.12"
-
-
-def tree() -> Node:
-    """main, line 2 of it, work and MPI_Recv called there, a line in work."""
-    work = Node(4, "work", "/home/app", [Node(5)])
-    receive = Node(6, "MPI_Recv [libmpi.so.12]", LIBRARY)
-    return Node(1, children=[Node(2, "main", "/home/app", [Node(3, children=[work, receive])])])
-
-
-THREADS = [
-    Thread(0, 0, {0: 1.0, 1: 1.0, 2: 1.0, 3: 0.9, 4: 0.6, 5: 0.6, 6: 0.3},
-           [(BEGIN, 2), (BEGIN + 10**8, 5), (BEGIN + 2 * 10**8, 4), (BEGIN + 3 * 10**8, 6),
-            (BEGIN + 4 * 10**8, 0)]),
-    Thread(1, 0, {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5, 4: 0.5, 99: 0.25},
-           [(BEGIN + 10**8, 4), (BEGIN + 2 * 10**8, 0)]),
-]  # fmt: skip
+from tests.support.recording_mutants import import_mutants
 
 
 def seconds(path: Path, event: str) -> dict[tuple[str, ...], float]:
@@ -53,7 +33,7 @@ def seconds(path: Path, event: str) -> dict[tuple[str, ...], float]:
 
 
 def test_costs_of_hpctoolkit_are_those_of_its_contexts(tmp_path: Path) -> None:
-    write_database(tmp_path / "database", tree(), THREADS)
+    write_database(tmp_path / "database", *EXAMPLE)
     result = imported(tmp_path / "database", tmp_path / "m")
     assert (result.format, result.times, result.lines) == ("hpctoolkit", "recorded", 2)
     assert result.samples == 5
@@ -66,7 +46,7 @@ def test_costs_of_hpctoolkit_are_those_of_its_contexts(tmp_path: Path) -> None:
         assert {(p.name, p.job, p.rank, p.size) for p in processes} == {
             ("job", "job", 0, 2), ("job", "job", 1, 2),
         }  # fmt: skip
-        assert LIBRARY in {module.path for module in measurement.modules.values()}
+        assert "/usr/lib/libmpi.so.12" in {module.path for module in measurement.modules.values()}
         (part,) = measurement.record_chunks()
         times = part.time_ns[: part.start[1]].tolist()
         assert measurement.threads[0].end_ns == 4 * 10**8
@@ -79,8 +59,8 @@ def test_costs_of_hpctoolkit_are_those_of_its_contexts(tmp_path: Path) -> None:
 
 
 def test_a_database_without_traces_is_a_profile(tmp_path: Path) -> None:
-    threads = [Thread(0, 0, THREADS[0].costs)]
-    write_database(tmp_path / "database", tree(), threads, metric="cycles")
+    threads = [Thread(0, 0, EXAMPLE[1][0].costs)]
+    write_database(tmp_path / "database", EXAMPLE[0], threads, metric="cycles")
     result = imported(tmp_path / "database", tmp_path / "m")
     assert result.times == "synthetic"
     merge([tmp_path / "m"], tmp_path / "db", workers=1)
@@ -154,29 +134,9 @@ def test_operations_of_otf2_are_calls_where_the_location_is(tmp_path: Path) -> N
         assert total_calls(db, "file").name == ["/data/\u00e4 b"]
 
 
-@pytest.mark.parametrize("name", ["meta.db", "profile.db", "trace.db"])
-def test_damaged_databases_are_read_or_refused(tmp_path: Path, name: str) -> None:
-    write_database(tmp_path / "database", tree(), THREADS)
-    data = (tmp_path / "database" / name).read_bytes()
-    random_source = random.Random(name)
-    for number in range(150):
-        mutant = bytearray(data)
-        for _ in range(random_source.randrange(1, 6)):
-            mutant[random_source.randrange(len(mutant))] = random_source.choice(
-                (0, 1, 127, 255, random_source.randrange(256))
-            )
-        if number % 5 == 0:
-            del mutant[random_source.randrange(len(mutant)) :]
-        source = tmp_path / f"{number}"
-        shutil.copytree(tmp_path / "database", source)
-        (source / name).write_bytes(mutant)
-        output = tmp_path / f"m{number}"
-        try:
-            imported(source, output, format="hpctoolkit")
-        except HpcdError as error:
-            assert str(source) in str(error) and not output.exists()
-            continue
-        assert [finding for finding in check_measurement(output) if finding.fatal] == []
+def test_damaged_databases_are_read_or_refused(tmp_path: Path) -> None:
+    write_database(tmp_path / "database", *EXAMPLE)
+    import_mutants(tmp_path / "database", tmp_path, 450)
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["regions", "samples"])
@@ -186,22 +146,7 @@ def test_damaged_archives_are_read_or_refused(tmp_path: Path, own: bool) -> None
         database = ranks_that_call(tmp_path, ranks=2, rounds=1)
         archive = tmp_path / "own"
         assert main(["export", str(database), "--format", "otf2", "-o", str(archive)]) == 0
-    random_source = random.Random(3)
-    for number in range(12):
-        source = tmp_path / f"{number}"
-        shutil.copytree(archive, source)
-        path = source / random_source.choice(["traces.otf2", "traces.def", "traces/0.evt"])
-        mutant = bytearray(path.read_bytes())
-        for _ in range(3):
-            mutant[random_source.randrange(len(mutant))] = random_source.randrange(256)
-        path.write_bytes(mutant)
-        output = tmp_path / f"m{number}"
-        try:
-            imported(source, output)
-        except HpcdError as error:
-            assert str(source) in str(error) and not output.exists()
-            continue
-        assert [finding for finding in check_measurement(output) if finding.fatal] == []
+    import_mutants(archive, tmp_path, 12)
 
 
 Costs = dict[tuple[int | None, str], dict[tuple[str, ...], float]]
@@ -329,7 +274,7 @@ def test_nodes_of_tau_are_ranks_beside_a_launcher(tmp_path: Path) -> None:
 def test_profiles_of_equal_identifiers_are_different_processes(tmp_path: Path) -> None:
     """As hpcprof writes them for processes that forked and are of no job."""
     threads = [Thread(0, 0, {0: cost, 1: cost, 2: cost}) for cost in (1.0, 2.0, 4.0)]
-    write_database(tmp_path / "database", tree(), threads)
+    write_database(tmp_path / "database", EXAMPLE[0], threads)
     imported(tmp_path / "database", tmp_path / "m")
     merge([tmp_path / "m"], tmp_path / "db", workers=1)
     assert [cost for _, _, cost in by_process(tmp_path / "db")] == [1.0, 2.0, 4.0]

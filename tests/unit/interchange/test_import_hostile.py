@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import random
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
-from hpcd.errors import FormatError, HpcdError, NotFoundError
+from hpcd.errors import FormatError, NotFoundError
 from hpcd.interchange import imported_tree
 from hpcd.interchange.protobuf import integer, message
 from hpcd.interchange.text import MAX_NAME, readable
@@ -22,6 +21,7 @@ from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from tests.support.hostile_databases import ask
 from tests.support.imported import DATA, imported, sums
+from tests.support.recording_mutants import import_mutants
 
 TEMPLATE = "std::map<" + ", ".join(f"N{n}::T<int, {n}>" for n in range(4000)) + ">::find(K)"
 
@@ -232,26 +232,7 @@ FILES = sorted(path for path in DATA.iterdir() if path.is_file())
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_damaged_recordings_are_read_or_refused(tmp_path: Path, path: Path) -> None:
     """Cut off and mutated anywhere: an HpcdError, or a sound measurement; nothing else."""
-    raw = path.read_bytes()
-    data = gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
-    data = data[:40_000]
-    random_source = random.Random(path.name)
-    for number in range(60):
-        mutant = bytearray(data)
-        for _ in range(random_source.randrange(1, 12)):
-            at = random_source.randrange(len(mutant))
-            mutant[at] = random_source.choice((0, 10, 32, 59, 255, random_source.randrange(256)))
-        if number % 3 == 0:
-            del mutant[random_source.randrange(len(mutant)) :]
-        source, output = tmp_path / f"{number}", tmp_path / f"m{number}"
-        source.write_bytes(mutant)
-        try:
-            imported(source, output)
-        except HpcdError as error:
-            assert str(source) in str(error)
-            assert not output.exists()
-            continue
-        assert [finding for finding in check_measurement(output) if finding.fatal] == []
+    import_mutants(path, tmp_path, 60)
 
 
 @pytest.mark.parametrize(
