@@ -27,7 +27,7 @@
  * @property {string} [search] text that names of procedures contain
  * @property {string} [theme] light or dark
  * @property {string} [metric]
- * @property {string} [view] of the profile: down, up, flat, loops or lines
+ * @property {string} [view] of the profile: down, up, flat, around, loops or lines
  * @property {string} [flame] kind of flame graph: down, up or sandwich
  * @property {string} [root] what the flame graph shows in full width: names on the way to it, one a line
  * @property {string} [about] name of the selected procedure

@@ -4,11 +4,11 @@
 import { LOOP, STATEMENT } from "../core/cct.js";
 import { formatPercent, formatQuantity } from "../core/format.js";
 import { WINDOW } from "../core/store.js";
-import { colouredName, part } from "../widgets/elements.js";
+import { colouredName, part, textElement } from "../widgets/elements.js";
 import { segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
 import { NameFilter } from "./name_filter.js";
-import { chosenMetric, selectedProfile } from "./selected_profile.js";
+import { chosenMetric, procedureRow, selectedProfile } from "./selected_profile.js";
 
 /**
  * @typedef {import("../core/open_database.js").ViewTree} ViewTree
@@ -25,6 +25,7 @@ import { chosenMetric, selectedProfile } from "./selected_profile.js";
 /** @type {[string, string, string, number][]} name, title, the view whose tree it is made of (see docs/viewer-api.md), column to sort by */
 const VIEWS = [
   ["down", "Top-down", "top-down", 0], ["up", "Bottom-up", "flat", 1], ["flat", "Flat", "flat", 1],
+  ["around", "Callers and callees", "flat", 0],
   ["loops", "Loops", "loops", 0], ["lines", "Lines", "lines", 1],
 ];
 const LONGEST = 350; // of a context's nodes in a request
@@ -66,6 +67,8 @@ class ProfileTable {
     this.shown = null;
     /** @type {NameFilter | null} */
     this.filter = null;
+    /** @type {Row | null} above the callers of the procedure that is looked at */
+    this.callers = null;
     this.disposed = false;
     this.requests = 0;
     const formulas = part(element, "formulas", HTMLInputElement);
@@ -120,8 +123,10 @@ class ProfileTable {
       (row) => this.nameOf(row, profile.tree), { choose: (row) => this.choose(row), keep: (row) => this.keeps(row), sort });
     this.shown = { name, selected, profile, table };
     this.filter = this.only.value ? new NameFilter(profile.tree, this.only.value) : null;
-    const rows = rowsOf(name, profile);
+    const rows = name === "around" ? this.rowsAround(selected, profile) : rowsOf(name, profile);
     table.show(rows);
+    // Both are looked at: what calls the procedure, and what it calls.
+    if (name === "around") rows.forEach((row) => table.toggle(row, true));
     if (kept) table.keepTo(kept, (row) => profile.tree.names[row.procedure]);
     // Where the cost is can be seen at once; nothing is chosen yet.
     else if (name === "down") table.openHotPath();
@@ -131,16 +136,32 @@ class ProfileTable {
   }
 
   /**
+   * The chosen procedure, or the one of the highest exclusive cost, twice: above its callees, and above its callers.
+   * @param {SelectedProfile} selected
+   * @param {ViewProfile} profile
+   */
+  rowsAround({ metrics }, profile) {
+    const { context, store } = this.page;
+    const about = procedureRow(profile, context.opened, store.state.about, chosenMetric(metrics, store.state.metric));
+    if (!about) return [];
+    const nodes = profile.everywhere(about.procedure);
+    this.callers = profile.callers(about.procedure, nodes, nodes);
+    return [this.callers, profile.callees(about.procedure, nodes)];
+  }
+
+  /**
    * @param {Row} row
    * @param {ViewTree} tree
    */
-  nameOf({ procedure }, tree) {
+  nameOf(row, tree) {
+    const { procedure } = row;
     const { context } = this.page;
     const { kind, files, file, line } = tree.entities;
     const box = colouredName(context.css(procedure, tree), tree.names[procedure]);
     const hits = context.searchHits(tree);
     box.className = hits ? (hits[procedure] ? "found" : "faded") : "";
     box.classList.toggle("scope", kind[procedure] > 0);
+    if (this.shown?.name === "around" && this.shown.table.top.includes(row)) box.append(textElement("small", row === this.callers ? "called by" : "calls"));
     box.title = tree.names[procedure] + (file[procedure] ? `\n${files[file[procedure]]}:${line[procedure]}` : "");
     return box;
   }
