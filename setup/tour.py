@@ -35,6 +35,7 @@ def first_look(page: Page) -> None:
     """The first screen of the recording that hpcd brings."""
     page.wait_for_selector("main[data-exact]")
     page.mouse.move(0, 0)
+    page.wait_for_load_state("networkidle")
     keep(page, "first-look")
 
 

@@ -4,17 +4,10 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { STEPS = 12, HALO = 4096, FEW = 700, MANY = 5 * FEW, NEIGHBOURS = 200 };
 
 static double position[MANY], velocity[MANY], halo[2][HALO];
-
-/* Ranks that wait sleep instead of polling: there may be more of them than CPUs. */
-int sched_yield(void)
-{
-	return nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-}
 
 static inline double force(double distance)
 {
