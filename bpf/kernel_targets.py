@@ -28,8 +28,8 @@ _CREDIT, _LEAST_CREDIT = 4000, 256
 def _process(space: Space | None, image: int, credit: int = _CREDIT) -> bytes:
     """``struct process`` of a target with this address space."""
     if space is None:
-        return PROCESS.pack(0, 0, 0, 0, image, credit)
-    return PROCESS.pack(space.address, space.count, 0, 0, image, credit)
+        return PROCESS.pack(0, 0, 0, 0, image, credit, 0)
+    return PROCESS.pack(space.address, space.count, 0, 0, image, credit, space.number)
 
 
 class KernelTargets:
@@ -59,7 +59,7 @@ class KernelTargets:
 
     def exclude_process(self, pid: int) -> None:
         """Never record ``pid`` and what it starts."""
-        self._maps.processes.update(struct.pack("<I", pid), PROCESS.pack(0, 0, 0, 1, 0, 0))
+        self._maps.processes.update(struct.pack("<I", pid), PROCESS.pack(0, 0, 0, 1, 0, 0, 0))
 
     def forget_process(self, pid: int) -> None:
         """Take a process that was gone when it was registered out of those recorded."""

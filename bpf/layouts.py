@@ -247,12 +247,13 @@ PROCESS_DTYPE = np.dtype(
         ("excluded", "<u4"),
         ("image", "<u4"),
         ("credit", "<u4"),
+        ("space_number", "<u4"),
     ]
 )
 PROCESS = _struct_of(PROCESS_DTYPE)
 """``struct process``: word address and number of its mappings, whether they are being read again,
 whether it is never recorded, which program the mappings are of, and for how many addresses
-in none of them the stack is copied."""
+in none of them the stack is copied, and the space's number."""
 
 MAX_USER_FRAMES, OUTERMOST_FRAMES = 1024, 256
 """Frames the walker keeps of a stack, and how many of them are the outermost of a deeper one."""

@@ -28,18 +28,19 @@ MAX_RULES = 1 << 16
 """Unwind rules of a recording, and of a module: rows name them by 16 bits."""
 RULE_BYTES = 16
 
-PROCESS_BYTES, THREAD_BYTES, SETTINGS_BYTES, CLOCK_PHASE_BYTES = 24, 72, 32, 16
+PROCESS_BYTES, THREAD_BYTES, SETTINGS_BYTES, CLOCK_PHASE_BYTES = 28, 72, 32, 16
 LONG_WALK_BYTES = 16
+KNOWN_RULES_BYTES = 512 * 64
 COUNTERS_BYTES = 304
 
 COPY_BYTES = 65_536
 """Bytes of a stack that are copied, at most."""
 STACK_COPY_BYTES, SAVED_BYTES, COPIER_BYTES = 32, 40, 32
-STACK_WORDS = 64
+STACK_WORDS = 128
 
 REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
 """Size of ``struct registers`` by processor."""
-WALK_BYTES = {"x86_64": 10_128, "aarch64": 10_248}
+WALK_BYTES = {"x86_64": 10_712, "aarch64": 10_832}
 """Size of ``struct walk`` by processor: the saved registers differ."""
 
 BLOCK_WORDS = 1024

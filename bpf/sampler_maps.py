@@ -15,6 +15,7 @@ from hpcd.bpf.map_sizes import (
     CLOCK_PARTS,
     CLOCK_PHASE_BYTES,
     COUNTERS_BYTES,
+    KNOWN_RULES_BYTES,
     LONG_WALK_BYTES,
     MAX_RULES,
     MAX_SEGMENTS,
@@ -56,6 +57,7 @@ class SamplerMaps:
         self.stack_cache = create(
             "stack_cache", maps.ARRAY, CACHE_SET_BYTES, caches << CACHE_SET_BITS
         )
+        self.known = create("known", maps.ARRAY, KNOWN_RULES_BYTES, caches)
         self.settings = create("settings", maps.ARRAY, SETTINGS_BYTES, 1)
         parts = CLOCK_PARTS * maps.possible_cpus()
         self.clock_phases = create("clock_phases", maps.ARRAY, CLOCK_PHASE_BYTES, parts)

@@ -155,6 +155,7 @@ class Tables:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
+        self._spaces = 0
         self.blocks = Blocks()
 
     def add_module(self, rows: PackedRows, rules: npt.NDArray[np.uint16]) -> ModuleTables:
@@ -181,7 +182,8 @@ class Tables:
         start = self.blocks.take(count)
         image = mappings.tobytes().ljust(count * MAPPINGS_PER_BLOCK * MAPPING.itemsize, b"\0")
         self._memory.write(start, np.frombuffer(image, np.uint32))
-        return Space(start, count, len(mappings))
+        self._spaces += 1
+        return Space(start, count, len(mappings), self._spaces)
 
 
 class ModuleTables:
@@ -196,10 +198,12 @@ class ModuleTables:
 class Space:
     """The place of a process's mappings."""
 
-    def __init__(self, start: int, blocks: int, count: int) -> None:
+    def __init__(self, start: int, blocks: int, count: int, number: int) -> None:
         self.start = start
         self.blocks = blocks
         self.count = count
+        self.number = number
+        """A number that no other space ever has: the programs keep what they find in a space."""
 
     @property
     def address(self) -> int:

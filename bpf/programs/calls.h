@@ -90,9 +90,10 @@ __attribute__((noinline)) u32 take_call_path(u32 slot, u32 thread, u64 function)
 			w->caller = 1;
 			w->regs.ip = w->ip; /* that of the trampoline, with some kernels */
 		}
-		struct steps steps = {w};
+		struct steps steps = {w, known_rules(w)};
 		w->ending = END_DEPTH_LIMIT;
-		run_loop(MAX_DEPTH + 1, step, &steps, 0);
+		if (steps.rules)
+			run_loop(MAX_DEPTH + 1, step, &steps, 0);
 	}
 	if (ended_early(w)) {
 		u32 stack = announce_copy(w, count, function);

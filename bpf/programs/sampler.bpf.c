@@ -569,6 +569,13 @@ static __always_inline void end_walk(void *ctx, struct walk *w, unsigned long pr
 	finish(w);
 }
 
+static __always_inline struct known_rules *known_rules(struct walk *w)
+{
+	u32 index = w->cache;
+
+	return map_lookup(MAP(KNOWN), &index);
+}
+
 static __always_inline int walk(void *ctx, u32 context, unsigned long programs)
 {
 	struct walk *w = map_lookup(MAP(SCRATCH), &context);
@@ -576,9 +583,12 @@ static __always_inline int walk(void *ctx, u32 context, unsigned long programs)
 
 	if (!w)
 		return 0;
+	struct known_rules *rules = known_rules(w);
+	if (!rules)
+		return 0;
 	NOUNROLL
 	for (int i = 0; i < WALK_FRAMES; i++) {
-		done = unwind_step(w, 0);
+		done = unwind_step(w, 0, rules);
 		if (done)
 			break;
 	}
@@ -595,26 +605,38 @@ static __always_inline int walk(void *ctx, u32 context, unsigned long programs)
  * each is compiled without the functions it calls. */
 struct steps {
 	struct walk *walk;
+	struct known_rules *rules;
 };
 
 static __attribute__((noinline)) long step(u32 number, struct steps *steps)
 {
-	return unwind_step(steps->walk, 0);
+	return unwind_step(steps->walk, 0, steps->rules);
+}
+
+/* Where functions that are called have less room for their frames, step() alone is used. */
+static __attribute__((noinline)) long several_steps(u32 number, struct steps *steps)
+{
+	if (follow_known(steps->walk, steps->rules) == KNOWN_STEPS)
+		return 0;
+	return step(number, steps);
 }
 
 static __attribute__((noinline)) long step_of_copy(u32 number, struct steps *steps)
 {
-	return unwind_step(steps->walk, 1);
+	return unwind_step(steps->walk, 1, 0);
 }
 
 static __always_inline int loop(void *ctx, u32 context, unsigned long programs)
 {
-	struct steps steps = {map_lookup(MAP(SCRATCH), &context)};
+	struct steps steps = {map_lookup(MAP(SCRATCH), &context), 0};
 
 	if (!steps.walk)
 		return 0;
+	steps.rules = known_rules(steps.walk);
+	if (!steps.rules)
+		return 0;
 	steps.walk->ending = END_DEPTH_LIMIT;
-	run_loop(MAX_DEPTH + 1, step, &steps, 0);
+	run_loop(MAX_DEPTH + 1, several_steps, &steps, 0);
 	end_walk(ctx, steps.walk, programs);
 	return 0;
 }
@@ -687,6 +709,7 @@ static __always_inline struct walk *saved_walk(struct saved *saved)
 		saved->done = 0;
 		w->regs = saved->regs;
 		w->space = saved->space;
+		w->space_number = 0;
 		w->frames = 0;
 		w->kernel_frames = 0;
 		w->hash = 0;
@@ -715,7 +738,7 @@ int walk_saved(struct bpf_raw_tracepoint_args *ctx)
 	struct walk *w = saved_walk(saved);
 	NOUNROLL
 	for (int i = 0; i < SAVED_WALK_FRAMES; i++) {
-		if (unwind_step(w, 1)) {
+		if (unwind_step(w, 1, 0)) {
 			finish_saved(saved, w);
 			return 0;
 		}
@@ -733,7 +756,7 @@ int loop_saved(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!saved)
 		return 0;
-	struct steps steps = {saved_walk(saved)};
+	struct steps steps = {saved_walk(saved), 0};
 	steps.walk->ending = END_DEPTH_LIMIT;
 	run_loop(MAX_DEPTH + 1, step_of_copy, &steps, 0);
 	finish_saved(saved, steps.walk);
@@ -794,6 +817,7 @@ static __always_inline int prepare_walk(struct walk *w, u32 tgid, u32 flags, int
 		return 0;
 	}
 	w->space = process->space;
+	w->space_number = process->space_number;
 	return 1;
 }
 

@@ -28,6 +28,7 @@ struct process {
 	u32 excluded; /* hpcd's own: never recorded */
 	u32 image;    /* what the process ran when user space read its mappings; 0: not known */
 	u32 credit;   /* stacks to copy for addresses in no mapping: there may be nothing to find */
+	u32 space_number; /* no other space ever has it */
 };
 
 struct thread {

@@ -42,6 +42,7 @@ class CfaKind(IntEnum):
     CLONE = 11
     GOROUTINE = 12
     OTHER_STACK = 13
+    CHAIN = 14  # in no table: the walker's own, of code that has none
 
 
 class FpKind(IntEnum):

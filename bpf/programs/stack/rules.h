@@ -23,6 +23,7 @@ enum cfa_kind {
 	CFA_GOROUTINE = 12,    /* *(*(*(*(thread pointer + off) + fp_off) + bx_off) + ra_off) + reg:
 				* Go's system stack, called from a goroutine; ends where there is none */
 	CFA_OTHER_STACK = 13,  /* fp + off, on another stack: Go's calls of the vDSO */
+	CFA_CHAIN = 14,        /* of code without a table: the frame pointer is the next of a chain's */
 };
 
 enum fp_kind {

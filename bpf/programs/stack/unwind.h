@@ -9,9 +9,9 @@
  * and the integer types u8..u64, s16..s64. `copied` is a constant, 1: the stack is a copy, in which
  * return addresses have been restored, and nothing else is known of the thread.
  *
- * Cost: one comparison when the caller lies in the same module as the callee, else a binary search
- * of the process' mappings; then a directory word, a group of about 16 rows, a rule, and one or
- * two reads of the stack.
+ * Cost: of an address whose rule is known (struct known_rule) one or two reads of the stack. Else one
+ * comparison when the caller lies in the same module as the callee, or a binary search of the process'
+ * mappings; then a directory word, a group of about 16 rows, and a rule.
  */
 #ifndef HPCD_STACK_UNWIND_H
 #define HPCD_STACK_UNWIND_H
@@ -103,8 +103,33 @@ struct registers { /* x86-64 struct pt_regs */
 
 /* A read of user memory costs as much as everything else a frame takes, and little more for many
  * words than for one: this number is read at once, which is several frames'. */
-#define STACK_WORDS 64
+#define STACK_WORDS 128
 #define NO_STACK 1ULL /* stack words are aligned: none lies in a window that is not */
+
+/* Rules that walks have looked up, by address: the look-up is most of what a step takes, in memory that the
+ * program has pushed out of the processor's caches since the last sample. A space never changes, and
+ * no other has its number, so nothing known of it is ever wrong. Like struct walk, this is memory of one
+ * CPU's walks in one context. docs/design/001-unwind-tables.md has the figures. */
+#define KNOWN_RULES 512
+#define KNOWN_STEPS 8 /* taken at once */
+
+struct known_rule {
+	u64 address; /* 0: nothing is known here */
+	u64 frame;
+	struct rule rule;
+	u32 space; /* its number */
+	u32 plain; /* PLAIN_SP or PLAIN_FP: follow_known() can step by it */
+	u64 pad[3]; /* so that it lies in one line of the caches */
+};
+
+/* Rules of most frames: the return address is on the stack, and the frame pointer, too, or it has not
+ * changed. The CFA is found by the stack pointer, or by the frame pointer. */
+#define PLAIN_SP 1
+#define PLAIN_FP 2
+
+struct known_rules {
+	struct known_rule at[KNOWN_RULES];
+};
 
 struct walk {
 	u64 ip, sp, bp;
@@ -119,7 +144,10 @@ struct walk {
 	u32 interrupted;
 	u32 ending;
 	struct space space;
-	struct mapping mapping; /* of the previous frame */
+	u32 space_number; /* 0: what is looked up is not kept, as of a copied stack */
+	u32 pad;
+	struct known_rule looked_up; /* of a copied stack */
+	struct mapping mapping; /* of the last frame that was looked up */
 	struct mapping other;   /* the one before that: calls go back and forth */
 	struct registers regs;
 	u64 words_at;    /* address of words[]; NO_STACK: nothing is held */
@@ -358,13 +386,115 @@ static __always_inline int goroutine_stack(int copied, const struct rule *rule, 
 	return 0;
 }
 
+/* PLAIN_SP, PLAIN_FP, or 0 where a rule is not plain. */
+static __always_inline u32 plain_kind(const struct rule *rule)
+{
+	if (rule->ra_kind != RA_AT_CFA || rule->bx_kind != BX_AT_CFA || rule->fp_kind > FP_AT_CFA)
+		return 0;
+	return rule->cfa_kind == CFA_SP ? PLAIN_SP : rule->cfa_kind == CFA_FP ? PLAIN_FP : 0;
+}
+
+/* Fills in what is to be known of an address, its frame in any case; returns how the path ends if it can lead
+ * no further. */
+static __always_inline u32 look_up(struct walk *w, struct known_rule *known, u64 address)
+{
+	known->address = 0;
+	known->frame = FRAME_RAW | (address & FRAME_RAW_MASK);
+	if (!lies_in(&w->mapping, address)) {
+		struct mapping previous = w->mapping;
+		w->mapping = w->other;
+		w->other = previous;
+	}
+	if (!lies_in(&w->mapping, address) && !find_mapping(w, address)) {
+		w->mapping.pages = 0;
+		return END_NO_MAPPING;
+	}
+	if (!(w->mapping.module & MODULE_MASK)) /* mapped, but not analysed yet */
+		return END_NO_TABLE;
+	u64 vaddr = address - w->mapping.bias;
+	known->frame = (u64)(w->mapping.module & MODULE_MASK) << FRAME_MODULE_SHIFT |
+		       (vaddr & FRAME_OFFSET_MASK);
+	if (w->mapping.module & MAPPING_FRAME_POINTER) {
+		known->rule.cfa_kind = CFA_CHAIN;
+	} else {
+		if (!w->mapping.dir) /* no table could be made: waiting for one would be in vain */
+			return END_NO_ROWS;
+		int index = find_rule(w, vaddr);
+		if (index < 0)
+			return END_TABLE_DAMAGED;
+		struct rule *rule = RULE_AT(index);
+		if (!rule)
+			return END_TABLE_DAMAGED;
+		known->rule = *rule;
+	}
+	known->plain = plain_kind(&known->rule);
+	known->space = w->space_number;
+	if (w->space_number)
+		known->address = address;
+	return END_COMPLETE;
+}
+
+static __always_inline struct known_rule *known_at(struct known_rules *rules, u64 address)
+{
+	return &rules->at[(address ^ address >> 9) & (KNOWN_RULES - 1)];
+}
+
+/* Takes steps by plain rules that are known, as unwind_step() would; what they change stays in registers.
+ * Returns how many: KNOWN_STEPS, or fewer where unwind_step() is to go on. */
+static __always_inline u32 follow_known(struct walk *w, struct known_rules *rules)
+{
+	u64 ip = w->ip - w->caller, sp = w->sp, bp = w->bp, hash = w->hash, bx_at = w->bx_at;
+	u64 n = w->depth, next, next_bp;
+	u32 taken;
+
+	NOUNROLL
+	for (taken = 0; taken < KNOWN_STEPS; taken++) {
+		struct known_rule *known = known_at(rules, ip);
+		u32 plain = known->plain;
+		if (known->address != ip || known->space != w->space_number || !plain ||
+		    n >= INNERMOST_FRAMES)
+			break;
+		u64 cfa = (plain == PLAIN_SP ? sp : bp) + known->rule.cfa_off;
+		if (cfa <= sp)
+			break;
+		next_bp = bp;
+		if (known->rule.fp_kind && read_word(w, 0, &next_bp, cfa + known->rule.fp_off))
+			break;
+		if (read_word(w, 0, &next, cfa + known->rule.ra_off))
+			break;
+		next = CODE_ADDRESS(next);
+		if (next >= USER_END || next < 4096 || next == w->trampoline)
+			break;
+		if (known->rule.bx_off)
+			bx_at = cfa + known->rule.bx_off;
+		w->frame[(w->kernel_frames + n) & (MAX_USER_FRAMES - 1)] = known->frame;
+		hash = hash_mix(hash, known->frame);
+		n++;
+		ip = next - 1;
+		sp = cfa;
+		bp = next_bp;
+	}
+	if (taken) {
+		w->ip = ip + 1;
+		w->caller = 1;
+		w->sp = sp;
+		w->bp = bp;
+		w->hash = hash;
+		w->bx_at = bx_at;
+		w->depth = n;
+		w->frames = w->kernel_frames + n;
+		w->link = 0;
+	}
+	return taken;
+}
+
 /* One step. Records the current frame; returns 0 with the caller's registers in place, or 1 with
- * w->ending set. */
-static __always_inline u32 unwind_step(struct walk *w, int copied)
+ * w->ending set. `rules` are those known, 0 of a copied stack. */
+static __always_inline u32 unwind_step(struct walk *w, int copied, struct known_rules *rules)
 {
 	u64 address = w->ip - w->caller;
 	u64 pair[2];
-	u64 cfa, frame;
+	u64 cfa;
 	/* 64 bits: what is checked is what indexes, or the verifier takes them for two values. */
 	u64 n = w->depth;
 
@@ -378,50 +508,17 @@ static __always_inline u32 unwind_step(struct walk *w, int copied)
 		return stop(w, END_DEPTH_LIMIT);
 	if (n >= w->frames)
 		w->frames = n + 1;
-	if (!lies_in(&w->mapping, address)) {
-		struct mapping previous = w->mapping;
-		w->mapping = w->other;
-		w->other = previous;
-	}
-	if (!lies_in(&w->mapping, address) && !find_mapping(w, address)) {
-		w->mapping.pages = 0;
-		frame = FRAME_RAW | (address & FRAME_RAW_MASK);
-		w->frame[n] = frame;
-		w->hash = hash_mix(w->hash, frame);
-		return stop(w, END_NO_MAPPING);
-	}
-	if (!(w->mapping.module & MODULE_MASK)) { /* mapped, but not analysed yet */
-		frame = FRAME_RAW | (address & FRAME_RAW_MASK);
-		w->frame[n] = frame;
-		w->hash = hash_mix(w->hash, frame);
-		return stop(w, END_NO_TABLE);
-	}
-	u64 vaddr = address - w->mapping.bias;
-	frame = (u64)(w->mapping.module & MODULE_MASK) << FRAME_MODULE_SHIFT |
-		(vaddr & FRAME_OFFSET_MASK);
-	w->frame[n] = frame;
-	w->hash = hash_mix(w->hash, frame);
-
-	if (w->mapping.module & MAPPING_FRAME_POINTER) {
-		if (w->bp == 0)
-			return stop(w, END_COMPLETE);
-		if (w->bp < w->sp)
-			return stop(w, END_BROKEN_CHAIN);
-		if (read_word(w, copied, &pair[0], w->bp) || read_word(w, copied, &pair[1], w->bp + 8))
-			return stop(w, END_READ_FAULT);
-		w->sp = w->bp + 16;
-		w->bp = pair[0];
-		w->ip = pair[1];
-		goto check;
-	}
-	if (!w->mapping.dir) /* no table could be made: waiting for one would be in vain */
-		return stop(w, END_NO_ROWS);
-	int index = find_rule(w, vaddr);
-	if (index < 0)
-		return stop(w, END_TABLE_DAMAGED);
-	struct rule *rule = RULE_AT(index);
-	if (!rule)
-		return stop(w, END_TABLE_DAMAGED);
+	struct known_rule *known = &w->looked_up;
+	u32 ending = END_COMPLETE;
+	if (!copied)
+		known = known_at(rules, address);
+	if (known->address != address || known->space != w->space_number)
+		ending = look_up(w, known, address);
+	w->frame[n] = known->frame;
+	w->hash = hash_mix(w->hash, known->frame);
+	if (ending)
+		return stop(w, ending);
+	struct rule *rule = &known->rule;
 	s64 off = rule->cfa_off;
 
 	switch (rule->cfa_kind) {
@@ -432,6 +529,17 @@ static __always_inline u32 unwind_step(struct walk *w, int copied)
 	case CFA_OTHER_STACK:
 		cfa = w->bp + off;
 		break;
+	case CFA_CHAIN:
+		if (w->bp == 0)
+			return stop(w, END_COMPLETE);
+		if (w->bp < w->sp)
+			return stop(w, END_BROKEN_CHAIN);
+		if (read_word(w, copied, &pair[0], w->bp) || read_word(w, copied, &pair[1], w->bp + 8))
+			return stop(w, END_READ_FAULT);
+		w->sp = w->bp + 16;
+		w->bp = pair[0];
+		w->ip = pair[1];
+		goto check;
 	case CFA_END:
 		return stop(w, END_COMPLETE);
 	case CFA_PLT:
