@@ -19,6 +19,7 @@ NAMES = (
     *SANITIZED,
     "messages",
     "unwind",
+    "rules",
     "mappings",
     "findings",
     "hour",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from tests.support.array_memory import ArrayMemory
 from tests.support.paths import ROOT
 
 MAX_FRAMES = 1152
+# The walker keeps what it has found in a space: no other has its number.
+_NUMBERS = itertools.count(1)
 
 
 @dataclass
@@ -76,7 +79,8 @@ class SavedStack:
 
 
 class Replay:
-    """The compiled walker."""
+    """The compiled walker. It takes each walk with and without known rules, and ends the process if
+    they differ."""
 
     def __init__(self, directory: Path) -> None:
         self._walk = {
@@ -131,6 +135,7 @@ class Image:
         mappings = mappings.astype(MAPPING)
         mappings["dir"] = [placed[i] for i in mappings["dir"]]
         self._space = memory.add_space(mappings)
+        self._number = next(_NUMBERS)
         rows: list[npt.NDArray[np.void]] = []
         interned.store(lambda _, row: rows.append(row))
         self._rules = np.concatenate(rows).astype(RULE_DTYPE)
@@ -150,6 +155,7 @@ class Image:
             len(self._rules),
             self._space.start * 1024,
             self._space.count,
+            self._number,
             ctypes.c_void_p(registers.ctypes.data),
             ctypes.c_uint64(stack_start),
             ctypes.c_void_p(held.ctypes.data),

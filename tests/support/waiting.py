@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,11 @@ from tests.support.recorded import HPCD, Names
 class Recorder:
     """``hpcd attach`` in the background, sampling when the constructor returns."""
 
-    def __init__(self, output: Path, *options: object) -> None:
-        command = [*HPCD, "attach", "--json", "-o", str(output), *map(str, options)]
+    def __init__(self, output: Path, *options: object, command: Sequence[str] = HPCD) -> None:
+        arguments = ["attach", "--json", "-o", str(output), *map(str, options)]
         self._output = output
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert self._process.stderr
         first = self._process.stderr.readline()
