@@ -33,7 +33,8 @@ class MeasurementRow(NamedTuple):
             raise ValueError("damage is no list of texts")
         if not isinstance(options, dict):
             raise ValueError("options are no object")
-        return cls(*row[:7], bool(row[7]), damage, options, Summary.from_json(summary or {}))
+        read = Summary.from_json(summary or {})
+        return cls._make([*row[:7], bool(row[7]), damage, options, read])
 
     @property
     def origin(self) -> dict[str, Any]:
