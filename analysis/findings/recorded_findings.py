@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.analysis.calls.heap import measure_heap
 from hpcd.analysis.calls.memory import measure_memory, recorded_pages
+from hpcd.analysis.calls.process_heap import measure_heap
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.finding import (
     LEAST_SHARE,

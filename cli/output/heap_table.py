@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hpcd.analysis.calls.heap import Estimate, ProcessHeap
+from hpcd.analysis.calls.process_heap import Estimate, ProcessHeap
 from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.tree_tables import Row

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hpcd.analysis.calls.heap import measure_heap
 from hpcd.analysis.calls.memory import ProcessMemory, measure_memory, recorded_pages
+from hpcd.analysis.calls.process_heap import measure_heap
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.profile.row_text import shorten_apart

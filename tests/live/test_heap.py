@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.analysis.calls.heap import ProcessHeap, measure_heap
+from hpcd.analysis.calls.process_heap import ProcessHeap, measure_heap
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.costs import costs_in_window, event_weights

@@ -5,8 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from benchmarks.workloads import build
-from tests.support.switch_paths import compare
+from tests.support.switch_paths import build, compare
 
 ROUNDS = 100
 TURNS = 45_000
@@ -17,7 +16,7 @@ def run(rounds: int, seed: int) -> list[str]:
     findings: list[str] = []
     paths = 0
     with tempfile.TemporaryDirectory() as name:
-        program = Path(build(Path(name), "changing.cpp"))
+        program = build(Path(name))
         for number in range(rounds):
             with tempfile.TemporaryDirectory(dir=name) as folder:
                 compared, wrong = compare(Path(folder), program, TURNS, 1_000 * seed + number)

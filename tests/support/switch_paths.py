@@ -7,6 +7,7 @@ writes the paths to FILE. With KEPT 0 address spaces have no numbers, and the pr
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -23,10 +24,20 @@ from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Tables
 from hpcd.model.frame import OFFSET_MASK
 from hpcd.model.unwind_status import UnwindStatus
+from tests.support.paths import ROOT
 from tests.support.waiting import Recorder, started
 
 _NOT_WALKED = 0  # in place of a path that was not walked at once
 _EARLY = (UnwindStatus.NO_MAPPING, UnwindStatus.NO_TABLE, UnwindStatus.NO_PROCESS)
+
+
+def build(folder: Path) -> Path:
+    """Compile the program that changes its stacks in every way; ``folder/changing``."""
+    program = folder / "changing"
+    source = ROOT / "tests/programs/changing.cpp"
+    flags = ("-O2", "-fomit-frame-pointer", "-pthread")
+    subprocess.run(["g++", *flags, "-o", str(program), str(source)], check=True)
+    return program
 
 
 def compare(folder: Path, program: Path, turns: int, seed: int) -> tuple[int, list[str]]:
