@@ -16,7 +16,7 @@ import numpy as np
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.array_types import I64, Mask
 from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import ExportSelection, ProcessIds
+from hpcd.interchange.export_selection import ExportSelection, ProcessIds, whole_numbers
 from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.protobuf import encode_varints, integer, message, text
 from hpcd.interchange.trace_blocks import TraceBlock
@@ -166,7 +166,7 @@ class _Writer:
 
     def _samples(self, task: int, block: TraceBlock, origin: int) -> None:
         cost = block.cost[self._rows] * self._scale[:, None]
-        whole = np.rint(cost.sum(axis=0)).astype(np.int64)
+        whole = whole_numbers(cost.sum(axis=0))
         kept = np.flatnonzero(block.recorded)
         context: I64 = self._table.of_node[block.node[kept]].astype(np.int64)
         fresh = np.unique(context[~self._known[context]])

@@ -58,8 +58,8 @@ def colours_of_rest(distinct: Mask, rgb: RGB) -> RGB:
 def depth_colours(shown: U32, cost: F64, rgb: RGB, distinct: Mask) -> RGB:
     """``uint8[entities, 3]``: colours where nodes show the entities ``shown``, and have ``cost``.
 
-    Whoever has a colour of its own (:func:`entity_colours`) keeps it as long as it is among the
-    costliest; the others of these have the colours that are left.
+    An entity with a colour of its own (:func:`entity_colours`) keeps it as long as it is among the
+    costliest; the rest of these have the colours that are left.
     """
     ranked = _costliest(sum_by(shown, cost, len(rgb)))
     keeps = np.zeros(len(rgb), bool)

@@ -236,7 +236,7 @@ class PictureTree:
         chosen = codes[order]
         state[chosen >> 8] = chosen >> 4 & 15
         cause[chosen >> 8] = chosen & 15
-        # Who waits for others and lost its CPU still waits for others.
+        # A thread that waits for others and lost its CPU still waits for others.
         preempted = (self.stands != np.arange(len(self))) & (state != WAITING)
         state[preempted], cause[preempted] = RUNNABLE, Use.RUNNABLE
         return state, cause

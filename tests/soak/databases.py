@@ -121,7 +121,7 @@ def _requests(database: Path, sound: bool) -> Iterator[str]:
         with hpcd.analysis.open(database) as db:
             served = OpenDatabase(db)
             requests = {
-                "describe": lambda: answers.describe(db),
+                "describe": lambda: answers.describe(served),
                 "depths": served.depths,
                 "picture": lambda: db.sample_grid(None, 0, max(db.duration_ns, 1), 20, 100),
                 **{
