@@ -144,12 +144,6 @@ def _release_tree(db: Database) -> None:
 
 def _check_tree(db: Database) -> list[str]:
     findings = []
-    try:
-        db.cct.validate("calling context tree")
-    except FormatError as error:
-        return [str(error)]
-    if bool((db.cct.parent[1:-1] > db.cct.parent[2:]).any()):
-        findings.append("calling context tree is not numbered by levels")
     if int(db.procedure_of_node.max(initial=0)) >= len(db.procedures):
         findings.append("a node's procedure does not exist")
     scopes = db.scopes

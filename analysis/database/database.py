@@ -114,6 +114,8 @@ class Database:
         self.scope_of_node: U32 = open_column(folder / "scope.npy", np.uint32, nodes)
         # What everything else indexes by is checked here; `hpcd check` looks at the rest.
         self.cct.validate(str(self.path))
+        if bool((self.cct.parent[1:-1] > self.cct.parent[2:]).any()):
+            raise FormatError(f"{self.path}: calling context tree is not numbered by levels")
         if int(self.procedure_of_node.max(initial=0)) >= max(counts["procedures"], 1):
             raise FormatError(f"{self.path}: a node's procedure does not exist")
         self._columns = LineColumns.load(self.path / "lines", counts["lines"], counts["records"])

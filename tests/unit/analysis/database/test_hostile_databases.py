@@ -18,6 +18,7 @@ from hpcd.measurement.chunk import MAX_SEGMENT
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.segments import measurement_size
 from hpcd.viewer.pictures import VIEWS
+from tests.support.called import ranks_that_call
 from tests.support.hostile_databases import ask, change_tables, copy_of, mend
 from tests.support.random_measurements import write_measurement
 
@@ -256,6 +257,24 @@ def test_columns_out_of_range_are_refused(
     mend(lying)
     refused("check", lying)
     refused("report", lying, *(("--metric", "cpu_time") if "total-1" in column else ()))
+
+
+def test_a_tree_that_is_not_numbered_by_levels_is_refused(database: Path, tmp_path: Path) -> None:
+    lying = copy_of(database, tmp_path / "db")
+    parent = np.load(lying / "cct/parent.npy")
+    assert parent[-1] > 0
+    parent[-1] = 0
+    np.save(lying / "cct/parent.npy", parent)
+    mend(lying)
+    for verb in ("check", "report"):
+        assert "not numbered by levels" in refused(verb, lying)
+
+
+def test_names_of_called_objects_are_texts(tmp_path: Path) -> None:
+    lying = ranks_that_call(tmp_path, ranks=2, rounds=1)
+    change_tables(lying, "UPDATE called_object SET name = x'ff00'")
+    for verb in ("check", "calls"):
+        assert "called_object: a value of name" in refused(verb, lying)
 
 
 @pytest.mark.parametrize(
