@@ -235,7 +235,9 @@ def _bytes(host: str, message: bytes) -> str:
             connection.sendall(message)
             connection.shutdown(socket.SHUT_WR)
             body = connection.recv(1 << 16)
-        except ConnectionError:
+        except TimeoutError:
+            raise
+        except OSError:
             return ""  # it hung up: its right
     if body.startswith(b"HTTP/1.1 5"):
         return f"{message[:200]!r}: {body[:30]!r}"
