@@ -22,6 +22,7 @@ from hpcd.array_types import I64, Mask
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement
 from hpcd.model.calls import CalledFunction, Group
+from hpcd.model.identity import MOST_RANKS, Process
 from hpcd.model.mpi_functions import CREATIONS, Role
 from hpcd.model.mpi_records import roles_by_record
 
@@ -59,6 +60,12 @@ def recent_arrays(calls: Calls, functions: Mapping[int, CalledFunction]) -> tupl
         ],
     )
     return arrays, lines.astype(np.int64)
+
+
+def _rank_of(process: Process) -> int | None:
+    """Return the rank of ``process``; None where a damaged measurement says one that cannot be."""
+    rank = process.rank
+    return rank if rank is not None and 0 <= rank < MOST_RANKS else None
 
 
 class SentMessages:
@@ -107,12 +114,14 @@ class SentMessages:
         jobs: dict[str, list[int]] = defaultdict(list)
         for at, number in enumerate(lines.tolist()):
             process = measurement.processes.get(measurement.threads[number].process)
-            if process and process.rank is not None:
+            if process and _rank_of(process) is not None:
                 jobs[process.job].append(at)
         sizes: dict[str, int] = defaultdict(int)
         for process in measurement.processes.values():
-            if process.rank is not None:
-                sizes[process.job] = max(sizes[process.job], process.rank + 1, process.size or 0)
+            rank = _rank_of(process)
+            if rank is not None:
+                size = min(process.size or 0, MOST_RANKS)
+                sizes[process.job] = max(sizes[process.job], rank + 1, size)
         for job, of_job in jobs.items():
             yield job, np.flatnonzero(np.isin(line, of_job)), sizes[job]
 
@@ -137,7 +146,7 @@ class SentMessages:
         measurement = self._measurement
         arrays, lines = recent_arrays(calls, measurement.functions)
         owners = [
-            measurement.processes[measurement.threads[n].process].rank for n in lines.tolist()
+            _rank_of(measurement.processes[measurement.threads[n].process]) for n in lines.tolist()
         ]
         rank = np.array([-1 if owner is None else owner for owner in owners], np.int64)
         recorded = operations(arrays, rank)

@@ -19,7 +19,8 @@ def read_symbols(payload: bytes) -> dict[int, SymbolColumns]:
         types = [set(map(type, column)) for column in columns if type(column) is list]
         if starts and types != [{int}, {int}, {str}]:
             raise TypeError("symbols are of other types")
-        if any(min(column) < 0 or max(column) >> 64 for column in (starts, sizes) if starts):
+        # Addresses have 64 bits; sizes are signed numbers in the tables of databases.
+        if starts and (min(min(starts), min(sizes)) < 0 or max(starts) >> 64 or max(sizes) >> 63):
             raise FormatError("symbols are out of range")
         if not len(starts) == len(sizes) == len(names):
             raise FormatError("columns of symbols differ in length")

@@ -306,7 +306,7 @@ def test_hostile_contents_behind_good_checksums(measurement: Path, tmp_path: Pat
         (Kind.CLOCK, b"[[1180591620717411303424, 2]]", "clock readings are out of range"),
         (Kind.CLOCK, b"[[1, -1]]", "clock readings are out of range"),
         (Kind.SYMBOLS, b'{"1": [[0, -1], [16, 16], ["a", "b"]]}', "symbols are out of range"),
-        (Kind.SYMBOLS, b'{"1": [[0], [18446744073709551616], ["a"]]}', "symbols are out of range"),
+        (Kind.SYMBOLS, b'{"1": [[0], [9223372036854775808], ["a"]]}', "symbols are out of range"),
         (Kind.CALLS, late_call(1 << 60, 1), "times are out of range"),
         (Kind.CALLS, late_call(1, 1 << 60), "durations are out of range"),
     ],
