@@ -20,10 +20,16 @@ def page(browser: Browser) -> Iterator[Page]:
         yield page
 
 
+def box(page: Page, selector: str) -> dict[str, float]:
+    """The place of the first element, in one step: rows are drawn anew at any time."""
+    place: dict[str, float] = page.evaluate(
+        "selector => document.querySelector(selector).getBoundingClientRect().toJSON()", selector
+    )
+    return place
+
+
 def width(page: Page, selector: str) -> float:
-    box = page.locator(selector).first.bounding_box()
-    assert box
-    return box["width"]
+    return box(page, selector)["width"]
 
 
 def test_columns_are_chosen_and_widened_and_remembered(page: Page) -> None:
@@ -38,8 +44,7 @@ def test_columns_are_chosen_and_widened_and_remembered(page: Page) -> None:
     expect(header).to_have_count(0)
     expect(cells).to_have_count(count - 2)
     before = width(page, ".table .name")
-    border = page.locator(".table .head .border").first.bounding_box()
-    assert border
+    border = box(page, ".table .head .border")
     page.mouse.move(border["x"] + 3, border["y"] + 3)
     page.mouse.down()
     page.mouse.move(border["x"] + 123, border["y"] + 3, steps=3)
@@ -61,8 +66,8 @@ def test_columns_are_chosen_and_widened_and_remembered(page: Page) -> None:
 def test_deep_rows_have_room_for_their_names_and_say_what_calls_them(page: Page) -> None:
     deep = page.locator(".table .row", has=page.locator(".name small")).first
     expect(deep.locator(".name small")).to_have_text("11")
-    padding = deep.locator(".name").evaluate(
-        "name => parseFloat(getComputedStyle(name).paddingLeft)"
+    padding = page.evaluate(
+        "parseFloat(getComputedStyle(document.querySelector('.row .name:has(small)')).paddingLeft)"
     )
     assert padding < 150 and width(page, ".table .name") >= 400
     deep.click()
