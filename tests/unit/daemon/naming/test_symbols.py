@@ -484,7 +484,7 @@ def test_the_kernels_own_symbols_are_kept_until_the_next_boot(tmp_path: Path) ->
 def test_kernel_symbols_come_from_the_measurement(tmp_path: Path) -> None:
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_module(Module(1, ModuleKind.KERNEL, "[kernel]"))
-    writer.add_symbols(1, [(0, 16, "_text"), (64, 0, "do_syscall_64"), (128, 1 << 70, "last")])
+    writer.add_symbols(1, [(0, 16, "_text"), (64, 0, "do_syscall_64"), (128, 1 << 62, "last")])
     writer.close()
     merge([tmp_path / "m"], tmp_path / "db")
     store = tmp_path / "db" / SYMBOLS
