@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.heap_blocks import NEVER, held_over_time
-from hpcd.analysis.calls.totals import path_groups
+from hpcd.analysis.calls.totals import calls_by_process, path_groups
 from hpcd.analysis.database.database import Database
 from hpcd.array_types import I64, Mask
 from hpcd.errors import UsageError
@@ -121,15 +121,8 @@ def _by_process(
     if not functions:
         raise UsageError(f"{db.path}: memory was not recorded; hpcd attach, run and profile do with"
                          " --memory (what is allocated: --heap)")  # fmt: skip
-    lines = None
-    if processes is not None:
-        lines = np.flatnonzero(np.isin(db.lines.process, list(processes))).tolist()
-    calls = db.calls.select(lines, None, t1, functions)
-    process = db.lines.process[calls["line"]] if len(calls) else np.zeros(0, np.uint32)
-    for number in np.unique(process).tolist():
-        mine = np.flatnonzero(process == number)
-        mine = mine[np.argsort(calls["time"][mine], kind="stable")]
-        yield number, int(calls["line"][mine[0]]), _Events.of(calls[mine], functions)
+    for number, calls in calls_by_process(db, functions, processes, t1):
+        yield number, int(calls["line"][0]), _Events.of(calls, functions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.heap_blocks import NEVER, heap_blocks, held_over_time
 from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.analysis.calls.totals import path_groups
+from hpcd.analysis.calls.totals import calls_by_process, path_groups
 from hpcd.analysis.database.database import Database
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
@@ -79,14 +79,9 @@ def measure_heap(
     if not functions:
         raise UsageError(f"{db.path}: allocations were not recorded; hpcd attach, run and profile"
                          " do with --heap")  # fmt: skip
-    lines = None
-    if processes is not None:
-        lines = np.flatnonzero(np.isin(db.lines.process, list(processes))).tolist()
-    calls = db.calls.select(lines, None, t1, functions)
-    process = db.lines.process[calls["line"]] if len(calls) else np.zeros(0, np.uint32)
     result = [
-        _measured(db, calls[process == number], number, t0)
-        for number in np.unique(process).tolist()
+        _measured(db, calls, number, t0)
+        for number, calls in calls_by_process(db, functions, processes, t1)
     ]
     return sorted(result, key=lambda one: -one.at_peak.total[0])
 

@@ -7,7 +7,7 @@ both where calls are grouped by what they were made with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
@@ -322,6 +322,22 @@ def path_name(db: Database, node: int) -> str:
     """A call path in words, innermost procedure first."""
     path = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(node) if at]
     return CALLED_BY.join(reversed(path)) or "[unknown]"
+
+
+def calls_by_process(
+    db: Database, functions: Sequence[CalledFunction], processes: Iterable[int] | None,
+    t1: int | None,
+) -> Iterator[tuple[int, npt.NDArray[np.void]]]:  # fmt: skip
+    """Yield each of ``processes`` (rows of the table; None: all) that has calls of ``functions``
+    begun before ``t1``, and these calls in order of time. O(n log n) in them."""
+    lines = None
+    if processes is not None:
+        lines = np.flatnonzero(np.isin(db.lines.process, list(processes))).tolist()
+    calls = db.calls.select(lines, None, t1, functions)
+    process = db.lines.process[calls["line"]] if len(calls) else np.zeros(0, np.uint32)
+    for number in np.unique(process).tolist():
+        mine = np.flatnonzero(process == number)
+        yield number, calls[mine[np.argsort(calls["time"][mine], kind="stable")]]
 
 
 def path_groups(db: Database, nodes: I64) -> _Grouping:

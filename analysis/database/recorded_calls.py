@@ -151,12 +151,15 @@ class RecordedCalls:
             raise FormatError(f"{self._folder}: the table of objects is damaged") from None
 
     @cached_property
-    def heap(self) -> tuple[npt.NDArray[np.void], HeapBlocks]:
-        """The calls of the heap's functions (:data:`CALL`), and the blocks they allocated."""
+    def heap(self) -> tuple[npt.NDArray[np.void], HeapBlocks, I64]:
+        """The calls of the heap's functions (:data:`CALL`), the blocks they allocated, and
+        ``int64[lines + 1]``: between which of them those of each line are."""
         functions = self.of_group(Group.HEAP)
         calls = self.select(functions=functions) if functions else np.zeros(0, CALL)
         names = ("function", "time", "duration", "weight", "value")
-        return calls, heap_blocks(functions, *(calls[name] for name in names))
+        blocks = heap_blocks(functions, *(calls[name] for name in names))
+        bounds = np.searchsorted(calls["line"][blocks.call], np.arange(len(self.first)))
+        return calls, blocks, bounds
 
     def of_group(self, *groups: str) -> list[CalledFunction]:
         """The functions recorded for any of ``groups``."""

@@ -14,11 +14,12 @@ from hpcd.model.heap_events import ALLOCATED, HELD
 def with_allocations(db: Database, line: int, records: Records, low: int, high: int) -> Records:
     """``records`` of ``line`` and, where the heap was recorded, a record of each event of the heap
     for each block allocated there from ``low`` to before ``high``: these count for no others."""
-    calls, blocks = db.calls.heap
+    calls, blocks, bounds = db.calls.heap
     if not len(blocks.call):
         return records
-    here = (calls["line"][blocks.call] == line) & (blocks.born >= low) & (blocks.born < high)
-    at = np.flatnonzero(here)
+    first, last = bounds[line : line + 2].tolist()
+    born = blocks.born[first:last]
+    at = first + np.flatnonzero((born >= low) & (born < high))
     kept = at[blocks.died[at] == NEVER]
     events = dict(db.rows("SELECT metric, id FROM event"))
     block = np.concatenate([at, kept])
