@@ -4,6 +4,7 @@ shell. They are told by the work their descendants do beside their own."""
 from __future__ import annotations
 
 import re
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -11,8 +12,8 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, Mask
 
-# A launcher's descendants, of other programs, use so many times its CPU time; one of a name that is
-# known at least as much.
+# The descendants of a launcher, of other programs, use at least this multiple of its CPU time; of
+# one whose name is known at least as much.
 _TIMES = 10.0
 _KNOWN = re.compile(
     r"mpirun|mpiexec(\.\w+)?|orterun|prterun|prted?|orted|hydra_\w+|srun|slurmstepd|g?make|ninja"
@@ -20,6 +21,8 @@ _KNOWN = re.compile(
     r"|nice|taskset|numactl|xargs|sudo"
 )
 _DEEPEST = 64
+# A page asks for them for its tree, its depths and its lines.
+_LAUNCHING: WeakKeyDictionary[Database, Mask] = WeakKeyDictionary()
 
 
 def own_lines(db: Database) -> Mask:
@@ -31,7 +34,9 @@ def own_lines(db: Database) -> Mask:
 
 
 def launcher_lines(db: Database) -> Mask:
-    """``bool[lines]``: the threads of launchers."""
+    """``bool[lines]``: the threads of launchers. Looked for once in a database."""
+    if db in _LAUNCHING:
+        return _LAUNCHING[db]
     lines = db.lines
     if "cpu_time" not in db.metrics.names or not len(lines):
         return np.zeros(len(lines), bool)
@@ -45,8 +50,9 @@ def launcher_lines(db: Database) -> Mask:
         used.astype(np.float64),
     )  # fmt: skip
     launches &= ~ranked
-    chosen: Mask = launches[process]
-    return chosen
+    launching: Mask = launches[process]
+    _LAUNCHING[db] = launching
+    return launching
 
 
 def select_launchers(processes: list[tuple[int, int, int, int, str]], used: F64) -> Mask:
