@@ -57,7 +57,7 @@ _OWN_ALLOCATOR = 1
 
 
 class HeapRole(IntEnum):
-    """How a function takes memory or gives it back, as ``enum heap_role``."""
+    """The way a function takes memory or gives it back, as ``enum heap_role``."""
 
     NONE = 0
     FREES = 1

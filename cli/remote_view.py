@@ -70,7 +70,7 @@ def served_there(
     :class:`PlatformError` where there is no ssh.
     """
     port = port or _free_port()
-    # Of a name that nobody can guess: in a folder that all may write to, nobody can be there first.
+    # A name that cannot be guessed: all users may write to the folder, and none can take it first.
     path = f"/tmp/hpcd-view-{secrets.token_hex(16)}"
     words = [
         command, "view", "--no-browser", "--until-eof", "--listen", path, "--port", str(port),

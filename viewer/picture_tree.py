@@ -233,9 +233,9 @@ class PictureTree:
         asleep |= innermost(self.tree, self._mark == SLEEPING) > 0
         state = np.where(asleep, ASLEEP, RUNNING).astype(np.uint8)
         cause = np.where(asleep, Use.EVENTS, Use.WORK).astype(np.uint8)
-        chosen = codes[order]
-        state[chosen >> 8] = chosen >> 4 & 15
-        cause[chosen >> 8] = chosen & 15
+        codes = codes[order]
+        state[codes >> 8] = codes >> 4 & 15
+        cause[codes >> 8] = codes & 15
         # A thread that waits for others and lost its CPU still waits for others.
         preempted = (self.stands != np.arange(len(self))) & (state != WAITING)
         state[preempted], cause[preempted] = RUNNABLE, Use.RUNNABLE

@@ -114,8 +114,8 @@ def findings(db: Database) -> list[Finding]:
 
 def _same(wait: Finding, messages: list[Finding]) -> bool:
     """Whether recorded ``messages`` explain most of a ``wait`` for others."""
-    others = wait.kind in ("communication", "outside")
-    return others and any(wait.share < _COVERED * message.share for message in messages)
+    for_others = wait.kind in ("communication", "outside")
+    return for_others and any(wait.share < _COVERED * message.share for message in messages)
 
 
 def _processes(db: Database) -> Iterator[Finding]:

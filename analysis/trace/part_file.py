@@ -25,7 +25,7 @@ _TABLES_AHEAD = 64 << 10
 
 
 def expect(paths: Iterable[Path]) -> None:
-    """Have the kernel read the tables of parts that are opened next, all at once.
+    """Request that the kernel read the tables of parts that are opened next, all at once.
 
     Opening many one after another would wait for the disk at every one.
     """
@@ -146,8 +146,8 @@ class PartFile:
         return Span(self._map, at, min(size, self._size - at))
 
     def read_here_and_there(self, scattered: bool = True) -> None:
-        """Have the kernel read only what is touched or expected of the part, where it is not in
-        memory, as pictures do; or again what lies around it too. That may be megabytes each time.
+        """Request that the kernel read only what is touched or expected of the part, where it is
+        not in memory, as pictures do; or again what surrounds it too: perhaps megabytes each time.
         """
         if scattered != self._scattered:
             self._map.madvise(mmap.MADV_RANDOM if scattered else mmap.MADV_NORMAL)

@@ -174,7 +174,7 @@ def _serve(args: argparse.Namespace, stack: ExitStack) -> None:
 
 
 def _paths(args: argparse.Namespace, stack: ExitStack) -> list[Path]:
-    """The databases to show; that of --example, whose source is beside it, goes with ``stack``."""
+    """The databases to show; that of --example, beside its source, is removed by ``stack``."""
     if not args.example:
         return list(map(database_argument, args.databases)) or [latest_result()]
     path = stack.enter_context(example_database())
@@ -183,7 +183,7 @@ def _paths(args: argparse.Namespace, stack: ExitStack) -> list[Path]:
 
 
 def _end_with_input() -> None:
-    """End this process, cleanly, when nobody can write to its standard input any more."""
+    """End this process, cleanly, at the end of its standard input."""
     while os.read(sys.stdin.fileno(), 1 << 12):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

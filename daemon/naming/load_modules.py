@@ -112,7 +112,7 @@ class Modules:
         return entry
 
     def unreadable(self, key: object, path: str, why: str) -> KnownModule:
-        """Add a module whose file may not be read."""
+        """Add a module that may not be read, ``why`` in words."""
         entry = self._add(key, ModuleKind.ELF, path)
         entry.failure = f"{path}: {why}"
         self._announce(entry.module)
@@ -123,7 +123,7 @@ class Modules:
         return self._by_key.get("vdso") or self.decode("vdso", 0, _vdso_file(), "[vdso]")
 
     def want(self, entry: KnownModule) -> None:
-        """Have the table of a module made before others'."""
+        """Request the table of a module before those of the rest."""
         if entry.future and not entry.wanted:
             entry.wanted = True
             self._queue.want(entry.future)

@@ -31,7 +31,7 @@ class ModuleMappings:
     def __init__(self, modules: Modules) -> None:
         self._modules = modules
         # By device and inode as /proc and the kernel's events write them, which need not be those
-        # stat() tells of the file.
+        # that stat() returns for the file.
         self._by_inode: dict[tuple[str, int], KnownModule | None] = {}
         self._own_space = _mount_namespace(os.getpid())
         self._paths = PathCache(self._own_space, self._is_unchanged)

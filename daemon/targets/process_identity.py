@@ -89,9 +89,9 @@ def identify_reported(pid: int, number: int, name: str, program: ReportedProgram
         environment, arguments = _read_memory(pid, "environ", "cmdline")
     elif environment is None:
         (environment,) = _read_memory(pid, "environ")
-    said = jobs.said_of_jobs(environment)
-    ancestors = ancestor_commands(program.parent, itself=True) if "PMI_RANK" in said else []
-    place = jobs.place(said, control_group_of(pid, program.group), name, ancestors)
+    variables = jobs.said_of_jobs(environment)
+    ancestors = ancestor_commands(program.parent, itself=True) if "PMI_RANK" in variables else []
+    place = jobs.place(variables, control_group_of(pid, program.group), name, ancestors)
     started = listed_start(program.start)
     return _process(pid, number, program.parent, name, arguments, program.user, started, place)
 

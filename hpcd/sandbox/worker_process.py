@@ -223,7 +223,7 @@ def serve(
 
 def join_json(request: Mapping[str, str], data: bytes) -> bytes:
     """Return a request's JSON and ``data`` as one; :func:`split_json` takes them apart."""
-    import json  # the reader of targets, which starts while somebody waits, needs none
+    import json  # the reader of targets, whose start delays a recording, needs none
 
     text = json.dumps(request).encode()
     return b"".join((_LENGTH.pack(len(text)), text, data))

@@ -250,9 +250,9 @@ def test_first_screen_is_filled_and_findings_lead_to_what_they_tell(page: Page) 
     assert findings.count() >= 2
     page.get_by_role("button", name="Most work is done in kernel").click()
     at(page, "line=7")
-    told = state(page)
-    assert int(told["t0"]) <= int(told["time"]) < int(told["t1"])
-    assert int(told["t1"]) - int(told["t0"]) < 500_000_000
+    shown = state(page)
+    assert int(shown["t0"]) <= int(shown["time"]) < int(shown["t1"])
+    assert int(shown["t1"]) - int(shown["t0"]) < 500_000_000
     expect(page.locator("#path li").last).to_contain_text("kernel")
 
 

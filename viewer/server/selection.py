@@ -138,7 +138,7 @@ class LineSelection:
         return labels
 
     def _launchers(self, head: int, order: Order) -> str:
-        """The programs of launchers among the lines that the row of ``head`` stands for."""
+        """The programs of launchers among the lines that are folded into the row of ``head``."""
         assert order.row_of is not None
         lines = np.flatnonzero((order.row_of == head) & launcher_lines(self._db))
         words, code = self._db.lines.texts("process")

@@ -179,8 +179,8 @@ def test_what_has_no_names_is_called_by_its_module(tmp_path: Path) -> None:
             ("[app+0x10]/memcpy@plt", "cpu", 0.1)],
     }  # fmt: skip
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
-        told = {finding.kind: finding for finding in findings(db)}
-        assert told["hot"].text == (
+        by_kind = {finding.kind: finding for finding in findings(db)}
+        assert by_kind["hot"].text == (
             "Most work is done in libmpi.so: 2.000 s, 95 % of the CPU time."
         )
-        assert told["blocked"].place == "in [app] > Fsync"
+        assert by_kind["blocked"].place == "in [app] > Fsync"
