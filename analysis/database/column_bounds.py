@@ -26,7 +26,8 @@ MOST_COST = 1e100
 """Costs are below this: they can be added up and squared."""
 _RANGES = {
     "source_line": (0, _MOST), "frequency": (0, MOST_FREQUENCY), "rank": (0, MOST_RANKS),
-    "size": (0, MOST_RANKS), "calls": (0, 1 << 62), "records": (0, 1 << 62),
+    "process_row.size": (0, MOST_RANKS), "procedure.size": (0, 1 << 62),
+    "calls": (0, 1 << 62), "records": (0, 1 << 62),
 }  # fmt: skip
 _NULLABLE = {
     "process_row": {"rank", "size", "end_ns", "cpu_before_ns", "cpu_ns"},
@@ -82,7 +83,7 @@ class _Column(NamedTuple):
         null = name in _NULLABLE.get(table, ())
         kinds = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'"}[self.kind]
         terms = [f"typeof({name}) NOT IN ({kinds}{', ' + repr('null') if null else ''})"]
-        low, high = _RANGES.get(name, (0, 0))
+        low, high = _RANGES.get(name) or _RANGES.get(f"{table}.{name}", (0, 0))
         if name.endswith("_ns"):
             low, high = -LATEST_NS, LATEST_NS
         if high:

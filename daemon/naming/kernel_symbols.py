@@ -38,6 +38,10 @@ _USUAL = Path("/proc/kallsyms")
 # The service's copy, made before it gave up the right to see addresses there.
 _COPY = Path("/run/hpcd/kallsyms")
 
+# Labels at the ends of the kernel's own code: behind these are data and, far away, programs that
+# the kernel compiled later.
+_ENDS = {"_etext", "_einittext"}
+
 # Before the packed symbols: how many there are, and bytes of names.
 _HEAD = struct.Struct("<II")
 
@@ -217,10 +221,12 @@ class KernelSymbols:
         at = int(np.searchsorted(self._address, address, "right")) - 1
         if at < 0 or int(self._owner[at]) != module:
             return None
-        start = int(self._address[at])
+        start, name = int(self._address[at]), self._name(at)
+        if name in _ENDS:
+            return None
         after = int(np.searchsorted(self._address, np.uint64(start), "right"))
         end = int(self._address[after]) if after < len(self._address) else start + 4096
-        return start - int(self.base[module]), end - start, self._name(at)
+        return start - int(self.base[module]), end - start, name
 
 
 def _parse(

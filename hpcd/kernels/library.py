@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from hpcd.errors import PlatformError
@@ -29,6 +30,9 @@ _DTYPES = {
     "uint8_t": "u1", "uint16_t": "u2", "uint32_t": "u4", "uint64_t": "u8",
     "int16_t": "i2", "int32_t": "i4", "int64_t": "i8", "float": "f4", "double": "f8",
 }  # fmt: skip
+
+
+_FFI_LOCK = Lock()
 
 
 class Structure:
@@ -158,9 +162,15 @@ def _level() -> str:
     return ""
 
 
-@cache
 def _ffi() -> Any:
     """cffi's interface to the declared kernels. Raises :class:`PlatformError`."""
+    # A cache alone lets two threads that are first make one each, whose types differ.
+    with _FFI_LOCK:
+        return _new_ffi()
+
+
+@cache
+def _new_ffi() -> Any:
     names: dict[str, Any] = {}
     try:
         code = declarations_path().read_text()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -107,6 +109,12 @@ def test_kernels_that_are_not_compiled_are_named(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(PlatformError, match="make objects"):
         getattr(Kernels(""), "count_odd")  # noqa: B009
     assert library_path("_v3").name.startswith("kernels-")
+
+
+def test_threads_that_are_first_share_one_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "_new_ffi", cache(library._new_ffi.__wrapped__))
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(lambda _: id(library._ffi()), range(64)))) == 1
 
 
 def test_arrays_of_another_type_are_refused() -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcd.analysis.database.check import check_database
 from hpcd.analysis.database.directory import SYMBOLS
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.symbols import symbol_tables, symbolization
@@ -27,7 +28,8 @@ from hpcd.daemon.naming.kernel_symbols import KernelSymbols, KernelSymbolStore
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
 from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model.identity import Host, Module, ModuleKind
+from hpcd.model.frame import module_frame
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -481,6 +483,17 @@ def test_the_kernels_own_symbols_are_kept_until_the_next_boot(tmp_path: Path) ->
     assert store.load() is None
 
 
+def test_no_function_reaches_beyond_the_kernels_code(tmp_path: Path) -> None:
+    path = tmp_path / "kallsyms"
+    path.write_text(
+        "ffffffff81000000 T _text\nffffffff81000040 T last\nffffffff81000080 T _einittext\n"
+        "ffffffffc0211000 t ftrace_trampoline\t[__builtin__ftrace]\n"
+    )
+    symbols = KernelSymbols(path)
+    assert symbols.symbol(0, 0x41) == (0x40, 0x40, "last")
+    assert symbols.symbol(0, 0x80) is None and symbols.symbol(0, 0x3F000000) is None
+
+
 def test_kernel_symbols_come_from_the_measurement(tmp_path: Path) -> None:
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_module(Module(1, ModuleKind.KERNEL, "[kernel]"))
@@ -493,6 +506,21 @@ def test_kernel_symbols_come_from_the_measurement(tmp_path: Path) -> None:
     answer = symbolize(SymbolTask(ModuleKind.KERNEL, "[kernel]", "", (store, 1), offsets))
     names = [answer.procedures[place].name for place in answer.index]
     assert names == ["_text", "[kernel]", "do_syscall_64"]
+
+
+def test_a_procedure_may_be_larger_than_any_rank(tmp_path: Path) -> None:
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    writer.add_module(Module(1, ModuleKind.KERNEL, "[kernel]"))
+    writer.add_symbols(1, [(0, 1 << 30, "_text")])
+    writer.add_clock_pair(0, 10**18)
+    writer.add_process(Process(1, 10, 1, "app", "", (), 0, 0))
+    writer.add_thread(Thread(0, 1, 10, "app", 0, 100))
+    writer.add_nodes(np.array([0], np.uint32), np.array([module_frame(1, 64)], np.uint64))
+    writer.add_records(np.zeros(1, np.uint32), np.ones(1, np.uint64), np.ones(1, np.uint32), 0)
+    writer.close()
+    merge([tmp_path / "m"], tmp_path / "db")
+    assert check_database(tmp_path / "db") == []
 
 
 def test_the_vdso_is_looked_up_in_this_process() -> None:
