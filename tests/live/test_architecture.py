@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.executed import ExecutedFunctions
 from tests.support.paths import ROOT
-from tests.support.recorded import hpcd, record
+from tests.support.recorded import record, started
 from tests.support.viewer import ask, served
 
 pytestmark = pytest.mark.root
@@ -35,7 +35,7 @@ def test_the_journey_names_what_a_sample_goes_through(
     for name, value in executed.variables.items():
         monkeypatch.setenv(name, value)
     record(tmp_path / "m", [build("waits.c"), "1", "20", tmp_path / "file"], "--io")
-    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    started("merge", tmp_path / "m", "-o", tmp_path / "db")
     with served(tmp_path / "db") as (url, _):
         status, _ = ask(url, "api/v1/db/db/grid?t0=0&t1=1000000&l0=0&l1=1&h=1&w=10")
         assert status == 200

@@ -22,7 +22,7 @@ from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
 from hpcd.model.unwind_status import UnwindStatus
-from tests.support import stalling_fuse
+from tests.support import recorded, stalling_fuse
 from tests.support.debugger import by_gdb, in_files, places_of
 from tests.support.lammps import ENVIRONMENT, melt
 from tests.support.machine import stolen_seconds
@@ -252,7 +252,7 @@ def test_a_recording_has_the_paths_of_those_that_slept_when_it_began(
         marker = frames.marker_frame(UnwindStatus.BEFORE_ATTACH)
         assert marker not in measurement.cct.frame.tolist()
     database = tmp_path / "db"
-    subprocess.run([*HPCD, "merge", tmp_path / "m", "-o", database], check=True)
+    recorded.hpcd("merge", tmp_path / "m", "-o", database)
     command = [*HPCD, "stacks", str(database), "--at", "0.5", "--json"]
     document = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     named = {thread["name"]: thread for thread in document["threads"]}
@@ -334,7 +334,7 @@ def test_what_is_recorded_under_way_waits_on_whole_paths(tmp_path: Path) -> None
             Recorder(tmp_path / "m", "-p", job.pid, "-d", 3).wait()
         finally:
             os.killpg(job.pid, signal.SIGKILL)
-    subprocess.run([*HPCD, "merge", tmp_path / "m", "-o", tmp_path / "db"], check=True)
+    recorded.hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
     with hpcd.analysis.open(tmp_path / "db") as db:
         blocked = db.metrics.exclusive("blocked_time")
         outermost = db.cct.frame[db.cct.ancestor_at(1)]

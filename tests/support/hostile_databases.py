@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import sqlite3
 import subprocess
@@ -11,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from hpcd.analysis.database import directory
-from hpcd.isolation import python_command, python_environment
+from tests.support.forked_command import run_forked
 
 # A hang is what takes longer.
 SECONDS = 60
@@ -46,12 +45,4 @@ def change_tables(database: Path, *statements: str) -> None:
 
 def ask(*arguments: str | Path, memory: int = _MEMORY) -> subprocess.CompletedProcess[str]:
     """Run ``hpcd`` with a limit of time and of ``memory`` in bytes."""
-    return subprocess.run(
-        python_command("-m", "hpcd", *map(str, arguments)),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-        env=python_environment(OPENBLAS_NUM_THREADS="1"),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (memory, memory)),
-    )
+    return run_forked(*arguments, timeout=SECONDS, memory=memory)
