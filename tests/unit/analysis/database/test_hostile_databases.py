@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
+from hpcd.analysis.database import sqlite_reader
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError
@@ -89,17 +90,21 @@ def test_only_the_tables_that_hpcd_makes_are_read(
         assert "is not one of a database" in refused(verb, lying)
 
 
-def test_a_statement_takes_steps_in_proportion_to_the_file(database: Path) -> None:
+def test_a_statement_takes_steps_in_proportion_to_the_file(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A query without end is interrupted; every statement has all of its steps."""
+    monkeypatch.setattr(sqlite_reader, "_LEAST_STEPS", 5_000_000)
+    monkeypatch.setattr(sqlite_reader, "_STEPS_A_BYTE", 0)
     with hpcd.analysis.open(database) as db:
         with pytest.raises(FormatError, match="interrupted"):
             db.rows(f"{_ENDLESS} SELECT count(x) FROM c WHERE x < 0")
-        half = f"{_ENDLESS} SELECT count(*) FROM (SELECT x FROM c LIMIT 2000000)"
+        half = f"{_ENDLESS} SELECT count(*) FROM (SELECT x FROM c LIMIT 200000)"
         for _ in range(4):
-            assert db.rows(half) == [(2_000_000,)]
+            assert db.rows(half) == [(200_000,)]
             with db.sql() as tables:
-                assert tables.execute(half).fetchall() == [(2_000_000,)]
-                assert tables.cursor().execute(half).fetchall() == [(2_000_000,)]
+                assert tables.execute(half).fetchall() == [(200_000,)]
+                assert tables.cursor().execute(half).fetchall() == [(200_000,)]
 
 
 def test_sorting_takes_bounded_memory_and_no_files(database: Path) -> None:
