@@ -43,13 +43,19 @@ NOT_INLINED void release_block(struct heap_key *key, u32 thread, u32 function, s
 	count_up(&count->recorded);
 }
 
-/* Where the function that is entered returns to: the address and its place; 0: it cannot be read. */
+/* Where the function that is entered returns to: the address and its place; 0: it cannot be read. The kernel
+ * may have replaced the address when it trapped the return of a function that has jumped here. */
 static __always_inline u64 caller_of(struct user_registers *ctx, u64 *back)
 {
+	struct return_instance *replaced = innermost_replaced();
+
+	if (replaced && FIELD(replaced->stack) == ctx->sp)
+		*back = FIELD(replaced->orig_ret_vaddr);
 #ifdef HPCD_AARCH64
-	*back = ctx->x[30];
+	else
+		*back = ctx->x[30];
 #else
-	if (read_user(back, sizeof *back, ctx->sp))
+	else if (read_user(back, sizeof *back, ctx->sp))
 		return 0;
 #endif
 	return (*back << 16 | *back >> 48) ^ ctx->sp;
@@ -67,16 +73,13 @@ static __always_inline int may_go_on(u32 role, u64 first, u64 second)
 static __always_inline int is_inner(struct user_registers *ctx, struct probed_function *function,
 				    struct thread *thread)
 {
-	u32 tid = bpf_get_current_pid_tgid();
 	u64 back = 0, caller = caller_of(ctx, &back);
 	s64 from_here = (s64)(back - ctx->ip);
 
 	if (function->heap == HEAP_SIZE_0) {
-		/* If the other one is recorded its return is trapped, and so this one's. */
-		struct open_calls *top = map_lookup(MAP(OPEN_THREADS), &tid);
 		int again = caller && caller == thread->caller;
 		thread->caller = 0;
-		if (again || (top && top->depth && top->sp == ctx->sp))
+		if (again)
 			return 1;
 	}
 	return from_here >= function->inner_low && from_here < function->inner_high;

@@ -16,6 +16,14 @@
 #define PROBE_SLOT_BYTES 128 /* arch/x86/include/asm/uprobes.h; the first is the trampoline */
 #endif
 
+/* The innermost return address of this thread that the kernel has replaced, in its list; 0: there is none. */
+static __always_inline struct return_instance *innermost_replaced(void)
+{
+	struct uprobe_task *task = FIELD(this_task()->utask);
+
+	return task ? FIELD(task->return_instances) : 0;
+}
+
 /* Notes where the process has the trampoline; 0: it has none. What is read on the way is kept in the
  * walk: of the programs' stacks there is little. */
 static __always_inline void find_trampoline(struct walk *w)
@@ -84,10 +92,7 @@ static __always_inline void restore_copied(struct copier *copier)
 
 	if (!PROBING)
 		return;
-	copier->replaced = 0;
-	READ_FIELD(copier->replaced, this_task()->utask);
-	if (copier->replaced)
-		READ_FIELD(copier->replaced, ((struct uprobe_task *)copier->replaced)->return_instances);
+	copier->replaced = (u64)innermost_replaced();
 	if (copier->replaced)
 		run_loop(MOST_REPLACED, restore_one, &restoring, 0);
 }

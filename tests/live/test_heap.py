@@ -84,7 +84,11 @@ def test_allocator_of_a_static_program(tmp_path: Path, build: Callable[..., Path
     assert _below(heap, "borrow") == (200_000_000, 0)
 
 
-def test_every_way_to_allocate_counts_once(tmp_path: Path, build: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("way", ["session", "perf"])
+def test_every_way_to_allocate_counts_once(
+    tmp_path: Path, build: Callable[..., Path], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCD_UPROBES", way)
     with subprocess.Popen([build("heap.cpp")], stdin=subprocess.PIPE) as program:
         assert program.stdin
         recorder = Recorder(tmp_path / "m", "--heap", "--pid", program.pid)
