@@ -103,6 +103,7 @@ static __always_inline long read_saved(void *dst, u32 size, u64 src)
 #define TASK_INTERRUPTIBLE 1
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_STOPPED_OR_TRACED 0x0c
+#define TASK_DEAD 0x80
 #define NO_USER 0xffffffffu
 /* include/linux/sched/coredump.h, since 2.6.23. */
 #define MMF_DUMPABLE_MASK 3
@@ -1101,14 +1102,15 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		if (!thread)
 			return 0;
 	}
-	if (flags & PF_EXITING) {
-		thread->left = bpf_ktime_get_ns(); /* the last time is its end */
-		return 0;
-	}
 	if (SWITCH_HAS_STATE) /* since 5.18; the task's own may have changed by now */
 		state = ctx->args[3];
 	else
 		state = FIELD(previous->__state);
+	if (flags & PF_EXITING) {
+		thread->left = bpf_ktime_get_ns(); /* the last time is its end */
+		if (state & TASK_DEAD)
+			return 0;
+	}
 	w->context = CONTEXT_SWITCH;
 	w->value = 0;
 	w->event = ctx->args[0] ? OUT_RUNNABLE : reason_out(previous, state);

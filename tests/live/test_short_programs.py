@@ -114,6 +114,29 @@ def test_cpu_time_is_the_kernels_count(
     assert samples["taken"] == pytest.approx(samples["expected"], rel=ERRORS * error + NEAR)
 
 
+def test_ending_on_a_busy_cpu_is_no_wait_for_something_else(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """Threads that are displaced while they end have been ready, from when they left the CPU."""
+    with subprocess.Popen([str(build("deep.c")), "60"]) as neighbour:
+        process = started(build("short.c", "-lpthread"), "fork", 200, 500, 500)
+        for pid in (neighbour.pid, process.pid):
+            os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))})
+        recorder = Recorder(tmp_path / "m", "-p", process.pid)
+        process.communicate()
+        recorder.wait()
+        neighbour.kill()
+    waited: Counter[str] = Counter()
+    with open_measurement(tmp_path / "m") as measurement:
+        children = [t.line for t in measurement.threads.values() if t.tid != process.pid]
+        for part in measurement.record_chunks():
+            mine = np.isin(np.repeat(part.line, np.diff(part.start)), children)
+            for number, event in measurement.events.items():
+                value = part.value[mine & (part.event == number)]
+                waited[event.metric or ""] += float(value.sum()) * event.scale
+    assert waited["blocked_time"] < 0.05 * waited["runnable_time"]
+
+
 def test_of_what_is_no_target_nothing_is_recorded(
     tmp_path: Path, build: Callable[..., Path]
 ) -> None:
