@@ -57,6 +57,7 @@ _WAITS = {
     Use.OPENMP: ("communication", "Threads wait for their team in OpenMP's run-time library"),
     Use.SLEEP: ("sleep", "Threads sleep"),
     Use.DEVICES: ("blocked", "Threads are blocked by the kernel"),
+    Use.STOPPED: ("blocked", "Threads are stopped by a signal or a debugger"),
 }
 _BLAMED = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 
@@ -167,7 +168,7 @@ def _work(use: TimeUse) -> Iterator[Finding]:
     """Yield the procedure in which most work is done, with its callers, and the one for which the
     kernel does most."""
     work, system = use.seconds(Use.WORK), use.seconds(Use.SYSTEM)
-    total = float(sum(use.cpu(kind).sum() for kind in Use))
+    total = use.cpu_time
     for kind, subject, seconds in (
         ("hot", "Most work is done in {}:", work),
         ("system", "The kernel works for {}:", system),

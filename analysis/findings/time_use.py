@@ -28,7 +28,8 @@ from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, Mask
 
 # A thread that runs for less of what its process's busiest one does serves it: it waits for work.
-_SERVES = 0.05
+# Not so one that wants a CPU for this part of its life, such as one of thousands that live briefly.
+_SERVES, _WANTS = 0.05, 0.5
 # Call paths that are put into words; the others cost less.
 _MOST_PATHS = 256
 _PATH_WIDTH = 110
@@ -59,6 +60,8 @@ class Use(IntEnum):
     """The end of processes or threads that were started: not lost, they do the work."""
     EVENTS = 9
     """Requests, input, signals, its own begin and end: nothing to do."""
+    STOPPED = 10
+    """Stopped by a signal, as by SIGSTOP, or by a debugger."""
 
 
 IDLE = (Use.CHILDREN, Use.EVENTS)
@@ -67,7 +70,10 @@ IDLE = (Use.CHILDREN, Use.EVENTS)
 _PIPE = re.compile(r"(anon_)?pipe_(read|write)|pipe_wait\w*")
 # Kernel procedures that say what a thread waits for; the first that is on the path decides.
 _KERNEL_WAITS = (
-    (Use.CHILDREN, re.compile(r"do_wait|kernel_wait4|\w*sys_(wait(4|id)|vfork)|wait_for_vfork\w*")),
+    (Use.STOPPED, re.compile(r"do_signal_stop|ptrace_stop\w*|do_jobctl_trap")),
+    # The parent of vfork() and posix_spawn() waits in kernel_clone() for its child's exec.
+    (Use.CHILDREN, re.compile(r"do_wait|kernel_wait4|\w*sys_(wait(4|id)|vfork)|wait_for_vfork\w*"
+                              r"|kernel_clone")),
     (Use.EVENTS, _PIPE),
     (Use.EVENTS, re.compile(
         r"do_sys_poll|do_select|ep_poll|do_epoll_p?wait|\w*accept\w*|\w+_recvmsg|n_tty_read"
@@ -94,9 +100,9 @@ class TimeUse:
     """The use of the time of working threads, helper threads and launchers left out.
 
     ``lines`` ``int64[k]``: the trace lines counted. Where there are ranks these are ranks' alone.
-    A thread that hardly runs beside its process's busiest one counts only for locks it waits for; a
-    process that hardly runs beside the busiest one may sleep. A process's only thread works where
-    it takes a lock.
+    A thread that hardly runs beside its process's busiest one, nor wants to, counts only for locks
+    it waits for; a process that hardly runs beside the busiest one may sleep or wait for others. A
+    process's only thread works where it takes a lock.
     """
 
     def __init__(self, db: Database) -> None:
@@ -104,14 +110,19 @@ class TimeUse:
         self._name = np.array(db.procedures.name, dtype=object)
         self._named = np.array([not name.startswith(("[", "0x")) for name in db.procedures.name])
         self._classify()
-        working = working_lines(db)
-        if has_ranks(db):
-            working &= db.lines.rank >= 0
         cpu = db.line_totals("cpu_time")
+        wanted = cpu.copy()
+        if "runnable_time" in db.metrics.names:
+            wanted += db.line_totals("runnable_time")
+        wants = wanted >= _WANTS * (db.lines.end - db.lines.start) / 1e9
+        ranked = db.lines.rank >= 0 if has_ranks(db) else np.ones(len(cpu), bool)
+        self.cpu_time = float(cpu[ranked].sum())
+        """CPU seconds of all threads, or of the ranks'."""
+        working = (working_lines(db) | wants) & ranked
         process = db.lines.process.astype(np.int64)
         busiest = np.zeros(int(process.max()) + 1)
         np.maximum.at(busiest, process, cpu)
-        serves = cpu < _SERVES * busiest[process]
+        serves = (cpu < _SERVES * busiest[process]) & ~wants
         self.lines = np.flatnonzero(working & ~serves)
         self._serving = np.flatnonzero(serves)
         of_process = np.bincount(process, cpu)
@@ -146,15 +157,18 @@ class TimeUse:
     @cached_property
     def _by_use(self) -> list[F64]:
         blocked, idle = self._of("blocked_time", self.lines), self._of("blocked_time", self._idle)
-        by_use = [self.cpu(use) + np.where(self._of_wait == use, blocked, 0.0) for use in Use]
-        # Who waits for others and gets no CPU meanwhile still waits for others.
+        by_use = [np.where(self._of_wait == use, blocked, 0.0) for use in Use]
         for lines, of_cpu in self._parts:
-            runnable = self._of("runnable_time", lines)
+            used, runnable = self._of("cpu_time", lines), self._of("runnable_time", lines)
+            for use in Use:
+                by_use[use] += np.where(of_cpu == use, used, 0.0)
+            # Who waits for others and gets no CPU meanwhile still waits for others.
             for use in (Use.LOCKS, Use.OTHERS, Use.OPENMP):
                 by_use[use] += np.where(of_cpu == use, runnable, 0.0)
                 runnable = np.where(of_cpu == use, 0.0, runnable)
             by_use[Use.RUNNABLE] += runnable
-        by_use[Use.SLEEP] -= np.where(self._of_wait == Use.SLEEP, idle, 0.0)
+        for use in (Use.SLEEP, Use.OTHERS):
+            by_use[use] -= np.where(self._of_wait == use, idle, 0.0)
         # Who hands over a little at a time waits for the other; to wait for input is no loss.
         for (event,) in self._db.rows("SELECT id FROM event WHERE name = 'short-blocked'"):
             short = np.where(self._pipe, self._of("blocked_time", self.lines, event), 0.0)
@@ -169,13 +183,6 @@ class TimeUse:
         if metric not in self._db.metrics.names or not len(lines):
             return np.zeros(len(self._db.cct))
         return self._db.metrics.of_lines(metric, lines, event)
-
-    def cpu(self, use: Use) -> F64:
-        """``float64[nodes]``: the CPU time among :meth:`seconds` of one use."""
-        used = np.zeros(len(self._db.cct))
-        for lines, of_cpu in self._parts:
-            used += np.where(of_cpu == use, self._of("cpu_time", lines), 0.0)
-        return used
 
     def name(self, place: Place) -> str:
         """Return the display name of a place's innermost procedure."""

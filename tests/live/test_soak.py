@@ -28,7 +28,8 @@ def test_killed_recorders_and_hostile_files_and_messages() -> None:
 def test_the_first_finding_names_a_planted_cause_and_none_accuses_a_healthy_program(
     tmp_path: Path,
 ) -> None:
-    sample = ("chain_of_locks", "fdatasync_per_step", "short_children", "hot_leaf_of_two")
+    sample = ("chain_of_locks", "fdatasync_per_step", "short_children", "hot_leaf_of_two",
+              "brief_threads", "stops_itself")  # fmt: skip
     healthy = ("healthy_serial", "healthy_with_idle_pool")
     causes = {name: findings.CAUSES[name] for name in sample}
     assert findings.try_cases(tmp_path, causes, healthy) == []

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -535,6 +536,29 @@ static void healthy_leaf(void)
 		first_caller(), second_caller(), third_caller();
 }
 
+NOINLINE static void *lives_briefly(void *at)
+{
+	PLANTED(CPU, COMPUTE(unit * 0.001));
+	return at;
+}
+
+static void brief_threads(void)
+{
+	for (int i = 0; i < 250; i++)
+		in_threads(2, lives_briefly);
+}
+
+NOINLINE static void stops_itself(void)
+{
+	if (!fork()) {
+		usleep(unit * 300000);
+		kill(getppid(), SIGCONT);
+		_exit(0);
+	}
+	PLANTED(ELAPSED, raise(SIGSTOP));
+	COMPUTE(unit * 0.1);
+}
+
 #define CASE(name) {#name, name}
 static const struct { const char *name; void (*run)(void); } cases[] = {
 	CASE(chain_of_locks), CASE(critical_section), CASE(tiny_regions), CASE(imbalance),
@@ -544,7 +568,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
 	CASE(false_wakeups), CASE(hot_leaf_of_two), CASE(short_children), CASE(pipe_ping_pong),
 	CASE(healthy_serial), CASE(healthy_threads), CASE(healthy_openmp), CASE(healthy_processes),
 	CASE(healthy_with_helper), CASE(healthy_with_idle_pool), CASE(healthy_server),
-	CASE(healthy_leaf),
+	CASE(healthy_leaf), CASE(brief_threads), CASE(stops_itself),
 };
 
 int main(int argc, char **argv)

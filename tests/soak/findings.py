@@ -59,8 +59,10 @@ CAUSES = {case.name: case for case in (
     Case("sleep_polling", "sleep", "asks_until_done > usleep", exact=False),
     Case("false_wakeups", "communication", "waits_for_its_turn > pthread_cond_wait", exact=False),
     Case("hot_leaf_of_two", "hot", r"[67]\d % in .*calls_it_much > hot_leaf; .*calls_it_little"),
-    Case("short_children", "children", r"250 processes.*starts_a_child", exact=False),
+    Case("short_children", "children", r"2\d\d processes.*starts_a_child", exact=False),
     Case("pipe_ping_pong", "communication", "asks_by_a_pipe > read", exact=False),
+    Case("brief_threads", "hot", "in lives_briefly"),
+    Case("stops_itself", "blocked", "stopped by a signal.*in main > stops_itself > raise"),
 )}  # fmt: skip
 LATE_RANK = Case("late_rank", f"{_TEAM} messages", "computes_late", ("--mpi",))
 HEALTHY = tuple(

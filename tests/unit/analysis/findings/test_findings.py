@@ -184,3 +184,13 @@ def test_what_has_no_names_is_called_by_its_module(tmp_path: Path) -> None:
             "Most work is done in libmpi.so: 2.000 s, 95 % of the CPU time."
         )
         assert by_kind["blocked"].place == "in [app] > Fsync"
+
+
+def test_threads_that_run_briefly_all_their_lives_do_the_work(tmp_path: Path) -> None:
+    """Those that serve a busy one wait for most of theirs."""
+    steps: dict[int, list[Step]] = {0: [("main/create", "cpu", 1.0)]}
+    steps |= {number: [("work", "cpu", 0.04)] for number in range(1, 51)}
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
+        assert [finding.text for finding in findings(db) if finding.kind == "hot"] == [
+            "Most work is done in work: 2.000 s, 67 % of the CPU time, in work."
+        ]
