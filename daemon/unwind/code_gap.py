@@ -35,6 +35,10 @@ _FRAME_AFTER_END = re.compile(
     + _FRAME_MADE.pattern,
     re.DOTALL,
 )
+# lea N(%rip), %register: what is behind padding there is a function, such as that of a new thread.
+_ADDRESS_TAKEN = re.compile(
+    rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTALL
+)
 
 
 Rows = tuple[list[int], list[Rule]]
@@ -119,6 +123,11 @@ class CodeGap:
             for match in _FRAME_AFTER_END.finditer(code)
             if (at := start + match.start()) % _ALIGNMENT == 0
         }
+        for match in _ADDRESS_TAKEN.finditer(code):
+            target = match.end() + 4 + int.from_bytes(match[1], "little", signed=True)
+            aligned = (start + target) % _ALIGNMENT == 0 and 0 < target < len(code)
+            if aligned and code[target - 1] in _PADDING:
+                framed.add(start + target)
         self._limits = sorted(framed | set(self._functions))
         self._entries = {start, *self._functions, *called, *framed} - set(self._seeds)
         self.parts: dict[int, StackState] = {}

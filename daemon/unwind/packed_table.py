@@ -24,7 +24,7 @@ from hpcd.elf.elf_view import Segment
 from hpcd.errors import FormatError
 
 # Raised whenever the decoder makes other rows of the same file: cached tables are then remade.
-VERSION = 15
+VERSION = 16
 HEAD = struct.Struct("<8sIIQIIIIIIII")
 _MAGIC = b"HPCDUNW\n"
 _SEGMENT = struct.Struct("<QQQQ")

@@ -68,6 +68,17 @@ def test_a_call_that_does_not_return_does_not_lead_into_the_next_function(tmp_pa
     }
 
 
+def test_a_function_whose_address_is_taken_begins_behind_the_padding(tmp_path: Path) -> None:
+    """As that of musl's new threads, behind a call that does not return; symbols are stripped."""
+    cfa_offsets = offsets(
+        tmp_path,
+        "lea 1f(%rip), %rsi\nret\n.p2align 4, 0x90\n"
+        "push %rbx\nsub $48, %rsp\ncall fails@plt\n.p2align 4, 0x90\n"
+        "1: push %rbp\nat_pushed: call *(%rdi)\npop %rbp\nret\n",
+    )
+    assert cfa_offsets == {"at_pushed": (CfaKind.SP, 16)}
+
+
 def test_a_section_of_a_few_bytes_is_looked_into(tmp_path: Path) -> None:
     """As .fini is, which runs when a program ends."""
     end = '.section .fini,"ax"\n sub $8, %rsp\nat_inside: add $8, %rsp\nat_return: ret\n'
