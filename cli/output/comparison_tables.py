@@ -53,7 +53,7 @@ def heading_lines(comparison: Comparison) -> Iterator[str]:
         yield (
             f"from {number + 1} to {number + 2}: {step.common:,} contexts in common, "
             f"{step.gone:,} only in {number + 1}, {step.new:,} only in {number + 2} "
-            f"({step.gone_share:.1%} and {step.new_share:.1%} of the cost); "
+            f"({100 * step.gone_share:.1f} % and {100 * step.new_share:.1f} % of the cost); "
             f"{step.different:,} of those in common differ"
         )
 

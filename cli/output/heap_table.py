@@ -7,41 +7,39 @@ from typing import Any
 
 from hpcd.analysis.calls.process_heap import Estimate, ProcessHeap
 from hpcd.analysis.profile.row_text import shorten_apart
-from hpcd.cli.output.sizes import size_text
-from hpcd.cli.output.tree_tables import Row
+from hpcd.cli.output.sizes import bytes_text, size_text
+from hpcd.cli.output.tree_tables import Column, Row, table_rows
 
 HEAP_HEADING = "Heap blocks by the path that allocated them: estimates, +- one standard error."
-_MIN_NAME = 24
 _FIGURES = ("at_end", "at_peak", "allocated")
+
+
+def heap_heading(heap: ProcessHeap) -> str:
+    """Return what a process held and allocated, as a sentence."""
+    peak, end, allocated = (_amount(one) for one in (heap.at_peak, heap.at_end, heap.allocated))
+    return (
+        f"{heap.name} ({heap.pid}): peak {peak} at {heap.peak_ns / 1e9:.3f} s, {end} at the end,"
+        f" {allocated} allocated"
+    )
 
 
 def heap_rows(heap: ProcessHeap, limit: int | None, width: int) -> Iterator[Row]:
     """Yield the lines of the table of one process, at most ``limit`` paths."""
-    peak, end, allocated = (_amount(one) for one in (heap.at_peak, heap.at_end, heap.allocated))
-    yield Row(
-        "",
-        "",
-        f"{heap.name} ({heap.pid}): peak {peak} at {heap.peak_ns / 1e9:.3f} s, {end} at the end,"
-        f" {allocated} allocated",
-    )
-    yield Row("   at end       +-   at peak       +- allocated     calls  ", "", "path")
-    rest = width - 60
-    names = shorten_apart(heap.path[: limit or None], max(rest, _MIN_NAME))
-    for at, name in enumerate(names):
-        at_end, at_peak = (
-            f"{size_text(one.bytes[at]):>9} {size_text(one.error[at]):>8} "
-            for one in (heap.at_end, heap.at_peak)
-        )
-        figures = (size_text(number) for number in (heap.allocated.bytes[at], heap.calls[at]))
-        counts = "".join(f"{figure:>9} " for figure in figures)
-        yield Row(f"{at_end}{at_peak}{counts} ", "", name)
-    if limit and len(heap.path) > limit:
-        yield Row("", "", f"(not shown: {len(heap.path) - limit:,} more; --limit 0 for all)")
+    figures = (
+        ("at end", heap.at_end.bytes), ("+-", heap.at_end.error), ("at peak", heap.at_peak.bytes),
+        ("+-", heap.at_peak.error), ("allocated", heap.allocated.bytes), ("calls", heap.calls),
+    )  # fmt: skip
+    columns = [Column(head, [*map(size_text, values[:limit].tolist())]) for head, values in figures]
+    names = heap.path[:limit]
+    return table_rows(
+        columns, "path", lambda room: shorten_apart(names, room), width,
+        left_out=len(heap.path) - len(names),
+    )  # fmt: skip
 
 
 def _amount(estimate: Estimate) -> str:
     total, error = estimate.total
-    return f"{size_text(total)}B" + (f" +-{size_text(error)}B" if error else "")
+    return bytes_text(total) + (f" +- {bytes_text(error)}" if error else "")
 
 
 def heap_json(heaps: list[ProcessHeap], limit: int | None) -> dict[str, list[dict[str, Any]]]:

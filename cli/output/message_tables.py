@@ -14,20 +14,12 @@ from hpcd.analysis.messages.wait_states import WaitKind, by_path
 from hpcd.analysis.profile.row_text import amount, run_name
 from hpcd.analysis.profile.scope_nodes import name_contexts
 from hpcd.array_types import I64
+from hpcd.cli.output.sizes import bytes_text
 from hpcd.cli.output.tree_tables import Row
 
 _DENSE_RANKS = 12
 _MIN_NAME = 24
 _MEMBERS = 8
-
-
-def bytes_text(value: float) -> str:
-    """An amount of bytes in three digits."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
-        value /= 1000
-    raise AssertionError
 
 
 def heading(db: Database, exchange: Communication) -> Iterator[str]:
@@ -42,7 +34,7 @@ def heading(db: Database, exchange: Communication) -> Iterator[str]:
     )
     seconds = exchange.in_mpi
     waited = float(exchange.waits.severity.sum()) / 1e9
-    share = f" ({waited / seconds:.1%})" if seconds else ""
+    share = f" ({100 * waited / seconds:.1f} %)" if seconds else ""
     yield f"in MPI: {amount(seconds, 's')}, of which waiting: {amount(waited, 's')}{share}"
     clocks = exchange.clocks
     if len(clocks.offset) > 1:
@@ -68,7 +60,8 @@ def tables(
     if len(exchange.one_sided.source):
         yield _pair_rows(exchange.one_sided, limit, "one-sided transfers, from and to")
     yield _communicator_rows(exchange, limit)
-    yield _collective_rows(exchange, limit)
+    if len(exchange.collectives):
+        yield _collective_rows(exchange, limit)
     if len(exchange.waits):
         yield _wait_rows(exchange, paths, width, limit)
         yield _delay_rows(delays, paths, width, limit)

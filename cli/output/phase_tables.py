@@ -39,8 +39,8 @@ def print_phases(
             )
             print(
                 f"{' > '.join(pattern.path)}: {len(length)} iterations of "
-                f"{pattern.period_s:.3f} s, spread {pattern.spread:.0%}, "
-                f"{pattern.share:.0%} of the time\n"
+                f"{pattern.period_s:.3f} s, spread {100 * pattern.spread:.0f} %, "
+                f"{100 * pattern.share:.0f} % of the time\n"
                 f"  {', '.join(pattern.calls)} ({pattern.alike} times in this order)\n"
                 f"  the longest: {longest}"
             )

@@ -16,3 +16,12 @@ def size_text(value: float) -> str:
             break
         value /= 1000
     return f"{value:,.0f}T"
+
+
+def bytes_text(value: float) -> str:
+    """An amount of bytes in three digits, with its unit."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 999.5 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
+        value /= 1000
+    raise AssertionError

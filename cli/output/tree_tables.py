@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import NamedTuple
 
@@ -22,7 +22,9 @@ from hpcd.errors import UsageError
 _DEFAULT_WIDTH = 120
 # Rows beyond this are printed without colour: styling them would take longer than making them.
 _STYLED_ROWS = 5000
-_MIN_NAME = 24
+MIN_NAME = 24
+"""The least width of the last column."""
+_NO_FIGURES = {"0", "-", ""}
 
 
 class Row(NamedTuple):
@@ -34,10 +36,47 @@ class Row(NamedTuple):
     style: str = ""
 
 
+class Column(NamedTuple):
+    """A column of figures: its heading, and a cell for each row."""
+
+    head: str
+    cells: Sequence[str]
+
+
+def table_rows(
+    columns: Sequence[Column],
+    title: str,
+    names: Callable[[int], Sequence[str]],
+    width: int,
+    *,
+    left_out: int = 0,
+    styles: Sequence[str] | None = None,
+) -> Iterator[Row]:
+    """Yield the heading, a row for each of ``names`` (of the room that is left for them), and how
+    many rows a limit has ``left_out``.
+
+    Columns in which no row has a figure are not shown, but for the first.
+    """
+    shown = [
+        column for column in columns
+        if column is columns[0] or not _NO_FIGURES.issuperset(column.cells)
+    ]  # fmt: skip
+    rows = []
+    for head, cells in shown:
+        room = max(map(len, (head, *cells)))
+        rows.append([f"{cell:>{room}} " for cell in (head, *cells)])
+    heading, *figures = ("".join(cells) + " " for cells in zip(*rows, strict=True))
+    yield Row(heading, "", title)
+    for at, name in enumerate(names(max(width - len(heading), MIN_NAME))):
+        yield Row(figures[at], "", name, styles[at] if styles else "")
+    if left_out:
+        yield Row("", "", f"(not shown: {left_out:,} more; --limit 0 for all)")
+
+
 def program_path(matching: Matching, node: int, width: int) -> str:
     """The call path of a context by the program's own frames, its innermost ones where ``width``
     has no room for all."""
-    return run_name(path_labels(matching, node) or ["outside the program"], max(width, _MIN_NAME))
+    return run_name(path_labels(matching, node) or ["outside the program"], max(width, MIN_NAME))
 
 
 def forest_rows(
@@ -50,10 +89,10 @@ def forest_rows(
     """Yield the heading ``head`` with ``title``, and a row for each node of ``forest``, whose
     figures, name and style are its ``columns``."""
     yield Row(head, "", title)
-    room = max(width - len(head), _MIN_NAME)
+    room = max(width - len(head), MIN_NAME)
     for node, before in forest:
         figures, name, style = columns(node)
-        lines = fit(before, room, _MIN_NAME)
+        lines = fit(before, room, MIN_NAME)
         yield Row(figures, lines, shorten(name, room - len(lines)), style)
 
 
@@ -88,12 +127,12 @@ class TextOutput:
                 color_system="auto" if on_terminal else "standard",
             )
 
-    def sentences(self, lines: Iterable[str]) -> None:
+    def sentences(self, lines: Iterable[str], indent: int = 2) -> None:
         """Print lines of words, those that are too long in several."""
         for line in map(harmless, lines):
             parts = [line]
             if self._wraps and len(line) > self.width:
-                parts = wrap(line, max(self.width, _MIN_NAME), subsequent_indent="  ",
+                parts = wrap(line, max(self.width, MIN_NAME), subsequent_indent=" " * indent,
                              break_long_words=False, break_on_hyphens=False)  # fmt: skip
             print("\n".join(parts))
 

@@ -15,11 +15,10 @@ from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.sizes import size_text
-from hpcd.cli.output.tree_tables import Row, TextOutput
+from hpcd.cli.output.tree_tables import MIN_NAME, Column, Row, TextOutput, table_rows
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction
 
-_MIN_NAME = 24
 # Columns of a table with all figures.
 _ALL_COLUMNS = 87
 
@@ -114,27 +113,19 @@ def _rows(totals: CallTotals, limit: int | None, width: int) -> Iterator[Row]:
     speeds = {"B/s": shown.bandwidth, "min": shown.least, "mean": shown.mean, "max": shown.most,
               "stddev": shown.stddev}  # fmt: skip
     # What the calls were made with matters more than how their bandwidth varied.
-    if width < _ALL_COLUMNS + _MIN_NAME:
+    if width < _ALL_COLUMNS + MIN_NAME:
         speeds = {"B/s": shown.bandwidth}
-    # Only probed functions say bytes that are neither read nor written.
-    declared = bool(totals.size.any())
-    head = f"{'time':>10} {'calls':>10} {'errors':>7} "
-    head += f"{'bytes':>7} " * declared + f"{'read':>7} {'written':>7}"
-    head += "".join(f" {name:>7}" for name in speeds) + "  "
-    yield Row(head, "", totals.key)
-    names = shorten_apart(shown.name, max(width - len(head), _MIN_NAME))
-    for at, name in enumerate(names):
-        figures = (
-            f"{_time(float(shown.seconds[at])):>10} {shown.calls[at]:>10,} {shown.errors[at]:>7,} "
-            + f"{size_text(float(shown.size[at])):>7} " * declared
-            + f"{size_text(float(shown.read[at])):>7} {size_text(float(shown.written[at])):>7}"
-            + "".join(f" {size_text(float(speed[at])):>7}" for speed in speeds.values())
-            + "  "
-        )
-        yield Row(figures, "", name)
-    if len(shown) < len(totals):
-        rest = len(totals) - len(shown)
-        yield Row("", "", f"(not shown: {rest:,} more; --limit 0 for all)")
+    sizes = {"bytes": shown.size, "read": shown.read, "written": shown.written, **speeds}
+    columns = [
+        Column("time", [_time(seconds) for seconds in shown.seconds.tolist()]),
+        Column("calls", [f"{calls:,}" for calls in shown.calls.tolist()]),
+        Column("errors", [f"{errors:,}" for errors in shown.errors.tolist()]),
+        *(Column(head, [*map(size_text, size.tolist())]) for head, size in sizes.items()),
+    ]
+    return table_rows(
+        columns, totals.key, lambda room: shorten_apart(shown.name, room), width,
+        left_out=len(totals) - len(shown),
+    )  # fmt: skip
 
 
 def _time(seconds: float) -> str:

@@ -6,12 +6,9 @@ import argparse
 import dataclasses
 import json
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from hpcd.bpf.loading.features import Feature, probe
 from hpcd.cli.command import Command
+from hpcd.cli.output.tree_tables import TextOutput
 from hpcd.errors import PlatformError
 
 
@@ -39,11 +36,7 @@ class Doctor(Command):
                 )
             )
         else:
-            console = Console(highlight=False)
-            if console.is_terminal:
-                console.print(as_table(features))
-            else:
-                print("\n".join(map(as_line, features)))
+            TextOutput(None).sentences(map(as_line, features), indent=5)
             print(f"\n{verdict(blocking)}")
         return PlatformError.exit_code if blocking else 0
 
@@ -57,23 +50,7 @@ def verdict(blocking: list[Feature]) -> str:
 
 
 def as_line(feature: Feature) -> str:
-    """A feature as one line, for pipes and files."""
+    """A feature as a line: yes, NO where recording needs it, or no."""
     answer = "yes" if feature.available else "NO" if feature.needed else "no"
     remedy = "" if feature.available or not feature.remedy else f"  ->  {feature.remedy}"
     return f"{answer:3}  {feature.name:28}  {feature.detail}{remedy}"
-
-
-def as_table(features: list[Feature]) -> Table:
-    """All features, for a terminal: red what recording lacks, yellow what is optional."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("", "feature", "found", "remedy"):
-        table.add_column(heading, overflow="fold")
-    for feature in features:
-        style = "green" if feature.available else "red" if feature.needed else "yellow"
-        table.add_row(
-            Text("yes" if feature.available else "no", style=style),
-            Text(feature.name),
-            Text(feature.detail),
-            Text("" if feature.available else feature.remedy),
-        )
-    return table

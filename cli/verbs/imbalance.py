@@ -16,6 +16,7 @@ from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.costs import WORK
 from hpcd.analysis.profile.row_text import amount
 from hpcd.analysis.profile.tree_rows import Forest, json_document
+from hpcd.array_types import F64
 from hpcd.cli.command import Command
 from hpcd.cli.options import (
     add_context_options,
@@ -23,11 +24,21 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
-from hpcd.cli.output.tree_tables import Row, TextOutput, forest_rows, omitted_row, program_path
+from hpcd.cli.output.tree_tables import (
+    Column,
+    Row,
+    TextOutput,
+    forest_rows,
+    omitted_row,
+    program_path,
+    table_rows,
+)
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.measurement.seen_part import SeenPart
 
 _RANKS_IN_TEXT = 8
+# Of a table with all figures; in narrower ones names count for more.
+_ALL_COLUMNS = 110
 
 
 class ImbalanceCommand(Command):
@@ -102,7 +113,7 @@ def _heading(imbalance: Imbalance) -> Iterator[str]:
         yield f"part of a run: {part}"
     yield (
         f"waiting for others: {amount(idle, 's')} of {amount(imbalance.lived, 's')} "
-        f"({idle / (imbalance.lived or 1):.1%}), "
+        f"({100 * idle / (imbalance.lived or 1):.1f} %), "
         f"{amount(imbalance.unblamed, 's')} while no {kind} worked"
     )
     blamed = float(imbalance.blame_of_rank.sum())
@@ -133,25 +144,30 @@ def _listed(imbalance: Imbalance, share: float) -> Iterator[int]:
 
 
 def _context_rows(imbalance: Imbalance, share: float, width: int) -> Iterator[Row]:
-    yield Row(
-        f"{'mean':>10} {'max':>10} {imbalance.ranks.kind:>7} {'max/mean':>8} {'imbalance':>10} "
-        f"{'blame':>10} {'idle':>10}  ",
-        "",
-        f"{imbalance.metric} of the program's contexts",
-    )
     own, unit = imbalance.own, imbalance.unit
-    for node in _listed(imbalance, share):
-        figures = (
-            f"{amount(float(own.mean[node]), unit):>10} "
-            f"{amount(float(own.maximum[node]), unit):>10} "
-            f"{own.most[node]:>7} {own.ratio[node]:>8.2f} "
-            f"{amount(float(own.imbalance[node]), unit):>10} "
-            f"{amount(float(imbalance.blame[node]), 's'):>10} "
-            f"{amount(float(imbalance.idle[node]), 's'):>10}  "
-        )
-        path = program_path(imbalance.matching, node, width - len(figures))
-        style = "bold red" if imbalance.blame[node] >= 0.1 * imbalance.lived else ""
-        yield Row(figures, "", path, style)
+    nodes = list(_listed(imbalance, share))
+
+    def amounts(values: F64, unit: str) -> list[str]:
+        return [amount(float(value), unit) for value in values[nodes]]
+
+    columns = [
+        Column("mean", amounts(own.mean, unit)),
+        Column("max", amounts(own.maximum, unit)),
+        Column(imbalance.ranks.kind, [*map(str, own.most[nodes].tolist())]),
+        Column("max/mean", [f"{ratio:.2f}" for ratio in own.ratio[nodes].tolist()]),
+        Column("imbalance", amounts(own.imbalance, unit)),
+        Column("blame", amounts(imbalance.blame, "s")),
+        Column("idle", amounts(imbalance.idle, "s")),
+    ]
+    if width < _ALL_COLUMNS:
+        columns = [column for column in columns if column.head not in ("mean", "max/mean")]
+    return table_rows(
+        columns,
+        f"{imbalance.metric} of the program's contexts",
+        lambda room: [program_path(imbalance.matching, node, room) for node in nodes],
+        width,
+        styles=["bold red" if imbalance.blame[n] >= 0.1 * imbalance.lived else "" for n in nodes],
+    )
 
 
 def _rank_rows(imbalance: Imbalance, share: float, width: int) -> Iterator[Row]:

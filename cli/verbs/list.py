@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from itertools import groupby
 from typing import Any
 
@@ -47,7 +48,7 @@ class List(Command):
             print("no MPI job, batch job or container runs on this host")
             return 0
         console = Console(highlight=False)
-        if not console.is_terminal:
+        if not console.is_terminal and "COLUMNS" not in os.environ:
             console = Console(highlight=False, width=_PIPE_WIDTH)
         for job, members in groupby(processes, key=lambda process: process.place.job):
             print_job(console, job, list(members))

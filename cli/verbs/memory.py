@@ -14,12 +14,11 @@ from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
-from hpcd.cli.output.heap_table import HEAP_HEADING, heap_json, heap_rows
-from hpcd.cli.output.sizes import size_text
-from hpcd.cli.output.tree_tables import Row, TextOutput
+from hpcd.cli.output.heap_table import HEAP_HEADING, heap_heading, heap_json, heap_rows
+from hpcd.cli.output.sizes import bytes_text, size_text
+from hpcd.cli.output.tree_tables import Column, Row, TextOutput, table_rows
 from hpcd.model.calls import Group
 
-_MIN_NAME = 24
 _HEADING = "Pages by the path that touched them first, whatever allocated them."
 _FIGURES = {
     "at_peak": "at peak", "at_end": "at end", "touched": "touched", "huge": "huge",
@@ -59,41 +58,39 @@ class MemoryCommand(Command):
                 page.write([json.dumps(answer), "\n"])
                 return 0
             if part:
-                page.write([f"part of a run: {part}\n"])
+                page.sentences([f"part of a run: {part}"])
             if heaps:
-                page.write([HEAP_HEADING, "\n"])
+                page.sentences([HEAP_HEADING])
             for heap in heaps:
+                page.sentences(["", heap_heading(heap)])
                 page.table(heap_rows(heap, limit, page.width))
             if processes:
-                page.write([_HEADING, "\n"])
+                page.sentences([_HEADING])
             for process in processes:
+                page.sentences(["", _heading(process)])
                 page.table(_rows(process, limit, page.width))
         return 0
 
 
-def _rows(process: ProcessMemory, limit: int | None, width: int) -> Iterator[Row]:
-    yield Row(
-        "",
-        "",
-        f"{process.name} ({process.pid}): peak {size_text(process.peak)}B at"
-        f" {process.peak_ns / 1e9:.3f} s, {size_text(process.at_end)}B at the end,"
-        f" {size_text(process.touched)}B touched{_on_nodes(process)}",
+def _heading(process: ProcessMemory) -> str:
+    return (
+        f"{process.name} ({process.pid}): peak {bytes_text(process.peak)} at"
+        f" {process.peak_ns / 1e9:.3f} s, {bytes_text(process.at_end)} at the end,"
+        f" {bytes_text(process.touched)} touched{_on_nodes(process)}"
     )
-    # Of one node there is nothing to tell apart.
-    several = len(process.by_numa_node) > 1 or process.remote
-    shown = {name: head for name, head in _FIGURES.items() if name != "remote" or several}
-    yield Row("".join(f"{head:>9} " for head in shown.values()) + " ", "", "path")
+
+
+def _rows(process: ProcessMemory, limit: int | None, width: int) -> Iterator[Row]:
     paths = process.paths
-    rest = width - len(shown) * 10 - 1
-    names = shorten_apart(paths.name[: limit or None], max(rest, _MIN_NAME))
-    for at, name in enumerate(names):
-        figures = "".join(
-            f"{size_text(int(column[at])):>9} "
-            for column in (getattr(paths, name) for name in shown)
-        )
-        yield Row(figures + " ", "", name)
-    if limit and len(paths) > limit:
-        yield Row("", "", f"(not shown: {len(paths) - limit:,} more; --limit 0 for all)")
+    columns = [
+        Column(head, [*map(size_text, getattr(paths, name)[:limit].tolist())])
+        for name, head in _FIGURES.items()
+    ]
+    names = paths.name[:limit]
+    return table_rows(
+        columns, "path", lambda room: shorten_apart(names, room), width,
+        left_out=len(paths) - len(names),
+    )  # fmt: skip
 
 
 def _on_nodes(process: ProcessMemory) -> str:
@@ -104,11 +101,11 @@ def _on_nodes(process: ProcessMemory) -> str:
     if len(nodes) == 1:
         where = f", all on NUMA node {nodes[0][0]}"
     else:
-        parts = (f"{size_text(size)}B on node {node}" for node, size in nodes)
+        parts = (f"{bytes_text(size)} on node {node}" for node, size in nodes)
         where = f" (NUMA: {', '.join(parts)})"
     if not process.remote:
         return where
-    return f"{where}; {size_text(process.remote)}B from CPUs of another node"
+    return f"{where}; {bytes_text(process.remote)} from CPUs of another node"
 
 
 def _as_json(processes: list[ProcessMemory], limit: int | None) -> dict[str, list[dict[str, Any]]]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 import hpcd.analysis
+from hpcd.analysis.profile.row_text import shorten
 from hpcd.cli.command import Command
-from hpcd.cli.output.terminal_text import cell
+from hpcd.cli.output.tree_tables import Row, TextOutput
 from hpcd.cli.result_store import Result, remove, results, results_folder
 from hpcd.errors import HpcdError, UsageError
+
+_MIN_TEXT = 16
 
 
 class ResultsCommand(Command):
@@ -54,7 +55,8 @@ class ResultsCommand(Command):
         elif not rows:
             print(f"no results in {results_folder()}; hpcd profile makes them")
         else:
-            _print_table(rows)
+            page = TextOutput(None)
+            page.table(_rows(rows, page.width))
         return 0
 
 
@@ -78,22 +80,22 @@ def as_json(result: Result) -> dict[str, Any]:
     return row
 
 
-def _print_table(rows: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading, right in (("result", False), ("made", False), ("length", True), ("lines", True),
-                           ("size", True), ("recorded by", False)):  # fmt: skip
-        table.add_column(heading, justify="right" if right else "left", no_wrap=heading == "result")
+def _rows(rows: list[dict[str, Any]], width: int) -> Iterator[Row]:
+    longest = max(len(row["name"]) for row in rows)
+    head = f"{'result':{longest}}  made             {'length':>8} {'lines':>6} {'size':>8}  "
+    yield Row(head, "", "recorded by hpcd profile")
     for row in rows:
-        recorded_at, size = row["time"][:16].replace("T", " "), f"{row['bytes'] / 1e6:.1f} MB"
-        if row["damage"]:
-            table.add_row(
-                row["name"], recorded_at, "", "", size, cell(f"cannot be read: {row['damage']}")
-            )
-            continue
-        command = row["command"] if isinstance(row["command"], list) else []
-        table.add_row(
-            row["name"], recorded_at, f"{row['duration_s']:.1f} s", f"{row['lines']:,}", size,
-            cell(" ".join(["hpcd", *map(str, command)])),
-        )  # fmt: skip
-    console = Console(highlight=False)
-    (console if console.is_terminal else Console(highlight=False, width=160)).print(table)
+        length = lines = ""
+        text = f"cannot be read: {row['damage']}"
+        if not row["damage"]:
+            length, lines = f"{row['duration_s']:.1f} s", f"{row['lines']:,}"
+            text = _recorded_by(row["command"], row["name"])
+        figures = f"{row['name']:{longest}}  {row['time'][:16].replace('T', ' ')} {length:>8}"
+        figures += f" {lines:>6} {row['bytes'] / 1e6:>5,.1f} MB  "
+        yield Row(figures, "", shorten(text, max(width - len(head), _MIN_TEXT)))
+
+
+def _recorded_by(command: object, name: str) -> str:
+    """The options and the command that hpcd profile was given, but for the result's name."""
+    words = [str(word) for word in command] if isinstance(command, list) else []
+    return " ".join(words).removeprefix("profile ").replace(f"--name {name} ", "", 1)
