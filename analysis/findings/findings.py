@@ -241,14 +241,21 @@ def _brief_processes(db: Database, use: TimeUse) -> Iterator[Finding]:
     end = np.zeros(len(start), np.int64)
     np.minimum.at(start, process, lines.start)
     np.maximum.at(end, process, lines.end)
-    life = (end - start)[end - start < _BRIEF_NS] / 1e9
-    total, span = float(life.sum()), db.duration_ns / 1e9
-    if len(life) < _MANY or total < LEAST_SHARE * span:
+    brief = np.flatnonzero(end - start < _BRIEF_NS)
+    if len(brief) < _MANY:
         return
+    # They may start one another, and run beside one another.
+    start, end = (times[brief[np.argsort(start[brief])]] for times in (start, end))
+    latest = np.maximum.accumulate(end)
+    without = int(np.maximum(start[1:] - latest[:-1], 0).sum())
+    total, span = (int(latest[-1] - start[0]) - without) / 1e9, db.duration_ns / 1e9
+    if total < LEAST_SHARE * span:
+        return
+    mean = float((end - start).mean()) / 1e9
     places = use.places(use.seconds(Use.CHILDREN))
     yield Finding(
         "children",
-        f"{len(life):,} processes live {amount_text(total / len(life), 's')} each, together",
+        f"{len(brief):,} processes live {amount_text(mean, 's')} each, one or more at a time for",
         total, "s", total / span, "the time recorded",
         f"started by {places[0].words}" if places else "",
     )  # fmt: skip

@@ -194,3 +194,15 @@ def test_threads_that_run_briefly_all_their_lives_do_the_work(tmp_path: Path) ->
         assert [finding.text for finding in findings(db) if finding.kind == "hot"] == [
             "Most work is done in work: 2.000 s, 67 % of the CPU time, in work."
         ]
+
+
+def test_brief_processes_that_run_beside_one_another_take_the_time_once(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve", "cpu", 0.02), ("main/waitpid/k_wait", "blocked", 0.08)]
+    }
+    steps |= {number: [("main/solve", "cpu", 0.01)] for number in range(1, 31)}
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        assert [finding.text for finding in findings(db) if finding.kind == "children"] == [
+            "30 processes live 0.010 s each, one or more at a time for 0.010 s, 10 % of the time"
+            " recorded, started by main > waitpid."
+        ]
