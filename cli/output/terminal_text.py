@@ -7,14 +7,29 @@ style what follows, or fail to parse. Every such text goes through here before i
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from hpcd.wording import harmless
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
-__all__ = ["cell", "harmless", "spreadsheet_cell"]
+__all__ = ["cell", "harmless", "spreadsheet_cell", "wide_console"]
+
+# Where there is no terminal to fit: enough to see what a command is.
+_PIPE_WIDTH = 160
+
+
+def wide_console() -> Console:
+    """Standard output for rich's tables, as wide as the terminal or $COLUMNS; wide in a pipe."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(highlight=False, width=_PIPE_WIDTH)
+    return console
 
 
 def spreadsheet_cell(value: object) -> object:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from itertools import groupby
 from typing import Any
 
@@ -13,12 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcd.cli.command import Command
-from hpcd.cli.output.terminal_text import cell, harmless
+from hpcd.cli.output.terminal_text import cell, harmless, wide_console
 from hpcd.daemon.targets.jobs import Role
 from hpcd.daemon.targets.node_survey import Running, survey
-
-# Where there is no terminal to fit: enough to see what a command is.
-_PIPE_WIDTH = 160
 
 
 class List(Command):
@@ -47,9 +43,7 @@ class List(Command):
         if not processes:
             print("no MPI job, batch job or container runs on this host")
             return 0
-        console = Console(highlight=False)
-        if not console.is_terminal and "COLUMNS" not in os.environ:
-            console = Console(highlight=False, width=_PIPE_WIDTH)
+        console = wide_console()
         for job, members in groupby(processes, key=lambda process: process.place.job):
             print_job(console, job, list(members))
         return 0

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 
-from rich.console import Console
 from rich.table import Table
 
 from hpcd.cli.command import Command
-from hpcd.cli.output.terminal_text import cell
+from hpcd.cli.output.terminal_text import cell, wide_console
 from hpcd.cli.service_client import add_socket_option
 from hpcd.daemon.service.protocol import ask
 
@@ -76,8 +74,7 @@ def _print(answer: dict[str, object]) -> None:
             f"{progress.get('truncated', 0):,}",
             cell(recording["measurement"]),
         )
-    console = Console(width=None if sys.stdout.isatty() else 160)
     if recordings:
-        console.print(table)
+        wide_console().print(table)
     else:
-        console.print("no recordings; hpcd attach starts one")
+        print("no recordings; hpcd attach starts one")

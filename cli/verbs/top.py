@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live as Screen
 from rich.table import Table
 from rich.text import Text
@@ -26,7 +26,7 @@ from rich.text import Text
 from hpcd.analysis.live.recent_window import Busy, HotPath, Live, Snapshot
 from hpcd.cli.command import Command
 from hpcd.cli.output.call_rates import call_tables
-from hpcd.cli.output.terminal_text import harmless
+from hpcd.cli.output.terminal_text import harmless, wide_console
 from hpcd.cli.record_options import (
     add_call_options,
     add_selection_options,
@@ -43,7 +43,6 @@ from hpcd.isolation import python_command, python_environment
 
 # Measurements are flushed once a second: there is nothing newer to be seen.
 _REFRESH_SECONDS = 1.0
-_PIPE_WIDTH = 160
 # Of prctl(2).
 _PR_SET_PDEATHSIG = 1
 _SYSTEM_CALL = re.compile(r"(?:__\w+_sys_|ksys_)(\w+)")
@@ -264,23 +263,21 @@ def _with_code(message: str, code: int) -> HpcdError:
 
 def show(args: argparse.Namespace, live: Live, stop: threading.Event, once: bool) -> None:
     """Print one window, or refresh the screen until ``stop`` is set or the recording ends."""
-    console = Console(highlight=False)
+    console = wide_console()
     if args.json or once or not console.is_terminal:
         live.refresh()
         snapshot = live.snapshot(args.rows or 20, args.rows or 20)
         if args.json:
             print(json.dumps(dataclasses.asdict(snapshot)))
             return
-        if not console.is_terminal:
-            console = Console(highlight=False, width=_PIPE_WIDTH)
         console.print(as_screen(snapshot))
         return
     tables = 3
     with Screen(console=console, screen=True, auto_refresh=False) as screen:
         while not stop.is_set():
             live.refresh()
-            # Four lines of heads, and the tables share the rest.
-            rows = args.rows or max((console.height - 6 - tables) // tables, 1)
+            # Five lines of heads, and the tables share the rest.
+            rows = args.rows or max((console.height - 7 - tables) // tables, 1)
             snapshot = live.snapshot(rows, rows)
             tables = 3 + len(call_tables(snapshot.calls))
             screen.update(as_screen(snapshot), refresh=True)
@@ -295,7 +292,7 @@ def as_screen(now: Snapshot) -> Group:
     """The whole screen."""
     span = now.seconds or 1.0
     return Group(
-        Text(harmless(headline(now)), overflow="ellipsis", no_wrap=True),
+        Text(harmless(headline(now))),
         processes_table(now.busiest, span),
         paths_table("hottest call paths", now.hottest, span),
         paths_table("longest waits", now.waits, span),
