@@ -72,7 +72,7 @@ def test_a_leak_is_named_with_its_path_and_amount(
     assert held <= heap.at_peak.total[0] <= held + 100_000 and error < 100_000
     assert heap.history[-1, 1] == held
     text = hpcd("memory", tmp_path / "db").stdout
-    assert "malloc < leak < main" in text and "65.0MB" in text
+    assert "malloc < leak < main" in text and "65.0M" in text
     report = hpcd("report", tmp_path / "db", "--metric", "heap_held").stdout
     assert "65,000,000 B" in report and "leak > malloc" in report
     assert "allocated and held ever more memory" in report
