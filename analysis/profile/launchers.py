@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.profile.process_tree import StartedProcess, parents, processes_by_start
 from hpcd.analysis.profile.working_lines import working_lines
-from hpcd.array_types import F64, I64, Mask
+from hpcd.array_types import F64, Mask
 
 # The descendants of a launcher, of other programs, use at least this multiple of its CPU time; of
 # one whose name is known at least as much.
@@ -44,34 +45,27 @@ def launcher_lines(db: Database) -> Mask:
     used = np.bincount(process, db.line_totals("cpu_time"))
     ranked = np.zeros(len(used), bool)
     ranked[process[lines.rank >= 0]] = True
-    launches = select_launchers(
-        [(int(row[0]), int(row[1]), int(row[2]), int(row[3]), str(row[4])) for row in db.rows(
-            "SELECT id, measurement, pid, parent_pid, name FROM process ORDER BY start_ns")],
-        used.astype(np.float64),
-    )  # fmt: skip
+    launches = select_launchers(processes_by_start(db), used.astype(np.float64))
     launches &= ~ranked
     launching: Mask = launches[process]
     _LAUNCHING[db] = launching
     return launching
 
 
-def select_launchers(processes: list[tuple[int, int, int, int, str]], used: F64) -> Mask:
+def select_launchers(processes: list[StartedProcess], used: F64) -> Mask:
     """``bool[n]``: which processes are launchers.
 
-    ``processes`` are (number, measurement, pid, parent's pid, name) in order of their starts;
-    ``used`` ``float64[n]`` the CPU time of each by its number. O(processes · depth).
+    ``processes`` are in order of their starts; ``used`` ``float64[n]`` is the CPU time of each by
+    its number. O(processes · depth).
     """
     below = np.zeros(len(used))
-    newest: dict[tuple[int, int], int] = {}
-    parent: I64 = np.full(len(used), -1, np.int64)
+    parent = parents(processes, len(used))
     names = [""] * len(used)
-    for number, measurement, pid, parent_pid, name in processes:
-        if number >= len(used):
-            continue
-        names[number] = name
-        above = newest.get((measurement, parent_pid), -1)
-        parent[number] = above if above != number else -1
-        newest[measurement, pid] = number
+    for number, _, _, _, name in processes:
+        if 0 <= number < len(used):
+            names[number] = name
+    for number, name in enumerate(names):
+        above = int(parent[number])
         for _ in range(_DEEPEST):
             if above < 0:
                 break

@@ -139,6 +139,31 @@ def test_lines_filtered_sorted_and_grouped_in_the_url(page: Page) -> None:
     assert window(page)[2:] == [0, 8]
 
 
+def test_pinned_rows_stay_above_the_others(page: Page) -> None:
+    pinned = page.locator("#pinned-labels span")
+    page.locator("#trace-labels span").filter(has_text="rank 5").hover()
+    page.get_by_label("rank 5: pin to the top").click()
+    expect(pinned).to_have_text(["rank 5"])
+    at(page, "pinned=5")
+    page.locator("#trace-canvas canvas").click(position={"x": 300, "y": 5})
+    page.keyboard.press("p")
+    expect(pinned).to_have_text(["rank 5", "rank 0"])
+    # Whatever is in view, and where rows are filtered.
+    page.keyboard.press("W")
+    expect(page.locator("#trace-labels span")).not_to_have_count(8)
+    page.fill("#search", "line:rank [67]$")
+    expect(page.locator("#trace-labels span")).to_have_text(["rank 6", "rank 7"])
+    page.reload()
+    expect(pinned).to_have_text(["rank 5", "rank 0"])
+    shot(page, "rows-pinned")
+    page.locator("#pinned-canvas canvas").click(position={"x": 200, "y": 10})
+    at(page, "line=5")
+    page.get_by_label("rank 5: back among the others").click()
+    expect(pinned).to_have_text(["rank 0"])
+    page.go_back()
+    expect(pinned).to_have_text(["rank 5", "rank 0"])
+
+
 def test_labels_that_come_late_do_not_replace_newer_ones(page: Page) -> None:
     held: list[Route] = []
     page.route(

@@ -63,7 +63,7 @@ class QueryParameters:
         """Return the choice of lines and their order."""
         return Choice(
             self.text("filter"), self.text("sort") or "rank", self.text("group"),
-            self.has("fold"), self.has("unfolded"),
+            self.has("fold"), self.has("unfolded"), tuple(self.numbers("only")),
         )  # fmt: skip
 
     def interval(self) -> tuple[int, int]:

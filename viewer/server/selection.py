@@ -8,9 +8,10 @@ that lived briefly, one after another, share rows too, in which each is drawn at
 
 from __future__ import annotations
 
+import pwd
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from threading import Lock
 
@@ -19,15 +20,16 @@ import numpy as np
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.profile.launchers import launcher_lines, own_lines
+from hpcd.analysis.profile.process_tree import parents, processes_by_start, tree_order
 from hpcd.analysis.profile.shared_rows import lines_that_share
 from hpcd.analysis.trace.trace_lines import NO_RANK
 from hpcd.array_types import F64, I64, U32, Mask
-from hpcd.errors import UsageError
+from hpcd.errors import FormatError, UsageError
 from hpcd.viewer import patterns
 
 FIELDS = ("label", "process", "thread", "job", "host")
-SORTS = ("rank", "start", "label")
-GROUPS = ("", "job", "rank", "process")
+SORTS = ("rank", "start", "tree", "label")
+GROUPS = ("", "job", "rank", "process", "host", "user")
 _KEPT = 8  # orders: 8 MB each for a million lines
 _LABELS = 50_000  # resolved at a time
 _NAMED = 2  # launchers that a label names
@@ -36,13 +38,15 @@ _THREAD = " · "  # between a process and its thread, as in labels of lines
 
 @dataclass(frozen=True)
 class Choice:
-    """The lines a user chose. ``sort`` is one of :data:`SORTS` or a metric, costliest first.
+    """The lines a user chose. ``sort`` is one of :data:`SORTS` or a metric, costliest first;
+    ``tree`` has processes below those that started them.
 
     ``filter`` is a regular expression that one of :data:`FIELDS` must match somewhere, or
     ``field:expression`` for one of them; empty for all lines. ``fold`` gives the lines that are not
     the program's own (:func:`hpcd.analysis.profile.launchers.own_lines`) one row, unless they are
     ``unfolded`` or the filter leaves nothing else; and has those that lived briefly share rows
-    (:mod:`hpcd.analysis.profile.shared_rows`).
+    (:mod:`hpcd.analysis.profile.shared_rows`). Where ``only`` names lines, the rows are these, in
+    this order, whatever the filter; each has what it has in the whole choice.
     """
 
     filter: str = ""
@@ -50,6 +54,7 @@ class Choice:
     group: str = ""
     fold: bool = False
     unfolded: bool = False
+    only: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,9 @@ class LineSelection:
             return lines
         shown = np.zeros(len(row_of) + 1, bool)
         shown[lines] = True
-        return np.flatnonzero(shown[row_of])
+        represented = shown[row_of]
+        represented[lines] = True  # rows of their own, where lines are named
+        return np.flatnonzero(represented)
 
     def with_shared(self, lines: I64, choice: Choice) -> I64:
         """``int64[k]``: ``lines``, and those that share rows with them."""
@@ -169,6 +176,10 @@ class LineSelection:
         rows = self._db.lines.rows(lines)
         if group == "job":
             return [row.job or "no job" for row in rows]
+        if group == "host":
+            return [row.host for row in rows]
+        if group == "user":
+            return [_user_name(uid) for uid in self._users[self._db.lines.process[lines]].tolist()]
         if group == "rank":
             return [f"{row.process} {row.pid}" if row.rank is None else
                     f"{row.job} rank {row.rank}".strip() for row in rows]  # fmt: skip
@@ -177,6 +188,11 @@ class LineSelection:
     def _make(self, choice: Choice) -> Order:
         if choice.group not in GROUPS:
             raise UsageError(f"lines are grouped by {', '.join(GROUPS[1:])}")
+        if choice.only:
+            if max(choice.only) >= len(self._db.lines):
+                raise UsageError("no such trace line")
+            whole = self._made(replace(choice, only=()))
+            return replace(whole, rows=np.array(choice.only, np.int64))
         lines = self._matching(choice.filter)
         row_of: I64 | None = None
         shared: dict[int, I64] = {}
@@ -259,6 +275,10 @@ class LineSelection:
             return np.arange(len(lines), dtype=np.float64), False
         if sort == "start":
             return lines.start.astype(np.float64), False
+        if sort == "tree":
+            count = int(lines.process.max(initial=0)) + 1
+            place = tree_order(parents(processes_by_start(self._db), count))
+            return place[lines.process].astype(np.float64), False
         if sort == "label":
             names = [_natural(name) for name in lines.label]
             position = np.empty(len(names))
@@ -273,6 +293,10 @@ class LineSelection:
         lines = self._db.lines
         if group == "process":
             return lines.process.astype(np.int64)
+        if group == "user":
+            return self._users[lines.process]
+        if group == "host":
+            return lines.texts("host")[1].astype(np.int64)
         job = lines.texts("job")[1].astype(np.int64)
         if group == "job":
             return job
@@ -280,6 +304,24 @@ class LineSelection:
         most = int(lines.rank.max(initial=0)) + 1
         below = (int(job.max(initial=0)) + 1) * most
         return np.where(ranked, job * most + lines.rank, below + lines.process.astype(np.int64))
+
+    @cached_property
+    def _users(self) -> I64:
+        """``int64[processes]``: the number of each process's user, -1 where it is not known."""
+        rows = self._db.rows("SELECT CAST(coalesce(uid, -1) AS INTEGER) FROM process ORDER BY id")
+        if len(self._db.lines) and len(rows) <= int(self._db.lines.process.max()):
+            raise FormatError("a trace line's process does not exist")
+        return np.array([uid for (uid,) in rows], np.int64)
+
+
+def _user_name(uid: int) -> str:
+    """A user's name here, which may be another one's where it was recorded, and number."""
+    if uid < 0:
+        return "unknown user"
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} ({uid})"
+    except (KeyError, OverflowError):
+        return f"user {uid}"
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

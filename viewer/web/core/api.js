@@ -345,10 +345,10 @@ function treeColumns(words) {
  * Which lines, in which order; l0 and l1 are places in it.
  * @param {LineChoice} choice
  */
-function choiceQuery({ filter, sort, group, all, unfolded }) {
+function choiceQuery({ filter, sort, group, all, unfolded, only }) {
   const query = new URLSearchParams();
   const fold = all ? "" : "1";
-  for (const [name, value] of Object.entries({ filter, sort, group, fold, unfolded })) if (value) query.set(name, value);
+  for (const [name, value] of Object.entries({ filter, sort, group, fold, unfolded, only })) if (value) query.set(name, value);
   return query;
 }
 

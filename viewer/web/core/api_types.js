@@ -2,8 +2,9 @@
 // Types of the server's answers; docs/viewer-api.md says what they hold. Nothing here runs.
 
 /**
- * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group" | "all" | "unfolded">} LineChoice which lines, in which order
- * @typedef {import("./store.js").Window} Window lines and time
+ * only: numbers of lines, that alone have rows.
+ * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group" | "all" | "unfolded"> & { only?: string }} LineChoice which lines, in which order
+ * @typedef {import("./store.js").Window & { only?: string }} Window lines and time
  *
  * @typedef {{ name: string, unit: string, additive?: boolean }} Metric additive: true where left out
  *

@@ -13,6 +13,7 @@ export const COMMANDS = [
   ["a", "Earlier"], ["d", "Later"], ["ArrowUp", "Lines above"], ["ArrowDown", "Lines below"],
   ["Home", "Show everything"], ["End", "To the end of time; follows what is being recorded"], ["u", "Back, as the browser's button"], ["r", "Forward"],
   ["z", "Zoom to what is selected: a range, or the stretch at the crosshair (also F)"], ["x", "Begin a range at the crosshair; it ends where the crosshair goes"], ["Escape", "Select nothing"],
+  ["p", "Pin the crosshair's row to the top, or put it back"],
   ["[", "Depth: one frame out"], ["]", "Depth: one frame in"],
   ["/", "Find procedures, or lines (line:)"], ["n", "Next match"], ["N", "Match before"], ["h", "Hot path"], ["m", "Messages and calls over the trace lines: show or hide"],
   ["e", "Export"], ["c", "Colours of procedures"], ["t", "Dark or light"], ["k", "Command palette (also Ctrl K)"], ["?", "Help"],

@@ -148,6 +148,19 @@ export class PageContext {
     this.store.set({ s0: undefined, s1: undefined, r0: undefined, r1: undefined, against: undefined });
   }
 
+  // Numbers of the lines whose rows stand above the others.
+  pinned() { return (this.store.state.pinned ?? "").split(".").filter(Boolean).map(Number).filter((line) => line < this.summary.lines); }
+
+  /**
+   * Puts a line's row above the others, or back among them.
+   * @param {number} line
+   */
+  pin(line) {
+    const pinned = this.pinned();
+    const next = pinned.includes(line) ? pinned.filter((other) => other !== line) : [...pinned, line];
+    this.store.set({ pinned: next.join(".") });
+  }
+
   zoomToSelection() {
     const window = this.selection();
     if (window) this.zoomTo({ t0: window.t0, t1: window.t1, l0: window.l0, l1: window.l1 });

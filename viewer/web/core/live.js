@@ -27,11 +27,11 @@ export function followRecording({ store, api, context, button, renew }) {
   let state = null;
 
   async function look() {
-    const { db, line, l0, l1 } = store.state;
+    const { db, line = 0, l0, l1 } = store.state;
     if (looking || !state?.recording || document.hidden || db === undefined) return;
     looking = true;
     try {
-      const newest = await api.live(db, state.revision, line === undefined ? [l0, l1 - 1] : [l0, l1 - 1, line]);
+      const newest = await api.live(db, state.revision, [l0, l1 - 1, line, ...context.pinned()]);
       if (newest.revision === state.revision) state = newest;
       else await renew(newest);
       show();
@@ -67,7 +67,7 @@ export function followRecording({ store, api, context, button, renew }) {
  * @param {State} state
  * @param {Revision} before
  * @param {Revision} after
- * @param {(number | null)[]} lines what l0, l1 - 1 and the crosshair's line are now
+ * @param {(number | null)[]} lines what l0, l1 - 1, the crosshair's line and those that are pinned are now
  * @param {{ before: number, now: number }} count how many lines the choice has
  */
 export function stateInRevision(state, before, after, lines, count) {
@@ -84,6 +84,7 @@ export function stateInRevision(state, before, after, lines, count) {
     patch.l0 = Math.min(state.l0, patch.l1 - 1);
   }
   if (state.line !== undefined) patch.line = lines[2] ?? undefined;
+  if (state.pinned) patch.pinned = lines.slice(3).filter((line) => line !== null).join(".");
   if (state.context) patch.context = contextIn(state.context, before.tree, after.tree);
   return patch;
 }

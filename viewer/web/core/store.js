@@ -20,6 +20,7 @@
  * @property {string} [group]
  * @property {string} [all] "1" for every line a row of its own: helper threads are folded otherwise
  * @property {string} [unfolded] "1" for rows of launchers and helper threads one by one
+ * @property {string} [pinned] lines whose rows stand above the others, numbers between dots
  * @property {number} [depth] of the call paths in pictures; 0 or none: colours are by procedure
  * @property {string} [loops] "1" for loops as frames of call paths
  * @property {number} [time] of the crosshair, ns
@@ -66,7 +67,7 @@
  */
 
 /** @type {(keyof State)[]} */
-const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "filter", "sort", "group", "all", "unfolded", "depth", "loops", "time", "line",
+const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "filter", "sort", "group", "all", "unfolded", "pinned", "depth", "loops", "time", "line",
   "search", "theme", "metric", "view", "flame", "root", "about", "spot", "code", "context", "formulas", "colours",
   "compare", "versus", "sides", "compared", "shares", "partial", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel", "marks", "matrix", "ranks", "by", "phase", "called", "curves", "against"];
 /** @type {Set<keyof State>} */

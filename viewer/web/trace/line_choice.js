@@ -11,8 +11,8 @@ import { part } from "../widgets/elements.js";
  * @typedef {import("../core/api_types.js").LineChoice} LineChoice
  */
 
-const SORTS = [["", "rank"], ["start", "start"], ["label", "name"]];
-const GROUPS = [["", "nothing"], ["job", "job"], ["rank", "rank"], ["process", "process"]];
+const SORTS = [["", "rank"], ["start", "start time"], ["tree", "process tree"], ["label", "name"]];
+const GROUPS = [["", "nothing"], ["job", "job"], ["rank", "rank"], ["process", "process"], ["host", "node"], ["user", "user"]];
 
 const HTML = `
     <label class="of-lines">Lines sorted by <select id="sort"></select></label>

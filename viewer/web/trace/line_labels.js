@@ -6,7 +6,13 @@ import { textElement } from "../widgets/elements.js";
 /**
  * measurement: whose recording the line is of; folded: how many lines of helpers the row stands for, 0 for
  * the program's own.
- * @typedef {{ label: string, group: string, measurement: number, folded: number }} LineLabel
+ * @typedef {{ line: number, label: string, group: string, measurement: number, folded: number }} LineLabel
+ *
+ * What can be done at labels.
+ * @typedef {object} LabelActs
+ * @property {() => void} [fold] folds or unfolds launchers and helper threads
+ * @property {(line: number) => void} [pin] puts a row above the others, or back among them
+ * @property {boolean} [pinned] whether these rows are those above the others
  * @typedef {import("../core/api_types.js").Window} Window
  */
 
@@ -26,9 +32,9 @@ export async function loadLineLabels(api, db, window, places) {
   const quarters = new Set([0, 0.25, 0.5, 0.75].map((share) => places[Math.floor(share * places.length)]));
   const spans = l1 - l0 <= MOST_LINES ? [{ from: l0, count: l1 - l0 }] : [...quarters].map((from) => ({ from, count: 1 }));
   const answers = await Promise.all(spans.map(({ from, count }) => api.lines(db, window, from, count)));
-  return new Map(answers.flatMap(({ labels, groups, measurements, folded }, i) => labels.map(
+  return new Map(answers.flatMap(({ labels, lines, groups, measurements, folded }, i) => labels.map(
     (label, k) => /** @type {[number, LineLabel]} */ ([spans[i].from + k, {
-      label, group: groups[k], measurement: measurements[k], folded: folded[k],
+      label, line: lines[k], group: groups[k], measurement: measurements[k], folded: folded[k],
     }]))));
 }
 
@@ -39,10 +45,10 @@ export async function loadLineLabels(api, db, window, places) {
  * @param {Map<number, LineLabel>} labels
  * @param {import("./row_layout.js").RowLayout} layout
  * @param {number} height of the picture, px
- * @param {() => void} [fold] folds or unfolds launchers and helper threads
- * @param {boolean} [unfolded] whether they are
+ * @param {LabelActs} acts
+ * @param {boolean} [unfolded] whether launchers and helper threads are
  */
-export function drawLineLabels(element, places, labels, layout, height, fold, unfolded = false) {
+export function drawLineLabels(element, places, labels, layout, height, acts, unfolded = false) {
   const items = [];
   let last = "";
   let free = 0; // px, from where on there is room
@@ -58,8 +64,11 @@ export function drawLineLabels(element, places, labels, layout, height, fold, un
     free = top + ROW_HEIGHT;
     const heads = Boolean(group) && group !== last;
     const text = heads && group !== label ? `${group}: ${label}` : label;
+    const { fold } = acts;
     const folds = fold && (folded > 1 || (folded && unfolded)) ? () => fold() : undefined;
-    items.push(rowLabel(text, heads, top, folded, folds));
+    const item = rowLabel(text, heads, top, folded, folds);
+    if (acts.pin) item.append(pinButton(line, acts.pin, acts.pinned));
+    items.push(item);
     last = group;
   }
   element.replaceChildren(...items);
@@ -78,6 +87,22 @@ function rowLabel(text, heads, top, folded, fold) {
   if (fold) item.append(foldButton(text, folded, fold));
   item.style.top = `${top}px`;
   return item;
+}
+
+/**
+ * Seen where the pointer is; the key P does the same at the crosshair.
+ * @param {LineLabel} line
+ * @param {(line: number) => void} pin
+ * @param {boolean} [pinned]
+ */
+function pinButton({ line, label }, pin, pinned = false) {
+  const button = textElement("button", "", "pin");
+  button.title = pinned ? `${label}: back among the others (P)` : `${label}: pin to the top (P)`;
+  button.tabIndex = -1;
+  button.setAttribute("aria-label", button.title);
+  button.setAttribute("aria-pressed", String(pinned));
+  button.addEventListener("click", () => pin(line));
+  return button;
 }
 
 /**

@@ -26,7 +26,6 @@ import { addTraceMouse, spotOf } from "./trace_mouse.js";
  * @property {() => void} [drawn]
  * @property {() => void} [labelled] after drawn
  * @property {(error: unknown) => void} failed
- * @property {() => void} [fold] folds or unfolds launchers and helper threads
  *
  * @typedef {object} PictureOptions
  * @property {import("../core/api.js").Api} api
@@ -34,7 +33,7 @@ import { addTraceMouse, spotOf } from "./trace_mouse.js";
  * @property {string} label for those who do not see it
  * @property {() => Source | null} source null as long as there is nothing to show
  * @property {() => { x: number | null, y: number | null }} cross where the crosshair is; y null where its line is not seen
- * @property {PictureEvents & import("./trace_mouse.js").TraceActs} on
+ * @property {PictureEvents & import("./line_labels.js").LabelActs & import("./trace_mouse.js").TraceActs} on
  * @property {() => Pick<import("./call_marks.js").CallMarks, "draw" | "describe" | "waits"> | null} [marks] what is drawn over the lines
  */
 
@@ -73,6 +72,7 @@ export class LinesOverTime {
     this.load = this.load.bind(this);
     const { canvas, fit, dispose } = fittedCanvas(this.fill, label, this.load);
     this.canvas = canvas;
+    this.fit = fit;
     fit();
     this.disposeCanvas = dispose;
     addTraceMouse({ canvas, fill: this.fill, axis: this.axis, rubber: select(element, ".rubber", HTMLElement), grid: () => this.grid, layout: () => this.layout, cross, on });
@@ -119,7 +119,7 @@ export class LinesOverTime {
     // Requests for labels are not aborted: an older window's may be answered after a newer one's.
     if (this.disposed || request.signal.aborted) return;
     this.labels = labels;
-    drawLineLabels(this.names, this.loaded.places, this.labels, this.layout, this.fill.clientHeight, this.on.fold, Boolean(window.unfolded));
+    drawLineLabels(this.names, this.loaded.places, this.labels, this.layout, this.fill.clientHeight, this.on, Boolean(window.unfolded));
     // Gaps between groups and dropped samples are found by the labels.
     if (window.group || source.database.summary.losses.length) this.draw();
     this.element.dataset.drawn = `${window.t0}-${window.t1}-${window.l0}-${window.l1}`;

@@ -10,6 +10,7 @@ import { depthView } from "./depth_view.js";
 import { LinesOverTime } from "./lines_over_time.js";
 import { MiniMap } from "./mini_map.js";
 import { PixelCounts } from "./pixel_counts.js";
+import { PinnedRows } from "./pinned_rows.js";
 import { callPathList } from "./procedure_lists.js";
 import { RangeStatistics, STATISTICS_HTML } from "./range_statistics.js";
 import { SelectionBand } from "./selection_band.js";
@@ -77,14 +78,19 @@ class TracePane {
     this.trace = new LinesOverTime(this.lines, {
       api, name: "trace", label: "Trace lines over time, coloured by procedure", cross: () => crosshair(store, this.trace.grid),
       source: () => context.database && { db: store.db, window: store.state, database: context.database },
-      on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, ...context.mouse,
+      on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, pin: (line) => context.pin(line), ...context.mouse,
         drag: (rectangle) => context.select(rectangle), open: (position) => this.zoomToSelected(position) },
       marks: () => this.marks,
     });
-    this.marks = new CallMarks({ store, api, context }, this.lines, () => this.trace.draw());
+    this.marks = new CallMarks({ store, api, context }, this.lines, () => { this.trace.draw(); this.pinned.draw(); });
     const curves = textElement("div", "", "curves");
-    this.lines.append(curves);
+    const pinned = textElement("div", "", "traceview pinned");
+    this.lines.append(curves, pinned);
     this.curves = new Curves(curves, shared);
+    /** @type {PinnedRows} */
+    this.pinned = new PinnedRows(pinned, shared, {
+      cross: () => crosshair(store, this.pinned.picture.grid), marks: () => this.marks, open: (position) => this.zoomToSelected(position, this.pinned.picture),
+    });
     this.mini = new MiniMap(at("mini-canvas"), shared, () => find?.matches ?? []);
     this.summary = summaryView(at("summary-canvas"), shared);
     this.depth = depthView(at("depth-canvas"), shared, () => this.showPath());
@@ -105,13 +111,13 @@ class TracePane {
 
   /** Draws again what changes of the store concern; returns what ends that and the views. */
   follow() {
-    const { store, trace, mini, summary, depth, statistics, marks, curves, band } = this;
+    const { store, trace, pinned, mini, summary, depth, statistics, marks, curves, band } = this;
     return [
       store.subscribe(WINDOW, trace.load),
       store.subscribe(["db", "revision", ...CHOICE], mini.load),
       store.subscribe(["depth", "loops", "search", "theme"], () => this.draw()),
       store.subscribe(["time", "line"], () => { this.draw(); depth.load(); }),
-      ...[trace, mini, summary, depth, statistics, marks, curves, band].map((view) => () => view.dispose()),
+      ...[trace, pinned, mini, summary, depth, statistics, marks, curves, band].map((view) => () => view.dispose()),
     ];
   }
 
@@ -153,6 +159,7 @@ class TracePane {
     this.drawingParts ??= whenIdle().then(() => {
       this.drawingParts = null;
       if (this.disposed || !this.trace.grid) return;
+      this.pinned.draw();
       this.mini.draw();
       this.summary.draw();
       this.statistics.show();
@@ -182,9 +189,11 @@ class TracePane {
   /**
    * Zooms to the selected range, or to the stretch in one procedure at a position, without one at the crosshair.
    * @param {import("../core/context.js").Position} [position]
+   * @param {LinesOverTime} [picture] that the position is in
    */
-  zoomToSelected(position) {
-    const { context, trace: { grid } } = this;
+  zoomToSelected(position, picture = this.trace) {
+    const { context } = this;
+    const { grid } = picture;
     const window = context.selection();
     const { t0, t1 } = this.store.state;
     const time = position && t0 + position.x * (t1 - t0);
@@ -192,13 +201,13 @@ class TracePane {
     const cross = position ?? crosshair(this.store, grid);
     if (!grid || cross.x === null || cross.y === null || cross.x < 0 || cross.x > 1) return;
     const { shown } = context.picture();
-    const nodes = grid.rowNodes(this.trace.layout.rowOf(cross.y));
+    const nodes = grid.rowNodes(picture.layout.rowOf(cross.y));
     const [from, to] = stretchAround(Array.from(nodes, (node) => (context.tree.has(node) ? shown[node] : -1)), cross.x);
     const margin = MARGIN * (to - from);
     context.zoomToRectangle({ x0: (from - margin) / grid.w, x1: (to + margin) / grid.w, y0: null, y1: null });
   }
 
-  canvases() { return [this.trace.canvas, this.summary.canvas, this.depth.canvas]; }
+  canvases() { return [...(this.context.pinned().length ? [this.pinned.picture.canvas] : []), this.trace.canvas, this.summary.canvas, this.depth.canvas]; }
 
   csv() { return this.trace.csv(); }
 
