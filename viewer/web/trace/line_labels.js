@@ -98,7 +98,6 @@ function rowLabel(text, heads, top, folded, fold) {
 function pinButton({ line, label }, pin, pinned = false) {
   const button = textElement("button", "", "pin");
   button.title = pinned ? `${label}: back among the others (P)` : `${label}: pin to the top (P)`;
-  button.tabIndex = -1;
   button.setAttribute("aria-label", button.title);
   button.setAttribute("aria-pressed", String(pinned));
   button.addEventListener("click", () => pin(line));
