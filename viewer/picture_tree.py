@@ -95,7 +95,7 @@ class PictureTree:
 
     def __init__(self, db: Database, basis: ViewTree | None = None) -> None:
         self._db = db
-        basis = basis or contexts(db, "top-down")
+        basis = basis or contexts(db, "top-down", nameless=False)
         self.tree: CCT = basis.tree
         self.place: U32 = basis.place
         self.entities = basis.entities

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.scope_rows import scope_rows
 from hpcd.analysis.database import Database
-from hpcd.array_types import U8, U32
+from hpcd.analysis.profile.nameless import module_rows, without_chains
+from hpcd.array_types import U8, U32, Mask
 from hpcd.model.cct import CCT
 from hpcd.model.scope import Kind
 
@@ -31,7 +32,9 @@ class Entities:
     and of loops of unknown line where in their procedure they begin; ``procedure`` ``uint32[n]``:
     the one it is in, or one of them; ``file`` and ``line`` where a procedure or loop begins, of a
     line; empty and 0 where unknown, and for inlined procedures, which may be called from several.
-    ``of_scope`` ``uint32[scopes]``: what each scope of the database is.
+    ``of_procedure`` ``uint32[procedures]``: in whose row each is shown, itself unless it has no
+    name; ``shared`` ``bool[n]``: rows of procedures without names; ``of_scope``
+    ``uint32[scopes]``: what each scope of the database is.
     """
 
     kind: U8
@@ -39,6 +42,8 @@ class Entities:
     procedure: U32
     file: list[str]
     line: U32
+    of_procedure: U32
+    shared: Mask
     of_scope: U32
 
     def __len__(self) -> int:
@@ -62,15 +67,22 @@ class Entities:
         return listed
 
 
-def entities(db: Database, *, merged: bool = False) -> Entities:
+def entities(db: Database, *, merged: bool = False, nameless: bool = True) -> Entities:
     """All entities of a database.
 
     ``merged``: an inlined procedure is the same as one of its name in the same module that is
-    called. O(procedures + scopes).
+    called. Without ``nameless`` procedures that have no names share rows
+    (:func:`.nameless.module_rows`). O(procedures + scopes).
     """
     scopes, procedures = db.scopes, db.procedures
     kinds = [Kind.PROCEDURE] * len(procedures)
     names = list(db.procedure_names)
+    of_procedure: U32 = np.arange(len(names), dtype=np.uint32)
+    modules_named: dict[int, str] = {}
+    if not nameless:
+        of_procedure, modules_named = module_rows(db)
+        for at, name in modules_named.items():
+            names[at] = name
     owner = list(range(len(procedures)))
     files = list(procedures.file)
     lines = procedures.line.tolist()
@@ -106,12 +118,16 @@ def entities(db: Database, *, merged: bool = False) -> Entities:
             files.append(file)
             lines.append(line)
         of_scope[scope] = number[key]
+    shared = np.zeros(len(names), bool)
+    shared[list(modules_named)] = True
     return Entities(
         np.array(kinds, np.uint8),
         names,
         np.array(owner, np.uint32),
         files,
         np.array(lines, np.uint32),
+        of_procedure,
+        shared,
         of_scope,
     )
 
@@ -126,10 +142,15 @@ def scoped_tree(db: Database, all_entities: Entities, kinds: Collection[Kind]) -
     keep = np.isin(scopes.kind, list(kinds))
     # A line of an unknown file says nothing its procedure does not.
     keep &= ~((scopes.kind == Kind.STATEMENT) & np.array([not file for file in scopes.file]))
+    if Kind.INLINED in kinds:
+        # A loop at an address says as little as its procedure.
+        owner = all_entities.of_procedure[scopes.procedure]
+        keep &= ~((scopes.kind == Kind.LOOP) & all_entities.shared[owner])
     keep[0] = True
     rows = scope_rows(scopes.parent, keep, db.scope_of_node, db.cct.parent)
     label = np.zeros(rows.count, np.uint64)
-    label[rows.first] = db.procedure_of_node
+    label[rows.first] = all_entities.of_procedure[db.procedure_of_node]
     for row, scope in rows.scopes():
         label[row] = all_entities.of_scope[scope]
-    return CCT(rows.parent.astype(np.uint32), label), rows.last.astype(np.uint32)
+    tree = CCT(rows.parent.astype(np.uint32), label)
+    return without_chains(tree, rows.last.astype(np.uint32), all_entities.shared)

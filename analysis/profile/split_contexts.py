@@ -129,6 +129,8 @@ class _Split:
             np.append(old.procedure, owners.astype(np.uint32)),
             old.file + [old.file[owner] for owner in self._owners],
             np.append(old.line, old.line[owners]).astype(np.uint32),
+            old.of_procedure,
+            np.append(old.shared, np.zeros(more, bool)),
             old.of_scope,
         )
 

@@ -110,17 +110,24 @@ def make_view(
     only: Filter | None = None,
     derived: Sequence[Formula] = (),
     split: MarkedPhases | None = None,
+    nameless: bool = True,
 ) -> View:
     """The view named ``kind``, one of :data:`SCOPE_VIEWS`, of what ``only`` lets through.
 
     Inlined calls and loops are nodes, unless ``addresses`` are. ``share`` (of the total of
     ``metric``, one of the database's) and ``depth`` spare views the work of what will not be shown;
     only the bottom-up view has use for them. ``split`` splits contexts of :data:`VIEWS` by phases.
+    Without ``nameless`` procedures that have no names share a row for each module and caller.
     Raises :class:`UsageError`.
     """
     only = only or Filter()
     if split is not None:
-        return with_derived(_split_view(db, kind, split, only, metric, share, depth), derived)
+        if kind not in VIEWS:
+            raise UsageError(f"contexts are split by phases in the views {', '.join(VIEWS)} only")
+        basis = contexts(db, kind, nameless=nameless)
+        return with_derived(
+            _split_view(db, basis, kind, split, only, metric, share, depth), derived
+        )
     exclusive = only.exclusive(db)
     if kind == "top-down" and addresses:
         view = View(
@@ -128,7 +135,7 @@ def make_view(
             frame=db.cct.frame,
         )  # fmt: skip
     else:
-        basis = contexts(db, kind)
+        basis = contexts(db, kind, nameless=nameless)
         view = view_over(basis, exclusive, kind)
         if kind in ("flat", "bottom-up"):
             levels = 1 if kind == "flat" else depth
@@ -141,6 +148,7 @@ def make_view(
 
 def _split_view(
     db: Database,
+    basis: ViewTree,
     kind: str,
     split: MarkedPhases,
     only: Filter,
@@ -148,9 +156,6 @@ def _split_view(
     share: float,
     depth: int | None,
 ) -> View:
-    if kind not in VIEWS:
-        raise UsageError(f"contexts are split by phases in the views {', '.join(VIEWS)} only")
-    basis = contexts(db, kind)
     tree, known, own = split_contexts(db, basis.tree, basis.entities, basis.place, split, only)
     view = View(
         kind, tree.parent, tree.frame.astype(np.uint32), own, _inclusive(tree, own), entities=known
@@ -177,14 +182,16 @@ class ViewTree:
     listed: npt.NDArray[np.bool_]
 
 
-def contexts(db: Database, kind: str) -> ViewTree:
+def contexts(db: Database, kind: str, *, nameless: bool = True) -> ViewTree:
     """The tree of the view named ``kind``, one of :data:`SCOPE_VIEWS`. Raises :class:`UsageError`.
 
-    O(n · log n) of the database's contexts.
+    For ``nameless`` see :func:`make_view`; loops are listed whatever it is. O(n · log n) of the
+    database's contexts.
     """
     if kind not in _SCOPES:
         raise UsageError(f"no view {kind}; there are {', '.join(SCOPE_VIEWS)}")
-    all_entities = entities(db, merged=kind in ("flat", "bottom-up"))
+    merged = kind in ("flat", "bottom-up")
+    all_entities = entities(db, merged=merged, nameless=nameless or kind == "loops")
     whole, place = scoped_tree(db, all_entities, _SCOPES[kind])
     tree, node_of = collapse(whole, whole.frame)
     listed = np.ones(len(all_entities), bool)

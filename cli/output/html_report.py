@@ -89,7 +89,7 @@ def html_parts(
     yield f"<h2>Profile: {_escaped(outline.view.title)}</h2>\n"
     yield from _rows(db, outline, more, _MOST_ROWS)
     if outline.view.kind != "flat":
-        flat = make_view(db, "flat", only=only, derived=list(outline.view.derived))
+        flat = make_view(db, "flat", only=only, derived=list(outline.view.derived), nameless=False)
         listed = Outline(flat, outline.metric, depth=1, cut_by=outline.cut_by)
         yield "<h2>Procedures by exclusive cost</h2>\n"
         yield from _rows(db, listed, more, _MOST_PROCEDURES)
@@ -127,7 +127,7 @@ def _flame_graph(db: Database, outline: Outline, only: Filter) -> Iterator[str]:
         return
     view = outline.view
     if view.kind != "top-down" or view.frame is not None:
-        view = make_view(db, "top-down", only=only)
+        view = make_view(db, "top-down", only=only, nameless=False)
     total = float(view.total[metric])
     boxes = boxes_of(view, view.inclusive[metric], total, _WIDTH, _MOST_LEVELS)
     if not boxes:

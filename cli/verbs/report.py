@@ -48,8 +48,9 @@ class Report(Command):
     information was found, inlined calls stand between a procedure and its callees. Frames that only
     pass on their cost share a row with what they call, as in main > run > solve; (+3) stands for
     three more before them, x3 for recursion. Rows in one column that all begin with └ call one
-    another. [k] marks kernel procedures; frames below [truncated: ...] belong to call paths that
-    could not be unwound completely.
+    another. Procedures without names that cost little share a row of their load module, such as
+    [libfoo.so]. [k] marks kernel procedures; frames below [truncated: ...] belong to call paths
+    that could not be unwound completely.
     """
 
     name = "report"
@@ -112,6 +113,7 @@ class Report(Command):
                 only=Filter.parse(args.filter),
                 derived=derived,
                 split=split,
+                nameless=args.no_fold or args.json or args.csv,
             )
             only = hot_path(view, metrics[0]) if args.hot_path else None
             outline = Outline(
@@ -171,7 +173,8 @@ def _add_rows(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--width", type=int, metavar="N", help="columns (default: the terminal's)")
     parser.add_argument(
         "--no-fold", action="store_true",
-        help="give frames that only pass on their cost rows of their own, as JSON and CSV do",
+        help="give rows of their own to frames that only pass on their cost and to procedures"
+        " without names, as JSON and CSV do",
     )  # fmt: skip
     parser.add_argument(
         "--addresses",

@@ -246,14 +246,16 @@ def source(database: OpenDatabase, parameters: QueryParameters, folders: Sequenc
     profile = database.profile(parameters)
     file = parameters.whole("file", 0, 1 << 30) if parameters.has("file") else None
     procedure = parameters.whole("procedure", 0, 1 << 30)
-    lines = database.sources.lines(procedure, profile.value, file, folders)
+    view = parameters.text("view", "flat")
+    lines = database.sources.lines(procedure, profile.value, file, folders, view)
     return {"kind": profile.kind, "pixels": profile.pixels, **lines}
 
 
 def _assembly(database: OpenDatabase, parameters: QueryParameters) -> object:
     """A procedure's instructions with what they cost in the window."""
     profile = database.profile(parameters)
-    code = database.sources.code(parameters.whole("procedure", 0, 1 << 30), profile.value)
+    procedure, view = parameters.whole("procedure", 0, 1 << 30), parameters.text("view", "flat")
+    code = database.sources.code(procedure, profile.value, view)
     return {"kind": profile.kind, "pixels": profile.pixels, **code}
 
 

@@ -18,6 +18,9 @@ from hpcd.errors import UsageError
 from hpcd.model.cct_union import collapse
 from hpcd.model.scope import Kind
 
+NAMELESS = "+nameless"
+"""Ends the name of a view in which procedures without names have rows of their own."""
+
 
 class Trees:
     """The trees of one database's views, each made when it is first needed."""
@@ -25,7 +28,7 @@ class Trees:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._lock = Lock()
-        self._made = lru_cache(len(SCOPE_VIEWS))(self._make)
+        self._made = lru_cache(2 * len(SCOPE_VIEWS))(self._make)
 
     @cached_property
     def files(self) -> dict[str, int]:
@@ -58,11 +61,12 @@ class Trees:
             return self._made(view)
 
     def _make(self, view: str) -> tuple[ViewTree, list[str]]:
-        contexts_of_view = contexts(self._db, view)
+        kind = view.removesuffix(NAMELESS)
+        contexts_of_view = contexts(self._db, kind, nameless=kind != view)
         entities = contexts_of_view.entities
         names = self._db.procedure_names
         labels = [entities.label(number) for number in range(len(entities))]
-        if view in ("lines", "loops"):
+        if kind in ("lines", "loops"):
             # These stand alone; elsewhere they hang below their procedure.
             for at in np.flatnonzero(~entities.is_procedure).tolist():
                 labels[at] += f" in {names[int(entities.procedure[at])]}"
@@ -80,6 +84,7 @@ class Trees:
             "file": [self.files.get(path, 0) for path in entities.file],
             "line": entities.line.tolist(),
             "listed": contexts_of_view.listed.astype(np.uint8).tolist(),
+            "shared": int(entities.shared.sum()),
         }
 
     def coloured_as(self, view: str) -> list[str]:

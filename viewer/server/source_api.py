@@ -36,28 +36,31 @@ class Sources:
         self._db = db
         self._trees = trees
 
-    def annotator(self, procedure: int, costs: F64) -> Annotator:
-        """Costs of the code of an entity of the view ``flat``, wherever it was inlined.
+    def annotator(self, procedure: int, costs: F64, view: str) -> Annotator:
+        """Costs of the code of an entity of ``view``, ``flat`` or what it is with each of the
+        procedures without names, wherever it was inlined.
 
         ``costs`` ``float64[metrics, nodes]``. Raises :class:`UsageError`.
         """
         db = self._db
-        entities = self._trees.of("flat").entities
+        entities = self._trees.of(view).entities
         if not (0 <= procedure < len(entities) and int(entities.kind[procedure]) <= Kind.INLINED):
             raise UsageError("no such procedure")
         name = entities.name[procedure]
         own = np.array([text == name for text in db.procedure_names], bool)
+        own |= entities.of_procedure == procedure
         inlined = [bool(text) and text == name for text in db.scopes.name]
         return Annotator(db, inside_of(db, own, inlined), costs)
 
     def lines(
-        self, procedure: int, costs: F64, file: int | None, folders: Sequence[Path] = ()
-    ) -> dict[str, object]:
+        self, procedure: int, costs: F64, file: int | None, folders: Sequence[Path] = (),
+        view: str = "flat",
+    ) -> dict[str, object]:  # fmt: skip
         """Files with a procedure's code, costliest first, and the lines of one (None: the first).
 
         Sources are looked for in ``folders`` too. Raises :class:`UsageError`.
         """
-        annotation = self.annotator(procedure, costs).lines()
+        annotation = self.annotator(procedure, costs, view).lines()
         numbers = self._trees.files
         shown = None
         for annotated in annotation.lines:
@@ -95,11 +98,12 @@ class Sources:
             **_costs(annotated),
         }
 
-    def code(self, procedure: int, costs: F64) -> dict[str, object]:
+    def code(self, procedure: int, costs: F64, view: str = "flat") -> dict[str, object]:
         """The instructions of a procedure, and of those it was inlined into, costliest first.
 
         Raises :class:`UsageError`.
         """
+        listings = self.annotator(procedure, costs, view).code(_MOST_CODE)
         return {
             "code": [
                 {
@@ -110,7 +114,7 @@ class Sources:
                     "text": [text for _, text in listing.text],
                     **_costs(listing.costs),
                 }
-                for listing in self.annotator(procedure, costs).code(_MOST_CODE)[:_MOST_LISTINGS]
+                for listing in listings[:_MOST_LISTINGS]
             ]
         }
 

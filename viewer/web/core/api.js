@@ -211,19 +211,18 @@ export class Api extends Connection {
   /**
    * @param {string} db
    * @param {Window} window
-   * @param {number} procedure an entity of the view flat
-   * @param {number} [file] the costliest without
+   * @param {{ procedure: number, view: string, file?: number }} code an entity of a view; file: the costliest without
    * @returns {Promise<import("./api_types.js").SourceAnswer>}
    */
-  source(db, window, procedure, file) { return this.json(`${this.base(db)}/source?${windowQuery(window, { procedure, file })}`); }
+  source(db, window, code) { return this.json(`${this.base(db)}/source?${windowQuery(window, code)}`); }
 
   /**
    * @param {string} db
    * @param {Window} window
-   * @param {number} procedure an entity of the view flat
+   * @param {{ procedure: number, view: string }} code an entity of a view
    * @returns {Promise<import("./api_types.js").AssemblyAnswer>}
    */
-  assembly(db, window, procedure) { return this.json(`${this.base(db)}/assembly?${windowQuery(window, { procedure })}`); }
+  assembly(db, window, code) { return this.json(`${this.base(db)}/assembly?${windowQuery(window, code)}`); }
 
   /**
    * @param {string} db

@@ -50,6 +50,7 @@
  * @property {number[]} file index of files, 0 where unknown
  * @property {number[]} line 0 where unknown
  * @property {number[]} listed 1 where the view has rows of it
+ * @property {number} shared how many rows are of several procedures without names
  *
  * @typedef {object} GridRows the rows of a picture
  * @property {number} h how many

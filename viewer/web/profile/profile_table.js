@@ -36,6 +36,7 @@ const HTML = `
       <label>Only <input id="only" type="search" placeholder="names with" autocomplete="off"></label>
       <label>Add <input id="formulas" type="search" placeholder="name = formula" autocomplete="off" spellcheck="false"
         title="Metrics by formula: numbers, metrics, + - * / abs sqrt min max; several between semicolons"></label>
+      <label id="nameless-label" title="Procedures without names, which an address stands for, have rows of their own; else those that cost little share one for each load module"><input type="checkbox" id="nameless"> nameless</label>
       <button id="hot" title="Open the hot path: the costliest child, while it has at least half of the cost (H)">Hot path</button>
       <button id="over-lines" title="Cost of the chosen row on each line">Over lines</button>
       <button id="code" title="The chosen row's source lines or instructions with their costs">Source</button>
@@ -75,12 +76,14 @@ class ProfileTable {
     formulas.value = store.state.formulas ?? "";
     formulas.addEventListener("change", () => store.set({ formulas: formulas.value || undefined }));
     this.only.addEventListener("input", () => this.filterNames());
+    this.nameless = part(element, "nameless", HTMLInputElement);
+    this.nameless.addEventListener("change", () => store.set({ nameless: this.nameless.checked ? "1" : undefined }));
     for (const [id, act] of Object.entries({
       hot: () => this.hotPath(), "over-lines": () => store.set({ pane: "lines" }), code: () => store.set({ pane: "source" }),
     })) part(element, id, HTMLButtonElement).addEventListener("click", act);
     this.ends = [
       segmentedControl(part(element, "views", HTMLElement), store, "view", "View", VIEWS.map(([name, title]) => [name, title])),
-      store.subscribe([...WINDOW, "view", "formulas"], () => this.load()),
+      store.subscribe([...WINDOW, "view", "nameless", "formulas"], () => this.load()),
       store.subscribe(["search", "theme"], () => this.shown?.table.paint()),
     ];
     this.load();
@@ -132,6 +135,8 @@ class ProfileTable {
     else if (name === "down") table.openHotPath();
     this.what.textContent = selected.wrong || (rows.length ? selected.note : whyEmpty(name, profile));
     this.what.classList.toggle("wrong", Boolean(selected.wrong));
+    this.nameless.checked = Boolean(this.page.store.state.nameless);
+    part(this.element, "nameless-label", HTMLElement).hidden = !this.nameless.checked && !profile.tree.entities.shared;
     this.element.dataset.rows = `${name} ${rows.length}`;
   }
 
@@ -204,13 +209,13 @@ class ProfileTable {
    */
   choose(row) {
     if (!this.shown) return;
-    const { name, profile: { tree } } = this.shown;
+    const { profile: { tree } } = this.shown;
     const { context, store } = this.page;
     const { kind, file, line } = tree.entities;
     const { procedure } = row;
     const placed = kind[procedure] >= LOOP && kind[procedure] <= STATEMENT && file[procedure];
     store.set({
-      context: (name === "down" && nodesOf(row, tree)) || `${tree.view}:${tree.names[procedure]}`,
+      context: (tree.view === "top-down" && nodesOf(row, tree)) || `${tree.view}:${tree.names[procedure]}`,
       about: context.opened.procedureOf(tree, procedure),
       spot: placed ? `${file[procedure]}:${line[procedure]}` : undefined,
     });

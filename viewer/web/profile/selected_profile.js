@@ -27,7 +27,7 @@ export const SAMPLED = 2;
  * @returns {Promise<SelectedProfile>}
  */
 export function selectedProfile({ store, api, context }) {
-  const key = store.key() + (store.state.formulas ?? "");
+  const key = JSON.stringify([store.key(), store.state.formulas, store.state.nameless]);
   if (context.selected?.key === key) return context.selected.profile;
   const profile = requestProfile(store, api, context);
   context.selected = { key, profile };
@@ -51,17 +51,24 @@ async function requestProfile(store, api, context) {
   const { formulas, wrong } = await parseFormulas(api, db, text, summary.metrics, measured);
   /** @type {Map<string, Profile<ViewTree>>} */
   const profiles = new Map();
-  /** @param {string} view */
-  const profile = async (view) => {
-    const tree = await database.view(api, db, view);
-    const ready = profiles.get(view);
+  const ending = viewEnding(store.state);
+  /** @param {string} name */
+  const profile = async (name) => {
+    const tree = await database.view(api, db, name + ending);
+    const ready = profiles.get(name);
     if (ready) return ready;
     const viewed = new Profile(tree, values.map((costs) => placed(costs, tree)), formulas);
-    profiles.set(view, viewed);
+    profiles.set(name, viewed);
     return viewed;
   };
   return { measured, formulas, metrics: [...measured, ...formulas], wrong, profile, note: note(kind, pixels, store.state, summary) };
 }
+
+/**
+ * What ends names of views where procedures without names have rows of their own.
+ * @param {import("../core/store.js").State} state
+ */
+export function viewEnding({ nameless }) { return nameless ? "+nameless" : ""; }
 
 /**
  * Costs of the database's nodes as costs of a view's.

@@ -8,7 +8,7 @@ import { part } from "../widgets/elements.js";
 import { buttonGroup } from "../widgets/segmented_control.js";
 import { CodeTable } from "./code_table.js";
 import { evaluateAll } from "./formula_input.js";
-import { chosenMetric, offerMetrics, procedureRow, selectedProfile } from "./selected_profile.js";
+import { chosenMetric, offerMetrics, procedureRow, selectedProfile, viewEnding } from "./selected_profile.js";
 
 /**
  * @typedef {import("../core/api_types.js").SourceAnswer} SourceAnswer
@@ -122,15 +122,16 @@ class Source {
   async request(procedure) {
     const { api, store } = this.page;
     const { code, spot } = store.state;
+    const entity = { procedure, view: "flat" + viewEnding(store.state) };
     if (code !== "assembly") {
       const file = spot === undefined ? undefined : Number(spot.split(":")[0]);
-      const whole = () => api.source(store.db, store.state, procedure);
+      const whole = () => api.source(store.db, store.state, entity);
       // The spot may be of another procedure: its file has nothing of this one.
-      const source = await (file === undefined ? whole() : api.source(store.db, store.state, procedure, file).catch(whole));
+      const source = await (file === undefined ? whole() : api.source(store.db, store.state, { ...entity, file }).catch(whole));
       // Where no line is known the instructions are all there is, unless lines are requested.
       if (code === "lines" || source.files.length) return { source };
     }
-    return { assembly: await api.assembly(store.db, store.state, procedure) };
+    return { assembly: await api.assembly(store.db, store.state, entity) };
   }
 
   /**

@@ -1,0 +1,64 @@
+"""Procedures without a name, of which an address in a load module is all that is known."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.array_types import U32, Mask
+from hpcd.model.cct import CCT
+
+_ADDRESS = re.compile(r"\[(.+)\+0x[0-9a-f]+(?:-0x[0-9a-f]+)?\]( \[k\])?")
+# What has this share of a metric itself is worth a row of its own, so that its code can be read.
+_SHARE = 0.01
+
+
+def module_rows(db: Database) -> tuple[U32, dict[int, str]]:
+    """``uint32[procedures]``: in whose row each is shown; and the names of the rows of modules.
+
+    Nameless procedures of one module, ``[libfoo.so+0x1234]``, that cost little themselves share the
+    row of the first, ``[libfoo.so]``; all others have their own.
+    """
+    row: U32 = np.arange(len(db.procedures), dtype=np.uint32)
+    modules = db.procedures.module.tolist()
+    members: dict[tuple[int, str], list[int]] = {}
+    for number, name in enumerate(db.procedure_names):
+        nameless = _ADDRESS.fullmatch(name)
+        if nameless:
+            shared = f"[{nameless[1]}]{nameless[2] or ''}"
+            members.setdefault((modules[number], shared), []).append(number)
+    names: dict[int, str] = {}
+    costly = _costly(db) if members else np.zeros(0, bool)
+    for (_, shared), numbers in members.items():
+        cheap = [number for number in numbers if not costly[number]]
+        if cheap:
+            row[cheap] = cheap[0]
+            names[cheap[0]] = shared
+    return row, names
+
+
+def _costly(db: Database) -> Mask:
+    """``bool[procedures]``: whose own code has a share of some metric that is worth a row."""
+    costly = np.zeros(len(db.procedures), bool)
+    for name in db.metrics.names:
+        own = sum_by(db.procedure_of_node, db.metrics.exclusive(name), len(costly))
+        costly |= own > _SHARE * own.sum()
+    return costly
+
+
+def without_chains(tree: CCT, place: U32, shared: Mask) -> tuple[CCT, U32]:
+    """``tree`` with frames that are ``shared`` (``bool[frames]``) once where they call themselves:
+    what was several procedures of a module is one. ``place`` ``uint32[n]`` are nodes of it."""
+    chained = shared[tree.frame.astype(np.int64)] & (tree.frame == tree.frame[tree.parent])
+    chained[0] = False
+    if not bool(chained.any()):
+        return tree, place
+    into = np.where(chained, tree.parent, np.arange(len(tree), dtype=np.uint32))
+    while bool(chained[into].any()):
+        into = into[into]
+    kept = ~chained
+    number = (np.cumsum(kept) - 1).astype(np.uint32)
+    return CCT(number[into[tree.parent[kept]]], tree.frame[kept]), number[into[place]]
