@@ -98,6 +98,7 @@ setup-lint:
 setup-test:
 	@sh setup/packages.sh setup/packages-*.txt
 	@sh setup/venv.sh dev
+	@test -d node_modules/axe-core || npm ci --ignore-scripts --no-audit --no-fund
 
 setup-bench:
 	@sh setup/packages.sh setup/packages-*.txt

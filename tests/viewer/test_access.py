@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from playwright.sync_api import Page, expect
+import pytest
+from playwright.sync_api import Browser, Page, expect
 
 from hpcd.cli.verbs.view import PANES as NAMES
+from tests.support.page import watched
+from tests.support.paths import ROOT
+
+AXE = ROOT / "node_modules/axe-core/axe.min.js"
 
 # Panes in the order of their keys, and what each says when it is drawn; the last two, of recorded
 # calls, have nothing to show here.
@@ -78,6 +83,48 @@ def test_every_control_has_a_name_and_is_reached_by_keys(page: Page) -> None:
         page.wait_for_selector(f"main[data-{drawn}]")
         assert nameless(page) == [], pane
         assert unreached(page) == [], pane
+
+
+def violations(page: Page) -> list[str]:
+    """List what axe objects to seriously: what people cannot read, reach or tell apart.
+
+    Its script is evaluated: the page's policy lets it load none.
+    """
+    page.evaluate(AXE.read_text())
+    objections: list[dict[str, Any]] = page.evaluate("axe.run().then(result => result.violations)")
+    return [
+        f"{violation['id']}: {node['html'][:200]}"
+        for violation in objections
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is missing: npm ci")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_has_no_serious_objection(browser: Browser, url: str, theme: str) -> None:
+    views = [*PANES.items(), ("compare&versus=rank&compare=graph", "compared=graph")]
+    for pane, drawn in views:
+        name, _, value = drawn.partition("=")
+        with watched(browser, f"{url}&theme={theme}&pane={pane}") as page:
+            page.wait_for_selector(
+                f"main[data-{name}^='{value}']" if value else f"main[data-{name}]"
+            )
+            assert violations(page) == [], pane
+            for key in "?kec" if pane == "trace" else "":
+                page.keyboard.press(key)
+                expect(page.locator("dialog[open]")).to_have_count(1)
+                assert violations(page) == [], key
+                page.keyboard.press("Escape")
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is missing: npm ci")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_of_recorded_calls(browser: Browser, called_url: str, theme: str) -> None:
+    for pane in ("messages", "recorded"):
+        with watched(browser, f"{called_url}&theme={theme}&pane={pane}") as page:
+            page.wait_for_selector(f"main[data-{pane}]")
+            assert violations(page) == [], pane
 
 
 def test_dialogs_and_the_crosshair_by_keys(page: Page) -> None:

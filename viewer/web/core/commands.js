@@ -68,12 +68,14 @@ export function commandPalette(dialog, { run, find, names }) {
   function show() {
     list.replaceChildren(...hits.map(({ name, key, act }, i) => {
       const item = document.createElement("li");
+      item.id = `command-${i}`;
       item.setAttribute("role", "option");
       item.setAttribute("aria-selected", String(i === current));
       item.append(name, textElement("kbd", key));
       item.addEventListener("click", () => { dialog.close(); act(); });
       return item;
     }));
+    input.setAttribute("aria-activedescendant", hits.length ? `command-${current}` : "");
     list.children[current]?.scrollIntoView({ block: "nearest" });
   }
 
