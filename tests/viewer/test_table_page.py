@@ -87,6 +87,13 @@ def test_deep_rows_have_room_for_their_names_and_say_what_calls_them(page: Page)
     expect(names.nth(3)).to_contain_text("force [inlined]")
 
 
+def test_a_link_to_the_callers_of_a_procedure_needs_no_window(browser: Browser) -> None:
+    with served("--example") as (url, _), watched(browser, url + "&view=around&about=exp") as page:
+        names = page.locator(".table .row .name")
+        expect(names.first).to_have_text(re.compile("exp.*called by"))
+        expect(names.nth(1)).to_contain_text("force [inlined]")
+
+
 def test_procedures_without_names_share_rows_until_each_is_wanted(page: Page) -> None:
     page.get_by_role("button", name="Flat").click()
     page.wait_for_selector("main[data-rows^=flat]")

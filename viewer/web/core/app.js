@@ -14,7 +14,7 @@ import { OpenDatabase } from "./open_database.js";
 import { FindBox } from "./find.js";
 import { mountFindings } from "./findings.js";
 import { PANES } from "./panes.js";
-import { Store } from "./store.js";
+import { CHOICE, Store } from "./store.js";
 import { part, textElement } from "../widgets/elements.js";
 
 /**
@@ -162,8 +162,8 @@ async function open({ db, databases, summary, cct, depths }) {
   document.title = `${summary.name} – hpcd`;
   const { state } = store;
   // A depth of another database means nothing here.
-  const depth = state.db === db ? state.depth : undefined;
-  const window = await windowFits(db, summary) ? {} : everything(summary);
+  const depth = isOf(db) ? state.depth : undefined;
+  const window = await linkedWindow(db, summary) ?? everything(summary);
   // Or it would request what it shows of this database, too.
   unmount();
   const opened = { db, revision, depth, ...window };
@@ -199,16 +199,24 @@ function offer(databases) {
 }
 
 /**
- * Whether the store's window is one of a database. A link may be older than it, or mistyped.
+ * Whether what the store says is of a database. A link that names none is of the first.
+ * @param {string} db
+ */
+function isOf(db) { return store.state.db === undefined || store.state.db === db; }
+
+/**
+ * The window of a link, all of what it does not name; null where it is none of the database: a link may be
+ * older than it, or mistyped.
  * @param {string} db
  * @param {import("./api_types.js").Summary} summary
  */
-async function windowFits(db, summary) {
-  const { state } = store;
-  if (state.db !== db) return false;
-  const lines = await choice.rowCounts.ask(state).catch(() => 0);
-  const { t0, t1, l0, l1 } = state;
-  return t0 >= 0 && t1 > t0 && t1 <= summary.duration_ns && l0 >= 0 && l1 > l0 && l1 <= lines;
+async function linkedWindow(db, summary) {
+  if (!isOf(db)) return null;
+  const chooses = CHOICE.some((key) => store.state[key]);
+  const lines = chooses ? await choice.rowCounts.ask(store.state, db).catch(() => 0) : summary.rows;
+  const { t0 = 0, t1 = summary.duration_ns, l0 = 0, l1 = lines } = store.state;
+  const fits = t0 >= 0 && t1 > t0 && t1 <= summary.duration_ns && l0 >= 0 && l1 > l0 && l1 <= lines;
+  return fits ? { t0, t1, l0, l1 } : null;
 }
 
 /**
@@ -314,7 +322,8 @@ store.subscribe(["pane"], ({ pane }) => show(pane));
 store.subscribe(["theme"], theme);
 theme();
 store.state.colours ??= rememberedColourRules();
-store.state.pane ??= PANES[0].name;
+// A view of the profile is what such a link is about.
+store.state.pane ??= store.state.view ? "calls" : PANES[0].name;
 store.reopen = (/** @type {string} */ db) => { load(db).catch(context.fail); };
 
 try {

@@ -34,9 +34,12 @@ class RowCounts {
     this.counts = new Map();
   }
 
-  /** @param {LineChoice} choice */
-  key({ filter, sort, group, all, unfolded }) {
-    return JSON.stringify([this.store.state.db, ...[filter, sort, group, all, unfolded].map((value) => value ?? "")]);
+  /**
+   * @param {LineChoice} choice
+   * @param {string} [db]
+   */
+  key({ filter, sort, group, all, unfolded }, db = this.store.state.db) {
+    return JSON.stringify([db, ...[filter, sort, group, all, unfolded].map((value) => value ?? "")]);
   }
 
   /**
@@ -45,12 +48,15 @@ class RowCounts {
    */
   known(choice) { return this.counts.get(this.key(choice)); }
 
-  /** @param {LineChoice} choice */
-  async ask(choice) {
-    const key = this.key(choice);
+  /**
+   * @param {LineChoice} choice
+   * @param {string} [db]
+   */
+  async ask(choice, db = this.store.db) {
+    const key = this.key(choice, db);
     const counted = this.counts.get(key);
     if (counted !== undefined) return counted;
-    const { count } = await this.api.selection(this.store.db, choice);
+    const { count } = await this.api.selection(db, choice);
     this.counts.set(key, count);
     return count;
   }
