@@ -20,7 +20,8 @@ def module_rows(db: Database) -> tuple[U32, dict[int, str]]:
     """``uint32[procedures]``: in whose row each is shown; and the names of the rows of modules.
 
     Nameless procedures of one module, ``[libfoo.so+0x1234]``, that cost little themselves share the
-    row of the first, ``[libfoo.so]``; all others have their own.
+    row of the first, ``[libfoo.so]``; all others have their own, and those of a program itself in
+    which much of its CPU time passes: they are what it does.
     """
     row: U32 = np.arange(len(db.procedures), dtype=np.uint32)
     modules = db.procedures.module.tolist()
@@ -41,11 +42,18 @@ def module_rows(db: Database) -> tuple[U32, dict[int, str]]:
 
 
 def _costly(db: Database) -> Mask:
-    """``bool[procedures]``: whose own code has a share of some metric that is worth a row."""
+    """``bool[procedures]``: whose costs are worth a row."""
     costly = np.zeros(len(db.procedures), bool)
     for name in db.metrics.names:
         own = sum_by(db.procedure_of_node, db.metrics.exclusive(name), len(costly))
         costly |= own > _SHARE * own.sum()
+    if "cpu_time" in db.metrics.names:
+        whole = np.zeros(len(costly))
+        inclusive = db.metrics.inclusive("cpu_time")
+        np.maximum.at(whole, db.procedure_of_node, inclusive)
+        programs = {str(path) for (path,) in db.rows("SELECT DISTINCT exe FROM process")}
+        of_program = np.array([False, *(row.path in programs for row in db.modules)], bool)
+        costly |= of_program[db.procedures.module] & (whole > _SHARE * inclusive[0])
     return costly
 
 
