@@ -1,7 +1,7 @@
 // @ts-check
 // How often what called what on each side: visits, as a sampled trace shows them.
 
-import { formatQuantity, nameMatcher } from "../core/format.js";
+import { formatCount, formatQuantity, nameMatcher } from "../core/format.js";
 import { colouredName } from "../widgets/elements.js";
 import { TreeTable } from "../widgets/table.js";
 import { CHANGE_CLASSES, SAME, changeOfVisits, changeText, sideLetter } from "./changes.js";
@@ -45,8 +45,8 @@ export async function mountCallCounts(element, { store, api, aligned, query, lim
   const update = () => {
     table.lay();
     const unlike = rows.filter((row) => steps.some((step) => change(row, step) !== SAME)).length;
-    say(`${sides.map(({ label }, side) => `${sideLetter(side)} ${label}`).join(", ")}: visits of each rank; ${unlike.toLocaleString("en")} of ${rows.length.toLocaleString("en")} call points differ`
-      + (calls.of > rows.length ? ` (of ${calls.of.toLocaleString("en")}, the costliest)` : ""));
+    say(`${sides.map(({ label }, side) => `${sideLetter(side)} ${label}`).join(", ")}: visits of each rank; ${formatCount(unlike)} of ${formatCount(rows.length)} call points differ`
+      + (calls.of > rows.length ? ` (of ${formatCount(calls.of)}, the costliest)` : ""));
     done(`calls ${rows.length} ${unlike}`);
   };
   const ends = [store.subscribe(["sensitivity"], update), store.subscribe(["search", "theme"], () => table.paint())];

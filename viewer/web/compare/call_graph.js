@@ -2,7 +2,7 @@
 // The aligned call graph: every context once, with what it cost each side and what became of it.
 // Moving a slider judges all of them anew, here.
 
-import { formatQuantity } from "../core/format.js";
+import { formatCount, formatQuantity } from "../core/format.js";
 import { part, textElement } from "../widgets/elements.js";
 import { chosen, segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
@@ -132,7 +132,7 @@ class CallGraph {
     this.list();
     this.table.lay();
     const counts = this.comparison.steps(this.view.limits()).map(({ common, gone, added, different }, step) =>
-      `${common.toLocaleString("en")} contexts in common, ${gone.toLocaleString("en")} only in ${sideLetter(step)}, ${added.toLocaleString("en")} only in ${sideLetter(step + 1)}; ${different.toLocaleString("en")} of those in common differ`);
+      `${formatCount(common)} contexts in common, ${formatCount(gone)} only in ${sideLetter(step)}, ${formatCount(added)} only in ${sideLetter(step + 1)}; ${formatCount(different)} of those in common differ`);
     this.view.say(counts.length === 1 ? counts[0] : counts.map((text, step) => `${sideLetter(step)} to ${sideLetter(step + 1)}: ${text}`).join(" · "));
     this.view.done(`graph ${this.kind} ${this.table.shown.length} ${this.different.reduce((sum, one) => sum + one, 0)}`);
   }

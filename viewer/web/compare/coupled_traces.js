@@ -2,7 +2,7 @@
 // The traces of all sides, one crosshair and one window for all: zoomed together by the same share
 // of their time or by the same nanoseconds, the same choice of lines, the same depth.
 
-import { endOfText, formatPercent, formatTime } from "../core/format.js";
+import { endOfText, formatCount, formatPercent, formatTime } from "../core/format.js";
 import { LinesOverTime } from "../trace/lines_over_time.js";
 import { rowAt } from "../trace/trace_mouse.js";
 import { select, textElement } from "../widgets/elements.js";
@@ -188,7 +188,7 @@ class CoupledTraces {
   drawHeading(i) {
     const { side, head, picture: { grid } } = this.sides[i];
     const { x, y } = this.cross(i);
-    const lines = `${side.count.toLocaleString("en")} line${side.count === 1 ? "" : "s"}`;
+    const lines = `${formatCount(side.count)} line${side.count === 1 ? "" : "s"}`;
     head.replaceChildren(textElement("b", sideLetter(i)), ` ${side.label}`, textElement("small", `${formatTime(sideLength(side))}, ${lines}`));
     if (!grid || x === null || y === null || x < 0 || x >= 1) return;
     const node = grid.nodeAt(rowAt(grid, y), Math.floor(x * grid.w));

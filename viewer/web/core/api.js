@@ -7,20 +7,24 @@ import { Grid } from "./grid.js";
 /**
  * @typedef {import("./api_types.js").LineChoice} LineChoice
  * @typedef {import("./api_types.js").Window} Window
+ * @typedef {import("./api_types.js").TreeColumns} TreeColumns
  */
 
 export class Api extends Connection {
-  /** @returns {Promise<{ databases: string[] }>} */
-  databases() { return this.json("api/v1/databases"); }
+  /** @type {() => Promise<{ databases: string[] }>} */
+  databases = () => this.json("api/v1/databases");
+
+  // Path of each database's main program, empty where it is not known.
+  /** @type {() => Promise<Record<string, string>>} */
+  programs = () => this.json("api/v1/programs");
 
   /**
-   * Path of each database's main program, empty where it is not known.
-   * @returns {Promise<Record<string, string>>}
+   * The path of an answer about a database.
+   * @param {string} db
+   * @param {string} name of the answer
+   * @param {URLSearchParams | string} [query]
    */
-  programs() { return this.json("api/v1/programs"); }
-
-  /** @param {string} db */
-  base(db) { return "api/v1/db/" + encodeURIComponent(db); }
+  path(db, name, query = "") { return `api/v1/db/${encodeURIComponent(db)}${name && "/"}${name}${query && "?"}${query}`; }
 
   /**
    * What is shown of a database at once, of its newest revision.
@@ -36,124 +40,58 @@ export class Api extends Connection {
     return { ...head, cct: treeColumns(new Uint32Array(buffer, 4 + size)) };
   }
 
-  /**
-   * Of the newest revision.
-   * @param {string} db
-   * @returns {Promise<import("./api_types.js").Summary>}
-   */
-  summary(db) { return this.json(this.base(db), null); }
+  // Of the newest revision.
+  /** @type {(db: string) => Promise<import("./api_types.js").Summary>} */
+  summary = (db) => this.json(this.path(db, ""), null);
 
-  /**
-   * @param {string} db
-   * @param {number} revision
-   * @param {number[]} lines
-   * @returns {Promise<import("./api_types.js").LiveAnswer>}
-   */
-  live(db, revision, lines) { return this.json(`${this.base(db)}/live?revision=${revision}&lines=${lines}`); }
+  /** @type {(db: string, revision: number, lines: number[]) => Promise<import("./api_types.js").LiveAnswer>} */
+  live = (db, revision, lines) => this.json(this.path(db, "live", `revision=${revision}&lines=${lines}`));
 
-  /**
-   * @param {string} db
-   * @param {number} [revision]
-   */
-  async cct(db, revision) { return treeColumns(await this.words(this.base(db) + "/cct", revision)); }
+  /** @type {(db: string, revision?: number) => Promise<TreeColumns>} */
+  cct = async (db, revision) => treeColumns(await this.words(this.path(db, "cct"), revision));
 
-  /**
-   * @param {string} db
-   * @param {string} view
-   */
-  async tree(db, view) {
-    const words = await this.words(`${this.base(db)}/tree?${new URLSearchParams({ view })}`);
+  /** @type {(db: string, view: string) => Promise<import("./api_types.js").ViewColumns>} */
+  tree = async (db, view) => {
+    const words = await this.words(this.path(db, "tree", new URLSearchParams({ view })));
     const [n, c] = words;
     return { parent: words.subarray(2, 2 + n), procedure: words.subarray(2 + n, 2 + 2 * n), place: words.subarray(2 + 2 * n, 2 + 2 * n + c) };
-  }
+  };
 
-  /**
-   * @param {string} db
-   * @param {string} view
-   * @returns {Promise<import("./api_types.js").Entities>}
-   */
-  entities(db, view) { return this.json(`${this.base(db)}/entities?${new URLSearchParams({ view })}`); }
+  /** @type {(db: string, view: string) => Promise<import("./api_types.js").Entities>} */
+  entities = (db, view) => this.json(this.path(db, "entities", new URLSearchParams({ view })));
 
-  /**
-   * Of the procedures, or of a view's entities.
-   * @param {string} db
-   */
-  colours(db, patterns = "", view = "") { return this.words(`${this.base(db)}/colours?${new URLSearchParams({ patterns, view })}`); }
+  // Of the procedures, or of a view's entities.
+  /** @type {(db: string, patterns?: string, view?: string) => Promise<Uint32Array>} */
+  colours = (db, patterns = "", view = "") => this.words(this.path(db, "colours", new URLSearchParams({ patterns, view })));
 
-  /**
-   * @param {string} db
-   * @param {string} text
-   * @returns {Promise<import("./api_types.js").FormulaAnswer>}
-   */
-  formula(db, text) { return this.json(`${this.base(db)}/formula?${new URLSearchParams({ text })}`); }
+  /** @type {(db: string, text: string) => Promise<import("./api_types.js").FormulaAnswer>} */
+  formula = (db, text) => this.json(this.path(db, "formula", new URLSearchParams({ text })));
 
-  /**
-   * @param {string} db
-   * @param {LineChoice} choice
-   * @param {number} [revision]
-   * @returns {Promise<import("./api_types.js").SelectionAnswer>}
-   */
-  selection(db, choice, revision) { return this.json(`${this.base(db)}/selection?${choiceQuery(choice)}`, revision); }
+  /** @type {(db: string, choice: LineChoice, revision?: number) => Promise<import("./api_types.js").SelectionAnswer>} */
+  selection = (db, choice, revision) => this.json(this.path(db, "selection", choiceQuery(choice)), revision);
 
-  /**
-   * @param {string} db
-   * @param {LineChoice} choice
-   * @param {number} from a place
-   * @param {number} count
-   * @returns {Promise<import("./api_types.js").LinesAnswer>}
-   */
-  lines(db, choice, from, count) {
-    const query = choiceQuery(choice);
-    query.set("from", String(from));
-    query.set("count", String(count));
-    return this.json(`${this.base(db)}/lines?${query}`);
-  }
+  // From a place on.
+  /** @type {(db: string, choice: LineChoice, from: number, count: number) => Promise<import("./api_types.js").LinesAnswer>} */
+  lines = (db, choice, from, count) => this.json(this.path(db, "lines", choiceQuery(choice, { from, count })));
 
-  /**
-   * @param {string} db
-   * @param {number} [revision]
-   * @returns {Promise<import("./api_types.js").DepthsAnswer>}
-   */
-  depths(db, revision) { return this.json(this.base(db) + "/depths", revision); }
+  /** @type {(db: string, revision?: number) => Promise<import("./api_types.js").DepthsAnswer>} */
+  depths = (db, revision) => this.json(this.path(db, "depths"), revision);
 
-  /**
-   * @param {string} db
-   * @param {number} [revision]
-   * @returns {Promise<import("./api_types.js").FindingsAnswer>}
-   */
-  findings(db, revision) { return this.json(this.base(db) + "/findings", revision); }
+  /** @type {(db: string, revision?: number) => Promise<import("./api_types.js").FindingsAnswer>} */
+  findings = (db, revision) => this.json(this.path(db, "findings"), revision);
 
-  /**
-   * Stretches of all time of a choice's lines in procedures whose names contain a text.
-   * @param {string} db
-   * @param {LineChoice} choice
-   * @param {string} text
-   * @returns {Promise<import("./api_types.js").FindAnswer>}
-   */
-  find(db, choice, text) {
-    const query = choiceQuery(choice);
-    query.set("text", text);
-    return this.json(`${this.base(db)}/find?${query}`);
-  }
+  // Stretches of all time of a choice's lines in procedures whose names contain a text.
+  /** @type {(db: string, choice: LineChoice, text: string) => Promise<import("./api_types.js").FindAnswer>} */
+  find = (db, choice, text) => this.json(this.path(db, "find", choiceQuery(choice, { text })));
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @param {string} kind
-   * @param {number} count of moments
-   * @returns {Promise<import("./api_types.js").CurvesAnswer>}
-   */
-  curves(db, window, kind, count) { return this.json(`${this.base(db)}/curves?${windowQuery(window, { kind, count })}`); }
+  // At so many moments.
+  /** @type {(db: string, window: Window, kind: string, count: number) => Promise<import("./api_types.js").CurvesAnswer>} */
+  curves = (db, window, kind, count) => this.json(this.path(db, "curves", windowQuery(window, { kind, count })));
 
-  /**
-   * @param {string} db
-   * @param {URLSearchParams} query
-   * @param {AbortSignal} [signal]
-   * @returns {Promise<Grid>}
-   */
-  async grid(db, query, signal) {
+  /** @type {(db: string, query: URLSearchParams, signal?: AbortSignal) => Promise<Grid>} */
+  grid = async (db, query, signal) => {
     query.set("runs", "1");
-    const buffer = await this.buffer(`${this.base(db)}/grid?${query}`, signal);
+    const buffer = await this.buffer(this.path(db, "grid", query), signal);
     const [h, w, bytes, n] = new Uint32Array(buffer, 0, 4);
     const words = new Uint32Array(buffer, 16, 3 * h);
     const at = 16 + 12 * h;
@@ -161,156 +99,84 @@ export class Api extends Connection {
     return new Grid({
       h, w, revision: this.revision, lines: words.subarray(0, h), places: words.subarray(h, 2 * h), folded: words.subarray(2 * h),
     }, nodes, n ? new Uint16Array(buffer, at + bytes * n, n) : null);
-  }
+  };
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @param {number} h
-   * @param {number} w
-   * @param {AbortSignal} [signal]
-   */
-  picture(db, window, h, w, signal) { return this.grid(db, windowQuery(window, { h, w, folds: 1 }), signal); }
+  // h rows of w columns.
+  /** @type {(db: string, window: Window, h: number, w: number, signal?: AbortSignal) => Promise<Grid>} */
+  picture = (db, window, h, w, signal) => this.grid(db, windowQuery(window, { h, w, folds: 1 }), signal);
 
-  /**
-   * @param {string} db
-   * @param {number} line
-   * @param {Pick<Window, "t0" | "t1"> & LineChoice} window with the lines that share its row, if any do
-   * @param {number} w
-   */
-  lineOverTime(db, line, { t0, t1, ...choice }, w) {
-    const query = choiceQuery(choice);
-    for (const [name, value] of Object.entries({ line, t0: Math.round(t0), t1: Math.round(t1), h: 1, w, folds: 1 })) query.set(name, String(value));
-    return this.grid(db, query);
-  }
+  // With the lines that share its row, if any do.
+  /** @type {(db: string, line: number, window: Pick<Window, "t0" | "t1"> & LineChoice, w: number) => Promise<Grid>} */
+  lineOverTime = (db, line, { t0, t1, ...choice }, w) => this.grid(db, choiceQuery(choice, { line, t0: Math.round(t0), t1: Math.round(t1), h: 1, w, folds: 1 }));
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @param {boolean} [times] of whole lines too
-   * @returns {Promise<import("./api_types.js").ProfileAnswer>}
-   */
-  async profile(db, window, times = false) {
-    const buffer = await this.buffer(`${this.base(db)}/profile?${windowQuery(window, times ? { times: 1 } : {})}`);
+  // With times: of whole lines too.
+  /** @type {(db: string, window: Window, times?: boolean) => Promise<import("./api_types.js").ProfileAnswer>} */
+  profile = async (db, window, times = false) => {
+    const buffer = await this.buffer(this.path(db, "profile", windowQuery(window, times ? { times: 1 } : {})));
     const [n, m, kind, pixels] = new Uint32Array(buffer, 0, 4);
     return { kind, pixels, values: Array.from({ length: m }, (_, i) => new Float64Array(buffer, 16 + 8 * n * i, n)) };
-  }
+  };
 
-  /**
-   * The trace view as a file, with axis, names and legend.
-   * @param {string} db
-   * @param {Window} window
-   * @param {"png" | "svg"} format
-   * @param {Record<string, string | number | undefined>} look w, h, depth, patterns, dark
-   */
-  async rendered(db, window, format, look) {
-    const buffer = await this.buffer(`${this.base(db)}/render?${windowQuery(window, { ...look, format })}`);
+  // The trace view as a file, with axis, names and legend; look: w, h, depth, patterns, dark.
+  /** @type {(db: string, window: Window, format: "png" | "svg", look: Record<string, string | number | undefined>) => Promise<Blob>} */
+  rendered = async (db, window, format, look) => {
+    const buffer = await this.buffer(this.path(db, "render", windowQuery(window, { ...look, format })));
     return new Blob([buffer], { type: format === "svg" ? "image/svg+xml" : "image/png" });
-  }
+  };
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @param {{ procedure: number, view: string, file?: number }} code an entity of a view; file: the costliest without
-   * @returns {Promise<import("./api_types.js").SourceAnswer>}
-   */
-  source(db, window, code) { return this.json(`${this.base(db)}/source?${windowQuery(window, code)}`); }
+  // Of an entity of a view; without a file of the costliest.
+  /** @type {(db: string, window: Window, code: { procedure: number, view: string, file?: number }) => Promise<import("./api_types.js").SourceAnswer>} */
+  source = (db, window, code) => this.json(this.path(db, "source", windowQuery(window, code)));
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @param {{ procedure: number, view: string }} code an entity of a view
-   * @returns {Promise<import("./api_types.js").AssemblyAnswer>}
-   */
-  assembly(db, window, code) { return this.json(`${this.base(db)}/assembly?${windowQuery(window, code)}`); }
+  /** @type {(db: string, window: Window, code: { procedure: number, view: string }) => Promise<import("./api_types.js").AssemblyAnswer>} */
+  assembly = (db, window, code) => this.json(this.path(db, "assembly", windowQuery(window, code)));
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @param {string} metric
-   * @param {string} context
-   * @returns {Promise<import("./api_types.js").OverAnswer>}
-   */
-  over(db, window, metric, context) { return this.json(`${this.base(db)}/over?${windowQuery(window, { metric, context })}`); }
+  /** @type {(db: string, window: Window, metric: string, context: string) => Promise<import("./api_types.js").OverAnswer>} */
+  over = (db, window, metric, context) => this.json(this.path(db, "over", windowQuery(window, { metric, context })));
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @param {string} metric
-   * @param {number} h
-   * @param {number} w
-   * @returns {Promise<import("./api_types.js").Heat>}
-   */
-  async heat(db, window, metric, h, w) {
-    const buffer = await this.buffer(`${this.base(db)}/heat?${windowQuery(window, { metric, h, w })}`);
+  // h lines, w procedures.
+  /** @type {(db: string, window: Window, metric: string, h: number, w: number) => Promise<import("./api_types.js").Heat>} */
+  heat = async (db, window, metric, h, w) => {
+    const buffer = await this.buffer(this.path(db, "heat", windowQuery(window, { metric, h, w })));
     const [rows, columns] = new Uint32Array(buffer, 0, 2);
     return {
       h: rows, w: columns, lines: new Uint32Array(buffer, 8, rows),
       procedures: new Uint32Array(buffer, 8 + 4 * rows, columns),
       values: new Float32Array(buffer, 8 + 4 * (rows + columns)),
     };
-  }
+  };
 
-  /**
-   * @param {string} db
-   * @param {number | null} at ns since the origin; null: now
-   * @param {boolean} kernel whether the kernel's frames are shown
-   * @returns {Promise<import("./api_types.js").StacksAnswer>}
-   */
-  stacks(db, at, kernel) { return this.json(`${this.base(db)}/stacks?${new URLSearchParams({ ...(at === null ? { now: "1" } : { at: String(at) }), ...(kernel ? { kernel: "1" } : {}) })}`, at === null ? null : undefined); }
+  // At a moment, ns since the origin; null: now. With kernel: with the kernel's frames.
+  /** @type {(db: string, at: number | null, kernel: boolean) => Promise<import("./api_types.js").StacksAnswer>} */
+  stacks = (db, at, kernel) => {
+    const query = new URLSearchParams({ ...(at === null ? { now: "1" } : { at: String(at) }), ...(kernel ? { kernel: "1" } : {}) });
+    return this.json(this.path(db, "stacks", query), at === null ? null : undefined);
+  };
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @returns {Promise<import("./api_types.js").MessagesAnswer>}
-   */
-  messages(db, window) { return this.json(`${this.base(db)}/messages?${windowQuery(window, {})}`); }
+  /** @type {(db: string, window: Window) => Promise<import("./api_types.js").MessagesAnswer>} */
+  messages = (db, window) => this.json(this.path(db, "messages", windowQuery(window)));
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @param {string} kind
-   * @param {number[]} ranks from, to: of senders, of receivers
-   * @param {number} cells a side, at most
-   * @returns {Promise<import("./api_types.js").MatrixAnswer>}
-   */
-  async matrix(db, window, kind, ranks, cells) {
-    const buffer = await this.buffer(`${this.base(db)}/messages/matrix?${windowQuery(window, { kind, ranks: ranks.join(","), cells })}`);
+  // Ranks from, to: of senders, of receivers; in at most so many cells a side.
+  /** @type {(db: string, window: Window, kind: string, ranks: number[], cells: number) => Promise<import("./api_types.js").MatrixAnswer>} */
+  matrix = async (db, window, kind, ranks, cells) => {
+    const buffer = await this.buffer(this.path(db, "messages/matrix", windowQuery(window, { kind, ranks: ranks.join(","), cells })));
     const [rows, columns, step] = new Uint32Array(buffer, 0, 3);
     const size = rows * columns;
     return { rows, columns, step, counts: new Float64Array(buffer, 16, size), amounts: new Float64Array(buffer, 16 + 8 * size, size) };
-  }
+  };
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @param {string} by
-   * @param {{ of?: string, function?: string }} calls of a group, of a function
-   * @returns {Promise<import("./api_types.js").CallTotalsAnswer>}
-   */
-  callTotals(db, window, by, calls) { return this.json(`${this.base(db)}/calls?${windowQuery(window, { by, ...calls })}`); }
+  // Of a group of calls, or of a function.
+  /** @type {(db: string, window: Window, by: string, calls: { of?: string, function?: string }) => Promise<import("./api_types.js").CallTotalsAnswer>} */
+  callTotals = (db, window, by, calls) => this.json(this.path(db, "calls", windowQuery(window, { by, ...calls })));
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @param {string} phase
-   * @returns {Promise<import("./api_types.js").PhasesAnswer>}
-   */
-  phases(db, window, phase) { return this.json(`${this.base(db)}/phases?${windowQuery({ ...window, phase }, {})}`); }
+  /** @type {(db: string, window: Window, phase: string) => Promise<import("./api_types.js").PhasesAnswer>} */
+  phases = (db, window, phase) => this.json(this.path(db, "phases", windowQuery({ ...window, phase })));
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @returns {Promise<import("./api_types.js").MemoryAnswer>}
-   */
-  memory(db, window) { return this.json(`${this.base(db)}/memory?${windowQuery(window, {})}`); }
+  /** @type {(db: string, window: Window) => Promise<import("./api_types.js").MemoryAnswer>} */
+  memory = (db, window) => this.json(this.path(db, "memory", windowQuery(window)));
 
-  /**
-   * @param {string} db
-   * @param {Window} window
-   * @returns {Promise<import("./api_types.js").CallMarksAnswer>}
-   */
-  callMarks(db, window) { return this.json(`${this.base(db)}/call-marks?${windowQuery(window, {})}`); }
+  /** @type {(db: string, window: Window) => Promise<import("./api_types.js").CallMarksAnswer>} */
+  callMarks = (db, window) => this.json(this.path(db, "call-marks", windowQuery(window)));
 
   /**
    * Several runs, or parts of one, as one tree.
@@ -326,11 +192,8 @@ export class Api extends Connection {
     return { head, cost: costs.slice(0, sides), variance: costs.slice(sides), cct: { parent, procedure }, owner };
   }
 
-  /**
-   * @param {URLSearchParams} query
-   * @returns {Promise<import("./api_types.js").CallsAnswer>}
-   */
-  comparedCalls(query) { return this.json(`api/v1/compare/calls?${query}`); }
+  /** @type {(query: URLSearchParams) => Promise<import("./api_types.js").CallsAnswer>} */
+  comparedCalls = (query) => this.json(`api/v1/compare/calls?${query}`);
 }
 
 /** @param {Uint32Array} words as cct has them */
@@ -343,22 +206,21 @@ function treeColumns(words) {
 /**
  * Which lines, in which order; l0 and l1 are places in it.
  * @param {LineChoice} choice
+ * @param {Record<string, string | number | undefined>} [more] parameters
  */
-function choiceQuery({ filter, sort, group, all, unfolded, only }) {
+function choiceQuery({ filter, sort, group, all, unfolded, only }, more = {}) {
   const query = new URLSearchParams();
   const fold = all ? "" : "1";
   for (const [name, value] of Object.entries({ filter, sort, group, fold, unfolded, only })) if (value) query.set(name, value);
+  for (const [name, value] of Object.entries(more)) if (value !== undefined) query.set(name, String(value));
   return query;
 }
 
 /**
  * @param {Window} window
- * @param {Record<string, string | number | undefined>} more parameters
+ * @param {Record<string, string | number | undefined>} [more] parameters
  */
-function windowQuery(window, more) {
-  const query = choiceQuery(window);
-  if (window.phase) query.set("phase", window.phase);
-  for (const name of /** @type {const} */ (["t0", "t1", "l0", "l1"])) query.set(name, String(Math.round(window[name])));
-  for (const [name, value] of Object.entries(more)) if (value !== undefined) query.set(name, String(value));
-  return query;
+function windowQuery(window, more = {}) {
+  const [t0, t1, l0, l1] = [window.t0, window.t1, window.l0, window.l1].map(Math.round);
+  return choiceQuery(window, { phase: window.phase || undefined, t0, t1, l0, l1, ...more });
 }

@@ -1,8 +1,8 @@
 // @ts-check
 // Numbers for people.
 
-/** @type {[number, string][]} */
-const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+/** @type {[number, string][]} of time, in ns */
+export const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 
 /**
  * A time with the unit and as many digits as tell moments of a span apart.

@@ -3,7 +3,7 @@
 // neighbours share a cell; a rectangle drawn by dragging is shown instead of all, until a double click.
 
 import { colourParts } from "../core/colour.js";
-import { formatBytes, formatTime } from "../core/format.js";
+import { formatBytes, formatCount, formatTime } from "../core/format.js";
 import { context2d, drawScaled } from "../core/paint.js";
 import { cssVariable, fittedCanvas, relativePosition } from "../widgets/canvas.js";
 import { placeTip, textElement } from "../widgets/elements.js";
@@ -179,7 +179,7 @@ export function describeCell({ answer: { rows, columns, step, counts, amounts },
     return last === begin ? `rank ${begin}` : `ranks ${begin}-${last}`;
   };
   const cell = row * columns + column;
-  const count = Math.round(counts[cell]).toLocaleString("en");
+  const count = formatCount(counts[cell]);
   const [from, to] = [of(s0 + row * step, s1), of(d0 + column * step, d1)];
   if (kind === "waiting") return `${to} waited for ${from}\n${count} times, ${formatTime(amounts[cell] * 1e9)}`;
   return `from ${from} to ${to}\n${count} messages, ${formatBytes(amounts[cell])}`;

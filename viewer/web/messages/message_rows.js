@@ -1,7 +1,7 @@
 // @ts-check
 // Rows of the tables of messages: wait states, message sizes, communicators.
 
-import { formatBytes, formatTime } from "../core/format.js";
+import { formatBytes, formatCount, formatTime } from "../core/format.js";
 
 /**
  * @typedef {import("../core/api_types.js").MessagesAnswer} MessagesAnswer
@@ -80,7 +80,6 @@ export function waitRows({ waits }, path) {
 const column = (title, key, text, most) => ({
   title, value: (row) => row[key], text: (row) => (row[key] > 0 ? text(row[key]) : ""), share: (row) => Math.max(0, row[key]) / (most || 1), width: 106,
 });
-const whole = (/** @type {number} */ value) => Math.round(value).toLocaleString("en");
 
 /**
  * @param {MessagesAnswer} answer
@@ -89,11 +88,11 @@ const whole = (/** @type {number} */ value) => Math.round(value).toLocaleString(
 export function sizeRows({ sizes, messages, bytes }) {
   const rows = sizes.least.map((least, i) => {
     const most = sizes.most[i];
-    const name = least === most ? `${whole(least)} B` : `${whole(least)} to ${whole(most)} B`;
+    const name = least === most ? `${formatCount(least)} B` : `${formatCount(least)} to ${formatCount(most)} B`;
     return { name, title: name, order: i, messages: sizes.messages[i], bytes: sizes.bytes[i], seconds: 0, children: NOBODY };
   });
   return { rows, columns: [
-    column("messages", "messages", whole, messages), column("bytes", "bytes", formatBytes, bytes),
+    column("messages", "messages", formatCount, messages), column("bytes", "bytes", formatBytes, bytes),
     { title: "mean size", value: (row) => row.order, text: (row) => formatBytes(row.bytes / (row.messages || 1)), share: () => 0, width: 90 },
   ] };
 }
@@ -110,7 +109,7 @@ export function communicatorRows({ communicators }) {
     const members = one.members.join(", ") + other + (shown < one.ranks ? ", …" : "");
     const shape = one.dims.length ? `, ${one.dims.join(" × ")}` : "";
     const below = one.collectives.map((row) => ({
-      name: `${row.function}, ${whole(row.operations)} operation${row.operations === 1 ? "" : "s"}`, title: row.function, order: 0,
+      name: `${row.function}, ${formatCount(row.operations)} operation${row.operations === 1 ? "" : "s"}`, title: row.function, order: 0,
       messages: row.calls, bytes: row.bytes ?? 0, seconds: row.seconds, children: NOBODY,
     }));
     return {
@@ -121,6 +120,6 @@ export function communicatorRows({ communicators }) {
   const most = (/** @type {"messages" | "bytes" | "seconds"} */ key) => rows.reduce((sum, row) => sum + row[key], 0);
   return { rows, columns: [
     column("time", "seconds", (seconds) => formatTime(seconds * 1e9), most("seconds")),
-    column("messages", "messages", whole, most("messages")), column("bytes", "bytes", formatBytes, most("bytes")),
+    column("messages", "messages", formatCount, most("messages")), column("bytes", "bytes", formatBytes, most("bytes")),
   ] };
 }

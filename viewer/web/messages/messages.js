@@ -2,7 +2,7 @@
 // What MPI ranks sent each other and who waited for whom, of the lines and time in view.
 
 import { isAbort } from "../core/failure.js";
-import { formatBytes, formatPercent, formatTime } from "../core/format.js";
+import { formatBytes, formatCount, formatPercent, formatTime } from "../core/format.js";
 import { newestAnswer } from "../core/newest_answer.js";
 import { WINDOW } from "../core/store.js";
 import { part, textElement } from "../widgets/elements.js";
@@ -162,8 +162,8 @@ class MessagesPane {
   /** @param {MessagesAnswer} answer */
   show(answer) {
     const { context } = this.page;
-    this.what.textContent = `${answer.ranks.toLocaleString("en")} ranks, ${answer.implementation}; in view ${Math.round(answer.messages).toLocaleString("en")} messages, ${formatBytes(answer.bytes)}`
-      + (answer.unknown ? `, the size of ${Math.round(answer.unknown).toLocaleString("en")} is not known` : "");
+    this.what.textContent = `${formatCount(answer.ranks)} ranks, ${answer.implementation}; in view ${formatCount(answer.messages)} messages, ${formatBytes(answer.bytes)}`
+      + (answer.unknown ? `, the size of ${formatCount(answer.unknown)} is not known` : "");
     this.what.title = this.what.textContent;
     part(this.element, "stands-out", HTMLElement).replaceChildren(...[answer.headline, ...answer.notes].map((text) => textElement("li", text)));
     this.disposeTables();
@@ -176,7 +176,7 @@ class MessagesPane {
     sizes.lay();
     this.table("communicators", "Communicators", communicatorRows(answer), "communicator", 260);
     const note = (/** @type {string} */ id, /** @type {number} */ shown, /** @type {number} */ of) => {
-      part(this.element, id, HTMLElement).textContent = shown < of ? `the first ${shown} of ${of.toLocaleString("en")}` : "";
+      part(this.element, id, HTMLElement).textContent = shown < of ? `the first ${shown} of ${formatCount(of)}` : "";
     };
     note("waits-note", answer.waits.length, answer.waits_of);
     note("communicators-note", answer.communicators.length, answer.communicators_of);
@@ -195,7 +195,7 @@ class MessagesPane {
     const words = (/** @type {WaitRow} */ row) => row.other;
     this.waits = new TreeTable(box, "Wait states", [
       { title: "waiting", value: (row) => row.seconds, text: ({ seconds }) => `${formatTime(seconds * 1e9)}  ${formatPercent(seconds / (answer.waiting || 1))}`, share: ({ seconds }) => seconds / (answer.waiting || 1), width: 124 },
-      { title: "waits", value: (row) => row.count, text: ({ count }) => (count ? count.toLocaleString("en") : ""), share: () => 0, width: 64 },
+      { title: "waits", value: (row) => row.count, text: ({ count }) => (count ? formatCount(count) : ""), share: () => 0, width: 64 },
       { title: "for rank", value: (row) => -row.rank, text: words, share: () => 0, mark: () => "words", width: 240 },
     ], (row) => this.nameOfWait(row), { choose: (row) => this.chooseWait(row), heading: "wait state, at a call path", nameWidth: 280 });
     this.waits.show(waitRows(answer, (node) => pathText(context.tree, node)));
@@ -280,6 +280,6 @@ function ranksIn(text, size) {
  */
 function describeMatrix(kind, counted, { counts, amounts, step }) {
   const most = (counted ? counts : amounts).reduce((one, two) => Math.max(one, two), 0);
-  const text = counted ? Math.round(most).toLocaleString("en") : kind === "waiting" ? formatTime(most * 1e9) : formatBytes(most);
+  const text = counted ? formatCount(most) : kind === "waiting" ? formatTime(most * 1e9) : formatBytes(most);
   return `${KINDS[kind][3]}; up to ${text}${step > 1 ? ` a cell of ${step} × ${step} ranks` : ""}`;
 }

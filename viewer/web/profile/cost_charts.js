@@ -2,6 +2,7 @@
 // Charts of a cost over lines: histogram, sorted curve, and lines x procedures.
 
 import { colourParts } from "../core/colour.js";
+import { formatCount } from "../core/format.js";
 import { context2d, drawScaled } from "../core/paint.js";
 import { cssVariable } from "../widgets/canvas.js";
 
@@ -71,7 +72,7 @@ export function drawCurve(canvas, over, text) {
   // Above its line, or below it where there is no room.
   const mean = y(over.mean);
   pen.fillText(`mean ${text(over.mean)}`, 4, mean > 18 * ratio ? mean - 4 : mean + 14 * ratio);
-  axisEnds(pen, "0", `${over.lines.toLocaleString("en")} line${over.lines === 1 ? "" : "s"}`);
+  axisEnds(pen, "0", `${formatCount(over.lines)} line${over.lines === 1 ? "" : "s"}`);
   pen.fillRect(0, mean, width, 1);
   pen.strokeStyle = cssVariable("--accent");
   pen.lineWidth = 2 * ratio;

@@ -2,7 +2,8 @@
 // What a context cost on each line: statistics, histogram, sorted curve; and lines x procedures.
 // What a line is clicked for: it is where the trace view's crosshair goes.
 
-import { formatPercent, formatQuantity } from "../core/format.js";
+import { formatCount, formatPercent, formatQuantity } from "../core/format.js";
+import { newestAnswer } from "../core/newest_answer.js";
 import { WINDOW } from "../core/store.js";
 import { fittedCanvas, relativePosition } from "../widgets/canvas.js";
 import { part, placeTip, textElement } from "../widgets/elements.js";
@@ -95,7 +96,6 @@ class CostOverLines {
   text(value) { return formatQuantity(value, this.metric.unit); }
 
   async load() {
-    const request = ++this.requests;
     const { store, api, context } = this.page;
     const { name } = this.metric;
     offerMetrics(this.select, context.summary.metrics, name);
@@ -103,21 +103,17 @@ class CostOverLines {
     // A row of the profile tells what it is; a context alone, of a link, what can be known of it.
     part(this.element, "of", HTMLElement).textContent = about === "n0" ? "of the whole program" : `of ${store.state.about ?? "the selected context"}`;
     this.whole.hidden = about === "n0";
-    this.what.textContent = "loading …";
-    let over;
-    let heat;
-    try {
-      [over, heat] = await Promise.all([
-        api.over(store.db, store.state, name, about),
-        api.heat(store.db, store.state, name, MOST_LINES, MOST_PROCEDURES),
-      ]);
-    } catch (error) { this.what.textContent = ""; context.fail(error); return; }
-    if (this.disposed || request !== this.requests) return;
+    const answers = await newestAnswer(this, () => Promise.all([
+      api.over(store.db, store.state, name, about),
+      api.heat(store.db, store.state, name, MOST_LINES, MOST_PROCEDURES),
+    ]));
+    if (!answers) return;
+    const [over, heat] = answers;
     this.answers = { over, heat };
-    this.what.textContent = `on ${over.with_cost.toLocaleString("en")} of ${over.lines.toLocaleString("en")} line${over.lines === 1 ? "" : "s"}, all their time: exact`
-      + (over.helpers ? `; ${over.helpers.toLocaleString("en")} helper thread${over.helpers === 1 ? "" : "s"} that hardly ran left out` : "");
+    this.what.textContent = `on ${formatCount(over.with_cost)} of ${formatCount(over.lines)} line${over.lines === 1 ? "" : "s"}, all their time: exact`
+      + (over.helpers ? `; ${formatCount(over.helpers)} helper thread${over.helpers === 1 ? "" : "s"} that hardly ran left out` : "");
     const lines = store.state.l1 - store.state.l0;
-    part(this.element, "heat-note", HTMLElement).textContent = heat.h === MOST_LINES && heat.h < lines ? `${heat.h.toLocaleString("en")} of ${lines.toLocaleString("en")} lines, evenly chosen` : "";
+    part(this.element, "heat-note", HTMLElement).textContent = heat.h === MOST_LINES && heat.h < lines ? `${formatCount(heat.h)} of ${formatCount(lines)} lines, evenly chosen` : "";
     this.listStatistics(over);
     this.draw();
     this.element.dataset.over = `${about} ${over.lines}`;
@@ -184,7 +180,7 @@ class CostOverLines {
   addMouse() {
     this.explain(this.bars.canvas, ({ over: { counts, edges } }, { x }) => {
       const i = Math.min(counts.length - 1, Math.floor(x * counts.length));
-      return `${counts[i].toLocaleString("en")} lines\n${this.text(edges[i])} to ${this.text(edges[i + 1] ?? edges[i])}`;
+      return `${formatCount(counts[i])} lines\n${this.text(edges[i])} to ${this.text(edges[i + 1] ?? edges[i])}`;
     });
     this.explain(this.curve.canvas, ({ over }, { x }) => {
       const i = closest(over, x);

@@ -3,6 +3,7 @@
 // outwards (inverted); or around one procedure: its callers above, its callees below (sandwich).
 
 import { formatPercent, formatQuantity } from "../core/format.js";
+import { newestAnswer } from "../core/newest_answer.js";
 import { WINDOW } from "../core/store.js";
 import { fittedCanvas } from "../widgets/canvas.js";
 import { part } from "../widgets/elements.js";
@@ -65,6 +66,7 @@ class FlameGraph {
     /** @type {Uint8Array | null} of each procedure 1 where the search finds it */
     this.hits = null;
     this.disposed = false;
+    this.requests = 0;
     const fitted = fittedCanvas(part(element, "flame-canvas", HTMLElement), "Calling contexts; width is cost", () => this.draw());
     this.canvas = fitted.canvas;
     this.icicle = this.makeIcicle();
@@ -116,12 +118,8 @@ class FlameGraph {
   }
 
   async load() {
-    this.what.textContent = "loading …";
-    let selected;
-    try {
-      selected = await selectedProfile(this.page);
-    } catch (error) { this.what.textContent = ""; this.page.context.fail(error); return; }
-    if (this.disposed) return;
+    const selected = await newestAnswer(this, () => selectedProfile(this.page));
+    if (!selected) return;
     // Ratios do not add up to a width.
     const metrics = selected.metrics.filter(({ additive = true }) => additive);
     const { name } = metrics[chosenMetric(metrics, this.page.store.state.metric)];

@@ -3,6 +3,7 @@
 
 import { LOOP, STATEMENT } from "../core/cct.js";
 import { formatPercent, formatQuantity } from "../core/format.js";
+import { newestAnswer } from "../core/newest_answer.js";
 import { WINDOW } from "../core/store.js";
 import { colouredName, part, textElement } from "../widgets/elements.js";
 import { segmentedControl } from "../widgets/segmented_control.js";
@@ -98,17 +99,12 @@ class ProfileTable {
   hotPath() { this.shown?.table.hotPath(); }
 
   async load() {
-    const request = ++this.requests;
     const [name, , view, sort] = VIEWS.find(([wanted]) => wanted === this.page.store.state.view) ?? VIEWS[0];
-    this.what.textContent = "loading …";
-    let selected;
-    let profile;
-    try {
-      selected = await selectedProfile(this.page);
-      profile = await selected.profile(view);
-    } catch (error) { this.what.textContent = ""; this.page.context.fail(error); return; }
-    if (this.disposed || request !== this.requests) return;
-    this.show(name, selected, profile, sort);
+    const answer = await newestAnswer(this, async () => {
+      const selected = await selectedProfile(this.page);
+      return { selected, profile: await selected.profile(view) };
+    });
+    if (answer) this.show(name, answer.selected, answer.profile, sort);
   }
 
   /**

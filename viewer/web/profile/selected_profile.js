@@ -1,6 +1,7 @@
 // @ts-check
 // The profile of what is in view, requested once however many panes show it.
 
+import { formatCount } from "../core/format.js";
 import { parseFormulas } from "./formula_input.js";
 import { Profile } from "./profile.js";
 
@@ -91,11 +92,11 @@ function placed(values, { place, parent, stands }) {
 function note(kind, pixels, { t0, t1, l0, l1, all, phase }, { lines: total, rows, duration_ns: duration }) {
   const folded = !all && rows < total;
   const count = folded && l1 - l0 === rows ? total : l1 - l0;
-  const lines = `${count.toLocaleString("en")} line${count === 1 ? "" : "s"}${folded && count !== total ? " and their helper threads" : ""}`;
+  const lines = `${formatCount(count)} line${count === 1 ? "" : "s"}${folded && count !== total ? " and their helper threads" : ""}`;
   if (phase) return `${lines}, ${t0 > 0 || t1 < duration ? "the time in view" : "all their time"} in phase ${phase}: exact`;
   if (kind === SUMS) return `${lines}, all their time: exact`;
   if (kind === TIMES) return `${lines}, the time in view: exact`;
-  return `${lines}, the time in view: estimated from ${pixels.toLocaleString("en")} samples`;
+  return `${lines}, the time in view: estimated from ${formatCount(pixels)} samples`;
 }
 
 /**

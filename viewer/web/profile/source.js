@@ -3,6 +3,7 @@
 // if there are no source lines or if they are requested.
 
 import { formatQuantity } from "../core/format.js";
+import { newestAnswer } from "../core/newest_answer.js";
 import { WINDOW } from "../core/store.js";
 import { part } from "../widgets/elements.js";
 import { buttonGroup } from "../widgets/segmented_control.js";
@@ -75,27 +76,22 @@ class Source {
   csv() { return this.table.csv(); }
 
   async load() {
-    const request = ++this.requests;
-    const overtaken = () => this.disposed || request !== this.requests;
-    this.say("loading …");
-    try {
+    this.say("");
+    const answer = await newestAnswer(this, async () => {
       const selected = await selectedProfile(this.page);
       const profile = await selected.profile("flat");
       const procedure = this.chosenProcedure(selected, profile);
-      const code = procedure === undefined ? null : await this.request(procedure);
-      if (overtaken()) return;
-      if (procedure === undefined || !code) {
-        this.say("no samples in the current view: press Home to show everything");
-        this.table.fill([]);
-        return;
-      }
-      part(this.element, "of", HTMLElement).textContent = this.page.context.opened.procedureOf(profile.tree, procedure);
-      this.show(selected, profile, code);
-    } catch (error) {
-      if (overtaken()) return;
-      this.say("");
-      this.page.context.fail(error);
+      return { selected, profile, procedure, code: procedure === undefined ? null : await this.request(procedure) };
+    });
+    if (!answer) return;
+    const { selected, profile, procedure, code } = answer;
+    if (procedure === undefined || !code) {
+      this.say("no samples in the current view: press Home to show everything");
+      this.table.fill([]);
+      return;
     }
+    part(this.element, "of", HTMLElement).textContent = this.page.context.opened.procedureOf(profile.tree, procedure);
+    this.show(selected, profile, code);
   }
 
   /** @param {string} text */

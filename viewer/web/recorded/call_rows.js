@@ -1,7 +1,7 @@
 // @ts-check
 // Rows and columns of recorded calls: totals of groups of them, and the memory of processes by call path.
 
-import { formatBytes, formatPercent, formatTime } from "../core/format.js";
+import { formatBytes, formatCount, formatPercent, formatTime } from "../core/format.js";
 
 /**
  * @typedef {import("../core/api_types.js").CallTotalsAnswer} CallTotalsAnswer
@@ -25,7 +25,6 @@ import { formatBytes, formatPercent, formatTime } from "../core/format.js";
 const MEMORY = [["at_peak", "at peak"], ["at_end", "at the end"], ["touched", "touched"], ["huge", "huge pages"], ["remote", "on another NUMA node"], ["mapped", "mapped"], ["released", "given back"]];
 // Columns of what most processes have none of.
 const FEW = new Set(["huge", "remote"]);
-const whole = (/** @type {number} */ value) => value.toLocaleString("en");
 const speed = (/** @type {number} */ value) => `${formatBytes(value)}/s`;
 const time = (/** @type {number} */ seconds) => (seconds ? formatTime(seconds * 1e9) : "0 s");
 
@@ -53,7 +52,7 @@ export function totalRows(answer, path) {
   return { rows, columns: [
     column("bytes", "bytes", formatBytes, sum("read") + sum("written")), column("time", "seconds", time, sum("seconds")),
     column("read", "read", formatBytes), column("written", "written", formatBytes),
-    column("calls", "calls", whole), column("failed", "errors", whole), column("bandwidth", "bandwidth", speed),
+    column("calls", "calls", formatCount), column("failed", "errors", formatCount), column("bandwidth", "bandwidth", speed),
   ] };
 }
 
@@ -71,8 +70,8 @@ export function phaseRows({ name, phase, calls, threads, seconds, costs }, metri
   const sum = (/** @type {number[]} */ values) => values.reduce((total, value) => total + value, 0);
   return { rows, columns: [
     column("time", "seconds", time, sum(seconds)),
-    ...metrics.map((metric) => column(metric.name.replaceAll("_", " "), metric.name, metric.unit === "s" ? time : whole, sum(costs[metric.name]))),
-    column("calls", "calls", whole), column("threads", "threads", whole),
+    ...metrics.map((metric) => column(metric.name.replaceAll("_", " "), metric.name, metric.unit === "s" ? time : formatCount, sum(costs[metric.name]))),
+    column("calls", "calls", formatCount), column("threads", "threads", formatCount),
   ] };
 }
 
@@ -82,7 +81,7 @@ export function phaseRows({ name, phase, calls, threads, seconds, costs }, metri
  * @param {Record<string, number>} figures
  */
 export function describeCalls(name, { calls, shortest, longest, bandwidth, least, mean, most, stddev }) {
-  return [name, `${whole(calls)} calls, of ${time(shortest)} to ${time(longest)}`,
+  return [name, `${formatCount(calls)} calls, of ${time(shortest)} to ${time(longest)}`,
     ...(bandwidth ? [`bandwidth ${speed(bandwidth)}; of one call ${speed(least)} to ${speed(most)}, mean ${speed(mean)}, standard deviation ${speed(stddev)}`] : [])].join("\n");
 }
 
@@ -100,7 +99,7 @@ export function memoryRows({ processes }, path) {
     }));
     const name = `${one.rank === null ? "" : `rank ${one.rank}, `}${one.name} (${one.pid}): peak ${formatBytes(one.peak)} at ${(one.peak_ns / 1e9).toFixed(3)} s`;
     return {
-      name, title: name + (below.length < one.of ? `\nthe first ${below.length} of ${whole(one.of)} call paths` : ""), node: -1,
+      name, title: name + (below.length < one.of ? `\nthe first ${below.length} of ${formatCount(one.of)} call paths` : ""), node: -1,
       spot: { line: one.line, time: one.peak_ns }, children: () => below,
       figures: { at_peak: one.peak, at_end: one.at_end, touched: one.touched, huge: one.huge, remote: one.remote, mapped: one.mapped, released: one.released },
     };

@@ -2,7 +2,7 @@
 // What recorded calls did, of the lines and time in view: bytes, calls, time and bandwidth by file, function
 // and what else they have in common; and which call paths made memory grow.
 
-import { nameMatcher } from "../core/format.js";
+import { formatCount, nameMatcher } from "../core/format.js";
 import { newestAnswer } from "../core/newest_answer.js";
 import { WINDOW } from "../core/store.js";
 import { pathText, wholePath } from "../messages/message_rows.js";
@@ -127,15 +127,15 @@ class RecordedPane {
       const shown = answer.processes.length;
       return {
         content: memoryRows(answer, path),
-        said: `${shown < answer.of ? `the first ${shown} of ${answer.of.toLocaleString("en")}` : shown} process${answer.of === 1 ? "" : "es"}; peak and end of the time in view${store.state.phase ? ", whatever the phase" : ""}`,
+        said: `${shown < answer.of ? `the first ${shown} of ${formatCount(answer.of)}` : shown} process${answer.of === 1 ? "" : "es"}; peak and end of the time in view${store.state.phase ? ", whatever the phase" : ""}`,
       };
     }
     if (this.by === PHASE) return this.requestPhases();
     const { wanted } = this;
     const calls = wanted.startsWith(FUNCTION) ? { function: wanted.slice(FUNCTION.length) } : { of: wanted };
     const answer = await api.callTotals(store.db, store.state, this.by, calls);
-    const cut = answer.name.length < answer.of ? `the first ${answer.name.length} of ${answer.of.toLocaleString("en")} rows; ` : "";
-    return { content: totalRows(answer, path), said: `${cut}${answer.calls_of.toLocaleString("en")} calls in view: ${answer.exact ? "exact" : "estimated from an even choice"}` };
+    const cut = answer.name.length < answer.of ? `the first ${answer.name.length} of ${formatCount(answer.of)} rows; ` : "";
+    return { content: totalRows(answer, path), said: `${cut}${formatCount(answer.calls_of)} calls in view: ${answer.exact ? "exact" : "estimated from an even choice"}` };
   }
 
   // Of the phases that are named, else of those that calls of the chosen function mark.
@@ -145,7 +145,7 @@ class RecordedPane {
     if (!phase) return { content: { rows: [], columns: [] }, said: "" };
     const answer = await api.phases(store.db, store.state, phase);
     const shown = answer.name.length;
-    const said = `${shown < answer.of ? `the first ${shown} of ${answer.of.toLocaleString("en")}` : shown} phase${answer.of === 1 ? "" : "s"}, the time in view: exact`;
+    const said = `${shown < answer.of ? `the first ${shown} of ${formatCount(answer.of)}` : shown} phase${answer.of === 1 ? "" : "s"}, the time in view: exact`;
     return { content: phaseRows(answer, context.summary.metrics), said: [said, ...answer.notes].join("; ") };
   }
 

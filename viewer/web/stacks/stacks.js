@@ -1,7 +1,7 @@
 // @ts-check
 // Where all threads stand at one moment: of the recording, or of the processes that are being recorded now.
 
-import { formatTime } from "../core/format.js";
+import { formatCount, formatTime } from "../core/format.js";
 import { newestAnswer } from "../core/newest_answer.js";
 import { colouredName, part, textElement } from "../widgets/elements.js";
 import { segmentedControl } from "../widgets/segmented_control.js";
@@ -256,7 +256,7 @@ function openPlaces(table, top, { kind }) {
  */
 function columns({ threads, threads_of, whose, since, longest }) {
   return [
-    { title: "threads", value: ({ number }) => threads_of[number], text: ({ number }) => threads_of[number].toLocaleString("en"), share: ({ number }) => threads_of[number] / threads },
+    { title: "threads", value: ({ number }) => threads_of[number], text: ({ number }) => formatCount(threads_of[number]), share: ({ number }) => threads_of[number] / threads },
     { title: "whose", value: ({ number }) => -(Number(/\d+/.exec(whose[number])?.[0] ?? 0)), text: ({ number }) => whose[number], share: () => 0, mark: () => "words" },
     { title: "off its CPU since", value: ({ number }) => longest[number] ?? 0, text: ({ number }) => since[number], share: () => 0, mark: () => "words" },
   ];

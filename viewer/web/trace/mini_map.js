@@ -5,6 +5,7 @@
 import { cssVariable, fittedCanvas, relativePosition, themeGrounds } from "../widgets/canvas.js";
 import { formatTime } from "../core/format.js";
 import { context2d, drawScaled, nodeColours, paintGrid } from "../core/paint.js";
+import { dragging } from "../widgets/dragging.js";
 import { select } from "../widgets/elements.js";
 import { RowLayout } from "./row_layout.js";
 
@@ -106,16 +107,12 @@ export class MiniMap {
 
   listen() {
     const { element, context, store } = this;
-    element.addEventListener("pointerdown", (event) => {
-      if (event.button !== 0) return;
+    dragging(element, (event) => {
       const drag = this.dragAt(event);
       const from = relativePosition(this.canvas, event);
       const before = store.window();
       const gesture = `mini map ${++this.drags}`;
-      element.setPointerCapture(event.pointerId);
-      const move = (/** @type {PointerEvent} */ now) => this.drag(drag, from, relativePosition(this.canvas, now), before, gesture);
-      element.addEventListener("pointermove", move);
-      for (const end of ["pointerup", "pointercancel"]) element.addEventListener(end, () => element.removeEventListener("pointermove", move), { once: true });
+      return (now) => this.drag(drag, from, relativePosition(this.canvas, now), before, gesture);
     });
     element.addEventListener("dblclick", () => context.zoomTo({ t0: 0, t1: context.summary.duration_ns, l0: 0, l1: context.count() }));
     element.addEventListener("pointermove", (event) => {

@@ -3,6 +3,7 @@
 // on the ruler.
 
 import { formatTime } from "../core/format.js";
+import { dragging } from "../widgets/dragging.js";
 import { select } from "../widgets/elements.js";
 
 const STEP = 0.005; // of the window, by an arrow key
@@ -79,16 +80,13 @@ export class SelectionBand {
     const { band, element, store } = this;
     for (const handle of band.querySelectorAll(".handle")) {
       if (!(handle instanceof HTMLElement)) continue;
-      handle.addEventListener("pointerdown", (event) => {
+      dragging(handle, () => {
         const gesture = `selection ${++this.drags}`;
-        handle.setPointerCapture(event.pointerId);
-        const move = (/** @type {PointerEvent} */ now) => {
+        return (now) => {
           const { left, width } = element.getBoundingClientRect();
           const { t0, t1 } = store.state;
           this.put(handle, t0 + Math.min(1, Math.max(0, (now.clientX - left) / width)) * (t1 - t0), gesture);
         };
-        handle.addEventListener("pointermove", move);
-        for (const end of ["pointerup", "pointercancel"]) handle.addEventListener(end, () => handle.removeEventListener("pointermove", move), { once: true });
       });
       handle.addEventListener("keydown", (event) => {
         const step = { ArrowLeft: -STEP, ArrowRight: STEP }[event.key];

@@ -1,8 +1,7 @@
 // @ts-check
 // Ticks of an axis of time: at round moments, as many as have room.
 
-/** @type {[number, string][]} */
-const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+import { UNITS } from "../core/format.js";
 
 /**
  * The least of 1, 2 and 5 times a power of ten that divides a span into at most `most` parts.

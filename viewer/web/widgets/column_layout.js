@@ -2,6 +2,9 @@
 // The columns of a table: how wide each is and which are shown, as a person left them; the browser remembers it
 // for each kind of table.
 
+import { remember, remembered } from "../core/remembered.js";
+import { dragging } from "./dragging.js";
+
 const KEY = "hpcd.columns";
 const WIDTH = 134; // px
 const NAME_WIDTH = 400; // at least, unless another is chosen
@@ -27,7 +30,7 @@ export class ColumnLayout {
     this.columns = columns;
     this.nameWidth = nameWidth;
     /** @type {Kept} */
-    this.kept = read()[table] ?? {};
+    this.kept = remembered(KEY)[table] ?? {};
   }
 
   /** @param {string} title */
@@ -54,7 +57,7 @@ export class ColumnLayout {
   set(title, change) {
     if (change.width !== undefined) change.width = Math.round(Math.min(Math.max(change.width, title ? LEAST : NAME_LEAST), MOST));
     this.kept[title] = { ...this.kept[title], ...change };
-    try { localStorage.setItem(KEY, JSON.stringify({ ...read(), [this.table]: this.kept })); } catch { /* not remembered then */ }
+    remember(KEY, { [this.table]: this.kept });
     this.apply();
   }
 
@@ -68,11 +71,9 @@ export class ColumnLayout {
     border.setAttribute("aria-hidden", "true");
     border.addEventListener("click", (event) => event.stopPropagation());
     border.addEventListener("dblclick", () => { this.kept[title] = { hidden: this.kept[title]?.hidden }; this.set(title, {}); });
-    border.addEventListener("pointerdown", (event) => {
+    dragging(border, (event) => {
       const from = event.clientX, before = heading.offsetWidth;
-      border.setPointerCapture(event.pointerId);
-      border.onpointermove = (now) => this.set(title, { width: before + now.clientX - from });
-      border.onpointerup = () => { border.onpointermove = null; };
+      return (now) => this.set(title, { width: before + now.clientX - from });
     });
     heading.addEventListener("keydown", (event) => {
       const step = event.key === "ArrowRight" ? STEP : event.key === "ArrowLeft" ? -STEP : 0;
@@ -106,9 +107,4 @@ export class ColumnLayout {
     menu.addEventListener("keydown", (event) => { if (event.key === "Escape") { menu.open = false; summary.focus(); } event.stopPropagation(); });
     return menu;
   }
-}
-
-/** @returns {Record<string, Kept>} */
-function read() {
-  try { return JSON.parse(localStorage.getItem(KEY) ?? "{}"); } catch { return {}; }
 }

@@ -1,6 +1,9 @@
 // @ts-check
 // Borders between panes that a person may move; where they are is remembered by the browser.
 
+import { remember, remembered } from "../core/remembered.js";
+import { dragging } from "./dragging.js";
+
 const KEY = "hpcd.panes";
 
 /**
@@ -15,8 +18,8 @@ const KEY = "hpcd.panes";
  * @param {number} size.usual
  */
 export function splitter(box, bar, { name, label, across, least, most, usual }) {
-  const kept = read();
-  let size = kept[name] ?? usual;
+  /** @type {number} */
+  let size = remembered(KEY)[name] ?? usual;
   bar.tabIndex = 0;
   for (const [key, value] of Object.entries({
     role: "separator", "aria-label": label, "aria-orientation": across ? "vertical" : "horizontal", "aria-valuemin": least, "aria-valuemax": most,
@@ -30,15 +33,12 @@ export function splitter(box, bar, { name, label, across, least, most, usual }) 
     size = Math.round(Math.min(Math.max(wanted, least), most));
     box.style.setProperty(name, `${size}px`);
     bar.setAttribute("aria-valuenow", String(size));
-    if (keep) try { localStorage.setItem(KEY, JSON.stringify({ ...read(), [name]: size })); } catch { /* not remembered then */ }
+    if (keep) remember(KEY, { [name]: size });
   }
 
-  bar.addEventListener("pointerdown", (event) => {
+  dragging(bar, (event) => {
     const [from, before] = [across ? event.clientX : event.clientY, size];
-    bar.setPointerCapture(event.pointerId);
-    const move = (/** @type {PointerEvent} */ now) => put(before + from - (across ? now.clientX : now.clientY));
-    bar.addEventListener("pointermove", move);
-    bar.addEventListener("pointerup", () => bar.removeEventListener("pointermove", move), { once: true });
+    return (now) => put(before + from - (across ? now.clientX : now.clientY));
   });
   bar.addEventListener("keydown", (event) => {
     /** @type {Record<string, number>} */
@@ -51,9 +51,4 @@ export function splitter(box, bar, { name, label, across, least, most, usual }) 
   });
   bar.addEventListener("dblclick", () => put(usual));
   put(size, false);
-}
-
-/** @returns {Record<string, number>} */
-function read() {
-  try { return JSON.parse(localStorage.getItem(KEY) ?? "{}"); } catch { return {}; }
 }
