@@ -97,9 +97,9 @@ def test_the_page_goes_along_and_stays(
         expect(page.locator("#lines")).to_have_attribute("data-losses", "1")
         expect(page.locator("#lines")).to_have_attribute("data-hatched", "2")
         page.locator("#trace-canvas canvas").hover(position={"x": 600, "y": 50})
-        expect(page.locator("#lines .tip")).to_contain_text("7 samples of its recording dropped")
+        expect(page.locator("#lines > .tip")).to_contain_text("7 samples of its recording dropped")
         page.locator("#trace-canvas canvas").hover(position={"x": 100, "y": 50})
-        expect(page.locator("#lines .tip")).not_to_contain_text("dropped")
+        expect(page.locator("#lines > .tip")).not_to_contain_text("dropped")
         # Who looks elsewhere is left in peace; End goes along again, with a strip that slides.
         page.keyboard.press("w")
         expect(page.locator("#live")).to_have_text("● Recording: to its end")

@@ -34,6 +34,11 @@ test("a line that is not known any more loses the crosshair", () => {
   assert.equal(line, undefined);
 });
 
+test("pinned lines stay, by their new numbers", () => {
+  const { pinned } = stateInRevision({ t0: 10, t1: 20, l0: 2, l1: 4, pinned: "1.2.3" }, before, after, [3, 5, 0, 7, null, 9], count);
+  assert.equal(pinned, "7.9");
+});
+
 test("a context is found again by its path of names", () => {
   const at = (context) => stateInRevision({ t0: 10, t1: 20, l0: 2, l1: 4, context }, before, after, [2, 3], count).context;
   assert.equal(at("n2"), "n3");
