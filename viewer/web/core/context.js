@@ -73,23 +73,6 @@ export class PageContext {
 
   get tree() { return this.opened.tree; }
   get summary() { return this.opened.summary; }
-  picture() { return this.opened.picture(); }
-  lit() { return this.opened.lit(); }
-
-  /** @param {import("./cct.js").CallingContextTree} [tree] */
-  searchHits(tree) { return this.opened.searchHits(tree); }
-
-  /**
-   * @param {number} procedure
-   * @param {import("./cct.js").CallingContextTree} [tree]
-   */
-  css(procedure, tree) { return this.opened.css(procedure, tree); }
-
-  /**
-   * @param {number} procedure
-   * @param {import("./cct.js").CallingContextTree} [tree]
-   */
-  dark(procedure, tree) { return this.opened.dark(procedure, tree); }
 
   count() { return this.page.count(); }
 

@@ -129,7 +129,7 @@ export class FindBox {
 
   // Where no line is drawn: how many procedures there are.
   sayProcedures() {
-    const hits = this.context.searchHits();
+    const hits = this.context.opened.searchHits();
     const { names } = this.context.tree;
     // Those of one name are one.
     this.count = hits ? new Set(names.filter((_, i) => hits[i])).size : 0;

@@ -206,7 +206,7 @@ class MessagesPane {
   nameOfWait({ name, node }) {
     const { context } = this.page;
     const text = Object.assign(textElement("span", name), { title: node === null ? name : wholePath(context.tree, node) });
-    const hits = context.searchHits();
+    const hits = context.opened.searchHits();
     if (hits && node !== null) text.className = context.tree.path(node).some((frame) => hits[context.tree.procedure[frame]]) ? "found" : "faded";
     return text;
   }

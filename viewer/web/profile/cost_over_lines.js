@@ -156,7 +156,7 @@ class CostOverLines {
     const text = (/** @type {number} */ value) => this.text(value);
     drawHistogram(this.bars.canvas, over, text);
     drawCurve(this.curve.canvas, over, text);
-    const hits = this.page.context.searchHits();
+    const hits = this.page.context.opened.searchHits();
     drawHeatMap(this.map.canvas, heat, hits);
     this.listProcedures(heat, hits);
   }

@@ -99,8 +99,8 @@ class FlameGraph {
   makeIcicle() {
     const { context, store } = this.page;
     const icicle = new Icicle(this.canvas, {
-      fill: ({ procedure }) => context.css(procedure, this.viewTree),
-      dark: ({ procedure }) => context.dark(procedure, this.viewTree),
+      fill: ({ procedure }) => context.opened.css(procedure, this.viewTree),
+      dark: ({ procedure }) => context.opened.dark(procedure, this.viewTree),
       text: ({ procedure }) => this.viewTree.names[procedure],
       faded: ({ procedure }) => this.hits !== null && !this.hits[procedure],
       marked: ({ procedure }) => this.hits?.[procedure] === 1,
@@ -166,7 +166,7 @@ class FlameGraph {
     const { root } = icicle;
     if (!root) { this.what.textContent = "no samples in the current view: press Home to show everything"; return; }
     const { selected, number } = loaded;
-    this.hits = this.page.context.searchHits(graph.profile.tree);
+    this.hits = this.page.context.opened.searchHits(graph.profile.tree);
     // What a row's width is: self time where cost belongs to the innermost frame.
     const cost = (/** @type {Row} */ row) => (graph.kind === "up" ? row.exclusive[number] : row.inclusive[number]);
     if (graph.callers) {

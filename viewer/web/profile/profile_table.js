@@ -158,8 +158,8 @@ class ProfileTable {
     const { procedure } = row;
     const { context } = this.page;
     const { kind, files, file, line } = tree.entities;
-    const box = colouredName(context.css(procedure, tree), tree.names[procedure]);
-    const hits = context.searchHits(tree);
+    const box = colouredName(context.opened.css(procedure, tree), tree.names[procedure]);
+    const hits = context.opened.searchHits(tree);
     box.className = hits ? (hits[procedure] ? "found" : "faded") : "";
     box.classList.toggle("scope", kind[procedure] > 0);
     if (this.shown?.name === "around" && this.shown.table.top.includes(row)) box.append(textElement("small", row === this.callers ? "called by" : "calls"));

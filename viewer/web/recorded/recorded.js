@@ -181,7 +181,7 @@ class RecordedPane {
   nameOf({ name, title, node }) {
     const { context } = this.page;
     const text = Object.assign(textElement("span", name), { title });
-    const hits = context.searchHits();
+    const hits = context.opened.searchHits();
     if (hits && node >= 0) text.className = context.tree.path(node).some((frame) => hits[context.tree.procedure[frame]]) ? "found" : "faded";
     return text;
   }

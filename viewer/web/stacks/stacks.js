@@ -161,8 +161,8 @@ class Stacks {
     if (kind[number] !== FRAMES) return Object.assign(textElement("span", names[number][0], kind[number] === WAIT ? "wait" : "thread"), { title: names[number][0] });
     const run = fromMain(names[number]);
     const last = context.tree.numbers.get(run[run.length - 1]);
-    const box = colouredName(last === undefined ? "var(--same)" : context.css(last), shortened(run));
-    const hits = context.searchHits();
+    const box = colouredName(last === undefined ? "var(--same)" : context.opened.css(last), shortened(run));
+    const hits = context.opened.searchHits();
     const hit = hits && run.some((name) => hits[context.tree.numbers.get(name) ?? -1]);
     box.className = hits ? (hit ? "found" : "faded") : "";
     box.title = run.join("\n");

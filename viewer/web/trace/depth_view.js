@@ -123,9 +123,9 @@ function framesAt(tree, node, path) {
  */
 function boxPainter(pen, context, frame, column) {
   const { tree } = context;
-  const { colours } = context.picture();
+  const { colours } = context.opened.picture();
   const ratio = devicePixelRatio || 1;
-  const hits = context.searchHits();
+  const hits = context.opened.searchHits();
   const { blank } = themeGrounds();
   const fitter = new TextFitter(pen, ratio);
   const gap = frame > 4 ? 1 : 0;

@@ -71,7 +71,7 @@ export class MiniMap {
     const { grid, context, canvas: { width, height } } = this;
     if (grid === null || grid.revision !== this.api.revision) return;
     const pen = context2d(this.canvas);
-    const colours = nodeColours(context.tree, context.picture(), themeGrounds(), context.lit());
+    const colours = nodeColours(context.tree, context.opened.picture(), themeGrounds(), context.opened.lit());
     drawScaled(pen, paintGrid(grid, new ImageData(grid.w, height), colours, this.layout.rowsOfPixels(height)), 0, 0, width, height);
     const { duration_ns } = context.summary;
     const rows = context.count();

@@ -19,7 +19,7 @@ export function callPathList(list, { store, context }) {
     // Seen while the list is empty.
     list.dataset.hint = nodes ? "The thread did not exist at that moment, or was not watched." : "Click into the picture to see the call path there.";
     list.replaceChildren(...path.map((node) => {
-      const { colours, shown } = context.picture();
+      const { colours, shown } = context.opened.picture();
       const depth = store.state.depth ?? 0;
       const { procedure } = context.tree;
       const current = depth ? context.tree.depth[node] === depth : procedure[node] === shown[path.at(-1) ?? 0];
@@ -38,7 +38,7 @@ export function callPathList(list, { store, context }) {
   // Name of the procedure that is shown of the path.
   function procedureAtDepth() {
     const node = path.at(-1);
-    return node === undefined ? undefined : bareName(context.tree.names[context.picture().shown[node]]);
+    return node === undefined ? undefined : bareName(context.tree.names[context.opened.picture().shown[node]]);
   }
 
   return { show, procedureAtDepth };
@@ -54,7 +54,7 @@ export function callPathList(list, { store, context }) {
 export function procedureItem(context, store, procedure, note, name = context.tree.names[procedure]) {
   const item = document.createElement("li");
   const button = document.createElement("button");
-  button.append(...colouredName(cssOfPixel(context.picture().colours[procedure]), name).childNodes);
+  button.append(...colouredName(cssOfPixel(context.opened.picture().colours[procedure]), name).childNodes);
   button.addEventListener("click", () => store.set({ search: bareName(name) }));
   item.append(button);
   if (note) item.append(textElement("small", note));

@@ -170,7 +170,7 @@ export class RangeStatistics {
   /** @param {boolean} selected */
   showShares(selected) {
     const { context } = this;
-    const { shown } = context.picture();
+    const { shown } = context.opened.picture();
     const byProcedure = (/** @type {Float64Array} */ values) => {
       const sums = new Float64Array(context.tree.names.length);
       values.forEach((value, node) => { sums[shown[node]] += value; });

@@ -25,8 +25,8 @@ export function summaryView(element, { context, counts }) {
     const { width, height } = canvas;
     const pen = context2d(canvas);
     pen.clearRect(0, 0, width, height);
-    const { shown, colours } = context.picture();
-    const lit = context.lit();
+    const { shown, colours } = context.opened.picture();
+    const lit = context.opened.lit();
     const { state, names } = context.tree;
     const grounds = themeGrounds();
     // Eight keys a procedure: what the search finds lies at the bottom, where its amount can be read.

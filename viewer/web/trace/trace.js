@@ -200,7 +200,7 @@ class TracePane {
     if (window && (time === undefined || (time >= window.t0 && time < window.t1))) { context.zoomToSelection(); return; }
     const cross = position ?? crosshair(this.store, grid);
     if (!grid || cross.x === null || cross.y === null || cross.x < 0 || cross.x > 1) return;
-    const { shown } = context.picture();
+    const { shown } = context.opened.picture();
     const nodes = grid.rowNodes(picture.layout.rowOf(cross.y));
     const [from, to] = stretchAround(Array.from(nodes, (node) => (context.tree.has(node) ? shown[node] : -1)), cross.x);
     const margin = MARGIN * (to - from);
