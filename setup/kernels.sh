@@ -1,37 +1,40 @@
 #!/bin/sh
-# kernels.sh [KERNEL...]: boots Debian's kernels (or those named, such as 6.1-rt-amd64) by emulation, runs the tests of
-# setup/kernels/cases.toml on each, and writes the table in docs/kernels.md. Everything is kept in build/kernels:
-# the first time it needs root and a network, and takes some minutes more.
+# kernels.sh [KERNEL...]: boots Debian's kernels (or those named, such as 6.1-rt-amd64 or 6.12-arm64) by emulation,
+# runs the tests of setup/kernels/cases.toml on each, and writes the table in docs/kernels.md. Everything is kept in
+# build/kernels: the first time it needs root and a network, and takes some minutes more.
 set -eu
 
 folder=$PWD/build/kernels
 here=setup/kernels
 # Not 6.12-cloud-amd64: QEMU 7.2 ends with a double fault as it boots.
-[ $# != 0 ] || set -- 6.1-amd64 6.1-rt-amd64 6.1-cloud-amd64 6.12-amd64 6.12-rt-amd64
+[ $# != 0 ] || set -- 6.1-amd64 6.1-rt-amd64 6.1-cloud-amd64 6.12-amd64 6.12-rt-amd64 6.12-arm64
 mkdir -p "$folder"
 
-# apt COMMAND...: apt with sources of its own, whatever this system has.
+# apt COMMAND...: apt of the processor $machine with sources of its own, whatever this system has.
 apt() {
-	APT_CONFIG=$folder/apt/apt.conf "$@"
+	APT_CONFIG=$folder/apt-$machine/apt.conf "$@"
 }
 
 # kernel NAME: unpacks the newest kernel of that name (SERIES-FLAVOUR) in FOLDER/NAME, unless one is there.
 kernel() {
 	[ -e "$folder/$1" ] && return
-	if ! [ -e "$folder/apt/apt.conf" ]; then
-		mkdir -p "$folder/apt/state/lists/partial" "$folder/apt/cache/archives/partial"
+	machine=${1##*-}
+	if ! [ -e "$folder/apt-$machine/apt.conf" ]; then
+		mkdir -p "$folder/apt-$machine/state/lists/partial" "$folder/apt-$machine/cache/archives/partial"
 		signed="[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org"
-		cat >"$folder/apt/sources.list" <<-END
+		cat >"$folder/apt-$machine/sources.list" <<-END
 			deb $signed/debian bookworm main
 			deb $signed/debian-security bookworm-security main
 			deb $signed/debian bookworm-backports main
 		END
-		cat >"$folder/apt/apt.conf" <<-END
-			Dir::Etc::SourceList "$folder/apt/sources.list";
+		cat >"$folder/apt-$machine/apt.conf" <<-END
+			APT::Architecture "$machine";
+			APT::Architectures "$machine";
+			Dir::Etc::SourceList "$folder/apt-$machine/sources.list";
 			Dir::Etc::SourceParts "-";
-			Dir::State "$folder/apt/state";
+			Dir::State "$folder/apt-$machine/state";
 			Dir::State::Status "/dev/null";
-			Dir::Cache "$folder/apt/cache";
+			Dir::Cache "$folder/apt-$machine/cache";
 			APT::Sandbox::User "root";
 		END
 		apt apt-get update -qq
@@ -52,8 +55,11 @@ kernel() {
 
 for name in "$@"; do
 	kernel "$name"
+	sh "$here/image.sh" "$folder" "${name##*-}"
+	case $name in
+	*-arm64) sh setup/objects.sh aarch64 ;;
+	esac
 done
-sh "$here/image.sh" "$folder"
 
 # This checkout, at the path it has here, and the job.
 files=$(mktemp -d)
@@ -66,6 +72,8 @@ cat >"$files/root/job" <<END
 cd $PWD
 export PATH=$PWD/.venv/bin:\$PATH
 uname -r >/results/release
+# A handler takes long on an emulated processor: no reason to allow fewer samples.
+echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent
 # Interrupted, pytest still writes its report.
 python $here/table.py cases | xargs -d '\n' timeout -s INT 1500 pytest -vv -p no:cacheprovider --durations 0 \
 	--junitxml /results/report.xml

@@ -14,6 +14,13 @@ static __always_inline int is_compat(void)
 #endif
 }
 
+/* How many of the first registers of struct registers have the arguments of a system call. */
+#ifdef HPCD_AARCH64
+#define ARGUMENT_REGISTERS 6
+#else
+#define ARGUMENT_REGISTERS (sizeof(struct registers) / 8)
+#endif
+
 /* Argument `number` of the system call with these registers. */
 static __always_inline u64 argument(struct registers *regs, u32 number, int compat)
 {

@@ -78,14 +78,16 @@ int on_call_enter(struct bpf_raw_tracepoint_args *ctx)
 	u32 weight = call_weight(made->function, count);
 	if (!weight)
 		return 0;
-	struct registers regs;
-	if (read_kernel(&regs, sizeof regs, ctx->args[0]))
+	/* Those of arguments alone: all of an Arm processor's are more than half of the stack. */
+	u64 words[ARGUMENT_REGISTERS];
+	struct registers *regs = (void *)words;
+	if (read_kernel(words, sizeof words, ctx->args[0]))
 		return 0;
 	u32 object = 0, other = 0;
 	if (made->file != NO_ARGUMENT)
-		object = object_of(file_of(argument(&regs, made->file, compat)));
+		object = object_of(file_of(argument(regs, made->file, compat)));
 	if (made->other != NO_ARGUMENT)
-		other = object_of(file_of(argument(&regs, made->other, compat)));
+		other = object_of(file_of(argument(regs, made->other, compat)));
 	if (made->kind == CALL_BREAKS)
 		thread->end = FIELD(FIELD(this_task()->mm)->brk);
 	thread->object = object;
@@ -163,6 +165,10 @@ int on_call_exit(struct bpf_raw_tracepoint_args *ctx)
 	/* The registers are read into the walk's memory: they are half of what a program's stack holds. */
 	struct walk *w = map_lookup(MAP(SCRATCH), &context);
 	if (w && !read_kernel(&w->regs, sizeof w->regs, ctx->args[0])) {
+#ifdef HPCD_AARCH64
+		/* In place of the result, which is in ctx (syscall_set_return_value of arch/arm64). */
+		w->regs.x[0] = w->regs.orig_x0;
+#endif
 		u32 kind = fill_call(&call, thread, &w->regs, ctx->args[1]);
 		/* Where requests are, or what has become of them: the walk changes the registers. */
 		u64 list = kind == CALL_SUBMITS ? argument(&w->regs, 2, 0) : argument(&w->regs, 3, 0);

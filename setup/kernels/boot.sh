@@ -1,12 +1,13 @@
 #!/bin/sh
-# boot.sh FOLDER KERNEL FILES OUT: boots the kernel unpacked in FOLDER/KERNEL by emulation, on FOLDER/root.img, which
-# stays as it is, with the archive FILES unpacked in it. /first-process of these runs /job of these as root; what that
+# boot.sh FOLDER KERNEL FILES OUT: boots the kernel unpacked in FOLDER/KERNEL by emulation, on the image of its
+# processor (image.sh), which stays as it is, with the archive FILES unpacked in it. /first-process of these runs /job of these as root; what that
 # leaves in /results is unpacked into OUT, beside what the machine printed (console.txt). Ends with the job's exit code.
 # KERNEL_LIMIT is how long it may take, in seconds.
 set -eu
 
 folder=$(realpath "$1")
 tree=$folder/$2 files=$3 out=$4
+machine=${2##*-}
 
 # Its first file system: loads what the disk needs. What a kernel has built in has no file.
 initrd=$tree/initrd.gz
@@ -14,7 +15,7 @@ if ! [ -e "$initrd" ]; then
 	first=$tree/first
 	rm -rf "$first"
 	mkdir -p "$first/bin" "$first/modules" "$first/dev" "$first/root"
-	cp /bin/busybox "$first/bin/"
+	cp "$folder/busybox-$machine" "$first/bin/busybox"
 	: >"$first/order"
 	# add MODULE: it and, before it, what it depends on.
 	add() {
@@ -55,12 +56,18 @@ trap 'rm -rf "$work"' EXIT
 cp "$files" "$work/in.tar"
 truncate -s %512 "$work/in.tar"
 truncate -s 1G "$work/out.img"
-# QEMU 7.2 emulates AVX2 wrongly: a processor without it. Behind all else that runs here: on a busy machine the
-# timer may tick too late for the kernel's check of it, and the kernel panics.
-timeout "${KERNEL_LIMIT:-1800}" nice qemu-system-x86_64 -accel tcg,thread=multi,tb-size=512 -cpu Nehalem -smp 2 -m 4G \
+# QEMU 7.2 emulates AVX2 wrongly: a processor without it. What it emulates of an Arm processor that is not the cipher
+# of pointer authentication's definition (pauth-impdef) is several times as fast. Behind all else that runs here: on a
+# busy machine the timer may tick too late for the kernel's check of it (no_timer_check), and the kernel panics.
+case $machine in
+amd64) system=x86_64 processor="-cpu Nehalem" console=ttyS0 ;;
+arm64) system=aarch64 processor="-M virt -cpu max,pauth-impdef=on" console=ttyAMA0 ;;
+esac
+# shellcheck disable=SC2086  # words
+timeout "${KERNEL_LIMIT:-1800}" nice qemu-system-$system -accel tcg,thread=multi,tb-size=512 $processor -smp 2 -m 4G \
 	-kernel "$tree"/boot/vmlinuz-* -initrd "$initrd" -nographic -no-reboot -nic none \
-	-append "console=ttyS0 panic=-1 loglevel=4 mitigations=off no_timer_check ${KERNEL_OPTIONS:-}" \
-	-drive file="$folder/root.img",format=raw,if=virtio,snapshot=on \
+	-append "console=$console panic=-1 loglevel=4 mitigations=off no_timer_check ${KERNEL_OPTIONS:-}" \
+	-drive file="$folder/root-$machine.img",format=raw,if=virtio,snapshot=on \
 	-drive file="$work/in.tar",format=raw,if=virtio,readonly=on \
 	-drive file="$work/out.img",format=raw,if=virtio </dev/null >"$out/console.txt" 2>&1 ||
 	echo "$2: the emulator ended with code $?" >&2

@@ -69,7 +69,7 @@ enum ending {
 
 #define NOUNROLL _Pragma("clang loop unroll(disable)")
 
-#ifdef HPCD_AARCH64 /* written after the kernel's headers, tested on saved stacks only */
+#ifdef HPCD_AARCH64
 struct registers { /* struct pt_regs up to syscallno */
 	u64 x[31];
 	u64 sp, ip, pstate, orig_x0;

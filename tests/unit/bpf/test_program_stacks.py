@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
+import subprocess
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from hpcd.bpf.loading.object_loader import calls_object_path, object_path
-from hpcd.bpf.task_iterator import iterator_path
+from hpcd.bpf.loading.object_loader import calls_object_path
+from tests.support.paths import ROOT
 
 # include/linux/filter.h, and the verifier's rounding of frames (check_max_stack_depth).
 _MOST_BYTES, _ROUNDED_TO = 512, 32
@@ -20,10 +21,13 @@ _FRAME = 10
 _LOAD, _STORE_NUMBER, _STORE, _ALU, _ALU64 = 1, 2, 3, 4, 7
 _COPY, _ADD_NUMBER, _CALL, _LOAD_ADDRESS = 0xBF, 0x07, 0x85, 0x18
 _CALL_OF_PROGRAM = 1
+_SOURCES = ROOT / "bpf/programs"
+_FLAGS = ["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-DHPCD_OBJECT", f"-I{_SOURCES}", "-Wall",
+          "-Werror", "-Wno-unused-function"]  # fmt: skip
 _OBJECTS = {
-    "sampler": object_path,
-    "sampler_calls": calls_object_path,
-    "task_stacks": iterator_path,
+    "sampler": ["sampler.bpf.c"],
+    "sampler_calls": ["sampler.bpf.c", "-DHPCD_CALLS"],
+    "task_stacks": ["iterators/task_stacks.bpf.c"],
 }
 Place = tuple[int, int]
 """A section's number and an offset in it."""
@@ -96,11 +100,27 @@ class _Functions:
         return size + self.frames[name], [name, *chain]
 
 
-@pytest.mark.parametrize("path", _OBJECTS.values(), ids=_OBJECTS)
-def test_every_chain_of_calls_has_room_for_its_frames(path: Callable[[], Path]) -> None:
-    if not path().is_file():
-        pytest.skip("needs make objects")
-    functions = _Functions(path())
+@pytest.mark.skipif(not shutil.which("clang"), reason="needs clang: make objects")
+@pytest.mark.parametrize("processor", ["HPCD_X86_64", "HPCD_AARCH64"])
+@pytest.mark.parametrize("arguments", _OBJECTS.values(), ids=_OBJECTS)
+def test_every_chain_of_calls_has_room_for_its_frames(
+    processor: str, arguments: list[str], tmp_path: Path
+) -> None:
+    """The objects of both processors, compiled without a warning."""
+    source, *options = arguments
+    compiled = tmp_path / "object"
+    command = [
+        "clang",
+        *_FLAGS,
+        f"-D{processor}",
+        *options,
+        "-c",
+        _SOURCES / source,
+        "-o",
+        compiled,
+    ]
+    subprocess.run(command, check=True)
+    functions = _Functions(compiled)
     chains = [functions.deepest(name) for name in functions.programs]
     assert chains
     assert not [chain for chain in chains if chain[0] > _MOST_BYTES]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -79,17 +77,3 @@ def test_random_stacks_never_hang_the_walker(replay: Replay) -> None:
             frames, ending = replay.walk(saved)
             assert 1 <= len(frames) <= 1024
             assert ending in set(UnwindStatus)
-
-
-@pytest.mark.skipif(not shutil.which("clang"), reason="needs clang: make objects")
-@pytest.mark.parametrize("processor", ["HPCD_X86_64", "HPCD_AARCH64"])
-@pytest.mark.parametrize("calls", [[], ["-DHPCD_CALLS"]], ids=["without-calls", "with-calls"])
-def test_the_programs_compile_for_both_processors(processor: str, calls: list[str]) -> None:
-    """All that can be shown of the other one here."""
-    sources = ROOT / "bpf/programs"
-    flags = ["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-Wno-unused-function"]
-    subprocess.run(
-        ["clang", *flags, *calls, "-DHPCD_OBJECT", f"-D{processor}", f"-I{sources}",
-         "-c", sources / "sampler.bpf.c", "-o", "/dev/null"],
-        check=True,
-    )  # fmt: skip
