@@ -25,8 +25,8 @@ def entity_colours(
     given = list(palette.by_pattern(names, patterns))
     distinct[given] = True
     cost = sum_by(picture.owner, picture.cost, len(names))
-    # What is not known, and code without a name, are no story of their own.
-    cost[distinct | np.array([name.startswith("[") for name in names], bool)] = 0
+    # What is not known, and libraries' code without a name, are no story of their own.
+    cost[distinct | ~picture.is_telling] = 0
     first = _costliest(cost)
     for at, place in zip(first, palette.distinct_places([names[at] for at in first]), strict=True):
         rgb[at], distinct[at] = palette.DISTINCT[place], True

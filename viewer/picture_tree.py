@@ -16,7 +16,7 @@ import numpy as np
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.findings.time_use import TimeUse, Use
-from hpcd.analysis.parallel.program_code import program_contexts
+from hpcd.analysis.parallel.program_code import program_modules
 from hpcd.analysis.parallel.tree_matching import are_regions, innermost
 from hpcd.analysis.profile.launchers import own_lines
 from hpcd.analysis.profile.views import ViewTree, contexts
@@ -314,7 +314,7 @@ class PictureTree:
         inlined = self.entities.kind == Kind.INLINED
         user &= ~self._begins & ~(np.array(library, bool) & inlined)
         user[0] = False
-        named = user & np.array([not name.startswith("[") for name in self.names], bool)
+        named = user & self.is_telling
         system = self._modules(_SYSTEM)[procedures.module[owner]]
         return [
             (OWN, named & self.is_own), (OUTSIDE_SYSTEM, named & ~system), (ANY, named),
@@ -324,13 +324,22 @@ class PictureTree:
 
     @cached_property
     def is_own(self) -> Mask:
-        """``bool[entities]``: those in the program's own code."""
+        """``bool[entities]``: those in the program's own code; all where it has none."""
         db = self._db
-        program = np.zeros(len(db.procedures), bool)
-        program[db.procedure_of_node[program_contexts(db)]] = True
-        program[0] = False
+        stub = np.array([name.endswith("@plt") for name in db.procedures.name], bool)
+        program = program_modules(db)[db.procedures.module] & ~stub
+        if not bool(program.any()):
+            program[1:] = True
         own: Mask = program[self.entities.procedure]
         return own
+
+    @cached_property
+    def is_telling(self) -> Mask:
+        """``bool[entities]``: those with a name, or at an address in the program's own code."""
+        named = np.array([not name.startswith("[") for name in self.names], bool)
+        placed = np.array(["+0x" in name for name in self.names], bool)
+        telling: Mask = named | (placed & self.is_own)
+        return telling
 
     def _owner(self, own: Mask) -> I64:
         """``int64[n]``: the node that owns each one's colour: the innermost of ``own``; a call of

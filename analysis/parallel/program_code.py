@@ -66,15 +66,18 @@ def is_program_code(path: str, kind: str) -> bool:
     return not (_fits(_SUPPORT, name) or _fits(others, name, path))
 
 
+def program_modules(db: Database) -> Mask:
+    """``bool[modules + 1]``: which hold the program's own code, by the numbers of modules."""
+    own = (is_program_code(row.path, row.kind) for row in db.modules)
+    return np.array([False, *own], bool)
+
+
 def program_contexts(db: Database) -> Mask:
     """``bool[nodes]``: contexts in the program's own code that has names.
 
     All of its code where none has a name, all contexts where it has none.
     """
-    of_module = np.array(
-        [False, *(is_program_code(row.path, row.kind) for row in db.modules)], bool
-    )
-    own: Mask = of_module[db.procedures.module[db.procedure_of_node]]
+    own: Mask = program_modules(db)[db.procedures.module[db.procedure_of_node]]
     # Stubs, by which it calls a library, are not its own.
     nameless = np.array(
         [name.startswith("[") or name.endswith("@plt") for name in db.procedures.name], bool
