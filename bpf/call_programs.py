@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import platform
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.call_maps import CallMaps
-from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.bpf.loading.loader import require_calls
 from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
 from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.uprobes import PROBE_PROGRAMS, program_attach_types, require_uprobes
-from hpcd.errors import PlatformError
 
 CALL_PROGRAMS = (
     "on_call_enter",
@@ -72,18 +69,6 @@ class CallOptions:
         return tracepoints
 
 
-def _require_page_faults() -> None:
-    """Raise :class:`PlatformError` where the kernel does not tell of page faults, as on Arm."""
-    with closing(KernelTypes()) as types:
-        try:
-            types.tracepoint_arguments("page_fault_user")
-        except PlatformError:
-            raise PlatformError(
-                f"--memory: this kernel ({platform.machine()}) does not tell of page faults; --heap"
-                " records what is allocated"
-            ) from None
-
-
 class CallPrograms:
     """The maps of calls, for the programs of one :class:`hpcd.bpf.sampler.Sampler`.
 
@@ -95,8 +80,6 @@ class CallPrograms:
 
     def __init__(self, options: CallOptions, loader: str) -> None:
         require_calls(loader)
-        if options.touched_function is not None:
-            _require_page_faults()
         with ExitStack() as resources:
             self._maps = CallMaps()
             resources.callback(self._maps.close)

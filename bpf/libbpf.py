@@ -181,8 +181,13 @@ def checked(result: int, what: str) -> int:
 
 
 def raw_tracepoint(name: str, program: int) -> int:
-    """Run ``program`` at a tracepoint, without tracefs; returns a descriptor."""
+    """Run ``program`` at a tracepoint, without tracefs; returns a descriptor.
+
+    Raises :class:`PlatformError` where the kernel has no such tracepoint, else as :func:`checked`.
+    """
     descriptor = library().bpf_raw_tracepoint_open(name.encode(), program)
+    if descriptor == -errno.ENOENT:
+        raise PlatformError(f"this kernel has no tracepoint {name}")
     return checked(descriptor, f"attaching to tracepoint {name}")
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.bpf import call_programs
-from hpcd.bpf.call_programs import CallOptions, CallPrograms
 from hpcd.bpf.io_calls import IO_CALLS, io_functions, system_call_table
 from hpcd.bpf.io_requests import (
     AIO_PREFIX,
@@ -31,9 +29,7 @@ from hpcd.bpf.layouts import (
     EventKind,
     SystemCallKind,
 )
-from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.daemon.naming.file_objects import FileObjects
-from hpcd.errors import PlatformError
 from hpcd.model.calls import CalledObject
 
 
@@ -144,15 +140,3 @@ def test_requests_of_io_submit_are_recorded_by_opcode() -> None:
     assert by_name == {
         f"{AIO_PREFIX}{name.lower()}": int(opcode) for name, opcode in opcodes.items()
     }
-
-
-def test_memory_is_refused_where_the_kernel_does_not_tell_of_page_faults(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def lacks(_types: KernelTypes, name: str) -> int:
-        raise PlatformError(name)
-
-    monkeypatch.setattr(KernelTypes, "tracepoint_arguments", lacks)
-    monkeypatch.setattr(call_programs, "require_calls", lambda _loader: None)
-    with pytest.raises(PlatformError, match="does not tell of page faults"):
-        CallPrograms(CallOptions(touched_function=0), "libbpf")

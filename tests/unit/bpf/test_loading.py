@@ -7,6 +7,7 @@ import mmap
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,15 @@ def test_a_closed_sampler_leaves_nothing_open() -> None:
     tested.close()
     tested.close()
     assert descriptors() == before
+
+
+@pytest.mark.root
+def test_a_tracepoint_that_the_kernel_lacks_is_named() -> None:
+    """As page_fault_user is on aarch64."""
+    with closing(SamplerPrograms([CLOCK], [0])) as tested:
+        program = tested.fds["on_switch"]
+        with pytest.raises(PlatformError, match="this kernel has no tracepoint no_such_thing"):
+            libbpf.raw_tracepoint("no_such_thing", program)
 
 
 @pytest.mark.root
