@@ -14,12 +14,8 @@ if ! [ -x "$python" ]; then
 		dpkg-deb -x "$package" "$root"
 	done
 fi
-# What the tests import.
 site=$root/site
-[ -d "$site" ] || .venv/bin/pip install --quiet --disable-pip-version-check --target "$site" \
-	--platform manylinux2014_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux_2_28_aarch64 \
-	--python-version 3.11 --only-binary=:all: \
-	cffi numpy zstandard psutil rich pyelftools cxxfilt 'symbolic<14' 'iced-x86<1.18' pytest pytest-timeout hypothesis
+[ -d "$site" ] || sh setup/site-aarch64.sh "$site"
 sh setup/objects.sh aarch64
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT

@@ -1,8 +1,8 @@
 #!/bin/sh
 # boot.sh FOLDER KERNEL FILES OUT: boots the kernel unpacked in FOLDER/KERNEL by emulation, on the image of its
-# processor (image.sh), which stays as it is, with the archive FILES unpacked in it. /first-process of these runs /job of these as root; what that
-# leaves in /results is unpacked into OUT, beside what the machine printed (console.txt). Ends with the job's exit code.
-# KERNEL_LIMIT is how long it may take, in seconds.
+# processor (image.sh), which stays as it is, with the archive FILES unpacked in it. /first-process of these runs /job
+# of these as root; what that leaves in /results is unpacked into OUT, beside what the machine printed (console.txt).
+# Ends with the job's exit code. KERNEL_LIMIT is how long it may take, in seconds.
 set -eu
 
 folder=$(realpath "$1")

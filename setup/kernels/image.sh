@@ -46,10 +46,7 @@ of_another() {
 	mkdir -p "$site"
 	cp -a .venv/bin .venv/pyvenv.cfg "$root$PWD/.venv/"
 	cp -a .venv/lib/python3.11/site-packages/__editable__* .venv/lib/python3.11/site-packages/hpcd* "$site/"
-	logged .venv/bin/pip install --disable-pip-version-check --target "$site" \
-		--platform manylinux2014_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux_2_28_aarch64 \
-		--python-version 3.11 --only-binary=:all: cffi numpy zstandard psutil rich pyelftools cxxfilt 'symbolic<14' \
-		'iced-x86<1.18' pytest pytest-timeout hypothesis
+	logged sh setup/site-aarch64.sh "$site"
 }
 
 if [ -e "$image" ] && [ "$image" -nt "$here/guest-packages.txt" ] &&
