@@ -19,6 +19,7 @@ from hpcd.analysis.findings.time_use import TimeUse, Use
 from hpcd.analysis.parallel.program_code import program_modules
 from hpcd.analysis.parallel.tree_matching import are_regions, innermost
 from hpcd.analysis.profile.launchers import own_lines
+from hpcd.analysis.profile.nameless import is_address
 from hpcd.analysis.profile.views import ViewTree, contexts
 from hpcd.array_types import F64, I64, U8, U32, Mask
 from hpcd.model.cct import CCT, NO_NODE
@@ -337,8 +338,8 @@ class PictureTree:
     def is_telling(self) -> Mask:
         """``bool[entities]``: those with a name, or at an address in the program's own code."""
         named = np.array([not name.startswith("[") for name in self.names], bool)
-        placed = np.array(["+0x" in name for name in self.names], bool)
-        telling: Mask = named | (placed & self.is_own)
+        address = np.array([is_address(name) for name in self.names], bool)
+        telling: Mask = named | (address & self.is_own)
         return telling
 
     def _owner(self, own: Mask) -> I64:

@@ -16,6 +16,11 @@ _ADDRESS = re.compile(r"\[(.+)\+0x[0-9a-f]+(?:-0x[0-9a-f]+)?\]( \[k\])?")
 _SHARE = 0.01
 
 
+def is_address(name: str) -> bool:
+    """Whether a display name is an address in a load module, for want of a name."""
+    return _ADDRESS.fullmatch(name) is not None
+
+
 def module_rows(db: Database) -> tuple[U32, dict[int, str]]:
     """``uint32[procedures]``: in whose row each is shown; and the names of the rows of modules.
 

@@ -87,7 +87,7 @@ def _serve(requests: socket.socket) -> None:
     open_library()
     # Nothing of it is garbage, and looking for some would copy its memory.
     gc.freeze()
-    # Each child waits for the command, its own child, and is waited for by nobody.
+    # Each child waits for the command, its own child; the kernel removes the child when it ends.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         request, fds, _, _ = socket.recv_fds(requests, _MOST_REQUEST, _FILES + 1)

@@ -102,7 +102,7 @@ def test_procedures_without_names_share_rows_until_each_is_wanted(page: Page) ->
     address = re.compile(r"\[mca_btl_vader\.so\+0x")
     expect(names.filter(has_text=module)).to_have_count(1)
     expect(names.filter(has_text=address)).to_have_count(0)
-    # Its instructions are those of the procedures that it stands for.
+    # Its instructions are those of the procedures that are folded into it.
     names.filter(has_text=module).click()
     page.keyboard.press("6")
     expect(page.locator(".code .heading").first).to_contain_text("[mca_btl_vader.so+0x4d50] of")

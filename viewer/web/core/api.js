@@ -84,7 +84,7 @@ export class Api extends Connection {
   /** @type {(db: string, choice: LineChoice, text: string) => Promise<import("./api_types.js").FindAnswer>} */
   find = (db, choice, text) => this.json(this.path(db, "find", choiceQuery(choice, { text })));
 
-  // At so many moments.
+  // count: how many moments.
   /** @type {(db: string, window: Window, kind: string, count: number) => Promise<import("./api_types.js").CurvesAnswer>} */
   curves = (db, window, kind, count) => this.json(this.path(db, "curves", windowQuery(window, { kind, count })));
 
@@ -156,7 +156,7 @@ export class Api extends Connection {
   /** @type {(db: string, window: Window) => Promise<import("./api_types.js").MessagesAnswer>} */
   messages = (db, window) => this.json(this.path(db, "messages", windowQuery(window)));
 
-  // Ranks from, to: of senders, of receivers; in at most so many cells a side.
+  // Ranks from, to: of senders, of receivers; cells: at most this number a side.
   /** @type {(db: string, window: Window, kind: string, ranks: number[], cells: number) => Promise<import("./api_types.js").MatrixAnswer>} */
   matrix = async (db, window, kind, ranks, cells) => {
     const buffer = await this.buffer(this.path(db, "messages/matrix", windowQuery(window, { kind, ranks: ranks.join(","), cells })));
