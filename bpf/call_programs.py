@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.bpf import syscalls
 from hpcd.bpf.call_maps import CallMaps
+from hpcd.bpf.loading.kernel_facilities import has_fault_tracepoints
 from hpcd.bpf.loading.loader import require_calls
 from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
 from hpcd.bpf.probe_maps import ProbeMaps
@@ -20,6 +22,7 @@ CALL_PROGRAMS = (
     "on_call_exit",
     "on_fault_user",
     "on_fault_kernel",
+    "on_fault_event",
     "on_page",
     "on_request",
     "on_request_end",
@@ -61,12 +64,20 @@ class CallOptions:
                 "on_probed_exec": "sched_process_exec",
             }
         if self.touched_function is not None:
-            tracepoints |= {
-                "on_fault_user": "page_fault_user",
-                "on_fault_kernel": "page_fault_kernel",
-                "on_page": "mm_page_alloc",
-            }
+            tracepoints["on_page"] = "mm_page_alloc"
+            if has_fault_tracepoints():
+                tracepoints |= {
+                    "on_fault_user": "page_fault_user",
+                    "on_fault_kernel": "page_fault_kernel",
+                }
         return tracepoints
+
+    def events(self) -> dict[str, syscalls.PerfEvent]:
+        """Return the perf event of each program that runs every time that one occurs."""
+        if self.touched_function is None or has_fault_tracepoints():
+            return {}
+        kind, number = syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_PAGE_FAULTS
+        return {"on_fault_event": syscalls.PerfEvent(kind, number, period=1)}
 
 
 class CallPrograms:

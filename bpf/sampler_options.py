@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # most recordings record no calls
     from hpcd.bpf.call_programs import CallOptions
+    from hpcd.bpf.syscalls import PerfEvent
 
 # 210,000 records, samples and switches: half a second of 400,000 switches a second, as many as
 # ranks make that yield while they wait, should the reader be held up.
@@ -76,3 +77,7 @@ class SamplerOptions:
         if self.control_groups:
             tracepoints["on_cgroup"] = "cgroup_attach_task"
         return tracepoints | (self.calls.tracepoints() if self.calls else {})
+
+    def events(self) -> dict[str, PerfEvent]:
+        """The perf event of each program that runs at one and takes no sample."""
+        return self.calls.events() if self.calls else {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -56,18 +56,19 @@ class SamplerPrograms:
         self.events = tuple(events)
         self.on_demand = options.on_demand
         """:attr:`SamplerOptions.on_demand`"""
-        self._counters: dict[int, list[int]] = {}
-        self._clocks: dict[int, CpuClock] = {}
+        # By the program that runs at each.
+        self._counters: dict[str, list[int]] = {}
+        self._clocks: dict[str, CpuClock] = {}
         self._tracepoints: list[int] = []
         self._walkers: Programs | ObjectPrograms | None = None
         self.walker_error: HpcdError | None = None
         """Why what walks stacks could not be loaded."""
         numbered = list(enumerate(events))
         hits = [n for n, event in numbered if event.type == syscalls.PERF_TYPE_TRACEPOINT]
-        self._sampled = [(n, event) for n, event in numbered if n not in hits]
+        opened = {f"sample_{n}": event for n, event in numbered if n not in hits}
         with ExitStack() as resources:
             resources.callback(self.stop)
-            self._open_events(cpus)
+            self._open_events({**opened, **options.events()}, cpus)
             self.memory = KernelMemory()
             resources.callback(self.memory.close)
             # Calls have paths of their own, several times as many as samples have.
@@ -118,7 +119,7 @@ class SamplerPrograms:
         hitting = [*(f"hit_{number}" for number in hits), "defer_hit"] if hits else []
         programs = load_sampler(
             self.constants,
-            [*(f"sample_{number}" for number, _ in self._sampled), *now[0], "defer_sample"],
+            [*self._clocks, *self._counters, *now[0], "defer_sample"],
             [*options.tracepoints(), *now[1], *deferring],
             [*now[2], *hitting],
             options.loader,
@@ -177,24 +178,25 @@ class SamplerPrograms:
         """
         try:
             self._attach_tracepoints()
-            for number, fds in self._counters.items():
+            for program, fds in self._counters.items():
                 for fd in fds:
-                    syscalls.perf_attach(fd, self._programs.fds[f"sample_{number}"])
+                    syscalls.perf_attach(fd, self._programs.fds[program])
                     syscalls.perf_enable(fd)
-            for number, clock in self._clocks.items():
-                clock.attach(self._programs.fds[f"sample_{number}"])
+            for program, clock in self._clocks.items():
+                clock.attach(self._programs.fds[program])
         except BaseException:
             self.stop()
             raise
 
-    def _open_events(self, cpus: Sequence[int]) -> None:
-        """Open the events on ``cpus``. Clocks begin to tick, but no program runs yet."""
-        for number, event in self._sampled:
+    def _open_events(self, events: Mapping[str, syscalls.PerfEvent], cpus: Sequence[int]) -> None:
+        """Open the event of each program on ``cpus``. Clocks begin to tick, but no program runs
+        yet."""
+        for program, event in events.items():
             period_ns = event.clock_period_ns
             if period_ns:
-                self._clocks[number] = CpuClock(event, period_ns, cpus)
+                self._clocks[program] = CpuClock(event, period_ns, cpus)
                 continue
-            self._counters[number] = fds = []
+            self._counters[program] = fds = []
             refusal: PlatformError | None = None
             for cpu in cpus:
                 opened = replace(event, flags=event.flags | syscalls.DISABLED)

@@ -6,11 +6,13 @@ Distributions carry parts of later kernels into theirs: versions are never compa
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
 from hpcd.bpf.libbpf import library
+from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.errors import PlatformError
 
 _PROGRAM_TYPE_PERF_EVENT = 7  # include/uapi/linux/bpf.h
@@ -39,6 +41,13 @@ def has_helper(helper: Helper) -> bool:
     """
     result = library().libbpf_probe_bpf_helper(_PROGRAM_TYPE_PERF_EVENT, helper, None)
     return bool(result == 1)
+
+
+@cache
+def has_fault_tracepoints() -> bool:
+    """Return whether the kernel has tracepoints of page faults: on x86-64, not on aarch64."""
+    with closing(KernelTypes()) as types:
+        return types.has_tracepoint("page_fault_user")
 
 
 def lockdown_mode() -> str:

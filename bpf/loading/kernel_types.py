@@ -56,14 +56,16 @@ class KernelTypes:
             for number in range(count)
         )
 
+    def has_tracepoint(self, name: str) -> bool:
+        """Return whether the kernel has raw tracepoint ``name``."""
+        return self._tracepoint(name) > 0
+
     def tracepoint_arguments(self, name: str) -> int:
         """Return the number of arguments of raw tracepoint ``name``.
 
         Raises :class:`PlatformError` if the kernel does not have it.
         """
-        typedef = self._lib.btf__find_by_name_kind(
-            self._btf, f"btf_trace_{name}".encode(), _TYPEDEF
-        )
+        typedef = self._tracepoint(name)
         if typedef <= 0:
             raise PlatformError(f"this kernel has no tracepoint {name}")
         # typedef -> pointer -> function prototype; `size` is `type` in all three
@@ -71,6 +73,11 @@ class KernelTypes:
         prototype = _Type.from_address(self._lib.btf__type_by_id(self._btf, pointer)).size
         info = _Type.from_address(self._lib.btf__type_by_id(self._btf, prototype)).info
         return int(info & 0xFFFF) - 1  # the first is the tracepoint's own data
+
+    def _tracepoint(self, name: str) -> int:
+        type_name = f"btf_trace_{name}".encode()
+        number: int = self._lib.btf__find_by_name_kind(self._btf, type_name, _TYPEDEF)
+        return number
 
     def _member(self, type_id: int, name: str) -> int | None:
         address = self._lib.btf__type_by_id(self._btf, type_id)

@@ -85,6 +85,15 @@ static __always_inline int on_fault(u64 address, u32 in_kernel)
 	return 0;
 }
 
+/* Where the kernel has no tracepoints of faults, as on Arm processors: PERF_COUNT_SW_PAGE_FAULTS, which every
+ * processor counts before the fault is handled. No sample is taken while this runs: the kernel runs one
+ * program of perf events at a time. */
+SECTION("perf_event")
+int on_fault_event(struct bpf_perf_event_data *ctx)
+{
+	return on_fault(ctx->addr, !IN_USER_MODE(&ctx->regs));
+}
+
 SECTION("raw_tp/")
 int on_fault_user(struct bpf_raw_tracepoint_args *ctx)
 {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,32 @@ def test_touched_memory_is_found_where_it_was_touched(
     if sum(1 for _ in Path("/sys/devices/system/node").glob("node[0-9]*")) == 1:
         assert set(nodes) == {"0"} and not any(path["remote"] for path in process["paths"])
         assert "all on NUMA node 0" in text
+
+
+# What ``hpcd`` is where the kernel has no tracepoints of page faults, as on aarch64.
+_WITHOUT_TRACEPOINTS = """
+import sys
+import hpcd.bpf.call_programs
+from hpcd.__main__ import main
+hpcd.bpf.call_programs.has_fault_tracepoints = lambda: False
+sys.exit(main())
+"""
+
+
+def test_without_tracepoints_of_page_faults_touched_memory_is_the_same(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    program = [build("touches.c"), str(MEGABYTES)]
+    subprocess.run(
+        [sys.executable, "-P", "-c", _WITHOUT_TRACEPOINTS, "run", "--memory", "-o", tmp_path / "m",
+         "--", *program], check=True,
+    )  # fmt: skip
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    hpcd("check", tmp_path / "db")
+    shown = hpcd("memory", tmp_path / "db", "--json", "--limit", 0).stdout
+    (process,) = json.loads(shown)["processes"]
+    assert _of(process, "touch_first")["touched"] == BYTES
+    assert _of(process, "touch_second")["touched"] == BYTES // 4
 
 
 def test_what_was_there_before_counts_from_the_attach_on(
