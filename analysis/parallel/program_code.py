@@ -73,17 +73,20 @@ def program_modules(db: Database) -> Mask:
 
 
 def program_contexts(db: Database) -> Mask:
-    """``bool[nodes]``: contexts in the program's own code that has names.
+    """``bool[nodes]``: contexts in the program's own code, those that have names.
 
-    All of its code where none has a name, all contexts where it has none.
+    In a module that was stripped, where fewer have a name than not, all of them. All contexts where
+    the program has no code of its own.
     """
-    own: Mask = program_modules(db)[db.procedures.module[db.procedure_of_node]]
-    # Stubs, by which it calls a library, are not its own.
-    nameless = np.array(
-        [name.startswith("[") or name.endswith("@plt") for name in db.procedures.name], bool
-    )
-    named = own & ~nameless[db.procedure_of_node]
-    return next((mask for mask in (named, own) if bool(mask.any())), np.ones(len(own), bool))
+    module = db.procedures.module[db.procedure_of_node]
+    own: Mask = program_modules(db)[module]
+    stub = np.array([name.endswith("@plt") for name in db.procedures.name], bool)
+    nameless = np.array([name.startswith("[") for name in db.procedures.name], bool)
+    own &= ~stub[db.procedure_of_node]
+    without_name = nameless[db.procedure_of_node]
+    balance = np.bincount(module[own], np.where(without_name[own], 1, -1), len(db.modules) + 1)
+    own &= ~without_name | (balance > 0)[module]
+    return own if bool(own.any()) else np.ones(len(own), bool)
 
 
 def _fits(patterns: Sequence[str], *names: str) -> bool:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import hpcd.analysis
 from hpcd.analysis.parallel import program_code
 from hpcd.analysis.parallel.program_code import is_program_code
 from hpcd.model.identity import ModuleKind
+from tests.support.made import Step, make
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +55,17 @@ def test_users_add_patterns(tmp_path: Path) -> None:
     assert not is_program_code("/usr/lib/libcompany_io.so", ModuleKind.ELF)
     assert not is_program_code("/opt/vendor/libanything.so", ModuleKind.ELF)
     assert is_program_code("/usr/lib/libfftw3_patched.so.3", ModuleKind.ELF)
+
+
+def test_addresses_are_the_programs_code_where_it_was_stripped(tmp_path: Path) -> None:
+    stripped: list[Step] = [("[solver+0x10]/[solver+0x20]", "cpu", 0.1), ("main", "cpu", 0.1)]
+    named: list[Step] = [("main/solve", "cpu", 0.1), ("main/[solver+0x20]", "cpu", 0.1)]
+    for steps, own in (
+        (stripped, {"[solver+0x10]", "[solver+0x20]", "main"}),
+        (named, {"main", "solve"}),
+    ):
+        made = make(tmp_path / f"{len(own)}", {0: steps})
+        with hpcd.analysis.open(made) as db:
+            contexts = program_code.program_contexts(db).nonzero()[0]
+            names = {db.procedures.name[number] for number in db.procedure_of_node[contexts]}
+        assert names == own
