@@ -22,6 +22,11 @@ from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.ranks import has_ranks
 from hpcd.analysis.parallel.tree_matching import MPI_START_AND_END, are_regions, innermost
 from hpcd.analysis.parallel.waiting import are_waits
+from hpcd.analysis.profile.process_tree import (
+    parents,
+    processes_by_start,
+    sum_of_descendants,
+)
 from hpcd.analysis.profile.row_text import run_name
 from hpcd.analysis.profile.scope_nodes import name_contexts
 from hpcd.analysis.profile.working_lines import working_lines
@@ -101,8 +106,9 @@ class TimeUse:
 
     ``lines`` ``int64[k]``: the trace lines counted. Where there are ranks these are ranks' alone.
     A thread that hardly runs beside its process's busiest one, nor wants to, counts only for locks
-    it waits for; a process that hardly runs beside the busiest one may sleep or wait for others. A
-    process's only thread works where it takes a lock.
+    it waits for; a process that hardly runs beside the busiest one, or has its descendants do more
+    than it does itself, may sleep or wait for others. A process's only thread works where it takes
+    a lock.
     """
 
     def __init__(self, db: Database) -> None:
@@ -126,8 +132,10 @@ class TimeUse:
         self.lines = np.flatnonzero(working & ~serves)
         self._serving = np.flatnonzero(serves)
         of_process = np.bincount(process, cpu)
-        idle = (of_process < _SERVES * of_process.max())[process] & (db.lines.rank < 0)
-        self._idle = np.flatnonzero(working & ~serves & idle)
+        parent = parents(processes_by_start(db), len(of_process))
+        idle = of_process < _SERVES * of_process.max()
+        idle |= of_process < sum_of_descendants(parent, of_process)
+        self._idle = np.flatnonzero(working & ~serves & idle[process] & (db.lines.rank < 0))
         alone = (np.bincount(process) == 1)[process]
         unlocked = np.where(self._of_cpu == Use.LOCKS, Use.WORK, self._of_cpu)
         self._parts = [

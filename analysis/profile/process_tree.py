@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.array_types import I64
+from hpcd.array_types import F64, I64
 
 StartedProcess = tuple[int, int, int, int, str]
 """A process: its number, its measurement's, its pid, its parent's pid, its name."""
@@ -33,6 +33,15 @@ def parents(processes: list[StartedProcess], count: int) -> I64:
             parent[number] = newest.get((measurement, parent_pid), -1)
             newest[measurement, pid] = number
     return parent
+
+
+def sum_of_descendants(parent: I64, values: F64) -> F64:
+    """``float64[n]``: of each process the sum of ``values`` ``float64[n]`` over its descendants."""
+    below = np.zeros(len(parent))
+    for number in np.argsort(-tree_order(parent), kind="stable").tolist():
+        if parent[number] >= 0:
+            below[parent[number]] += below[number] + values[number]
+    return below
 
 
 def tree_order(parent: I64) -> I64:

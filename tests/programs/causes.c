@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -460,6 +461,24 @@ static void healthy_processes(void)
 		;
 }
 
+/* As Python's multiprocessing: the parent waits for its workers at a lock in memory that they share. */
+static void healthy_process_pool(void)
+{
+	sem_t *answers = mmap(0, sizeof *answers, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	sem_init(answers, 1, 0);
+	COMPUTE(unit * 0.1);
+	for (int i = 0; i < 2; i++)
+		if (!fork()) {
+			computes();
+			sem_post(answers);
+			_exit(0);
+		}
+	for (int i = 0; i < 2; i++)
+		sem_wait(answers);
+	while (wait(0) > 0)
+		;
+}
+
 static void *sleeps_beside(void *at)
 {
 	while (!done)
@@ -568,7 +587,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
 	CASE(false_wakeups), CASE(hot_leaf_of_two), CASE(short_children), CASE(pipe_ping_pong),
 	CASE(healthy_serial), CASE(healthy_threads), CASE(healthy_openmp), CASE(healthy_processes),
 	CASE(healthy_with_helper), CASE(healthy_with_idle_pool), CASE(healthy_server),
-	CASE(healthy_leaf), CASE(brief_threads), CASE(stops_itself),
+	CASE(healthy_leaf), CASE(healthy_process_pool), CASE(brief_threads), CASE(stops_itself),
 };
 
 int main(int argc, char **argv)
