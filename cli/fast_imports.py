@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 from collections.abc import Iterator
+from functools import cache
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
@@ -26,7 +27,11 @@ def fast_imports() -> Iterator[None]:
     finally:
         if threads is None:
             del os.environ[_BLAS_THREADS]
-        # Only once: later objects of this process may be garbage, which would stay.
-        if not gc.get_freeze_count():
-            gc.freeze()
+        _freeze()
         gc.enable()
+
+
+@cache
+def _freeze() -> None:
+    """Only once: later objects of this process may be garbage, which would stay."""
+    gc.freeze()
