@@ -161,7 +161,7 @@ class ProfileFollower:
             begin + shift,
             self._end + shift,
             self._period(),
-            self._series(distinct, np.rint(value).astype(np.int64), nodes),
+            self._series(distinct, _bounded(value), nodes),
             self._paths(np.unique(distinct % nodes)),
         )
 
@@ -169,7 +169,7 @@ class ProfileFollower:
         """Series and node of each record as one number, and its ns of each metric."""
         metric, scale = self._weights()
         event_of = np.minimum(chunk.event, len(metric) - 1)
-        cost_ns = np.minimum(chunk.value * scale[event_of], _LONGEST_NS)
+        cost_ns = chunk.value * scale[event_of]
         of_line = np.array([self._number(line) for line in chunk.line.tolist()], np.int64)
         series = np.repeat(of_line, np.diff(chunk.start))
         cost = np.stack(
@@ -234,7 +234,12 @@ def _joined(series: list[Series]) -> Series:
     node, place = np.unique(np.concatenate([one.node for one in series]), return_inverse=True)
     value = np.hstack([one.value for one in series])
     sums = np.stack([sum_by(place, row.astype(float), len(node)) for row in value])
-    return Series(Labels(OTHERS, "", "", OTHERS), node, sums.astype(np.int64))
+    return Series(Labels(OTHERS, "", "", OTHERS), node, _bounded(sums))
+
+
+def _bounded(costs_ns: F64) -> I64:
+    """Whole ns of costs, which damaged records may have without end."""
+    return np.rint(np.minimum(costs_ns, _LONGEST_NS)).astype(np.int64)
 
 
 def _labels(process: Process | None, thread: str) -> Labels:

@@ -21,7 +21,6 @@ from hpcd.measurement.reader import Measurement
 from hpcd.model.identity import (
     MOST_FREQUENCY,
     MOST_RANKS,
-    MOST_SCALE,
     Event,
     Host,
     Module,
@@ -82,11 +81,7 @@ def events_of(measurement: Measurement) -> dict[int, Event]:
         {code: event for code, event in measurement.events.items() if code < 1 << 16}
     )
     return {
-        code: replace(
-            event,
-            frequency=event.frequency if 0 <= event.frequency <= MOST_FREQUENCY else 0,
-            scale=event.scale if 0 <= event.scale < MOST_SCALE else 0.0,
-        )
+        code: event if 0 <= event.frequency <= MOST_FREQUENCY else replace(event, frequency=0)
         for code, event in events.items()
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -19,7 +20,7 @@ from hpcd.measurement.recorded_symbols import RecordedSymbols
 from hpcd.measurement.summary import Summary
 from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
-from hpcd.model.identity import Event, Host, Module, Process, Thread
+from hpcd.model.identity import MOST_SCALE, Event, Host, Module, Process, Thread
 
 _MAX_DAMAGE_LINES = 100
 # Intervals in which samples were dropped that are kept; more are joined, two and two.
@@ -204,6 +205,15 @@ class Description:
             setattr(self, name, dict(rows.items()) | known)
         else:
             rows.update(known)
+        if kind == Kind.EVENT:
+            self._drop_odd_scales()
+
+    def _drop_odd_scales(self) -> None:
+        for number, event in self.events.items():
+            if not 0 <= event.scale < MOST_SCALE:
+                self.events[number] = replace(event, scale=0.0)
+                what = f"event {event.name!r} has the scale {event.scale!r}, which counts as 0"
+                self.add_damage([what])
 
     def _take_functions(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:

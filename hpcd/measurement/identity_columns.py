@@ -27,6 +27,7 @@ _PLACE = {kind: {name: at for at, name in enumerate(kind.__slots__)} for kind in
 _KEY = {Event: "id", Process: "id", Thread: "line", Module: "id"}
 _MOST_NUMBER = 1 << 32
 _NARROW = 1 << 31
+_MOST_INTEGER = 1 << 63
 # The types of JSON's values that a field may have, by the type of the field.
 _NONE = type(None)
 _ALLOWED: dict[str, set[type]] = {
@@ -177,7 +178,12 @@ def _read_column(values: Any, name: str, type_name: str, default: Any, rows: int
     if type_name in ("str", "tuple[str, ...]"):
         shared = {value: _share(value) for value in set(values)}
         values = [shared[value] for value in values]
-    return _packed(tuple(values))
+    column = _packed(tuple(values))
+    if type_name.startswith("int") and isinstance(column, tuple):  # bytes are within
+        if any(value is not None and not -_MOST_INTEGER <= value < _MOST_INTEGER
+               for value in column):  # fmt: skip
+            raise FormatError(f"{name} is out of range")
+    return column
 
 
 def _share(value: Any) -> Any:
@@ -235,7 +241,7 @@ def _packed(column: tuple[Any, ...]) -> Column:
         return column
     try:
         values = np.array(column, np.int64)
-    except OverflowError:  # of a damaged part; written ones are within bounds
+    except OverflowError:  # of damaged ones, which are refused where they are read
         return column
     return pack_numbers(values, int(values.min()), int(values.max()))
 

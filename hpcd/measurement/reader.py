@@ -18,7 +18,6 @@ from hpcd.measurement.chunk import ChunkHeader, Kind
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.description import Description
 from hpcd.measurement.segments import Segments
-from hpcd.model.identity import odd_scales
 
 _MAX_DAMAGE_LINES = 100
 
@@ -192,8 +191,6 @@ class Measurement(Description):
             else:
                 try:
                     self.take(header.kind, partial(self._segments.payload, number, header))
-                    if header.kind == Kind.EVENT:
-                        self.add_damage(odd_scales(self.events.values()))
                 except FormatError as error:
                     self._segments.report_damage(number, header.offset, str(error))
         self.id = self._segments.id

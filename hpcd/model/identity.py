@@ -6,7 +6,6 @@ tid is a new process or line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
@@ -142,9 +141,3 @@ class Event:
     frequency: int = 0
     interval: bool = False
 
-
-def odd_scales(events: Iterable[Event]) -> Iterator[str]:
-    """Yield a sentence for each event with a scale that cannot be computed with."""
-    for event in events:
-        if not 0 <= event.scale < MOST_SCALE:
-            yield f"event {event.name!r} has the scale {event.scale!r}, which counts as 0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import pwd
@@ -9,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,6 +20,7 @@ import pytest
 from hpcd.__main__ import main
 from hpcd.analysis.live import label_profiles
 from hpcd.analysis.live.label_profiles import OTHERS, ProfileFollower
+from hpcd.analysis.live.recent_window import Live
 from hpcd.analysis.symbols.confined_naming import ConfinedNaming
 from hpcd.cli.verbs.push import limited_memory, read_headers
 from hpcd.elf.elf_file import ElfFile
@@ -27,7 +30,10 @@ from hpcd.interchange.profile_push import Pusher
 from hpcd.interchange.profile_push import Receiver as Target
 from hpcd.interchange.protobuf import encode_varint, encode_varints
 from hpcd.isolation import python_command, python_environment
-from hpcd.model.identity import ModuleKind
+from hpcd.measurement.chunk import Kind, encode_chunk
+from hpcd.measurement.identity_columns import table_of
+from hpcd.measurement.reader import open_measurement
+from hpcd.model.identity import Event, ModuleKind
 from tests.support.pushed import (
     MS,
     PROCESSES,
@@ -177,6 +183,23 @@ def test_of_many_series_the_least_are_one(
     assert profiles is not None
     assert [series.labels.command for series in profiles.series] == ["solver", "solver", OTHERS]
     assert sum(int(series.value[0].sum()) for series in profiles.series) == 518 * MS
+
+
+@pytest.mark.parametrize("scale", [float(1 << 59), float(1 << 70), float("nan")])
+def test_costs_without_end_are_bounded(measurement: Path, scale: float) -> None:
+    with open_measurement(measurement) as opened:
+        assert opened.index
+        chunks = opened.index["chunks"]
+        events = [replace(event, scale=scale) for event in opened.events.values()]
+    with (measurement / "segment-000000.hpcd").open("ab") as segment:
+        payload = json.dumps(table_of(Event, events)).encode()
+        segment.write(encode_chunk(Kind.EVENT, payload, chunks))
+    profiles = ProfileFollower(measurement).collect()
+    with contextlib.closing(Live(measurement, 5.0)) as live:
+        top = live.snapshot()
+    assert (profiles is not None) == (top.blocked_s > 0) == (scale < 1 << 60)
+    if profiles:
+        assert all(int(series.value.min()) >= 0 for series in profiles.series)
 
 
 def test_a_push_has_two_gigabytes_of_memory(recorder: Recorder, tmp_path: Path) -> None:

@@ -149,9 +149,9 @@ def test_handles_mean_what_was_said_long_ago(tmp_path: Path) -> None:
             Process(line, 70 + line, 1, "app", "/bin/app", (), 0, SECOND, "job 9", rank, 2)
         )
         writer.add_thread(Thread(line, line, 70 + line, "app", SECOND))
-    for number, rank in enumerate((1 << 70, 1), 3):  # no such rank, and no job of that size
+    for number, rank in enumerate((1 << 40, 1), 3):  # no such rank, and no job of that size
         writer.add_process(
-            Process(number, 80, 1, "app", "/bin/app", (), 0, SECOND, "job 9", rank, 1 << 70)
+            Process(number, 80, 1, "app", "/bin/app", (), 0, SECOND, "job 9", rank, 1 << 40)
         )
     places: dict[str, list[str]] = {}
     for number, name in enumerate(names):
