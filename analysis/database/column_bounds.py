@@ -22,8 +22,8 @@ from hpcd.model.identity import MOST_FREQUENCY, MOST_RANKS
 # 2^62, and uptimes up to 2^60.
 _EARLIEST_NS, LATEST_NS = -(1 << 60), 3 << 61
 _MOST = (1 << 32) - 1
-MOST_COST = 1e100
-"""Costs are below this: they can be added up and squared."""
+LEAST_COST, MOST_COST = 1e-100, 1e100
+"""Costs are 0 or between these: they can be added up, squared and divided by one another."""
 _RANGES = {
     "source_line": (0, _MOST), "frequency": (0, MOST_FREQUENCY), "rank": (0, MOST_RANKS),
     "process_row.size": (0, MOST_RANKS), "procedure.size": (0, 1 << 62),
@@ -89,7 +89,7 @@ class _Column(NamedTuple):
         if high:
             terms.append(f"{name} NOT BETWEEN {low} AND {high}")
         if self.kind == "REAL":
-            terms.append(f"{name} NOT BETWEEN 0 AND {MOST_COST}")
+            terms.append(f"{name} <> 0 AND {name} NOT BETWEEN {LEAST_COST} AND {MOST_COST}")
         if self.refers:
             target = _ROWS_OF.get(self.refers, self.refers)
             key = next(iter(_tables()[target])).name

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums, run_starts
 from hpcd.analysis.arrays.column_files import open_column
 from hpcd.analysis.arrays.sparse_sums import Cells, sum_by
-from hpcd.analysis.database.column_bounds import MOST_COST
+from hpcd.analysis.database.column_bounds import LEAST_COST, MOST_COST
 from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.cct import CCT
@@ -242,9 +242,9 @@ class Metrics:
 
 
 def require_costs(costs: F64, name: str) -> None:
-    """Raise :class:`FormatError`, which names ``name``, unless costs are numbers that can be added
-    up."""
-    if not bool(((costs >= 0) & (costs < MOST_COST)).all()):
+    """Raise :class:`FormatError`, which names ``name``, unless costs are numbers that can be
+    computed with."""
+    if not bool(((costs == 0) | ((costs >= LEAST_COST) & (costs < MOST_COST))).all()):
         raise FormatError(f"{name}: costs that are no numbers, or out of range")
 
 

@@ -169,6 +169,8 @@ def _work(use: TimeUse) -> Iterator[Finding]:
     kernel does most."""
     work, system = use.seconds(Use.WORK), use.seconds(Use.SYSTEM)
     total = use.cpu_time
+    if not total:
+        return
     for kind, subject, seconds in (
         ("hot", "Most work is done in {}:", work),
         ("system", "The kernel works for {}:", system),
