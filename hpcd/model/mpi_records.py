@@ -224,8 +224,8 @@ def records(function: Function, flavour: Flavour) -> tuple[Record, ...]:
     """The records of a call of ``function`` in a library of ``flavour``."""
     rows = []
     for at, role in enumerate(function.roles):
-        name = f"{function.name}/{role.name.lower()}" if at else function.name
         values = tuple(_value(function, flavour, role, value) for value in VALUES[role])
+        name = _record_name(function, at)
         rows.append(Record(name, function.name, role, tuple(v for v in values if v)))
     return tuple(rows)
 
@@ -233,10 +233,14 @@ def records(function: Function, flavour: Flavour) -> tuple[Record, ...]:
 def roles_by_record() -> dict[str, Role]:
     """The role of every record's name."""
     return {
-        record.name: record.role
+        _record_name(function, at): role
         for function in FUNCTIONS.values()
-        for record in records(function, MPICH)
+        for at, role in enumerate(function.roles)
     }
+
+
+def _record_name(function: Function, at: int) -> str:
+    return f"{function.name}/{function.roles[at].name.lower()}" if at else function.name
 
 
 def _value(function: Function, flavour: Flavour, role: Role, name: str) -> Value | None:
