@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import BinaryIO
 
-from hpcd.__main__ import main
+from hpcd.__main__ import build_parser, main
 from hpcd.errors import HpcdError
 
 SECONDS = 10
@@ -47,6 +47,7 @@ def run_confined(try_one: Round, rounds: int) -> list[str]:
         findings.append(f"round {number}: {finding}")
         print(f"  {findings[-1]}", flush=True)
 
+    build_parser()  # imports what all verbs do, once for all processes
     context = multiprocessing.get_context("fork")
     number = 0
     while number < rounds:
