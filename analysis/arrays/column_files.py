@@ -133,6 +133,11 @@ def _mapped(file: BinaryIO, path: Path, dtype: npt.DTypeLike, rows: int | None) 
     return np.ndarray(shape, kind, mapped, offset)
 
 
+def are_below(numbers: Array, count: int) -> bool:
+    """Whether unsigned ``numbers`` number ``count`` things: all are below it."""
+    return not len(numbers) or int(numbers.max()) < count
+
+
 def release(column: Array) -> None:
     """Give the pages of a mapped column back to the kernel; they are read again when needed.
 

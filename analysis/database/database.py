@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.arrays.column_files import open_column
+from hpcd.analysis.arrays.column_files import are_below, open_column
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import column_bounds, directory
 from hpcd.analysis.database.measurement_rows import Loss, MeasurementRow, losses_of
@@ -116,7 +116,7 @@ class Database:
         self.cct.validate(str(self.path))
         if bool((self.cct.parent[1:-1] > self.cct.parent[2:]).any()):
             raise FormatError(f"{self.path}: calling context tree is not numbered by levels")
-        if int(self.procedure_of_node.max(initial=0)) >= max(counts["procedures"], 1):
+        if not are_below(self.procedure_of_node, counts["procedures"]):
             raise FormatError(f"{self.path}: a node's procedure does not exist")
         self._columns = LineColumns.load(self.path / "lines", counts["lines"], counts["records"])
         trace = self.path / "trace"
@@ -135,7 +135,7 @@ class Database:
                 "SELECT name, unit FROM metric ORDER BY id")],
         )  # fmt: skip
         ((events,),) = self.rows("SELECT count(*) FROM event")
-        if int(mapping.event.max(initial=0)) >= max(events, 1) or self.metrics.events != events:
+        if not are_below(mapping.event, events) or self.metrics.events != events:
             raise FormatError(f"{trace}: damaged (events that do not exist)")
         rows = partial(each_row, self._connection, self._sqlite)
         column_bounds.require_lines(self._columns, rows, self.path)
@@ -238,8 +238,8 @@ class Database:
         if (
             not np.array_equal(numbers, np.arange(1, count))
             or bool((scopes.parent[1:] >= np.arange(1, count)).any())
-            or int(scopes.procedure.max(initial=0)) >= max(len(self.procedures), 1)
-            or int(self.scope_of_node.max(initial=0)) >= count
+            or not are_below(scopes.procedure, len(self.procedures))
+            or not are_below(self.scope_of_node, count)
         ):
             raise FormatError(f"{self._sqlite}: scopes and contexts do not agree")
         return scopes

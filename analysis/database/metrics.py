@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums, run_starts
-from hpcd.analysis.arrays.column_files import open_column
+from hpcd.analysis.arrays.column_files import are_below, open_column
 from hpcd.analysis.arrays.sparse_sums import Cells, sum_by
 from hpcd.analysis.database.column_bounds import LEAST_COST, MOST_COST
 from hpcd.array_types import F64, I64, U32, U64
@@ -42,13 +42,13 @@ class Metrics:
         self._store = CellStore(folder, lines, cells, len(cct))
         self._line: U32 = open_column(folder / "line.npy", np.uint32, lines)
         """The trace line at each place of the sequence."""
-        if int(self._line.max(initial=0)) >= max(lines, 1):
+        if not are_below(self._line, lines):
             raise FormatError(f"{folder}: damaged (trace lines that do not exist)")
         scale = open_column(folder / "scale.npy", np.float64)
         events = len(scale) // max(len(table), 1)
         if len(scale) != len(table) * events:
             raise FormatError(f"{folder}: damaged (scales of events)")
-        if int(self._store.event.max(initial=0)) >= max(events, 1) and len(self._store.event):
+        if not are_below(self._store.event, events):
             raise FormatError(f"{folder}: damaged (sums of events that do not exist)")
         require_costs(scale, f"{folder}/scale.npy")
         self.events = events

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.arrays.column_files import open_bounds, open_column
+from hpcd.analysis.arrays.column_files import are_below, open_bounds, open_column
 from hpcd.analysis.arrays.node_maps import NodeMaps
 from hpcd.analysis.trace.blocks import BLOCK_RECORDS
 from hpcd.analysis.trace.line_pictures import LinePictures, PartRows
@@ -68,9 +68,9 @@ class TraceMap:
         event = open_column(folder / "event.npy", np.uint16)
         part_of = open_column(folder / "part.npy", np.uint32, measurements)
         measurement = open_column(folder / "measurement.npy", np.uint32, lines)
-        if int(measurement.max(initial=0)) >= max(measurements, 1):
+        if not are_below(measurement, measurements):
             raise FormatError(f"{folder}: damaged (measurements that do not exist)")
-        if int(part_of.max(initial=0)) >= max(parts, 1):
+        if not are_below(part_of, parts):
             raise FormatError(f"{folder}: damaged (parts that do not exist)")
         return TraceMap(
             node=NodeMaps(folder, parts, nodes),
@@ -129,7 +129,7 @@ class Trace:
             self._make_room()
             part = Part(self.part_paths[number])
             mine, rows = self.part_lines(number)
-            if int(rows.max(initial=0)) >= max(len(part), 1) or bool(
+            if not are_below(rows, len(part)) or bool(
                 (part.lines.records[rows] != np.diff(self._first)[mine]).any()
             ):
                 raise FormatError(f"{part.path}: does not belong to this database")
@@ -260,14 +260,12 @@ class Trace:
 
     def _canonical(self, number: int, local: U32) -> U32:
         table = self._map.node[number]
-        if int(local.max(initial=0)) >= max(len(table), 1):
+        if not are_below(local, len(table)):
             raise FormatError(f"{self.part(number).path}: records of nodes that do not exist")
-        nodes: U32 = table[local] if len(local) else local
-        return nodes
+        return table[local]
 
     def _event(self, number: int, local: U16) -> U16:
         low, high = self._map.event_start[number : number + 2].tolist()
-        if int(local.max(initial=0)) >= max(high - low, 1):
+        if not are_below(local, high - low):
             raise FormatError(f"{self.part(number).path}: records of events that do not exist")
-        events: U16 = self._map.event[low:high][local] if len(local) else local
-        return events
+        return self._map.event[low:high][local]

@@ -266,6 +266,19 @@ def test_columns_out_of_range_are_refused(
     refused("report", lying, *(("--metric", "cpu_time") if "total-1" in column else ()))
 
 
+def test_records_of_a_part_without_events_are_refused(database: Path, tmp_path: Path) -> None:
+    lying = copy_of(database, tmp_path / "db")
+    write_measurement(tmp_path / "m")
+    merge([tmp_path / "m"], lying, add=True)
+    start = np.load(lying / "trace/event_start.npy")
+    assert len(start) == 3
+    start[1] = start[2]
+    np.save(lying / "trace/event_start.npy", start)
+    mend(lying)
+    refused("check", lying)
+    refused("export", lying, "--format", "firefox", "-o", tmp_path / "out")
+
+
 def test_a_tree_that_is_not_numbered_by_levels_is_refused(database: Path, tmp_path: Path) -> None:
     lying = copy_of(database, tmp_path / "db")
     parent = np.load(lying / "cct/parent.npy")
