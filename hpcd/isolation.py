@@ -17,20 +17,17 @@ from collections.abc import Iterator
 
 
 def isolate_import_path() -> None:
-    """Remove the current directory, and the script's own, from this process's import path.
+    """Remove the current directory, and the script's own, from this process's import path, unless
+    PYTHONPATH names it in full.
 
     For the command alone: a program that uses hpcd as a library has chosen its path itself.
     """
-    removed = set()
-    if not sys.flags.safe_path:
-        removed.add(sys.path[0])
+    removed = set() if sys.flags.safe_path else {sys.path[0]}
     if not sys.flags.ignore_environment and (entries := os.environ.get("PYTHONPATH")):
-        # An empty entry means the current directory.
-        removed |= {
-            os.path.abspath(entry)  # noqa: PTH100 (".." is resolved as Python does)
-            for entry in entries.split(os.pathsep)
-            if not entry.startswith("/")
-        }
+        # An empty entry means the current directory. Python resolves ".." so, too.
+        paths = {entry: os.path.abspath(entry) for entry in entries.split(os.pathsep)}  # noqa: PTH100
+        removed |= {path for entry, path in paths.items() if not entry.startswith("/")}
+        removed -= {path for entry, path in paths.items() if entry.startswith("/")}
     sys.path[:] = [entry for entry in sys.path if entry not in removed and entry.startswith("/")]
 
 

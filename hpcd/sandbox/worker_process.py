@@ -173,7 +173,9 @@ class WorkerProcess:
             return ""
         if code == -signal.SIGSYS:
             return "it made a system call that reading does not need: the file may be an attack"
-        return signal.Signals(-code).name if code < 0 else ""
+        if code > 0:
+            return f"it ended with code {code}; HPCD_DEBUG=1 shows why"
+        return signal.Signals(-code).name if code else ""
 
 
 def receive(channel: socket.socket, size: int) -> bytearray:

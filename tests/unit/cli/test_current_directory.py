@@ -122,6 +122,25 @@ def test_relative_entries_of_python_path_are_left_out(
     planted.hpcd("merge", RECORDING, "-j", 2, "-o", tmp_path / "db", PYTHONPATH=entry)
 
 
+@pytest.mark.parametrize("path", ["", ".", ".:{}", "{}", "/usr:{}/../{.name}/"])
+def test_a_directory_named_in_full_stays_on_the_path(path: str, tmp_path: Path) -> None:
+    """Also where it is the current directory: without it the processes that hpcd starts, which
+    have the path of the command, would not find what the command did."""
+    (tmp_path / "shows_path.py").write_text(
+        "import sys\nfrom hpcd.isolation import isolate_import_path\n"
+        "isolate_import_path()\nprint(*sys.path, sep='\\n')"
+    )
+    done = subprocess.run(
+        [ROOT / ".venv/bin/python", "-m", "shows_path"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": path.format(tmp_path, tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (str(tmp_path) in done.stdout.splitlines()) == ("{}" in path)
+
+
 def test_a_clone_beside_the_current_directory(tmp_path: Path) -> None:
     """The clone's folder has the package's name."""
     (tmp_path / "hpcd" / "hpcd").mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -35,6 +36,14 @@ def test_one_that_is_ended_tells_who_waits_for_it_and_is_not_started_again() -> 
     asking.join(20)
     assert len(said) == 2 and said[1] == "f: the reader died (it has been ended)"
     assert not worker.running
+
+
+def test_one_that_cannot_start_says_how_it_ended() -> None:
+    worker = WorkerProcess("reader", ["-m", "no_such_module"], 30)
+    why = re.escape("f: the reader died (it ended with code 1; HPCD_DEBUG=1 shows why)")
+    with Path(os.devnull).open("rb") as file, pytest.raises(FormatError, match=why):
+        worker.ask(file.fileno(), "f", b"?")
+        worker.reply("f", 10)
 
 
 def test_two_threads_may_end_one_at_once() -> None:
