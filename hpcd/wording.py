@@ -8,6 +8,11 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def rounded(value: float, digits: int = 2) -> str:
+    """``value`` with ``digits`` significant digits, and all of its whole part: "0.31", "1,480"."""
+    return f"{value:.{digits}g}" if abs(value) < 10**digits - 0.5 else f"{value:,.0f}"
+
+
 def harmless(text: object) -> str:
     """``text`` with what is not printable (control characters, line ends, characters that change
     the direction of writing) as escapes such as ``\\x1b``."""

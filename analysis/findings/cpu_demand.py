@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.array_types import I64
-from hpcd.wording import counted
+from hpcd.wording import counted, rounded
 
 # Other use of the CPUs that is mentioned beside the threads' own, of all CPUs.
 _MENTIONED = 0.1
@@ -49,11 +49,11 @@ class CpuDemand:
         wanted, got = ((self.ran + self.waited) / self.span, self.ran / self.span)
         if not self.own:
             if self.taken is None:
-                return f"other programs had the CPUs, these got {got:.2g} of {cpus}"
+                return f"other programs had the CPUs, these got {rounded(got)} of {cpus}"
             return f"{self._others()} of {cpus}"
-        text = f"{wanted:.2g} at a time want to run on {cpus}"
+        text = f"{rounded(wanted)} at a time want to run on {cpus}"
         if wanted <= self.cpus:
-            text += f" and get {got:.2g}: they are bound to few of these, limited in CPU time,"
+            text += f" and get {rounded(got)}: they are bound to few of these, limited in CPU time,"
             text += " or want to run at the same moments"
             if self.taken is None:
                 text += ", or other programs use them"
@@ -62,7 +62,7 @@ class CpuDemand:
         return text
 
     def _others(self) -> str:
-        return f"other programs, hpcd among them, used {(self.taken or 0.0) / self.span:.2g}"
+        return f"other programs, hpcd among them, used {rounded((self.taken or 0.0) / self.span)}"
 
 
 def measure_demand(db: Database, lines: I64, waited: float) -> CpuDemand:

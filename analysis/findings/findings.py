@@ -35,7 +35,7 @@ from hpcd.analysis.parallel.ranks import has_ranks
 from hpcd.analysis.profile.row_text import shorten
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import Mask
-from hpcd.wording import counted
+from hpcd.wording import counted, rounded
 
 # Work has to be done; a loss of this share comes first, even beside a larger share of work.
 _LARGE = 0.2
@@ -70,10 +70,10 @@ def scene(db: Database) -> str:
     processes = len(np.unique(lines.process))
     ranks = len(np.unique(lines.groups("rank")[0][lines.rank >= 0])) if has_ranks(db) else 0
     who = counted(ranks, "rank") if ranks else counted(processes, "process", "processes")
-    text = f"{who} with {counted(len(lines), 'thread')} over {db.duration_ns / 1e9:.3g} s"
+    text = f"{who} with {counted(len(lines), 'thread')} over {rounded(db.duration_ns / 1e9, 3)} s"
     if "cpu_time" in db.metrics.names:
         busy = float(db.metrics.exclusive("cpu_time").sum()) * 1e9 / db.duration_ns
-        text += f", on average {busy:.2g} CPUs busy" if busy < 99.5 else f", {busy:,.0f} CPUs busy"
+        text += f", on average {rounded(busy)} CPUs busy"
     idle = int(np.count_nonzero(~working_lines(db)))
     if idle:
         text += f"; {idle:,} of the threads hardly ran"

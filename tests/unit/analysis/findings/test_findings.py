@@ -102,7 +102,7 @@ def test_which_process_of_a_program_costs_most(tmp_path: Path) -> None:
 def test_thousands_of_cpus_are_written_out(tmp_path: Path) -> None:
     steps: dict[int, list[Step]] = {rank: [("main/solve", "cpu", 0.02)] for rank in range(120)}
     with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
-        assert scene(db) == "120 ranks with 120 threads over 0.0195 s, 123 CPUs busy."
+        assert scene(db) == "120 ranks with 120 threads over 0.0195 s, on average 123 CPUs busy."
 
 
 def test_a_team_is_one_context_whichever_of_its_threads_came_from_the_program(
@@ -154,6 +154,7 @@ def test_a_small_loss_does_not_come_before_the_work(tmp_path: Path) -> None:
         (1.0, 1.0, 0.1, True, "2 at a time want to run on 2 CPUs and get 1: they are bound to"),
         (1.0, 1.0, None, True, "or other programs use them"),
         (1.9, 2.1, None, True, "4 at a time want to run on 2 CPUs"),
+        (1.9, 478.1, None, True, "480 at a time want to run on 2 CPUs"),
         (1.4, 2.6, 0.6, True, "4 at a time want to run on 2 CPUs; other programs, hpcd among"),
     ],
 )
