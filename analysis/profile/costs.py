@@ -170,22 +170,34 @@ def records_reaching(db: Database, line: int, low: int, high: int) -> Records:
 def occupancy(db: Database, lines: Iterable[int], t0: int, t1: int) -> F64:
     """Return float64[nodes]: seconds of [t0, t1) ns that ``lines`` were in each node itself.
 
-    A moment belongs to the record closest to it, as in pictures (Tallent et al., ICS 2011, section
-    5.2), so this is what the shares of ever larger pictures tend to. O(records of the lines).
+    O(records of the lines).
     """
     seconds = np.zeros(len(db.cct))
     for line in lines:
-        begin = max(t0, int(db.lines.start[line]))
-        end = min(t1, int(db.lines.end[line]))
-        if end <= begin:
+        if min(t1, int(db.lines.end[line])) <= max(t0, int(db.lines.start[line])):
             continue
         records = db.records(line)
         if not len(records):
             continue
-        time = records.time.astype(np.float64)
-        edges = np.concatenate(([begin], (time[1:] + time[:-1]) / 2, [end]))
-        np.clip(edges, begin, end, out=edges)
-        length = np.diff(edges)
+        length = np.diff(np.clip(record_borders(db, line, records), t0, t1))
         used = np.flatnonzero(length)
         seconds += np.bincount(records.node[used], length[used] * 1e-9, len(seconds))
     return seconds
+
+
+def record_borders(db: Database, line: int, records: Records) -> I64:
+    """``int64[n + 1]``: from when to when, ns, each of all ``records`` of ``line`` says what its
+    thread did.
+
+    A moment belongs to the record closest to it, as in pictures (Tallent et al., ICS 2011, section
+    5.2); but beside a wait, whose begin and end are known, to the sample there: threads that often
+    lose their CPU would seem to run too little by the time from a wait to the next sample.
+    """
+    intervals = [int(number) for (number,) in db.rows("SELECT id FROM event WHERE interval")]
+    waits = np.isin(records.event, intervals)
+    ended = waits & (records.value == 0)
+    time = records.time.astype(np.int64)
+    middle = (time[1:] + time[:-1]) // 2
+    middle = np.where(ended[:-1] & ~waits[1:], time[:-1], middle)
+    middle = np.where(~waits[:-1] & waits[1:], time[1:], middle)
+    return np.concatenate(([db.lines.start[line]], middle, [db.lines.end[line]])).astype(np.int64)

@@ -12,6 +12,7 @@ import numpy as np
 
 from hpcd.analysis import Database
 from hpcd.analysis.findings.finding import Finding
+from hpcd.analysis.profile.costs import record_borders
 from hpcd.analysis.profile.filters import below, inside_of
 from hpcd.array_types import F64, I64, Mask
 from hpcd.viewer.server.selection import Choice, LineSelection
@@ -78,11 +79,7 @@ def _recorded(db: Database, lines: I64, inside: Mask) -> I64:
         records = db.records(line)
         if not len(records):
             continue
-        time = records.time.astype(np.int64)
-        # A moment belongs to the record closest to it, as in pictures.
-        edges = np.concatenate(
-            ([db.lines.start[line]], (time[1:] + time[:-1]) // 2, [db.lines.end[line]])
-        ).astype(np.int64)
+        edges = record_borders(db, line, records)
         first, last = _runs(inside[records.node][None])[1:]
         parts.append(np.stack([np.full(len(first), line), edges[first], edges[last]]))
     return np.concatenate(parts, axis=1)
