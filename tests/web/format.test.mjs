@@ -7,6 +7,7 @@ test("times have the unit and the digits of their span", () => {
   assert.equal(formatTime(0), "0.000000 ns");
   assert.equal(formatTime(1_500_000), "1.500 ms");
   assert.equal(formatTime(2_000_000_000), "2.000 s");
+  assert.equal(formatTime(74_881e9), "74,881 s");
   // Two moments of one axis differ in what is shown.
   assert.equal(formatTime(1_500_000_000, 2_000), "1500000.000 µs");
   assert.equal(formatTime(250_000_000, 1_000_000_000), "0.250 s");

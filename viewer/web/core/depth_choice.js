@@ -12,7 +12,7 @@ import { formatCount, formatPercent } from "./format.js";
 
 const DEEPEST = 100; // of the slider
 
-const HTML = `<select id="colour-by" aria-label="Colour" title="What colours of pictures are of"><option value="">procedure</option><option value="depth">depth</option></select>
+const HTML = `<label>Colour by <select id="colour-by" title="What colours of pictures are of"><option value="">procedure</option><option value="depth">depth</option></select></label>
     <span class="depth-slider"><span id="depth-bars" class="depth-bars" aria-hidden="true"></span><input id="depth" type="range" min="1" max="30" value="1" aria-label="Depth"></span>
     <output id="depth-value" for="depth"></output>`;
 

@@ -12,7 +12,8 @@ export const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 export function formatTime(ns, span = ns) {
   const [factor, unit] = UNITS.find(([least]) => Math.abs(span) >= least) ?? [1, "ns"];
   const digits = Math.max(0, Math.min(6, 3 - Math.floor(Math.log10(Math.max(Math.abs(span) / factor, 1e-9)))));
-  return `${(ns / factor).toFixed(digits)} ${unit}`;
+  const value = ns / factor;
+  return `${Math.abs(value) < 1000 || digits ? value.toFixed(digits) : formatCount(value)} ${unit}`;
 }
 
 /**

@@ -53,7 +53,7 @@ export function totalRows(answer, path) {
     column("bytes", "bytes", formatBytes, sum("read") + sum("written")), column("time", "seconds", time, sum("seconds")),
     column("read", "read", formatBytes), column("written", "written", formatBytes),
     column("calls", "calls", formatCount), column("failed", "errors", formatCount), column("bandwidth", "bandwidth", speed),
-  ] };
+  ].filter(({ value }) => rows.some((row) => value(row))) };
 }
 
 /**

@@ -24,7 +24,7 @@ import { textElement } from "../widgets/elements.js";
 /** @type {Record<string, string>} variables of the style sheet */
 const COLOURS = { io: "--io", memory: "--memory", probe: "--probe", mpi: "--mpi" };
 /** @type {Record<string, string>} what calls of a group are called */
-const WORDS = { io: "I/O", memory: "memory", probe: "probed", mpi: "MPI", "": "recorded" };
+const WORDS = { io: "I/O", memory: "memory", probe: "probed", mpi: "MPI", "": "" };
 const NEAR = 5; // px between the mouse and what it is at
 const BAR = 5; // px: height of a call
 const OFF = "0";
@@ -147,7 +147,7 @@ export class CallMarks {
 export function describeMarks({ calls, drawn, messages, message, collectives, collective, phases, phase }) {
   /** @type {[number | null, string, unknown][]} */
   const kinds = [[phases, "phase", phase], [messages, "message", message && message.length <= FEW], [collectives, "collective", collective && (collectives ?? 0) <= FEW],
-    ...Object.entries(calls).map(([group, count]) => /** @type {[number, string, boolean]} */ ([count, `${WORDS[group] ?? group} call`, drawn.includes(group)]))];
+    ...Object.entries(calls).map(([group, count]) => /** @type {[number, string, boolean]} */ ([count, `${WORDS[group] ?? group} call`.trim(), drawn.includes(group)]))];
   return kinds.flatMap(([count, name, drawn]) => (
     count ? [`${formatCount(count)} ${name}${count === 1 ? "" : "s"}${drawn ? "" : ": zoom in"}`] : []));
 }

@@ -81,9 +81,9 @@ export class Curves {
       canvas.dataset.curve = kind;
       canvas.addEventListener("pointermove", (event) => { canvas.title = this.describe(kind, relativePosition(canvas, event).x); });
       this.rows.set(kind, { canvas, head, dispose });
+      head.append(textElement("span", title ?? "CPUs busy"), textElement("small", ""));
       if (title) head.append(this.toggle(kind, title, true));
       else for (const offer of offered) if (!wanted.includes(offer.kind)) head.append(this.toggle(offer.kind, offer.title, false));
-      head.append(textElement("span", title ?? "CPUs busy"), textElement("small", ""));
     }
     this.draw();
   }

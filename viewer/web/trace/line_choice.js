@@ -158,7 +158,7 @@ export class LineChoiceBar {
  */
 function describeChoice({ lines, losses }, count, filtered) {
   const dropped = losses.reduce((sum, [, , , samples]) => sum + samples, 0);
-  const all = `${formatCount(lines)} lines`;
+  const all = `${formatCount(lines)} line${lines === 1 ? "" : "s"}`;
   const rows = formatCount(count);
   return (count === lines ? all : filtered ? `${rows} of ${all}` : `${all} in ${rows} rows`)
     + (dropped ? `, ${formatCount(dropped)} samples dropped` : "");

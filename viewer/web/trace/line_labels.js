@@ -18,6 +18,7 @@ import { textElement } from "../widgets/elements.js";
 
 const MOST_LINES = 2000; // of more lines than these only a few labels are requested
 const ROW_HEIGHT = 15; // px
+const THREAD = " · "; // between a process and its thread
 
 /**
  * The labels of a window's lines; of those of thousands of lines, four.
@@ -51,6 +52,7 @@ export async function loadLineLabels(api, db, window, places) {
 export function drawLineLabels(element, places, labels, layout, height, acts, unfolded = false) {
   const items = [];
   let last = "";
+  let above = ""; // process of the row above
   let free = 0; // px, from where on there is room
   for (let row = 0; row < places.length; row++) {
     const line = labels.get(places[row]);
@@ -63,10 +65,15 @@ export function drawLineLabels(element, places, labels, layout, height, acts, un
     const group = folded > 1 ? "" : line.group;
     free = top + ROW_HEIGHT;
     const heads = Boolean(group) && group !== last;
-    const text = heads && group !== label ? `${group}: ${label}` : label;
+    const full = heads && group !== label ? `${group}: ${label}` : label;
+    // A process is named at the first of its rows.
+    const process = label.split(THREAD, 1)[0];
+    const text = process === above && full === label && process !== label ? label.slice(process.length + 1) : full;
+    above = process;
     const { fold } = acts;
     const folds = fold && (folded > 1 || (folded && unfolded)) ? () => fold() : undefined;
     const item = rowLabel(text, heads, top, folded, folds);
+    item.title = full;
     if (acts.pin) item.append(pinButton(line, acts.pin, acts.pinned));
     items.push(item);
     last = group;
@@ -83,7 +90,6 @@ export function drawLineLabels(element, places, labels, layout, height, acts, un
  */
 function rowLabel(text, heads, top, folded, fold) {
   const item = textElement("span", fold ? "" : text, heads ? "heads" : "");
-  item.title = text;
   if (fold) item.append(foldButton(text, folded, fold));
   item.style.top = `${top}px`;
   return item;

@@ -17,10 +17,10 @@ const PAUSE_MS = 400; // time without a change of the view before exact times ar
 const MOST_WAITS = 3;
 const STATES = 4; // and above them what is waited for
 const ORDER = [RUNNING, RUNNABLE, WAITING, ASLEEP];
-/** @type {Record<number, { name: string, colour: string }>} colour: a variable of the style sheet */
+/** @type {Record<number, { name: string, colour: string, look: string }>} colour: a variable of the style sheet; look: in the picture */
 const STATE_LOOKS = {
-  [RUNNING]: { name: "running", colour: "--state-running" }, [RUNNABLE]: { name: "ready, no CPU", colour: "--state-ready" },
-  [WAITING]: { name: "waiting", colour: "--state-awaiting" }, [ASLEEP]: { name: "asleep", colour: "--state-asleep" },
+  [RUNNING]: { name: "running", colour: "--state-running", look: "solid" }, [RUNNABLE]: { name: "ready, no CPU", colour: "--state-ready", look: "pale" },
+  [WAITING]: { name: "waiting", colour: "--state-awaiting", look: "tinted" }, [ASLEEP]: { name: "asleep", colour: "--state-asleep", look: "blank" },
 };
 
 export const STATISTICS_HTML = `
@@ -142,8 +142,8 @@ export class RangeStatistics {
     times?.values.forEach((value, node) => { sums[(state[node] & 3) === WAITING ? state[node] : state[node] & 3] += value; });
     const total = sums.reduce((sum, value) => sum + value, 0);
     const rows = largestFirst(sums).map(([key, seconds]) => {
-      const { name, colour } = STATE_LOOKS[key & 3];
-      return { key, colour, seconds, share: seconds / total, name: key < STATES ? name : `${name} ${causes[key >> 2]}`.trim() };
+      const { name, colour, look } = STATE_LOOKS[key & 3];
+      return { key, colour, look, seconds, share: seconds / total, name: key < STATES ? name : `${name} ${causes[key >> 2]}`.trim() };
     }).sort((one, two) => ORDER.indexOf(one.key & 3) - ORDER.indexOf(two.key & 3));
     const stack = this.at("stack");
     stack.replaceChildren(...rows.map(({ colour, share, name }) => {
@@ -153,12 +153,12 @@ export class RangeStatistics {
       return piece;
     }));
     stack.setAttribute("aria-label", rows.map(({ name, share }) => `${name} ${formatPercent(share)}`).join(", "));
-    this.at("states").replaceChildren(...rows.map(({ name, colour, seconds, share }) => {
+    this.at("states").replaceChildren(...rows.map(({ name, colour, look, seconds, share }) => {
       const row = document.createElement("tr");
       const label = textElement("td", "");
       const chip = document.createElement("i");
       chip.style.background = `var(${colour})`;
-      label.append(chip, name);
+      label.append(chip, name, textElement("small", look));
       row.append(label, textElement("td", formatTime(seconds * 1e9)), textElement("td", formatPercent(share)));
       return row;
     }));

@@ -117,7 +117,9 @@ export function drawSegmentTexts(pen, grid, layout, database, waits) {
       if (lit && !lit[node]) continue;
       const { name, colour, cause } = look(node);
       const late = cause ? waits.rankAt(grid.lines[row], from / grid.w, to / grid.w) : undefined;
-      const text = fitter.fitted(late === undefined ? name : `for rank ${late}`, (to - from) * column, cause);
+      const words = late === undefined ? name : `waits for rank ${late}`;
+      const room = (to - from) * column;
+      const text = fitter.fitted(words, room, cause) || (cause ? fitter.fitted(words.replace(/^waits /, ""), room, true) : "");
       if (!text) continue;
       pen.fillStyle = colour;
       pen.fillText(text, from * column + MARGIN * ratio, (top + bottom) / 2);
@@ -136,7 +138,7 @@ function textLook({ tree, summary: { causes = [] }, picture }) {
   const { blank } = themeGrounds();
   return (/** @type {number} */ node) => {
     const kind = tree.state[node] & 3;
-    if (kind !== RUNNING && kind !== RUNNABLE) return { name: causes[tree.state[node] >> 2] ?? "", colour: soft, cause: true };
+    if (kind !== RUNNING && kind !== RUNNABLE) return { name: stateWords(tree.state[node], causes), colour: soft, cause: true };
     const own = colours[shown[node]];
     const dark = isDarkPixel(kind === RUNNABLE ? paler(own, blank) : own);
     return { name: bareName(tree.names[shown[node]]), colour: dark ? "#fff" : "#000", cause: false };
