@@ -164,6 +164,54 @@ def test_pinned_rows_stay_above_the_others(page: Page) -> None:
     expect(pinned).to_have_text(["rank 5", "rank 0"])
 
 
+def test_rows_are_moved_by_hand(page: Page) -> None:
+    rows = page.locator("#trace-labels span")
+    names = [f"rank {number}" for number in range(8)]
+    expect(rows).to_have_text(names)
+    _drag_row(page, "trace", "rank 6", "rank 1")
+    at(page, "moved=6.0")
+    moved = ["rank 0", "rank 6", *names[1:6], "rank 7"]
+    expect(rows).to_have_text(moved)
+    expect(page.locator("#sort")).to_have_value("by hand")
+    shot(page, "rows-moved")
+    # The row that has the crosshair, by keys.
+    page.locator("#trace-canvas canvas").click(position={"x": 300, "y": 5})
+    page.keyboard.press(">")
+    expect(rows).to_have_text(["rank 6", "rank 0", *moved[2:]])
+    page.keyboard.press(">")
+    expect(rows).to_have_text(["rank 6", "rank 1", "rank 0", *moved[3:]])
+    page.keyboard.press("<")
+    expect(rows).to_have_text(["rank 6", "rank 0", *moved[2:]])
+    page.reload()
+    expect(rows).to_have_text(["rank 6", "rank 0", *moved[2:]])
+    for _ in range(3):
+        page.go_back()
+    expect(rows).to_have_text(moved)
+    # Pinned ones among themselves.
+    for name in ("rank 6", "rank 2"):
+        rows.filter(has_text=name).hover()
+        page.get_by_label(f"{name}: pin to the top").click()
+    pinned = page.locator("#pinned-labels span")
+    expect(pinned).to_have_text(["rank 6", "rank 2"])
+    _drag_row(page, "pinned", "rank 2", "rank 6")
+    expect(pinned).to_have_text(["rank 2", "rank 6"])
+    expect(rows).to_have_text(moved)
+    page.select_option("#sort", "")
+    expect(rows).to_have_text(names)
+
+
+def _drag_row(page: Page, picture: str, name: str, above: str) -> None:
+    """Drag the label of a row to the upper border of another."""
+    labels = page.locator(f"#{picture}-labels span")
+    box = labels.filter(has_text=above).bounding_box()
+    assert box
+    labels.filter(has_text=name).hover(position={"x": 100, "y": 7})
+    page.mouse.down()
+    page.mouse.move(box["x"] + 100, box["y"] + 2, steps=4)
+    expect(page.locator(f"#{picture}-labels .drop")).to_be_visible()
+    page.mouse.up()
+
+
 def test_labels_that_come_late_do_not_replace_newer_ones(page: Page) -> None:
     held: list[Route] = []
     page.route(

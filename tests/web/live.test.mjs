@@ -39,6 +39,12 @@ test("pinned lines stay, by their new numbers", () => {
   assert.equal(pinned, "7.9");
 });
 
+test("rows moved by hand stay, by their new numbers, where both lines are known", () => {
+  const state = { t0: 10, t1: 20, l0: 0, l1: 8, pinned: "1", moved: "2.3.4.4.5.1" };
+  const { pinned, moved } = stateInRevision(state, before, after, [0, 7, 0, 9, 4, 5, 6, 6, null, 9], count);
+  assert.deepEqual([pinned, moved], ["9", "4.5.6.6"]);
+});
+
 test("a context is found again by its path of names", () => {
   const at = (context) => stateInRevision({ t0: 10, t1: 20, l0: 2, l1: 4, context }, before, after, [2, 3], count).context;
   assert.equal(at("n2"), "n3");

@@ -51,6 +51,7 @@ from hpcd.viewer.server.stacks_api import PresentStacks, stacks_at, stacks_now
 WEB = Path(__file__).parent.parent / "web"
 # The status of an answer whose client has gone; nginx has it too.
 _GONE = 499
+_LONGEST_LINES = 2000  # characters
 # Files that may stay mapped between pictures: what is looked at next is there at once.
 _MOST_MAPPED = 128 << 20
 _LEVEL = 1  # a grid compresses tenfold, at memory speed
@@ -238,7 +239,7 @@ class _Views:
             raise NotFoundError("not a database that grows")
         parameters = QueryParameters(request.query_params)
         lines = recording.moved(
-            parameters.whole("revision", 1, 1 << 40), parameters.numbers("lines")
+            parameters.whole("revision", 1, 1 << 40), parameters.numbers("lines", _LONGEST_LINES)
         )
         return JSONResponse({**recording.state(), "lines": lines})
 

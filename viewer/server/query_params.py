@@ -8,6 +8,7 @@ from hpcd.errors import UsageError
 from hpcd.viewer.server.selection import Choice
 
 _LONGEST = 400  # characters of a text
+_LONGEST_MOVED = 1000
 _DIGITS = 24
 
 
@@ -64,6 +65,7 @@ class QueryParameters:
         return Choice(
             self.text("filter"), self.text("sort") or "rank", self.text("group"),
             self.has("fold"), self.has("unfolded"), tuple(self.numbers("only")),
+            tuple(self.numbers("moved", _LONGEST_MOVED)),
         )  # fmt: skip
 
     def interval(self) -> tuple[int, int]:

@@ -46,7 +46,9 @@ class Choice:
     the program's own (:func:`hpcd.analysis.profile.launchers.own_lines`) one row, unless they are
     ``unfolded`` or the filter leaves nothing else; and has those that lived briefly share rows
     (:mod:`hpcd.analysis.profile.shared_rows`). Where ``only`` names lines, the rows are these, in
-    this order, whatever the filter; each has what it has in the whole choice.
+    this order, whatever the filter; each has what it has in the whole choice. ``moved`` are rows
+    moved by hand, one after another: the line of a row, and of the one that it goes directly below,
+    its own where it goes to the top.
     """
 
     filter: str = ""
@@ -55,6 +57,7 @@ class Choice:
     fold: bool = False
     unfolded: bool = False
     only: tuple[int, ...] = ()
+    moved: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -204,7 +207,7 @@ class LineSelection:
         rows = self._sorted(lines, choice)
         if choice.fold and not choice.unfolded:
             rows = np.concatenate([rows[~helps[rows]], rows[helps[rows]]])
-        return Order(rows, row_of, shared)
+        return Order(_moved(rows, choice.moved), row_of, shared)
 
     def _share(self, lines: I64, row_of: I64 | None) -> tuple[I64 | None, dict[int, I64]]:
         """``row_of`` and ``shared`` of an :class:`Order`, with brief threads in rows they share."""
@@ -312,6 +315,17 @@ class LineSelection:
         if len(self._db.lines) and len(rows) <= int(self._db.lines.process.max()):
             raise FormatError("a trace line's process does not exist")
         return np.array([uid for (uid,) in rows], np.int64)
+
+
+def _moved(rows: I64, moved: tuple[int, ...]) -> I64:
+    """``rows`` with some moved by hand; those that are not there, or go nowhere, stay."""
+    place = {line: at for at, line in enumerate(rows.tolist())} if moved else {}
+    for line, above in zip(moved[::2], moved[1::2], strict=False):
+        if line in place and above in place:
+            rest = rows[rows != line]
+            at = 0 if above == line else int(np.flatnonzero(rest == above)[0]) + 1
+            rows = np.insert(rest, at, line)
+    return rows
 
 
 def _user_name(uid: int) -> str:

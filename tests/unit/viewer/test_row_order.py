@@ -53,6 +53,9 @@ def test_rows_by_process_tree_node_and_user(tmp_path: Path) -> None:
 def test_rows_that_are_named_alone(tmp_path: Path) -> None:
     with hpcd.analysis.open(two_nodes(tmp_path)) as db:
         selection = LineSelection(db)
+        # Rows moved by hand; what is not there stays.
+        assert selection.order(Choice(moved=(2, 0, 5, 5))).tolist() == [5, 0, 2, 1, 3, 4]
+        assert selection.order(Choice(moved=(9, 0, 1, 10**20, 3))).tolist() == [0, 1, 2, 3, 4, 5]
         named = Choice("one", only=(5, 0))
         assert selection.order(named).tolist() == [5, 0]
         assert sorted(selection.with_folded(selection.order(named), named).tolist()) == [0, 5]

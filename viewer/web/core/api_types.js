@@ -3,7 +3,7 @@
 
 /**
  * only: numbers of lines, that alone have rows.
- * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group" | "all" | "unfolded"> & { only?: string }} LineChoice which lines, in which order
+ * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group" | "all" | "unfolded" | "moved"> & { only?: string }} LineChoice which lines, in which order
  * @typedef {import("./store.js").Window & { only?: string }} Window lines and time
  *
  * @typedef {{ name: string, unit: string, additive?: boolean }} Metric additive: true where left out

@@ -225,7 +225,7 @@ async function linkedWindow(db, summary) {
  */
 function everything(summary) {
   return {
-    t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.rows, filter: "", sort: "", group: "", all: "", unfolded: "", pinned: "", phase: "",
+    t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.rows, filter: "", sort: "", group: "", all: "", unfolded: "", moved: "", pinned: "", phase: "",
     s0: undefined, s1: undefined, r0: undefined, r1: undefined, against: undefined, root: undefined,
     time: undefined, line: undefined, context: undefined, about: undefined, spot: undefined, ranks: undefined,
   };
@@ -259,6 +259,7 @@ const KEYS = {
   f: zoomToSelected, z: zoomToSelected,
   x: () => context.beginRange(),
   p: () => { if (store.state.line !== undefined) context.pin(store.state.line); },
+  "<": () => mounted?.moveRow?.(-1), ">": () => mounted?.moveRow?.(1),
   Escape: () => context.unselect(),
   k: commandPalette(part(document, "palette-dialog", HTMLDialogElement), {
     run: (key) => KEYS[key](),

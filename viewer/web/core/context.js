@@ -17,6 +17,7 @@
  */
 
 const SHORTEST_NS = 100; // a window of time
+const MOST_MOVED = 50; // rows: the first that were moved are forgotten
 const SHORTEST_DRAG_NS = 1000; // in a shorter window dragging does not zoom
 
 export class PageContext {
@@ -132,7 +133,7 @@ export class PageContext {
   }
 
   // Numbers of the lines whose rows stand above the others.
-  pinned() { return (this.store.state.pinned ?? "").split(".").filter(Boolean).map(Number).filter((line) => line < this.summary.lines); }
+  pinned() { return numbers(this.store.state.pinned).filter((line) => line < this.summary.lines); }
 
   /**
    * Puts a line's row above the others, or back among them.
@@ -142,6 +143,29 @@ export class PageContext {
     const pinned = this.pinned();
     const next = pinned.includes(line) ? pinned.filter((other) => other !== line) : [...pinned, line];
     this.store.set({ pinned: next.join(".") });
+  }
+
+  /**
+   * Puts a line's row directly below another's.
+   * @param {number} line
+   * @param {number | null} above the other; null: to the top
+   */
+  moveRow(line, above) {
+    const moved = numbers(this.store.state.moved);
+    // Where it went before means nothing any more.
+    const before = moved.at(-2) === line ? moved.slice(0, -2) : moved;
+    this.store.set({ moved: [...before, line, above ?? line].slice(-2 * MOST_MOVED).join("."), r0: undefined, r1: undefined });
+  }
+
+  /**
+   * The same among those above the others.
+   * @param {number} line
+   * @param {number | null} above
+   */
+  movePinned(line, above) {
+    const pinned = this.pinned().filter((other) => other !== line);
+    pinned.splice(above === null ? 0 : pinned.indexOf(above) + 1, 0, line);
+    this.store.set({ pinned: pinned.join(".") });
   }
 
   zoomToSelection() {
@@ -216,3 +240,9 @@ export class PageContext {
     this.zoomTo({ t0: duration_ns - (t1 - t0), t1: duration_ns });
   }
 }
+
+/**
+ * Numbers between dots.
+ * @param {string} [text]
+ */
+export function numbers(text = "") { return text.split(".").filter(Boolean).map(Number); }

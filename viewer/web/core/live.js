@@ -2,6 +2,8 @@
 // A measurement being written: its database is made anew as it grows, and the page goes along. Node
 // and line numbers differ between revisions, so what the page keeps by number is looked up again.
 
+import { numbers } from "./context.js";
+
 /**
  * @typedef {import("./store.js").State} State
  * @typedef {import("./store.js").Store} Store
@@ -27,11 +29,11 @@ export function followRecording({ store, api, context, button, renew }) {
   let state = null;
 
   async function look() {
-    const { db, line = 0, l0, l1 } = store.state;
+    const { db, line = 0, l0, l1, pinned, moved } = store.state;
     if (looking || !state?.recording || document.hidden || db === undefined) return;
     looking = true;
     try {
-      const newest = await api.live(db, state.revision, [l0, l1 - 1, line, ...context.pinned()]);
+      const newest = await api.live(db, state.revision, [l0, l1 - 1, line, ...numbers(pinned), ...numbers(moved)]);
       if (newest.revision === state.revision) state = newest;
       else await renew(newest);
       show();
@@ -67,7 +69,7 @@ export function followRecording({ store, api, context, button, renew }) {
  * @param {State} state
  * @param {Revision} before
  * @param {Revision} after
- * @param {(number | null)[]} lines what l0, l1 - 1, the crosshair's line and those that are pinned are now
+ * @param {(number | null)[]} lines what l0, l1 - 1, the crosshair's line and those that are pinned and moved are now
  * @param {{ before: number, now: number }} count how many lines the choice has
  */
 export function stateInRevision(state, before, after, lines, count) {
@@ -84,7 +86,10 @@ export function stateInRevision(state, before, after, lines, count) {
     patch.l0 = Math.min(state.l0, patch.l1 - 1);
   }
   if (state.line !== undefined) patch.line = lines[2] ?? undefined;
-  if (state.pinned) patch.pinned = lines.slice(3).filter((line) => line !== null).join(".");
+  const [pinned, moved] = [lines.slice(3, 3 + numbers(state.pinned).length), lines.slice(3 + numbers(state.pinned).length)];
+  if (state.pinned) patch.pinned = pinned.filter((line) => line !== null).join(".");
+  // A row goes below another: both are there, or it stays.
+  if (state.moved) patch.moved = moved.filter((line, i) => line !== null && moved[i ^ 1] !== null).join(".");
   if (state.context) patch.context = contextIn(state.context, before.tree, after.tree);
   return patch;
 }
@@ -94,8 +99,8 @@ export function stateInRevision(state, before, after, lines, count) {
  * @param {State} state
  * @param {Revision} revision
  */
-function isPlain({ filter, sort, group, all }, { summary: { lines, rows } }) {
-  return !filter && !sort && !group && (Boolean(all) || rows === lines);
+function isPlain({ filter, sort, group, all, moved }, { summary: { lines, rows } }) {
+  return !filter && !sort && !group && !moved && (Boolean(all) || rows === lines);
 }
 
 /**

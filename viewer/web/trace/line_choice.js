@@ -11,6 +11,7 @@ import { part } from "../widgets/elements.js";
  * @typedef {import("../core/api_types.js").LineChoice} LineChoice
  */
 
+const BY_HAND = "by hand"; // no order of the server's
 const SORTS = [["", "rank"], ["start", "start time"], ["tree", "process tree"], ["label", "name"]];
 const GROUPS = [["", "nothing"], ["job", "job"], ["rank", "rank"], ["process", "process"], ["host", "node"], ["user", "user"]];
 
@@ -102,12 +103,13 @@ export class LineChoiceBar {
 
   show() {
     const { store, context } = this.page;
-    const { filter, sort, group, all } = store.state;
+    const { filter, sort, group, all, moved } = store.state;
     const { metrics, lines, rows } = context.summary;
     this.allLines.checked = Boolean(all);
     this.allLinesLabel.hidden = rows === lines;
     this.sort.replaceChildren(...[...SORTS, ...metrics.map(({ name }) => [name, name.replaceAll("_", " ")])].map(([value, title]) => new Option(title, value)));
-    this.sort.value = sort ?? "";
+    if (moved) this.sort.prepend(new Option(BY_HAND));
+    this.sort.value = moved ? BY_HAND : sort ?? "";
     this.group.value = group ?? "";
     // One line has no order.
     this.element.querySelectorAll(".of-lines").forEach((label) => label.toggleAttribute("hidden", lines < 2));
@@ -127,8 +129,9 @@ export class LineChoiceBar {
    */
   async change(patch) {
     const { store, context } = this.page;
-    const { filter, sort, group, all, unfolded } = store.state;
-    const next = { filter, sort, group, all, unfolded, ...patch };
+    const { filter, sort, group, all, unfolded, moved } = store.state;
+    const sorts = "sort" in patch || "group" in patch;
+    const next = { filter, sort, group, all, unfolded, moved: sorts ? "" : moved, ...patch };
     const change = ++this.changes;
     try {
       const count = await this.rowCounts.ask(next);

@@ -12,6 +12,7 @@ import { textElement } from "../widgets/elements.js";
  * @typedef {object} LabelActs
  * @property {() => void} [fold] folds or unfolds launchers and helper threads
  * @property {(line: number) => void} [pin] puts a row above the others, or back among them
+ * @property {(line: number, above: number | null) => void} [move] puts a row directly below another's; null: to the top
  * @property {boolean} [pinned] whether these rows are those above the others
  * @typedef {import("../core/api_types.js").Window} Window
  */
@@ -69,29 +70,26 @@ export function drawLineLabels(element, places, labels, layout, height, acts, un
     // A process is named at the first of its rows.
     const process = label.split(THREAD, 1)[0];
     const text = process === above && full === label && process !== label ? label.slice(process.length + 1) : full;
-    above = process;
-    const { fold } = acts;
-    const folds = fold && (folded > 1 || (folded && unfolded)) ? () => fold() : undefined;
-    const item = rowLabel(text, heads, top, folded, folds);
-    item.title = full;
-    if (acts.pin) item.append(pinButton(line, acts.pin, acts.pinned));
+    const item = rowLabel(line, { text, full, heads, unfolded }, acts);
+    item.style.top = `${top}px`;
     items.push(item);
-    last = group;
+    [last, above] = [group, process];
   }
   element.replaceChildren(...items);
 }
 
 /**
- * @param {string} text
- * @param {boolean} heads whether it begins a group
- * @param {number} top px
- * @param {number} folded how many lines of helpers the row stands for
- * @param {(() => void) | undefined} fold what a click does, if anything
+ * @param {LineLabel} line
+ * @param {{ text: string, full: string, heads: boolean, unfolded: boolean }} look heads: begins a group
+ * @param {LabelActs} acts
  */
-function rowLabel(text, heads, top, folded, fold) {
-  const item = textElement("span", fold ? "" : text, heads ? "heads" : "");
-  if (fold) item.append(foldButton(text, folded, fold));
-  item.style.top = `${top}px`;
+function rowLabel(line, { text, full, heads, unfolded }, { fold, pin, move, pinned }) {
+  const folds = fold && (line.folded > 1 || (line.folded && unfolded)) ? fold : null;
+  const item = textElement("span", folds ? "" : text, heads ? "heads" : "");
+  item.title = full;
+  if (folds) item.append(foldButton(text, line.folded, () => folds()));
+  if (move) item.dataset.line = String(line.line);
+  if (pin) item.append(pinButton(line, pin, pinned));
   return item;
 }
 

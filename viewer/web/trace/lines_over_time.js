@@ -11,6 +11,7 @@ import { placeTip, select } from "../widgets/elements.js";
 import { drawLineLabels, loadLineLabels } from "./line_labels.js";
 import { drawSegmentTexts, KnownWaits, stateWords } from "./segment_texts.js";
 import { drawTimeAxis } from "./time_axis.js";
+import { addRowDragging } from "./row_dragging.js";
 import { RowLayout } from "./row_layout.js";
 import { addTraceMouse, spotOf } from "./trace_mouse.js";
 
@@ -76,6 +77,7 @@ export class LinesOverTime {
     fit();
     this.disposeCanvas = dispose;
     addTraceMouse({ canvas, fill: this.fill, axis: this.axis, rubber: select(element, ".rubber", HTMLElement), grid: () => this.grid, layout: () => this.layout, cross, on });
+    if (on.move) addRowDragging(this.names, () => this.layout, (line, edge) => this.moveRow(line, edge));
     canvas.addEventListener("pointermove", (event) => this.hover(event));
     canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; this.hovered = null; });
   }
@@ -219,6 +221,32 @@ export class LinesOverTime {
     if (y === null) return;
     const row = this.layout.rowOf(y);
     pen.fillRect(0, Math.round(((edges[row] + edges[row + 1]) / 2) * height), width, 1);
+  }
+
+  /**
+   * Moves a row, unless it stays where it is.
+   * @param {number} line
+   * @param {number} edge number of the row above which it goes
+   */
+  moveRow(line, edge) {
+    const { grid } = this;
+    const row = grid?.lines.indexOf(line) ?? -1;
+    if (!grid || row < 0 || edge < 0 || edge > grid.h) return;
+    // What is above the rows in view is not known: it goes below the first of them.
+    const above = edge > 0 ? grid.lines[edge - 1] : grid.places[0] > 0 ? grid.lines[0] : null;
+    if (above !== line && above !== (row ? grid.lines[row - 1] : null)) this.on.move?.(line, above);
+  }
+
+  /**
+   * Moves the row of the crosshair up or down.
+   * @param {number} step -1 or 1
+   */
+  stepRow(step) {
+    const { grid } = this;
+    const { y } = this.cross();
+    if (!grid || y === null) return;
+    const row = this.layout.rowOf(y);
+    this.moveRow(grid.lines[row], step < 0 ? row - 1 : row + 2);
   }
 
   /** @param {MouseEvent} event */

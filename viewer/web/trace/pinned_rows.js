@@ -24,7 +24,7 @@ export class PinnedRows {
         return context.database && lines.length ? { db: store.db, window, database: context.database } : null;
       },
       on: {
-        failed: context.fail, pin: (line) => context.pin(line), pinned: true, open, click: mouse.click,
+        failed: context.fail, pin: (line) => context.pin(line), pinned: true, move: (line, above) => context.movePinned(line, above), open, click: mouse.click,
         // Of rows those below are selected and zoomed.
         drag: (rectangle) => context.select({ ...rectangle, y0: null, y1: null }),
         wheel: (factor, position) => mouse.wheel(factor, position, false),

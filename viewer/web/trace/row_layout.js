@@ -36,6 +36,15 @@ export class RowLayout {
   }
 
   /**
+   * The row whose upper border is closest to a height; behind the last, their number.
+   * @param {number} y
+   */
+  edgeAt(y) {
+    const row = this.rowAt(y);
+    return y > (this.edges[row] + this.edges[row + 1]) / 2 ? row + 1 : row;
+  }
+
+  /**
    * The place at a height.
    * @param {number} y
    */

@@ -78,7 +78,7 @@ class TracePane {
     this.trace = new LinesOverTime(this.lines, {
       api, name: "trace", label: "Trace lines over time, coloured by procedure", cross: () => crosshair(store, this.trace.grid),
       source: () => context.database && { db: store.db, window: store.state, database: context.database },
-      on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, pin: (line) => context.pin(line), ...context.mouse,
+      on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, pin: (line) => context.pin(line), move: (line, above) => context.moveRow(line, above), ...context.mouse,
         drag: (rectangle) => context.select(rectangle), open: (position) => this.zoomToSelected(position) },
       marks: () => this.marks,
     });
@@ -205,6 +205,13 @@ class TracePane {
     const [from, to] = stretchAround(Array.from(nodes, (node) => (context.tree.has(node) ? shown[node] : -1)), cross.x);
     const margin = MARGIN * (to - from);
     context.zoomToRectangle({ x0: (from - margin) / grid.w, x1: (to + margin) / grid.w, y0: null, y1: null });
+  }
+
+  // A pinned row among those that are.
+  /** @param {number} step */
+  moveRow(step) {
+    const isPinned = this.context.pinned().includes(this.store.state.line ?? -1);
+    (isPinned ? this.pinned.picture : this.trace).stepRow(step);
   }
 
   canvases() { return [...(this.context.pinned().length ? [this.pinned.picture.canvas] : []), this.trace.canvas, this.summary.canvas, this.depth.canvas]; }

@@ -32,11 +32,11 @@ export function fittedCanvas(element, label, draw) {
 
 /**
  * Where an event is on its canvas, from 0 to 1 both ways.
- * @param {HTMLCanvasElement} canvas
+ * @param {HTMLElement} element
  * @param {MouseEvent} event
  */
-export function relativePosition(canvas, event) {
-  const box = canvas.getBoundingClientRect();
+export function relativePosition(element, event) {
+  const box = element.getBoundingClientRect();
   return {
     x: Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1),
     y: Math.min(Math.max((event.clientY - box.top) / box.height, 0), 1),

@@ -1,0 +1,36 @@
+// @ts-check
+// Rows are dragged by their labels to another place among the rows.
+
+import { relativePosition } from "../widgets/canvas.js";
+
+const CLICK = 4; // px: what the pointer moves less is no drag
+
+/**
+ * @param {HTMLElement} labels
+ * @param {() => import("./row_layout.js").RowLayout} layout of the rows
+ * @param {(line: number, edge: number) => void} move puts a line's row above the row of that number, or behind the last
+ */
+export function addRowDragging(labels, layout, move) {
+  const mark = document.createElement("i");
+  mark.className = "drop";
+  labels.addEventListener("pointerdown", (event) => {
+    const label = event.target instanceof Element ? event.target.closest("[data-line]") : null;
+    if (event.button !== 0 || !(label instanceof HTMLElement)) return;
+    const line = Number(label.dataset.line);
+    let edge = -1;
+    const follow = (/** @type {PointerEvent} */ now) => {
+      if (edge < 0 && Math.abs(now.clientY - event.clientY) < CLICK) return;
+      labels.setPointerCapture(now.pointerId);
+      edge = layout().edgeAt(relativePosition(labels, now).y);
+      mark.style.top = `${100 * layout().edges[edge]}%`;
+      labels.append(mark);
+    };
+    const end = (/** @type {PointerEvent} */ now) => {
+      labels.removeEventListener("pointermove", follow);
+      mark.remove();
+      if (now.type === "pointerup" && edge >= 0) move(line, edge);
+    };
+    labels.addEventListener("pointermove", follow);
+    for (const name of /** @type {const} */ (["pointerup", "pointercancel"])) labels.addEventListener(name, end, { once: true });
+  });
+}
