@@ -197,7 +197,7 @@ OBJECT_EVENT = np.dtype(
         ("address", "V112"),
     ]
 )
-"""Header of a file that is met for the first time. The parts of its path follow, innermost first,
+"""Header of a file that is seen for the first time. The parts of its path follow, innermost first,
 each with a 0 behind it, ``names`` bytes in all."""
 
 NAME_BYTES = 4096

@@ -186,7 +186,7 @@ class Location(NamedTuple):
 
 
 class _Stretches:
-    """Stretches of ``data``, at most so many, each of two numbers in place of an object."""
+    """Stretches of ``data``, at most that number, each of two numbers in place of an object."""
 
     def __init__(self, data: memoryview, most: int, name: str) -> None:
         self._data, self._most, self._name = data, most, name

@@ -1,5 +1,5 @@
-"""Colours of pictures over time: few that are told apart, for what costs most, and one for the
-rest."""
+"""Colours of pictures over time: few that can be distinguished, for what costs most, and one for
+the rest."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def view_colours(
 
 
 def colours_of_rest(distinct: Mask, rgb: RGB) -> RGB:
-    """``rgb`` where an entity has a colour that is told apart, else the one of the rest."""
+    """``rgb`` where an entity has a distinct colour, else the one of the rest."""
     rest = np.array(palette.REST, np.uint8)
     colours: RGB = np.where(distinct[:, None], rgb, rest)
     return colours
@@ -73,6 +73,6 @@ def depth_colours(shown: U32, cost: F64, rgb: RGB, distinct: Mask) -> RGB:
 
 
 def _costliest(cost: F64) -> list[int]:
-    """The entities of most ``cost``, as many as there are colours that are told apart."""
+    """The entities of most ``cost``, as many as there are distinct colours."""
     order = np.lexsort((np.arange(len(cost)), -cost))[: len(palette.DISTINCT)]
     return [int(at) for at in order if cost[at] > 0]

@@ -61,7 +61,7 @@ _LIBRARY_NAME = re.compile(
 )
 # A choice of colours in which one procedure has more of the CPU time than this tells too little.
 _ONE_COLOUR = 0.9
-# As many as viewer/palette.py tells apart should have this share of it, too.
+# As many as viewer/palette.py has distinct colours for should have this share of it, too.
 _COLOURS, _COLOURED = len(DISTINCT), 0.6
 _DEEPEST = 24
 _EXACT_LINES = 2000

@@ -1,4 +1,4 @@
-"""A row for each context, and one for each scope that it lies in."""
+"""A row for each context, and one for each scope that contains it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hpcd.array_types import I64, U32, Mask
 
 @dataclass(frozen=True)
 class ScopeRows:
-    """Contexts and the scopes each lies in, in order: the context, then its outermost scope first.
+    """Contexts and the scopes that contain each, in order: the context, then its outermost scope
+    first.
 
     ``first[n]`` and ``last[n]`` are context ``n``'s own row and that of its innermost scope, which
     are the same where it lies in none; ``parent`` is the row above each of ``count`` rows.
@@ -36,7 +37,7 @@ class ScopeRows:
 
 
 def scope_rows(scope_parent: U32, kept: Mask, scope_of: U32, context_parent: U32) -> ScopeRows:
-    """Rows of the contexts that lie in ``scope_of`` (u32[contexts]), for the scopes ``kept``.
+    """Rows of the contexts in ``scope_of`` (u32[contexts]), for the scopes ``kept``.
 
     ``scope_parent`` is the scope around each scope, 0 the outermost, which is no scope of its own
     and must be kept; ``context_parent`` the context above each. O(contexts times nesting).

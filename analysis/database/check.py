@@ -75,8 +75,8 @@ class _Checksums:
         self._pending: dict[str, list[Future[directory.FileEntry]]] = {}
 
     def before_part(self, parts: Sequence[str], number: int) -> None:
-        """Have the checksums of part ``number`` of ``parts`` (paths below the root) taken, and
-        those of the next begun."""
+        """Take the checksums of part ``number`` of ``parts`` (paths below the root), and begin
+        those of the next."""
         for name in parts[number : number + 1 + _PARTS_AHEAD]:
             if name in self._files:
                 self._begin(name)

@@ -88,7 +88,7 @@ class RecordedCalls:
 
     @cached_property
     def weight(self) -> U32:
-        """``uint32[n]``: how many calls each stands for."""
+        """``uint32[n]``: the number of calls that each represents."""
         if not self._calls:
             return np.zeros(0, np.uint32)
         return self._columns["weight"].astype(np.uint32)

@@ -190,7 +190,7 @@ class Live:
         """The records of the window, intervals cut to it and older ones forgotten."""
         newest = max((int(block.end.max(initial=0)) for block in self._blocks), default=0)
         oldest = newest - int(self._seconds * 1e9)
-        # Chunks are about a second each, and a long wait may lie in any.
+        # Chunks are about a second each, and a long wait may be in any.
         self._blocks = deque(
             block for block in self._blocks if int(block.end.max(initial=0)) >= oldest
         )

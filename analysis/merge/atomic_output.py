@@ -33,7 +33,7 @@ def check_output(out: Path, *, replace: bool) -> None:
     if not replace:
         raise StorageError(f"{out} exists already; choose another name or give --force or --add")
     if not layout.is_database(out):
-        # Results are replaced, never somebody's files.
+        # Results are replaced, never a user's files.
         raise StorageError(f"{out} is not an hpcd database; it is not replaced")
 
 

@@ -96,7 +96,7 @@ class KeptTree:
 
     def locate_in(self, tree: CCT) -> None:
         """Write to ``located`` the node of ``tree`` of each of the earlier database's nodes."""
-        # Nodes that no part which is kept has are nobody's.
+        # Nodes that no kept part has keep number 0.
         nodes = np.zeros(int(layout.read_manifest(self.database.root)["nodes"]), np.uint32)
         nodes[self.nodes] = locate(tree, load_canonical(self.tree))
         save_column(self.located, nodes)

@@ -1,4 +1,5 @@
-"""The database that measurements are added to: its tree, sums and symbols stand for its parts'.
+"""The database that measurements are added to: its tree, sums and symbols take the place of its
+parts'.
 
 A part has these beside it until they are united with those of others. What they became is in the
 database, by its nodes, events and modules: all that has to be known is what these are in the new

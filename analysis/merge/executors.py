@@ -79,8 +79,8 @@ def local_executor(workers: int | None = None) -> Executor:
 
 
 def workers_for(paths: Sequence[Path], workers: int | None) -> int:
-    """How many processes merge the measurements ``paths`` where ``workers`` were asked for. Small
-    ones are merged in this process: starting workers would take longer."""
+    """The number of processes that merge the measurements ``paths`` for ``workers`` requested.
+    Small ones are merged in this process: starting workers would take longer."""
     if workers is not None:
         return workers
     whole = 0

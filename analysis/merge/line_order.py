@@ -29,7 +29,7 @@ class LineOrder:
     process: npt.NDArray[np.uint32]
 
     def rows(self, measurements: int) -> list[I64]:
-        """The trace lines of each of so many measurements, in the order its part has them."""
+        """The trace lines of each measurement, in the order its part has them."""
         ranked = np.lexsort((self.source, self.measurement))
         bounds = np.searchsorted(self.measurement[ranked], np.arange(1, measurements))
         return np.split(ranked, bounds)
@@ -110,12 +110,12 @@ NO_NUMBER = -(1 << 62)
 
 
 def unknown_process(number: int) -> Process:
-    """Stands for a process whose announcement was lost."""
+    """Represents a process that was not announced: the report was lost."""
     return Process(number, 0, 0, "unknown", "", (), 0, 0)
 
 
 def unknown_thread(line: int) -> Thread:
-    """Stands for a thread whose announcement was lost."""
+    """Represents a thread that was not announced: the report was lost."""
     return Thread(line, -1, 0, "unknown", 0)
 
 

@@ -35,7 +35,7 @@ ROOT_NAME = "[all]"
 
 @dataclass(frozen=True, slots=True)
 class NamedTree:
-    """Procedures, and which one each node stands in; scopes, and each node's innermost one.
+    """Procedures, and each node's procedure; scopes, and each node's innermost one.
 
     ``procedure_of_node``, ``module_of_node``, ``scope_of_node`` (0: none is known) ``uint32[n]``,
     ``offset_of_node`` ``uint64[n]``.

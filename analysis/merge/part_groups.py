@@ -94,7 +94,7 @@ def unite(trees: Sequence[CCT]) -> tuple[CCT, U32]:
 
 
 def unite_as_met(trees: Sequence[CCT]) -> tuple[CCT, U32]:
-    """The union of ``trees``, whose nodes are numbered in the order in which they are met, and the
+    """The union of ``trees``, whose nodes are numbered in the order in which they appear, and the
     nodes in it of all of theirs, one after another. Raises :class:`IndexError` where a parent does
     not precede its child."""
     start = bounds_of([len(tree) for tree in trees])
@@ -105,7 +105,7 @@ def unite_as_met(trees: Sequence[CCT]) -> tuple[CCT, U32]:
     used = kernels.unite_trees(
         np.concatenate([tree.parent for tree in trees]),
         np.concatenate([tree.frame for tree in trees]), start, len(trees),
-        # Odd, and nobody can foresee it, so that no tree is made to be slow.
+        # Odd, and not to be foreseen, so that no tree is made to be slow.
         secrets.randbits(64) | 1, np.zeros(size, np.uint32), size, parent, frame, node,
     )  # fmt: skip
     if not used:

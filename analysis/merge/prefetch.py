@@ -1,4 +1,4 @@
-"""Files that are about to be read, asked for before they are needed.
+"""Reading ahead of files that are needed soon.
 
 A worker that reads a measurement nobody has read lately waits for the disk, and then the disk waits
 for it. One process, which knows what all workers will read next, keeps the disk at work instead.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpcd.measurement.chunk import MAX_SEGMENT
 
-# How many bytes are asked for beyond those that are being read: some seconds of work for a worker,
+# Bytes requested beyond those that are being read: some seconds of work for a worker,
 # little enough to be still in memory when its turn comes.
 _AHEAD_BYTES = 96 << 20
 # One request to the kernel. It reads no more of one than a disk's read-ahead, 128 KiB where nothing

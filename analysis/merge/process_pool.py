@@ -39,7 +39,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 """Call :func:`start_fork_server` before a process of it is started."""
 
 _IMPORTED = ["hpcd.analysis.merge.stages"]
-# How long a worker that was told or made to end is waited for: one may be stuck in the kernel.
+# Time to wait for a worker that was asked or made to end: one may be stuck in the kernel.
 _END_SECONDS = 10.0
 
 
@@ -122,7 +122,8 @@ class ProcessPool(Executor):
                 for connection in ready:
                     if isinstance(connection, Connection):
                         self._take(connection)
-        except Exception as error:  # whatever it is, nobody may wait for what will not come
+        # Whatever it is, no thread may wait for an answer that will not come.
+        except Exception as error:
             self._break(error)
         finally:
             self._end()
@@ -239,7 +240,7 @@ def describe_ending(process: BaseProcess) -> str:
 
 
 def _work(connection: Connection) -> None:
-    """A worker: one task after another, until nobody has one for it."""
+    """A worker: one task after another, until there are no more."""
     # Ctrl-C reaches the workers too: they end silently, and who asked says so once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with contextlib.suppress(EOFError, OSError), fewer_collections():

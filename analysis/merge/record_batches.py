@@ -64,7 +64,7 @@ class RecordColumns:
     been emptied: memory that the kernel need not fill with zeros each time."""
 
     def __init__(self, records: int) -> None:
-        """With room for so many ``records``; more is made where it is needed."""
+        """With room for ``records`` records; more is made where it is needed."""
         self._columns = new_columns(records)
         self._used = 0
         self._rows: list[I64] = []
@@ -75,7 +75,7 @@ class RecordColumns:
         return self._used
 
     def room(self, records: int) -> tuple[U64, U32, U16, U64]:
-        """Columns behind those in use for so many ``records``."""
+        """Columns behind those in use, for ``records`` more."""
         needed = self._used + records
         if needed > len(self._columns[0]):
             kept, self._columns = self._cut(0, self._used), new_columns(needed + needed // 4)

@@ -107,7 +107,8 @@ class RecordLayout:
         return event_of
 
     def _make_room(self, records: int) -> None:
-        """Buffers for so many records, each of which may last and be a block of its own."""
+        """Buffers for a number of records, each of which may be an interval and be a block of its
+        own."""
         self._room = room = max(records, 2 * SLICE_RECORDS)
         most = 2 * room + 1
         self._buffers = (

@@ -53,7 +53,8 @@ class TableWriter:
 
 
 def write_tables(path: Path, tables: Iterable[tuple[str, Iterable[Row]]], metrics: int) -> None:
-    """Create the SQLite file with ``tables`` (name and rows, all columns), of so many ``metrics``.
+    """Create the SQLite file with ``tables`` (name and rows, all columns), for a number of
+    ``metrics``.
 
     Raises :class:`StorageError`.
     """

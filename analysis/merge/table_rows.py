@@ -254,7 +254,7 @@ class _SharedTexts:
         return self._number.setdefault(stored, len(self._number))
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield (number, value) of all values that are there when the first row is asked for."""
+        """Yield (number, value) of all values that are there when the first row is requested."""
         yield from ((number, value) for value, number in self._number.items())
 
 

@@ -88,7 +88,7 @@ class Communication:
 
     @cached_property
     def is_sampled(self) -> bool:
-        """Whether some calls that carry messages stand for several: sums hold, but messages cannot
+        """Whether some calls that carry messages represent several: sums hold, but messages cannot
         be matched. Calls that only ask, such as ``MPI_Iprobe`` in a loop, may."""
         return bool((self.recorded.weight[self.recorded.are(*_CARRYING)] != 1).any())
 

@@ -1,4 +1,5 @@
-"""The ranks of a database: which trace lines stand for a parallel program, and how many there are.
+"""The ranks of a database: which trace lines are those of a parallel program, and how many there
+are.
 
 A recording holds more than the program: launchers, daemons, and in each rank threads of the MPI
 library that sleep all the time. Their seconds would water every percentage down, so a rank is its

@@ -142,7 +142,7 @@ def match(
 
 
 class _Frames:
-    """The frames of all databases, each once, numbered as they are met."""
+    """The frames of all databases, each once, numbered as they appear."""
 
     def __init__(self, places: list[MatchedFrame]) -> None:
         """``places`` has the root's frame alone."""

@@ -25,7 +25,7 @@ from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.calls import CalledFunction, CallValue, ValueKind
 
 NO_PHASE = "[in no phase]"
-"""The name of the time that lies in no phase."""
+"""The name of the time outside all phases."""
 _MOST = 10_000
 
 

@@ -75,11 +75,12 @@ def phase_costs(
 
 
 def _shares(records: Records, stretches: Segments, duration: F64) -> tuple[I64, I64, F64]:
-    """Which record lies in which stretch, and how much of it: three arrays of one length."""
+    """The records of each stretch, and the part of each record that is in it: three arrays of one
+    length."""
     begin = records.time
     length = records.value * duration[records.event]
     end = begin + length
-    # What is a moment lies in the stretch around it, an interval in all that it meets.
+    # A moment is in the stretch around it, an interval in all that it overlaps.
     low = np.searchsorted(stretches.end, begin, "right")
     high = np.searchsorted(stretches.begin, end, "left")
     moment = length == 0

@@ -20,7 +20,7 @@ _FEWEST, _A_ROW = 16, 2
 
 
 def shared_rows(start: I64, end: I64, process: I64, may_share: Mask) -> I64:
-    """``int64[n]``: for each of n threads the one that stands for its row, itself for most.
+    """``int64[n]``: for each of n threads the one that represents its row, itself for most.
 
     ``start`` and ``end`` are times, ``process`` numbers the processes. Of the threads that
     ``may_share`` those lived briefly that lived for less than a tenth of the time from the first to
@@ -71,7 +71,8 @@ def lines_that_share(db: Database, lines: I64, may_share: Mask) -> dict[int, I64
 def _rows(threads: I64, start: list[int], end: list[int]) -> I64:
     """For each of ``threads``, in order of their starts, the first of its row."""
     rows = np.empty(len(threads), np.int64)
-    free: list[tuple[int, int]] = []  # when each row's last thread ended, and who stands for it
+    # When each row's last thread ended, and the thread that represents it.
+    free: list[tuple[int, int]] = []
     for at, (begins, ends, thread) in enumerate(zip(start, end, threads.tolist(), strict=True)):
         if free and free[0][0] <= begins:
             row = heapq.heapreplace(free, (ends, free[0][1]))[1]

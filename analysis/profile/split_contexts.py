@@ -72,7 +72,7 @@ def _added(keys: list[I64], costs: list[F64]) -> tuple[I64, F64]:
 
 
 class _Split:
-    """Makes the larger tree, and the entities its new nodes stand for."""
+    """Makes the larger tree, and the entities of its new nodes."""
 
     def __init__(self, tree: CCT, entities: Entities, phases: MarkedPhases) -> None:
         self._tree = tree

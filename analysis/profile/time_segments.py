@@ -67,7 +67,7 @@ class Segments:
         return Segments(edges[inside[starts]], edges[inside[ends] + 1], owner[starts])
 
     def within(self, other: Segments) -> Segments:
-        """The parts that lie in ``other``, with their own groups. O((n + m) log m)."""
+        """The parts that are in ``other``, with their own groups. O((n + m) log m)."""
         low = np.searchsorted(other.end, self.begin, "right")
         high = np.searchsorted(other.begin, self.end, "left")
         mine, others = ranges(low, np.maximum(high, low))

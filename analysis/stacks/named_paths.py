@@ -18,7 +18,7 @@ _KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
 
 
 class Frame(NamedTuple):
-    """A procedure frame: its name, the load module it lies in ("" for none: a marker, an address in
+    """A procedure frame: its name, its load module ("" for none: a marker, an address in
     no mapping), and whether it is the kernel's."""
 
     name: str

@@ -12,7 +12,7 @@ from hpcd.model.stack_snapshot import ThreadStack
 
 @dataclass(slots=True)
 class StackNode:
-    """A procedure below those above it. ``threads`` are all that stand in it or below,
+    """A procedure below those above it. ``threads`` are all that are in it or below,
     ``standing`` those that stand in it itself."""
 
     frame: Frame

@@ -46,8 +46,8 @@ Unsigned = npt.NDArray[np.unsignedinteger]
 BLOCK_RECORDS = 1024
 # Steps within a block are 32-bit; a wait of over 71 minutes begins a new one.
 MAX_STEP = (1 << 32) - 1
-# Blocks that begin within so many records share a frame: of times and nodes few, for a deep zoom
-# decompresses all to draw one (4,096: 1 % fewer bytes, a fifth more time).
+# Blocks that begin within this number of records share a frame: of times and nodes few, for a deep
+# zoom decompresses all to draw one (4,096: 1 % fewer bytes, a fifth more time).
 _PLACES_TOGETHER = 2048
 _CODES_TOGETHER = 16384
 

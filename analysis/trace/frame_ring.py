@@ -86,7 +86,7 @@ class FrameRing:
 
 
 def _expect(parts: Sequence[Part], frames: I64) -> None:
-    """Have the kernel read frames that are not in memory, those side by side together."""
+    """Ask the kernel to read frames that are not in memory, those side by side together."""
     end = frames[:, OFFSET] + frames[:, SIZE]
     gap = frames[1:, OFFSET] - end[:-1]
     apart = (np.diff(frames[:, PART]) != 0) | (gap < 0) | (gap > _GAP)

@@ -1,4 +1,4 @@
-"""Names of trace lines: of a few lines read when asked for, of all kept as numbers of words.
+"""Names of trace lines: of a few lines read when needed, of all kept as numbers of words.
 
 A million lines are drawn without their names, and an axis shows a few dozen of them.
 """
@@ -19,7 +19,7 @@ QueryRows = Callable[..., Iterator[tuple[Any, ...]]]
 
 _HOSTS = "process JOIN host ON host.id = process.host"
 _AMONG = "IN (SELECT value FROM json_each(?))"
-# Asked for more at once, all names are read: what needs so many needs them again.
+# For more at once all names are read: what needs as many needs them again.
 _FEW = 10_000
 
 
@@ -55,7 +55,7 @@ class LineNames:
     """
 
     def __init__(self, rows: QueryRows, processes: int, lines: int) -> None:
-        """``rows`` answers an SQL query with parameters; there are at least so many of both."""
+        """``rows`` answers an SQL query with parameters; there are at least that number of both."""
         self._rows = rows
         self._counts = processes, lines
         self._all: dict[str, Words] = {}

@@ -66,7 +66,7 @@ class _Addresses:
 
     def __init__(self, part: Part) -> None:
         stored, lines = part.stored(), part.lines
-        # All that there are addresses of; not the part, which is closed when nobody has it.
+        # All that there are addresses of; not the part, which is closed when it has no user left.
         self._kept: list[object] = [stored]
         columns = stored.columns
         blocks = [self._of(columns[f"block_{name}"], kind) for name, kind in _OF_BLOCKS.items()]
@@ -88,7 +88,7 @@ class _Addresses:
         self.finest = int(step.max(initial=0))
 
     def table_address(self, table: U32) -> int:
-        """Address of ``table``: asked for with every picture, it is nearly always the same."""
+        """Address of ``table``: needed for every picture, and nearly always the same."""
         if self._table is None or self._table[0] is not table:
             self._table = table, address_of(table, np.uint32)
         return self._table[1]

@@ -216,7 +216,7 @@ class _Ends:
 
 
 class OverviewSource:
-    """The entries of a measurement's lines, thinned as they are asked for."""
+    """The entries of a measurement's lines, thinned as they are needed."""
 
     def __init__(self, stretches: Sequence[OverviewEntries]) -> None:
         """Take entries of the same lines, one stretch after another in time."""

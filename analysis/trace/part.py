@@ -178,7 +178,7 @@ class Part:
 
     @cached_property
     def blocks(self) -> BlockTable:
-        """The table of blocks, checked when it is first asked for: overviews need none of it."""
+        """The table of blocks, checked when it is first needed: overviews need none of it."""
         table = BlockTable(
             *(self._columns[f"block_{column.name}"] for column in fields(BlockTable))
         )
@@ -199,7 +199,7 @@ class Part:
 
     @cached_property
     def frames(self) -> FrameTable:
-        """The table of frames, checked when it is first asked for."""
+        """The table of frames, checked when it is first needed."""
         table = FrameTable(
             *(self._columns[f"frame_{column.name}"] for column in fields(FrameTable))
         )

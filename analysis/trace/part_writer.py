@@ -268,7 +268,7 @@ def part_header(
     lines: int, blocks: int, frames: int, blob: int, entries: Sequence[int], words: int,
     archive: int, packed: int,
 ) -> bytes:  # fmt: skip
-    """The header of a part that has so many of each (see :data:`HEADER`)."""
+    """The header of a part, with the count of each (see :data:`HEADER`)."""
     facts = (MAGIC, VERSION, lines, blocks, frames, blob, *entries, words, archive, packed)
     return HEADER.pack(*facts, zlib.crc32(HEADER.pack(*facts, 0, 0)[:-8]), 0)
 

@@ -88,7 +88,7 @@ _MOST_MAPPED = 256 << 20
 
 
 def _mapped() -> int:
-    """Bytes of files in this process's memory (proc_pid_statm(5)); 0 where nobody tells."""
+    """Bytes of files in this process's memory (proc_pid_statm(5)); 0 where that is not known."""
     try:
         shared = int(Path("/proc/self/statm").read_bytes().split()[2])
     except (OSError, IndexError, ValueError):
@@ -97,7 +97,7 @@ def _mapped() -> int:
 
 
 class Trace:
-    """The trace records of a database. Parts are mapped when first asked for."""
+    """The trace records of a database. Parts are mapped when they are first needed."""
 
     def __init__(self, paths: Sequence[Path], mapping: TraceMap, first: I64) -> None:
         """``paths`` are the parts' files; ``first`` ``int64[lines + 1]`` where records begin."""

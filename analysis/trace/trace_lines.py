@@ -219,7 +219,7 @@ class Lines:
             if job and self._names.several_jobs:
                 label = f"{job} {label}"
             if line in threads:
-                # A thread that is called as its process is told apart by its number.
+                # A thread that is called as its process is distinguished by its number.
                 named = rank != NO_RANK or threads[line] != process
                 label += f" · {threads[line]} {tid}" if named else f" · {tid}"
             labels.append(label)

@@ -44,7 +44,7 @@ static __always_inline void give_slot(u32 slot)
 		__sync_lock_test_and_set(&slots->taken[slot], 0);
 }
 
-/* Whether this call of a recorded function is to be passed over; else how many it stands for. */
+/* Whether this call of a recorded function is to be passed over; else the number that it represents. */
 static __always_inline u32 call_weight(u32 function, struct counters *count)
 {
 	u32 *one_in = map_lookup(MAP(CALL_RATES), &function);

@@ -1,7 +1,7 @@
 /* Which file a descriptor is, at the moment a program asks: from the kernel's own structures.
  *
  * A file is known by its inode, device and generation, a socket by its inode and both ends. When one
- * is met for the first time it gets a number and is announced (struct object_event) with the path
+ * is seen for the first time it gets a number and is announced (struct object_event) with the path
  * that its directory entry has then, through all mounts up to the root of the mount namespace.
  */
 #ifndef HPCD_FILES_H

@@ -11,7 +11,7 @@
 
 struct sample {
 	u64 time;   /* CLOCK_MONOTONIC ns */
-	u64 value;  /* of an event: how much it stands for; of SWITCHED_IN: when woken, or 0 */
+	u64 value;  /* of an event: its weight; of SWITCHED_IN: when woken, or 0 */
 	u32 thread; /* number given to the thread when first seen, never reused */
 	u32 stack;  /* slot of the stack cache and its generation */
 	u16 cache;  /* which stack cache: CPU << 1 | 1 for the scheduler's tracepoints */
@@ -41,7 +41,7 @@ enum event_kind {
 	EVENT_COPIED = 8,  /* as EVENT_STACK, what was found of a path whose stack was copied: the
 			    * copy was sent in a ring of its own, before this */
 	EVENT_FREE = 9,    /* a thread's CPU time is final; .time is when it last ran */
-	EVENT_OBJECT = 10, /* struct object_event: what a number in calls' values stands for */
+	EVENT_OBJECT = 10, /* struct object_event: the object of a number in calls' values */
 	EVENT_PROGRAM = 11, /* struct program_event: sent before a target's EVENT_EXEC, where there is room */
 };
 
@@ -82,11 +82,11 @@ struct call {
 	u32 thread, stack; /* as in struct sample; stack 0: its path is not known */
 	u16 cache;
 	u16 function; /* number of the recorded function */
-	u32 weight;   /* how many calls it stands for: more than 1 where some are passed over */
+	u32 weight;   /* the number of calls that it represents: more than 1 where some are passed over */
 	u64 value[CALL_VALUES]; /* what they are the function's declaration says */
 };
 
-/* A file that is met for the first time. Of a socket, both ends are part of what it is: one that is
+/* A file that is seen for the first time. Of a socket, both ends are part of what it is: one that is
  * connected elsewhere is another object. */
 #define NAME_BYTES 4096
 #define ADDRESS_BYTES 112 /* struct sockaddr_un is the longest: 110 */
@@ -137,7 +137,7 @@ struct counters {
 	u64 not_copied; /* that might have been: too many */
 	u64 fired;    /* firings of the first event, in whatever ran */
 	u64 calls;    /* recorded */
-	u64 calls_passed_over; /* to keep the cost down; others stand for them */
+	u64 calls_passed_over; /* to keep the cost down; others represent them */
 	u64 calls_lost; /* their ring was full, or no memory of the CPU's was free for their walk */
 	u64 objects_lost; /* not announced: calls have 0 in their place */
 	u64 dropped[DROPS];

@@ -203,7 +203,7 @@ struct long_walk {
 };
 
 struct settings {
-	u64 period;      /* what a sample of the first event stands for, ns, if that is the CPU clock */
+	u64 period;      /* the weight of a sample of the first event, ns, if that is the CPU clock */
 	u32 walk_one_in; /* of this number of threads that leave the CPU one with its path; 0 and 1: all */
 	u32 passed_over; /* of 2^32 firings in targets */
 	u32 first_part;  /* shortest period of the events the CPU clock is made of, ns */

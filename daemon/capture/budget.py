@@ -15,8 +15,8 @@ _ABOVE = 1.1
 
 @dataclass(frozen=True, slots=True)
 class SamplingRate:
-    """How much is recorded: samples a second of CPU time, and of the threads that leave their CPU
-    one in ``walk_one_in`` with its call path (all of them with how long they waited)."""
+    """Limits of what is recorded: samples a second of CPU time, and of the threads that leave
+    their CPU one in ``walk_one_in`` with its call path (all of them with how long they waited)."""
 
     frequency: int
     walk_one_in: int = 1

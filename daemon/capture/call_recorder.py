@@ -56,7 +56,7 @@ class CallRecorder:
         self._resident = next((one for one in functions if one.name == RESIDENT), None)
 
     def on_object(self, event: bytes) -> None:
-        """A file that is met for the first time."""
+        """A file that is seen for the first time."""
         self._writer.add_object(self._files.describe(event))
 
     def add_resident(self, thread: AttachedThread, line: int) -> None:

@@ -70,7 +70,7 @@ class Terms:
     cpu_start: float
     """CPU seconds this process had used when the recording was requested."""
     period_ns: int
-    """CPU time that a sample of the first event stands for at first; 0 when it samples none."""
+    """CPU time that a sample of the first event represents at first; 0 when it samples none."""
     alone: bool
     """Whether no other event is sampled: then the number of samples can be predicted."""
     budget: Budget | None

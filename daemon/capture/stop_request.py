@@ -9,9 +9,9 @@ from hpcd.daemon.capture.descriptors import readable
 
 
 class StopRequest:
-    """As :class:`threading.Event`, with a descriptor that is readable while it is set. Safe in
-    signal handlers, which may interrupt its other methods (an Event's lock would be held then), and
-    in threads."""
+    """An event like :class:`threading.Event`, with a descriptor that is readable while it is set.
+    Safe in signal handlers, which may interrupt its other methods (an Event's lock would be held
+    then), and in threads."""
 
     def __init__(self) -> None:
         self._is_set = False

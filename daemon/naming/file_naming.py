@@ -1,4 +1,4 @@
-"""Names for the frames of a recording that lie in files.
+"""Names for the frames of a recording in files.
 
 They are kept, as a file may be gone, replaced or hidden by a mount namespace when the measurement
 is merged. There the file at the path is asked first, if it has the recorded build id.
@@ -25,7 +25,7 @@ _MAX_ADDRESSES = 100_000
 
 
 def name_frames(modules: Modules, writer: MeasurementWriter, cct_frames: U64) -> list[str]:
-    """Write the symbols of the files that ``cct_frames`` u64[n] lie in; returns the paths of those
+    """Write the symbols of the files of ``cct_frames`` u64[n]; returns the paths of those
     that there was no time for. To be called once, when sampling is over."""
     module = frames.module_of(cct_frames)
     numbers = [number for number in np.unique(module).tolist() if modules.has_image(number)]

@@ -1,4 +1,4 @@
-"""Names for the frames of a recording that lie in code made at run time.
+"""Names for the frames of a recording in code generated at run time.
 
 Runtimes write their symbol maps as they go, so a frame may have no name when it is first seen and
 get one seconds later.

@@ -107,7 +107,7 @@ class KernelNaming:
         return result
 
     def _programs_of(self, address: U64) -> I64:
-        """Return which of the programs each address lies in (index), -1: in none."""
+        """Return the index of the program that contains each address, -1: none."""
         program = np.full(len(address), -1, np.int64)
         for number, (start, size, _) in enumerate(self._programs):
             program[(address >= np.uint64(start)) & (address < np.uint64(start + size))] = number

@@ -166,7 +166,8 @@ class KernelSymbols:
         return int(np.flatnonzero(self._start == start)[0])
 
     def locate(self, address: U64) -> tuple[npt.NDArray[np.uint32], U64]:
-        """Return the module each address lies in (index into ``modules``) and the offset there."""
+        """Return the module that contains each address (index into ``modules``) and the offset
+        there."""
         if not self.available:
             return np.zeros(len(address), np.uint32), address - self.base[0]
         at = np.searchsorted(self._address, address, "right").astype(np.int64) - 1

@@ -55,7 +55,7 @@ class TableInstaller:
         self._tables, self._write_rules = tables, write_rules
 
     def submit(self, entry: KnownModule, fd: int, path: str) -> None:
-        """Have the table of a module made, of the file open at ``fd``, which is closed then."""
+        """Request the table of a module, of the file open at ``fd``, which is closed then."""
         entry.future = self._queue.submit(entry.user, fd, path)
         entry.future.add_done_callback(lambda _: self._signal())
         self._waiting.append(entry)

@@ -194,7 +194,7 @@ def seconds_of(text: str) -> float:
 
 
 def share_of(text: str) -> float:
-    """The share a percentage such as ``1%`` stands for."""
+    """The share that a percentage such as ``1%`` denotes."""
     match = _SHARE.fullmatch(text.strip())
     if not match or not 0 < float(match[1]) <= 100:
         raise UsageError(f"{text!r} is no share such as 1%")

@@ -68,7 +68,7 @@ def _end_first_without_memory() -> None:
 
 
 def options_of(specification: dict[str, Any]) -> Options:
-    """The :class:`Options` a specification stands for; tuples come as lists."""
+    """The :class:`Options` of a specification; tuples come as lists."""
     known = dict(specification)
     selector: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value

@@ -42,7 +42,7 @@ def as_message(snapshot: StackSnapshot) -> dict[str, Any]:
 
 
 def from_message(message: dict[str, Any]) -> StackSnapshot:
-    """The snapshot a message stands for. Raises :class:`FormatError` for what is none."""
+    """Read a snapshot from a message. Raises :class:`FormatError` if it is none."""
     try:
         return StackSnapshot(
             int(message["time_ns"]),

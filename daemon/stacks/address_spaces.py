@@ -53,8 +53,8 @@ class AddressSpaces:
         return self._by_pid.get(pid)
 
     def read(self, images: dict[int, int]) -> None:
-        """Have what these processes map analysed, if they run another program than when they were
-        read last. ``images`` are the programs they run, by pid."""
+        """Request the analysis of what these processes map, if they run another program than when
+        they were read last. ``images`` are the programs they run, by pid."""
         fresh = [
             pid
             for pid, image in images.items()

@@ -276,8 +276,8 @@ def mapped_files(
 def files_by_path(
     pid: int, regions: Sequence[Region], is_known: Callable[[FileStatus], bool]
 ) -> list[MappedFile]:
-    """As :func:`mapped_files`, of mappings that ``pid`` had, by their paths: with the files that
-    are still there."""
+    """Do what :func:`mapped_files` does, for mappings that ``pid`` had, by their paths: with the
+    files that are still there."""
     return [_file_by_path(pid, region, is_known) for region in regions]
 
 

@@ -284,7 +284,7 @@ class CodeGap:
         return self._limits[at] if at < len(self._limits) else self._end
 
     def _function_at(self, address: int) -> int:
-        """Return where the named function that ``address`` lies in begins; 0: it lies in none."""
+        """Return where the named function that contains ``address`` begins; 0: none does."""
         at = bisect.bisect_right(self._starts, address) - 1
         start = self._starts[at] if at >= 0 else 0
         return start if start and address < self._functions[start] else 0

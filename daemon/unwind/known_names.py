@@ -18,7 +18,7 @@ _MOST = 20_000
 
 
 class KnownNames:
-    """Functions by address, and addresses that lie in none."""
+    """Functions by address, and addresses outside all of them."""
 
     def __init__(self, data: bytes = b"") -> None:
         """Restore what :meth:`pack` has returned; damaged data are ignored."""

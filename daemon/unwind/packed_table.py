@@ -154,7 +154,7 @@ def _pages(base: int, segments: list[Segment]) -> int:
 
 
 def _decompressed(frame: bytes, fixed: int) -> bytes:
-    """The bytes ``frame`` stands for: ``fixed`` ones and the groups of pages.
+    """The bytes of ``frame``: ``fixed`` ones and the groups of pages.
     :class:`FormatError` when they cannot be that many."""
     try:
         # The frame names its own size, and zstd allocates that whatever the limit given.

@@ -1,4 +1,4 @@
-"""How runs differ: ``python runs.py DB DB...``. Needs Thicket (llnl-thicket)."""
+"""Differences between runs: ``python runs.py DB DB...``. Needs Thicket (llnl-thicket)."""
 
 import sys
 from contextlib import ExitStack

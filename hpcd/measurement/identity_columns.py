@@ -179,10 +179,11 @@ def _read_column(values: Any, name: str, type_name: str, default: Any, rows: int
         shared = {value: _share(value) for value in set(values)}
         values = [shared[value] for value in values]
     column = _packed(tuple(values))
-    if type_name.startswith("int") and isinstance(column, tuple):  # bytes are within
-        if any(value is not None and not -_MOST_INTEGER <= value < _MOST_INTEGER
-               for value in column):  # fmt: skip
-            raise FormatError(f"{name} is out of range")
+    # Numbers that were packed as bytes are within.
+    if type_name.startswith("int") and isinstance(column, tuple) and not all(
+        value is None or -_MOST_INTEGER <= value < _MOST_INTEGER for value in column
+    ):  # fmt: skip
+        raise FormatError(f"{name} is out of range")
     return column
 
 

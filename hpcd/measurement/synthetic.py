@@ -22,7 +22,7 @@ from hpcd.model import frame
 from hpcd.model.cct import NO_NODE
 from hpcd.model.identity import Host, Process, Thread
 
-# Stretches are cut every so many records.
+# Stretches are cut at regular numbers of records.
 _UNBROKEN = 12
 _JITTER_NS = 30_000
 # Records written at once, over all ranks of a measurement.

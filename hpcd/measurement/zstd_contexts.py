@@ -7,7 +7,7 @@ import threading
 import zstandard
 
 Settings = int | zstandard.ZstdCompressionParameters
-"""A level, or what it stands for, kept by who uses it."""
+"""A context of a compression level, kept by its user."""
 
 
 class _Contexts(threading.local):

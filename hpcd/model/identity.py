@@ -140,4 +140,3 @@ class Event:
     metric: str
     frequency: int = 0
     interval: bool = False
-

@@ -1,4 +1,4 @@
-"""Writing figures to files, whose texts anybody may have chosen."""
+"""Writing figures to files, with texts from any source."""
 
 from __future__ import annotations
 

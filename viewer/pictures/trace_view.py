@@ -72,7 +72,7 @@ def overview(page: Page) -> Drawn:
     nodes = states.nodes(nodes)
     pixels, notes = states.painted(nodes, height)
     page.image(axes, pixels, -0.5, len(nodes) - 0.5)
-    # In rows of the picture, of which each stands for several lines.
+    # In rows of the picture, each of which shows several lines.
     scale = len(chosen) / len(db.lines)
     top, bottom = scale * int(lines.min()) - 0.5, scale * (int(lines.max()) + 1) - 0.5
     axes.add_patch(

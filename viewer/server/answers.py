@@ -340,7 +340,7 @@ def _call_marks(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _flagged(rgb: npt.NDArray[np.uint8], distinct: Mask) -> U32:
-    """Colours, with bit 24 where they are told apart."""
+    """Colours, with bit 24 where they are distinct."""
     flagged: U32 = _words(rgb) | distinct.astype(np.uint32) << np.uint32(24)
     return flagged
 

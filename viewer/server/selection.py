@@ -87,7 +87,7 @@ class LineSelection:
         return self._order(choice).rows
 
     def with_folded(self, lines: I64, choice: Choice) -> I64:
-        """``int64[k]``: all lines that the rows of ``lines`` stand for."""
+        """``int64[k]``: all lines that the rows of ``lines`` show."""
         row_of = self._order(choice).row_of
         if row_of is None:
             return lines

@@ -26,7 +26,7 @@ _FRAMES, _WAIT, _THREAD, _MORE = range(4)
 def stacks_at(db: Database, time: int, *, kernel: bool) -> dict[str, Any]:
     """Return the stacks of the threads of ``db``, ``time`` ns after its origin."""
     reading = reading_of(*recorded_stacks(db, time / 1e9))
-    # In these snapshots processes are told apart by their row, threads by when they began.
+    # In these snapshots processes are distinguished by their row, threads by when they began.
     line_of = {
         (row, line.tid, line.start): line.number
         for line, row in zip(db.lines, db.lines.process.tolist(), strict=True)

@@ -12,7 +12,7 @@ static inline uint16_t bytes_of(uint32_t value)
 	return value < 1 << 24 ? 3 : 4;
 }
 
-/* Writes so many byte planes of n values; behind the last. */
+/* Writes a number of byte planes of n values; returns the end of the last. */
 static inline uint8_t *put_planes(uint8_t *restrict to, const uint32_t *restrict values, int64_t n,
 				  int planes)
 {

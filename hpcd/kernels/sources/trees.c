@@ -1,7 +1,7 @@
 /* The union of calling context trees. */
 #include "common.h"
 
-/* The union of trees that begin at start, in the order in which its nodes are met: fills in parents,
+/* The union of trees that begin at start, in the order in which its nodes appear: fills in parents,
  * frames, and the node of the union of each of theirs; returns the number of its nodes, 0 where a parent does not
  * precede its child.
  *

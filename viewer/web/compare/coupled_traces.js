@@ -41,7 +41,7 @@ class CoupledTraces {
     this.view = view;
     /** @type {string | null} label of the line with the crosshair: it is one line on all sides, rank 3 is
      * compared with rank 3. Where it is not known, because there are too many lines, and between ranks,
-     * the same height stands for it. */
+     * the same height represents it. */
     this.label = null;
     /** @type {Shown[]} */
     this.sides = [];

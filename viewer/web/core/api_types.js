@@ -28,7 +28,7 @@
  * @property {ArrayLike<number>} kinds of these: 0 procedure, 1 inlined call, LOOP
  * @property {ArrayLike<number>} marks of procedures: BLOCKED, INTERRUPT, others or 0
  * @property {ArrayLike<number>} colours of these: red, green << 8, blue << 16, and 1 << 24 where it is one that is told apart
- * @property {ArrayLike<number>} palette the colours that are told apart
+ * @property {ArrayLike<number>} palette the distinct colours
  * @property {number} rest the colour of what has none of these
  * @property {string} rule which procedures own colours, in words
  * @property {string[]} causes why a thread does not run, in words, by their numbers; empty: it does
@@ -58,13 +58,13 @@
  * @property {number | undefined} revision of the database it was made of
  * @property {Uint32Array} lines trace line of each row
  * @property {Uint32Array} places place of each row in the order of lines
- * @property {Uint32Array} folded how many lines of helpers each row stands for; 0: the program's own
+ * @property {Uint32Array} folded number of helpers' lines that each row shows; 0: the program's own
  *
  * @typedef {import("./grid.js").Grid} Grid
  *
  * @typedef {{ count: number, of: number }} SelectionAnswer how many of the lines a choice has
  *
- * folded: how many lines of helpers a row stands for, 0 for the program's own.
+ * folded: number of helpers' lines that a row shows, 0 for the program's own.
  * @typedef {{ labels: string[], lines: number[], groups: string[], measurements: number[], folded: number[], processes: number[] }} LinesAnswer
  *
  * databases: names of all that are served; db: of this one; depths: null where they are to be requested.

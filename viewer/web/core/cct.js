@@ -56,7 +56,7 @@ export class CallingContextTree {
     this.state = state ?? new Uint32Array(n);
     this.cost = cost ?? new Float32Array(n);
     this.colours = new Uint32Array(0);
-    // Of each of what the nodes are 1 where it has one of the colours that are told apart, or a person's own.
+    // Of each of what the nodes are 1 where it has one of the distinct colours, or a person's own.
     this.distinct = new Uint8Array(0);
     this.paint(summary.colours);
     /** @type {{ begin: Float64Array, end: Float64Array } | null} */

@@ -12,7 +12,7 @@
 /**
  * @param {import("./cct.js").CallingContextTree} tree
  * @param {number} depth 0: by the owners of colours
- * @param {Pick<import("./api_types.js").Summary, "palette" | "rest">} summary colours that are told apart, and that of what has none
+ * @param {Pick<import("./api_types.js").Summary, "palette" | "rest">} summary distinct colours, and that of what has none
  * @returns {PictureColours}
  */
 export function pictureColours(tree, depth, { palette, rest }) {
@@ -32,7 +32,7 @@ export function pictureColours(tree, depth, { palette, rest }) {
  * @param {Uint32Array} shown of each node
  * @param {ArrayLike<number>} cost of each node
  * @param {Uint32Array} own pixels of procedures
- * @param {ArrayLike<number>} distinct of each 1 where its own is told apart
+ * @param {ArrayLike<number>} distinct of each 1 where its own is distinct
  * @param {Uint32Array} palette
  * @param {number} rest
  */

@@ -6,7 +6,7 @@ import { evaluateAll } from "./formula_input.js";
 /**
  * @typedef {object} Row
  * @property {number} procedure
- * @property {number[]} nodes it stands for
+ * @property {number[]} nodes of the row
  * @property {number[]} inclusive by metric
  * @property {number[]} exclusive by metric
  * @property {() => Row[]} make makes its children

@@ -275,7 +275,7 @@ function whyEmpty(name, profile) {
 }
 
 /**
- * The nodes that a row of the tree from the top stands for, as a request names them; null of too many.
+ * The nodes of a row of the tree from the top, as a request names them; null of too many.
  * @param {Row} row
  * @param {ViewTree} tree
  */

@@ -4,7 +4,7 @@
 import { textElement } from "../widgets/elements.js";
 
 /**
- * measurement: whose recording the line is of; folded: how many lines of helpers the row stands for, 0 for
+ * measurement: whose recording the line is of; folded: number of helpers' lines that the row shows, 0 for
  * the program's own.
  * @typedef {{ line: number, label: string, group: string, measurement: number, folded: number }} LineLabel
  *
@@ -110,7 +110,7 @@ function pinButton({ line, label }, pin, pinned = false) {
 
 /**
  * @param {string} text
- * @param {number} folded how many lines the row stands for
+ * @param {number} folded number of lines that the row shows
  * @param {() => void} act
  */
 function foldButton(text, folded, act) {

@@ -12,7 +12,7 @@ export class PixelCounts {
   constructor({ nodes, ends, starts, w, h, folded }, n, stretches) {
     this.stretches = stretches;
     this.columns = w;
-    this.scale = 1; // lines that a row of the picture stands for
+    this.scale = 1; // lines that a row of the picture shows
     const every = Array.from({ length: h }, (_, row) => row);
     const own = every.filter((row) => !folded?.[row]);
     const rows = own.length ? own : every;

@@ -7,7 +7,7 @@ const FOLDED = 0.25; // height of a folded row, of that of others
 
 export class RowLayout {
   /**
-   * @param {ArrayLike<number>} folded of each row how many lines of helpers it stands for; 0: the program's own
+   * @param {ArrayLike<number>} folded number of helpers' lines that each row shows; 0: the program's own
    * @param {number} [height] px: one row of helpers among others is as high as a line of text there
    */
   constructor(folded, height = 0) {

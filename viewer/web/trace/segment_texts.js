@@ -129,7 +129,7 @@ export function drawSegmentTexts(pen, grid, layout, database, waits) {
 }
 
 /**
- * Returns what says what stands in a node's segments, and in which colour.
+ * Returns the function that gives the text of a node's segments, and its colour.
  * @param {import("../core/open_database.js").OpenDatabase} database
  */
 function textLook({ tree, summary: { causes = [] }, picture }) {
