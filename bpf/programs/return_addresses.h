@@ -31,7 +31,7 @@ static __always_inline void find_trampoline(struct walk *w)
 	if (!PROBING)
 		return;
 	READ_FIELD(w->replaced, this_task()->utask);
-	if (!w->replaced)
+	if (!w->replaced) /* the thread has met no probe */
 		return;
 	READ_FIELD(w->replaced, ((struct uprobe_task *)w->replaced)->return_instances);
 	READ_FIELD(w->trampoline, this_task()->mm);
@@ -40,8 +40,34 @@ static __always_inline void find_trampoline(struct walk *w)
 		READ_FIELD(w->trampoline, ((struct xol_area *)w->trampoline)->vaddr);
 }
 
-/* Where execution stands in the page that the kernel has mapped for probes: in the trampoline a function
- * has returned to its caller, elsewhere a copy of the probed instruction is executed. */
+#ifndef HPCD_AARCH64
+/* Since Linux 6.11 the trampoline pushes three registers and makes a system call, which takes the innermost
+ * replaced address off the list and puts it in place of the first register; it then pops the others, at
+ * bytes 13 and 15, and returns, at 16 (arch/x86/kernel/uprobes.c: uretprobe_trampoline_entry). Not 0: the
+ * address was taken off the list, and the walk is where it leads. */
+static __always_inline int leave_ended_trampoline(struct walk *w, u64 within)
+{
+	u64 at = w->sp + (within == 13 ? 16 : within == 15 ? 8 : 0);
+	struct return_instance *innermost = (void *)w->replaced;
+
+	if (within != 13 && within != 15 && within != 16)
+		return 0;
+	/* The system call corrects sp before it takes the address off the list. */
+	if (innermost && !READ_FIELD(w->spill, innermost->stack) &&
+	    (w->spill == at || w->spill == w->sp - 8))
+		return 0;
+	if (read_user(&w->ip, 8, at))
+		return 0;
+	w->sp = at + 8;
+	w->caller = 1;
+	return 1;
+}
+#else
+#define leave_ended_trampoline(w, within) 0
+#endif
+
+/* Continues where a thread is that executes the page which the kernel has mapped for probes: in the trampoline
+ * a function has returned to its caller, elsewhere a copy of the probed instruction is executed. */
 static __always_inline void leave_probe_page(struct walk *w)
 {
 	u64 within = w->ip - w->trampoline;
@@ -53,6 +79,8 @@ static __always_inline void leave_probe_page(struct walk *w)
 		READ_FIELD(w->ip, ((struct uprobe_task *)w->spill)->vaddr);
 		return;
 	}
+	if (leave_ended_trampoline(w, within))
+		return;
 	struct return_instance *innermost = (void *)w->replaced;
 	if (!innermost || READ_FIELD(w->spill, innermost->stack) ||
 	    READ_FIELD(w->ip, innermost->orig_ret_vaddr))

@@ -145,6 +145,18 @@ def test_children_are_recorded_from_their_first_call(
     assert len(np.unique(seen.calls["work"].line)) == 5
 
 
+@pytest.mark.parametrize("way", ["session", "perf"])
+def test_samples_in_the_kernels_trap_at_a_return_are_whole(
+    tmp_path: Path, program: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCD_UPROBES", way)
+    options = ["--probe", "probed:work(int n) -> int"]
+    unwind = record(tmp_path / "m", [program, "often"], *options)["unwind"]
+    # Not those between the kernel's writing its address to the stack and its noting which was there.
+    assert unwind["paths"] > 100
+    assert unwind["complete"] >= 0.97 * unwind["paths"]
+
+
 def test_a_running_program_is_attached_to_and_left_alone(tmp_path: Path, program: Path) -> None:
     with subprocess.Popen(
         [program, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE

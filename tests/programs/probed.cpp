@@ -137,6 +137,9 @@ int main(int, char **arguments)
 		}
 	} else if (!strcmp(mode, "children")) {
 		children(5, 30);
+	} else if (!strcmp(mode, "often")) {
+		for (int turn = 0; turn < 100000; turn++)
+			work(turn, &inside);
 	} else if (!strcmp(mode, "pauses")) {
 		for (int turn = 0; turn < 20; turn++)
 			pauses(5);
