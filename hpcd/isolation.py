@@ -24,7 +24,7 @@ def isolate_import_path() -> None:
     """
     removed = set() if sys.flags.safe_path else {sys.path[0]}
     if not sys.flags.ignore_environment and (entries := os.environ.get("PYTHONPATH")):
-        # An empty entry means the current directory. Python resolves ".." so, too.
+        # An empty entry means the current directory; ".." is resolved as Python does.
         paths = {entry: os.path.abspath(entry) for entry in entries.split(os.pathsep)}  # noqa: PTH100
         removed |= {path for entry, path in paths.items() if not entry.startswith("/")}
         removed -= {path for entry, path in paths.items() if entry.startswith("/")}

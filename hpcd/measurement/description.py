@@ -20,7 +20,7 @@ from hpcd.measurement.recorded_symbols import RecordedSymbols
 from hpcd.measurement.summary import Summary
 from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
-from hpcd.model.identity import MOST_SCALE, Event, Host, Module, Process, Thread
+from hpcd.model.identity import LEAST_SCALE, MOST_SCALE, Event, Host, Module, Process, Thread
 
 _MAX_DAMAGE_LINES = 100
 # Intervals in which samples were dropped that are kept; more are joined, two and two.
@@ -210,7 +210,7 @@ class Description:
 
     def _drop_odd_scales(self) -> None:
         for number, event in self.events.items():
-            if not 0 <= event.scale < MOST_SCALE:
+            if event.scale != 0 and not LEAST_SCALE <= event.scale < MOST_SCALE:
                 self.events[number] = replace(event, scale=0.0)
                 what = f"event {event.name!r} has the scale {event.scale!r}, which counts as 0"
                 self.add_damage([what])

@@ -120,8 +120,8 @@ _MODULE_FIELDS = attrgetter(*Module.__slots__)
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 """Units of events that are times; metrics have seconds."""
 
-MOST_SCALE = float(1 << 60)
-"""Scales of events are below this: costs can be added up and squared."""
+LEAST_SCALE, MOST_SCALE = 1e-60, float(1 << 60)
+"""Scales of events are 0 or between these: costs can be computed with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ def test_of_many_series_the_least_are_one(
     assert sum(int(series.value[0].sum()) for series in profiles.series) == 518 * MS
 
 
-@pytest.mark.parametrize("scale", [float(1 << 59), float(1 << 70), float("nan")])
+@pytest.mark.parametrize("scale", [float(1 << 59), float(1 << 70), 5e-324, float("nan")])
 def test_costs_without_end_are_bounded(measurement: Path, scale: float) -> None:
     with open_measurement(measurement) as opened:
         assert opened.index
@@ -197,7 +197,7 @@ def test_costs_without_end_are_bounded(measurement: Path, scale: float) -> None:
     profiles = ProfileFollower(measurement).collect()
     with contextlib.closing(Live(measurement, 5.0)) as live:
         top = live.snapshot()
-    assert (profiles is not None) == (top.blocked_s > 0) == (scale < 1 << 60)
+    assert (profiles is not None) == (top.blocked_s > 0) == (1 < scale < 1 << 60)
     if profiles:
         assert all(int(series.value.min()) >= 0 for series in profiles.series)
 

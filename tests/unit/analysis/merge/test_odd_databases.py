@@ -26,7 +26,7 @@ def odd(draw: st.DrawFn, folder: Path) -> Path:
     """A measurement whose numbers are chosen badly."""
     path = folder / "m"
     writer = MeasurementWriter(path, Host("h", "b", "6", "x86_64", 1), options={})
-    scale = draw(st.sampled_from([1.0, 0.0, -1.0, 1e6, 1e300, float("inf"), float("nan")]))
+    scale = draw(st.sampled_from([1.0, 0.0, -1.0, 5e-324, 1e6, 1e300, float("inf"), float("nan")]))
     writer.add_event(Event(0, "cpu-clock", "ns", scale, draw(st.sampled_from(["cpu_time", ""]))))
     writer.add_event(
         Event(1, "blocked", draw(st.sampled_from(["ns", "s", ""])),
