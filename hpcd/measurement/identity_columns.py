@@ -179,10 +179,9 @@ def _read_column(values: Any, name: str, type_name: str, default: Any, rows: int
         shared = {value: _share(value) for value in set(values)}
         values = [shared[value] for value in values]
     column = _packed(tuple(values))
-    # Numbers that were packed as bytes are within.
-    if type_name.startswith("int") and isinstance(column, tuple) and not all(
-        value is None or -_MOST_INTEGER <= value < _MOST_INTEGER for value in column
-    ):  # fmt: skip
+    # What is packed into bytes is within.
+    numbers = column if type_name.startswith("int") and isinstance(column, tuple) else ()
+    if not all(n is None or -_MOST_INTEGER <= n < _MOST_INTEGER for n in numbers):
         raise FormatError(f"{name} is out of range")
     return column
 
