@@ -276,7 +276,7 @@ def test_records_of_a_part_without_events_are_refused(database: Path, tmp_path: 
     np.save(lying / "trace/event_start.npy", start)
     mend(lying)
     refused("check", lying)
-    refused("export", lying, "--format", "firefox", "-o", tmp_path / "out")
+    refused("compare", lying, lying)
 
 
 def test_a_tree_that_is_not_numbered_by_levels_is_refused(database: Path, tmp_path: Path) -> None:
