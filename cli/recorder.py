@@ -17,7 +17,7 @@ from hpcd.cli.service_client import held_by_service, wait_for_end
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.sampler_loading import SamplerLoading
 from hpcd.daemon.targets import processes
-from hpcd.elf.elf_reader import IS_32_BIT
+from hpcd.elf.word_size import IS_32_BIT
 from hpcd.errors import HpcdError, StorageError, TargetError
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ in ``docs/exit-codes.md``; they start where the shell's own conventions leave ro
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 # Names compared letter by letter: some tenths of a second.
@@ -73,6 +72,8 @@ def did_you_mean(name: str, choices: Iterable[str], most: int = 3) -> str:
     wanted = name.casefold()
     near = sorted((choice for choice in names if wanted and wanted in choice.casefold()), key=len)
     if not near:
+        import difflib  # only now: most commands have no such error
+
         likeness = {
             choice: difflib.SequenceMatcher(None, choice, name).ratio()
             for choice in difflib.get_close_matches(name, names[:_COMPARED], most, 0.55)

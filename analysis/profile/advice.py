@@ -14,7 +14,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.database import ModuleRow
 from hpcd.analysis.profile.report_header import Facts
-from hpcd.elf.elf_reader import IS_32_BIT
+from hpcd.elf.word_size import IS_32_BIT
 from hpcd.model.identity import ModuleKind
 
 # Fewer whole paths than this change what a tree says, not only how exactly it says it.

@@ -27,7 +27,7 @@ from hpcd.cli.recorder import (
     stop_on_signals,
 )
 from hpcd.daemon.targets.selector import Selector
-from hpcd.elf.elf_reader import is_32_bit
+from hpcd.elf.word_size import is_32_bit
 from hpcd.errors import NotFoundError, UsageError
 from hpcd.wording import counted
 

@@ -14,6 +14,7 @@ from hpcd.daemon.capture.thread_lines import ThreadLines
 from hpcd.daemon.capture.thread_times import BORN, ThreadTimes
 from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.daemon.targets.process_table import Targets
+from hpcd.daemon.targets.processes import ThreadState
 from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.measurement.seen_part import SeenPart
 from hpcd.measurement.writer import MeasurementWriter
@@ -22,6 +23,13 @@ from hpcd.model.unwind_status import UnwindStatus
 
 _MAX_PROGRAMS = 256
 _STILL = 1 << 63
+# By the state in /proc.
+_SWITCHES = {
+    "R": Switch.IN,
+    "D": Switch.UNINTERRUPTIBLE,
+    "T": Switch.STOPPED,
+    "t": Switch.STOPPED,
+}
 _STACK_HEAD = struct.Struct("<QIIIIHHHH")  # STACK_EVENT
 _ENDING, _ENDING_AT = struct.Struct("<H"), 28
 assert _STACK_HEAD.size == STACK_EVENT.itemsize
@@ -127,7 +135,7 @@ class ThreadLifecycle:
             else:
                 node = self._stacks.node_before_attach(state.kernel_stack)
             job = self._targets.target(thread.pid).process.job
-            self._thread_times.begin(line, thread.time_ns, state.switch, node, job)
+            self._thread_times.begin(line, thread.time_ns, _switch_of(state), node, job)
         return line
 
     def _on_start(self, event: ThreadEvent) -> None:
@@ -265,6 +273,11 @@ class ThreadLifecycle:
         self._threads.clear()
         self._ended |= self._exiting
         self._exiting.clear()
+
+
+def _switch_of(state: ThreadState) -> Switch:
+    """The way a thread left its CPU, if it has."""
+    return _SWITCHES.get(state.state, Switch.SLEEPING)
 
 
 def _text(value: bytes) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcd.bpf.layouts import Switch
 from hpcd.errors import TargetError
 from hpcd.model.region import Region
 
@@ -240,18 +239,7 @@ class ThreadState:
         """Whether it is on a CPU or waits for one."""
         return self.state == "R"
 
-    @property
-    def switch(self) -> Switch:
-        """The way it left its CPU, if it has."""
-        return _SWITCHES.get(self.state, Switch.SLEEPING)
 
-
-_SWITCHES = {
-    "R": Switch.IN,
-    "D": Switch.UNINTERRUPTIBLE,
-    "T": Switch.STOPPED,
-    "t": Switch.STOPPED,
-}
 # A place on a kernel stack; what a module or a compiler adds to the name is no part of kallsyms'.
 _PLACE = r"(?m)^\[<\w*>\] ([\w.]+\+0x[0-9a-f]+)/0x"
 

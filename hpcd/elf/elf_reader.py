@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.elf.word_size import IS_32_BIT, is_32_bit
 from hpcd.errors import FormatError
 
 Table = npt.NDArray[np.void]
@@ -247,11 +248,6 @@ def string_at(strings: bytes, at: int, limit: int = MAX_NAME) -> str:
     return strings[at : end if end >= 0 else at + limit].decode(errors="replace")
 
 
-def is_32_bit(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` (5 bytes suffice) is a 32-bit ELF file."""
-    return head[:5] == b"\x7fELF\x01"
-
-
 def gnu_build_id(notes: bytes) -> str:
     """The build id among ``notes`` in hex, empty when there is none."""
     at = 0
@@ -268,5 +264,3 @@ def gnu_build_id(notes: bytes) -> str:
 
 NOT_ELF = "not an ELF file"
 """How errors of what is none end."""
-IS_32_BIT = "32-bit code, without call paths and names"
-"""How errors of 32-bit files end."""
