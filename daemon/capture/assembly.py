@@ -248,8 +248,7 @@ class Assembly:
         only_user, only_groups = self._options.only_user, self._options.only_groups
         pids = list(self._options.selector.scan())[:_MAX_PRELOADED_PROCESSES]
         if self._options.children:
-            for pid in list(pids):
-                pids.extend(processes.descendants(pid))
+            pids += processes.descendants(*pids)
         for number, pid in enumerate(dict.fromkeys(pids), 1):
             # Of other users' processes nothing is read, nor is it waited for.
             if only_user is None or processes.is_open_to(pid, only_user, only_groups):

@@ -60,8 +60,10 @@ class SamplerLoading:
 
     def _begin_iterator(self) -> None:
         """Load the iterator over sleeping threads' stacks beside the programs, if it is needed: not
-        without waits, nor for a process that is about to exec."""
-        if self._options.waits and not self._options.before_exec:
+        without waits, of a whole node, whose threads are met as they run, nor for a process that is
+        about to exec."""
+        options = self._options
+        if options.waits and not (options.before_exec or options.selector.everything):
             beside = ThreadPoolExecutor(1, "iterator loader")
             self._iterator = beside.submit(_task_iterator)
             beside.shutdown(wait=False)
@@ -168,7 +170,11 @@ def _saved_walker(sampler: Sampler) -> SavedWalker | None:
 
 
 def _task_iterator() -> TaskIterator | None:
+    from hpcd.daemon.targets import target_reader
+
     try:
-        return TaskIterator(background=True)
+        iterator = TaskIterator(background=True)
     except HpcdError:
         return None
+    target_reader.OWN.start()  # it runs the iterator
+    return iterator

@@ -101,7 +101,9 @@ class Session:
 
     def _attach(self) -> None:
         selector, sampler = self._terms.selector, self._parts.sampler
-        for pid in (os.getpid(), *processes.descendants(os.getpid())):
+        # hpcd itself may be selected, or come from a target, but not from a child that it holds.
+        own = [] if self._terms.before_exec else processes.descendants(os.getpid())
+        for pid in (os.getpid(), *own):
             if pid not in selector.pids:
                 sampler.targets.exclude_process(pid)
         sampler.read_copies_ahead()

@@ -17,9 +17,8 @@ def selected_processes(selector: Selector, *, children: bool) -> list[int]:
     pids = dict.fromkeys(selector.scan())
     pids |= dict.fromkeys(pid for pid in selector.pids if selector.matches(pid))
     if children and not selector.everything:
-        for pid in list(pids):
-            if not processes.is_kernel_thread(pid):
-                pids |= dict.fromkeys(processes.descendants(pid))
+        parents = [pid for pid in pids if not processes.is_kernel_thread(pid)]
+        pids |= dict.fromkeys(processes.descendants(*parents))
     for own in processes.descendants(os.getpid()):
         pids.pop(own, None)  # what analyses files
     pids.pop(os.getpid(), None)

@@ -32,7 +32,7 @@ class Attachment:
         only_groups: Collection[int] = (),
         sleeping: SleepingThreads | None = None,
     ) -> None:
-        """``sleeping`` reads where threads stand that sleep at that moment."""
+        """``sleeping`` reads where threads stand that sleep at that moment; it is closed then."""
         self._sleeping = sleeping
         self._selector = selector
         self._kernel = kernel
@@ -47,6 +47,10 @@ class Attachment:
 
         With ``before_exec`` the targets' current mappings are ignored: they are about to exec.
         """
+        if before_exec:  # by hpcd itself, and waits: it has started nothing
+            for pid in self._selector.pids:
+                self._attach_process(pid, before_exec=True)
+            return
         attached = True
         while attached:
             pids = self._selected()
@@ -54,9 +58,11 @@ class Attachment:
             if self._sleeping and fresh:
                 self._sleeping.read(fresh)
             begun = len(self._attached)
-            attached = any([self._attach_process(pid, before_exec=before_exec) for pid in pids])
+            attached = any([self._attach_process(pid) for pid in pids])
             if self._sleeping and attached:
                 self._attached[begun:] = self._with_stacks(self._attached[begun:])
+        if self._sleeping:
+            self._sleeping.close()
 
     def _with_stacks(self, threads: list[AttachedThread]) -> list[AttachedThread]:
         """``threads`` with the stacks of those that sleep since before they were registered."""
@@ -76,11 +82,10 @@ class Attachment:
         return stacked
 
     def _selected(self) -> list[int]:
-        pids = dict.fromkeys(self._selector.scan())
+        pids = list(self._selector.scan())
         if self._children:
-            for pid in list(pids):
-                pids.update(dict.fromkeys(processes.descendants(pid)))
-        return list(pids)
+            pids += processes.descendants(*pids)
+        return list(dict.fromkeys(pids))
 
     def on_exec(self, pid: int) -> None:
         """Register ``pid``, which runs another program now, if that makes it a target."""

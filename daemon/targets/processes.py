@@ -6,7 +6,7 @@ import fcntl
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -197,19 +197,19 @@ def pids() -> list[int]:
     return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
 
 
-def descendants(pid: int) -> list[int]:
-    """All processes that come from ``pid`` at this moment, itself left out."""
+def descendants(*ancestors: int) -> list[int]:
+    """All processes that come from ``ancestors`` at this moment, in one pass over /proc."""
     children: dict[int, list[int]] = {}
     for other in pids():
         fields = stat_fields(other)  # from the state on
         if len(fields) > 1:
             children.setdefault(int(fields[1]), []).append(other)
-    result: list[int] = []
-    generation = children.get(pid, [])
-    while generation:
-        result += generation
-        generation = [child for parent in generation for child in children.get(parent, [])]
-    return result
+    known: dict[int, None] = {}
+    generation: Iterable[int] = ancestors
+    while born := [child for parent in generation for child in children.get(parent, [])]:
+        known |= dict.fromkeys(born)
+        generation = born
+    return list(known)
 
 
 def cpu_ns(pid: int, tid: int) -> int | None:
