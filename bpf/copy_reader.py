@@ -25,6 +25,8 @@ class CopyReader:
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
+        self.size = ring.size
+        """Bytes of the ring."""
         self._lock = threading.Lock()
         self._taken: list[bytes] = []
         self._bytes = 0

@@ -17,7 +17,7 @@ from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.layouts import CALL, COUNTERS, SAMPLE, SETTINGS
 from hpcd.bpf.libbpf import program_functions, program_info
 from hpcd.bpf.ring import Ring
-from hpcd.bpf.sampler_programs import COPY_RING_BYTES, SamplerPrograms
+from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
 
 _SWITCH_PROGRAMS = ("on_switch", "on_wakeup", "walk_switch")
@@ -169,12 +169,10 @@ class Sampler:
     @property
     def filling(self) -> bool:
         """Whether a ring is an eighth full: time to empty it."""
-        rings = [self.samples, self.events]
+        rings = [self.samples, self.events, self._copies]
         if self.calls:
             rings.append(self.calls.ring)
-        return 8 * self._copies.pending > COPY_RING_BYTES or any(
-            8 * ring.pending > ring.size for ring in rings
-        )
+        return any(8 * ring.pending > ring.size for ring in rings)
 
     @property
     def urgent_descriptor(self) -> int:

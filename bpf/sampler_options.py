@@ -10,11 +10,15 @@ if TYPE_CHECKING:  # most recordings record no calls
     from hpcd.bpf.syscalls import PerfEvent
 
 # 210,000 records, samples and switches: half a second of 400,000 switches a second, as many as
-# ranks make that yield while they wait, should the reader be held up.
-SAMPLE_RING_BYTES = 8 << 20
+# ranks make that yield while they wait, should the reader be held up. Without switches of each CPU
+# a second of 25,000 samples.
+_SAMPLE_RING, _CPU_SAMPLES = 8 << 20, 1 << 20
 # New stacks of 60 frames are 500 bytes; programs that never repeat one send a few MB a second, and
 # the ring is emptied when it is an eighth full.
-EVENT_RING_BYTES = 4 << 20
+_EVENT_RING = 4 << 20
+# Stacks of what is not ready to be unwound, a few KB each: of each CPU as many as the programs copy
+# in 64 ms at most, for samples and, as many again, for switches. Emptied when it is an eighth full.
+_COPY_RING, _CPU_COPIES = 32 << 20, 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,8 @@ class SamplerOptions:
     - ``loader``: one of :data:`hpcd.bpf.loading.loader.LOADERS`.
     - ``background``: it is made by a thread beside others; of programs from the object those that
       walk stacks are left out until :meth:`hpcd.bpf.sampler.Sampler.load_walkers`.
-    - ``sample_ring``, ``event_ring``: bytes, powers of two.
+    - ``rings``: bytes of the rings of samples, events and copied stacks, powers of two, where they
+      are not :meth:`ring_bytes`.
     """
 
     follow_children: bool = True
@@ -44,14 +49,23 @@ class SamplerOptions:
     calls: CallOptions | None = None
     loader: str = "auto"
     background: bool = False
-    sample_ring: int = SAMPLE_RING_BYTES
-    event_ring: int = EVENT_RING_BYTES
+    rings: tuple[int, int, int] | None = None
 
     @property
     def on_demand(self) -> bool:
         """Whether mappings of a program that begins are read when it is sampled: of a whole node's
         most are not, where waits are left out. Else at once, before it is."""
         return self.everything and not self.waiting and self.calls is None
+
+    def ring_bytes(self, cpus: int) -> tuple[int, int, int]:
+        """Return the bytes of the rings of samples, events and copied stacks of ``cpus`` CPUs."""
+        if self.rings:
+            return self.rings
+        room = 1 << (cpus - 1).bit_length()  # powers of two
+        samples = _SAMPLE_RING if self.waiting else min(room * _CPU_SAMPLES, _SAMPLE_RING)
+        copies = min(room * _CPU_COPIES * (2 if self.waiting else 1), _COPY_RING)
+        # Calls have paths of their own, several times as many as samples have.
+        return samples, _EVENT_RING * (4 if self.calls else 1), copies
 
     def constants(self) -> dict[str, int]:
         """Return the constants of the programs."""

@@ -25,8 +25,6 @@ from hpcd.errors import HpcdError, PlatformError, UsageError
 if TYPE_CHECKING:
     from hpcd.bpf.call_programs import CallPrograms
 
-# Stacks of what is not ready to be unwound, a few KB each; emptied when it is an eighth full.
-COPY_RING_BYTES = 32 << 20
 _DEFAULTS = SamplerOptions()
 
 
@@ -71,15 +69,10 @@ class SamplerPrograms:
             self._open_events({**opened, **options.events()}, cpus)
             self.memory = KernelMemory()
             resources.callback(self.memory.close)
-            # Calls have paths of their own, several times as many as samples have.
-            event_ring = options.event_ring * (4 if options.calls else 1)
             self.rings: dict[str, maps.Map] = {}
             """The maps of the rings of samples, events and copied stacks, in this order."""
-            for name, size in (
-                ("samples", options.sample_ring),
-                ("events", event_ring),
-                ("copies", COPY_RING_BYTES),
-            ):
+            sizes = options.ring_bytes(maps.possible_cpus())
+            for name, size in zip(("samples", "events", "copies"), sizes, strict=True):
                 self.rings[name] = maps.ring_map(name, size)
                 resources.callback(self.rings[name].close)
             self.calls: CallPrograms | None = None

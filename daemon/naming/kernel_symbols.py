@@ -140,10 +140,11 @@ class KernelSymbols:
         symbols = cls.__new__(cls)
         symbols.whole = False
         symbols.modules = [KERNEL_NAME]
+        # Copies: else all of ``packed`` would stay, with the names in it once more.
         symbols._set(
-            np.frombuffer(packed, np.uint64, count, _HEAD.size),
+            np.frombuffer(packed, np.uint64, count, _HEAD.size).copy(),
             np.zeros(count, np.uint32),
-            np.frombuffer(packed, np.uint32, count, _HEAD.size + 8 * count),
+            np.frombuffer(packed, np.uint32, count, _HEAD.size + 8 * count).copy(),
             packed[names_at:],
         )
         return symbols

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
-from hpcd.bpf import sampler_programs, syscalls
+from hpcd.bpf import sampler_options, sampler_programs, syscalls
 from hpcd.bpf.layouts import STACK_COPY
 from hpcd.bpf.map_sizes import COPY_BYTES
 from hpcd.bpf.sampler import Sampler
@@ -249,7 +249,7 @@ def test_copies_are_taken_while_the_recorder_is_busy(
     """As if its loop did not come round before the end, by when their ring were full twice over."""
     enter_no_walkers(monkeypatch)
     monkeypatch.setattr(Session, "_drain_when_due", lambda *_: None)
-    monkeypatch.setattr(sampler_programs, "COPY_RING_BYTES", 1 << 18)
+    monkeypatch.setattr(sampler_options, "_COPY_RING", 1 << 18)
     executable = build("paths.c")
     with subprocess.Popen([executable, "60"]) as process:
         selector = Selector(pids=(process.pid,))

@@ -21,7 +21,7 @@ WAITING = "import time\nwhile True: time.sleep(0.0001)"
 
 def test_a_ring_says_that_it_fills() -> None:
     clock = syscalls.PerfEvent(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, frequency=99)
-    options = SamplerOptions(everything=True, sample_ring=1 << 15)
+    options = SamplerOptions(everything=True, rings=(1 << 15, 1 << 22, 1 << 22))
     cpus = list(range(possible_cpus()))
     with closing(Sampler(SamplerPrograms([clock], cpus, options))) as sampler:
         assert not readable([sampler.full_descriptor], 0)

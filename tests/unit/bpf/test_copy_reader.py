@@ -19,7 +19,7 @@ class FilledRing:
 
     def __init__(self) -> None:
         self.urgent_descriptor = os.eventfd(1)
-        self.pending = PIECE
+        self.pending = self.size = PIECE
         self.taken = 0
         self.full = threading.Event()
 

@@ -86,7 +86,7 @@ def test_a_sampler_that_cannot_be_made_leaves_nothing_open(
 def test_a_ring_of_an_impossible_size_leaves_nothing_open() -> None:
     before = descriptors()
     with pytest.raises(libbpf.KernelRefusedError):
-        SamplerPrograms([CLOCK], [0], SamplerOptions(event_ring=4095))
+        SamplerPrograms([CLOCK], [0], SamplerOptions(rings=(4096, 4095, 4096)))
     assert descriptors() == before
 
 
