@@ -35,6 +35,7 @@ from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.daemon.capture.thread_times import ThreadTimes
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.targets.lifecycle import AttachedThread
+from hpcd.distinct import distinct
 from hpcd.kernels.library import structure
 from hpcd.measurement.writer import MeasurementWriter
 
@@ -266,7 +267,7 @@ class _PeriodCounter:
     def _periods_in(self, event: U16, value: U64) -> U64:
         one_period = value == self._periods[event]
         result: U64 = one_period.astype(np.uint64)
-        for number in np.unique(event[~one_period]).tolist():
+        for number in distinct(event[~one_period]).tolist():
             at = np.flatnonzero(~one_period & (event == number))
             total = np.cumsum(value[at], dtype=np.uint64) + self._remainder[number]
             level = total // self._periods[number]

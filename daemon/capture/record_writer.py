@@ -11,6 +11,7 @@ from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.daemon.capture.record_batch import RecordBatch, joined
 from hpcd.daemon.capture.recorder_kernels import note_newest
 from hpcd.daemon.capture.stand_ins import StandIns
+from hpcd.distinct import are_among, distinct
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
 
@@ -36,8 +37,8 @@ class RecordWriter:
         """Write records, each line's in order of time, or hold them."""
         node, unfinished = self._stand_ins.translate(records.node)
         if len(self._held_lines) or unfinished.any():
-            lines = np.union1d(self._held_lines, records.line[unfinished]).astype(np.uint32)
-            held = np.isin(records.line, lines)
+            lines = distinct(np.append(self._held_lines, records.line[unfinished]))
+            held = are_among(records.line, lines)
             records = replace(records, node=node)
             self._held.append(records.select(held))
             self._held_lines = lines
@@ -58,7 +59,7 @@ class RecordWriter:
         begin = np.maximum.accumulate(np.where(first, place, 0))
         held = np.maximum.accumulate(np.where(unfinished, place, -1)) >= begin
         self._held = [records.select(held)] if held.any() else []
-        self._held_lines = np.unique(records.line[held])
+        self._held_lines = distinct(records.line[held])
         self._write_finished(records.select(~held))
 
     def write_short_waits(self, sums: RecordBatch) -> None:
@@ -73,7 +74,7 @@ class RecordWriter:
         node, late = self._stand_ins.translate(sums.node)
         self._make_room(sums.line)
         newest = self._newest[sums.line]
-        held = np.isin(sums.line, self._held_lines)
+        held = are_among(sums.line, self._held_lines)
         late |= held & (newest == 0)
         time = np.where(held, newest, np.maximum(sums.time, newest))
         sums = replace(sums, node=node, time=time)

@@ -20,6 +20,7 @@ from hpcd.daemon.capture.recorder_kernels import Paths, gather_paths
 from hpcd.daemon.capture.stack_caches import StackCaches
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.module_mappings import ModuleMappings
+from hpcd.distinct import distinct
 from hpcd.kernels.library import structure
 from hpcd.model import frame as frames
 from hpcd.model.region import Region
@@ -81,7 +82,7 @@ class StackResolver:
         """
         paths = gather_paths(stacks, self._spans, self._kernel_frames.struct)
         if len(paths.missing):
-            address = np.unique(paths.missing)
+            address = distinct(paths.missing)
             self._kernel_frames.add(address, self._kernel.to_module_frames(address))
             paths = gather_paths(stacks, self._spans, self._kernel_frames.struct)
         incomplete = []

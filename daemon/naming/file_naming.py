@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.distinct import distinct
 from hpcd.errors import HpcdError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame as frames
@@ -28,14 +29,14 @@ def name_frames(modules: Modules, writer: MeasurementWriter, cct_frames: U64) ->
     """Write the symbols of the files of ``cct_frames`` u64[n]; returns the paths of those
     that there was no time for. To be called once, when sampling is over."""
     module = frames.module_of(cct_frames)
-    numbers = [number for number in np.unique(module).tolist() if modules.has_image(number)]
+    numbers = [number for number in distinct(module).tolist() if modules.has_image(number)]
     end = time.monotonic() + _MAX_SECONDS
     late = []
     for number in numbers:
         if time.monotonic() > end:
             late.append(modules.name(number))
             continue
-        offsets = np.unique(frames.offset_of(cct_frames[module == number]))[:_MAX_ADDRESSES]
+        offsets = distinct(frames.offset_of(cct_frames[module == number]))[:_MAX_ADDRESSES]
         try:
             rows = modules.symbols(number, offsets)
         except HpcdError:  # it costs that file its names

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from hpcd.daemon.naming import jit_symbols
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets.process_table import Targets
+from hpcd.distinct import distinct
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame as frames
 from hpcd.model.identity import Module, ModuleKind
@@ -60,12 +61,12 @@ class JitNaming:
 
     def _collect(self, new_frames: U64) -> None:
         module_ids = frames.module_of(new_frames)
-        for module_id in np.unique(module_ids).tolist():
+        for module_id in distinct(module_ids).tolist():
             module = self._modules.get(module_id)
             if module and module.kind is ModuleKind.JIT:
-                offsets = np.unique(frames.offset_of(new_frames[module_ids == module_id]))
+                offsets = distinct(frames.offset_of(new_frames[module_ids == module_id]))
                 unnamed = self._unnamed.get(module_id, offsets)
-                self._unnamed[module_id] = np.union1d(unnamed, offsets)
+                self._unnamed[module_id] = distinct(np.append(unnamed, offsets))
 
     def _name(self, modules: list[Module]) -> None:
         """Write the symbols of the offsets without a name in the modules of a process."""
@@ -85,7 +86,7 @@ class JitNaming:
             signed = addresses.astype(np.int64)
             symbol = np.searchsorted(starts, signed, "right") - 1
             inside = (symbol >= 0) & (signed < ends[np.maximum(symbol, 0)])
-            rows = [symbols[index] for index in np.unique(symbol[inside]).tolist()]
+            rows = [symbols[index] for index in distinct(symbol[inside]).tolist()]
             if rows:
                 self._writer.add_symbols(
                     module.id, [(start - module.base, size, name) for start, size, name in rows]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols, kernel_build_id
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.distinct import distinct
 from hpcd.model import frame as frames
 
 U64 = npt.NDArray[np.uint64]
@@ -102,7 +103,7 @@ class KernelNaming:
             offset & np.uint64(frames.OFFSET_MASK)
         )
         self._write_symbols(module[program < 0], offset[program < 0])
-        for number in np.unique(program[program >= 0]).tolist():
+        for number in distinct(program[program >= 0]).tolist():
             result[kernel[program == number]] = self._in_program(number, address[program == number])
         return result
 
