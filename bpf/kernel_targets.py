@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
-from hpcd.bpf.layouts import (
-    PROCESS,
-    THREAD,
-    THREAD_CPU_BITS,
-    THREAD_DTYPE,
-    THREADS_PER_CPU,
-)
+from hpcd.bpf.map_sizes import PROCESS, THREAD, THREAD_CPU_BITS, THREADS_PER_CPU
 from hpcd.bpf.sampler_maps import SamplerMaps
-from hpcd.bpf.table_memory import Space
+
+if TYPE_CHECKING:  # with numpy, which is imported while a command runs already
+    from hpcd.bpf.table_memory import Space
 
 # In the place of a CPU's number, in thread numbers that user space gives.
 _USER_NUMBERS = (1 << THREAD_CPU_BITS) - 1
 # The rest of a thread that user space numbers: in no system call, no page fault.
-_IDLE_THREAD = [0] * (len(THREAD_DTYPE.names or ()) - 2)
+_IDLE_THREAD = [0] * (len(THREAD.unpack(bytes(THREAD.size))) - 2)
 
 # How often the stack is copied for an address in no mapping, until the mappings are read again:
 # when they had changed, and at least when they had not, so that there is likely nothing to find.

@@ -17,11 +17,11 @@ from hpcd.bpf.map_sizes import (
     CACHE_SET_BITS,
     CLOCK_PHASE_BYTES,
     COUNTERS_BYTES,
-    PROCESS_BYTES,
+    PROCESS,
     SAVED_BYTES,
-    SETTINGS_BYTES,
+    SETTINGS,
     STACK_COPY_BYTES,
-    THREAD_BYTES,
+    THREAD,
 )
 
 _CODES = {"<u2": "H", "<u4": "I", "<u8": "Q"}
@@ -234,11 +234,6 @@ GENERATION_BITS = 14
 SLOT_BITS = CACHE_SET_BITS + 1
 """A sample's ``stack`` is ``generation << SLOT_BITS | slot`` of its stack cache."""
 
-THREAD_CPU_BITS = 10
-"""A thread's number is ``counter << THREAD_CPU_BITS | CPU``."""
-THREADS_PER_CPU = (1 << (32 - THREAD_CPU_BITS)) - 1
-"""Threads that have one; those that come later are counted as dropped."""
-
 PROCESS_DTYPE = np.dtype(
     [
         ("address", "<u4"),
@@ -250,10 +245,6 @@ PROCESS_DTYPE = np.dtype(
         ("space_number", "<u4"),
     ]
 )
-PROCESS = _struct_of(PROCESS_DTYPE)
-"""``struct process``: word address and number of its mappings, whether they are being read again,
-whether it is never recorded, which program the mappings are of, and for how many addresses
-in none of them the stack is copied, and the space's number."""
 
 MAX_USER_FRAMES, OUTERMOST_FRAMES = 1024, 256
 """Frames the walker keeps of a stack, and how many of them are the outermost of a deeper one."""
@@ -274,7 +265,6 @@ THREAD_DTYPE = np.dtype(
         ("caller", "<u8"),
     ]
 )
-THREAD = _struct_of(THREAD_DTYPE)
 
 SYSTEM_CALL_DTYPE = np.dtype(
     [
@@ -349,7 +339,6 @@ SETTINGS_DTYPE = np.dtype(
         ("stolen", "<u4"),
     ]
 )
-SETTINGS = _struct_of(SETTINGS_DTYPE)
 
 CLOCK_PHASE_DTYPE = np.dtype([("due", "<u8"), ("off", "<u8")])
 CLOCK_PHASE = _struct_of(CLOCK_PHASE_DTYPE)
@@ -388,7 +377,12 @@ frames."""
 
 MAX_FRAMES = 127 + 1024
 
-assert (PROCESS.size, THREAD.size) == (PROCESS_BYTES, THREAD_BYTES)
-assert (SETTINGS.size, CLOCK_PHASE.size) == (SETTINGS_BYTES, CLOCK_PHASE_BYTES)
+for _packed, _dtype in (
+    (PROCESS, PROCESS_DTYPE),
+    (THREAD, THREAD_DTYPE),
+    (SETTINGS, SETTINGS_DTYPE),
+):
+    assert _packed.format == _struct_of(_dtype).format
+assert CLOCK_PHASE.size == CLOCK_PHASE_BYTES
 assert (COUNTERS.itemsize, SAVED.itemsize) == (COUNTERS_BYTES, SAVED_BYTES)
 assert STACK_COPY.itemsize == STACK_COPY_BYTES

@@ -1,12 +1,13 @@
 """Sizes of what the sampler's maps hold, and how much of it.
 
-Without numpy: the programs begin to load before that is imported. :mod:`hpcd.bpf.layouts` has the
-structures, and compares.
+Without numpy: the programs begin to load, and a command to run, before that is imported.
+:mod:`hpcd.bpf.layouts` has the structures, and compares.
 """
 
 from __future__ import annotations
 
 import platform
+import struct
 
 from hpcd.errors import PlatformError
 
@@ -28,7 +29,21 @@ MAX_RULES = 1 << 16
 """Unwind rules of a recording, and of a module: rows name them by 16 bits."""
 RULE_BYTES = 16
 
-PROCESS_BYTES, THREAD_BYTES, SETTINGS_BYTES, CLOCK_PHASE_BYTES = 28, 72, 32, 16
+THREAD_CPU_BITS = 10
+"""A thread's number is ``counter << THREAD_CPU_BITS | CPU``."""
+THREADS_PER_CPU = (1 << (32 - THREAD_CPU_BITS)) - 1
+"""Threads that have one; those that come later are counted as dropped."""
+
+PROCESS = struct.Struct("<IIIIIII")
+"""``struct process``: word address and number of its mappings, whether they are being read again,
+whether it is never recorded, which program the mappings are of, and for how many addresses
+in none of them the stack is copied, and the space's number."""
+THREAD = struct.Struct("<IIQQQIIIIQQQ")
+"""``struct thread``: its number, whether it is recorded from its next exec on only, and what it
+does."""
+SETTINGS = struct.Struct("<QIIIIII")
+"""``struct settings``"""
+CLOCK_PHASE_BYTES = 16
 LONG_WALK_BYTES = 16
 KNOWN_RULES_BYTES = 512 * 64
 COUNTERS_BYTES = 304

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.copy_reader import CopyReader
-from hpcd.bpf.cpu_clock import periods
-from hpcd.bpf.kernel_targets import KernelTargets
-from hpcd.bpf.layouts import CALL, COUNTERS, SAMPLE, SETTINGS
+from hpcd.bpf.layouts import CALL, COUNTERS, SAMPLE
 from hpcd.bpf.libbpf import program_functions, program_info
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
 
 _SWITCH_PROGRAMS = ("on_switch", "on_wakeup", "walk_switch")
-# Without a hypervisor in between an interrupt is late by microseconds, seldom by 100.
-_LATE_NS = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,7 @@ class Sampler:
         self.calls = programs.calls
         self._programs = programs
         self._maps = programs.maps
-        self.targets = KernelTargets(programs.maps)
+        self.targets = programs.targets
         """The processes and threads that the programs record."""
         self.on_demand = programs.on_demand
         """Whether the programs report at once that mappings are to be read."""
@@ -111,28 +105,8 @@ class Sampler:
         self._maps.rules.update_range(first, rules)
 
     def set_pace(self, frequency: int, walk_one_in: int) -> None:
-        """Sample the first event, which must be a clock, ``frequency`` times a second, and take the
-        path of one in ``walk_one_in`` threads that leave their CPU.
-
-        The clock goes on; the programs pass over some of its firings, drawn at random.
-        """
-        full_ns = self._programs.events[0].clock_period_ns
-        period_ns = max(1_000_000_000 // frequency, full_ns)
-        passed_over = round((1 - full_ns / period_ns) * (1 << 32))
-        lengths = periods(full_ns)
-        step = round((lengths[-1] - lengths[0]) / (len(lengths) - 1)) if len(lengths) > 1 else 0
-        self._maps.settings.update(
-            struct.pack("<I", 0),
-            SETTINGS.pack(
-                period_ns,
-                walk_one_in,
-                passed_over,
-                lengths[0],
-                step,
-                _LATE_NS,
-                int(cpu_time_is_stolen()),
-            ),
-        )
+        """Change the rate: :meth:`SamplerPrograms.set_pace`."""
+        self._programs.set_pace(frequency, walk_one_in)
 
     # --- results ---
 
@@ -169,7 +143,7 @@ class Sampler:
     @property
     def filling(self) -> bool:
         """Whether a ring is an eighth full: time to empty it."""
-        rings = [self.samples, self.events, self._copies]
+        rings: list[Ring | CopyReader] = [self.samples, self.events, self._copies]
         if self.calls:
             rings.append(self.calls.ring)
         return any(8 * ring.pending > ring.size for ring in rings)
@@ -208,10 +182,3 @@ class Sampler:
     def close(self) -> None:
         """Stop, unload and free everything; calling again does nothing."""
         self._resources.close()
-
-
-def cpu_time_is_stolen() -> bool:
-    """Whether the hypervisor has taken CPUs away from this machine and the kernel keeps account of
-    it (proc_stat(5), "steal"): such time is in no thread's CPU time."""
-    counts = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
-    return len(counts) > 8 and int(counts[8]) > 0

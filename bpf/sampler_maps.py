@@ -19,11 +19,11 @@ from hpcd.bpf.map_sizes import (
     LONG_WALK_BYTES,
     MAX_RULES,
     MAX_SEGMENTS,
-    PROCESS_BYTES,
+    PROCESS,
     RULE_BYTES,
     SEGMENT_BLOCKS,
-    SETTINGS_BYTES,
-    THREAD_BYTES,
+    SETTINGS,
+    THREAD,
     copier_bytes,
     saved_bytes,
     walk_bytes,
@@ -48,8 +48,8 @@ class SamplerMaps:
 
         grown = maps.NO_PREALLOC
         self.rules = create("rules", maps.ARRAY, RULE_BYTES, MAX_RULES)
-        self.processes = create("processes", maps.HASH, PROCESS_BYTES, MAX_PROCESSES, grown)
-        self.threads = create("threads", maps.HASH, THREAD_BYTES, MAX_THREADS, grown)
+        self.processes = create("processes", maps.HASH, PROCESS.size, MAX_PROCESSES, grown)
+        self.threads = create("threads", maps.HASH, THREAD.size, MAX_THREADS, grown)
         self.counters = create("counters", maps.PERCPU_ARRAY, COUNTERS_BYTES, 1)
         self.next_thread = create("next_thread", maps.PERCPU_ARRAY, 4, 1)
         contexts = caches // maps.possible_cpus()
@@ -58,7 +58,7 @@ class SamplerMaps:
             "stack_cache", maps.ARRAY, CACHE_SET_BYTES, caches << CACHE_SET_BITS
         )
         self.known = create("known", maps.ARRAY, KNOWN_RULES_BYTES, caches)
-        self.settings = create("settings", maps.ARRAY, SETTINGS_BYTES, 1)
+        self.settings = create("settings", maps.ARRAY, SETTINGS.size, 1)
         parts = CLOCK_PARTS * maps.possible_cpus()
         self.clock_phases = create("clock_phases", maps.ARRAY, CLOCK_PHASE_BYTES, parts)
         self.long_walk = create("long_walk", maps.PERCPU_ARRAY, LONG_WALK_BYTES, 1)

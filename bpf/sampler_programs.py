@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hpcd.bpf import libbpf, maps, syscalls
-from hpcd.bpf.cpu_clock import CpuClock
+from hpcd.bpf.cpu_clock import CpuClock, cpu_time_is_stolen, periods
+from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.loading.kernel_facilities import require_memory_reads, require_user_registers
 from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
-from hpcd.bpf.map_sizes import CALL_SLOTS, FIRST_CALL_CONTEXT, MAX_EVENTS
+from hpcd.bpf.map_sizes import CALL_SLOTS, FIRST_CALL_CONTEXT, MAX_EVENTS, SETTINGS
 from hpcd.bpf.sampler_maps import KernelMemory, SamplerMaps
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.errors import HpcdError, PlatformError, UsageError
@@ -25,6 +26,8 @@ from hpcd.errors import HpcdError, PlatformError, UsageError
 if TYPE_CHECKING:
     from hpcd.bpf.call_programs import CallPrograms
 
+# Without a hypervisor in between an interrupt is late by microseconds, seldom by 100.
+_LATE_NS = 500_000
 _DEFAULTS = SamplerOptions()
 
 
@@ -82,6 +85,8 @@ class SamplerPrograms:
                 self.calls = CallPrograms(options.calls, options.loader)
                 resources.callback(self.calls.close)
             self.maps = SamplerMaps(resources, self.caches)
+            self.targets = KernelTargets(self.maps)
+            """The processes and threads that the programs record."""
             self._programs = self._load(options, hits)
             resources.callback(self._programs.close)
             resources.callback(self._close_walkers)
@@ -163,6 +168,30 @@ class SamplerPrograms:
             self._tracepoints.append(fd)
             syscalls.perf_attach(fd, fds[f"hit_{number}"])
             syscalls.perf_enable(fd)
+
+    def set_pace(self, frequency: int, walk_one_in: int) -> None:
+        """Sample the first event, which must be a clock, ``frequency`` times a second, and take the
+        path of one in ``walk_one_in`` threads that leave their CPU.
+
+        The clock goes on; the programs pass over some of its firings, drawn at random.
+        """
+        full_ns = self.events[0].clock_period_ns
+        period_ns = max(1_000_000_000 // frequency, full_ns)
+        passed_over = round((1 - full_ns / period_ns) * (1 << 32))
+        lengths = periods(full_ns)
+        step = round((lengths[-1] - lengths[0]) / (len(lengths) - 1)) if len(lengths) > 1 else 0
+        self.maps.settings.update(
+            struct.pack("<I", 0),
+            SETTINGS.pack(
+                period_ns,
+                walk_one_in,
+                passed_over,
+                lengths[0],
+                step,
+                _LATE_NS,
+                int(cpu_time_is_stolen()),
+            ),
+        )
 
     def attach(self) -> None:
         """Sample from now on. A CPU that does not have one of the events is left out.

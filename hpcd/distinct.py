@@ -17,7 +17,8 @@ T = TypeVar("T", bound=np.generic)
 def distinct(values: npt.NDArray[T]) -> npt.NDArray[T]:
     """Return the values that are in ``values`` [n], each once, in ascending order."""
     ordered = np.sort(values)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    once: npt.NDArray[T] = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    return once
 
 
 def are_among(values: npt.NDArray[T], ordered: npt.NDArray[T]) -> npt.NDArray[np.bool_]:

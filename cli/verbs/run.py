@@ -76,11 +76,12 @@ def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> 
         options = recording_options(args, Selector(pids=(child.pid,)), output)
         options.before_exec = True
         options.command = tuple(command)
+        options.release = child.release
         options.analysing = _say_analysing
         options.extra["command"] = sys.argv[1:]
         recording = prepare_recording(options)
         stop_on_signals(recording)
-        summary = record(recording, as_json=args.json, attached=child.release)
+        summary = record(recording, as_json=args.json, attached=lambda: None)
     except BaseException:
         child.kill()
         raise
@@ -143,9 +144,11 @@ class HeldChild:
         self.name = command[0]
 
     def release(self) -> None:
-        """Let the command start."""
-        os.write(self._release, b"!")
-        os.close(self._release)
+        """Let the command start; calling again does nothing."""
+        if self._release >= 0:
+            release, self._release = self._release, -1
+            os.write(release, b"!")
+            os.close(release)
 
     def runs(self) -> bool:
         """Return whether the child has not ended."""

@@ -24,6 +24,7 @@ from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols, KernelSymbolStore
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.naming.mapping_rows import KnownModule
 from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
@@ -33,6 +34,7 @@ from hpcd.daemon.targets.program_files import program_files
 from hpcd.daemon.targets.sleeping_threads import SleepingThreads
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
+from hpcd.daemon.unwind.kept_tables import KnownCommands
 from hpcd.measurement.writer import MeasurementWriter
 
 if TYPE_CHECKING:
@@ -80,10 +82,10 @@ class Assembly:
         self._modules = Modules(self._decoder, writer.add_module, self._accounts)
         self._mappings = ModuleMappings(self._modules)
         stack.callback(self._modules.close)
+        self._command_modules: list[KnownModule] = []
+        stack.callback(self._remember_command)
         self._preparing = self._threads.submit(self._prepare_modules)
         self._on_demand = sampler_options(options, loading.calls).on_demand
-        self._mmaps = MmapEvents(possible_cpus(), at_once=not self._on_demand)
-        stack.callback(self._mmaps.close)
         self._symbol_store = KernelSymbolStore()
         self._symbols: Future[KernelSymbols] | None = None
 
@@ -93,22 +95,25 @@ class Assembly:
         Raises what :meth:`SamplerLoading.sampler` does.
         """
         sampler = self._sampler()
+        begun = self._loading.begun
+        mmaps = begun.mmaps if begun else MmapEvents(possible_cpus(), at_once=not self._on_demand)
+        self._stack.callback(mmaps.close)
         mappings, writer = self._mappings, self._writer
         tables = Tables(sampler.memory)
         targets = Targets(
             mappings,
             tables,
             sampler.targets,
-            self._mmaps.history,
+            mmaps.history,
             writer.add_process,
             self._accounts,
             on_demand=self._on_demand,
         )
         kernel = self._kernel_naming(sampler)
-        stacks = StackResolver(mappings, kernel, self._mmaps.lookup, sampler.caches)
+        stacks = StackResolver(mappings, kernel, mmaps.lookup, sampler.caches)
         deferred = DeferredPaths(
             self._loading.saved_walker,
-            self._mmaps,
+            mmaps,
             mappings,
             tables,
             targets.number_at,
@@ -142,11 +147,12 @@ class Assembly:
             stacks=stacks,
             deferred=deferred,
             writer=writer,
-            mmaps=self._mmaps,
+            mmaps=mmaps,
             attachment=attachment,
             thread_times=thread_times,
             calls=account,
             probes=probes,
+            begun=begun,
         )
 
     def _calls(
@@ -165,6 +171,16 @@ class Assembly:
         calls = CallRecorder(setup.functions, threads, stacks, deferred.stand_ins, self._writer)
         return calls, CallAccount(calls, sampler, self._writer, setup.call_share, setup.lacks)
 
+    def _remember_command(self) -> None:
+        """Let the command begin at once next time, if the tables of all its files are kept now."""
+        modules = self._command_modules
+        if modules and not self._loading.begun and all(entry.table for entry in modules):
+            with contextlib.suppress(OSError):  # one of them is gone
+                KnownCommands().remember(
+                    self._options.command,
+                    [(entry.module.path, entry.module.build_id) for entry in modules],
+                )
+
     def start_background_work(self) -> None:
         """Sampling has begun: start what nothing had to wait for until then."""
         if not self._kernel.load():
@@ -182,7 +198,7 @@ class Assembly:
         sampler = self._loading.sampler()
         self._stack.callback(sampler.close)
         self._stack.callback(self._loading.close)
-        if is_cpu_time(self._events[0]):
+        if is_cpu_time(self._events[0]) and not self._loading.begun:
             sampler.set_pace(self._events[0].frequency, 1)
         return sampler
 
@@ -231,10 +247,10 @@ class Assembly:
         self._preparing.result()
         installer, options = self._modules.installer, self._options
         installer.connect(tables, sampler.set_rules)
-        if options.command and not installer.slow:
+        if self._loading.begun or (options.command and not installer.slow):
             installer.install_kept(_KEPT_TABLE_SECONDS)
-        else:
-            installer.install_within(_TABLE_WAIT_SECONDS)
+            return
+        installer.install_within(_TABLE_WAIT_SECONDS)
         if options.command and installer.slow:
             if options.analysing:
                 options.analysing(installer.slow)
@@ -243,7 +259,7 @@ class Assembly:
     def _prepare_modules(self) -> None:
         """Start the analysis of the targets' modules, or of those that the command will run."""
         if self._options.before_exec:
-            self._modules.prepare(program_files(self._options.command))
+            self._command_modules = self._modules.prepare(program_files(self._options.command))
             return
         only_user, only_groups = self._options.only_user, self._options.only_groups
         pids = list(self._options.selector.scan())[:_MAX_PRELOADED_PROCESSES]

@@ -51,7 +51,7 @@ class Recording:
             raise UsageError("nothing selected to record")
         require_hosts_namespace()
         open_library()
-        for pid in options.selector.pids:
+        for pid in () if options.before_exec else options.selector.pids:
             processes.require_target(pid)
         self._options = options
         self._loading = loading
@@ -110,18 +110,21 @@ class Recording:
         progress: Callable[[Progress], None] | None,
         attached: Callable[[], None] | None,
     ) -> Summary:
+        options = self._options
         with contextlib.ExitStack() as stack:
             stack.enter_context(fewer_collections())
-            loading = self._loading or SamplerLoading(self._options, self._calls)
+            loading = self._loading or SamplerLoading(options, self._calls)
             stack.callback(loading.close)
             events = self._announce_events(writer)
-            assembly = Assembly(self._options, loading, writer, events, stack)
+            assembly = Assembly(options, loading, writer, events, stack)
             self._session = Session(self._terms(events), assembly.parts(), self._stop)
+            if options.release:
+                options.release()
             if attached:
                 attached()
             assembly.start_background_work()
             self._session.run(progress)
-            summary = self._session.finish(self._options.analysing_last)
+            summary = self._session.finish(options.analysing_last)
             writer.close(summary)
             return summary
 

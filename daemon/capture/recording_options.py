@@ -40,6 +40,8 @@ class Options:
     """The target is about to exec what is to be recorded: its current mappings are ignored."""
     command: tuple[str, ...] = ()
     """The command line that the target will exec: its files are analysed before it starts."""
+    release: Callable[[], None] | None = None
+    """Lets that target go on to its command; called once it is sampled, perhaps more than once."""
     analysing: Callable[[int], None] | None = None
     """Called with the number of such files when that takes a while, as it does the first time."""
     analysing_last: Callable[[int], None] | None = None

@@ -42,7 +42,7 @@ class RecordingAccount:
         first = terms.first_rate
         self._rates = [first] if first else []
         self._expected = ExpectedSamples(first.frequency if first else 0)
-        self._start = time.monotonic()
+        self._start = parts.begun.time if parts.begun else time.monotonic()
         self._machine = machine_time()
         self._used: MachineTime | None = None
         self._reported = (self._start, 0)  # when progress was last, and the samples by then

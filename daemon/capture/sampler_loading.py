@@ -1,12 +1,18 @@
-"""Loading the sampler's programs by a thread while this process does other things.
+"""The start of a recording: the sampler's programs are loaded by a thread while this process
+imports the recorder.
 
 It is the kernel's verifier that takes the time. Programs that sample and copy stacks are verified
 first; those that walk them follow when sampling may have begun: until then paths are deferred
 (:mod:`hpcd.daemon.capture.deferred_paths`).
+
+A command that ``hpcd run`` holds begins as soon as these are loaded (:class:`BegunCommand`), where
+the unwind tables of what it runs are kept from earlier recordings: the recorder comes up beside it,
+and what is sampled until then waits in the rings. Other commands begin when their tables are made.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,12 +22,17 @@ from hpcd.bpf.cpu_clock import online_cpus
 from hpcd.bpf.event_spec import EventSpec
 from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.loader import chosen_loader
+from hpcd.bpf.loading.pid_namespace import in_hosts_namespace
+from hpcd.bpf.mapping_events import MmapEvents
+from hpcd.bpf.maps import possible_cpus
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.task_iterator import TaskIterator
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.call_setup import CallSetup
 from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.targets.lifecycle import attach_held
+from hpcd.daemon.unwind.kept_tables import KnownCommands
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError
 
 if TYPE_CHECKING:  # with numpy, which is imported while the programs load
@@ -43,19 +54,23 @@ class SamplerLoading:
 
     def __init__(self, options: Options, calls: CallSetup | None = None) -> None:
         self.calls = calls or CallSetup(options)
+        self.begun: BegunCommand | None = None
+        """The command that began before the recorder was there; known after :meth:`sampler`."""
         heap.limit_arenas()
         self.cpu_start = time.process_time()
         """CPU seconds that this process had used when loading began."""
         self._options = options
         self._thread = ThreadPoolExecutor(1, "loader")
-        self._programs: Future[SamplerPrograms] | None = None
+        self._programs: Future[tuple[SamplerPrograms, BegunCommand | None]] | None = None
         self._saved_walker: Future[SavedWalker | None] | None = None
         self._iterator: Future[TaskIterator | None] | None = None
         # Not bcc: a compiler's messages are captured by taking the descriptor of standard error,
         # also from any other thread that writes to it meanwhile.
         if chosen_loader(options.loader) == "object":
             sys.setswitchinterval(_QUICK_TURNS_S)
-            self._programs = self._thread.submit(_load, options, self.calls, background=True)
+            self._programs = self._thread.submit(
+                _load_and_begin, options, self.calls, begin=_may_begin(options)
+            )
             self._begin_iterator()
 
     def _begin_iterator(self) -> None:
@@ -76,7 +91,7 @@ class SamplerLoading:
         try:
             if self._programs:
                 loaded, self._programs = self._programs, None
-                programs = loaded.result()
+                programs, self.begun = loaded.result()
             else:
                 programs = _load(self._options, self.calls, background=False)
         except PrivilegeError:
@@ -118,11 +133,70 @@ class SamplerLoading:
         """Wait for the thread, and free what no caller has taken."""
         self._end_turns()
         self._thread.shutdown()
-        loaded: list[Future[Any] | None] = [self._programs, self._saved_walker, self._iterator]
+        if self._programs and not self._programs.exception():
+            for part in self._programs.result():
+                if part:
+                    part.close()
+        loaded: list[Future[Any] | None] = [self._saved_walker, self._iterator]
         for future in loaded:
             if future and not future.exception() and (part := future.result()):
                 part.close()
         self._programs = self._saved_walker = self._iterator = None
+
+
+class BegunCommand:
+    """A held command that has begun: its process is sampled, and its mappings are reported.
+
+    Raises :class:`hpcd.errors.HpcdError` when it cannot be; it has not begun then.
+    """
+
+    def __init__(self, options: Options, programs: SamplerPrograms) -> None:
+        assert options.release
+        self.mmaps = MmapEvents(possible_cpus())
+        """Reports of mappings; the recorder takes them over."""
+        try:
+            programs.set_pace(options.frequency, 1)
+            programs.targets.exclude_process(os.getpid())
+            self.thread = attach_held(programs.targets, options.selector.pids[0])
+            """Its thread, as it was before."""
+            programs.attach()
+        except BaseException:
+            self.mmaps.close()
+            raise
+        self.time = time.monotonic()
+        """When it began (s)."""
+        options.release()
+
+    def close(self) -> None:
+        """Take no more reports."""
+        self.mmaps.close()
+
+
+def _may_begin(options: Options) -> bool:
+    """Whether the command may begin before the recorder is there: nothing can be refused any more,
+    all that is recorded is samples and waits, and no table is to be made."""
+    return bool(
+        options.release
+        and not (options.events or options.overhead or options.io or options.memory)
+        and not options.probes
+        and in_hosts_namespace()
+        and not options.output.exists()
+        and os.access(options.output.parent, os.W_OK | os.X_OK)
+        and KnownCommands().knows(options.command)
+    )
+
+
+def _load_and_begin(
+    options: Options, calls: CallSetup, *, begin: bool
+) -> tuple[SamplerPrograms, BegunCommand | None]:
+    programs = _load(options, calls, background=True)
+    if not begin:
+        return programs, None
+    try:
+        return programs, BegunCommand(options, programs)
+    except BaseException:
+        programs.close()
+        raise
 
 
 def recorded_events(options: Options) -> list[EventSpec]:

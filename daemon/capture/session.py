@@ -18,6 +18,7 @@ from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.naming.file_naming import name_frames
 from hpcd.daemon.targets import processes
+from hpcd.daemon.targets.lifecycle import attach_held
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS
 from hpcd.errors import TargetError
 from hpcd.measurement.summary import (
@@ -80,7 +81,8 @@ class Session:
         self._attach()
         self._ends = ProcessEnds(terms.selector.pids)
         self._account = RecordingAccount(terms, parts)
-        self._start = self._flushed = self._trimmed = time.monotonic()
+        self._flushed = self._trimmed = time.monotonic()
+        self._start = parts.begun.time if parts.begun else self._flushed
         self._summarized = -math.inf
         """When it was summed up last."""
         self._lost = 0
@@ -101,20 +103,36 @@ class Session:
 
     def _attach(self) -> None:
         selector, sampler = self._terms.selector, self._parts.sampler
-        # hpcd itself may be selected, or come from a target, but not from a child that it holds.
-        own = [] if self._terms.before_exec else processes.descendants(os.getpid())
-        for pid in (os.getpid(), *own):
+        sampler.read_copies_ahead()
+        if self._terms.before_exec:
+            self._adopt_child(selector.pids[0])
+            return
+        # hpcd itself may be selected, or come from a target.
+        for pid in (os.getpid(), *processes.descendants(os.getpid())):
             if pid not in selector.pids:
                 sampler.targets.exclude_process(pid)
-        sampler.read_copies_ahead()
         sampler.attach()
         if not selector.everything:
-            self._parts.attachment.attach(before_exec=self._terms.before_exec)
+            self._parts.attachment.attach()
             self._register_attached()
             if not self._parts.targets.alive and not selector.open_ended:
                 raise TargetError(
                     f"process {selector.pids[0]} ended before hpcd could attach to it"
                 )
+
+    def _adopt_child(self, pid: int) -> None:
+        """Record a command that is held, or has begun already."""
+        sampler, begun = self._parts.sampler, self._parts.begun
+        if begun:
+            thread = begun.thread
+        else:
+            sampler.targets.exclude_process(os.getpid())
+            sampler.attach()
+            thread = attach_held(sampler.targets, pid)
+        # It waits for hpcd; where in the kernel, only the kernel's symbols would tell.
+        thread = replace(thread, state=replace(thread.state, kernel_stack=()))
+        self._parts.attachment.adopt(thread)
+        self._register_attached()
 
     def run(self, progress: Callable[[Progress], None] | None) -> None:
         """Collect until the targets or the duration end or the stop event is set."""
@@ -262,9 +280,6 @@ class Session:
 
     def _register_attached(self) -> None:
         for thread in self._parts.attachment.drain_attached():
-            if self._terms.before_exec:
-                # It waits for hpcd; where in the kernel, only the kernel's symbols would tell.
-                thread = replace(thread, state=replace(thread.state, kernel_stack=()))
             line = self._parts.threads.register_existing_thread(thread)
             if thread.state.tid == thread.pid and not self._terms.before_exec:
                 self._parts.collector.add_resident(thread, line)

@@ -23,6 +23,7 @@ from hpcd.measurement.writer import MeasurementWriter
 
 if TYPE_CHECKING:
     from hpcd.daemon.capture.call_account import CallAccount
+    from hpcd.daemon.capture.sampler_loading import BegunCommand
     from hpcd.daemon.probes.probes import Probes
 
 
@@ -57,6 +58,8 @@ class Parts:
     thread_times: ThreadTimes | None
     calls: CallAccount | None = None
     probes: Probes | None = None
+    begun: BegunCommand | None = None
+    """The command that was sampled before there were the others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,8 +87,10 @@ class Modules:
         self._by_key[key] = self._by_id[number] = entry
         return entry
 
-    def prepare(self, paths: Sequence[Path]) -> None:
-        """Request analysis of files that a program of this process' user is about to map."""
+    def prepare(self, paths: Sequence[Path]) -> list[KnownModule]:
+        """Request analysis of files that a program of this process' user is about to map; return
+        the modules of those that can be read."""
+        prepared = []
         for path in paths:
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -98,7 +100,8 @@ class Modules:
             if key in self._by_key:
                 os.close(fd)
             else:
-                self.decode(key, os.getuid(), fd, str(path))
+                prepared.append(self.decode(key, os.getuid(), fd, str(path)))
+        return prepared
 
     def known(self, key: object) -> KnownModule | None:
         """Return the module that has this key."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import sdnotify
 
-from hpcd.bpf.layouts import THREADS_PER_CPU
+from hpcd.bpf.map_sizes import THREADS_PER_CPU
 from hpcd.bpf.privileges import LOADING, missing_capabilities, privilege_remedy
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.stop_request import StopRequest

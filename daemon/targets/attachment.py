@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from dataclasses import replace
 
 from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.daemon.targets import processes
-from hpcd.daemon.targets.lifecycle import AttachedThread
+from hpcd.daemon.targets.lifecycle import AttachedThread, attach_thread
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.targets.sleeping_threads import SleepingThreads
@@ -42,15 +41,14 @@ class Attachment:
         self._only_groups = only_groups
         self._attached: list[AttachedThread] = []
 
-    def attach(self, *, before_exec: bool = False) -> None:
-        """Register every selected process, again and again until no new one turns up.
+    def adopt(self, thread: AttachedThread) -> None:
+        """Register a process that is about to exec, or has, whose ``thread`` the programs know."""
+        # None of what it has used is its program's.
+        self._targets.adopt(thread.pid, thread.state.name)
+        self._attached.append(thread)
 
-        With ``before_exec`` the targets' current mappings are ignored: they are about to exec.
-        """
-        if before_exec:  # by hpcd itself, and waits: it has started nothing
-            for pid in self._selector.pids:
-                self._attach_process(pid, before_exec=True)
-            return
+    def attach(self) -> None:
+        """Register every selected process, again and again until no new one turns up."""
         attached = True
         while attached:
             pids = self._selected()
@@ -97,7 +95,7 @@ class Attachment:
         attached, self._attached = self._attached, []
         return attached
 
-    def _attach_process(self, pid: int, *, before_exec: bool = False) -> bool:
+    def _attach_process(self, pid: int) -> bool:
         """Register ``pid`` and its threads; False when there is nothing to be done.
 
         A process that the programs have registered, as the child of one, is announced by them.
@@ -105,13 +103,13 @@ class Attachment:
         if pid in self._targets or self._kernel.records(pid) or not self._allowed(pid):
             return False
         self._targets.target(pid)
-        self._targets.register(pid, before_exec=before_exec)
+        self._targets.refresh(pid)
         used = processes.process_cpu_ns(pid)
         # From here on the programs number the threads it starts; those it has are numbered here.
         attached = [
             thread
             for tid in processes.thread_ids(pid)
-            if (thread := self._attach_thread(pid, tid, before_exec)) is not None
+            if (thread := attach_thread(self._kernel, pid, tid)) is not None
         ]
         if not self._allowed(pid):  # another process has this pid now, or it has run sudo
             self._kernel.exclude_process(pid)
@@ -122,24 +120,10 @@ class Attachment:
             self._kernel.forget_process(pid)
             self._targets.on_exit(pid)
             return False
-        # Of what only waits for its program to begin none is that program's.
-        used = 0 if before_exec else max(used, sum(thread.cpu_ns for thread in attached))
+        used = max(used, sum(thread.cpu_ns for thread in attached))
         self._targets.set_cpu_before(pid, used)
         self._attached += attached
         return True
-
-    def _attach_thread(self, pid: int, tid: int, before_exec: bool) -> AttachedThread | None:
-        """Number a thread; None when it is gone or the programs have numbered it."""
-        now = time.monotonic_ns()
-        number = self._kernel.add_thread(tid, before_exec=before_exec)
-        if number is None:
-            return None
-        state = processes.thread_state(pid, tid)
-        used = processes.cpu_ns(pid, tid)
-        if state is None or used is None:
-            self._kernel.forget_thread(tid)
-            return None
-        return AttachedThread(number, pid, state, now, used)
 
     def _allowed(self, pid: int) -> bool:
         return self._only_user is None or processes.is_open_to(

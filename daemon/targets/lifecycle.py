@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
+from hpcd.bpf.kernel_targets import KernelTargets
+from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.processes import ThreadState
+from hpcd.errors import TargetError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +29,32 @@ class AttachedThread:
     stack: bytes = b""
     copy: bytes = b""
     asleep_since_ns: int | None = None
+
+
+def attach_thread(
+    kernel: KernelTargets, pid: int, tid: int, *, before_exec: bool = False
+) -> AttachedThread | None:
+    """Number a thread that runs; None when it is gone or the programs have numbered it.
+
+    With ``before_exec`` it is recorded from its next exec on.
+    """
+    now = time.monotonic_ns()
+    number = kernel.add_thread(tid, before_exec=before_exec)
+    if number is None:
+        return None
+    state = processes.thread_state(pid, tid)
+    used = processes.cpu_ns(pid, tid)
+    if state is None or used is None:
+        kernel.forget_thread(tid)
+        return None
+    return AttachedThread(number, pid, state, now, used)
+
+
+def attach_held(kernel: KernelTargets, pid: int) -> AttachedThread:
+    """Have the programs record ``pid``, a child that hpcd holds, from its exec on; return its
+    thread. Raises :class:`TargetError` when it is gone."""
+    kernel.add_process(pid, None)
+    thread = attach_thread(kernel, pid, pid, before_exec=True)
+    if thread is None:
+        raise TargetError(f"process {pid} ended before hpcd could attach to it")
+    return thread

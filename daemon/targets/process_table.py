@@ -169,16 +169,11 @@ class Targets:
         target.process = replace(target.process, cpu_before_ns=cpu_ns)
         self._announce(target.process)
 
-    def register(self, pid: int, *, before_exec: bool = False) -> None:
-        """Make ``pid`` visible to the BPF programs.
-
-        With ``before_exec`` its current mappings are ignored: it is about to exec.
-        """
-        if before_exec:
-            self._kernel.add_process(pid, None)
-            self._by_pid[pid].added = True
-        else:
-            self.refresh(pid)
+    def adopt(self, pid: int, name: str) -> None:
+        """Make ``pid``, called ``name``, a target that the programs know already: it has begun no
+        program yet that is recorded, or an event will say so."""
+        self.target(pid, name).added = True
+        self.set_cpu_before(pid, 0)
 
     def on_fork(
         self,

@@ -18,13 +18,12 @@ import zstandard
 
 from hpcd.bpf.map_sizes import BLOCK_WORDS, MAX_RULES
 from hpcd.bpf.table_memory import PAGE_BITS, PackedRows, pack_rows
+from hpcd.daemon.unwind.kept_tables import VERSION
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE
 from hpcd.daemon.unwind.unwind_table import MACHINES, MAX_SPAN, ModuleTable
 from hpcd.elf.elf_view import Segment
 from hpcd.errors import FormatError
 
-# Raised whenever the decoder makes other rows of the same file: cached tables are then remade.
-VERSION = 16
 HEAD = struct.Struct("<8sIIQIIIIIIII")
 _MAGIC = b"HPCDUNW\n"
 _SEGMENT = struct.Struct("<QQQQ")

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hpcd.bpf.loading.cache_directory import cache_directory
-from hpcd.daemon.unwind.packed_table import VERSION, PackedTable, from_bytes, to_bytes
+from hpcd.daemon.unwind.kept_tables import LIMIT_BYTES, TABLE, VERSION, table_store, version_of
+from hpcd.daemon.unwind.packed_table import PackedTable, from_bytes, to_bytes
 from hpcd.errors import FormatError
-from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore, writers_of
+from hpcd.sandbox.file_cache import LIMIT_SECONDS, writers_of
 
-# A whole clang takes 9 MB, all programs of a node with many some 100.
-LIMIT_BYTES = 512 << 20
-_KIND = "rows"
 _IDENTITY = "id"
 _NAMES = "names"
 _FAILURE = "failure"
@@ -31,13 +28,12 @@ class TableCache:
         limit_seconds: float = LIMIT_SECONDS,
     ) -> None:
         self.damaged = 0
-        folder = (directory or cache_directory()) / "unwind"
-        self._files = FileStore(folder, limit_bytes, limit_seconds)
+        self._files = table_store(directory, limit_bytes=limit_bytes, limit_seconds=limit_seconds)
 
     def load(self, writers: str, build_id: str) -> PackedTable | None:
         """The table of a module that ``writers`` may have written (see
         :func:`~hpcd.sandbox.file_cache.writers_of`), None when it is not there or not sound."""
-        data = self._files.load(writers, build_id, _KIND)
+        data = self._files.load(writers, build_id, TABLE)
         if data is None:
             return None
         try:
@@ -79,12 +75,12 @@ class TableCache:
 
     def store(self, writers: str, table: PackedTable) -> None:
         """Keep a table; a full disk or the like only means it is not kept."""
-        self._files.store(writers, table.build_id, _KIND, to_bytes(table))
+        self._files.store(writers, table.build_id, TABLE, to_bytes(table))
 
 
 def _file_version(fd: int) -> tuple[str, str]:
     """Return who may have written the file open at ``fd``, and a text that identifies it in its
-    present state ("": none can). No user can set the time of change in that text."""
+    present state ("": none can)."""
     status = os.fstat(fd)
     writers = writers_of(fd)
     if not status.st_nlink:
@@ -94,5 +90,4 @@ def _file_version(fd: int) -> tuple[str, str]:
         from _blake2 import blake2b  # hashlib's, which loads OpenSSL as well: 5 ms
 
         return writers, blake2b(os.pread(fd, _MAX_DIGESTED, 0)).hexdigest()
-    words = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return writers, "-".join(f"{word:x}" for word in words)
+    return writers, version_of(status)

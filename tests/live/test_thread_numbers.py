@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcd.bpf.layouts import THREADS_PER_CPU
+from hpcd.bpf.map_sizes import THREADS_PER_CPU
 from hpcd.bpf.maps import possible_cpus
 from hpcd.daemon.capture.recording import Recording
 from hpcd.daemon.capture.recording_options import Options

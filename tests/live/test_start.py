@@ -1,0 +1,78 @@
+"""A command that was recorded before begins before the recorder is imported, and loses nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcd.daemon.unwind.kept_tables import KnownCommands
+from tests.support.recorded import call_paths
+
+pytestmark = pytest.mark.root
+
+# The recorder is imported when the command has ended, as if that took long.
+LATE_RECORDER = """
+import os, sys
+from hpcd.cli import recorder
+from hpcd.cli.verbs.run import HeldChild
+children = []
+begin, imports = HeldChild.__init__, recorder.fast_imports
+HeldChild.__init__ = lambda self, command: (begin(self, command), children.append(self.pid))[0]
+def late():
+    os.waitid(os.P_PID, children[0], os.WEXITED | os.WNOWAIT)
+    return imports()
+recorder.fast_imports = late
+from hpcd.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def run(output: Path, *words: object, script: str = "") -> dict[str, Any]:
+    """Record a command by ``hpcd run``, or a ``script`` around it; its summary."""
+    begin = ["-c", script] if script else ["-m", "hpcd"]
+    done = subprocess.run(
+        [sys.executable, *begin, "run", "-o", output, "--json", "--", *map(str, words)],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return summary
+
+
+def test_what_runs_before_the_recorder_is_there_is_recorded(
+    tmp_path: Path, build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCD_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    executable = build("short.c")
+    command = (executable, "fork", 40, 2000, 1000)
+    run(tmp_path / "first", *command)
+    summary = run(tmp_path / "again", *command, script=LATE_RECORDER)
+    samples, unwind = summary["samples"], summary["unwind"]
+    assert samples["taken"] == samples["recorded"] > 0 == samples["unexplained"]
+    assert unwind["complete"] >= 0.99 * unwind["paths"]
+    assert unwind["deferred"]["walked"] > 0.5 * unwind["paths"]
+    paths = call_paths(tmp_path / "again", executable)
+    assert {"main", "first", "second"} <= {name for path in paths for name in path}
+
+
+def test_a_command_begins_early_only_where_its_tables_are_kept(
+    tmp_path: Path, build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setenv("HPCD_CACHE", str(cache))
+    executable = build("short.c")
+    command = [str(executable), "fork", "1", "1000", "0"]
+    assert not KnownCommands().knows(command)
+    run(tmp_path / "first", *command)
+    assert KnownCommands().knows(command)
+    assert not KnownCommands().knows(["env", f"LD_PRELOAD={executable}", *command])
+    for table in (cache / "unwind").glob("*.rows"):
+        table.unlink()
+    assert not KnownCommands().knows(command)
