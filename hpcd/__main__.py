@@ -171,6 +171,8 @@ class _Warnings:
 
 def _run(arguments: list[str]) -> int:
     verb = next((word for word in arguments if not word.startswith("-")), "")
+    if not {"-h", "--help"}.isdisjoint(arguments[: arguments.index(verb)] if verb else ()):
+        verb = ""  # help on all of them
     if os.environ.get("_ARGCOMPLETE"):
         _complete()
     if verb and verb not in VERBS:

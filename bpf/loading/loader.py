@@ -6,7 +6,6 @@ import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
@@ -39,7 +38,9 @@ class Programs:
         the kernel refuses a program (with the verifier's last words).
         """
         bcc = _import_bcc()
-        # Only now: the object does not need it, nor the memory of what it imports.
+        # Only now: the object does not need these, nor the memory of what they import.
+        from tempfile import TemporaryDirectory
+
         from hpcd.bpf.loading.kernel_headers import kernel_headers
 
         # bcc finds headers of other kernels only through this variable.
