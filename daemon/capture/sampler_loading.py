@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcd.bpf.cpu_clock import online_cpus
@@ -181,9 +182,14 @@ def _may_begin(options: Options) -> bool:
         and not options.probes
         and in_hosts_namespace()
         and not options.output.exists()
-        and os.access(options.output.parent, os.W_OK | os.X_OK)
+        and _has_room(options.output.parent)
         and KnownCommands().knows(options.command)
     )
+
+
+def _has_room(folder: Path) -> bool:
+    """Whether a measurement can be made in ``folder``."""
+    return os.access(folder, os.W_OK | os.X_OK) and os.statvfs(folder).f_bavail > 0
 
 
 def _load_and_begin(

@@ -308,6 +308,7 @@ class Session:
         if now - self._trimmed >= _TRIM_SECONDS:
             self._trimmed = now
             heap.trim_heap()
+            self._parts.modules.rest()
         if progress:
             progress(self._account.progress(now))
 

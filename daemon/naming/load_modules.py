@@ -174,6 +174,10 @@ class Modules:
         with self._reader.readable(entry.user, path, self.images.descriptor(number)) as file:
             return self._decoder.symbols(file, path, offsets)
 
+    def rest(self) -> None:
+        """End the decoder while it has nothing to do."""
+        self._decoder.rest()
+
     def close(self) -> None:
         """Stop the decoder."""
         self.images.close()

@@ -62,8 +62,9 @@ class ThreadReading:
             self._stacks = TaskStacks()
 
     def close(self) -> None:
-        """Unload the iterator."""
+        """Unload the iterator, and end the process that ran it."""
         self._stacks.close()
+        target_reader.OWN.close()
 
 
 class _Attempt:

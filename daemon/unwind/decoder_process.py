@@ -34,6 +34,10 @@ _LARGE_CPU_SECONDS = CPU_SECONDS + int(MOST_SECONDS)
 _WORKER_SECONDS = CPU_SECONDS / 2
 
 
+# One that had nothing to do for as long is not needed soon, and takes 45 MB.
+_IDLE_SECONDS = 30.0
+
+
 class DecodeError(FormatError):
     """A module's table could not be made; the message names the module and the cause."""
 
@@ -61,6 +65,7 @@ class Decoder:
         self._worker = WorkerProcess("decoder", words, first)
         self._large = WorkerProcess("decoder", [*DECODER, str(_LARGE_CPU_SECONDS)], first)
         self._worked: dict[WorkerProcess, float] = {}
+        self._used = 0.0
         self._lock = threading.Lock()
         """Held by who uses the worker for all but large files."""
 
@@ -94,8 +99,13 @@ class Decoder:
         return self._make(self._worker, fd, label)
 
     def make_large(self, fd: int, label: str) -> PackedTable:
-        """Make a table by the worker for large files, and keep it. Raises :class:`DecodeError`."""
-        return self._make(self._large, fd, label)
+        """Make a table by the worker for large files, which ends then, and keep it. Raises
+        :class:`DecodeError`."""
+        try:
+            return self._make(self._large, fd, label)
+        finally:
+            self._worked.pop(self._large, None)
+            self._large.close()
 
     def _make(self, worker: WorkerProcess, fd: int, label: str) -> PackedTable:
         seconds = seconds_for(fd) if self._timeout is None else self._timeout
@@ -166,10 +176,21 @@ class Decoder:
             worker.end()
         self._worked.clear()
 
+    def rest(self) -> None:
+        """End a worker that has had nothing to do for a while; the next request has another."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if time.monotonic() - self._used > _IDLE_SECONDS:
+                    self._worked.pop(self._worker, None)
+                    self._worker.close()
+            finally:
+                self._lock.release()
+
     def start(self) -> None:
         """Start the worker unless it runs, on any thread; it takes a fifth of a second to be ready.
         Raises :class:`OSError`."""
         with self._lock:
+            self._used = time.monotonic()
             self._worker.channel()
 
     def _ask(
@@ -187,7 +208,7 @@ class Decoder:
         if worked > _WORKER_SECONDS:
             worker.close()
             worked = 0.0
-        began = time.monotonic()
+        began = self._used = time.monotonic()
         try:
             if self._timeout is None:
                 worker.timeout = seconds

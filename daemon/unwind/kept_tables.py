@@ -21,7 +21,9 @@ LIMIT_BYTES = 512 << 20
 TABLE = "rows"
 """The kind of file that a table is."""
 _COMMAND = "command"
-_LIBRARIES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
+# What else decides which files a command runs.
+_VARIABLES = ("PATH", "LD_PRELOAD", "LD_LIBRARY_PATH")
+_LIBRARIES = Path("/etc/ld.so.cache")
 
 
 def table_store(
@@ -72,9 +74,11 @@ class KnownCommands:
 
 
 def _key(command: Sequence[str]) -> tuple[str, str, str]:
-    """Return the place in the store for ``command``: for the programs that it names, as they are
-    now, and for the libraries that its environment adds."""
-    words = [str(VERSION), *(os.environ.get(name, "") for name in _LIBRARIES)]
+    """Return the place in the store for ``command``: for the programs that it names, and where
+    programs and libraries are looked for, as these are now."""
+    words = [str(VERSION), *(os.environ.get(name, "") for name in _VARIABLES)]
+    if _LIBRARIES.exists():
+        words.append(version_of(_LIBRARIES.stat()))
     for word in command:
         if path := shutil.which(word):
             words += [os.path.realpath(path), version_of(os.stat(path))]  # noqa: PTH116

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcd.bpf.map_sizes import BLOCK_WORDS
-from hpcd.daemon.unwind import decoder_worker
+from hpcd.daemon.unwind import decoder_process, decoder_worker
 from hpcd.daemon.unwind.decoder_process import DecodeError, Decoder
 from hpcd.daemon.unwind.known_names import KnownNames
 from hpcd.daemon.unwind.packed_table import (
@@ -96,6 +96,18 @@ def test_second_request_comes_from_the_cache(decoder: Decoder, tmp_path: Path) -
     again = Decoder(TableCache(tmp_path))
     assert same(ask(again, SMALL), first)
     assert again._worker.process is None, "a file that is known takes no decoder"
+
+
+def test_a_worker_with_nothing_to_do_ends(
+    decoder: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = worker(decoder)
+    decoder.rest()
+    assert decoder._worker.process is first
+    monkeypatch.setattr(decoder_process, "_IDLE_SECONDS", -1.0)
+    decoder.rest()
+    assert first.wait(60) and decoder._worker.process is None
+    assert same(ask(decoder, SMALL), packed(build_table(memoryview(SMALL.read_bytes()))))
 
 
 def test_names_that_were_found_once_take_no_decoder(decoder: Decoder, tmp_path: Path) -> None:
@@ -246,15 +258,19 @@ def test_too_much_work_is_said_of_the_file() -> None:
         build_table(data, WorkLimit(0.0))
 
 
-def test_large_files_have_a_worker_of_their_own(decoder: Decoder) -> None:
-    """It has more time, and its limit of CPU time is not that of the other."""
+def test_large_files_have_a_worker_of_their_own(
+    decoder: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has more time, and its limit of CPU time is not that of the other; it ends after each."""
+    ended: list[Any] = []
+    monkeypatch.setattr(decoder._large, "close", lambda: ended.append(decoder._large.process))
     with SMALL.open("rb") as file:
         assert decoder.look_up(file.fileno(), "true") is None
         assert not decoder.is_large(file.fileno())
         table = decoder.make_large(file.fileno(), "true")
         assert same(decoder.table(file.fileno(), "true"), table)
     limits = []
-    for process in (decoder._worker.process, decoder._large.process):
+    for process in (decoder._worker.process, *ended):
         assert process
         lines = Path(f"/proc/{process.pid}/limits").read_text().splitlines()
         limits.append(int(next(line for line in lines if "cpu time" in line).split()[-3]))
