@@ -44,6 +44,11 @@ _MAPPING_SECONDS = 0.01
 _WAKEUP_BUDGET, _WAKEUP_BUDGET_NODE = 1 / 20, 1 / 50
 _WAKEUP_SAVED_SECONDS = 0.2
 _MAX_WAKEUP_DELAY_S = 0.02
+# The same for wake-ups by mappings of which none is a target's, where no target has mapped code
+# lately: on a busy node programs start all the time. What a target maps meanwhile is found a tenth
+# of a second later, and paths through it are finished then.
+_IDLE_WAKEUP_BUDGET, _IDLE_SAVED_SECONDS, _MAX_IDLE_DELAY_S = 1 / 500, 0.01, 0.1
+_LATELY_SECONDS = 1.0
 # Of tables that have arrived those that take longer wait for the next round. What waits for them is
 # looked at once for all of a round.
 _INSTALL_SECONDS = 0.3
@@ -93,6 +98,11 @@ class Session:
         else:
             share, max_delay = _WAKEUP_BUDGET, _MAX_WAKEUP_DELAY_S
         self._wakeups = TokenBucket(share, _WAKEUP_SAVED_SECONDS, max_delay, self._start)
+        self._idle_wakeups = TokenBucket(
+            _IDLE_WAKEUP_BUDGET, _IDLE_SAVED_SECONDS, _MAX_IDLE_DELAY_S, self._start
+        )
+        self._mapped = self._flushed
+        """When a target was last known to map code."""
         self._limit_reached = ""
         self._stopped = 0.0
         self._own_cpu = time.process_time()
@@ -225,11 +235,15 @@ class Session:
             parts.modules.installer.ready,
             parts.sampler.full_descriptor,
         )
-        delay = self._wakeups.delay(time.monotonic())
+        now = time.monotonic()
+        delay = self._wakeups.delay(now)
         if delay > 0:
             return readable(sources, min(seconds, delay))
-        news = (parts.mmaps.descriptor, *self._ends.descriptors, parts.sampler.urgent_descriptor)
-        woken = readable((*sources, *news), seconds)
+        news = (*self._ends.descriptors, parts.sampler.urgent_descriptor)
+        delay = self._idle_wakeups.delay(now)
+        if delay > 0 and now - self._mapped > _LATELY_SECONDS:
+            return readable((*sources, *news), min(seconds, delay))
+        woken = readable((*sources, *news, parts.mmaps.descriptor), seconds)
         if self._terms.selector.everything and any(source not in sources for source in woken):
             time.sleep(_MAPPING_SECONDS)
         return woken
@@ -259,7 +273,9 @@ class Session:
         due = now - self._flushed >= _FLUSH_SECONDS
         mapped = parts.mmaps.take() if due or woken else set()
         parts.threads.request_refresh(mapped)
-        urgent = parts.sampler.urgent_descriptor in woken or self._includes_target(mapped)
+        urgent = parts.sampler.urgent_descriptor in woken
+        if self._includes_target(mapped):
+            urgent, self._mapped = True, now
         urgent |= self._ends.take(woken)
         if due or parts.sampler.filling or parts.collector.backlog > _MOST_BACKLOG:
             self._drain()
@@ -267,6 +283,8 @@ class Session:
             parts.collector.take_events()
             self._attach_new()
             self._wakeups.spend(time.monotonic(), time.thread_time() - cpu)
+        elif mapped:
+            self._idle_wakeups.spend(time.monotonic(), time.thread_time() - cpu)
 
     def _drain(self) -> None:
         """Empty the rings and attach to new targets."""
