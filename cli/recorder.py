@@ -10,12 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from hpcd.cli.fast_imports import fast_imports
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.record_options import recording_options, selection
 from hpcd.cli.service_client import held_by_service, wait_for_end
-from hpcd.daemon.capture.recording_options import Options
-from hpcd.daemon.capture.sampler_loading import SamplerLoading
+from hpcd.daemon.capture.sampler_loading import prepare_recording
 from hpcd.daemon.targets import processes
 from hpcd.elf.word_size import IS_32_BIT
 from hpcd.errors import HpcdError, StorageError, TargetError
@@ -45,23 +43,6 @@ def record_here(args: argparse.Namespace, output: Path) -> Summary:
     if selector.open_ended and not summary.threads:
         raise TargetError(f"nothing matched in {summary.duration_s} s; {output} is empty")
     return summary
-
-
-def prepare_recording(options: Options) -> Recording:
-    """Return the recording of ``options``, not yet started.
-
-    The BPF programs are loaded while the recorder is imported. Raises what
-    :class:`~hpcd.daemon.capture.recording.Recording` does.
-    """
-    loading = SamplerLoading(options)
-    try:
-        with fast_imports():
-            from hpcd.daemon.capture.recording import Recording
-
-        return Recording(options, loading)
-    except BaseException:
-        loading.close()
-        raise
 
 
 def say_32_bit(name: str) -> None:

@@ -15,9 +15,9 @@ from textwrap import dedent
 from typing import TextIO
 
 from hpcd import __version__
-from hpcd.cli.fast_imports import fast_imports
 from hpcd.cli.verbs import GROUPS, VERBS, load
 from hpcd.errors import HpcdError, NotFoundError, StorageError, UsageError, did_you_mean
+from hpcd.fast_imports import fast_imports
 from hpcd.isolation import isolate_import_path
 from hpcd.sandbox.limits import raise_descriptor_limit
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from hpcd.analysis.merge.executors import DEFAULT_MEMORY, ENGINES, engine, workers_for
 from hpcd.analysis.merge.process_pool import start_fork_server
 from hpcd.cli.command import Command
-from hpcd.cli.fast_imports import fast_imports
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.daemon.service.configuration import size_of
 from hpcd.errors import FormatError
+from hpcd.fast_imports import fast_imports
 from hpcd.wording import counted
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from hpcd.cli.record_options import (
     recording_options,
 )
 from hpcd.cli.recorder import (
-    prepare_recording,
     record,
     report,
     say_32_bit,
     stop_on_signals,
 )
+from hpcd.daemon.capture.sampler_loading import prepare_recording
 from hpcd.daemon.targets.selector import Selector
 from hpcd.elf.word_size import is_32_bit
 from hpcd.errors import NotFoundError, UsageError

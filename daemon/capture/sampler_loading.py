@@ -35,15 +35,34 @@ from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.targets.lifecycle import attach_held
 from hpcd.daemon.unwind.kept_tables import KnownCommands
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError
+from hpcd.fast_imports import fast_imports
 
 if TYPE_CHECKING:  # with numpy, which is imported while the programs load
     from hpcd.bpf.sampler import Sampler
     from hpcd.bpf.saved_walk import SavedWalker
+    from hpcd.daemon.capture.recording import Recording
 
 # Each call of a library gives the interpreter away and wants it back, for which it would wait for
 # the usual 5 ms while another thread imports modules.
 _QUICK_TURNS_S = 0.0001
 _USUAL_TURNS_S = sys.getswitchinterval()
+
+
+def prepare_recording(options: Options) -> Recording:
+    """Return the recording of ``options``, not yet started.
+
+    The BPF programs are loaded while the recorder is imported. Raises what
+    :class:`~hpcd.daemon.capture.recording.Recording` does.
+    """
+    loading = SamplerLoading(options)
+    try:
+        with fast_imports():
+            from hpcd.daemon.capture.recording import Recording
+
+        return Recording(options, loading)
+    except BaseException:
+        loading.close()
+        raise
 
 
 class SamplerLoading:

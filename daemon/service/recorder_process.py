@@ -19,8 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.capture.recording import Recording
 from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.capture.sampler_loading import prepare_recording
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError
@@ -37,7 +37,7 @@ def main() -> int:
         options = options_of(json.load(sys.stdin))
         if options.max_memory:
             _end_first_without_memory()
-        recording = Recording(options)
+        recording = prepare_recording(options)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: recording.request_stop())
         summary = recording.run(

@@ -19,15 +19,15 @@ pytestmark = pytest.mark.root
 # The recorder is imported when the command has ended, as if that took long.
 LATE_RECORDER = """
 import os, sys
-from hpcd.cli import recorder
+from hpcd.daemon.capture import sampler_loading
 from hpcd.cli.verbs.run import HeldChild
 children = []
-begin, imports = HeldChild.__init__, recorder.fast_imports
+begin, imports = HeldChild.__init__, sampler_loading.fast_imports
 HeldChild.__init__ = lambda self, command: (begin(self, command), children.append(self.pid))[0]
 def late():
     os.waitid(os.P_PID, children[0], os.WEXITED | os.WNOWAIT)
     return imports()
-recorder.fast_imports = late
+sampler_loading.fast_imports = late
 from hpcd.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
