@@ -247,11 +247,12 @@ class Assembly:
         self._preparing.result()
         installer, options = self._modules.installer, self._options
         installer.connect(tables, sampler.set_rules)
-        if self._loading.begun or (options.command and not installer.slow):
+        begun = self._loading.begun is not None
+        if begun or (options.command and not installer.slow):
             installer.install_kept(_KEPT_TABLE_SECONDS)
-            return
-        installer.install_within(_TABLE_WAIT_SECONDS)
-        if options.command and installer.slow:
+        else:
+            installer.install_within(_TABLE_WAIT_SECONDS)
+        if options.command and installer.slow and not begun:
             if options.analysing:
                 options.analysing(installer.slow)
             installer.install_within(_COMMAND_WAIT_SECONDS)

@@ -41,7 +41,7 @@ class Options:
     command: tuple[str, ...] = ()
     """The command line that the target will exec: its files are analysed before it starts."""
     release: Callable[[], None] | None = None
-    """Lets that target go on to its command; called once it is sampled, perhaps more than once."""
+    """Lets that target begin its command, once it is sampled; may be called again."""
     analysing: Callable[[int], None] | None = None
     """Called with the number of such files when that takes a while, as it does the first time."""
     analysing_last: Callable[[int], None] | None = None

@@ -59,7 +59,7 @@ class Parts:
     calls: CallAccount | None = None
     probes: Probes | None = None
     begun: BegunCommand | None = None
-    """The command that was sampled before there were the others."""
+    """The command that began before the other parts were made, if one did."""
 
 
 @dataclass(frozen=True, slots=True)

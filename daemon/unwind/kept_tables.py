@@ -53,11 +53,9 @@ class KnownCommands:
     def knows(self, command: Sequence[str]) -> bool:
         """Whether the files that ``command`` runs are what they were, and their tables are kept
         still: a millisecond."""
-        kept = self._store.load(*_key(command))
-        if not kept:
-            return False
         try:
-            return all(map(self._is_kept, os.fsdecode(kept).split("\n")))
+            kept = self._store.load(*_key(command))
+            return kept is not None and all(map(self._is_kept, os.fsdecode(kept).split("\n")))
         except (OSError, ValueError):
             return False
 
