@@ -54,9 +54,9 @@ class CpuAccount:
         self.seen = SeenPart()
         """The part seen of the processes all of whose threads have ended, or their recording."""
 
-    def begin(self, number: int, process: Process, tid: int, used_ns: int) -> None:
-        """Count the CPU time of a thread that has used ``used_ns`` so far."""
-        self._begin_ns = self._begin_ns or time.monotonic_ns()
+    def begin(self, number: int, process: Process, tid: int, used_ns: int, time_ns: int) -> None:
+        """Count the CPU time of a thread that has used ``used_ns`` by ``time_ns``."""
+        self._begin_ns = self._begin_ns or time_ns
         owner = self._processes.setdefault(process.id, _RunningProcess(process))
         owner.process = process
         owner.threads += 1

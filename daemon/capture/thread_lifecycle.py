@@ -125,8 +125,9 @@ class ThreadLifecycle:
         """Give a line to a thread that ran before it was attached to; return the line."""
         state = thread.state
         line = self._new_line(
-            thread.number, thread.pid, state.tid, state.name, state.start_ns, thread.cpu_ns, thread
-        )
+            thread.number, thread.pid, state.tid, state.name, state.start_ns, thread.cpu_ns,
+            thread.time_ns, thread,
+        )  # fmt: skip
         if self._thread_times:
             if thread.copy and self._defer:
                 node = self._defer(self._stacks.in_scheduler(thread.stack), thread.copy)
@@ -142,7 +143,7 @@ class ThreadLifecycle:
         pid = event.tgid
         used_ns = 0 if event.other else event.runtime
         name = _text(event.comm)
-        line = self._new_line(event.thread, pid, event.tid, name, event.start, used_ns)
+        line = self._new_line(event.thread, pid, event.tid, name, event.start, used_ns, event.time)
         if self._thread_times:
             # A thread that is new to the system waits for its first CPU.
             state = BORN if event.other else Switch.IN
@@ -172,7 +173,7 @@ class ThreadLifecycle:
             self._ended[number] = event.time
 
     def _new_line(
-        self, number: int, pid: int, tid: int, name: str, start_ns: int, used_ns: int,
+        self, number: int, pid: int, tid: int, name: str, start_ns: int, used_ns: int, time_ns: int,
         attached: AttachedThread | None = None,
     ) -> int:  # fmt: skip
         if pid not in self._targets:
@@ -180,7 +181,7 @@ class ThreadLifecycle:
         process = self._targets.target(pid, name).process
         line = self._lines
         self._lines += 1
-        self._cpu.begin(number, process, tid, used_ns)
+        self._cpu.begin(number, process, tid, used_ns, time_ns)
         thread = Thread(line, process.id, tid, name, start_ns, cpu_before_ns=used_ns)
         if attached and attached.asleep_since_ns is not None:
             thread = replace(
