@@ -26,6 +26,10 @@ from hpcd.model.calls import CalledFunction, Group, ValueKind
 READ, WRITTEN, MOVED = "read", "written", "moved"
 """Names of values of kind ``bytes`` that say what became of them."""
 
+TIME = "time"
+_MOST_STRETCHES = 50
+_STRETCHES = [digit * 10**power for power in range(19) for digit in (1, 2, 5)]  # ns
+
 UNKNOWN = "(no file)"
 """The group of calls with paths, or with files that are not known."""
 
@@ -33,7 +37,7 @@ UNKNOWN = "(no file)"
 @dataclass(frozen=True, slots=True)
 class CallTotals:
     """Totals of ``n`` groups of calls, those with most time first; files, file systems,
-    mounts and peers those with most bytes.
+    mounts and peers those with most bytes, stretches of time the earliest.
 
     ``key`` names what they are grouped by, ``name`` each group, ``node`` ``int64[n]`` its CCT node
     where they are grouped by call path (else -1). Calls that stand for several count as these.
@@ -237,7 +241,7 @@ def _summed(by: str, flows: _Flows, group: I64, names: Sequence[str], node: I64)
     # Files are ordered by the bytes that were read and written, all else by time.
     size_order = -(read + written + declared)
     keys = (-time, size_order) if by in _OF_OBJECTS else (size_order, -time)
-    order = np.lexsort((np.arange(size), *keys))
+    order = np.arange(size) if by == TIME else np.lexsort((np.arange(size), *keys))
     order = order[calls[order] > 0]
     return CallTotals(
         by,
@@ -270,6 +274,23 @@ def _grouped(keys: Sequence[str], of: I64) -> _Grouping:
     place = {name: number for number, name in enumerate(names)}
     table = np.array([place[key] for key in keys] or [0], np.int64)
     return np.where(of >= 0, table[np.maximum(of, 0)], -1), names, np.full(len(names), -1)
+
+
+def _by_time(db: Database, flows: _Flows) -> _Grouping:
+    """Stretches of 1, 2 or 5 of a unit, at most :data:`_MOST_STRETCHES` of them."""
+    begun = flows.call["time"].astype(np.int64)
+    if not len(begun):
+        return begun, [], begun
+    first, last = int(begun.min()), int(begun.max())
+    step = next(step for step in _STRETCHES if last // step - first // step < _MOST_STRETCHES)
+    stretch = begun // step
+    digits = max(9 - len(str(step)) + 1, 0)
+    low = first // step
+    names = [
+        f"{at * step / 1e9:.{digits}f} to {(at + 1) * step / 1e9:.{digits}f} s"
+        for at in range(low, last // step + 1)
+    ]
+    return stretch - low, names, np.full(len(names), -1)
 
 
 def _by_function(db: Database, flows: _Flows) -> _Grouping:
@@ -392,6 +413,7 @@ GROUPINGS: dict[str, Callable[[Database, _Flows], _Grouping]] = {
     "path": _by_path,
     "thread": _by_thread,
     "rank": _by_rank,
+    TIME: _by_time,
 }
 """The groupings of calls, besides phases."""
 _OF_OBJECTS = ("file", "filesystem", "mount", "peer")

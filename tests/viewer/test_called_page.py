@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -74,6 +75,11 @@ def test_calls_by_file_and_memory(called_page: Page) -> None:
     expect(page.locator(".table .row")).to_have_count(2)
     assert rows(page) == ["/data/out", "a:1 -> b:2"]
     expect(page.locator(".table .row").first.locator(".cell").first).to_have_text("41.0 kB  97.6 %")
+    page.get_by_role("button", name="Time", exact=True).click()
+    page.wait_for_selector("main[data-recorded^='time ']")
+    assert rows(page) == sorted(rows(page), key=lambda name: float(name.split()[0]))
+    most = page.locator("#over-time canvas")
+    expect(most).to_have_attribute("data-most", re.compile("^[1-9]"))
     page.get_by_role("button", name="Call path").click()
     page.select_option("#called", "function:work")
     page.wait_for_selector("main[data-recorded='path 1']")

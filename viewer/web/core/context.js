@@ -103,6 +103,12 @@ export class PageContext {
     return { ...this.store.window(), t0: s0, t1: s1, ...rows };
   }
 
+  // What costs, calls and messages are of.
+  extent() { return this.selection() ?? this.store.window(); }
+
+  // The same in a word.
+  extentWord() { return this.selection() ? "selected" : "in view"; }
+
   /** @param {{ x0: number, x1: number, y0: number | null, y1: number | null }} rectangle shares of the window; y0 null: all rows */
   select({ x0, x1, y0, y1 }) {
     const { t0, t1, l0, l1 } = this.store.state;

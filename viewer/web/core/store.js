@@ -79,6 +79,9 @@ const NUMBERS = new Set(["t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "depth"
 export const CHOICE = ["filter", "sort", "group", "all", "unfolded", "moved"];
 /** @type {(keyof State)[]} */
 export const WINDOW = ["db", "revision", "t0", "t1", "l0", "l1", ...CHOICE, "phase"];
+// What costs, calls and messages are of: what is selected, or else in view.
+/** @type {(keyof State)[]} */
+export const EXTENT = [...WINDOW, "s0", "s1", "r0", "r1"];
 
 const SETTLED_MS = 150; // after the last step of a gesture the URL says what it has led to
 
@@ -187,7 +190,7 @@ export class Store {
   }
 
   // Identifies what is looked at: an answer for one key is of no use for another.
-  key() { return JSON.stringify([this.state.db, this.state.revision, this.window()]); }
+  key(window = this.window()) { return JSON.stringify([this.state.db, this.state.revision, window]); }
 
   flush() { if (this.timer) this.mirror(); }
 

@@ -4,7 +4,7 @@
 import { isAbort } from "../core/failure.js";
 import { formatBytes, formatCount, formatPercent, formatTime } from "../core/format.js";
 import { newestAnswer } from "../core/newest_answer.js";
-import { WINDOW } from "../core/store.js";
+import { EXTENT } from "../core/store.js";
 import { part, textElement } from "../widgets/elements.js";
 import { buttonGroup } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
@@ -82,7 +82,7 @@ class MessagesPane {
     this.inTrace.addEventListener("click", () => this.goToTrace());
     this.allRanks.addEventListener("click", () => store.set({ ranks: undefined }));
     this.ends = [
-      store.subscribe(WINDOW, () => this.load()),
+      store.subscribe(EXTENT, () => this.load()),
       store.subscribe(["matrix", "ranks"], () => this.loadMatrix()),
       store.subscribe(["search", "theme"], () => { this.matrix.draw(); this.waits?.paint(); }),
       this.matrix.dispose,
@@ -104,8 +104,8 @@ class MessagesPane {
   canvases() { return [this.matrix.canvas]; }
 
   async load() {
-    const { api, store } = this.page;
-    const answer = await newestAnswer(this, () => api.messages(store.db, store.state));
+    const { api, store, context } = this.page;
+    const answer = await newestAnswer(this, () => api.messages(store.db, context.extent()));
     if (!answer) return;
     this.answer = answer;
     this.show(answer);
@@ -130,7 +130,7 @@ class MessagesPane {
     const ranks = chosenRanks ?? [0, answer.ranks, 0, answer.ranks];
     const request = ++this.matrixRequests;
     let cells;
-    try { cells = await api.matrix(store.db, store.state, kind, ranks, this.matrix.room); } catch (error) {
+    try { cells = await api.matrix(store.db, context.extent(), kind, ranks, this.matrix.room); } catch (error) {
       if (!this.disposed && !isAbort(error)) context.fail(error);
       return;
     }

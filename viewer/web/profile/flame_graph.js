@@ -4,7 +4,7 @@
 
 import { formatPercent, formatQuantity } from "../core/format.js";
 import { newestAnswer } from "../core/newest_answer.js";
-import { WINDOW } from "../core/store.js";
+import { EXTENT } from "../core/store.js";
 import { fittedCanvas } from "../widgets/canvas.js";
 import { part } from "../widgets/elements.js";
 import { Icicle } from "../widgets/icicle.js";
@@ -76,7 +76,7 @@ class FlameGraph {
     this.ends = [
       fitted.dispose,
       segmentedControl(part(element, "kinds", HTMLElement), store, "flame", "Kind", KINDS),
-      store.subscribe([...WINDOW, "metric", "formulas"], () => this.load()),
+      store.subscribe([...EXTENT, "metric", "formulas"], () => this.load()),
       store.subscribe(["flame", "root"], () => this.build()),
       store.subscribe(["about"], () => { if (this.kind === "sandwich") this.build(); }),
       store.subscribe(["search", "theme"], () => this.draw()),

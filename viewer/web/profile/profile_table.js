@@ -4,7 +4,7 @@
 import { LOOP, STATEMENT } from "../core/cct.js";
 import { formatPercent, formatQuantity } from "../core/format.js";
 import { newestAnswer } from "../core/newest_answer.js";
-import { WINDOW } from "../core/store.js";
+import { EXTENT } from "../core/store.js";
 import { colouredName, part, textElement } from "../widgets/elements.js";
 import { segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
@@ -84,7 +84,7 @@ class ProfileTable {
     })) part(element, id, HTMLButtonElement).addEventListener("click", act);
     this.ends = [
       segmentedControl(part(element, "views", HTMLElement), store, "view", "View", VIEWS.map(([name, title]) => [name, title])),
-      store.subscribe([...WINDOW, "view", "nameless", "formulas"], () => this.load()),
+      store.subscribe([...EXTENT, "view", "nameless", "formulas"], () => this.load()),
       store.subscribe(["search", "theme"], () => this.shown?.table.paint()),
     ];
     this.load();

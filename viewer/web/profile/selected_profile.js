@@ -28,7 +28,7 @@ export const SAMPLED = 2;
  * @returns {Promise<SelectedProfile>}
  */
 export function selectedProfile({ store, api, context }) {
-  const key = JSON.stringify([store.key(), store.state.formulas, store.state.nameless]);
+  const key = JSON.stringify([store.key(context.extent()), store.state.formulas, store.state.nameless]);
   if (context.selected?.key === key) return context.selected.profile;
   const profile = requestProfile(store, api, context);
   context.selected = { key, profile };
@@ -47,7 +47,7 @@ async function requestProfile(store, api, context) {
   const { db } = store;
   const { formulas: text } = store.state;
   const { opened: database, summary } = context;
-  const { kind, pixels, values } = await api.profile(db, store.state);
+  const { kind, pixels, values } = await api.profile(db, context.extent());
   const measured = kind === SUMS ? summary.metrics : [{ name: "time", unit: "s" }];
   const { formulas, wrong } = await parseFormulas(api, db, text, summary.metrics, measured);
   /** @type {Map<string, Profile<ViewTree>>} */
@@ -62,7 +62,7 @@ async function requestProfile(store, api, context) {
     profiles.set(name, viewed);
     return viewed;
   };
-  return { measured, formulas, metrics: [...measured, ...formulas], wrong, profile, note: note(kind, pixels, store.state, summary) };
+  return { measured, formulas, metrics: [...measured, ...formulas], wrong, profile, note: note(kind, pixels, context, summary) };
 }
 
 /**
@@ -86,17 +86,19 @@ function placed(values, { place, parent, stands }) {
 /**
  * @param {number} kind
  * @param {number} pixels
- * @param {import("../core/store.js").State} state
+ * @param {import("../core/context.js").PageContext} context
  * @param {import("../core/api_types.js").Summary} summary
  */
-function note(kind, pixels, { t0, t1, l0, l1, all, phase }, { lines: total, rows, duration_ns: duration }) {
+function note(kind, pixels, context, { lines: total, rows, duration_ns: duration }) {
+  const { t0, t1, l0, l1, all, phase } = context.extent();
+  const time = `the time ${context.extentWord()}`;
   const folded = !all && rows < total;
   const count = folded && l1 - l0 === rows ? total : l1 - l0;
   const lines = `${formatCount(count)} line${count === 1 ? "" : "s"}${folded && count !== total ? " and their helper threads" : ""}`;
-  if (phase) return `${lines}, ${t0 > 0 || t1 < duration ? "the time in view" : "all their time"} in phase ${phase}: exact`;
-  if (kind === SUMS) return `${lines}, all their time: exact`;
-  if (kind === TIMES) return `${lines}, the time in view: exact`;
-  return `${lines}, the time in view: estimated from ${formatCount(pixels)} samples`;
+  if (phase) return `${lines}, ${t0 > 0 || t1 < duration ? time : "all their time"} in phase ${phase}: exact`;
+  if (kind === SUMS) return `${lines}, all ${count === 1 ? "its" : "their"} time: exact`;
+  if (kind === TIMES) return `${lines}, ${time}: exact`;
+  return `${lines}, ${time}: estimated from ${formatCount(pixels)} samples`;
 }
 
 /**

@@ -4,7 +4,7 @@
 
 import { formatQuantity } from "../core/format.js";
 import { newestAnswer } from "../core/newest_answer.js";
-import { WINDOW } from "../core/store.js";
+import { EXTENT } from "../core/store.js";
 import { part } from "../widgets/elements.js";
 import { buttonGroup } from "../widgets/segmented_control.js";
 import { CodeTable } from "./code_table.js";
@@ -63,7 +63,7 @@ class Source {
     this.metric.addEventListener("change", () => store.set({ metric: this.metric.value }));
     this.file.addEventListener("change", () => store.set({ spot: `${this.file.value}:0` }));
     part(element, "hottest", HTMLButtonElement).addEventListener("click", () => this.table.go(this.table.hottest()));
-    this.ends = [store.subscribe([...WINDOW, "about", "spot", "code", "metric", "formulas"], () => this.load())];
+    this.ends = [store.subscribe([...EXTENT, "about", "spot", "code", "metric", "formulas"], () => this.load())];
     this.load();
   }
 
@@ -116,18 +116,18 @@ class Source {
    * @returns {Promise<Code>}
    */
   async request(procedure) {
-    const { api, store } = this.page;
+    const { api, store, context } = this.page;
     const { code, spot } = store.state;
     const entity = { procedure, view: "flat" + viewEnding(store.state) };
     if (code !== "assembly") {
       const file = spot === undefined ? undefined : Number(spot.split(":")[0]);
-      const whole = () => api.source(store.db, store.state, entity);
+      const whole = () => api.source(store.db, context.extent(), entity);
       // The spot may be of another procedure: its file has nothing of this one.
-      const source = await (file === undefined ? whole() : api.source(store.db, store.state, { ...entity, file }).catch(whole));
+      const source = await (file === undefined ? whole() : api.source(store.db, context.extent(), { ...entity, file }).catch(whole));
       // Where no line is known the instructions are all there is, unless lines are requested.
       if (code === "lines" || source.files.length) return { source };
     }
-    return { assembly: await api.assembly(store.db, store.state, entity) };
+    return { assembly: await api.assembly(store.db, context.extent(), entity) };
   }
 
   /**

@@ -4,11 +4,12 @@
 
 import { formatCount, nameMatcher } from "../core/format.js";
 import { newestAnswer } from "../core/newest_answer.js";
-import { WINDOW } from "../core/store.js";
+import { EXTENT } from "../core/store.js";
 import { pathText, wholePath } from "../messages/message_rows.js";
 import { part, textElement } from "../widgets/elements.js";
 import { chosen, segmentedControl } from "../widgets/segmented_control.js";
-import { TreeTable } from "../widgets/table.js";
+import { TreeTable, UNSORTED } from "../widgets/table.js";
+import { CallsOverTime } from "./calls_over_time.js";
 import { memoryRows, phaseRows, totalRows } from "./call_rows.js";
 
 /**
@@ -19,17 +20,17 @@ import { memoryRows, phaseRows, totalRows } from "./call_rows.js";
  */
 
 const NO_CALLS = "No calls were recorded. Record with: hpcd run --io -o measurement -- ./program; --memory for the growth of memory, --probe 'LIB:FUNC' for any function (also hpcd attach and profile), then hpcd merge.";
-const MEMORY = "memory", PHASE = "phase";
+const MEMORY = "memory", PHASE = "phase", TIME = "time";
 const NO_CALLS_IN_VIEW = "No such calls were begun in view: press Home to show everything.";
 const NO_PHASE = "No phase lies in view. Name what marks phases above, such as solve(n), or choose a function here.";
 /** @type {[string, string, string][]} what the server groups by */
 const GROUPINGS = [
   ["file", "File", "By file or connection"], ["function", "Function", "By recorded function"], ["filesystem", "File system", "By kind of file system"],
   ["mount", "Mount", "By mount"], ["peer", "Peer", "By the other end of a connection"], ["path", "Call path", "By call path, innermost first"],
-  ["thread", "Thread", "By thread"], ["rank", "Rank", "By rank"],
+  ["thread", "Thread", "By thread"], ["rank", "Rank", "By rank"], [TIME, "Time", "By when they began"],
   [PHASE, "Phase", "What threads cost within the phases named above, or within the chosen function"],
 ];
-const WITHOUT_FILES = ["function", "path", "thread", "rank", PHASE];
+const WITHOUT_FILES = ["function", "path", "thread", "rank", TIME, PHASE];
 /** @type {Record<string, string>} */
 const GROUPS = { io: "input and output", mpi: "MPI", memory: "memory", probe: "probes" };
 const FUNCTION = "function:";
@@ -40,6 +41,7 @@ const HTML = `
       <label id="called-label">Calls of <select id="called"></select></label>
       <label>Only <input id="only" type="search" placeholder="names with" autocomplete="off"></label>
       <output id="what" aria-live="polite"></output></div>
+      <div id="over-time" class="over-time" hidden></div>
       <div id="table" class="grow"></div></section>`;
 
 /**
@@ -72,12 +74,13 @@ class RecordedPane {
     this.table = null;
     this.disposed = false;
     this.requests = 0;
+    this.overTime = new CallsOverTime(part(element, "over-time", HTMLElement), page);
     this.offerCalls();
     this.called.addEventListener("change", () => store.set({ called: this.called.value }));
     this.only.addEventListener("input", () => this.table?.lay());
     this.ends = [
       segmentedControl(part(element, "by", HTMLElement), store, "by", "Calls by", this.groupings),
-      store.subscribe([...WINDOW, "by", "called"], () => this.load()),
+      store.subscribe([...EXTENT, "by", "called"], () => this.load()),
       store.subscribe(["search", "theme"], () => this.table?.paint()),
     ];
     this.load();
@@ -86,6 +89,7 @@ class RecordedPane {
   dispose() {
     this.disposed = true;
     this.table?.dispose();
+    this.overTime.dispose();
     this.ends.forEach((end) => end());
   }
 
@@ -118,24 +122,30 @@ class RecordedPane {
     return values.includes(called) ? called : values.find((value) => value === "io") ?? values[0];
   }
 
+  /** @param {string} wanted a group, or a function */
+  groupOf(wanted) {
+    const name = wanted.startsWith(FUNCTION) ? wanted.slice(FUNCTION.length) : "";
+    return name ? Object.keys(this.recorded).find((group) => this.recorded[group].includes(name)) : wanted;
+  }
+
   /** @returns {Promise<{ content: Content, said: string }>} */
   async request() {
     const { api, store, context } = this.page;
     const path = (/** @type {number} */ node, /** @type {boolean} */ whole) => (whole ? wholePath : pathText)(context.tree, node);
     if (this.by === MEMORY) {
-      const answer = await api.memory(store.db, store.state);
+      const answer = await api.memory(store.db, context.extent());
       const shown = answer.processes.length;
       return {
         content: memoryRows(answer, path),
-        said: `${shown < answer.of ? `the first ${shown} of ${formatCount(answer.of)}` : shown} process${answer.of === 1 ? "" : "es"}; peak and end of the time in view${store.state.phase ? ", whatever the phase" : ""}`,
+        said: `${shown < answer.of ? `the first ${shown} of ${formatCount(answer.of)}` : shown} process${answer.of === 1 ? "" : "es"}; peak and end of the time ${context.extentWord()}${store.state.phase ? ", whatever the phase" : ""}`,
       };
     }
     if (this.by === PHASE) return this.requestPhases();
     const { wanted } = this;
     const calls = wanted.startsWith(FUNCTION) ? { function: wanted.slice(FUNCTION.length) } : { of: wanted };
-    const answer = await api.callTotals(store.db, store.state, this.by, calls);
+    const answer = await api.callTotals(store.db, context.extent(), this.by, calls);
     const cut = answer.name.length < answer.of ? `the first ${answer.name.length} of ${formatCount(answer.of)} rows; ` : "";
-    return { content: totalRows(answer, path), said: `${cut}${formatCount(answer.calls_of)} calls in view: ${answer.exact ? "exact" : "estimated from an even choice"}` };
+    return { content: totalRows(answer, path), said: `${cut}${formatCount(answer.calls_of)} calls ${context.extentWord()}: ${answer.exact ? "exact" : "estimated from an even choice"}` };
   }
 
   // Of the phases that are named, else of those that calls of the chosen function mark.
@@ -143,9 +153,9 @@ class RecordedPane {
     const { api, store, context } = this.page;
     const phase = store.state.phase || (this.wanted.startsWith(FUNCTION) ? this.wanted.slice(FUNCTION.length) : "");
     if (!phase) return { content: { rows: [], columns: [] }, said: "" };
-    const answer = await api.phases(store.db, store.state, phase);
+    const answer = await api.phases(store.db, context.extent(), phase);
     const shown = answer.name.length;
-    const said = `${shown < answer.of ? `the first ${shown} of ${formatCount(answer.of)}` : shown} phase${answer.of === 1 ? "" : "s"}, the time in view: exact`;
+    const said = `${shown < answer.of ? `the first ${shown} of ${formatCount(answer.of)}` : shown} phase${answer.of === 1 ? "" : "s"}, the time ${context.extentWord()}: exact`;
     return { content: phaseRows(answer, context.summary.metrics), said: [said, ...answer.notes].join("; ") };
   }
 
@@ -156,6 +166,8 @@ class RecordedPane {
     const result = await newestAnswer(this, () => this.request());
     if (!result) return;
     this.show(by, result.content, result.said);
+    // The server answers one after the other: tables first.
+    this.overTime.show(by === MEMORY ? MEMORY : this.groupOf(this.wanted));
   }
 
   /**
@@ -167,7 +179,7 @@ class RecordedPane {
     this.table?.dispose();
     this.table = new TreeTable(this.box, "Recorded calls", columns, (row) => this.nameOf(row), {
       choose: (row) => this.choose(row), keep: (row) => !this.only.value || nameMatcher(this.only.value)(row.name) || row.children().some(({ name }) => nameMatcher(this.only.value)(name)),
-      heading: by === MEMORY ? "process, call path" : GROUPINGS.find(([key]) => key === by)?.[1].toLowerCase(), nameWidth: 300,
+      heading: by === MEMORY ? "process, call path" : GROUPINGS.find(([key]) => key === by)?.[1].toLowerCase(), nameWidth: 300, sort: by === TIME ? UNSORTED : 0,
     });
     if (rows.length) this.table.show(rows);
     else this.box.replaceChildren(textElement("p", by === PHASE ? NO_PHASE : NO_CALLS_IN_VIEW, "empty"));

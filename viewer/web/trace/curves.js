@@ -15,7 +15,7 @@ import { context2d } from "../core/paint.js";
  */
 
 /** @type {{ kind: string, title: string, group: string }[]} */
-const ON_REQUEST = [
+export const ON_REQUEST = [
   { kind: "memory", title: "memory held", group: "memory" },
   { kind: "bytes", title: "bytes read and written", group: "io" },
   { kind: "messages", title: "messages under way", group: "mpi" },
@@ -79,7 +79,7 @@ export class Curves {
       const { canvas, fit, dispose } = fittedCanvas(box, title ? `${title} over time` : "CPUs busy, threads ready and blocked over time", () => this.draw());
       fit();
       canvas.dataset.curve = kind;
-      canvas.addEventListener("pointermove", (event) => { canvas.title = this.describe(kind, relativePosition(canvas, event).x); });
+      canvas.addEventListener("pointermove", (event) => { canvas.title = describeCurve(this.curves.get(kind), relativePosition(canvas, event).x, this.store.state); });
       this.rows.set(kind, { canvas, head, dispose });
       head.append(textElement("span", title ?? "CPUs busy"), textElement("small", ""));
       if (title) head.append(this.toggle(kind, title, true));
@@ -115,10 +115,9 @@ export class Curves {
     const key = store.key();
     for (const kind of this.wanted) {
       try {
-        const { unit, names, values } = await api.curves(store.db, store.state, kind, POINTS);
+        const curve = await requestCurve(api, store.db, store.state, kind);
         if (this.disposed || key !== store.key()) return;
-        const series = names.map((name, i) => ({ name, colour: COLOURS[i % COLOURS.length], values: values[i] }));
-        this.curves.set(kind, { t0: store.state.t0, t1: store.state.t1, unit, stacked: false, series });
+        this.curves.set(kind, curve);
         this.draw();
       } catch (error) { context.fail(error); return; }
     }
@@ -162,29 +161,41 @@ export class Curves {
       if (curve) drawCurve(canvas, curve, Math.max(most, kind === CPUS ? this.context.summary.cpus : 0), this.store.state);
     }
   }
+}
 
-  /**
-   * The values at a moment, in words.
-   * @param {string} kind
-   * @param {number} x share of the width
-   */
-  describe(kind, x) {
-    const curve = this.curves.get(kind);
-    if (!curve) return "";
-    const { t0, t1 } = this.store.state;
-    const time = t0 + x * (t1 - t0);
-    const share = (time - curve.t0) / (curve.t1 - curve.t0);
-    if (share < 0 || share >= 1) return "";
-    const parts = curve.series.map(({ name, values }) => `${quantity(values[Math.floor(share * values.length)], curve.unit)} ${name}`);
-    return `${formatTime(time, t1 - t0)}: ${parts.join(", ")}`;
-  }
+/**
+ * @param {import("../core/api.js").Api} api
+ * @param {string} db
+ * @param {import("../core/api_types.js").Window} window
+ * @param {string} kind
+ * @returns {Promise<Curve>}
+ */
+export async function requestCurve(api, db, window, kind) {
+  const { t0, t1 } = window;
+  const { unit, names, values } = await api.curves(db, window, kind, POINTS);
+  return { t0, t1, unit, stacked: false, series: names.map((name, i) => ({ name, colour: COLOURS[i % COLOURS.length], values: values[i] })) };
+}
+
+/**
+ * The values at a moment, in words.
+ * @param {Curve | undefined} curve
+ * @param {number} x share of the width
+ * @param {{ t0: number, t1: number }} window
+ */
+export function describeCurve(curve, x, { t0, t1 }) {
+  if (!curve) return "";
+  const time = t0 + x * (t1 - t0);
+  const share = (time - curve.t0) / (curve.t1 - curve.t0);
+  if (share < 0 || share >= 1) return "";
+  const parts = curve.series.map(({ name, values }) => `${quantity(values[Math.floor(share * values.length)], curve.unit)} ${name}`);
+  return `${formatTime(time, t1 - t0)}: ${parts.join(", ")}`;
 }
 
 /**
  * @param {number} value
  * @param {string} unit
  */
-function quantity(value, unit) {
+export function quantity(value, unit) {
   if (unit.startsWith("B")) return formatBytes(value) + unit.slice(1);
   return value < 100 ? String(Number(value.toPrecision(2))) : formatCount(value);
 }
@@ -193,7 +204,7 @@ function quantity(value, unit) {
  * The highest value; of stacked ones of the first two together: the last fills what is above.
  * @param {Curve} curve
  */
-function highest({ series, stacked }) {
+export function highest({ series, stacked }) {
   let most = 0;
   for (let i = 0; i < (series[0]?.values.length ?? 0); i++) {
     const at = series.map(({ values }) => values[i]);
@@ -208,7 +219,7 @@ function highest({ series, stacked }) {
  * @param {number} most the value at the upper edge
  * @param {{ t0: number, t1: number }} window
  */
-function drawCurve(canvas, { t0, t1, series, stacked }, most, window) {
+export function drawCurve(canvas, { t0, t1, series, stacked }, most, window) {
   const pen = context2d(canvas);
   const { width, height } = canvas;
   pen.clearRect(0, 0, width, height);

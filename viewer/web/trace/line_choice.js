@@ -2,7 +2,7 @@
 // Which lines are shown and in what order: one bar above all panes.
 
 import { messageOf } from "../core/failure.js";
-import { formatCount } from "../core/format.js";
+import { formatCount, formatTime } from "../core/format.js";
 import { CHOICE } from "../core/store.js";
 import { mountPhaseChoice } from "../recorded/phase_choice.js";
 import { part } from "../widgets/elements.js";
@@ -20,6 +20,7 @@ const HTML = `
     <label class="of-lines">grouped by <select id="group"></select></label>
     <label id="all-lines-label" title="A row of its own for every line, also of threads that hardly ran or lived briefly"><input type="checkbox" id="all-lines"> all lines</label>
     <span id="phase-choice"></span>
+    <button id="extent-choice" title="Costs, calls and messages are of this range; a click or Escape selects nothing"></button>
     <output id="count" aria-live="polite"></output>`;
 
 /** The number of rows of choices of lines, each requested once. */
@@ -87,17 +88,19 @@ export class LineChoiceBar {
     this.allLines = part(element, "all-lines", HTMLInputElement);
     this.allLinesLabel = part(element, "all-lines-label", HTMLElement);
     this.output = part(element, "count", HTMLOutputElement);
+    this.extent = part(element, "extent-choice", HTMLButtonElement);
     this.rowCounts = new RowCounts(page.store, page.api);
     this.changes = 0;
     for (const [value, title] of GROUPS) this.group.append(new Option(title, value));
     this.phases = mountPhaseChoice(part(element, "phase-choice", HTMLElement), page, (text) => this.say(text, true));
     this.listen();
-    page.store.subscribe(["db", ...CHOICE, "phase"], () => this.show());
+    page.store.subscribe(["db", ...CHOICE, "phase", "s0", "s1", "r0", "r1"], () => this.show());
   }
 
   listen() {
     this.sort.addEventListener("change", () => this.change({ sort: this.sort.value }));
     this.group.addEventListener("change", () => this.change({ group: this.group.value }));
+    this.extent.addEventListener("click", () => this.page.context.unselect());
     this.allLines.addEventListener("change", () => this.change({ all: this.allLines.checked ? "1" : "", unfolded: "" }));
   }
 
@@ -113,6 +116,9 @@ export class LineChoiceBar {
     this.group.value = group ?? "";
     // One line has no order.
     this.element.querySelectorAll(".of-lines").forEach((label) => label.toggleAttribute("hidden", lines < 2));
+    const selected = context.selection();
+    this.extent.hidden = !selected;
+    if (selected) this.extent.textContent = `selected: ${formatTime(selected.t0, context.summary.duration_ns)} to ${formatTime(selected.t1, context.summary.duration_ns)} ×`;
     this.phases.show();
     this.say(describeChoice(context.summary, context.count(), Boolean(filter)));
   }

@@ -10,8 +10,6 @@ import { largestFirst } from "./pixel_counts.js";
 import { procedureItem } from "./procedure_lists.js";
 import { largestShares } from "./shares.js";
 
-/** @typedef {import("../core/store.js").Window} Window */
-
 const LONGEST = 30; // entries of the list of procedures
 const PAUSE_MS = 400; // time without a change of the view before exact times are requested
 const MOST_WAITS = 3;
@@ -64,17 +62,14 @@ export class RangeStatistics {
     this.end();
   }
 
-  /** @returns {Window} */
-  window() { return this.context.selection() ?? this.store.window(); }
-
-  key(window = this.window()) { return JSON.stringify([this.store.state.db, this.store.state.revision, window]); }
+  key() { return this.store.key(this.context.extent()); }
 
   at(/** @type {string} */ id) { return part(this.element, id, HTMLElement); }
 
   show() {
     const { context } = this;
     const selected = context.selection();
-    const { t0, t1, l0, l1 } = this.window();
+    const { t0, t1, l0, l1 } = this.context.extent();
     const span = context.summary.duration_ns;
     this.at("range").textContent = selected ? `Selected: ${formatTime(t0, span)} to ${formatTime(t1, span)}` : "In view";
     this.at("extent").textContent = `${formatCount(l1 - l0)} row${l1 - l0 === 1 ? "" : "s"}, ${formatTime(t1 - t0)}`;
@@ -158,7 +153,7 @@ export class RangeStatistics {
       const label = textElement("td", "");
       const chip = document.createElement("i");
       chip.style.background = `var(${colour})`;
-      label.append(chip, name, textElement("small", look));
+      label.append(chip, `${name} `, textElement("small", look));
       row.append(label, textElement("td", formatTime(seconds * 1e9)), textElement("td", formatPercent(share)));
       return row;
     }));
@@ -217,8 +212,8 @@ export class RangeStatistics {
 
   async request() {
     const { api, store, context } = this;
-    const window = this.window();
-    const key = this.key(window);
+    const window = this.context.extent();
+    const key = this.key();
     const overtaken = () => this.disposed || key !== this.key();
     try {
       const { kind, values } = await api.profile(store.db, window, true);

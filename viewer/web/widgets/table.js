@@ -5,6 +5,7 @@ import { hotPath } from "../core/hot_path.js";
 import { ColumnLayout } from "./column_layout.js";
 import { select, textElement } from "./elements.js";
 
+export const UNSORTED = -1; // no column: rows are as they come
 const HEIGHT = 22;
 const INDENT = 14; // px of a level
 const DEEPEST = 10; // levels that are indented; deeper ones say their number, so that there is room for their names
@@ -26,7 +27,7 @@ const DEEPEST = 10; // levels that are indented; deeper ones say their number, s
  * @property {Set<string>} open
  * @property {string[]} current
  * @property {number} scrolled
- * @property {string} sort title of the column sorted by
+ * @property {string | undefined} sort title of the column sorted by
  * @property {boolean} descending
  */
 
@@ -143,7 +144,7 @@ export class TreeTable {
       if (this.open.has(row)) open.add(path);
       return this.open.has(row);
     });
-    return { open, current, scrolled: this.box.scrollTop, sort: this.columns[this.sort].title, descending: this.descending };
+    return { open, current, scrolled: this.box.scrollTop, sort: this.columns[this.sort]?.title, descending: this.descending };
   }
 
   /**
@@ -168,9 +169,11 @@ export class TreeTable {
 
   /** @param {Row[]} rows */
   sorted(rows) {
+    const kept = rows.filter(this.keep);
+    if (this.sort === UNSORTED) return kept;
     const { value } = this.columns[this.sort];
     const sign = this.descending ? 1 : -1;
-    return rows.filter(this.keep).sort((one, two) => sign * (value(two) - value(one)));
+    return kept.sort((one, two) => sign * (value(two) - value(one)));
   }
 
   // Makes the list of the rows that can be scrolled to.
@@ -285,7 +288,7 @@ export class TreeTable {
 
   // Opens it and returns its end, if there is any row.
   openHotPath() {
-    const { value } = this.columns[this.sort];
+    const { value } = this.columns[Math.max(this.sort, 0)];
     const start = this.current ?? this.sorted(this.top)[0];
     if (!start) return null;
     const path = hotPath(start, value, (row) => row.children().filter(this.keep));

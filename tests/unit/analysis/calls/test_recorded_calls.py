@@ -181,6 +181,9 @@ def test_totals_are_those_of_the_calls(tmp_path: Path) -> None:
         paths = total_calls(db, "path")
         assert {"io < work < main", "[unknown]"} <= set(paths.name)
         # Of lines, and estimated from every thirtieth call.
+        times = total_calls(db, "time")
+        assert (times.name[0], times.name[-1]) == ("0.00 to 0.02 s", "0.98 to 1.00 s")
+        assert len(times) == 50 and times.calls.sum() == totals.calls.sum()
         some = total_calls(db, "function", lines=[1])
         assert some.calls.sum() == (calls.line == 1).sum()
         estimate = total_calls(db, "function", most=100)
