@@ -27,9 +27,9 @@ class CallsCommand(Command):
     """Show what recorded calls did: how many, how long, how many bytes, how fast.
 
     Totals by function and by file, or by what --by names: function, file, filesystem, mount, peer
-    (of sockets), path (the call path), thread, rank, time (when they began). Bandwidth is that of calls that moved bytes:
-    all bytes over all their time, then the lowest, mean and highest of one call and the standard
-    deviation. Calls are recorded by hpcd attach, run and profile with --io.
+    (of sockets), path (the call path), thread, rank, time (when they began). Bandwidth is that of
+    calls that moved bytes: all bytes over all their time, then the lowest, mean and highest of one
+    call and the standard deviation. Calls are recorded by hpcd attach, run and profile with --io.
     """
 
     name = "calls"

@@ -4,7 +4,7 @@
 
 import { formatCount, formatPercent, formatQuantity } from "../core/format.js";
 import { newestAnswer } from "../core/newest_answer.js";
-import { EXTENT } from "../core/store.js";
+import { WINDOW } from "../core/store.js";
 import { fittedCanvas, relativePosition } from "../widgets/canvas.js";
 import { part, placeTip, textElement } from "../widgets/elements.js";
 import { drawCurve, drawHeatMap, drawHistogram } from "./cost_charts.js";
@@ -72,7 +72,7 @@ class CostOverLines {
     this.whole = part(element, "whole", HTMLButtonElement);
     this.whole.addEventListener("click", () => store.set({ context: undefined }));
     this.ends = [
-      store.subscribe(EXTENT.filter((key) => key !== "t0" && key !== "t1"), () => this.load()),
+      store.subscribe(WINDOW.filter((key) => key !== "t0" && key !== "t1"), () => this.load()),
       store.subscribe(["metric", "context"], () => this.load()),
       store.subscribe(["search", "theme"], () => this.draw()),
       this.bars.dispose, this.curve.dispose, this.map.dispose,
@@ -104,16 +104,15 @@ class CostOverLines {
     part(this.element, "of", HTMLElement).textContent = about === "n0" ? "of the whole program" : `of ${store.state.about ?? "the selected context"}`;
     this.whole.hidden = about === "n0";
     const answers = await newestAnswer(this, () => Promise.all([
-      api.over(store.db, context.extent(), name, about),
-      api.heat(store.db, context.extent(), name, MOST_LINES, MOST_PROCEDURES),
+      api.over(store.db, store.state, name, about),
+      api.heat(store.db, store.state, name, MOST_LINES, MOST_PROCEDURES),
     ]));
     if (!answers) return;
     const [over, heat] = answers;
     this.answers = { over, heat };
     this.what.textContent = `on ${formatCount(over.with_cost)} of ${formatCount(over.lines)} line${over.lines === 1 ? "" : "s"}, all their time: exact`
       + (over.helpers ? `; ${formatCount(over.helpers)} helper thread${over.helpers === 1 ? "" : "s"} that hardly ran left out` : "");
-    const { l0, l1 } = context.extent();
-    const lines = l1 - l0;
+    const lines = store.state.l1 - store.state.l0;
     part(this.element, "heat-note", HTMLElement).textContent = heat.h === MOST_LINES && heat.h < lines ? `${formatCount(heat.h)} of ${formatCount(lines)} lines, evenly chosen` : "";
     this.listStatistics(over);
     this.draw();

@@ -22,6 +22,7 @@ export class CallsOverTime {
     this.canvas = canvas;
     this.fit = fit;
     this.dispose = dispose;
+    this.kind = "";
     /** @type {import("../trace/curves.js").Curve | undefined} */
     this.curve = undefined;
     canvas.addEventListener("pointermove", (event) => { if (this.curve) canvas.title = describeCurve(this.curve, relativePosition(canvas, event).x, this.curve); });
@@ -32,12 +33,13 @@ export class CallsOverTime {
     const { store, api, context } = this.page;
     const offer = ON_REQUEST.find((kind) => kind.group === group);
     this.element.hidden = !offer;
+    this.kind = offer?.kind ?? "";
     if (!offer) return;
     const window = context.extent();
     const key = store.key(window);
     try {
       const curve = await requestCurve(api, store.db, window, offer.kind);
-      if (key !== store.key(context.extent())) return;
+      if (this.kind !== offer.kind || key !== store.key(context.extent())) return;
       this.curve = curve;
       const names = curve.series.length > 1 ? curve.series.map(({ name, colour }) => chip(name, colour)) : [];
       this.name.replaceChildren(`${offer.title}, to ${quantity(highest(curve), curve.unit)}`, ...names);

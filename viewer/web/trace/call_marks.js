@@ -24,7 +24,7 @@ import { textElement } from "../widgets/elements.js";
 /** @type {Record<string, string>} variables of the style sheet */
 const COLOURS = { io: "--io", memory: "--memory", probe: "--probe", mpi: "--mpi" };
 /** @type {Record<string, string>} what calls of a group are called */
-const WORDS = { io: "I/O", memory: "memory", probe: "probed", mpi: "MPI", "": "" };
+const WORDS = { io: "I/O", memory: "memory", probe: "probed", mpi: "MPI" };
 const NEAR = 5; // px between the mouse and what it is at
 const BAR = 5; // px: height of a call
 const OFF = "0";
