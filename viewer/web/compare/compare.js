@@ -169,7 +169,9 @@ class Compare {
   /** @param {string} text the verdicts in it have colours */
   showHeading(text) {
     this.heading.hidden = !text;
-    this.heading.replaceChildren(...text.split(/\b(better|worse)\b/).map((words, i) => (i % 2 ? textElement("b", words, words) : words)));
+    const line = document.createElement("span"); // in a bar its parts would stand apart
+    line.append(...text.split(/\b(better|worse)\b/).map((words, i) => (i % 2 ? textElement("b", words, words) : words)));
+    this.heading.replaceChildren(line);
   }
 
   async findRelated() {
