@@ -131,7 +131,7 @@ class TimeUse:
         serves = (cpu < _SERVES * busiest[process]) & ~wants
         self.lines = np.flatnonzero(working & ~serves)
         self._serving = np.flatnonzero(serves)
-        of_process = np.bincount(process, cpu)
+        of_process: F64 = np.bincount(process, cpu).astype(np.float64)
         parent = parents(processes_by_start(db), len(of_process))
         idle = of_process < _SERVES * of_process.max()
         idle |= of_process < sum_of_descendants(parent, of_process)

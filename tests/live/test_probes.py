@@ -152,7 +152,7 @@ def test_samples_in_the_kernels_trap_at_a_return_are_whole(
     monkeypatch.setenv("HPCD_UPROBES", way)
     options = ["--probe", "probed:work(int n) -> int"]
     unwind = record(tmp_path / "m", [program, "often"], *options)["unwind"]
-    # Not those between the kernel's writing its address to the stack and its noting which was there.
+    # Not those taken after the kernel has written its address and before it notes the one replaced.
     assert unwind["paths"] > 100
     assert unwind["complete"] >= 0.97 * unwind["paths"]
 
