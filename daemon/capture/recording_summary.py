@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 
 from hpcd.bpf.layouts import DROPS
 from hpcd.daemon.capture.budget import SamplingRate
+from hpcd.daemon.capture.machine_time import machine_time
 from hpcd.daemon.capture.session_parts import Parts, Progress, Terms
 from hpcd.measurement.seen_part import SeenPart
 from hpcd.measurement.summary import (
@@ -29,8 +28,6 @@ from hpcd.measurement.summary import (
 # Samples come as if at random: this number of standard errors is chance. Of the interrupts
 # of a virtual machine that did not run for a time the first is late, and the time was another's.
 _ERRORS, _LATE = 4, 0.03
-_MACHINE = Path("/proc/stat")
-_NO_TIME = MachineTime()
 
 
 class RecordingAccount:
@@ -43,7 +40,7 @@ class RecordingAccount:
         self._rates = [first] if first else []
         self._expected = ExpectedSamples(first.frequency if first else 0)
         self._start = parts.begun.time if parts.begun else time.monotonic()
-        self._machine = machine_time()
+        self._machine = parts.begun.machine if parts.begun else machine_time()
         self._used: MachineTime | None = None
         self._reported = (self._start, 0)  # when progress was last, and the samples by then
 
@@ -224,18 +221,6 @@ def unexplained(taken: int, expected: int, left_out: int = 0, uncounted: int = 0
     if not expected or expected - left_out - chance <= taken <= expected + uncounted + chance:
         return 0
     return taken - expected + (left_out if taken < expected else -uncounted)
-
-
-def machine_time(since: MachineTime = _NO_TIME) -> MachineTime:
-    """Return the CPU time of this machine ``since`` an earlier call, by default since its start."""
-    try:
-        words = _MACHINE.read_text(encoding="ascii").split("\n", 1)[0].split()
-    except OSError:
-        return _NO_TIME
-    tick = os.sysconf("SC_CLK_TCK")
-    user, nice, system, idle, io, *interrupts, stolen = (int(word) / tick for word in words[1:9])
-    now = MachineTime(user + nice + system + sum(interrupts), stolen, idle + io)
-    return MachineTime._make(round(max(b - a, 0.0), 2) for a, b in zip(since, now, strict=True))
 
 
 def own_cpu_seconds() -> float:

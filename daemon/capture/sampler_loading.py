@@ -186,6 +186,10 @@ class BegunCommand:
         self.time = time.monotonic()
         """When it began (s)."""
         options.release()
+        from hpcd.daemon.capture.machine_time import machine_time  # only now: the command waited
+
+        self.machine = machine_time()
+        """CPU time of the machine at that time."""
 
     def close(self) -> None:
         """Take no more reports."""
