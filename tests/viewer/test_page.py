@@ -268,7 +268,7 @@ def test_tables_are_of_the_lines_and_the_time_in_view(page: Page) -> None:
     at(page, "filter=")
     page.get_by_role("tab", name="Profile").click()
     page.wait_for_selector("main[data-rows]")
-    expect(page.locator("#what")).to_contain_text("1 line, all their time: exact")
+    expect(page.locator("#what")).to_contain_text("1 line, all its time: exact")
     page.locator("main").press("w")
     expect(page.locator("#what")).to_contain_text("the time in view: exact")
     expect(page.get_by_role("columnheader", name="time self")).to_have_count(1)
