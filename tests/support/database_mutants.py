@@ -16,6 +16,7 @@ import zlib
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 import zstandard
@@ -100,8 +101,10 @@ class DatabaseMutants:
         if kind < 0.5:
             _replace(path, flipped(data, choice))
             return path.name
-        with contextlib.suppress(ValueError, HpcdError, zstandard.ZstdError, IndexError):
-            # It may have been changed before.
+        # It may have been changed before; of a header that was, numpy raises what tokenize does.
+        with contextlib.suppress(
+            ValueError, TokenError, HpcdError, zstandard.ZstdError, IndexError
+        ):
             if path.suffix == ".npy":
                 return _change_column(path, choice)
             if path.suffix == ".part":
