@@ -192,12 +192,15 @@ class ProfileFollower:
 
     def _number(self, line: int) -> int:
         """The series of a trace line."""
-        thread = self._measurement.threads[line]
-        number = self._series_of.get(thread.process)
+        # A damaged measurement may have records of lines that it does not describe.
+        thread = self._measurement.threads.get(line)
+        owner = thread.process if thread else -1
+        number = self._series_of.get(owner)
         if number is None:
-            labels = _labels(self._measurement.processes.get(thread.process), thread.name)
+            process = self._measurement.processes.get(owner)
+            labels = _labels(process, thread.name if thread else "")
             number = self._labels.setdefault(labels, len(self._labels))
-            self._series_of[thread.process] = number
+            self._series_of[owner] = number
         return number
 
     def _period(self) -> int:

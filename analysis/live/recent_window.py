@@ -216,7 +216,9 @@ class Live:
 
     def _busiest(self, lines: F64, seconds: float, limit: int) -> list[Busy]:
         threads = np.flatnonzero(lines.sum(axis=0))
-        owner = np.array([self._measurement.threads[t].process for t in threads.tolist()], np.int64)
+        # A damaged measurement may have records of lines that it does not describe.
+        described = map(self._measurement.threads.get, threads.tolist())
+        owner = np.array([thread.process if thread else -1 for thread in described], np.int64)
         processes = self._measurement.processes
         # Ranks are processes here: which of a rank's processes is its program does not matter.
         rank = np.array(

@@ -30,7 +30,13 @@ from hpcd.interchange.profile_push import Pusher
 from hpcd.interchange.profile_push import Receiver as Target
 from hpcd.interchange.protobuf import encode_varint, encode_varints
 from hpcd.isolation import python_command, python_environment
-from hpcd.measurement.chunk import Kind, encode_chunk
+from hpcd.measurement.chunk import (
+    SEGMENT_HEADER_BYTES,
+    Kind,
+    encode_chunk,
+    read_payload,
+    scan,
+)
 from hpcd.measurement.identity_columns import table_of
 from hpcd.measurement.reader import open_measurement
 from hpcd.model.identity import Event, ModuleKind
@@ -200,6 +206,23 @@ def test_costs_without_end_are_bounded(measurement: Path, scale: float) -> None:
     assert (profiles is not None) == (top.blocked_s > 0) == (1 < scale < 1 << 60)
     if profiles:
         assert all(int(series.value.min()) >= 0 for series in profiles.series)
+
+
+def test_records_of_a_line_that_is_not_described_have_no_process(measurement: Path) -> None:
+    segment = measurement / "segment-000000.hpcd"
+    data = segment.read_bytes()
+    chunks = [(Kind(head.kind), read_payload(data, head)) for head in scan(data, len(data))]
+    at = next(at for at, (kind, _) in enumerate(chunks) if kind == Kind.THREAD)
+    table = json.loads(chunks[at][1])
+    table["line"][0] = table["line"][1]
+    chunks[at] = (Kind.THREAD, json.dumps(table).encode())
+    segment.write_bytes(data[:SEGMENT_HEADER_BYTES] + b"".join(
+        encode_chunk(kind, payload, number) for number, (kind, payload) in enumerate(chunks)
+    ))  # fmt: skip
+    profiles = ProfileFollower(measurement).collect()
+    assert profiles is not None and "" in {series.labels.user for series in profiles.series}
+    with contextlib.closing(Live(measurement, 5.0)) as live:
+        assert live.snapshot().blocked_s > 0
 
 
 def test_a_push_has_two_gigabytes_of_memory(recorder: Recorder, tmp_path: Path) -> None:
