@@ -75,6 +75,8 @@ def probing() -> Points:
 
     That takes as long to import as all the rest.
     """
+    import difflib  # noqa: F401 (for names that are not there; imported late, as hashlib is)
+
     from hpcd.daemon.probes.probe_points import probe_points
 
     def points(fd: int, request: bytes) -> bytes:
