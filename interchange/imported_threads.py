@@ -11,6 +11,8 @@ from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Process, Thread
 
 _MAX_LINES = 1 << 18
+# A century and a half.
+_LATEST_NS = 1 << 62
 
 
 class ImportedThreads:
@@ -82,7 +84,10 @@ class ImportedThreads:
         self._nameless.discard(line)
 
     def extend(self, line: int, begin_ns: int, end_ns: int, samples: int = 0) -> None:
-        """Note that a thread existed from ``begin_ns`` to ``end_ns`` at least, with ``samples``."""
+        """Note that a thread existed from ``begin_ns`` to ``end_ns`` at least, with ``samples``.
+        Raises :class:`FormatError` for times that are none."""
+        if not -_LATEST_NS < begin_ns <= end_ns < _LATEST_NS:
+            raise FormatError(f"{self._source}: damaged: times of a thread are out of range")
         thread = self._threads[line]
         if thread.end_ns is not None:
             begin_ns, end_ns = min(begin_ns, thread.start_ns), max(end_ns, thread.end_ns)
