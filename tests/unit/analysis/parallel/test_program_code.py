@@ -64,8 +64,7 @@ def test_addresses_are_the_programs_code_where_it_was_stripped(tmp_path: Path) -
         (stripped, {"[solver+0x10]", "[solver+0x20]", "main"}),
         (named, {"main", "solve"}),
     ):
-        made = make(tmp_path / f"{len(own)}", {0: steps})
-        with hpcd.analysis.open(made) as db:
+        with hpcd.analysis.open(make(tmp_path / f"{len(own)}", {0: steps})) as db:
             contexts = program_code.program_contexts(db).nonzero()[0]
             names = {db.procedures.name[number] for number in db.procedure_of_node[contexts]}
         assert names == own
