@@ -1,7 +1,7 @@
 """Distinct values of arrays.
 
 In place of numpy.unique, which as of numpy 2.4 imports masked arrays when it is used first: 25 ms
-and 1.3 MB of a recorder, often at the end of a command that somebody waits for.
+and 1.3 MB of a recorder, often at the end of a short command.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import numpy as np
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.findings.time_use import TimeUse, Use
-from hpcd.analysis.parallel.program_code import program_modules
+from hpcd.analysis.parallel.program_code import program_procedures
 from hpcd.analysis.parallel.tree_matching import are_regions, innermost
 from hpcd.analysis.profile.launchers import own_lines
 from hpcd.analysis.profile.nameless import is_address
@@ -326,9 +326,7 @@ class PictureTree:
     @cached_property
     def is_own(self) -> Mask:
         """``bool[entities]``: those in the program's own code; all where it has none."""
-        db = self._db
-        stub = np.array([name.endswith("@plt") for name in db.procedures.name], bool)
-        program = program_modules(db)[db.procedures.module] & ~stub
+        program = program_procedures(self._db)
         if not bool(program.any()):
             program[1:] = True
         own: Mask = program[self.entities.procedure]

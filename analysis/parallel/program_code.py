@@ -66,10 +66,13 @@ def is_program_code(path: str, kind: str) -> bool:
     return not (_fits(_SUPPORT, name) or _fits(others, name, path))
 
 
-def program_modules(db: Database) -> Mask:
-    """``bool[modules + 1]``: which hold the program's own code, by the numbers of modules."""
-    own = (is_program_code(row.path, row.kind) for row in db.modules)
-    return np.array([False, *own], bool)
+def program_procedures(db: Database) -> Mask:
+    """``bool[procedures]``: those of the program's own code. Stubs, by which it calls a library,
+    are not."""
+    modules = np.array([False, *(is_program_code(row.path, row.kind) for row in db.modules)], bool)
+    stub = np.array([name.endswith("@plt") for name in db.procedures.name], bool)
+    own: Mask = modules[db.procedures.module] & ~stub
+    return own
 
 
 def program_contexts(db: Database) -> Mask:
@@ -79,10 +82,8 @@ def program_contexts(db: Database) -> Mask:
     the program has no code of its own.
     """
     module = db.procedures.module[db.procedure_of_node]
-    own: Mask = program_modules(db)[module]
-    stub = np.array([name.endswith("@plt") for name in db.procedures.name], bool)
+    own: Mask = program_procedures(db)[db.procedure_of_node]
     nameless = np.array([name.startswith("[") for name in db.procedures.name], bool)
-    own &= ~stub[db.procedure_of_node]
     without_name = nameless[db.procedure_of_node]
     balance = np.bincount(module[own], np.where(without_name[own], 1, -1), len(db.modules) + 1)
     own &= ~without_name | (balance > 0)[module]

@@ -51,7 +51,7 @@ def attach_thread(
 
 
 def attach_held(kernel: KernelTargets, pid: int) -> AttachedThread:
-    """Have the programs record ``pid``, a child that hpcd holds, from its exec on; return its
+    """Make the programs record ``pid``, a child that hpcd holds, from its exec on; return its
     thread. Raises :class:`TargetError` when it is gone."""
     kernel.add_process(pid, None)
     thread = attach_thread(kernel, pid, pid, before_exec=True)
