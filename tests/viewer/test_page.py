@@ -126,6 +126,7 @@ def test_lines_filtered_sorted_and_grouped_in_the_url(page: Page) -> None:
     expect(labels).to_have_text(["rank 4", "rank 3", "rank 2"])
     page.keyboard.press("u")
     expect(page).not_to_have_url(re.compile("sort="))
+    expect(page.locator("#count")).to_have_text("3 of 8 lines")
     page.keyboard.press("Home")
     page.fill("#search", "")
     expect(page.locator("#count")).to_have_text("8 lines")
@@ -137,6 +138,19 @@ def test_lines_filtered_sorted_and_grouped_in_the_url(page: Page) -> None:
     page.fill("#search", "line:nobody")
     expect(page.locator("#count")).to_have_text("no line matches")
     assert window(page)[2:] == [0, 8]
+
+
+def test_choices_of_lines_made_at_once_are_all_kept(page: Page) -> None:
+    page.evaluate(
+        """() => {
+          for (const [id, value] of [["sort", "cpu_time"], ["group", "process"]]) {
+            const select = document.getElementById(id);
+            select.value = value;
+            select.dispatchEvent(new Event("change"));
+          }
+        }"""
+    )
+    expect(page).to_have_url(re.compile("sort=cpu_time.*group=process"))
 
 
 def test_pinned_rows_stay_above_the_others(page: Page) -> None:

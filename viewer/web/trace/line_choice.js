@@ -91,6 +91,8 @@ export class LineChoiceBar {
     this.extent = part(element, "extent-choice", HTMLButtonElement);
     this.rowCounts = new RowCounts(page.store, page.api);
     this.changes = 0;
+    /** @type {LineChoice} changes whose number of rows is not known yet */
+    this.pending = {};
     for (const [value, title] of GROUPS) this.group.append(new Option(title, value));
     this.phases = mountPhaseChoice(part(element, "phase-choice", HTMLElement), page, (text) => this.say(text, true));
     this.listen();
@@ -106,7 +108,7 @@ export class LineChoiceBar {
 
   show() {
     const { store, context } = this.page;
-    const { filter, sort, group, all, moved } = store.state;
+    const { sort, group, all, moved } = store.state;
     const { metrics, lines, rows } = context.summary;
     this.allLines.checked = Boolean(all);
     this.allLinesLabel.hidden = rows === lines;
@@ -120,7 +122,21 @@ export class LineChoiceBar {
     this.extent.hidden = !selected;
     if (selected) this.extent.textContent = `selected: ${formatTime(selected.t0, context.summary.duration_ns)} to ${formatTime(selected.t1, context.summary.duration_ns)} ×`;
     this.phases.show();
-    this.say(describeChoice(context.summary, context.count(), Boolean(filter)));
+    this.showCount();
+  }
+
+  // Back and links lead to choices that were not counted yet.
+  showCount() {
+    const { store, context } = this.page;
+    const choice = { ...store.state };
+    if (this.rowCounts.known(choice) !== undefined || !CHOICE.some((key) => choice[key])) {
+      this.say(describeChoice(context.summary, context.count(), Boolean(choice.filter)));
+      return;
+    }
+    this.say("");
+    const key = this.rowCounts.key(choice);
+    const now = () => key === this.rowCounts.key(store.state);
+    this.rowCounts.ask(choice).then(() => { if (now()) this.showCount(); }, (error) => { if (now()) this.say(messageOf(error), true); });
   }
 
   /** @param {string} text */
@@ -130,22 +146,27 @@ export class LineChoiceBar {
   }
 
   /**
-   * Asks for the number of rows of a choice, which is shown when that is known.
+   * Asks for the number of rows of a choice, which is shown when that is known. Changes that are made while
+   * the server counts are made together.
    * @param {LineChoice} patch
    */
   async change(patch) {
     const { store, context } = this.page;
     const { filter, sort, group, all, unfolded, moved } = store.state;
-    const sorts = "sort" in patch || "group" in patch;
-    const next = { filter, sort, group, all, unfolded, moved: sorts ? "" : moved, ...patch };
+    const pending = this.pending = { ...this.pending, ...patch };
+    const sorts = "sort" in pending || "group" in pending;
+    const next = { filter, sort, group, all, unfolded, moved: sorts ? "" : moved, ...pending };
     const change = ++this.changes;
     try {
       const count = await this.rowCounts.ask(next);
       if (change !== this.changes) return;
+      this.pending = {};
       if (!count) { this.say("no line matches", true); return; }
       store.set({ ...next, ...(count !== context.count() ? { l0: 0, l1: count } : {}), r0: undefined, r1: undefined });
     } catch (error) {
-      if (change === this.changes) this.say(messageOf(error), true);
+      if (change !== this.changes) return;
+      this.pending = {};
+      this.say(messageOf(error), true);
     }
   }
 
