@@ -257,7 +257,7 @@ def test_copies_are_taken_while_the_recorder_is_busy(
         unwind = Recording(options).run().unwind
         process.kill()
     # The thread, too, may wait for a CPU; without it there is room for one in eight.
-    assert unwind.deferred.not_copied <= 0.2 * unwind.paths
+    assert unwind.deferred.not_copied <= 0.5 * unwind.paths
     assert unwind.deferred.walked >= 0.99 * unwind.deferred.copied
 
 
