@@ -22,6 +22,7 @@ from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.ranks import has_ranks
 from hpcd.analysis.parallel.tree_matching import MPI_START_AND_END, are_regions, innermost
 from hpcd.analysis.parallel.waiting import are_waits
+from hpcd.analysis.profile.nameless import named_path
 from hpcd.analysis.profile.process_tree import (
     parents,
     processes_by_start,
@@ -311,11 +312,8 @@ class TimeUse:
                 name, label = db.procedure_names[db.procedure_of_node[at]], self._label[at]
                 if self._region[label]:
                     path.clear()  # how a team's thread came to it is not the program's affair
-                if name.startswith("["):  # an address says nothing: [libfoo.so+0x1234]
-                    name = f"{name.partition('+0x')[0]}]"
-                    path += [name] if path[-1:] != [name] else []
-                else:
-                    path += dict.fromkeys([name, self.labels[label]])
+                path += dict.fromkeys([name, self.labels[label]])
+        path = named_path(path)
         return [*path, db.procedure_names[db.procedure_of_node[called]]] if called else path
 
 

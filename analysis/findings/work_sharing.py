@@ -14,6 +14,7 @@ from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.parallel.imbalance import Imbalance, measure
 from hpcd.analysis.parallel.ranks import find_ranks, find_threads, has_ranks
 from hpcd.analysis.parallel.tree_matching import path_labels
+from hpcd.analysis.profile.nameless import named_path, without_address
 from hpcd.analysis.profile.row_text import CALLS, run_name
 
 _UNEVEN = 0.05
@@ -49,10 +50,13 @@ def meanwhile(
     starved = ready > 0.5 and use.demand.outside + ready * seconds > 0.5 * use.lived
     if starved or (1 - ready) * seconds < LEAST_SHARE * use.total:
         return True, words
-    labels = [place.label for place in sharing.matching.places]
-    blame = sum_by(sharing.matching.place_of, sharing.blame, len(labels))
+    numbers: dict[str, int] = {}
+    names = (without_address(place.label) for place in sharing.matching.places)
+    of_place = np.array([numbers.setdefault(name, len(numbers)) for name in names])
+    labels = list(numbers)
+    blame = sum_by(of_place[sharing.matching.place_of], sharing.blame, len(labels))
     top = int(blame.argmax())
-    if blame[top] < 0.3 * whole or not top or labels[top].startswith("["):
+    if blame[top] < 0.3 * whole or not top or labels[top].startswith(("[truncated", "[address")):
         return False, words
     by_rank = sharing.blame_of_rank
     late = int(by_rank.argmax())
@@ -80,7 +84,9 @@ def uneven_work(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterat
     team = several >= 2 or any(map(_TEAM.match, db.procedures.name))
     if loss < LEAST_SHARE or not (team or has_ranks(db)):
         return
-    names = [name for name in path_labels(sharing.matching, node) if name != "_start"]
+    names = [
+        name for name in named_path(path_labels(sharing.matching, node)) if name != "_start"
+    ]
     path = run_name(names, _PATH) if node and names else ""
     kind = ranks.kind
     at = int(np.flatnonzero(ranks.number == number)[0])

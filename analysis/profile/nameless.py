@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -21,6 +22,21 @@ def is_address(name: str) -> bool:
     return _ADDRESS.fullmatch(name) is not None
 
 
+def without_address(name: str) -> str:
+    """A display name; of an address in a load module that module alone, ``[libfoo.so]``."""
+    return _ADDRESS.sub(r"[\1]\2", name) if is_address(name) else name
+
+
+def named_path(names: Iterable[str]) -> list[str]:
+    """A call path with a run of addresses in one load module as that module, once."""
+    path: list[str] = []
+    for name in names:
+        shown = without_address(name)
+        if shown == name or path[-1:] != [shown]:
+            path.append(shown)
+    return path
+
+
 def module_rows(db: Database) -> tuple[U32, dict[int, str]]:
     """``uint32[procedures]``: in whose row each is shown; and the names of the rows of modules.
 
@@ -32,10 +48,8 @@ def module_rows(db: Database) -> tuple[U32, dict[int, str]]:
     modules = db.procedures.module.tolist()
     members: dict[tuple[int, str], list[int]] = {}
     for number, name in enumerate(db.procedure_names):
-        nameless = _ADDRESS.fullmatch(name)
-        if nameless:
-            shared = f"[{nameless[1]}]{nameless[2] or ''}"
-            members.setdefault((modules[number], shared), []).append(number)
+        if is_address(name):
+            members.setdefault((modules[number], without_address(name)), []).append(number)
     names: dict[int, str] = {}
     costly = _costly(db) if members else np.zeros(0, bool)
     for (_, shared), numbers in members.items():

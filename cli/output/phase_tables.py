@@ -11,6 +11,8 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.comparison_sides import ranks_or_all
 from hpcd.analysis.parallel.phases import Pattern, Phase, PhaseTimeline
+from hpcd.analysis.profile.nameless import named_path
+from hpcd.analysis.profile.row_text import CALLS
 from hpcd.cli.output.terminal_text import harmless
 
 
@@ -38,7 +40,7 @@ def print_phases(
                 for at in np.argsort(-length, kind="stable")[:3].tolist()
             )
             print(
-                f"{' > '.join(pattern.path)}: {len(length)} iterations of "
+                f"{CALLS.join(named_path(pattern.path))}: {len(length)} iterations of "
                 f"{pattern.period_s:.3f} s, spread {100 * pattern.spread:.0f} %, "
                 f"{100 * pattern.share:.0f} % of the time\n"
                 f"  {', '.join(pattern.calls)} ({pattern.alike} times in this order)\n"

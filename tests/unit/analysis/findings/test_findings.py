@@ -187,6 +187,19 @@ def test_what_has_no_names_is_called_by_its_module(tmp_path: Path) -> None:
         assert by_kind["blocked"].place == "in [app] > Fsync"
 
 
+def test_uneven_work_of_a_stripped_program_is_told_by_its_module(tmp_path: Path) -> None:
+    start, work, meet = "[app+0x10]", "[app+0x20-0x2f]", "[app+0x30]"
+    steps: dict[int, list[Step]] = {
+        0: [(f"{start}/{work}", "cpu", 3.0)],
+        1: [(f"{start}/{work}", "cpu", 1.0), (f"{start}/{meet}/MPI_Recv", "cpu", 2.0)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
+        by_kind = {finding.kind: finding for finding in findings(db)}
+        assert by_kind["imbalance"].place == "1.000 s in [app]"
+        assert by_kind["communication"].place == "in [app] > MPI_Recv"
+        assert by_kind["communication"].more == "; 100 % of it while rank 0 worked in [app]"
+
+
 def test_threads_that_run_briefly_all_their_lives_do_the_work(tmp_path: Path) -> None:
     """Those that serve a busy one wait for most of theirs."""
     steps: dict[int, list[Step]] = {0: [("main/create", "cpu", 1.0)]}
