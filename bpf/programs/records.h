@@ -49,9 +49,11 @@ struct thread_event {
 	u64 time;
 	u32 kind, tgid;
 	u32 tid;
-	u32 thread; /* its number; fork: 1 when the child is in the kernel's table of processes */
+	u32 thread; /* its number; fork: 1 when the child is in the kernel's table of processes; exec: 0
+		     * unless the thread was hidden until then */
 	u64 start;   /* task's start_time, monotonic ns */
-	u64 runtime; /* se.sum_exec_runtime, ns: as of the last tick or switch */
+	u64 runtime; /* se.sum_exec_runtime, ns: as of the last tick or switch; exec of a hidden
+		      * thread: as of then */
 	u32 other;   /* fork: the parent's tgid; thread: 1 when just born; exit: 1 when the
 		      * whole process is gone */
 	u32 image;   /* see image_of() */

@@ -1072,7 +1072,9 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	u32 tid = FIELD(next->pid);
 	struct thread *thread = map_lookup(MAP(THREADS), &tid);
-	if (thread && !thread->hidden) {
+	if (thread && thread->hidden)
+		thread->woken = bpf_ktime_get_ns() - FIELD(next->se.sum_exec_runtime);
+	else if (thread) {
 		struct sample in;
 		in.time = bpf_ktime_get_ns();
 		in.value = thread->woken;
@@ -1239,8 +1241,15 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 		process->image = event.image;
 		process->refresh = !ON_DEMAND;
 		struct thread *hidden = map_lookup(MAP(THREADS), &event.tid);
-		if (hidden)
+		if (hidden && hidden->hidden) {
+			/* Since the last tick, where the kernel's count ends, it may have run for 1 ms. */
+			u64 used = event.time - hidden->woken;
+			if (hidden->woken && used > event.runtime)
+				event.runtime = used;
+			event.thread = hidden->number;
+			hidden->woken = 0;
 			hidden->hidden = 0;
+		}
 		/* A thread that execs takes over its leader's tid. */
 		if (old != event.tid)
 			map_delete(MAP(THREADS), &old);

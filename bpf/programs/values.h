@@ -34,7 +34,8 @@ struct process {
 struct thread {
 	u32 number;
 	u32 hidden; /* 1: not recorded before its exec: what runs until then is hpcd's */
-	u64 woken;  /* when it became runnable, while it waits for a CPU; 0: it does not */
+	u64 woken;  /* when it became runnable, while it waits for a CPU; 0: it does not. Of a hidden one
+		     * the time at which it had used no CPU time, had it run since without a pause */
 	u64 left;   /* once it is exiting: when it was last seen on a CPU */
 	u64 entered; /* when the recorded system call it is in began; 0: it is in none */
 	u32 object, other; /* the files it was called with */

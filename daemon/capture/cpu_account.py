@@ -63,6 +63,12 @@ class CpuAccount:
         owner.before_ns += used_ns
         self._running[number] = _RunningThread(owner, tid, used_ns, used_ns)
 
+    def restart(self, number: int, used_ns: int) -> None:
+        """Count no CPU time of the thread that it used before now, when it has used ``used_ns``."""
+        thread = self._running[number]
+        thread.owner.before_ns += used_ns - thread.before_ns
+        thread.before_ns = thread.used_ns = used_ns
+
     def update(self, number: int, used_ns: int) -> None:
         """Note that the thread has used ``used_ns``, or more, in its whole life."""
         thread = self._running.get(number)

@@ -105,6 +105,8 @@ class ThreadLifecycle:
                 if not inherited or (event.other in self._out_of_date and not self._on_demand):
                     self._out_of_date.add(pid)
             case EventKind.EXEC if pid in self._targets:
+                if event.thread:
+                    self._begin_command(event)
                 program = self._programs.pop(pid, None)
                 self._targets.on_exec(pid, event.image, _text(event.comm), event.time, program)
                 if not (self._on_demand and self._targets.is_known(pid)):
@@ -149,6 +151,16 @@ class ThreadLifecycle:
             state = BORN if event.other else Switch.IN
             job = self._targets.target(pid).process.job
             self._thread_times.begin(line, event.time, state, self._stacks.never_sampled, job)
+
+    def _begin_command(self, event: ThreadEvent) -> None:
+        """A thread that was held begins the command: what it did until then was hpcd's."""
+        thread = self._threads.get(event.thread)
+        if not thread:
+            return
+        self._threads[event.thread] = replace(thread, cpu_before_ns=event.runtime)
+        self._cpu.restart(event.thread, event.runtime)
+        if self._thread_times:
+            self._thread_times.restart(thread.line, event.time)
 
     def _on_exit(self, event: ThreadEvent) -> None:
         """The thread begins to end; what it does yet is recorded until :meth:`_on_end`."""

@@ -144,6 +144,13 @@ class ThreadTimes:
         self._node[slot] = node
         self._group[slot] = self._group_of(job)
 
+    def restart(self, line: int, time: int) -> None:
+        """Line ``line``, of which there was no report yet, is accounted for from ``time`` on, when
+        it runs."""
+        slot = self._slot_of[line]
+        self._time[slot] = self._begun[slot] = time
+        self._kind[slot], self._node[slot] = _IN, 0
+
     def account(
         self,
         reports: npt.NDArray[np.void],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from hpcd.daemon.unwind.kept_tables import KnownCommands
+from hpcd.measurement.reader import open_measurement
 from tests.support.recorded import call_paths
 
 pytestmark = pytest.mark.root
@@ -59,6 +61,24 @@ def test_what_runs_before_the_recorder_is_there_is_recorded(
     assert unwind["deferred"]["walked"] > 0.5 * unwind["paths"]
     paths = call_paths(tmp_path / "again", executable)
     assert {"main", "first", "second"} <= {name for path in paths for name in path}
+
+
+@pytest.mark.parametrize("begun_before", [False, True])
+def test_cpu_time_before_its_exec_is_not_the_commands(
+    begun_before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCD_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    if begun_before:
+        run(tmp_path / "first", "true")
+    # The held process tries to execute the command in all of these.
+    monkeypatch.setenv("PATH", "".join(f"/{n:x}:" for n in range(10_000)) + os.environ["PATH"])
+    samples = run(tmp_path / "m", "true")["samples"]
+    with open_measurement(tmp_path / "m") as measurement:
+        (thread,) = measurement.threads.values()
+    assert thread.cpu_before_ns is not None and thread.cpu_ns is not None
+    assert thread.cpu_before_ns > 5 * thread.cpu_ns > 0
+    assert samples["expected"] == pytest.approx(997 * thread.cpu_ns / 1e9, abs=1)
 
 
 def test_a_command_begins_early_only_where_its_tables_are_kept(
