@@ -108,10 +108,3 @@ class CpuClock:
         for fd in self._fds:
             os.close(fd)
         self._fds.clear()
-
-
-def cpu_time_is_stolen() -> bool:
-    """Whether the hypervisor has taken CPUs away from this machine and the kernel keeps account of
-    it (proc_stat(5), "steal"): such time is in no thread's CPU time."""
-    counts = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
-    return len(counts) > 8 and int(counts[8]) > 0

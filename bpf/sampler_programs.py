@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hpcd.bpf import libbpf, maps, syscalls
-from hpcd.bpf.cpu_clock import CpuClock, cpu_time_is_stolen, periods
+from hpcd.bpf.cpu_clock import CpuClock, periods
 from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.loading.kernel_facilities import require_memory_reads, require_user_registers
 from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler
@@ -22,6 +22,7 @@ from hpcd.bpf.map_sizes import CALL_SLOTS, FIRST_CALL_CONTEXT, MAX_EVENTS, SETTI
 from hpcd.bpf.sampler_maps import KernelMemory, SamplerMaps
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.errors import HpcdError, PlatformError, UsageError
+from hpcd.processors import machine_seconds
 
 if TYPE_CHECKING:
     from hpcd.bpf.call_programs import CallPrograms
@@ -180,6 +181,8 @@ class SamplerPrograms:
         passed_over = round((1 - full_ns / period_ns) * (1 << 32))
         lengths = periods(full_ns)
         step = round((lengths[-1] - lengths[0]) / (len(lengths) - 1)) if len(lengths) > 1 else 0
+        # Such time is in no thread's CPU time (proc_stat(5), "steal").
+        _, stolen, _ = machine_seconds()
         self.maps.settings.update(
             struct.pack("<I", 0),
             SETTINGS.pack(
@@ -189,7 +192,7 @@ class SamplerPrograms:
                 lengths[0],
                 step,
                 _LATE_NS,
-                int(cpu_time_is_stolen()),
+                int(stolen > 0),
             ),
         )
 

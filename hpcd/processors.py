@@ -1,8 +1,9 @@
-"""The processors that this process may use."""
+"""The processors that this process may use, and the CPU time of the machine."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 
 def processor_count() -> int:
@@ -10,3 +11,12 @@ def processor_count() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def machine_seconds() -> tuple[float, float, float]:
+    """Return the CPU seconds since the machine started: used, taken by the hypervisor (0 as well
+    where the kernel keeps no account of it), idle. Raises :class:`OSError`."""
+    words = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    tick = os.sysconf("SC_CLK_TCK")
+    user, nice, system, idle, io, *interrupts, stolen = (int(word) / tick for word in words[1:9])
+    return user + nice + system + sum(interrupts), stolen, idle + io

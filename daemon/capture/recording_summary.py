@@ -39,10 +39,11 @@ class RecordingAccount:
         first = terms.first_rate
         self._rates = [first] if first else []
         self._expected = ExpectedSamples(first.frequency if first else 0)
-        self._start = parts.begun.time if parts.begun else time.monotonic()
+        self.start = parts.begun.time if parts.begun else time.monotonic()
+        """When it began (monotonic s)."""
         self._machine = parts.begun.machine if parts.begun else machine_time()
         self._used: MachineTime | None = None
-        self._reported = (self._start, 0)  # when progress was last, and the samples by then
+        self._reported = (self.start, 0)  # when progress was last, and the samples by then
 
     def change_rate(self, rate: SamplingRate) -> None:
         """From now on CPU time is sampled at ``rate``."""
@@ -63,7 +64,7 @@ class RecordingAccount:
         reported, samples = self._reported
         self._reported = (now, parts.collector.recorded)
         return Progress(
-            seconds=now - self._start,
+            seconds=now - self.start,
             samples=parts.collector.recorded,
             rate=(parts.collector.recorded - samples) / max(now - reported, 1e-9),
             dropped=self.samples_lost(),
@@ -118,7 +119,7 @@ class RecordingAccount:
             rates=tuple(self._rates),
             threads=parts.threads.line_count,
             measurement=self._terms.output,
-            duration_s=round(until - self._start, 3),
+            duration_s=round(until - self.start, 3),
             overhead=OverheadSeconds(
                 collector_cpu_s=round(own_cpu_seconds() - self._terms.cpu_start, 3),
                 bpf_s=round(overhead.seconds, 4),

@@ -87,7 +87,7 @@ class Session:
         self._ends = ProcessEnds(terms.selector.pids)
         self._account = RecordingAccount(terms, parts)
         self._flushed = self._trimmed = time.monotonic()
-        self._start = parts.begun.time if parts.begun else self._flushed
+        self._start = self._account.start
         self._summarized = -math.inf
         """When it was summed up last."""
         self._lost = 0
