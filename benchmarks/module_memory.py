@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from hpcd.bpf.table_memory import Tables
-from hpcd.daemon.unwind.interned_rules import InternedRules
 from hpcd.daemon.unwind.packed_table import packed
 from hpcd.daemon.unwind.table_builder import build_table
+from hpcd.daemon.unwind.unwind_rules import InternedRules
 from hpcd.errors import FormatError
 from tests.support.array_memory import ArrayMemory
 

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from hpcd.analysis.trace.records import Trace
 from hpcd.analysis.trace.trace_lines import LineColumns
-from hpcd.array_types import I64, U32
+from hpcd.array_types import I64, U16, U32
 from hpcd.errors import UsageError
+from hpcd.kernels.library import kernels
 
 
 def choose_lines(
@@ -93,3 +94,17 @@ def _sample(
     first = np.searchsorted(times, columns.start[lines])
     last = np.searchsorted(times, columns.end[lines], side="right")
     return trace.sample(lines, times, (t1 - t0) / width, first, last, row)
+
+
+def pixel_runs(nodes: npt.NDArray[np.unsignedinteger]) -> tuple[U32, U16]:
+    """The runs of ``nodes`` ``[h, w]``, row after row: the node of each, and the column behind it;
+    a row's last ends at ``w``."""
+    rows, width = nodes.shape
+    if not nodes.size:
+        return np.zeros(0, np.uint32), np.zeros(0, np.uint16)
+    pixels = np.ascontiguousarray(nodes, np.uint32)
+    runs = kernels.count_runs(pixels, rows, width)
+    # One more, that is written and not counted.
+    node, end = np.empty(runs + 1, np.uint32), np.empty(runs + 1, np.uint16)
+    kernels.pixel_runs(pixels, rows, width, node, end)
+    return node[:runs], end[:runs]

@@ -6,6 +6,7 @@ and put into the kernel's table memory once, however many processes map it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections.abc import Callable, Sequence
@@ -15,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.naming.mapping_rows import KnownModule
-from hpcd.daemon.naming.module_images import ModuleImages
 from hpcd.daemon.naming.table_installer import TableInstaller
 from hpcd.daemon.targets import patience, target_reader
 from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.processes import executable_regions
-from hpcd.daemon.targets.target_reader import Reader
+from hpcd.daemon.targets.target_reader import Reader, is_pin
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decode_queue import DecodeQueue
 from hpcd.daemon.unwind.decoder_process import Decoder
@@ -28,6 +28,10 @@ from hpcd.errors import HpcdError
 from hpcd.model.frame import MODULE_MAX
 from hpcd.model.identity import Module, ModuleKind
 
+# Files kept open for their names; of more than that the path must do.
+_MAX_IMAGES = 1024
+# Bytes of files in memory, of those that only a reader may open.
+_MAX_COPIED = 512 << 20
 _STOP_SECONDS = 0.5
 
 
@@ -200,3 +204,48 @@ def _vdso_file() -> int:
         if region.path == "[vdso]":
             os.write(fd, ctypes.string_at(region.start, region.end - region.start))
     return fd
+
+
+class ModuleImages:
+    """Descriptors of modules' files by the modules' ids, kept open as another process may not be
+    able to open them; ``reader`` copies what may not be read."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._descriptors: dict[int, int] = {}
+        self._copied = 0
+        """Bytes of those that are copies in memory."""
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._descriptors
+
+    def keep(self, number: int, fd: int) -> None:
+        """Keep open what is open at ``fd``, unless there are too many."""
+        if len(self._descriptors) < _MAX_IMAGES:
+            with contextlib.suppress(OSError):
+                self._descriptors[number] = os.dup(fd)
+
+    def descriptor(self, number: int) -> int:
+        """Return the descriptor of a file that is kept, which may only be for a reader."""
+        return self._descriptors[number]
+
+    def readable(self, number: int, user: int, path: str) -> int | None:
+        """Return a descriptor by which this process may read the file; None if there is none."""
+        image = self._descriptors.get(number)
+        if image is None or not is_pin(image):
+            return image
+        try:
+            with self._reader.readable(user, path, image) as copy:
+                self._copied += os.fstat(copy).st_size
+                if self._copied > _MAX_COPIED:
+                    return None
+                os.dup2(copy, image, inheritable=False)
+        except HpcdError:
+            return None
+        return image
+
+    def close(self) -> None:
+        """Close all files."""
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors.clear()

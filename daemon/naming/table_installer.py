@@ -17,7 +17,7 @@ from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.naming.mapping_rows import KnownModule
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decode_queue import DecodeQueue
-from hpcd.daemon.unwind.interned_rules import InternedRules
+from hpcd.daemon.unwind.unwind_rules import InternedRules
 from hpcd.elf.elf_reader import NOT_ELF
 from hpcd.errors import HpcdError
 from hpcd.model.identity import Module

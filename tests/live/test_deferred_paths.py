@@ -27,7 +27,7 @@ from hpcd.daemon.capture.recording import Recording
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.session import Session
 from hpcd.daemon.targets.selector import Selector
-from hpcd.daemon.unwind.interned_rules import InternedRules
+from hpcd.daemon.unwind.unwind_rules import InternedRules
 from hpcd.errors import PlatformError
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.paths import ROOT

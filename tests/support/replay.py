@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.table_memory import MAPPING, Tables, pack_rows
-from hpcd.daemon.unwind.interned_rules import InternedRules
-from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE
+from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE, InternedRules
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.array_memory import ArrayMemory
 from tests.support.paths import ROOT

@@ -6,7 +6,12 @@ from pathlib import Path
 
 from hpcd.analysis import Database
 from hpcd.errors import UsageError
-from hpcd.viewer.pictures import matplotlib_import  # noqa: F401
+from hpcd.isolation import in_root_directory
+
+# While it is imported, matplotlib reads a matplotlibrc of the current directory, which may be
+# another user's and never end (a named pipe); the user's own is read as ever.
+with in_root_directory():
+    import matplotlib as matplotlib
 
 # isort: split
 from hpcd.viewer.pictures import cost_over_lines, flame_graph, trace_view

@@ -19,8 +19,7 @@ from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.findings.findings import findings, scene
 from hpcd.analysis.findings.time_use import Use
 from hpcd.analysis.profile.formula import parse_formula
-from hpcd.analysis.trace.pixel_runs import pixel_runs
-from hpcd.analysis.trace.pixel_samples import choose_lines
+from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_runs
 from hpcd.array_types import U32, Mask
 from hpcd.errors import UsageError
 from hpcd.viewer.palette import DISTINCT, REST, parse_patterns

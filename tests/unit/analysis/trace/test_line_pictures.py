@@ -15,8 +15,7 @@ import hpcd.analysis
 from hpcd.analysis.arrays.packed_frames import decompress_into
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.trace import frame_ring
-from hpcd.analysis.trace.pixel_runs import pixel_runs
-from hpcd.analysis.trace.pixel_samples import pixel_times
+from hpcd.analysis.trace.pixel_samples import pixel_runs, pixel_times
 from hpcd.errors import FormatError
 from hpcd.measurement.synthetic import Shape, synthesize
 from hpcd.measurement.synthetic_source import built_in_source

@@ -14,7 +14,7 @@ from hpcd.daemon.probes.debug_prototypes import DeclaredType, Prototype
 from hpcd.daemon.probes.found_points import find_points
 from hpcd.daemon.probes.probe_points import probe_points
 from hpcd.daemon.probes.probe_spec import parse_probe
-from hpcd.daemon.probes.prototype_values import prototype_values
+from hpcd.daemon.probes.probed_functions import prototype_values
 from hpcd.daemon.probes.return_instructions import exits_of
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.elf.elf_view import ElfView

@@ -13,8 +13,7 @@ from hpcd.bpf.table_memory import MAPPING, Space, Tables, space_blocks
 from hpcd.daemon.targets import process_table, shared_spaces, user_accounts
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.user_accounts import UserAccounts
-from hpcd.daemon.unwind.interned_rules import InternedRules
-from hpcd.daemon.unwind.unwind_rules import CfaKind, RuleSet, rule
+from hpcd.daemon.unwind.unwind_rules import CfaKind, InternedRules, RuleSet, rule
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
 from tests.support.array_memory import ArrayMemory

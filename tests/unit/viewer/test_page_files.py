@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from hpcd.errors import HpcdError
-from hpcd.viewer.server.page_script import page_script
+from hpcd.viewer.server.page_files import page_script
 
 MODULES = {
     "core/app.js": """import { twice, Half } from "../numbers/twice.js";
