@@ -68,9 +68,8 @@ class ColumnWriter:
         except OSError as error:
             raise storage_error(path, error) from None
         with os.fdopen(os.dup(self._fd), "rb") as file:
-            shape, self.dtype = _read_header(file, path)
+            _, self.dtype = _read_header(file, path)
             self._data = file.tell()
-        self.rows = shape
 
     def __enter__(self) -> ColumnWriter:
         return self
@@ -88,14 +87,6 @@ class ColumnWriter:
                 data, at = data[done:], at + done
         except OSError as error:
             raise storage_error(self._path, error) from None
-
-    def read(self, row: int, rows: int) -> Array:
-        """A copy of ``rows`` rows from ``row`` on."""
-        size = rows * self.dtype.itemsize
-        data = os.pread(self._fd, size, self._data + row * self.dtype.itemsize)
-        if len(data) != size:
-            raise FormatError(f"{self._path}: column is shorter than it says")
-        return np.frombuffer(bytearray(data), self.dtype)
 
 
 def map_column(path: Path) -> Array:

@@ -152,7 +152,7 @@ def operations(calls: CallArrays, rank_of_line: I64) -> Operations:
     role_of = np.array([int(roles.get(f.name, -1)) for f in calls.functions] + [-1], np.int64)
     part_of = np.array([f.name.count("/") for f in calls.functions] + [0], np.int64)
     rank = rank_of_line[calls.line]
-    slot = np.array([_slot(f, "role") for f in calls.functions] + [-1], np.int64)[calls.function]
+    slot = np.array([_role_slot(f) for f in calls.functions] + [-1], np.int64)[calls.function]
     says = slot >= 0
     role_of_call = np.where(
         says, calls.value[np.arange(len(calls)), np.maximum(slot, 0)], role_of[calls.function]
@@ -198,9 +198,9 @@ def operations(calls: CallArrays, rank_of_line: I64) -> Operations:
     )
 
 
-def _slot(function: RecordedFunction, value: str) -> int:
-    """The number of the value of this name, -1: there is none."""
-    return next((at for at, (name, _) in enumerate(function.values) if name == value), -1)
+def _role_slot(function: RecordedFunction) -> int:
+    """The number of the value that says its role, -1: there is none."""
+    return next((at for at, (name, _) in enumerate(function.values) if name == "role"), -1)
 
 
 def _flavour(calls: CallArrays) -> Flavour:

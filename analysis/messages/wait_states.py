@@ -250,9 +250,8 @@ def by_path(operations: Operations, waits: WaitStates) -> list[WaitGroup]:
 
 @dataclass(frozen=True)
 class WaitTotals:
-    """Waiting by kind, by waiting rank, and by delaying rank, ``float64[...]`` in seconds."""
+    """Waiting by waiting rank, and by delaying rank, ``float64[ranks]`` in seconds."""
 
-    by_kind: F64
     by_waiter: F64
     by_delayer: F64
 
@@ -261,7 +260,6 @@ def totals(operations: Operations, waits: WaitStates, ranks: int) -> WaitTotals:
     """Sums over all waits. O(w)."""
     seconds = waits.severity / 1e9
     return WaitTotals(
-        sum_by(waits.kind, seconds, len(WaitKind)),
         sum_by(operations.rank[waits.operation], seconds, ranks),
         sum_by(operations.rank[waits.delayer], seconds, ranks),
     )

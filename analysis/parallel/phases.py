@@ -50,11 +50,10 @@ _REFERENCES = 8
 class Instances:
     """Stretches of time of one kind on all lines: ``begin``, ``end`` ``int64[count, lines]``, ns.
 
-    ``name`` says what they are; ``length`` ``int64[count]`` is how long they took, the mean over
-    lines, without waiting for a CPU.
+    ``length`` ``int64[count]`` is how long they took, the mean over lines, without waiting for a
+    CPU.
     """
 
-    name: str
     begin: I64
     end: I64
     length: I64
@@ -301,7 +300,7 @@ class PhaseTimeline:
         length = np.zeros(len(both))
         for number, line in enumerate(self._each()):
             length += clocks_of(line)[0].between(begin[:, number], end[:, number])
-        return Instances(name, begin, end, (length / len(columns)).astype(np.int64))
+        return Instances(begin, end, (length / len(columns)).astype(np.int64))
 
     def _find(self, path: Sequence[str]) -> int:
         tree = self.matching.tree

@@ -41,7 +41,6 @@ class MarkedPhases:
 
     def __init__(self, db: Database, text: str) -> None:
         """Raises :class:`UsageError` where no call marks a phase of ``text``."""
-        self.text = text
         self.name = [NO_PHASE]
         self.details: list[dict[str, Any]] = [{}]
         self.alone = [""]

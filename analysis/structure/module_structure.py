@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -260,13 +260,10 @@ class Module:
         return lines
 
     def _kept_lines(self) -> ModuleLines:
-        cache = self._reader.cache
-        kept = cache.load(self._writers, self._build_id, "lines")
+        kept = self._reader.cache.load(self._writers, self._build_id, "lines")
         if kept is not None:
-            try:
+            with suppress(FormatError):
                 return ModuleLines.from_arrays(kept)
-            except FormatError:
-                cache.damaged += 1
         return ModuleLines.nothing(AddressRanges.nothing())
 
     def _new_lines(self, before: ModuleLines, debug: Path, addresses: U64 | None) -> ModuleLines:
@@ -307,11 +304,9 @@ class Module:
         cache = self._reader.cache
         kept = cache.load(self._writers, self._build_id, "loops")
         if kept is not None:
-            try:
+            with suppress(FormatError, KeyError):
                 functions = Functions(kept["known.start"], kept["known.end"])
                 return LoopTable.from_arrays(kept), functions
-            except (FormatError, KeyError):
-                cache.damaged += 1
         return LoopTable.empty(), Functions(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
 
 

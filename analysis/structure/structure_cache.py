@@ -25,10 +25,9 @@ def cache_directory() -> Path:
 
 
 class StructureCache:
-    """Arrays by module and kind. ``damaged`` counts files that had to be made again."""
+    """Arrays by module and kind."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        self.damaged = 0
         folder: Path | None = None
         with contextlib.suppress(RuntimeError):  # a user without a home
             folder = (directory or cache_directory()) / "structure" / _VERSION
@@ -47,11 +46,9 @@ class StructureCache:
         data = self._files.load(writers, build_id, kind)
         if data is None:
             return None
-        try:
+        with contextlib.suppress(FormatError, ValueError):
             return unpack_arrays(data)
-        except (FormatError, ValueError):
-            self.damaged += 1
-            return None
+        return None
 
     def store(self, writers: str, build_id: str, kind: str, arrays: Arrays) -> None:
         """Keep arrays; a full disk or the like only means they are not kept."""

@@ -40,8 +40,8 @@ def spreadsheet_cell(value: object) -> object:
     return harmless(f"'{value}" if value.lstrip().startswith(("=", "+", "-", "@")) else value)
 
 
-def cell(text: object, style: str = "") -> Text:
+def cell(text: object) -> Text:
     """``text`` for rich, harmless and without markup."""
     from rich.text import Text
 
-    return Text(harmless(text), style=style)
+    return Text(harmless(text))

@@ -141,7 +141,6 @@ class Assembly:
             sampler=sampler,
             targets=targets,
             modules=self._modules,
-            tables=tables,
             collector=collector,
             threads=threads,
             stacks=stacks,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.sampler import Sampler
-from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture.budget import Budget
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
@@ -47,7 +46,6 @@ class Parts:
     sampler: Sampler
     targets: Targets
     modules: Modules
-    tables: Tables
     collector: Collector
     threads: ThreadLifecycle
     stacks: StackResolver

@@ -159,7 +159,7 @@ class _Held:
         """``pin`` if it is a regular file of the user's, or one of root's that all may read: who
         writes symbols must not learn by them what else is in a folder. Raises :class:`OSError`."""
         require_pinned(pin.fileno(), self._pid, folder)
-        status = status_of("", pin.fileno())
+        status = status_of(pin.fileno())
         owned = status.st_uid == self._uid or (
             status.st_uid == 0 and bool(status.st_mode & stat.S_IROTH)
         )
@@ -190,7 +190,7 @@ class _Source:
 
     def status(self) -> FileStatus:
         """Its status, as far as the kernel knows it."""
-        return status_of("", self._pin.fileno())
+        return status_of(self._pin.fileno())
 
     def read(self, size: int, offset: int) -> bytes:
         """Up to ``size`` bytes from ``offset`` on; none if it cannot be read. Raises
@@ -213,7 +213,7 @@ class _PerfMap:
         self._asked_for: tuple[tuple[int, int], U64] = ((0, 0), np.zeros(0, np.uint64))
 
     def is_same(self, pin: Pin) -> bool:
-        status, other = self._file.status(), status_of("", pin.fileno())
+        status, other = self._file.status(), status_of(pin.fileno())
         return (status.st_dev, status.st_ino) == (other.st_dev, other.st_ino)
 
     def symbols(self, addresses: U64) -> Symbols:

@@ -100,7 +100,7 @@ class Modules:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             except OSError:
                 continue
-            key = key_of(status_of("", fd))
+            key = key_of(status_of(fd))
             if key in self._by_key:
                 os.close(fd)
             else:

@@ -208,7 +208,7 @@ class ModuleMappings:
         images, number = self._modules.images, entry.module.id
         try:
             return number in images and (
-                self._modules.known(key_of(status_of("", images.descriptor(number)))) is entry
+                self._modules.known(key_of(status_of(images.descriptor(number)))) is entry
             )
         except OSError:
             return False

@@ -120,7 +120,7 @@ class ProbedFiles:
                 continue
             try:
                 file = open_file(text, os.getpid())
-                status = status_of("", file.fileno())
+                status = status_of(file.fileno())
             except OSError:
                 continue
             key = _key(status)

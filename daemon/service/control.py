@@ -146,7 +146,7 @@ class Control:
     def _options(self, request: dict[str, Any], permission: Permission) -> Options:
         """The recording requested, within the limits of its user; its output is not yet known."""
         peer, limits = permission.peer, self._configuration.control
-        duration = number(request, "duration", None)
+        duration = number(request, "duration")
         if not permission.root:
             longest = seconds_of(limits.longest)
             duration = longest if duration is None else min(duration, longest)
@@ -158,7 +158,7 @@ class Control:
             children=truth(request, "children", True),
             waits=truth(request, "waits", True),
             threshold_ns=whole(request, "threshold_ns", 50_000),
-            overhead=number(request, "overhead", None),
+            overhead=number(request, "overhead"),
             io=truth(request, "io", False),
             memory=truth(request, "memory", False),
             probes=self._probes(request, permission),

@@ -18,11 +18,11 @@ def whole(request: dict[str, Any], name: str, default: int | None = None) -> int
     return value
 
 
-def number(request: dict[str, Any], name: str, default: float | None) -> float | None:
-    """A number above 0."""
+def number(request: dict[str, Any], name: str) -> float | None:
+    """A number above 0; None if absent."""
     value = request.get(name)
     if value is None:
-        return default
+        return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
         raise UsageError(f"{name} must be a number above 0")
     return float(value)

@@ -8,7 +8,8 @@ import struct
 from functools import cache
 from typing import NamedTuple
 
-_AT_EMPTY_PATH, _AT_STATX_DONT_SYNC, _BASIC_STATS = 0x1000, 0x4000, 0x7FF
+# AT_EMPTY_PATH, AT_STATX_DONT_SYNC; STATX_BASIC_STATS
+_STATX_FLAGS, _BASIC_STATS = 0x1000 | 0x4000, 0x7FF
 # statx(2): user, mode, inode, size; the time of change; the device.
 _STATX = struct.Struct("<20xI4xH2xQQ64xqI12xII112x")
 
@@ -28,16 +29,12 @@ class FileStatus(NamedTuple):
     st_uid: int
 
 
-def status_of(path: str, folder: int = -100) -> FileStatus:
-    """The status of ``path``, relative to ``folder``; with an empty path of ``folder`` itself.
-
-    What its path leads through may still be asked. Raises :class:`OSError`.
-    """
+def status_of(descriptor: int) -> FileStatus:
+    """The status of what ``descriptor`` is of. Raises :class:`OSError`."""
     buffer = ctypes.create_string_buffer(_STATX.size)
-    flags = _AT_STATX_DONT_SYNC | (0 if path else _AT_EMPTY_PATH)
-    if _libc().statx(folder, os.fsencode(path), flags, _BASIC_STATS, buffer):
+    if _libc().statx(descriptor, b"", _STATX_FLAGS, _BASIC_STATS, buffer):
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), path)
+        raise OSError(number, os.strerror(number))
     user, mode, inode, size, seconds, nanoseconds, major, minor = _STATX.unpack(buffer)
     return FileStatus(
         mode, os.makedev(major, minor), inode, size, seconds * 1_000_000_000 + nanoseconds, user

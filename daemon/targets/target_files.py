@@ -138,7 +138,7 @@ def _pinned(path: str, folder: int | None, flags: int) -> Iterator[int]:
 
 
 def _require_regular(pin: int) -> None:
-    if not stat.S_ISREG(status_of("", pin).st_mode):
+    if not stat.S_ISREG(status_of(pin).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
 
 
@@ -166,7 +166,7 @@ def require_answer(pin: int, pid: int) -> None:
     ours = _mounts("self")
     mount = ours.get(number) or _mounts(str(pid)).get(number)
     if mount is None:
-        device = status_of("", pin).st_dev
+        device = status_of(pin).st_dev
         if not (number in _own_mounts() or device == _memory_device() or _is_ours(pin, ours)):
             raise ServedError(errno.EACCES, "its mount is gone, whoever served it")
     elif mount.kind.split(".")[0] == "fuse" and not any(
@@ -186,7 +186,7 @@ def require_answer(pin: int, pid: int) -> None:
 
 def _is_ours(pin: int, ours: dict[int, _Mount]) -> bool:
     """Whether ``pin`` is of a file system that is mounted here too, and that no user serves."""
-    device = status_of("", pin).st_dev
+    device = status_of(pin).st_dev
     name = f"{os.major(device)}:{os.minor(device)}"
     kinds = {mount.kind for mount in ours.values() if mount.device == name and not mount.by_user}
     # Files of an overlay may have the device of its upper layer, which alone then answers for the
@@ -306,13 +306,13 @@ def file_of_region(
     folder = open_folder(pid, path)
     try:
         with _pinned(name, folder, os.O_NOFOLLOW) as pin:
-            status = status_of("", pin)
+            status = status_of(pin)
             if not stat.S_ISREG(status.st_mode) or not _is_of(region, status):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), region.path)
             if is_known(status):
                 return status, None
             file = open_file(f"/proc/self/fd/{pin}", pid, folder=folder)
-        return status_of("", file.fileno()), file
+        return status_of(file.fileno()), file
     finally:
         os.close(folder)
 
@@ -351,7 +351,7 @@ def mapped_file(pid: int, region: Region, is_known: Callable[[FileStatus], bool]
     try:
         # What is looked at is what is opened: the path leads to whatever is mapped at the moment.
         with _pinned(path, None, 0) as pin:
-            status = status_of("", pin)
+            status = status_of(pin)
             if stat.S_ISREG(status.st_mode) and _is_mapped(region, pin, status):
                 mapped.status = status
                 if not is_known(status):

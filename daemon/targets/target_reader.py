@@ -106,7 +106,7 @@ class Reader:
         """A copy in memory, which belongs to ``uid``, of the file that ``pin`` is a descriptor of,
         for its path alone; the caller closes it."""
         request = PART.pack(0, MOST_COPIED)
-        factor = 1.0 + min(status_of("", pin).st_size, MOST_COPIED) / _COPIED_IN_TIME
+        factor = 1.0 + min(status_of(pin).st_size, MOST_COPIED) / _COPIED_IN_TIME
         copy = self._ask_file(uid, label, b"c", pin, request, factor, self._file)
         try:
             # What is found in it is kept for this user's files alone.

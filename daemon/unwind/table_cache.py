@@ -18,7 +18,7 @@ _MAX_DIGESTED = 1 << 16
 
 
 class TableCache:
-    """The cache. ``damaged`` counts files that had to be made again."""
+    """The cache."""
 
     def __init__(
         self,
@@ -27,7 +27,6 @@ class TableCache:
         limit_bytes: int = LIMIT_BYTES,
         limit_seconds: float = LIMIT_SECONDS,
     ) -> None:
-        self.damaged = 0
         self._files = table_store(directory, limit_bytes=limit_bytes, limit_seconds=limit_seconds)
 
     def load(self, writers: str, build_id: str) -> PackedTable | None:
@@ -39,7 +38,6 @@ class TableCache:
         try:
             table = from_bytes(data)
         except FormatError:
-            self.damaged += 1
             return None
         return table if table.build_id == build_id else None
 

@@ -19,8 +19,6 @@ from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.description import Description
 from hpcd.measurement.segments import Segments
 
-_MAX_DAMAGE_LINES = 100
-
 
 def open_measurement(
     path: Path | str, size: int | None = None, *, texts: bool = False

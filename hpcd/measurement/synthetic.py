@@ -222,14 +222,6 @@ class _Reached:
             writer.add_symbols(table.module[place], [table.rows[place]])
 
 
-def synthesize(path: Path, shape: Shape, source: Source, number: int) -> None:
-    """Write measurement ``number`` of ``shape`` to the directory ``path``, which must not exist.
-
-    Of many, :class:`Synthesizer` is faster. Raises :class:`StorageError`.
-    """
-    Synthesizer(shape, source).write(path, number)
-
-
 def _places(
     random: np.random.Generator, source: Source, shape: Shape, at: int, ranks: int, stretches: int
 ) -> I64:

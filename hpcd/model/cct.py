@@ -86,18 +86,3 @@ class CCT:
             nodes = deeper[first:end]
             at[nodes] = at[self.parent[nodes]]
         return at
-
-    def ancestors(self, nodes: npt.NDArray[np.integer], deepest: int) -> npt.NDArray[np.uint32]:
-        """Return the ancestors of ``nodes``: uint32[deepest, len(nodes)], row d - 1 at depth d.
-
-        Shallower nodes are their own. O(len(nodes) · depth).
-        """
-        depth = self.depth()
-        at = nodes.astype(np.uint32)
-        ancestor = np.empty((deepest, len(at)), np.uint32)
-        for level in range(int(depth[at].max(initial=0)), 0, -1):
-            if level <= deepest:
-                ancestor[level - 1] = at
-            at = np.where(depth[at] >= level, self.parent[at], at)
-        ancestor[int(depth[nodes].max(initial=0)) :] = nodes
-        return ancestor

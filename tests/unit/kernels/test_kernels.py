@@ -35,7 +35,7 @@ from hpcd.kernels.library import Kernels, kernels, library_path, structure
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk, decode_records, encode_records
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.record_columns import by_line_and_time, in_order
-from hpcd.measurement.synthetic import Shape, synthesize
+from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import recorded_source
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.cct import CCT
@@ -294,8 +294,8 @@ def check_part(path: Path, folder: Path, memory: int = 1 << 30, *, by_chunk: boo
     [("mpi", 4000), ("openmp", 4000), ("build", 4000), ("server", 4000), ("mpi", 8000)],
 )
 def test_a_part_has_the_records_of_its_measurement(name: str, records: int, tmp_path: Path) -> None:
-    synthesize(tmp_path / "m", Shape(6, records, ranks_per_node=6),
-               recorded_source(RECORDINGS / name), 0)  # fmt: skip
+    source = recorded_source(RECORDINGS / name)
+    Synthesizer(Shape(6, records, ranks_per_node=6), source).write(tmp_path / "m", 0)
     check_part(tmp_path / "m", tmp_path / "parts")
 
 

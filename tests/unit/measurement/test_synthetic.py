@@ -14,7 +14,7 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.array_types import U32
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
-from hpcd.measurement.synthetic import Shape, synthesize
+from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import recorded_source
 from hpcd.model.cct import CCT
 from tests.support.paths import ROOT
@@ -71,7 +71,7 @@ def test_what_benchmarks_grow_from_is_small_and_sound(name: str, tmp_path: Path)
     assert sum(path.stat().st_size for path in recording.iterdir()) < 300_000
     assert check_measurement(recording) == []
     source = recorded_source(recording)
-    synthesize(tmp_path / "m", Shape(8, 20_000, ranks_per_node=8), source, 0)
+    Synthesizer(Shape(8, 20_000, ranks_per_node=8), source).write(tmp_path / "m", 0)
     assert check_measurement(tmp_path / "m") == []
     with open_measurement(tmp_path / "m") as grown:
         events = np.concatenate([part.event for part in grown.record_chunks()])

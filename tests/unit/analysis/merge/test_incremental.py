@@ -20,7 +20,7 @@ from hpcd.analysis.database.directory import SYMBOLS, VERSION
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.merge.united_symbols import table_of
 from hpcd.errors import FormatError, StorageError
-from hpcd.measurement.synthetic import Shape, Synthesizer, synthesize
+from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import built_in_source, recorded_source
 from tests.support.paths import ROOT
 from tests.support.random_measurements import contents, write_measurement
@@ -129,7 +129,7 @@ def test_two_merges_at_once_do_not_mix(tmp_path: Path) -> None:
 
 def test_little_memory_makes_shorter_blocks_and_the_same_records(tmp_path: Path) -> None:
     shape = Shape(ranks=600, records=800, ranks_per_node=600)
-    synthesize(tmp_path / "m", shape, built_in_source(200), 0)
+    Synthesizer(shape, built_in_source(200)).write(tmp_path / "m", 0)
     merge([tmp_path / "m"], tmp_path / "much")
     merge([tmp_path / "m"], tmp_path / "little", memory=1 << 20)
     with hpcd.analysis.open(tmp_path / "much") as a, hpcd.analysis.open(tmp_path / "little") as b:
@@ -144,8 +144,8 @@ def test_little_memory_makes_shorter_blocks_and_the_same_records(tmp_path: Path)
 
 def test_a_merge_whose_worker_was_killed_goes_on(tmp_path: Path) -> None:
     source = built_in_source(500)
-    synthesize(tmp_path / "small", Shape(1, 2000, seed=1), source, 0)
-    synthesize(tmp_path / "big", Shape(4, 2_000_000, seed=2), source, 0)
+    Synthesizer(Shape(1, 2000, seed=1), source).write(tmp_path / "small", 0)
+    Synthesizer(Shape(4, 2_000_000, seed=2), source).write(tmp_path / "big", 0)
     inputs = [str(tmp_path / "small"), str(tmp_path / "big")]
     command = [*HPCD, "merge", "-j", "2", *inputs, "-o", str(tmp_path / "db")]
     work = tmp_path / ".db.merging"
@@ -179,8 +179,8 @@ def test_a_merge_whose_worker_was_killed_goes_on(tmp_path: Path) -> None:
 
 def test_a_merge_that_was_killed_itself_goes_on(tmp_path: Path) -> None:
     source = built_in_source(500)
-    synthesize(tmp_path / "small", Shape(1, 2000, seed=1), source, 0)
-    synthesize(tmp_path / "big", Shape(4, 2_000_000, seed=2), source, 0)
+    Synthesizer(Shape(1, 2000, seed=1), source).write(tmp_path / "small", 0)
+    Synthesizer(Shape(4, 2_000_000, seed=2), source).write(tmp_path / "big", 0)
     # The biggest is read first: one worker would make its part first.
     command = [*HPCD, "merge", "-j", "2", str(tmp_path / "small"), str(tmp_path / "big"), "-o",
                str(tmp_path / "db")]  # fmt: skip

@@ -17,7 +17,7 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.trace import frame_ring
 from hpcd.analysis.trace.pixel_samples import pixel_runs, pixel_times
 from hpcd.errors import FormatError
-from hpcd.measurement.synthetic import Shape, synthesize
+from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import built_in_source
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Event, Host, Process, Thread
@@ -29,7 +29,7 @@ def database(folder: Path, kind: str) -> Path:
     if not (folder / "db").exists():
         folder.mkdir(parents=True, exist_ok=True)
         if kind == "waits":
-            synthesize(folder / "m", Shape(4, 9000), built_in_source(300), 0)
+            Synthesizer(Shape(4, 9000), built_in_source(300)).write(folder / "m", 0)
         else:
             nodes = {"bytes": 50, "words": 400, "wide": 70_000}[kind]
             long_measurement(folder / "m", records=60_000, pauses=True, nodes=nodes)

@@ -27,7 +27,7 @@ from hpcd.analysis.trace.pixel_samples import pixel_times
 from hpcd.array_types import I64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import to_planes
-from hpcd.measurement.synthetic import Shape, synthesize
+from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import built_in_source
 from tests.support.ingested import ingest_one
 from tests.support.random_measurements import long_measurement, write_measurement
@@ -262,7 +262,7 @@ def test_no_bytes_make_reading_a_part_fail_otherwise(
     if not folder.exists():
         folder.mkdir()
         if kind == "waits":
-            synthesize(folder / "m", Shape(2, 3000), built_in_source(300), 0)
+            Synthesizer(Shape(2, 3000), built_in_source(300)).write(folder / "m", 0)
         else:
             long_measurement(folder / "m", records=6000)
         merge([folder / "m"], folder / "db")

@@ -42,7 +42,8 @@ def test_a_file_is_known_without_asking_for_its_status(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 1234)
     os.utime(path, ns=(5, 1_600_000_000_123_456_789))
-    status, truth = status_of(str(path)), path.stat()
+    with path.open() as opened:
+        status, truth = status_of(opened.fileno()), path.stat()
     assert status == (
         truth.st_mode, truth.st_dev, truth.st_ino, 1234, 1_600_000_000_123_456_789, truth.st_uid
     )  # fmt: skip
