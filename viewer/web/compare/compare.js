@@ -65,14 +65,7 @@ const HTML = `<section class="compare" aria-label="Comparison">
       <span id="limits" class="bar-part"></span><span id="compare-tools" class="bar-part"></span></div>
     <div id="compare-body" class="grow"></div></section>`;
 
-/**
- * @param {HTMLElement} element
- * @param {PageParts} page
- * @returns {Pane}
- */
-export function mountCompare(element, page) { return new Compare(element, page); }
-
-class Compare {
+export class Compare {
   /**
    * @param {HTMLElement} element
    * @param {PageParts} page

@@ -1,14 +1,14 @@
 // @ts-check
 // The panes of the page, in the order of their tabs and keys. cli/verbs/view.py has their names, too.
 
-import { mountCompare } from "../compare/compare.js";
+import { Compare } from "../compare/compare.js";
 import { mountMessages } from "../messages/messages.js";
-import { mountCostOverLines } from "../profile/cost_over_lines.js";
-import { mountFlameGraph } from "../profile/flame_graph.js";
-import { mountProfileTable } from "../profile/profile_table.js";
-import { mountSource } from "../profile/source.js";
+import { CostOverLines } from "../profile/cost_over_lines.js";
+import { FlameGraph } from "../profile/flame_graph.js";
+import { ProfileTable } from "../profile/profile_table.js";
+import { Source } from "../profile/source.js";
 import { mountRecorded } from "../recorded/recorded.js";
-import { mountStacks } from "../stacks/stacks.js";
+import { Stacks } from "../stacks/stacks.js";
 import { mountTrace } from "../trace/trace.js";
 
 /**
@@ -27,31 +27,31 @@ export const PANES = [
     tells: "all",
   },
   {
-    name: "flame", title: "Flame graph", mount: mountFlameGraph,
+    name: "flame", title: "Flame graph", mount: (element, page) => new FlameGraph(element, page),
     shows: "Width is cost, outermost frames on top; a click shows a frame in full width.",
     tells: "all",
   },
   {
-    name: "calls", title: "Profile", mount: mountProfileTable,
+    name: "calls", title: "Profile", mount: (element, page) => new ProfileTable(element, page),
     shows: "Costs by calling context; a click on a heading sorts by it.",
     tells: "all",
   },
   {
-    name: "lines", title: "Over lines", mount: mountCostOverLines,
+    name: "lines", title: "Over lines", mount: (element, page) => new CostOverLines(element, page),
     shows: "What the chosen context costs on each trace line.",
     tells: ["imbalance", "hot"],
   },
   {
-    name: "compare", title: "Compare", mount: mountCompare,
+    name: "compare", title: "Compare", mount: (element, page) => new Compare(element, page),
     shows: "The same program, or parts of one run, side by side: what costs more, less, is new or gone.",
   },
   {
-    name: "source", title: "Source", mount: mountSource,
+    name: "source", title: "Source", mount: (element, page) => new Source(element, page),
     shows: "The code of the procedure chosen last, with what each line or instruction costs.",
     tells: ["hot", "system"],
   },
   {
-    name: "stacks", title: "Stacks", mount: mountStacks,
+    name: "stacks", title: "Stacks", mount: (element, page) => new Stacks(element, page),
     shows: "Where every thread stands at one moment, as one tree; a click on a moment of the trace view chooses another.",
   },
   {

@@ -1,9 +1,9 @@
 // @ts-check
 // What MPI ranks sent each other and who waited for whom, of the lines and time in view.
 
+import { AnswerPane } from "../core/answer_pane.js";
 import { isAbort } from "../core/failure.js";
 import { formatBytes, formatCount, formatPercent, formatTime } from "../core/format.js";
-import { newestAnswer } from "../core/newest_answer.js";
 import { EXTENT } from "../core/store.js";
 import { part, textElement } from "../widgets/elements.js";
 import { buttonGroup } from "../widgets/segmented_control.js";
@@ -55,18 +55,15 @@ export function mountMessages(element, page) {
   return { dispose() {}, csv: () => [["no messages"]] };
 }
 
-class MessagesPane {
+class MessagesPane extends AnswerPane {
   /**
    * @param {HTMLElement} element
    * @param {PageParts} page
    */
   constructor(element, page) {
+    super(element, page, HTML);
     const { store } = page;
-    element.innerHTML = HTML;
-    this.element = element;
-    this.page = page;
     this.tree = true; // for exports
-    this.what = part(element, "what", HTMLOutputElement);
     this.inTrace = part(element, "in-trace", HTMLButtonElement);
     this.allRanks = part(element, "all-ranks", HTMLButtonElement);
     /** @type {MessagesAnswer | null} */
@@ -75,8 +72,6 @@ class MessagesPane {
     this.tables = [];
     /** @type {TreeTable<WaitRow> | null} */
     this.waits = null;
-    this.disposed = false;
-    this.requests = 0;
     this.matrixRequests = 0;
     this.matrix = new MatrixView(part(element, "matrix", HTMLElement), (ranks) => store.set({ ranks: ranks?.join(".") }));
     this.inTrace.addEventListener("click", () => this.goToTrace());
@@ -85,15 +80,9 @@ class MessagesPane {
       store.subscribe(EXTENT, () => this.load()),
       store.subscribe(["matrix", "ranks"], () => this.loadMatrix()),
       store.subscribe(["search", "theme"], () => { this.matrix.draw(); this.waits?.paint(); }),
-      this.matrix.dispose,
+      this.matrix.dispose, () => this.disposeTables(),
     ];
     this.load();
-  }
-
-  dispose() {
-    this.disposed = true;
-    this.disposeTables();
-    this.ends.forEach((end) => end());
   }
 
   disposeTables() {
@@ -103,9 +92,10 @@ class MessagesPane {
 
   canvases() { return [this.matrix.canvas]; }
 
+  /** @override */
   async load() {
     const { api, store, context } = this.page;
-    const answer = await newestAnswer(this, () => api.messages(store.db, context.extent()));
+    const answer = await this.newestAnswer(() => api.messages(store.db, context.extent()));
     if (!answer) return;
     this.answer = answer;
     this.show(answer);

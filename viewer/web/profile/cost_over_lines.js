@@ -2,8 +2,8 @@
 // What a context cost on each line: statistics, histogram, sorted curve; and lines x procedures.
 // What a line is clicked for: it is where the trace view's crosshair goes.
 
+import { AnswerPane } from "../core/answer_pane.js";
 import { formatCount, formatPercent, formatQuantity } from "../core/format.js";
-import { newestAnswer } from "../core/newest_answer.js";
 import { WINDOW } from "../core/store.js";
 import { fittedCanvas, relativePosition } from "../widgets/canvas.js";
 import { part, placeTip, textElement } from "../widgets/elements.js";
@@ -39,30 +39,18 @@ const HTML = `
         <div class="tile wide"><h2>Lines × procedures <small id="heat-note"></small></h2><div class="fill" id="heat"></div><ol id="columns"></ol></div>
       </div><div class="tip" id="tip" hidden></div></section>`;
 
-/**
- * @param {HTMLElement} element
- * @param {PageParts} page
- * @returns {import("../core/pane_types.js").Pane}
- */
-export function mountCostOverLines(element, page) { return new CostOverLines(element, page); }
-
-class CostOverLines {
+export class CostOverLines extends AnswerPane {
   /**
    * @param {HTMLElement} element
    * @param {PageParts} page
    */
   constructor(element, page) {
+    super(element, page, HTML);
     const { store } = page;
-    element.innerHTML = HTML;
-    this.element = element;
-    this.page = page;
     this.select = part(element, "metric", HTMLSelectElement);
-    this.what = part(element, "what", HTMLOutputElement);
     this.tip = part(element, "tip", HTMLElement);
     /** @type {Answers | null} */
     this.answers = null;
-    this.disposed = false;
-    this.requests = 0;
     const canvas = (/** @type {string} */ id, /** @type {string} */ label) => fittedCanvas(part(element, id, HTMLElement), label, () => this.draw());
     this.bars = canvas("histogram", "How many lines have which cost");
     this.curve = canvas("curve", "Cost of each line, from least to most");
@@ -80,11 +68,6 @@ class CostOverLines {
     this.load();
   }
 
-  dispose() {
-    this.disposed = true;
-    this.ends.forEach((end) => end());
-  }
-
   canvases() { return [this.bars.canvas, this.curve.canvas, this.map.canvas]; }
 
   get metric() {
@@ -95,6 +78,7 @@ class CostOverLines {
   /** @param {number} value */
   text(value) { return formatQuantity(value, this.metric.unit); }
 
+  /** @override */
   async load() {
     const { store, api, context } = this.page;
     const { name } = this.metric;
@@ -103,7 +87,7 @@ class CostOverLines {
     // A row of the profile tells what it is; a context alone, of a link, what can be known of it.
     part(this.element, "of", HTMLElement).textContent = about === "n0" ? "of the whole program" : `of ${store.state.about ?? "the selected context"}`;
     this.whole.hidden = about === "n0";
-    const answers = await newestAnswer(this, () => Promise.all([
+    const answers = await this.newestAnswer(() => Promise.all([
       api.over(store.db, store.state, name, about),
       api.heat(store.db, store.state, name, MOST_LINES, MOST_PROCEDURES),
     ]));

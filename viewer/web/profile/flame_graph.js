@@ -2,8 +2,8 @@
 // The profile of what is in view as a flame graph, outermost frames on top; or from the innermost
 // outwards (inverted); or around one procedure: its callers above, its callees below (sandwich).
 
+import { AnswerPane } from "../core/answer_pane.js";
 import { formatPercent, formatQuantity } from "../core/format.js";
-import { newestAnswer } from "../core/newest_answer.js";
 import { EXTENT } from "../core/store.js";
 import { fittedCanvas } from "../widgets/canvas.js";
 import { part } from "../widgets/elements.js";
@@ -40,33 +40,21 @@ const HTML = `
       <button id="code" title="Source lines or instructions of the frame clicked last, with their costs">Source</button><output id="what" aria-live="polite"></output></div>
       <div class="fill scroll" id="flame-canvas"></div><div class="tip" id="flame-tip" hidden></div></section>`;
 
-/**
- * @param {HTMLElement} element
- * @param {PageParts} page
- * @returns {import("../core/pane_types.js").Pane}
- */
-export function mountFlameGraph(element, page) { return new FlameGraph(element, page); }
-
-class FlameGraph {
+export class FlameGraph extends AnswerPane {
   /**
    * @param {HTMLElement} element
    * @param {PageParts} page
    */
   constructor(element, page) {
+    super(element, page, HTML);
     const { store } = page;
-    element.innerHTML = HTML;
-    this.element = element;
-    this.page = page;
     this.metric = part(element, "metric", HTMLSelectElement);
-    this.what = part(element, "what", HTMLOutputElement);
     /** @type {Loaded | null} */
     this.loaded = null;
     /** @type {Graph | null} */
     this.graph = null;
     /** @type {Uint8Array | null} of each procedure 1 where the search finds it */
     this.hits = null;
-    this.disposed = false;
-    this.requests = 0;
     const fitted = fittedCanvas(part(element, "flame-canvas", HTMLElement), "Calling contexts; width is cost", () => this.draw());
     this.canvas = fitted.canvas;
     this.icicle = this.makeIcicle();
@@ -82,11 +70,6 @@ class FlameGraph {
       store.subscribe(["search", "theme"], () => this.draw()),
     ];
     this.load();
-  }
-
-  dispose() {
-    this.disposed = true;
-    this.ends.forEach((end) => end());
   }
 
   get kind() { return chosen(KINDS, this.page.store.state.flame); }
@@ -117,8 +100,9 @@ class FlameGraph {
     return icicle;
   }
 
+  /** @override */
   async load() {
-    const selected = await newestAnswer(this, () => selectedProfile(this.page));
+    const selected = await this.newestAnswer(() => selectedProfile(this.page));
     if (!selected) return;
     // Ratios do not add up to a width.
     const metrics = selected.metrics.filter(({ additive = true }) => additive);

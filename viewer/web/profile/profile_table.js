@@ -1,9 +1,9 @@
 // @ts-check
 // The profile as tables: top-down, bottom-up, flat, by loop and by line, of the lines and time in view.
 
+import { AnswerPane } from "../core/answer_pane.js";
 import { LOOP, STATEMENT } from "../core/cct.js";
 import { formatPercent, formatQuantity } from "../core/format.js";
-import { newestAnswer } from "../core/newest_answer.js";
 import { EXTENT } from "../core/store.js";
 import { colouredName, part, textElement } from "../widgets/elements.js";
 import { segmentedControl } from "../widgets/segmented_control.js";
@@ -44,26 +44,16 @@ const HTML = `
       <output id="what" aria-live="polite"></output></div>
       <div id="table" class="grow"></div></section>`;
 
-/**
- * @param {HTMLElement} element
- * @param {PageParts} page
- * @returns {import("../core/pane_types.js").Pane}
- */
-export function mountProfileTable(element, page) { return new ProfileTable(element, page); }
-
-class ProfileTable {
+export class ProfileTable extends AnswerPane {
   /**
    * @param {HTMLElement} element
    * @param {PageParts} page
    */
   constructor(element, page) {
+    super(element, page, HTML);
     const { store } = page;
-    element.innerHTML = HTML;
-    this.element = element;
-    this.page = page;
     this.tree = true; // for exports
     this.only = part(element, "only", HTMLInputElement);
-    this.what = part(element, "what", HTMLOutputElement);
     this.box = part(element, "table", HTMLElement);
     /** @type {Shown | null} */
     this.shown = null;
@@ -71,8 +61,6 @@ class ProfileTable {
     this.filter = null;
     /** @type {Row | null} above the callers of the procedure that is looked at */
     this.callers = null;
-    this.disposed = false;
-    this.requests = 0;
     const formulas = part(element, "formulas", HTMLInputElement);
     formulas.value = store.state.formulas ?? "";
     formulas.addEventListener("change", () => store.set({ formulas: formulas.value || undefined }));
@@ -86,21 +74,17 @@ class ProfileTable {
       segmentedControl(part(element, "views", HTMLElement), store, "view", "View", VIEWS.map(([name, title]) => [name, title])),
       store.subscribe([...EXTENT, "view", "nameless", "formulas"], () => this.load()),
       store.subscribe(["search", "theme"], () => this.shown?.table.paint()),
+      () => this.shown?.table.dispose(),
     ];
     this.load();
   }
 
-  dispose() {
-    this.disposed = true;
-    this.shown?.table.dispose();
-    this.ends.forEach((end) => end());
-  }
-
   hotPath() { this.shown?.table.hotPath(); }
 
+  /** @override */
   async load() {
     const [name, , view, sort] = VIEWS.find(([wanted]) => wanted === this.page.store.state.view) ?? VIEWS[0];
-    const answer = await newestAnswer(this, async () => {
+    const answer = await this.newestAnswer(async () => {
       const selected = await selectedProfile(this.page);
       return { selected, profile: await selected.profile(view) };
     });

@@ -2,8 +2,8 @@
 // The code of the chosen procedure with what it cost in what is in view: source lines, or instructions
 // if there are no source lines or if they are requested.
 
+import { AnswerPane } from "../core/answer_pane.js";
 import { formatQuantity } from "../core/format.js";
-import { newestAnswer } from "../core/newest_answer.js";
 import { EXTENT } from "../core/store.js";
 import { part } from "../widgets/elements.js";
 import { buttonGroup } from "../widgets/segmented_control.js";
@@ -36,48 +36,31 @@ const HTML = `
       <output id="what" aria-live="polite"></output></div>
       <div class="grow" id="code-table"></div></section>`;
 
-/**
- * @param {HTMLElement} element
- * @param {PageParts} page
- * @returns {import("../core/pane_types.js").Pane}
- */
-export function mountSource(element, page) { return new Source(element, page); }
-
-class Source {
+export class Source extends AnswerPane {
   /**
    * @param {HTMLElement} element
    * @param {PageParts} page
    */
   constructor(element, page) {
+    super(element, page, HTML);
     const { store } = page;
-    element.innerHTML = HTML;
-    this.element = element;
-    this.page = page;
     this.metric = part(element, "metric", HTMLSelectElement);
     this.file = part(element, "file", HTMLSelectElement);
-    this.what = part(element, "what", HTMLOutputElement);
     this.table = new CodeTable(part(element, "code-table", HTMLElement));
-    this.disposed = false;
-    this.requests = 0;
     this.press = buttonGroup(part(element, "kinds", HTMLElement), "Code", KINDS, (code) => store.set({ code }));
     this.metric.addEventListener("change", () => store.set({ metric: this.metric.value }));
     this.file.addEventListener("change", () => store.set({ spot: `${this.file.value}:0` }));
     part(element, "hottest", HTMLButtonElement).addEventListener("click", () => this.table.go(this.table.hottest()));
-    this.ends = [store.subscribe([...EXTENT, "about", "spot", "code", "metric", "formulas"], () => this.load())];
+    this.ends = [store.subscribe([...EXTENT, "about", "spot", "code", "metric", "formulas"], () => this.load()), () => this.table.dispose()];
     this.load();
-  }
-
-  dispose() {
-    this.disposed = true;
-    this.table.dispose();
-    this.ends.forEach((end) => end());
   }
 
   csv() { return this.table.csv(); }
 
+  /** @override */
   async load() {
     this.say("");
-    const answer = await newestAnswer(this, async () => {
+    const answer = await this.newestAnswer(async () => {
       const selected = await selectedProfile(this.page);
       const profile = await selected.profile("flat");
       const procedure = this.chosenProcedure(selected, profile);

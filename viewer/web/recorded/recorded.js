@@ -2,8 +2,8 @@
 // What recorded calls did, of the lines and time in view: bytes, calls, time and bandwidth by file, function
 // and what else they have in common; and which call paths made memory grow.
 
+import { AnswerPane } from "../core/answer_pane.js";
 import { formatCount, nameMatcher } from "../core/format.js";
-import { newestAnswer } from "../core/newest_answer.js";
 import { EXTENT } from "../core/store.js";
 import { pathText, wholePath } from "../messages/message_rows.js";
 import { part, textElement } from "../widgets/elements.js";
@@ -55,25 +55,20 @@ export function mountRecorded(element, page) {
   return { dispose() {}, csv: () => [["no calls"]] };
 }
 
-class RecordedPane {
+class RecordedPane extends AnswerPane {
   /**
    * @param {HTMLElement} element
    * @param {PageParts} page
    */
   constructor(element, page) {
+    super(element, page, HTML);
     const { store } = page;
-    element.innerHTML = HTML;
-    this.element = element;
-    this.page = page;
     this.tree = true; // for exports
-    this.what = part(element, "what", HTMLOutputElement);
     this.only = part(element, "only", HTMLInputElement);
     this.called = part(element, "called", HTMLSelectElement);
     this.box = part(element, "table", HTMLElement);
     /** @type {TreeTable<CallRow> | null} */
     this.table = null;
-    this.disposed = false;
-    this.requests = 0;
     this.overTime = new CallsOverTime(part(element, "over-time", HTMLElement), page);
     this.offerCalls();
     this.called.addEventListener("change", () => store.set({ called: this.called.value }));
@@ -82,15 +77,9 @@ class RecordedPane {
       segmentedControl(part(element, "by", HTMLElement), store, "by", "Calls by", this.groupings),
       store.subscribe([...EXTENT, "by", "called"], () => this.load()),
       store.subscribe(["search", "theme"], () => this.table?.paint()),
+      () => this.table?.dispose(), () => this.overTime.dispose(),
     ];
     this.load();
-  }
-
-  dispose() {
-    this.disposed = true;
-    this.table?.dispose();
-    this.overTime.dispose();
-    this.ends.forEach((end) => end());
   }
 
   get recorded() { return this.page.context.summary.recorded; }
@@ -159,11 +148,12 @@ class RecordedPane {
     return { content: phaseRows(answer, context.summary.metrics), said: [said, ...answer.notes].join("; ") };
   }
 
+  /** @override */
   async load() {
     const { by } = this;
     this.called.value = this.wanted;
     part(this.element, "called-label", HTMLElement).hidden = by === MEMORY;
-    const result = await newestAnswer(this, () => this.request());
+    const result = await this.newestAnswer(() => this.request());
     if (!result) return;
     this.show(by, result.content, result.said);
     // The server answers one after the other: tables first.

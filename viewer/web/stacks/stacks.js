@@ -1,8 +1,8 @@
 // @ts-check
 // Where all threads stand at one moment: of the recording, or of the processes that are being recorded now.
 
+import { AnswerPane } from "../core/answer_pane.js";
 import { formatCount, formatTime } from "../core/format.js";
-import { newestAnswer } from "../core/newest_answer.js";
 import { colouredName, part, textElement } from "../widgets/elements.js";
 import { segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
@@ -40,25 +40,15 @@ const HTML = `
       <ul id="stands-out" class="stands-out" aria-label="What stands out"></ul>
       <div id="table" class="grow"></div></section>`;
 
-/**
- * @param {HTMLElement} element
- * @param {PageParts} page
- * @returns {import("../core/pane_types.js").Pane}
- */
-export function mountStacks(element, page) { return new Stacks(element, page); }
-
-class Stacks {
+export class Stacks extends AnswerPane {
   /**
    * @param {HTMLElement} element
    * @param {PageParts} page
    */
   constructor(element, page) {
+    super(element, page, HTML);
     const { store, context } = page;
-    element.innerHTML = HTML;
-    this.element = element;
-    this.page = page;
     this.tree = true; // for exports
-    this.what = part(element, "what", HTMLOutputElement);
     this.at = part(element, "at", HTMLInputElement);
     this.slider = part(element, "slider", HTMLInputElement);
     this.kernel = part(element, "kernel", HTMLInputElement);
@@ -66,8 +56,6 @@ class Stacks {
     this.box = part(element, "table", HTMLElement);
     /** @type {{ answer: StacksAnswer, table: TreeTable<Row> } | null} */
     this.shown = null;
-    this.disposed = false;
-    this.requests = 0;
     this.timer = 0;
     const moments = part(element, "moments", HTMLElement);
     if (!context.summary.present) moments.append(Object.assign(textElement("small", NO_NOW), { title: WHY_NO_NOW }));
@@ -77,6 +65,7 @@ class Stacks {
       // A recording that grows has all its past moments already.
       store.subscribe(["revision"], () => this.showMoment()),
       store.subscribe(["search", "theme"], () => this.shown?.table.paint()),
+      () => clearTimeout(this.timer), () => this.shown?.table.dispose(),
     ];
     this.kernel.addEventListener("change", () => store.set({ kernel: this.kernel.checked ? "1" : undefined }));
     this.again.addEventListener("click", () => this.load());
@@ -88,13 +77,6 @@ class Stacks {
       this.timer = window.setTimeout(() => this.moveTo(time), SLIDE_MS);
     });
     this.load();
-  }
-
-  dispose() {
-    this.disposed = true;
-    clearTimeout(this.timer);
-    this.shown?.table.dispose();
-    this.ends.forEach((end) => end());
   }
 
   /** @param {number} time ns; what is no number is passed over */
@@ -121,11 +103,12 @@ class Stacks {
     this.kernel.checked = Boolean(this.page.store.state.kernel);
   }
 
+  /** @override */
   async load() {
     const { api, store } = this.page;
     this.showMoment();
-    const answer = await newestAnswer(
-      this, () => api.stacks(store.db, this.now ? null : this.time, Boolean(store.state.kernel)),
+    const answer = await this.newestAnswer(
+      () => api.stacks(store.db, this.now ? null : this.time, Boolean(store.state.kernel)),
       this.now ? "reading the running processes …" : undefined,
     );
     if (!answer) return;
