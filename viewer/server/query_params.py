@@ -8,7 +8,7 @@ from hpcd.errors import UsageError
 from hpcd.viewer.server.selection import Choice
 
 _LONGEST = 400  # characters of a text
-_LONGEST_MOVED = 1000
+_LONGEST_MOVED = 30_000  # thousands of rows
 _DIGITS = 24
 
 

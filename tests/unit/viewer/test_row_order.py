@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 from pathlib import Path
 
@@ -56,6 +57,13 @@ def test_rows_that_are_named_alone(tmp_path: Path) -> None:
         # Rows moved by hand; what is not there stays.
         assert selection.order(Choice(moved=(2, 0, 5, 5))).tolist() == [5, 0, 2, 1, 3, 4]
         assert selection.order(Choice(moved=(9, 0, 1, 10**20, 3))).tolist() == [0, 1, 2, 3, 4, 5]
+        # Any number of moves.
+        often = random.Random(4).choices(range(6), k=600)
+        order = list(range(6))
+        for line, above in zip(often[::2], often[1::2], strict=True):
+            order.remove(line)
+            order.insert(0 if above == line else order.index(above) + 1, line)
+        assert selection.order(Choice(moved=tuple(often))).tolist() == order
         named = Choice("one", only=(5, 0))
         assert selection.order(named).tolist() == [5, 0]
         assert sorted(selection.with_folded(selection.order(named), named).tolist()) == [0, 5]

@@ -17,7 +17,6 @@
  */
 
 const SHORTEST_NS = 100; // a window of time
-const MOST_MOVED = 50; // rows: the first that were moved are forgotten
 const SHORTEST_DRAG_NS = 1000; // in a shorter window dragging does not zoom
 
 export class PageContext {
@@ -160,7 +159,7 @@ export class PageContext {
     const moved = numbers(this.store.state.moved);
     // Where it went before means nothing any more.
     const before = moved.at(-2) === line ? moved.slice(0, -2) : moved;
-    this.store.set({ moved: [...before, line, above ?? line].slice(-2 * MOST_MOVED).join("."), r0: undefined, r1: undefined });
+    this.store.set({ moved: [...before, line, above ?? line].join("."), r0: undefined, r1: undefined });
   }
 
   /**
