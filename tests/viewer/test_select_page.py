@@ -275,6 +275,14 @@ def test_no_width_breaks_the_page(page: Page, width: int) -> None:
         assert box and box["x"] + box["width"] <= width
 
 
+def test_rows_of_a_process_are_selected_by_a_label(browser: Browser, helped_url: str) -> None:
+    with watched(browser, helped_url + "&all=1") as page:
+        page.wait_for_selector("main[data-drawn]")
+        page.locator("#trace-labels span").nth(5).click()
+        at(page, "r0=4&r1=8")
+        expect(page.locator("#range")).to_contain_text("Selected")
+
+
 def test_curves_over_time(browser: Browser, called_url: str) -> None:
     with watched(browser, called_url) as page:
         page.wait_for_selector("main[data-drawn]")
@@ -289,5 +297,21 @@ def test_curves_over_time(browser: Browser, called_url: str) -> None:
         shot(page, "curves")
         page.get_by_role("button", name="Hide memory held").click()
         at(page, "curves=bytes.messages")
+        # Of rank 1 alone, which reads, then of rank 3, which does neither.
+        busy_ranks, moved = busy.get_attribute("data-most"), page.locator("[data-curve=bytes]")
+        page.locator("#trace-labels span", has_text="rank 1").click()
+        at(page, "r0=1&r1=2")
+        expect(page.locator(".curves .name").first).to_contain_text("1 row selected")
+        expect(busy).not_to_have_attribute("data-most", str(busy_ranks))
+        expect(busy).to_have_attribute("data-most", re.compile(r"^(1|0\.\d+)$"))
+        page.locator("#trace-canvas canvas").press("Enter")
+        page.keyboard.press("Shift+ArrowDown")
+        at(page, "line=3")
+        page.keyboard.press("l")
+        at(page, "r0=3&r1=4")
+        expect(moved).to_have_attribute("data-most", "0")
+        page.keyboard.press("Escape")
+        expect(moved).to_have_attribute("data-most", re.compile("^[1-9]"))
+        expect(busy).to_have_attribute("data-most", str(busy_ranks))
         drag(page, (0.1, 0.5), (0.9, 0.5))
         expect(page.locator("#facts")).to_contain_text(re.compile(r"\d+ messages, [\d.]+ k?B"))

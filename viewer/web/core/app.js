@@ -258,6 +258,7 @@ const KEYS = {
   n: () => find.go(1), N: () => find.go(-1),
   f: zoomToSelected, z: zoomToSelected,
   x: () => context.beginRange(),
+  l: () => mounted?.selectRows?.(),
   p: () => { if (store.state.line !== undefined) context.pin(store.state.line); },
   "<": () => mounted?.moveRow?.(-1), ">": () => mounted?.moveRow?.(1),
   Escape: () => context.unselect(),

@@ -102,6 +102,13 @@ export class PageContext {
     return { ...this.store.window(), t0: s0, t1: s1, ...rows };
   }
 
+  // Rows that curves are of: the selected ones in view, else all in view.
+  curveRows() {
+    const { l0, l1 } = this.store.state;
+    const { l0: r0, l1: r1 } = this.extent();
+    return Math.max(l0, r0) < Math.min(l1, r1) ? { l0: Math.max(l0, r0), l1: Math.min(l1, r1) } : { l0, l1 };
+  }
+
   // What costs, calls and messages are of.
   extent() { return this.selection() ?? this.store.window(); }
 
@@ -116,6 +123,16 @@ export class PageContext {
       r0: l0 + Math.floor(y0 * (l1 - l0)), r1: Math.min(l1, Math.max(l0 + Math.floor(y0 * (l1 - l0)) + 1, l0 + Math.ceil(y1 * (l1 - l0)))),
     };
     if (at(x1) > at(x0)) this.store.set({ s0: at(x0), s1: at(x1), ...rows });
+  }
+
+  /**
+   * Selects rows, of the range that is selected or else of the time in view.
+   * @param {number} r0
+   * @param {number} r1
+   */
+  selectRows(r0, r1) {
+    const { t0, t1 } = this.selection() ?? this.store.state;
+    this.store.set({ s0: t0, s1: t1, r0, r1 });
   }
 
   // At the crosshair; until another is begun or nothing is selected, it ends where the crosshair goes.

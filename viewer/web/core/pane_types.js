@@ -31,6 +31,7 @@
  * @property {() => number} [reach] where its time ends, ns
  * @property {() => void} [zoomToSelected] the range, or what the crosshair is at
  * @property {(step: number) => void} [moveRow] the crosshair's row, up (-1) or down (1)
+ * @property {() => void} [selectRows] those of the crosshair's process
  * @property {() => void} [detailed] where most is spent is known now
  * @property {() => void} [matched] other matches of the search are there
  * @property {(step: number) => { at: number, count: number } | null} [goToMatch] to the next of its own (1) or the one before (-1): which of how many; null: there is none

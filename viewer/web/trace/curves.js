@@ -1,6 +1,7 @@
 // @ts-check
 // Curves over time on the axis of the picture: how many CPUs are busy and how many threads are ready or
-// blocked, from the picture itself; memory, bytes and messages on request, from the server.
+// blocked, from the picture itself; memory, bytes and messages on request, from the server. They are of the
+// rows that are selected, or else of all in view.
 
 import { ASLEEP, RUNNABLE, RUNNING, WAITING } from "../core/cct.js";
 import { formatBytes, formatCount, formatTime } from "../core/format.js";
@@ -45,6 +46,7 @@ export class Curves {
     this.ends = [
       store.subscribe(["curves"], () => { this.arrange(); this.load(); }),
       store.subscribe(WINDOW, () => { this.draw(); this.load(); }),
+      store.subscribe(["s0", "r0", "r1"], () => { this.show(); this.load(); }),
     ];
     this.arrange();
     this.load();
@@ -112,11 +114,12 @@ export class Curves {
 
   async request() {
     const { store, api, context } = this;
-    const key = store.key();
+    const window = () => ({ ...store.window(), ...context.curveRows() });
+    const key = store.key(window());
     for (const kind of this.wanted) {
       try {
-        const curve = await requestCurve(api, store.db, store.state, kind);
-        if (this.disposed || key !== store.key()) return;
+        const curve = await requestCurve(api, store.db, window(), kind);
+        if (this.disposed || key !== store.key(window())) return;
         this.curves.set(kind, curve);
         this.draw();
       } catch (error) { context.fail(error); return; }
@@ -125,7 +128,7 @@ export class Curves {
 
   // What the picture's columns show, by state.
   countStates() {
-    const pixels = this.counts();
+    const pixels = this.counts(this.context.curveRows());
     if (!pixels) return;
     const { state } = this.context.tree;
     const values = [RUNNING, RUNNABLE, ASLEEP, WAITING].map(() => new Float64Array(pixels.stretches));
@@ -152,13 +155,16 @@ export class Curves {
   }
 
   draw() {
+    const { l0, l1 } = this.context.curveRows();
+    const { state } = this.store;
+    const some = l1 - l0 < state.l1 - state.l0 ? `, ${formatCount(l1 - l0)} row${l1 - l0 === 1 ? "" : "s"} selected` : "";
     for (const [kind, { canvas, head }] of this.rows) {
       const curve = this.curves.get(kind);
       const most = curve ? highest(curve) : 0;
       const note = head.querySelector("small");
-      if (note) note.textContent = !curve ? "" : kind === CPUS ? `of ${formatCount(this.context.summary.cpus)}` : `to ${quantity(most, curve.unit)}`;
+      if (note) note.textContent = !curve ? "" : kind === CPUS ? `of ${formatCount(this.context.summary.cpus)}${some}` : `to ${quantity(most, curve.unit)}`;
       canvas.dataset.most = String(most);
-      if (curve) drawCurve(canvas, curve, Math.max(most, kind === CPUS ? this.context.summary.cpus : 0), this.store.state);
+      if (curve) drawCurve(canvas, curve, Math.max(most, kind === CPUS ? this.context.summary.cpus : 0), state);
     }
   }
 }

@@ -5,14 +5,15 @@ import { textElement } from "../widgets/elements.js";
 
 /**
  * measurement: whose recording the line is of; folded: number of helpers' lines that the row shows, 0 for
- * the program's own.
- * @typedef {{ line: number, label: string, group: string, measurement: number, folded: number }} LineLabel
+ * the program's own; process: its number.
+ * @typedef {{ line: number, label: string, group: string, measurement: number, folded: number, process: number }} LineLabel
  *
  * What can be done at labels.
  * @typedef {object} LabelActs
  * @property {() => void} [fold] folds or unfolds launchers and helper threads
  * @property {(line: number) => void} [pin] puts a row above the others, or back among them
  * @property {(line: number, above: number | null) => void} [move] puts a row directly below another's; null: to the top
+ * @property {(from: number, to: number) => void} [select] selects rows by their places
  * @property {boolean} [pinned] whether these rows are those above the others
  * @typedef {import("../core/api_types.js").Window} Window
  */
@@ -34,9 +35,9 @@ export async function loadLineLabels(api, db, window, places) {
   const quarters = new Set([0, 0.25, 0.5, 0.75].map((share) => places[Math.floor(share * places.length)]));
   const spans = l1 - l0 <= MOST_LINES ? [{ from: l0, count: l1 - l0 }] : [...quarters].map((from) => ({ from, count: 1 }));
   const answers = await Promise.all(spans.map(({ from, count }) => api.lines(db, window, from, count)));
-  return new Map(answers.flatMap(({ labels, lines, groups, measurements, folded }, i) => labels.map(
+  return new Map(answers.flatMap(({ labels, lines, groups, measurements, folded, processes }, i) => labels.map(
     (label, k) => /** @type {[number, LineLabel]} */ ([spans[i].from + k, {
-      label, line: lines[k], group: groups[k], measurement: measurements[k], folded: folded[k],
+      label, line: lines[k], group: groups[k], measurement: measurements[k], folded: folded[k], process: processes[k],
     }]))));
 }
 

@@ -77,7 +77,7 @@ export class LinesOverTime {
     fit();
     this.disposeCanvas = dispose;
     addTraceMouse({ canvas, fill: this.fill, axis: this.axis, rubber: select(element, ".rubber", HTMLElement), grid: () => this.grid, layout: () => this.layout, cross, on });
-    if (on.move) addRowDragging(this.names, () => this.layout, (line, edge) => this.moveRow(line, edge));
+    if (on.move) addRowDragging(this.names, () => this.layout, (line, edge) => this.moveRow(line, edge), (line) => this.selectRows(line));
     canvas.addEventListener("pointermove", (event) => this.hover(event));
     canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; this.hovered = null; });
   }
@@ -238,6 +238,22 @@ export class LinesOverTime {
   }
 
   /**
+   * Selects the row of a line, with those beside it that are of its process.
+   * @param {number} line
+   */
+  selectRows(line) {
+    const { grid } = this;
+    const row = grid?.lines.indexOf(line) ?? -1;
+    if (!grid || row < 0) return;
+    const processes = Array.from(grid.places, (place) => {
+      const label = this.labels.get(place);
+      return label && label.folded < 2 ? label.process : -1 - place;
+    });
+    const [from, to] = stretchAround(processes, row);
+    this.on.select?.(grid.places[from], to < grid.h ? grid.places[to] : grid.places[to - 1] + 1);
+  }
+
+  /**
    * Moves the row of the crosshair up or down.
    * @param {number} step -1 or 1
    */
@@ -326,4 +342,16 @@ export class LinesOverTime {
       ...Array.from(grid.rowNodes(row), (node) => (tree.has(node) ? tree.names[procedure[node]] : "")),
     ])];
   }
+}
+
+/**
+ * From where to where values are the same around one.
+ * @param {number[]} values
+ * @param {number} at
+ */
+export function stretchAround(values, at) {
+  let [from, to] = [at, at + 1];
+  while (from > 0 && values[from - 1] === values[from]) from--;
+  while (to < values.length && values[to] === values[from]) to++;
+  return [from, to];
 }

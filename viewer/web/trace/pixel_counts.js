@@ -8,16 +8,16 @@ export class PixelCounts {
    * @param {Pick<import("../core/grid.js").Grid, "nodes" | "ends" | "starts" | "w" | "h"> & { folded?: Uint32Array }} grid
    * @param {number} n nodes below it exist, others are blank
    * @param {number} stretches into how many the columns are divided, as wide as each other within a pixel
+   * @param {number[]} [every] rows; all of the picture
    */
-  constructor({ nodes, ends, starts, w, h, folded }, n, stretches) {
+  constructor({ nodes, ends, starts, w, h, folded }, n, stretches, every = Array.from({ length: h }, (_, row) => row)) {
     this.stretches = stretches;
     this.columns = w;
     this.scale = 1; // lines that a row of the picture shows
-    const every = Array.from({ length: h }, (_, row) => row);
     const own = every.filter((row) => !folded?.[row]);
     const rows = own.length ? own : every;
     // How many rows are left out.
-    this.left = h - rows.length;
+    this.left = every.length - rows.length;
     this.rows = rows.length;
     // Pixels of each stretch.
     this.width = Float64Array.from({ length: stretches }, (_, i) => (this.begin(i + 1, w) - this.begin(i, w)) * rows.length);

@@ -1,5 +1,5 @@
 // @ts-check
-// Rows are dragged by their labels to another place among the rows.
+// Rows are dragged by their labels to another place among the rows, and selected by a click.
 
 import { relativePosition } from "../widgets/canvas.js";
 
@@ -9,8 +9,9 @@ const CLICK = 4; // px: what the pointer moves less is no drag
  * @param {HTMLElement} labels
  * @param {() => import("./row_layout.js").RowLayout} layout of the rows
  * @param {(line: number, edge: number) => void} move puts a line's row above the row of that number, or behind the last
+ * @param {(line: number) => void} click
  */
-export function addRowDragging(labels, layout, move) {
+export function addRowDragging(labels, layout, move, click) {
   const mark = document.createElement("i");
   mark.className = "drop";
   labels.addEventListener("pointerdown", (event) => {
@@ -28,7 +29,9 @@ export function addRowDragging(labels, layout, move) {
     const end = (/** @type {PointerEvent} */ now) => {
       labels.removeEventListener("pointermove", follow);
       mark.remove();
-      if (now.type === "pointerup" && edge >= 0) move(line, edge);
+      if (now.type !== "pointerup") return;
+      if (edge >= 0) move(line, edge);
+      else if (!(event.target instanceof HTMLButtonElement)) click(line);
     };
     labels.addEventListener("pointermove", follow);
     for (const name of /** @type {const} */ (["pointerup", "pointercancel"])) labels.addEventListener(name, end, { once: true });

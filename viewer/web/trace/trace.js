@@ -7,7 +7,7 @@ import { LOOP } from "../core/cct.js";
 import { CallMarks } from "./call_marks.js";
 import { Curves } from "./curves.js";
 import { depthView } from "./depth_view.js";
-import { LinesOverTime } from "./lines_over_time.js";
+import { LinesOverTime, stretchAround } from "./lines_over_time.js";
 import { MiniMap } from "./mini_map.js";
 import { PixelCounts } from "./pixel_counts.js";
 import { PinnedRows } from "./pinned_rows.js";
@@ -23,8 +23,9 @@ import { formatTime } from "../core/format.js";
 /**
  * @typedef {import("../core/pane_types.js").PageParts} PageParts
  *
- * What the parts of the pane share. counts: pixels of the trace view; null until it is drawn.
- * @typedef {PageParts & { counts: () => PixelCounts | null }} Shared
+ * What the parts of the pane share. counts: pixels of the trace view, or of some of its rows, by their places; null
+ * until it is drawn.
+ * @typedef {PageParts & { counts: (rows?: { l0: number, l1: number }) => PixelCounts | null }} Shared
  */
 
 const COLUMNS = 400; // of the summary
@@ -68,17 +69,18 @@ class TracePane {
     this.begin = () => {};
     /** @type {Promise<void>} */
     this.begun = new Promise((resolve) => { this.begin = resolve; });
-    /** @type {PixelCounts | null} */
-    this.pixelCounts = null;
+    /** @type {Map<string, PixelCounts>} by rows */
+    this.pixelCounts = new Map();
     /** @type {Promise<void> | null} */
     this.drawingParts = null;
     this.disposed = false;
-    const shared = { store, api, context, counts: () => this.counts(context.tree.parent.length) };
+    /** @type {Shared} */
+    const shared = { store, api, context, counts: (rows) => this.counts(rows) };
     /** @type {LinesOverTime} */
     this.trace = new LinesOverTime(this.lines, {
       api, name: "trace", label: "Trace lines over time, coloured by procedure", cross: () => crosshair(store, this.trace.grid),
       source: () => context.database && { db: store.db, window: store.state, database: context.database },
-      on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, pin: (line) => context.pin(line), move: (line, above) => context.moveRow(line, above), ...context.mouse,
+      on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, pin: (line) => context.pin(line), move: (line, above) => context.moveRow(line, above), select: (from, to) => context.selectRows(from, to), ...context.mouse,
         drag: (rectangle) => context.select(rectangle), open: (position) => this.zoomToSelected(position) },
       marks: () => this.marks,
     });
@@ -121,21 +123,24 @@ class TracePane {
     ];
   }
 
-  /** @param {number} nodes of the tree */
-  counts(nodes) {
+  /** @param {{ l0: number, l1: number }} rows by their places */
+  counts({ l0, l1 } = this.store.state) {
     const { grid } = this.trace;
     if (!grid) return null;
-    if (!this.pixelCounts) {
-      this.pixelCounts = new PixelCounts(grid, nodes, Math.min(COLUMNS, grid.w));
-      this.pixelCounts.scale = (this.store.state.l1 - this.store.state.l0) / grid.h;
-    }
-    return this.pixelCounts;
+    const key = `${l0}-${l1}`;
+    const counted = this.pixelCounts.get(key);
+    if (counted) return counted;
+    const rows = Array.from(grid.places.keys()).filter((row) => grid.places[row] >= l0 && grid.places[row] < l1);
+    const counts = new PixelCounts(grid, this.context.tree.parent.length, Math.min(COLUMNS, grid.w), rows);
+    counts.scale = (l1 - l0) / rows.length;
+    this.pixelCounts.set(key, counts);
+    return counts;
   }
 
   drawn() {
     markDrawn(this.element, this.store.state);
     this.begin();
-    this.pixelCounts = null;
+    this.pixelCounts.clear();
     this.drawParts();
     this.statistics.load();
     this.depth.load();
@@ -202,10 +207,13 @@ class TracePane {
     if (!grid || cross.x === null || cross.y === null || cross.x < 0 || cross.x > 1) return;
     const { shown } = context.opened.picture();
     const nodes = grid.rowNodes(picture.layout.rowOf(cross.y));
-    const [from, to] = stretchAround(Array.from(nodes, (node) => (context.tree.has(node) ? shown[node] : -1)), cross.x);
+    const [from, to] = stretchAround(Array.from(nodes, (node) => (context.tree.has(node) ? shown[node] : -1)), Math.min(grid.w - 1, Math.floor(cross.x * grid.w)));
     const margin = MARGIN * (to - from);
     context.zoomToRectangle({ x0: (from - margin) / grid.w, x1: (to + margin) / grid.w, y0: null, y1: null });
   }
+
+  // Those of the crosshair's process.
+  selectRows() { this.trace.selectRows(this.store.state.line ?? -1); }
 
   // A pinned row among those that are.
   /** @param {number} step */
@@ -229,19 +237,6 @@ class TracePane {
     this.disposed = true;
     this.ends.forEach((end) => end());
   }
-}
-
-/**
- * From where to where values are the same around a place.
- * @param {number[]} values
- * @param {number} x share of them
- */
-function stretchAround(values, x) {
-  let from = Math.min(values.length - 1, Math.floor(x * values.length));
-  let to = from + 1;
-  while (from > 0 && values[from - 1] === values[from]) from--;
-  while (to < values.length && values[to] === values[from]) to++;
-  return [from, to];
 }
 
 /**
