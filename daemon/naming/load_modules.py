@@ -170,13 +170,17 @@ class Modules:
 
     def symbols(self, number: int, offsets: npt.NDArray[np.uint64]) -> list[tuple[int, int, str]]:
         """(start, size, name) of the functions of a module that hold ``offsets``. No table is made
-        any more. Raises :class:`HpcdError`."""
+        any more. Raises :class:`HpcdError`, also for a file that has been written to meanwhile."""
         if not self._queue.stop(_STOP_SECONDS):
             raise HpcdError("the decoder is busy")
         entry = self._by_id[number]
-        path = entry.module.path
-        with self._reader.readable(entry.user, path, self.images.descriptor(number)) as file:
-            return self._decoder.symbols(file, path, offsets)
+        path, image = entry.module.path, self.images.descriptor(number)
+        with self._reader.readable(entry.user, path, image) as file:
+            rows = self._decoder.symbols(file, path, offsets)
+        same = self.images.is_copy(number) or self.known(key_of(status_of(image))) is entry
+        if not same:
+            raise HpcdError(f"{path} has been written to since it was mapped")
+        return rows
 
     def rest(self) -> None:
         """End the decoder while it has nothing to do."""
@@ -213,6 +217,7 @@ class ModuleImages:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._descriptors: dict[int, int] = {}
+        self._copies: set[int] = set()
         self._copied = 0
         """Bytes of those that are copies in memory."""
 
@@ -229,6 +234,10 @@ class ModuleImages:
         """Return the descriptor of a file that is kept, which may only be for a reader."""
         return self._descriptors[number]
 
+    def is_copy(self, number: int) -> bool:
+        """Whether the descriptor is of a copy in memory."""
+        return number in self._copies
+
     def readable(self, number: int, user: int, path: str) -> int | None:
         """Return a descriptor by which this process may read the file; None if there is none."""
         image = self._descriptors.get(number)
@@ -240,6 +249,7 @@ class ModuleImages:
                 if self._copied > _MAX_COPIED:
                     return None
                 os.dup2(copy, image, inheritable=False)
+                self._copies.add(number)
         except HpcdError:
             return None
         return image

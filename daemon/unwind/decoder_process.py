@@ -19,7 +19,7 @@ from hpcd.daemon.unwind import DECODER
 from hpcd.daemon.unwind.known_names import KnownNames
 from hpcd.daemon.unwind.packed_table import PackedTable, from_bytes
 from hpcd.daemon.unwind.symbol_names import FoundSymbol, SymbolRow
-from hpcd.daemon.unwind.table_cache import TableCache
+from hpcd.daemon.unwind.table_cache import TableCache, file_version
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS, SECONDS, seconds_for
 from hpcd.errors import FormatError
 from hpcd.sandbox.file_cache import writers_of
@@ -109,6 +109,7 @@ class Decoder:
 
     def _make(self, worker: WorkerProcess, fd: int, label: str) -> PackedTable:
         seconds = seconds_for(fd) if self._timeout is None else self._timeout
+        version = file_version(fd)
         try:
             table = from_bytes(self._ask(b"t", fd, label, worker=worker, seconds=seconds))
         except FormatError as error:
@@ -120,18 +121,19 @@ class Decoder:
                 self.cache.store_failure(writers_of(fd), file_id, reason)
             raise DecodeError(f"{label}: {reason}") from None
         self.cache.store(writers_of(fd), table)
-        self.cache.store_build_id(fd, table.build_id)  # also where what was kept is damaged
+        self.cache.store_build_id(version, table.build_id)  # also where what was kept is damaged
         return table
 
     def knows(self, fd: int) -> bool:
         """Whether :meth:`look_up` of the file takes no decoder, and so a millisecond."""
-        return bool(self.cache.load_build_id(fd))
+        return bool(self.cache.load_build_id(file_version(fd)))
 
     def _build_id(self, fd: int, label: str, worker: WorkerProcess | None = None) -> str:
-        build_id = self.cache.load_build_id(fd)
+        version = file_version(fd)
+        build_id = self.cache.load_build_id(version)
         if not build_id:
             build_id = self._ask(b"i", fd, label, worker=worker).decode("ascii", errors="replace")
-            self.cache.store_build_id(fd, build_id)
+            self.cache.store_build_id(version, build_id)
         return build_id
 
     def symbols(self, fd: int, label: str, addresses: npt.NDArray[np.uint64]) -> list[SymbolRow]:
@@ -140,13 +142,14 @@ class Decoder:
 
         Raises :class:`DecodeError`.
         """
-        writers, build_id = writers_of(fd), self.cache.load_build_id(fd)
+        version = file_version(fd)
+        writers, build_id = writers_of(fd), self.cache.load_build_id(version)
         known = KnownNames(self.cache.load_names(writers, build_id))
         rows, missing = known.find(addresses)
         if not len(missing):
             return rows
         symbols = self._ask_symbols(fd, label, missing)
-        if build_id and known.add(missing, symbols):
+        if build_id and version == file_version(fd) and known.add(missing, symbols):
             self.cache.store_names(writers, build_id, known.pack())
         return sorted({*rows, *(symbol[:3] for symbol in symbols)})
 

@@ -17,6 +17,9 @@ _MAX_REASON = 1000
 _MAX_DIGESTED = 1 << 16
 
 
+FileVersion = tuple[str, str]
+
+
 class TableCache:
     """The cache."""
 
@@ -41,15 +44,16 @@ class TableCache:
             return None
         return table if table.build_id == build_id else None
 
-    def load_build_id(self, fd: int) -> str:
-        """The build-id that was read in the very file open at ``fd``, "" when none was: to read it
-        takes the decoder, which takes a while to start."""
-        data = self._files.load(*_file_version(fd), _IDENTITY) or b""
+    def load_build_id(self, version: FileVersion) -> str:
+        """The build-id that was read in this very file, "" when none was: to read it takes the
+        decoder, which takes a while to start."""
+        data = self._files.load(*version, _IDENTITY) or b""
         return data.decode("ascii", errors="replace")
 
-    def store_build_id(self, fd: int, build_id: str) -> None:
-        """Remember what was read in a file."""
-        self._files.store(*_file_version(fd), _IDENTITY, build_id.encode())
+    def store_build_id(self, version: FileVersion, build_id: str) -> None:
+        """Remember what was read in a file that had this ``version`` before: it may have been
+        written to meanwhile."""
+        self._files.store(*version, _IDENTITY, build_id.encode())
 
     def load_names(self, writers: str, build_id: str) -> bytes:
         """The names that were found in a module, as :mod:`hpcd.daemon.unwind.known_names` packs
@@ -76,7 +80,7 @@ class TableCache:
         self._files.store(writers, table.build_id, TABLE, to_bytes(table))
 
 
-def _file_version(fd: int) -> tuple[str, str]:
+def file_version(fd: int) -> FileVersion:
     """Return who may have written the file open at ``fd``, and a text that identifies it in its
     present state ("": none can)."""
     status = os.fstat(fd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,22 @@ def names(folder: Path) -> set[str]:
         return set(db.procedures.name)
 
 
+WRITES_TO_ITS_LIBRARY = """
+import ctypes, sys, time
+library = ctypes.CDLL(sys.argv[1])
+def work(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        library.old_name()
+work(0.2)
+with open(sys.argv[1], "r+b") as file:
+    text = file.read().replace(b"old_name", b"new_name")
+    file.seek(0)
+    file.write(text)
+work(0.1)
+"""
+
+
 @pytest.fixture
 def program(tmp_path: Path, build: Callable[..., Path]) -> Path:
     copy = tmp_path / "program"
@@ -52,6 +69,16 @@ def test_a_program_that_is_deleted(tmp_path: Path, program: Path) -> None:
 def test_a_program_in_memory_alone(tmp_path: Path, program: Path) -> None:
     record(tmp_path / "m", [sys.executable, "-c", BY_MEMFD, program, 1])
     assert "down" in names(tmp_path)
+
+
+def test_a_library_that_is_written_to_while_it_is_mapped(tmp_path: Path) -> None:
+    """Its names by then are not those of the build id that was recorded."""
+    library = tmp_path / "library.so"
+    source = "void old_name(void) { for (volatile int i = 0; i < 1000000; i++) ; }"
+    command = ["gcc", "-shared", "-O1", "-Wl,--build-id=none", "-x", "c", "-", "-o", library]
+    subprocess.run(command, input=source, text=True, check=True)
+    record(tmp_path / "m", [sys.executable, "-c", WRITES_TO_ITS_LIBRARY, library])
+    assert not names(tmp_path) & {"old_name", "new_name"}
 
 
 @pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare: apt install util-linux")

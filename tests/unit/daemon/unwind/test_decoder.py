@@ -147,6 +147,30 @@ def test_a_file_that_was_changed_is_read_again(decoder: Decoder, tmp_path: Path)
     assert ask(decoder, path).build_id == 20 * "00"
 
 
+@pytest.mark.parametrize("method", ["look_up", "make"])
+def test_a_file_that_is_written_to_while_it_is_read_is_read_again(
+    method: str, decoder: Decoder, tmp_path: Path, table: PackedTable,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    path = tmp_path / "library"
+    path.write_bytes(SMALL.read_bytes())
+    answer = decoder._ask_worker
+
+    def answer_of_before(*words: Any) -> bytes:
+        reply = answer(*words)
+        with path.open("r+b") as file:
+            file.seek(SMALL.read_bytes().index(bytes.fromhex(table.build_id)))
+            file.write(bytes(20))
+        return reply
+
+    monkeypatch.setattr(decoder, "_ask_worker", answer_of_before)
+    with path.open("rb") as file:
+        before = getattr(decoder, method)(file.fileno(), "library")
+    assert before is None or before.build_id == table.build_id
+    monkeypatch.undo()
+    assert ask(decoder, path).build_id == 20 * "00"
+
+
 @pytest.mark.parametrize("kept", [b"", b"../x", b"\xff", b"0123"])
 def test_a_damaged_build_id_is_read_again(decoder: Decoder, tmp_path: Path, kept: bytes) -> None:
     first = ask(decoder, SMALL)
