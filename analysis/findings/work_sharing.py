@@ -84,9 +84,7 @@ def uneven_work(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterat
     team = several >= 2 or any(map(_TEAM.match, db.procedures.name))
     if loss < LEAST_SHARE or not (team or has_ranks(db)):
         return
-    names = [
-        name for name in named_path(path_labels(sharing.matching, node)) if name != "_start"
-    ]
+    names = [name for name in named_path(path_labels(sharing.matching, node)) if name != "_start"]
     path = run_name(names, _PATH) if node and names else ""
     kind = ranks.kind
     at = int(np.flatnonzero(ranks.number == number)[0])

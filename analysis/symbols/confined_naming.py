@@ -61,6 +61,18 @@ class ConfinedNaming:
             raise FormatError(f"{path}: its reader gave no names")
         return names
 
+    def unchanged_build_id(self, path: str, since_ns: int) -> str:
+        """Return the build id of the file at ``path``, empty if it was changed, or put there, later
+        than ``since_ns`` (realtime). Raises :class:`FormatError`."""
+        fd = self._open(path)
+        try:
+            if os.fstat(fd).st_ctime_ns >= since_ns:
+                return ""
+            self._worker.ask(fd, path, b"i", path.encode(errors="replace"))
+            return self._worker.reply(path, _MAX_REPLY).decode(errors="replace")
+        finally:
+            os.close(fd)
+
     def _open(self, path: str) -> int:
         if self._stuck >= _MOST_STUCK:
             raise FormatError(f"{path}: not read, as other files never answered")

@@ -32,7 +32,7 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         rehearse()
         confine(_MEMORY, _CPU_SECONDS)
-        serve(channel, {"n": _names}, after=gc.collect)
+        serve(channel, {"n": _names, "i": _build_id}, after=gc.collect)
 
 
 def rehearse() -> None:
@@ -41,6 +41,11 @@ def rehearse() -> None:
     demangle("_RNvCs1234_7mycrate4main")
     with open(sys.executable, "rb") as file, ElfFile(file, "itself") as elf:  # noqa: PTH123
         names_in_file(elf, sys.executable, elf.build_id() or "", np.zeros(1, np.uint64))
+
+
+def _build_id(fd: int, request: bytes) -> bytes:
+    with os.fdopen(os.dup(fd), "rb") as file:
+        return ElfFile(file, request.decode(errors="replace")).build_id().encode()
 
 
 def _names(fd: int, request: bytes) -> bytes:

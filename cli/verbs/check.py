@@ -5,24 +5,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from hpcd.analysis.arrays.freed_memory import share_freed_memory
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.database.directory import MANIFEST
+from hpcd.analysis.symbols.recorded_files import mistaken_modules
 from hpcd.cli.command import Command
 from hpcd.cli.result_store import database_argument
 from hpcd.errors import FormatError, HpcdError, NotFoundError
 from hpcd.measurement.check import Finding, check_measurement
+from hpcd.measurement.reader import open_measurement
 
 
 class Check(Command):
     """Verify measurements and databases.
 
     Reads all data, verifies every checksum and every invariant of the formats, and lists what is
-    wrong. Whether a load module had the build id that was recorded cannot be checked: only its
-    path, that id and the names of functions are stored. The exit code is 0 when all is sound, 7
-    when something is damaged, 8 when a path does not exist.
+    wrong. Of a measurement of this host it names load modules whose file, unchanged since, has
+    another build id than was recorded. The exit code is 0 when all is sound, 7 when something is
+    damaged, 8 when a path does not exist.
     """
 
     name = "check"
@@ -72,8 +75,22 @@ def check(path: Path) -> tuple[str, list[Finding]]:
         share_freed_memory()
         return "database", check_database(path)
     if path.is_dir() and any(path.glob("segment-*.hpcd")):
-        return "measurement", check_measurement(path)
+        return "measurement", [*check_measurement(path), *_check_files(path)]
     raise FormatError(f"{path}: neither a measurement nor a database of hpcd")
+
+
+def _check_files(path: Path) -> Iterator[Finding]:
+    """Yield load modules that are not the files at their paths, though these have not changed: no
+    proof of damage, as in a container another file may be at a path."""
+    with open_measurement(path) as measurement:
+        for module, build_id in mistaken_modules(measurement):
+            yield Finding(
+                str(path),
+                f"{module.path} was recorded with build id {module.build_id}, the file there, not"
+                f" changed since, has {build_id}: another was mapped, as in a container, or taken"
+                " for it",
+                fatal=False,
+            )
 
 
 def _as_text(path: Path, kind: str, findings: list[Finding]) -> list[str]:

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,9 @@ import pytest
 from hpcd import errors
 from hpcd.__main__ import build_parser, main
 from hpcd.cli.verbs import VERBS, load
+from hpcd.elf.elf_file import ElfFile
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.identity import Host, Module, ModuleKind
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.paths import ROOT, let_all_users_reach
 from tests.support.recorded import HPCD, hpcd
@@ -259,6 +263,25 @@ def test_columns_are_heeded_into_a_pipe(tmp_path: Path) -> None:
         tree = done.stdout.partition("inclusive")[2].splitlines()[1:-1]
         widths.append(max(map(len, tree)))
     assert widths[0] <= 64 < widths[1]
+
+
+def test_a_module_that_is_not_the_file_at_its_path_is_named(tmp_path: Path) -> None:
+    """Unless the file was changed after the recording began."""
+    library = tmp_path / "library.so"
+    shutil.copy("/usr/bin/true", library)
+    with library.open("rb") as file:
+        build_id = ElfFile(file, "").build_id()
+    changed = library.stat().st_ctime_ns
+    for begun, named in ((changed - 10**9, []), (changed + 10**9, ["5e" * 20])):
+        path = tmp_path / str(begun)
+        host = Host(os.uname().nodename, "boot", "6.1", "x86_64", 2)
+        writer = MeasurementWriter(path, host, options={})
+        for number, recorded in enumerate(("5e" * 20, build_id), 1):
+            writer.add_module(Module(number, ModuleKind.ELF, str(library), recorded))
+        writer.add_clock_pair(10**9, begun)
+        writer.close()
+        text = hpcd("check", path).stdout
+        assert re.findall(f"{library} was recorded with build id ([0-9a-f]+)", text) == named
 
 
 @pytest.mark.parametrize("verb", ["report", "calls", "check"])
