@@ -93,18 +93,23 @@ class DatabaseMutants:
     def _change(self, to: Path, choice: random.Random) -> str:
         kind = choice.random()
         if kind < 0.4:
-            return self._change_tables(to / directory.SQLITE, choice)
-        if kind < 0.45:
-            return _change_manifest(to / directory.MANIFEST, choice)
-        path = to / choice.choice(self._files).relative_to(self._model)
+            path = to / directory.SQLITE
+        elif kind < 0.45:
+            path = to / directory.MANIFEST
+        else:
+            path = to / choice.choice(self._files).relative_to(self._model)
         data = path.read_bytes()
-        if kind < 0.5:
+        if 0.45 <= kind < 0.5:
             _replace(path, flipped(data, choice))
             return path.name
         # It may have been changed before; of a header that was, numpy raises what tokenize does.
         with contextlib.suppress(
-            ValueError, TokenError, HpcdError, zstandard.ZstdError, IndexError
+            ValueError, TokenError, HpcdError, zstandard.ZstdError, IndexError, sqlite3.Error
         ):
+            if kind < 0.4:
+                return self._change_tables(path, choice)
+            if kind < 0.45:
+                return _change_manifest(path, choice)
             if path.suffix == ".npy":
                 return _change_column(path, choice)
             if path.suffix == ".part":
