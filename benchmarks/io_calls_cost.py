@@ -44,14 +44,14 @@ def run() -> Table:
     table.add_column("what it keeps")
     with tempfile.TemporaryDirectory(dir=scratch()) as name:
         folder = Path(name)
-        others: list[tuple[str, list[str], int, str]] = [
+        rest: list[tuple[str, list[str], int, str]] = [
             ("perf trace", ["perf", "trace", "-o", str(folder / "perf"), "-e", "pread64"], FEWER,
              "every call as text, without paths"),
             ("strace", ["strace", "-y", "-o", str(folder / "strace"), "-e", "trace=pread64"], FEWER,
              "every call as text, without paths"),
         ]  # fmt: skip
         for what, source, script, more in (
-            ("pread", "reads.c", _BPFTRACE, others),
+            ("pread", "reads.c", _BPFTRACE, rest),
             ("io_uring", "uring_reads.c", _BPFTRACE_REQUESTS, []),
         ):
             _add_rows(table, what, [build(folder, source), "/etc/passwd"], script, more, folder)
@@ -97,9 +97,9 @@ def _measure(command: list[str], calls: int) -> tuple[float, float] | None:
     done = subprocess.run(command, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    said = [line for line in done.stdout.splitlines() if line.replace(".", "", 1).isdigit()]
-    if done.returncode or not said:
+    numbers = [line for line in done.stdout.splitlines() if line.replace(".", "", 1).isdigit()]
+    if done.returncode or not numbers:
         return None
-    own, together = float(said[0]), used / calls * 1e9
+    own, together = float(numbers[0]), used / calls * 1e9
     # perf does not wait for the program: its time is not among the children's.
     return own, together if together > own else together + own

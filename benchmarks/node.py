@@ -156,13 +156,13 @@ def perf(output: Path, rate: str, paths: str, *events: str) -> list[str]:
     """``perf record -a``: CPU samples, paths by frame pointers, or from copies of stacks that are
     unwound when they are read; with :data:`SWITCHES` a path for each wait, too, as hpcd has."""
     # A rate for all would be that of context switches, too.
-    chosen = [word for event in (f"cpu-clock/freq={rate}/", *events) for word in ("-e", event)]
-    command = ["perf", "record", "-a", "--call-graph", paths, *chosen,
+    selected = [word for event in (f"cpu-clock/freq={rate}/", *events) for word in ("-e", event)]
+    command = ["perf", "record", "-a", "--call-graph", paths, *selected,
                "-o", str(output), "--", "sleep", "1000"]  # fmt: skip
     used = watched(command, SECONDS)
     match = re.search(r"\((\d+) samples\)", used.err)
     return [
-        " ".join(["perf record -a --call-graph", paths, *chosen]),
+        " ".join(["perf record -a --call-graph", paths, *selected]),
         *used.columns(),
         megabytes(output),
         f"{int(match[1]):,}" if match else "?",
@@ -214,14 +214,14 @@ class Used:
 def watched(command: list[str], seconds: float, ready: str = "") -> Used:
     """Run a command that records, and interrupt it ``seconds`` after it has said ``ready``."""
     process = psutil.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    said: list[str] = []
+    lines: list[str] = []
     recording = threading.Event()
     if not ready:
         recording.set()
 
     def listen() -> None:
         for line in process.stderr:
-            said.append(line)
+            lines.append(line)
             if ready in line:
                 recording.set()
 
@@ -230,7 +230,7 @@ def watched(command: list[str], seconds: float, ready: str = "") -> Used:
     out: list[str] = []
     reader = threading.Thread(target=lambda: out.append(process.stdout.read()))
     reader.start()
-    assert recording.wait(120), "".join(said)
+    assert recording.wait(120), "".join(lines)
     began, programs = time.monotonic(), bpf_seconds(process.pid)
     used = Used(cpu_seconds(process) if ready else 0.0, seconds=seconds)
     for part in range(1, 4):
@@ -244,7 +244,7 @@ def watched(command: list[str], seconds: float, ready: str = "") -> Used:
     reader.join()
     listener.join()
     used.total = usage.ru_utime + usage.ru_stime
-    used.out, used.err = "".join(out), "".join(said)
+    used.out, used.err = "".join(out), "".join(lines)
     return used
 
 

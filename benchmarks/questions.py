@@ -71,16 +71,16 @@ class Question:
 def _asked(question: Question, folder: Path, words: dict[str, str]) -> tuple[float, str]:
     """Seconds for all commands, and the answer."""
     environment = {**os.environ, "HPCD_RESULTS": str(folder / "results")}
-    begin, said = time.perf_counter(), ""
+    begin, output = time.perf_counter(), ""
     for command in question.commands:
         line = command.format(**words).replace("hpcd ", shlex.join(HPCD) + " ", 1)
         done = subprocess.run(
             ["sh", "-c", line if command.startswith("hpcd") else command.format(**words)],
             cwd=folder, env=environment, capture_output=True, text=True, check=True,
         )  # fmt: skip
-        said = done.stdout
+        output = done.stdout
     seconds = time.perf_counter() - begin
-    match = re.search(question.answer, said, re.M)
+    match = re.search(question.answer, output, re.M)
     return seconds, re.sub(r"\s+", " ", match[0]).strip() if match else "nothing"
 
 

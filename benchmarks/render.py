@@ -67,8 +67,8 @@ def measure(db: Database) -> list[str]:
         begin = time.perf_counter()
         db.sample_grid(lines, t0, t1, HEIGHT, WIDTH)
         taken.append(time.perf_counter() - begin)
-    chosen = choose_lines(None, _PEER_LINES, len(db.lines)).tolist()
-    columns = [(records.time, records.node) for records in map(db.records, chosen)]
+    selected = choose_lines(None, _PEER_LINES, len(db.lines)).tolist()
+    columns = [(records.time, records.node) for records in map(db.records, selected)]
     peer = []
     for t0, t1 in windows(db.duration_ns)[::10]:
         begin = time.perf_counter()

@@ -113,8 +113,8 @@ def keep(recorded: Path, kept: Path, records: int, lines: int) -> None:
     """Copy ``records`` records of the ``lines`` busiest lines, and what they refer to."""
     with open_measurement(recorded) as measurement:
         all_columns = columns(measurement)
-        chosen = _chosen(all_columns[0], records, lines)
-        line, time, node, event, value = (column[chosen] for column in all_columns)
+        selected = _chosen(all_columns[0], records, lines)
+        line, time, node, event, value = (column[selected] for column in all_columns)
         new_node, parent, frame = _pruned(measurement, node)
         used = set(np.unique(frame[frame >> np.uint64(62) == 0] >> np.uint64(40)).tolist())
         writer = MeasurementWriter(

@@ -73,7 +73,7 @@ def perf(command: list[str], frequency: int, folder: Path) -> Perf:
     record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(frequency)]
     run([*record, "--call-graph", "dwarf,4096", "-o", str(data), "--", *command])
     script = ["perf", "script", "-i", str(data)]
-    told = subprocess.run(
+    reported = subprocess.run(
         [*script, "-F", "event", "-G"], capture_output=True, text=True, check=True
     )
     taken = []
@@ -83,7 +83,7 @@ def perf(command: list[str], frequency: int, folder: Path) -> Perf:
         ["--no-inline", "-F", "ip"],
     ):
         taken.append(min(_seconds([*script, *options]) for _ in range(_TIMES)))
-    return Perf(len(told.stdout.splitlines()), taken[0], taken[1] - taken[2])
+    return Perf(len(reported.stdout.splitlines()), taken[0], taken[1] - taken[2])
 
 
 def hpcd(command: list[str], frequency: int, folder: Path) -> tuple[int, float, float]:

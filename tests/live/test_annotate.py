@@ -36,10 +36,10 @@ def database(program: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["solve", "Field::relax", "sol?e(*"])
 def test_lines_of_the_hot_loop_have_its_cost(database: Path, name: str) -> None:
-    told = json.loads(hpcd("annotate", name, database, "--json").stdout)
+    reported = json.loads(hpcd("annotate", name, database, "--json").stdout)
     report = json.loads(hpcd("report", database, "--json").stdout)
     (file,) = [
-        entry for entry in told["files"] if entry["file"] == str(database.parent / "hot.cpp")
+        entry for entry in reported["files"] if entry["file"] == str(database.parent / "hot.cpp")
     ]
     source = HOT_LOOP.read_text().splitlines()
     inside = 0.0
@@ -70,8 +70,8 @@ def test_text_shows_the_lines_around_and_says_what_is_missing(
 
 
 def test_instructions_are_those_objdump_shows(database: Path, program: Path) -> None:
-    told = json.loads(hpcd("annotate", "solve", database, "--assembly", "--json").stdout)
-    (code,) = told["code"]
+    reported = json.loads(hpcd("annotate", "solve", database, "--assembly", "--json").stdout)
+    (code,) = reported["code"]
     listing = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", str(program)],
         capture_output=True, text=True, check=True,
@@ -84,7 +84,9 @@ def test_instructions_are_those_objdump_shows(database: Path, program: Path) -> 
     assert code["instructions"]
     for instruction in code["instructions"]:
         assert instruction["text"].split()[0] == theirs[instruction["address"]]
-    (whole,) = [listing for listing in told["code"] if listing["procedure"] == "solve(Field&, int)"]
+    (whole,) = [
+        listing for listing in reported["code"] if listing["procedure"] == "solve(Field&, int)"
+    ]
     assert sum(instruction["exclusive"]["cpu_time"] for instruction in whole["instructions"]) > 0
 
 

@@ -226,8 +226,8 @@ def test_full_disk_keeps_what_was_recorded(tmp_path: Path, build: Callable[..., 
         with running(build("paths.c"), 600, 2) as process:
             done = hpcd("attach", "-p", process.pid, "-F", 5000, "-o", disk / "m", check=False)
         assert done.returncode == 6
-        said, error = done.stderr.splitlines()
-        assert said == "hpcd: attached" and "no space" in error
+        output, error = done.stderr.splitlines()
+        assert output == "hpcd: attached" and "no space" in error
         findings = check_measurement(disk / "m")
         assert [finding for finding in findings if finding.fatal] == []
         with open_measurement(disk / "m") as measurement:
@@ -320,14 +320,14 @@ def test_a_32_bit_program_is_announced_and_explained(tmp_path: Path) -> None:
     source.write_text("void _start(void) { for (;;); }")
     subprocess.run(["gcc", *flags, "-o", endless, source], check=True)
     done = hpcd("run", "-o", tmp_path / "m", "--", program)
-    said = "32-bit code, without call paths and names"
-    assert f"hpcd: {program} runs {said}" in done.stderr.splitlines()[0]
+    notice = "32-bit code, without call paths and names"
+    assert f"hpcd: {program} runs {notice}" in done.stderr.splitlines()[0]
     with running(endless) as process:
         attached = hpcd("attach", "-p", process.pid, "-d", "0.1", "-o", tmp_path / "attached")
-    assert f"hpcd: process {process.pid} runs {said}" in attached.stderr
+    assert f"hpcd: process {process.pid} runs {notice}" in attached.stderr
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
     report = hpcd("report", tmp_path / "db").stdout
-    assert f"is in old: {said}" in report and "debug package" not in report
+    assert f"is in old: {notice}" in report and "debug package" not in report
 
 
 def test_unwritable_directory_is_one_line(tmp_path: Path) -> None:

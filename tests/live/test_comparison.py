@@ -69,8 +69,8 @@ def test_iterations_of_one_run(timesteps: Path) -> None:
     assert [name for name in names if name in ("set_up", "20 iterations", "output")] == [
         "set_up", "20 iterations", "output",
     ]  # fmt: skip
-    chosen = [word for number in (8, 12, 16) for word in ("--iteration", number)]
-    comparison = compared(*chosen, timesteps)
+    selected = [word for number in (8, 12, 16) for word in ("--iteration", number)]
+    comparison = compared(*selected, timesteps)
     changes = regions(comparison)
     changes.pop("main", None)  # how long it polls for the other rank is the machine's affair
     assert changes == {"solve": ["more", "less"], "checkpoint": ["absent", "new"]}, comparison

@@ -27,17 +27,17 @@ def test_idle_time_is_what_the_program_knows_of(
 ) -> None:
     """From the return of what waited for the device to the next launch; and the host's call paths
     in that time."""
-    library, chosen = tmp_path / name, f"-D{runtime.upper()}"
+    library, selected = tmp_path / name, f"-D{runtime.upper()}"
     subprocess.run(
-        ["gcc", "-O1", "-g", "-shared", "-fPIC", chosen, "-o", str(library), str(SOURCE)],
+        ["gcc", "-O1", "-g", "-shared", "-fPIC", selected, "-o", str(library), str(SOURCE)],
         check=True,
     )
-    flags = (chosen, "-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{tmp_path}")
+    flags = (selected, "-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{tmp_path}")
     program = build("device.c", *flags)
-    with (tmp_path / "said").open("wb") as said:
+    with (tmp_path / "said").open("wb") as output:
         options = ["--probes", runtime, "-o", tmp_path / "m", "--json-file", "/dev/null"]
         command = [*HPCD, "run", *options]
-        subprocess.run([*map(str, command), "--", str(program)], stdout=said, check=True)
+        subprocess.run([*map(str, command), "--", str(program)], stdout=output, check=True)
     truth = json.loads((tmp_path / "said").read_text())
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
     with open_database(tmp_path / "db") as db:

@@ -30,7 +30,7 @@ def test_the_slowest_rank_is_found_and_blamed(tmp_path: Path, build: Callable[..
          str(STEPS), str(MS)],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    said = documents(done.stdout)
+    output = documents(done.stdout)
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
     imbalance = json.loads(hpcd("imbalance", "--json", tmp_path / "db").stdout)
     contexts: dict[str, dict[str, Any]] = {}
@@ -38,14 +38,14 @@ def test_the_slowest_rank_is_found_and_blamed(tmp_path: Path, build: Callable[..
         contexts.setdefault(context["path"][-1] if context["path"] else "", context)
     compute = contexts["compute"]
     assert imbalance["contexts"][0] == compute
-    truth = [rank["cpu_s"] for rank in sorted(said, key=lambda rank: rank["rank"])]
+    truth = [rank["cpu_s"] for rank in sorted(output, key=lambda rank: rank["rank"])]
     for seconds, sampled in zip(truth, compute["by_rank"], strict=True):
         assert sampled == pytest.approx(seconds, abs=error(seconds))
     assert compute["max_rank"] == 3
     longest, mean = max(truth), sum(truth) / 4
     assert compute["max_by_mean"] == pytest.approx(longest / mean, abs=error(longest) / mean)
     assert compute["imbalance"] == pytest.approx(longest - mean, abs=error(longest))
-    waited = sum(rank["barrier_s"] for rank in said)
+    waited = sum(rank["barrier_s"] for rank in output)
     assert contexts["meet"]["idle_s"] == pytest.approx(waited, rel=0.05)
     assert compute["blame_s"] > 0.9 * waited
     blame = imbalance["blame_of_rank_s"]

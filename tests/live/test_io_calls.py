@@ -68,8 +68,8 @@ def test_bytes_of_every_file_are_those_of_strace(
             wanted = +Counter({escaped(n): b for n, b in want.items() if n.startswith("/")})
             assert {n: b for n, b in recorded.items() if b and n in regular} == dict(wanted)
             # Pipes and sockets have other numbers in every run.
-            others = sum(recorded.values()) - sum(wanted.values())
-            assert others == sum(want.values()) - sum(wanted.values())
+            rest = sum(recorded.values()) - sum(wanted.values())
+            assert rest == sum(want.values()) - sum(wanted.values())
         assert {calls[name] for name in ("sendfile", "copy_file_range", "sendmmsg")} == {1}
         assert any(name.endswith("odd\\n\\x1b[31m\\xff name") for name in files.name)
         paths = total_calls(db, "path", [db.calls.find("fsync")])
@@ -105,9 +105,9 @@ def test_requests_to_io_uring_are_those_the_program_counts(
         subprocess.run([program, work], check=True, stdout=subprocess.DEVNULL)
     except (subprocess.CalledProcessError, PlatformError):
         pytest.skip("needs io_uring")
-    with (tmp_path / "said").open("wb") as said:
+    with (tmp_path / "said").open("wb") as output:
         command = [*HPCD, "run", "--io", "-o", tmp_path / "m", "--json-file", tmp_path / "summary"]
-        subprocess.run([*map(str, command), "--", program, work], stdout=said, check=True)
+        subprocess.run([*map(str, command), "--", program, work], stdout=output, check=True)
     truth = json.loads((tmp_path / "said").read_text())
     summary = json.loads((tmp_path / "summary").read_text())["calls"]
     assert (summary["dropped"], summary["not_recorded"]) == ({}, [])
@@ -152,10 +152,10 @@ def test_requests_of_io_submit_are_those_the_program_counts(
 ) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    with (tmp_path / "said").open("wb") as said:
+    with (tmp_path / "said").open("wb") as output:
         command = [*HPCD, "run", "--io", "-o", tmp_path / "m", "--json-file", "/dev/null"]
         done = [*map(str, command), "--", build("aio.c"), work]
-        subprocess.run(done, stdout=said, check=True)
+        subprocess.run(done, stdout=output, check=True)
     truth = json.loads((tmp_path / "said").read_text())
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
     with open_database(tmp_path / "db") as db:

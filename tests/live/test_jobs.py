@@ -70,10 +70,10 @@ def test_ranks_launchers_and_wrappers_are_told_apart(build: Callable[..., Path],
         assert process.stdout
         # Each wrapper has said so, perhaps on one line; the program takes a moment more to have
         # been loaded.
-        said = ""
-        while said.count("ready") < 2:
-            said += (line := process.stdout.readline())
-            assert line, said
+        output = ""
+        while output.count("ready") < 2:
+            output += (line := process.stdout.readline())
+            assert line, output
         members = listed(process.pid)
         while len([member for member in members if member["name"].startswith("imbalance")]) < 2:
             assert process.poll() is None

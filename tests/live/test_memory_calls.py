@@ -114,10 +114,10 @@ def test_what_was_there_before_counts_from_the_attach_on(
 
 
 def test_huge_pages_are_those_of_the_kernel(tmp_path: Path, build: Callable[..., Path]) -> None:
-    with (tmp_path / "said").open("wb") as said:
+    with (tmp_path / "said").open("wb") as output:
         command = [*HPCD, "run", "--memory", "-o", tmp_path / "m", "--json-file", "/dev/null", "--"]
         program = [build("touches.c"), 16, "huge"]
-        subprocess.run([*map(str, command), *map(str, program)], stdout=said, check=True)
+        subprocess.run([*map(str, command), *map(str, program)], stdout=output, check=True)
     huge = int((tmp_path / "said").read_text())
     if not huge:
         pytest.skip("the kernel has no huge pages")

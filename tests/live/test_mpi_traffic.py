@@ -177,12 +177,14 @@ def test_planted_waits(built: tuple[Path, Path], tmp_path: Path, flavour: str, n
     traffic = communication(truth)
     operations, waits = traffic.operations, traffic.waits
     assert truth.said
-    for said in truth.said:
-        mine = (waits.kind == PLANTED[name]) & (operations.rank[waits.operation] == said["waiter"])
+    for output in truth.said:
+        mine = (waits.kind == PLANTED[name]) & (
+            operations.rank[waits.operation] == output["waiter"]
+        )
         # The last message of what it printed may have been waited for as well.
         long = mine & (waits.severity > 10**7)
         seconds = waits.severity[long].sum() / 1e9
-        assert seconds == pytest.approx(said["seconds"], rel=0.02)
+        assert seconds == pytest.approx(output["seconds"], rel=0.02)
         assert set(operations.rank[waits.delayer[long]].tolist()) == {1}
 
 

@@ -101,7 +101,7 @@ def test_the_commands_on_files_do_what_they_say(
     subprocess.run(["mpicc.openmpi", "-g", "-O1", "-o", "app", "app.c"], check=True)
     for name, ranks in (("db2", 2), ("db4", 4), ("db1", 1)):
         make(tmp_path / name, {rank: [("main/solve", "cpu", 0.1)] for rank in range(ranks)})
-    said = {}
+    output = {}
     for words in commands():
         verb, *rest = words
         if verb in ELSEWHERE:
@@ -110,12 +110,12 @@ def test_the_commands_on_files_do_what_they_say(
             rest[rest.index("-n") + 1 : rest.index("-n") + 2] = ["2", "--oversubscribe"]
         rest = [word.replace("comm=cc1", "comm=app") for word in rest]
         if verb == "run":  # a process of its own, as it changes how signals are handled
-            said[verb] = hpcd(
+            output[verb] = hpcd(
                 verb, "--io", "--memory", "--mpi", "--probe", "app:solve(int n)", *rest
             ).stdout
             continue
         capsys.readouterr()
         assert main([verb, *rest]) == 0, (words, capsys.readouterr().err)
-        said[verb] = said.get(verb, "") + capsys.readouterr().out
-    assert "solve" in said["report"] and "solve" in said["annotate"]
-    assert "out.0" in said["calls"] and "MPI_Allreduce" in said["messages"]
+        output[verb] = output.get(verb, "") + capsys.readouterr().out
+    assert "solve" in output["report"] and "solve" in output["annotate"]
+    assert "out.0" in output["calls"] and "MPI_Allreduce" in output["messages"]

@@ -98,15 +98,15 @@ def test_polls_and_counts_for_each_rank(
 ) -> None:
     options = ["--overhead", "20%", "--json-file", str(tmp_path / "s")]
     truth, path = recorded(built, tmp_path, flavour, ["polling"], 3, *options)
-    (said,) = truth.said
+    (output,) = truth.said
     functions = json.loads((tmp_path / "s").read_text())["probes"]["functions"]
     polls = [row for row in functions if row["name"].startswith(("MPI_Test", "MPI_Iprobe"))]
     let_go = any(row["let_go"] for row in polls)
     with hpcd.analysis.open(path) as db:
         traffic = communication(db)
         matrix_is_true(traffic, truth)
-        chosen = [db.calls.find(row["name"]) for row in polls if "/" not in row["name"]]
-        calls = db.calls.select(functions=chosen)
+        selected = [db.calls.find(row["name"]) for row in polls if "/" not in row["name"]]
+        calls = db.calls.select(functions=selected)
         names = [db.procedure_names[at] for at in db.procedure_of_node.tolist()]
         for node in np.unique(calls["node"]).tolist():
             path_of = [names[at] for at in db.cct.path(node).tolist()]
@@ -121,8 +121,8 @@ def test_polls_and_counts_for_each_rank(
         }
         assert dict(zip(pairs, flow.bytes.tolist(), strict=True)) == expected
     if not let_go:
-        assert len(calls) == said["successful"]
-        assert sum(row["unsuccessful"] for row in polls) == said["unsuccessful"]
+        assert len(calls) == output["successful"]
+        assert sum(row["unsuccessful"] for row in polls) == output["unsuccessful"]
 
 
 def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
@@ -131,9 +131,9 @@ def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, fl
         traffic = communication(db)
         waits = traffic.waits
         late = waits.kind == WaitKind.LATE_BROADCAST
-        (said,) = truth.said
+        (output,) = truth.said
         seconds = waits.severity[late].sum() / 1e9
-        assert seconds == pytest.approx(said["seconds"], rel=0.02)
+        assert seconds == pytest.approx(output["seconds"], rel=0.02)
         delays = delays_of(db, traffic)
         names = [db.procedure_names[at] for at in db.procedure_of_node.tolist()]
         delay = [
@@ -171,7 +171,7 @@ def test_attached_while_a_rank_waits(
             assert job.stdout and job.stdout.readline() == "ready\n"
             recorder = Recorder(tmp_path / "m", "--mpi", "--pid", job.pid)
             held.touch()
-            said = json.loads(job.stdout.readline())
+            output = json.loads(job.stdout.readline())
             if not to_end:
                 recorder.stop()
             end.touch()
@@ -187,7 +187,7 @@ def test_attached_while_a_rank_waits(
         mine = traffic.operations.rank[waits.operation] == 0
         kind = WaitKind.WAIT_AT_NXN if name == "awaited_collective" else WaitKind.LATE_SENDER
         seconds = waits.severity[mine & (waits.kind == kind)].sum() / 1e9
-        assert seconds == pytest.approx(said["seconds"], rel=0.1)
+        assert seconds == pytest.approx(output["seconds"], rel=0.1)
         assert "2 of 2 ranks were in MPI before" in "".join(caveats(db, traffic))
 
 

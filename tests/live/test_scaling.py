@@ -33,10 +33,10 @@ def recorded(folder: Path, program: Path, mode: str, ranks: int) -> tuple[Path, 
         [*HPCD, "run", "-o", f"{output}.m", "--", *MPIRUN, "-n", str(ranks), str(program), mode],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    said = documents(done.stdout)
-    assert sorted(document["rank"] for document in said) == list(range(ranks))
+    text = documents(done.stdout)
+    assert sorted(document["rank"] for document in text) == list(range(ranks))
     hpcd("merge", f"{output}.m", "-o", output)
-    return output, {name: sum(document[name] for document in said) / ranks for name in said[0]}
+    return output, {name: sum(document[name] for document in text) / ranks for name in text[0]}
 
 
 @pytest.mark.root

@@ -191,12 +191,12 @@ def test_of_eight_ranks_the_one_that_deviates_is_named_first(build: Callable[...
         try:
             assert job.stdout
             assert [job.stdout.readline() for _ in range(8)] == ["ready\n"] * 8
-            said = hpcd("stacks", "--comm", program.name).stdout.splitlines()
+            output = hpcd("stacks", "--comm", program.name).stdout.splitlines()
         finally:
             os.killpg(job.pid, signal.SIGKILL)
-    assert said[0].startswith("8 processes (8 ranks)")
-    assert said[2] == "1 of 8 ranks is not in MPI_Allreduce:"
-    assert said[3].startswith("  rank 5 in io_write, waits for clock_nanosleep")
+    assert output[0].startswith("8 processes (8 ranks)")
+    assert output[2] == "1 of 8 ranks is not in MPI_Allreduce:"
+    assert output[3].startswith("  rank 5 in io_write, waits for clock_nanosleep")
 
 
 def swapped_out(pid: int, thread: int) -> int:

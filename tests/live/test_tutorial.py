@@ -70,7 +70,7 @@ def typed(block: str, folder: Path) -> str:
 def unevenness(database: Path) -> str:
     """Return what a report says about the balance of the ranks; empty if it is even."""
     with hpcd.analysis.open(database) as db:
-        return "".join(told.text for told in findings(db) if told.kind == "imbalance")
+        return "".join(finding.text for finding in findings(db) if finding.kind == "imbalance")
 
 
 def test_every_command_does_what_the_text_says(tmp_path: Path) -> None:
@@ -89,11 +89,13 @@ def test_every_command_does_what_the_text_says(tmp_path: Path) -> None:
     before, after = (unevenness(tmp_path / "results" / name) for name in ("before", "after"))
     assert before.startswith("Rank 0 works")
     assert _excess(before) > 0.5 > _excess(after)
-    said = typed(compare, tmp_path)
-    assert re.search(r"^1: \S*before: .*; it took .* s$", said, re.M)
-    times = re.findall(r"^time in \S+: (\S+) s -> (\S+) s .*; standard error (\S+) s$", said, re.M)
+    output = typed(compare, tmp_path)
+    assert re.search(r"^1: \S*before: .*; it took .* s$", output, re.M)
+    times = re.findall(
+        r"^time in \S+: (\S+) s -> (\S+) s .*; standard error (\S+) s$", output, re.M
+    )
     ((*loops, error),) = ([float(number) for number in numbers] for numbers in times)
-    own = [float(number) for number in re.findall(r"Loop time of (\S+)", said)]
+    own = [float(number) for number in re.findall(r"Loop time of (\S+)", output)]
     assert loops == pytest.approx(own, rel=0.01, abs=4 * error)
     typed(send, tmp_path)
     assert "PairLJCut" in (tmp_path / "before.html").read_text()

@@ -75,7 +75,7 @@ def test_following_a_recording_to_its_end(
 
 
 def test_what_cannot_be_followed_is_said(tmp_path: Path) -> None:
-    for arguments, code, said in (
+    for arguments, code, message in (
         ((tmp_path / "none",), 8, "no such measurement"),
         ((tmp_path,), 8, "no such measurement"),
         ((tmp_path, tmp_path), 2, "one recording"),
@@ -84,5 +84,5 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path) -> None:
         os.environ["HPCD_SOCKET"] = str(tmp_path / "no.sock")
         done = hpcd("view", "--no-browser", "--live", *arguments, check=False)
         del os.environ["HPCD_SOCKET"]
-        assert done.returncode == code and said in done.stderr, done.stderr
+        assert done.returncode == code and message in done.stderr, done.stderr
         assert done.stderr.count("\n") == 1

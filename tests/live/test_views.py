@@ -22,8 +22,8 @@ def database(build: Callable[..., Path], tmp_path_factory: pytest.TempPathFactor
 
 
 def report(database: Path, *options: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(hpcd("report", "--json", *options, database).stdout)
-    return told
+    reported: dict[str, Any] = json.loads(hpcd("report", "--json", *options, database).stdout)
+    return reported
 
 
 @pytest.mark.root

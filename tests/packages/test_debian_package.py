@@ -65,10 +65,10 @@ def differences(first: Path, second: Path, folder: Path) -> list[str]:
 
 
 def test_it_needs_no_compiler(package: Path) -> None:
-    told = subprocess.run(
+    reported = subprocess.run(
         ["dpkg-deb", "--field", str(package), "Depends"], capture_output=True, text=True, check=True
     ).stdout
-    assert "libbpf1" in told and not re.search("clang|llvm|bpfcc|headers", told)
+    assert "libbpf1" in reported and not re.search("clang|llvm|bpfcc|headers", reported)
     files = subprocess.run(
         ["dpkg-deb", "--contents", str(package)], capture_output=True, text=True, check=True
     ).stdout
@@ -124,15 +124,15 @@ def test_installed_used_upgraded_removed_purged(package: Path, tmp_path: Path) -
     folder = tmp_path / "overlay"
     folder.mkdir()
     script = _LIFE.replace("$1", str(package)).replace("$2", str(later), 1)
-    said = run_in_copy(folder, script).splitlines()
-    assert said[0].startswith("version hpcd 0.")
-    assert said[1:4] == ["hpcd", "/var/lib/hpcd 711 root", "/etc/hpcd/hpcd.toml 644 root"]
-    assert said[4:6] == ["reported", "isolated"]
-    assert said[6:8] == [
+    output = run_in_copy(folder, script).splitlines()
+    assert output[0].startswith("version hpcd 0.")
+    assert output[1:4] == ["hpcd", "/var/lib/hpcd 711 root", "/etc/hpcd/hpcd.toml 644 root"]
+    assert output[4:6] == ["reported", "isolated"]
+    assert output[6:8] == [
         "/usr/share/man/man1/hpcd.1.gz", "/usr/share/man/man5/hpcd.toml.5.gz"
     ]  # fmt: skip
-    assert "disabled" in said
-    assert any(re.fullmatch(r"upgraded \S+\+later hpcd \S+", line) for line in said)
-    assert "recordings = 7" in said
-    assert "left etc/hpcd/hpcd.toml var/lib/hpcd/0" in said
-    assert said[-1].rstrip() == "purged"
+    assert "disabled" in output
+    assert any(re.fullmatch(r"upgraded \S+\+later hpcd \S+", line) for line in output)
+    assert "recordings = 7" in output
+    assert "left etc/hpcd/hpcd.toml var/lib/hpcd/0" in output
+    assert output[-1].rstrip() == "purged"

@@ -232,9 +232,9 @@ def test_names_of_what_others_run_are_not_told(service: Start, tmp_path: Path) -
             process.kill()
             process.wait()
     with open_measurement(Path(begun["measurement"])) as measurement:
-        told = [module.path for module in measurement.modules.values()]
-    assert str(program) in told
-    assert not [path for path in told if "secret" in path]
+        paths = [module.path for module in measurement.modules.values()]
+    assert str(program) in paths
+    assert not [path for path in paths if "secret" in path]
 
 
 # --- what the service is started with ---

@@ -97,8 +97,8 @@ def test_what_they_compute_is_in_no_measurement(
         ["/bin/sh", "-c", SCRIPT.format(programs)], stdin=subprocess.PIPE, user=MALLORY,
         group=MALLORY, extra_groups=[], cwd="/",
     )  # fmt: skip
-    chosen = target.pid if choice == "pid" else MALLORY
-    number = running.json("attach", f"--{choice}", chosen, "--background", user=MALLORY)["id"]
+    selected = target.pid if choice == "pid" else MALLORY
+    number = running.json("attach", f"--{choice}", selected, "--background", user=MALLORY)["id"]
     target.communicate(b"go\n")
     assert target.returncode == 0
     path = Path(running.json("detach", number, user=MALLORY)["measurement"])

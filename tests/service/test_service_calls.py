@@ -61,28 +61,28 @@ def calls_in(summary: dict[str, Any]) -> tuple[dict[str, Calls], set[int]]:
 
 def test_users_probe_their_own_processes_and_trap_nobody_else(service: Start, serve: Serve) -> None:
     running = service("probes = 16")
-    first, second, others = serve(ALICE), serve(ALICE), serve(MALLORY)
+    first, second, mallorys = serve(ALICE), serve(ALICE), serve(MALLORY)
     work = ["--probe", "probed:work(int n) -> int"]
     thrown = ["--probe", "probed:middle", "--probe", "probed:thrower"]
     # By name: all three processes have it.
     by_name = ["attach", "--comm", "probed", "--background"]
     number = running.json(*by_name, *work, *thrown, user=ALICE)["id"]
-    assert (first.trapped, second.trapped, others.trapped) == (True, True, False)
+    assert (first.trapped, second.trapped, mallorys.trapped) == (True, True, False)
     first.call(20)
     second.call(5)
-    others.call(7)
-    assert not others.trapped  # nor when it has run what is probed
+    mallorys.call(7)
+    assert not mallorys.trapped  # nor when it has run what is probed
     # Exceptions pass where another process of the program is probed, too.
     first.call(3, b"x")
     # Another user's probes of the same function, at the same time.
     theirs = running.json(*by_name, *work, user=MALLORY)["id"]
-    assert others.trapped
+    assert mallorys.trapped
     first.call(10)
-    others.call(8)
+    mallorys.call(8)
     summary = running.json("detach", theirs, user=MALLORY)
-    assert not others.trapped
+    assert not mallorys.trapped
     seen, pids = calls_in(summary)
-    assert pids == {others.pid}
+    assert pids == {mallorys.pid}
     assert (len(seen["work"]), summary["probes"]["functions"][0]["hits"]) == (8, 8)
     first.call(1)
     summary = running.json("detach", number, user=ALICE)
@@ -94,7 +94,7 @@ def test_users_probe_their_own_processes_and_trap_nobody_else(service: Start, se
     assert counted == {"work": 36, "middle": 3, "thrower": 3}
     assert len(seen["work"]) == 36
     assert summary["probes"]["problems"] == []
-    assert [server.end() for server in (first, second, others)] == [0, 0, 0]
+    assert [server.end() for server in (first, second, mallorys)] == [0, 0, 0]
 
 
 def test_probes_are_gone_when_the_service_is_killed(service: Start, serve: Serve) -> None:

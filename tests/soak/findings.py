@@ -78,8 +78,8 @@ def run(rounds: int, seed: int) -> list[str]:
     wrong = []
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
-            said = [*try_cases(Path(folder), CAUSES, HEALTHY), *_try_ranks(Path(folder))]
-        wrong += [f"round {number}: {line}" for line in said]
+            output = [*try_cases(Path(folder), CAUSES, HEALTHY), *_try_ranks(Path(folder))]
+        wrong += [f"round {number}: {line}" for line in output]
     return wrong
 
 
@@ -90,22 +90,22 @@ def try_cases(folder: Path, causes: dict[str, Case], healthy: tuple[str, ...]) -
     subprocess.run(["gcc", "-g", "-O1", "-w", "-fopenmp", "-o", program, source], check=True)
     wrong = []
     for case in causes.values():
-        told, planted = _recorded(folder, case, [str(program), case.name])
-        wrong += _judged(case, told, planted)
+        reported, planted = _recorded(folder, case, [str(program), case.name])
+        wrong += _judged(case, reported, planted)
     for name in healthy:
-        told, _ = _recorded(folder, Case(name, "", ""), [str(program), name])
-        wrong += _accused(name, told)
+        reported, _ = _recorded(folder, Case(name, "", ""), [str(program), name])
+        wrong += _accused(name, reported)
     return wrong
 
 
 def _try_ranks(folder: Path) -> list[str]:
     program, source = folder / "late", PROGRAMS / "late_rank.c"
     subprocess.run(["mpicc", "-g", "-O1", "-w", "-o", program, source], check=True)
-    told, planted = _recorded(folder, LATE_RANK, [*_MPIRUN, "3", str(program)])
-    wrong = _judged(LATE_RANK, told, planted)
+    reported, planted = _recorded(folder, LATE_RANK, [*_MPIRUN, "3", str(program)])
+    wrong = _judged(LATE_RANK, reported, planted)
     even = Case("even_ranks", "", "", ("--mpi",))
-    told, _ = _recorded(folder, even, [*_MPIRUN, "2", str(program), "even"])
-    return wrong + _accused(even.name, told)
+    reported, _ = _recorded(folder, even, [*_MPIRUN, "2", str(program), "even"])
+    return wrong + _accused(even.name, reported)
 
 
 def _recorded(folder: Path, case: Case, program: list[str]) -> tuple[list[Finding], float]:

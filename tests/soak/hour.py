@@ -75,9 +75,9 @@ def run(rounds: int, seed: int) -> list[str]:
                 if process.poll() is not None if process is service else not process.is_running():
                     return [*findings, f"the {name} ended in minute {number + 1}"]
                 figures[name].append((process.memory_info().rss, process.num_fds()))
-            told = (f"{name} {rows[-1][0] / 1e6:.1f} MB {rows[-1][1]} fds"
+            figures = (f"{name} {rows[-1][0] / 1e6:.1f} MB {rows[-1][1]} fds"
                     for name, rows in figures.items())  # fmt: skip
-            print(f"  minute {number + 1}: {', '.join(told)}", flush=True)
+            print(f"  minute {number + 1}: {', '.join(figures)}", flush=True)
     for name, rows in figures.items():
         findings += _growth(name, rows)
     return findings

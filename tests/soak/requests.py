@@ -117,13 +117,13 @@ def _client(url: str, rounds: int, seed: int) -> list[str]:
         kind = choice.randrange(10)
         try:
             if kind == 0:
-                said = _bytes(host, _garbage(choice, host, token))
+                output = _bytes(host, _garbage(choice, host, token))
             else:
-                said = _ask(host, token, _path(choice, kind), _headers(choice, kind, host))
+                output = _ask(host, token, _path(choice, kind), _headers(choice, kind, host))
         except TimeoutError:
-            said = "no answer"
-        if said:
-            findings.append(f"seed {seed}, round {number}: {said}")
+            output = "no answer"
+        if output:
+            findings.append(f"seed {seed}, round {number}: {output}")
     return findings
 
 

@@ -21,13 +21,13 @@ def run(rounds: int, seed: int) -> list[str]:
         replay = Replay(Path(name))
         for number in range(rounds):
             with tempfile.TemporaryDirectory(dir=name) as folder:
-                told, followed = check(
+                reported, followed = check(
                     Path(folder), replay, 1_000_000 * seed + number, PROGRAMS, STOPS
                 )
-            findings += told.wrong + told.ends + followed.wrong
-            stops += told.stops
-            frames += told.frames
-            whole += told.whole
+            findings += reported.wrong + reported.ends + followed.wrong
+            stops += reported.stops
+            frames += reported.frames
+            whole += reported.whole
             by_code += followed.whole
     print(f"{rounds * PROGRAMS:,} programs stopped {stops:,} times, {frames:,} frames: "
           f"whole {whole:,}, by machine code alone {by_code:,}")  # fmt: skip

@@ -15,11 +15,11 @@ from hpcd.analysis.database import directory as layout
 def assert_alike(one: Path, other: Path, pictures: int = 40) -> None:
     """Tables, lines, records by line and by time, metrics and ``pictures`` random pictures of both
     databases are the same but for rounding, whatever the form their traces are stored in."""
-    tables, others = _tables(one), _tables(other)
-    assert tables.keys() == others.keys()
+    tables, other_tables = _tables(one), _tables(other)
+    assert tables.keys() == other_tables.keys()
     for name, rows in tables.items():
-        assert len(rows) == len(others[name]), name
-        for row, same in zip(rows, others[name], strict=True):
+        assert len(rows) == len(other_tables[name]), name
+        for row, same in zip(rows, other_tables[name], strict=True):
             assert all(map(_equal, row, same)), (name, row, same)
     random = np.random.default_rng(0)
     with hpcd.analysis.open(one) as a, hpcd.analysis.open(other) as b:

@@ -45,8 +45,8 @@ def by_gdb(
             assert gdb.poll() is None
             time.sleep(0.002)
         release()
-        said, _ = gdb.communicate(timeout=60)
-    lines = [line.split()[1:] for line in said.splitlines() if line.startswith("frames ")]
+        output, _ = gdb.communicate(timeout=60)
+    lines = [line.split()[1:] for line in output.splitlines() if line.startswith("frames ")]
     return {int(tid): [int(counter) for counter in counters] for tid, *counters in lines}
 
 

@@ -49,10 +49,10 @@ def original(name: str, data: bytes) -> Original:
     elf = ElfView(memoryview(data))
     parts = elf.sections.values()
     frames = [(s.offset, s.size) for s in parts if "eh_frame" in s.name or "debug_fr" in s.name]
-    others = [(s.offset, s.size) for s in parts if s.name in (".symtab", ".dynsym")]
+    rest = [(s.offset, s.size) for s in parts if s.name in (".symtab", ".dynsym")]
     notes = [(s.offset, s.size) for s in parts if s.name.startswith(".note")]
     code = [(s.offset, s.size) for s in parts if s.executable]
-    headers = [(at, size) for at, size in headers + notes + others if size]
+    headers = [(at, size) for at, size in headers + notes + rest if size]
     names_at = struct.unpack_from("<H", data, 62)[0]
     names = struct.unpack_from("<Q", data, shoff + 64 * names_at + 24)[0]
     by_name = {}

@@ -48,11 +48,11 @@ def read_otf2_calls(path: Path) -> ArchivedCalls:
             last[location] = event.time
             if isinstance(event, otf2.events.CallingContextSample):
                 continue
-            said = {attribute.name: value for attribute, value in event.attributes.items()}
-            if "calling context" in said and said["calling context"] is not None:
-                names = calls.contexts.setdefault(said["function"], set())
-                names.add(said["calling context"].region.name)
-            _take(calls, begun, location, event, said["function"])
+            output = {attribute.name: value for attribute, value in event.attributes.items()}
+            if "calling context" in output and output["calling context"] is not None:
+                names = calls.contexts.setdefault(output["function"], set())
+                names.add(output["calling context"].region.name)
+            _take(calls, begun, location, event, output["function"])
         for handle in trace.definitions.io_handles:
             before = handle.io_handle_flags == otf2.IoHandleFlag.PRE_CREATED
             calls.handles.setdefault(handle.name, []).insert(0, "before" if before else "opened")

@@ -697,9 +697,9 @@ def check(
     """(by call frame information, by machine code alone) of one executable of random programs."""
     program = make(folder, seed, programs, stops)
     seen = stopped(program)
-    told, followed = Outcome(), Outcome()
+    reported, followed = Outcome(), Outcome()
     table = build_table(memoryview(program.path.read_bytes()))
-    compare(image_of(replay, table), seen, told, f"seed {seed}")
+    compare(image_of(replay, table), seen, reported, f"seed {seed}")
     bare = build_table(without_information(program))
     compare(image_of(replay, bare), seen, followed, f"seed {seed}, machine code")
-    return told, followed
+    return reported, followed

@@ -47,12 +47,12 @@ def columns(measurement: Measurement) -> list[npt.NDArray[np.unsignedinteger]]:
     """Line, time, node, event and value of all records, sorted by line and time."""
     parts = list(measurement.record_chunks())
     line = np.concatenate([np.repeat(part.line, np.diff(part.start)) for part in parts])
-    others = [
+    columns = [
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("time_ns", "node", "event", "value")
     ]
-    order = np.lexsort((others[0], line))
-    return [line[order], *(column[order] for column in others)]
+    order = np.lexsort((columns[0], line))
+    return [line[order], *(column[order] for column in columns)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,8 +175,8 @@ def _serve(device: int, contents: bytes) -> None:
         _, kind, unique, node, *_ = _HEADER.unpack_from(request)
         if kind == _FORGET or kind in silent:
             continue
-        said = _answer(kind, node, request[_HEADER.size :], contents)
-        error, data = (-said, b"") if isinstance(said, int) else (0, said)
+        output = _answer(kind, node, request[_HEADER.size :], contents)
+        error, data = (-output, b"") if isinstance(output, int) else (0, output)
         os.write(device, struct.pack("<IiQ", 16 + len(data), error, unique) + data)
         if kind == _INIT:
             print("ready", flush=True)

@@ -26,8 +26,8 @@ def page(browser: Browser, url: str) -> Iterator[Page]:
 
 def windows(page: Page) -> list[list[int]]:
     """t0, t1, l0, l1 of each side, as drawn."""
-    said = page.locator("main").get_attribute("data-compared") or ""
-    return [[int(number) for number in part.split("-")] for part in said.split()[1:]]
+    output = page.locator("main").get_attribute("data-compared") or ""
+    return [[int(number) for number in part.split("-")] for part in output.split()[1:]]
 
 
 def compared(page: Page, part: str) -> None:
@@ -185,8 +185,8 @@ def test_runs_of_the_same_program_are_compared_unless_others_are_chosen(
     with watched(browser, url + "&db=run.db&pane=compare") as page:
         compared(page, "nothing")
         expect(page.locator(".empty")).to_contain_text("No other run of this program is open")
-        chosen = page.locator("#others button[aria-pressed=true]")
-        expect(chosen).to_have_count(0)
+        selected = page.locator("#others button[aria-pressed=true]")
+        expect(selected).to_have_count(0)
         press(page, "ranks-4.db")
         compared(page, "traces")
-        expect(chosen).to_have_text(["ranks-4.db"])
+        expect(selected).to_have_text(["ranks-4.db"])

@@ -86,8 +86,8 @@ def test_the_page_goes_along_and_stays(
         rows = page.locator(".table .row .name")
         expect(rows).to_have_text(["▾main", "solve", "zeta", "▸alpha"])
         expect(page.locator(".table .row.current")).to_contain_text("solve")
-        chosen = re.search(r"context=n(\d+)", page.url)
-        assert chosen and "search=solve" in page.url
+        selected = re.search(r"context=n(\d+)", page.url)
+        assert selected and "search=solve" in page.url
         page.keyboard.press("1")
         page.wait_for_selector("main[data-drawn]")
         expect(page.locator("#path li")).to_have_text(["main", "solve"])

@@ -225,8 +225,8 @@ def test_hostile_requests_never_break_it(url: str) -> None:
 def test_at_a_socket_for_its_owner_alone(database: Path, tmp_path: Path) -> None:
     """The address in a report's hint opens through a socket: mode 0600, any forwarded port, gone
     after."""
-    said = hpcd("report", database).stderr.splitlines()[-1].removeprefix("view in a browser: ")
-    verb, view, *arguments = shlex.split(said)
+    output = hpcd("report", database).stderr.splitlines()[-1].removeprefix("view in a browser: ")
+    verb, view, *arguments = shlex.split(output)
     assert (verb, view) == ("hpcd", "view") and arguments[1:] == ["--find", "kernel"]
     place = tmp_path / "s.sock"
     with served(*arguments, "--lines", "rank [0-2]$", "--time", ":0.5", "--listen", place,

@@ -26,8 +26,8 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
 def test_walk_finds_what_gdb_finds(tmp_path: Path, replay: Replay, seed: int) -> None:
     """Every path is whole and gdb's, by call frame information; by machine code alone a path may
     be cut short with its reason, but no whole one is another than gdb's."""
-    told, followed = check(tmp_path, replay, seed, PROGRAMS, STOPS)
-    assert told.stops > 40
-    assert told.wrong == told.ends == []
+    reported, followed = check(tmp_path, replay, seed, PROGRAMS, STOPS)
+    assert reported.stops > 40
+    assert reported.wrong == reported.ends == []
     assert followed.wrong == []
     assert followed.whole > 0.5 * followed.stops

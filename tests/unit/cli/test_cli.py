@@ -181,8 +181,8 @@ def test_internal_errors_are_one_line(
     monkeypatch.delenv("HPCD_DEBUG", raising=False)
     monkeypatch.setattr(type(load("doctor")), "run", broken)
     assert main(["doctor"]) == 70
-    said = capsys.readouterr().err
-    assert said.startswith("hpcd: internal error: RuntimeError: boom") and said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("hpcd: internal error: RuntimeError: boom") and output.count("\n") == 1
 
 
 def test_doctor_says_what_and_why() -> None:

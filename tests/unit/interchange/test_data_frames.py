@@ -131,9 +131,9 @@ def test_hatchet_has_each_metric_exclusive_and_inclusive(db: Database, by_line: 
 
 def test_hatchet_finds_call_paths(db: Database) -> None:
     frame = hpcd.interchange.graph_frame(db, metrics=["cpu_time"])
-    chosen = frame.filter(lambda row: row["name"] == "dot" and row["cpu_time"] > 0.2)
-    assert [node.frame["name"] for node in chosen.dataframe.index if
-            chosen.dataframe.loc[node, "cpu_time"] > 0.2] == ["dot"]  # fmt: skip
+    selected = frame.filter(lambda row: row["name"] == "dot" and row["cpu_time"] > 0.2)
+    assert [node.frame["name"] for node in selected.dataframe.index if
+            selected.dataframe.loc[node, "cpu_time"] > 0.2] == ["dot"]  # fmt: skip
     paths = {tuple(node.frame["name"] for node in path)
              for node in frame.graph.traverse() for path in [node.path()]}  # fmt: skip
     assert ("[all]", "main", "solve", "dot", "solve", "dot") in paths

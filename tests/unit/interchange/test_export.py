@@ -372,17 +372,17 @@ def test_the_default_name(database: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_progress_is_reported(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_blocks, "_BLOCKS_AT_ONCE", 1)
-    told: list[tuple[str, int, int]] = []
-    selection = ExportSelection(db, progress=lambda *step: told.append(step))
+    reported: list[tuple[str, int, int]] = []
+    selection = ExportSelection(db, progress=lambda *step: reported.append(step))
     for line in selection.iterate_lines():
         for _ in selection.trace(line.number):
             pass
     total = len(db.trace) + len(db.lines)
-    assert {(stage, whole) for stage, _, whole in told} == {("export", total)}
-    done = [done for _, done, _ in told]
+    assert {(stage, whole) for stage, _, whole in reported} == {("export", total)}
+    done = [done for _, done, _ in reported]
     assert done == sorted(done) and (done[0], done[-1]) == (0, total)
     # Lines of several blocks are told of on the way.
-    assert len(told) > 2 * len(db.lines)
+    assert len(reported) > 2 * len(db.lines)
 
 
 def test_the_range_of_firefox_holds_what_stands_at_its_end(tmp_path: Path) -> None:

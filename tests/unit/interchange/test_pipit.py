@@ -39,7 +39,7 @@ def test_samples_and_messages_of_otf2(tmp_path: Path) -> None:
     np.testing.assert_array_equal(sent_and_received["Received"], volume.sum(axis=0))
     taken = trace.events[trace.events["Name"] == "CallingContextSample"]
     assert len(taken) == samples
-    weights = [sum(said["attributes"].values()) for said in taken["Attributes"]]
+    weights = [sum(output["attributes"].values()) for output in taken["Attributes"]]
     assert sum(weights) / 1e9 == pytest.approx(seconds)
     names = Counter(trace.events["Name"])
     assert names["MpiCollectiveEnd"] == 40 and names["IoOperationComplete"] == 20

@@ -126,8 +126,8 @@ def test_each_push_has_what_came_since(recorder: Recorder, tmp_path: Path) -> No
     recorder.record()
     with Receiver() as receiver:
         follower = ProfileFollower(tmp_path / "m")
-        told: list[str] = []
-        pusher = Pusher(follower, Target(receiver.url, "otlp", {}), 1.0, told.append)
+        reported: list[str] = []
+        pusher = Pusher(follower, Target(receiver.url, "otlp", {}), 1.0, reported.append)
         pusher.push()
         pusher.push()  # nothing new
         recorder.record()
@@ -142,29 +142,29 @@ def test_each_push_has_what_came_since(recorder: Recorder, tmp_path: Path) -> No
         recorder.writer.close()
         pusher.run(threading.Event())
         assert follower.ended and len(receiver.requests) == 2
-        assert (pusher.sent, pusher.lost, told) == (2, 0, [])
+        assert (pusher.sent, pusher.lost, reported) == (2, 0, [])
 
 
 def test_a_receiver_that_is_away_gets_it_later(recorder: Recorder, tmp_path: Path) -> None:
     recorder.record()
     follower = ProfileFollower(tmp_path / "m")
-    told: list[str] = []
+    reported: list[str] = []
     with Receiver() as receiver:
-        pusher = Pusher(follower, Target(receiver.url, "otlp", {}), 1.0, told.append)
+        pusher = Pusher(follower, Target(receiver.url, "otlp", {}), 1.0, reported.append)
         receiver.answers.extend([503, 200, 200, 400])
         pusher.push()
-        assert pusher.sent == 0 and "503" in told[0]
+        assert pusher.sent == 0 and "503" in reported[0]
         recorder.record()
         pusher.push()
-        assert pusher.sent == 2 and "again" in told[1]
+        assert pusher.sent == 2 and "again" in reported[1]
         first, again, _ = receiver.requests
         assert first.body == again.body
         recorder.record()
         pusher.push()
-        assert pusher.lost == 1 and "400" in told[2]
+        assert pusher.lost == 1 and "400" in reported[2]
     recorder.record()
     pusher.push()
-    assert len(told) == 4 and "refused" in told[3]
+    assert len(reported) == 4 and "refused" in reported[3]
     recorder.writer.close()
 
 
@@ -254,7 +254,7 @@ def test_headers_are_sent_and_their_values_never_shown(
         assert receiver.requests[0].headers["x-scope-orgid"] == "7"
     headers.write_text("Bearer s3cret\n")
     assert main(command) == UsageError.exit_code
-    assert "line 1" in (said := capsys.readouterr().err) and "s3cret" not in said
+    assert "line 1" in (output := capsys.readouterr().err) and "s3cret" not in output
     headers.write_bytes(b"A: b\rc: d\x00\n")
     with pytest.raises(UsageError):
         read_headers(headers)

@@ -46,13 +46,13 @@ def collector(folder: Path, onwards: str) -> Iterator[str]:
                "--feature-gates=+service.profilesSupport"]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
-        said = ""
+        output = ""
         for line in process.stderr:
-            said += line
+            output += line
             if "Everything is ready" in line:
                 break
         else:
-            pytest.fail(said)
+            pytest.fail(output)
         try:
             yield f"http://{endpoint}"
         finally:
@@ -70,8 +70,8 @@ def test_a_collector_sends_on_what_was_pushed(tmp_path: Path) -> None:
     with Receiver() as backend:
         with collector(tmp_path, backend.url) as url:
             assert main(["push", str(tmp_path / "m"), "--to", url]) == 0
-            (came,) = backend.wait_for(1)
+            (received,) = backend.wait_for(1)
         assert len(backend.requests) == 1
-    costs = otlp_costs(came)
+    costs = otlp_costs(received)
     assert costs == otlp_costs(pushed)
     assert sum(sum(paths.values()) for paths in costs.values()) == 568 * 10**6

@@ -265,11 +265,11 @@ def check_part(path: Path, folder: Path, memory: int = 1 << 30, *, by_chunk: boo
     sums: dict[Row, list[int]] = defaultdict(lambda: [0, 0])
     for row, (line, chunks) in enumerate(sorted(records_by_line(path).items())):
         assert part.lines.source[row] == line
-        chosen = slice(*part.lines.block[row : row + 2].tolist())
-        since, node = part.places(chosen)
-        event, value = part.weights(chosen, since)
-        time = since.astype(np.int64) + part.blocks.base[chosen][:, None]
-        real = np.arange(blocks.BLOCK_RECORDS) < part.blocks.records[chosen][:, None]
+        selected = slice(*part.lines.block[row : row + 2].tolist())
+        since, node = part.places(selected)
+        event, value = part.weights(selected, since)
+        time = since.astype(np.int64) + part.blocks.base[selected][:, None]
+        real = np.arange(blocks.BLOCK_RECORDS) < part.blocks.records[selected][:, None]
         rows = [record for chunk in chunks for record in chunk]
         times = [record[0] for record in rows]
         together = chunks if by_chunk else [rows]
@@ -545,9 +545,9 @@ def test_overviews_stay_within_their_entries() -> None:
 @settings(max_examples=20)
 def test_dictionaries_of_lines_have_up_to_256_nodes(seed: int, distinct: int) -> None:
     random = np.random.default_rng(seed)
-    chosen = random.choice(1 << 16, distinct, replace=False).astype(np.uint16)
-    chosen[0] = (1 << 16) - 1
-    nodes = np.concatenate((chosen, random.choice(chosen, 5000)))
+    selected = random.choice(1 << 16, distinct, replace=False).astype(np.uint16)
+    selected[0] = (1 << 16) - 1
+    nodes = np.concatenate((selected, random.choice(selected, 5000)))
     words, places = _dictionary(nodes)
     unique, place = np.unique(nodes, return_inverse=True)
     if len(unique) > 256:

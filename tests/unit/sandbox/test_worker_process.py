@@ -17,7 +17,7 @@ ASLEEP = ["-c", "import time; time.sleep(60)"]
 
 def test_one_that_is_ended_tells_who_waits_for_it_and_is_not_started_again() -> None:
     worker = WorkerProcess("reader", ASLEEP, 30)
-    said: list[str] = []
+    output: list[str] = []
     asked = threading.Event()
 
     def ask() -> None:
@@ -27,14 +27,14 @@ def test_one_that_is_ended_tells_who_waits_for_it_and_is_not_started_again() -> 
             for _ in range(2):
                 with pytest.raises(FormatError) as raised:
                     worker.reply("f", 10)
-                said.append(str(raised.value))
+                output.append(str(raised.value))
 
     asking = threading.Thread(target=ask)
     asking.start()
     assert asked.wait(30)
     worker.end()
     asking.join(20)
-    assert len(said) == 2 and said[1] == "f: the reader died (it has been ended)"
+    assert len(output) == 2 and output[1] == "f: the reader died (it has been ended)"
     assert not worker.running
 
 

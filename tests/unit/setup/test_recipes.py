@@ -32,11 +32,11 @@ def requirements(lines: list[str]) -> dict[str, str]:
 @pytest.fixture
 def recipe(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[Any, ...]]]:
     """The directives of the Spack recipe, run with stand-ins for Spack."""
-    said: dict[str, list[tuple[Any, ...]]] = {}
+    output: dict[str, list[tuple[Any, ...]]] = {}
 
     def directive(name: str) -> Any:
         def call(*args: Any, **options: Any) -> None:
-            said.setdefault(name, []).append((*args, options))
+            output.setdefault(name, []).append((*args, options))
 
         return call
 
@@ -58,7 +58,7 @@ def recipe(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[Any, ...]]]:
     monkeypatch.setitem(sys.modules, python.__name__, python)
     source = (ROOT / "packaging/spack/package.py").read_text()
     exec(compile(source, "package.py", "exec"), {"__name__": "package"})
-    return said
+    return output
 
 
 def test_spack_has_the_same_requirements(recipe: dict[str, list[tuple[Any, ...]]]) -> None:

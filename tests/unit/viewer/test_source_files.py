@@ -158,8 +158,8 @@ def test_a_hostile_database_names_what_it_likes(tmp_path: Path, open_to_all: Pat
         costs = np.stack([db.metrics.exclusive(0)])
         entities = trees.of("flat").entities
         solve = entities.name.index("solve(Field&, int)")
-        told = sources.lines(solve, costs, None)
-        assert told["shown"]["note"] == "not a file" and told["shown"]["text"] == []  # type: ignore[index]
+        reported = sources.lines(solve, costs, None)
+        assert reported["shown"]["note"] == "not a file" and reported["shown"]["text"] == []  # type: ignore[index]
         (listing,) = sources.code(solve, costs)["code"]  # type: ignore[misc]
         assert listing["text"] == [] and listing["note"]
         assert sum(listing["exclusive"][0]) > 0

@@ -227,9 +227,9 @@ def test_a_picture_is_xml_and_writes_nothing_to_the_terminal(
     for suffix in ("svg", "png"):
         done = ask("render", lying, "--view", view, "-o", tmp_path / f"picture.{suffix}")
         assert done.returncode == 0, done.stderr
-        said = done.stdout + done.stderr
-        assert "Warning" not in said
-        assert {letter for letter in said if not letter.isprintable()} <= {"\n"}
+        output = done.stdout + done.stderr
+        assert "Warning" not in output
+        assert {letter for letter in output if not letter.isprintable()} <= {"\n"}
     ElementTree.parse(tmp_path / "picture.svg")
 
 

@@ -25,26 +25,26 @@ def uneven(folder: Path) -> Path:
 
 def test_who_works_most_and_what_the_others_wait_in(tmp_path: Path) -> None:
     with hpcd.analysis.open(uneven(tmp_path)) as db:
-        told = {finding.kind: finding for finding in findings(db)}
+        reported = {finding.kind: finding for finding in findings(db)}
         # The imbalance explains the waits.
-        assert list(told) == ["imbalance", "communication", "hot"]
-        assert told["hot"].text == (
+        assert list(reported) == ["imbalance", "communication", "hot"]
+        assert reported["hot"].text == (
             "Most work is done in kernel: 5.000 s, 71 % of the CPU time, in main > solve > kernel."
         )
-        assert told["hot"].procedure == "kernel"
-        assert told["imbalance"].text == (
+        assert reported["hot"].procedure == "kernel"
+        assert reported["imbalance"].text == (
             "Rank 0 works 3.000 s, ranks on average 1.667 s: balance would save up to 1.333 s, 44 %"
             " of the ranks' time, 1.333 s in main > solve > kernel."
         )
-        assert told["imbalance"].line is not None
-        assert int(db.lines.rank[told["imbalance"].line]) == 0
+        assert reported["imbalance"].line is not None
+        assert int(db.lines.rank[reported["imbalance"].line]) == 0
         # Helper threads sleep all the time and do not count: 4 of 9 seconds.
-        assert told["communication"].text == (
+        assert reported["communication"].text == (
             "Ranks wait for others: 4.000 s, 44 % of the ranks' time, 50 % in main > MPI_Recv; 50 %"
             " in main > swap > MPI_Wait; 100 % of it while rank 0 worked in kernel."
         )
-        said = "3 ranks with 6 threads over 3 s, on average 2.3 CPUs busy"
-        assert scene(db) == said + "; 3 of the threads hardly ran."
+        sentence = "3 ranks with 6 threads over 3 s, on average 2.3 CPUs busy"
+        assert scene(db) == sentence + "; 3 of the threads hardly ran."
 
 
 def test_code_without_names_counts_for_its_nearest_caller_that_has_one(tmp_path: Path) -> None:
@@ -87,16 +87,16 @@ def test_which_process_of_a_program_costs_most(tmp_path: Path) -> None:
         number: [("main/compile", "cpu", 3.0 if number == 2 else 0.5)] for number in range(4)
     }
     with hpcd.analysis.open(make(tmp_path / "db", work, size=0, name="cc1plus")) as db:
-        told = {finding.kind: finding for finding in findings(db)}["processes"]
-        assert told.text == (
+        reported = {finding.kind: finding for finding in findings(db)}["processes"]
+        assert reported.text == (
             "cc1plus (4 processes) used 4.500 s, 100 % of the CPU time, of which process 102"
             " 3.000 s."
         )
-        assert told.line is not None and db.lines[told.line].pid == 102
+        assert reported.line is not None and db.lines[reported.line].pid == 102
     even: dict[int, list[Step]] = {n: [("main/compile", "cpu", 1.0)] for n in range(4)}
     with hpcd.analysis.open(make(tmp_path / "even", even, size=0, name="cc1plus")) as db:
-        told = {finding.kind: finding for finding in findings(db)}["processes"]
-        assert told.text == "cc1plus (4 processes) used 4.000 s, 100 % of the CPU time."
+        reported = {finding.kind: finding for finding in findings(db)}["processes"]
+        assert reported.text == "cc1plus (4 processes) used 4.000 s, 100 % of the CPU time."
 
 
 def test_thousands_of_cpus_are_written_out(tmp_path: Path) -> None:
@@ -114,13 +114,13 @@ def test_a_team_is_one_context_whichever_of_its_threads_came_from_the_program(
         1: [("solve._omp_fn.0/kernel", "cpu", 2.0)],
     }  # fmt: skip
     with hpcd.analysis.open(make(tmp_path / "db", steps, threads=True)) as db:
-        told = findings(db)
-        assert [finding.kind for finding in told] == ["imbalance", "communication", "hot"]
-        assert told[0].text == (
+        reported = findings(db)
+        assert [finding.kind for finding in reported] == ["imbalance", "communication", "hot"]
+        assert reported[0].text == (
             "Thread 101 works 2.000 s, threads on average 1.500 s: balance would save up to"
             " 0.500 s, 25 % of the threads' time, 0.500 s in solve._omp_fn.0 > kernel."
         )
-        assert told[2].text == (
+        assert reported[2].text == (
             "Most work is done in kernel: 3.000 s, 100 % of the CPU time, in solve._omp_fn.0 >"
             " kernel."
         )
@@ -138,9 +138,9 @@ def test_a_small_loss_does_not_come_before_the_work(tmp_path: Path) -> None:
         0: [("main/solve", "cpu", 0.9), ("main/save/Fdatasync", "blocked", 0.1)]
     }
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
-        told = findings(db)
-        assert [finding.kind for finding in told] == ["hot", "blocked"]
-        assert told[1].text == (
+        reported = findings(db)
+        assert [finding.kind for finding in reported] == ["hot", "blocked"]
+        assert reported[1].text == (
             "Threads are blocked by the kernel: 0.100 s, 10 % of the threads' time, in main > save"
             " > Fdatasync."
         )

@@ -157,8 +157,8 @@ def test_handles_mean_what_was_said_long_ago(tmp_path: Path) -> None:
     for number, name in enumerate(names):
         (record,) = records(FUNCTIONS[name], OPENMPI)
         places[name] = [value.name for value in record.values]
-        told = tuple(CallValue(v.name, KINDS[v.kind], v.unit) for v in record.values)
-        writer.add_function(CalledFunction(number, name, "/lib/libmpi.so.40", Group.MPI, told))
+        reported = tuple(CallValue(v.name, KINDS[v.kind], v.unit) for v in record.values)
+        writer.add_function(CalledFunction(number, name, "/lib/libmpi.so.40", Group.MPI, reported))
 
     def called(line: int, name: str, begin: float, **values: int) -> tuple[Any, ...]:
         given = tuple(values.get(value, 1) for value in places[name])

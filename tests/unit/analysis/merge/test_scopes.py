@@ -112,8 +112,8 @@ def test_loops_of_bare_machine_code_are_told_by_their_place(program: Path) -> No
     heads = forest.address[forest.kind == Kind.LOOP].tolist()
     procedures = names.symbols.procedures
     loops = zip(names.scopes.name[1:], names.scopes.procedure[1:].tolist(), strict=True)
-    told = [procedures[procedure].address + int(name, 16) for name, procedure in loops]
-    assert sorted(told) == sorted(heads)
+    reported = [procedures[procedure].address + int(name, 16) for name, procedure in loops]
+    assert sorted(reported) == sorted(heads)
     assert all(procedure.name.startswith("[program+0x") for procedure in procedures)
 
 

@@ -479,11 +479,11 @@ def test_an_open_mpi_world_that_is_only_guessed_is_said() -> None:
     assert guessed.communicators.guessed_worlds.tolist() == [0, 1]
     assert guessed.unknown_communicators == 2
     # A rank that began in the recording has no other; another that was told the size knows.
-    said: list[Call] = [
+    output: list[Call] = [
         (0, "MPI_Init", 0, 1, {}),
         (1, "MPI_Comm_size", 0, 1, {"communicator": other, "size": 2}),
     ]
-    known = made([*said, *calls], 2, functions=functions)
+    known = made([*output, *calls], 2, functions=functions)
     assert known.communicators.guessed_worlds.tolist() == []
     of_rank = known.recorded.rank[known.recorded.are(Role.SEND)]
     number = known.communicators.number[known.recorded.are(Role.SEND)]

@@ -146,12 +146,12 @@ def test_parts_of_a_procedure_stay_apart() -> None:
 @given(trees(40), st.lists(st.booleans(), min_size=41, max_size=41))
 def test_innermost_is_what_walking_up_finds(tree: CCT, flags: list[bool]) -> None:
     tree = union([tree])[0]
-    chosen = np.array(flags[: len(tree)])
+    selected = np.array(flags[: len(tree)])
     expected = [
-        next((at for at in [*tree.path(node).tolist()][::-1] if chosen[at]), 0)
+        next((at for at in [*tree.path(node).tolist()][::-1] if selected[at]), 0)
         for node in range(len(tree))
     ]
-    assert innermost(tree, chosen).tolist() == expected
+    assert innermost(tree, selected).tolist() == expected
 
 
 def test_paths_and_parts() -> None:

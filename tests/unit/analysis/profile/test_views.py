@@ -104,7 +104,7 @@ def test_filters_that_fit_nothing_or_say_nothing(db: Database, text: str, messag
 def test_filters_of_ranks_add_up(ranks: Path) -> None:
     with hpcd.analysis.open(ranks) as db:
         whole = Filter().exclusive(db)
-        parts = [Filter.parse([f"rank={chosen}"]).exclusive(db) for chosen in ("0", "1-2")]
+        parts = [Filter.parse([f"rank={selected}"]).exclusive(db) for selected in ("0", "1-2")]
         assert np.allclose(parts[0] + parts[1], whole)
         assert parts[0].any() and parts[1].any()
         assert np.allclose(Filter.parse(["rank=0,1-2"]).exclusive(db), whole)
@@ -196,9 +196,9 @@ def test_rows_of_csv_say_what_the_tree_says(path: Path, capsys: pytest.CaptureFi
     assert main([*options, "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert main([*options, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["derived"] == {"ms": "ms = cpu_time * 1000"} and told["metric"] == "ms"
-    pending = [told["tree"]]
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["derived"] == {"ms": "ms = cpu_time * 1000"} and reported["metric"] == "ms"
+    pending = [reported["tree"]]
     walked = []
     while pending:
         node = pending.pop()

@@ -41,8 +41,10 @@ def test_a_method_has_its_name_its_loop_and_what_was_inlined(tmp_path: Path, lan
         pytest.skip(f"no {command[0]} here")
     source, program = PROGRAMS / name, tmp_path / "program"
     subprocess.run([*command, "-o", str(program), str(source)], check=True)
-    told = subprocess.run(["nm", "-S", program], capture_output=True, text=True, check=True).stdout
-    (row,) = [line.split() for line in told.splitlines() if symbol in line]
+    listing = subprocess.run(
+        ["nm", "-S", program], capture_output=True, text=True, check=True
+    ).stdout
+    (row,) = [line.split() for line in listing.splitlines() if symbol in line]
     low, size = int(row[0], 16), int(row[1], 16)
     with StructureReader(StructureCache(tmp_path / "cache"), workers=1) as reader:
         structure = reader.structure(program, np.arange(low, low + size, dtype=np.uint64))

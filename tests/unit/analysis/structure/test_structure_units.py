@@ -44,8 +44,10 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def addresses_of(program: Path, name: str) -> U64:
     """Those of a procedure."""
-    told = subprocess.run(["nm", "-SC", program], capture_output=True, text=True, check=True).stdout
-    (row,) = [line.split() for line in told.splitlines() if line.split()[-1] == name]
+    listing = subprocess.run(
+        ["nm", "-SC", program], capture_output=True, text=True, check=True
+    ).stdout
+    (row,) = [line.split() for line in listing.splitlines() if line.split()[-1] == name]
     return np.arange(int(row[0], 16), int(row[0], 16) + int(row[1], 16), dtype=np.uint64)
 
 
@@ -96,11 +98,11 @@ def test_procedures_that_are_not_asked_for_are_left_out_of_big_units(program: Pa
     assert len(some.forest) < len(whole.forest) / 2
     # What was left out is there when it is asked for, beside what was known before.
     every = whole.start[:-1]
-    others = every[~some.known.holds(every)]
-    assert len(others) > 100
-    for chosen in (others[::2], others):
-        some = some.with_others(lines_of(program, chosen))
-        assert some.known.holds(chosen).all()
+    outside = every[~some.known.holds(every)]
+    assert len(outside) > 100
+    for selected in (outside[::2], outside):
+        some = some.with_others(lines_of(program, selected))
+        assert some.known.holds(selected).all()
     assert told(some, every) == told(whole, every)
 
 

@@ -97,10 +97,10 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
 
 def test_blocks_without_codes_are_of_event_0_and_value_1() -> None:
     codes = bytes([0, 7, 3, 1, 2, 3])
-    others = np.array([5, 1 << 60, 300], "<u8")
+    rest = np.array([5, 1 << 60, 300], "<u8")
     ticks = np.zeros((2, blocks.BLOCK_RECORDS), np.uint32)
     ticks[0, 5:] = 40
-    content = codes + to_planes(others)
+    content = codes + to_planes(rest)
     data = zstandard.ZstdCompressor().compress(content)
     size = np.array([len(data)])
     frames = blocks.StoredFrames(memoryview(data), np.zeros(1, int), size, np.array([len(content)]))
@@ -281,7 +281,7 @@ def test_no_bytes_make_reading_a_part_fail_otherwise(
         part = Part(path)
         read_contents(part)
         for row in range(len(part)):
-            chosen = slice(*part.lines.block[row : row + 2].tolist())
-            part.weights(chosen, part.places(chosen)[0])
+            selected = slice(*part.lines.block[row : row + 2].tolist())
+            part.weights(selected, part.places(selected)[0])
     except FormatError:
         pass

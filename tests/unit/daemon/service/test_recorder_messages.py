@@ -21,10 +21,10 @@ def shortened(summary: Summary) -> dict[str, Any]:
 
 def test_a_few_modules_that_were_not_decoded_stand_for_all() -> None:
     failures = {f"/tmp/{number}-{'x' * 4000}": "y" * 4000 for number in range(5_000)}
-    told = shortened(Summary(threads=1, unwind=UnwindCounts(paths=7, failures=failures)))
-    assert len(json.dumps(told)) < 200_000
-    assert told["threads"] == 1 and told["unwind"]["paths"] == 7
-    assert told["unwind"]["failures_left_out"] == 4_900
+    reported = shortened(Summary(threads=1, unwind=UnwindCounts(paths=7, failures=failures)))
+    assert len(json.dumps(reported)) < 200_000
+    assert reported["threads"] == 1 and reported["unwind"]["paths"] == 7
+    assert reported["unwind"]["failures_left_out"] == 4_900
     assert len(failures) == 5_000
 
 
@@ -39,10 +39,10 @@ def test_jobs_that_took_most_stand_for_all() -> None:
     jobs = {f"{number}": JobSeconds(cpu=float(number)) for number in range(100_000)}
     counts = {f"/tmp/{number}": number for number in range(100_000)}
     unwind = UnwindCounts(modules={"no unwind information": counts})
-    told = shortened(Summary(jobs=jobs, unwind=unwind))
-    assert len(json.dumps(told)) < 20_000
-    assert "99999" in told["jobs"] and told["jobs_left_out"] == 99_900
-    assert "/tmp/99999" in told["unwind"]["modules"]["no unwind information"]
+    reported = shortened(Summary(jobs=jobs, unwind=unwind))
+    assert len(json.dumps(reported)) < 20_000
+    assert "99999" in reported["jobs"] and reported["jobs_left_out"] == 99_900
+    assert "/tmp/99999" in reported["unwind"]["modules"]["no unwind information"]
 
 
 def test_probes_are_told_by_their_calls() -> None:
@@ -50,8 +50,8 @@ def test_probes_are_told_by_their_calls() -> None:
         ProbeCounts(name="f" * 2000, library=f"/lib{number}.so", hits=number)
         for number in range(500)
     )
-    told = shortened(Summary(probes=ProbesSummary(functions, ("x" * 2000,) * 150)))["probes"]
-    assert [row["hits"] for row in told["functions"]] == list(range(499, 399, -1))
-    assert told["functions_left_out"] == 400
-    assert len(told["problems"]) == 100
-    assert max(map(len, [*told["problems"], told["functions"][0]["name"]])) < 510
+    reported = shortened(Summary(probes=ProbesSummary(functions, ("x" * 2000,) * 150)))["probes"]
+    assert [row["hits"] for row in reported["functions"]] == list(range(499, 399, -1))
+    assert reported["functions_left_out"] == 400
+    assert len(reported["problems"]) == 100
+    assert max(map(len, [*reported["problems"], reported["functions"][0]["name"]])) < 510

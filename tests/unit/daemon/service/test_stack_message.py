@@ -121,7 +121,7 @@ def test_rights_last_as_long_as_the_process_is_the_same(alices: int) -> None:
 @pytest.mark.root
 def test_who_has_the_other_end_is_told_of_ones_own_alone(alices: int) -> None:
     """This process, which is root's, holds the other end of what Alice's reads."""
-    told = OpenFiles([alices]).describe(alices, 0, reading=True)
-    assert f"written by process {os.getpid()} (" in told
-    told = OpenFiles([alices], ReadingRights(ALICE, ()).sees).describe(alices, 0, reading=True)
-    assert told.endswith("written by nobody of yours") and str(os.getpid()) not in told
+    reported = OpenFiles([alices]).describe(alices, 0, reading=True)
+    assert f"written by process {os.getpid()} (" in reported
+    reported = OpenFiles([alices], ReadingRights(ALICE, ()).sees).describe(alices, 0, reading=True)
+    assert reported.endswith("written by nobody of yours") and str(os.getpid()) not in reported

@@ -66,9 +66,9 @@ def test_what_is_too_old_goes_also_when_the_process_was_killed(
         assert not later.exists()
     finally:
         keeper.close()
-    said = capfd.readouterr().err
-    assert "internal error" in said and "the store's process ended (-9)" in said
-    assert f'removed measurement="{old}"' in said
+    output = capfd.readouterr().err
+    assert "internal error" in output and "the store's process ended (-9)" in output
+    assert f'removed measurement="{old}"' in output
 
 
 def test_whose_recordings_take_too_much_is_told(tmp_path: Path) -> None:

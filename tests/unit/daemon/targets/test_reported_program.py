@@ -74,11 +74,11 @@ def test_a_living_process_is_what_proc_says_of_it() -> None:
     pid, proc = os.getpid(), process_identity.identify(os.getpid(), 1)
     own = Path("/proc/self")
     arguments, environment = (own / "cmdline").read_bytes(), (own / "environ").read_bytes()
-    said = event(
+    output = event(
         arguments, environment, tgid=pid, parent=os.getppid(), user=os.geteuid(),
         start=proc.start_ns + 5,
     )  # fmt: skip
-    same, program = ReportedProgram.of(said)
+    same, program = ReportedProgram.of(output)
     reported = process_identity.identify_reported(same, 1, proc.name, program)
     assert abs(reported.start_ns - proc.start_ns) < 20_000_000
     assert reported.command == proc.command

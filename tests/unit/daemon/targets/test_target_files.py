@@ -217,10 +217,10 @@ def test_who_does_not_answer_is_waited_for_ever_less() -> None:
     """All that a user's processes together can cost is bounded, and so are the threads."""
     patience = Patience()
     answer = threading.Event()
-    others = [subprocess.Popen(["/bin/sleep", "60"]) for _ in range(12)]
+    rest = [subprocess.Popen(["/bin/sleep", "60"]) for _ in range(12)]
     try:
         before = threading.active_count()
-        for process in others:
+        for process in rest:
             with pytest.raises(WithheldError):
                 patience.ask(process.pid, answer.wait)
         assert threading.active_count() - before <= 8
@@ -228,7 +228,7 @@ def test_who_does_not_answer_is_waited_for_ever_less() -> None:
         assert len(given_up) == 8
     finally:
         answer.set()
-        for process in others:
+        for process in rest:
             process.kill()
             process.wait()
     while patience.withheld:

@@ -144,8 +144,8 @@ def test_instructions_that_are_passed_change_nothing(
     registers = registers_of(instruction)
     if registers is None:
         return
-    others = [register for register in (RBP, RBX, RAX, R12) if register not in registers]
-    copies = data.draw(st.dictionaries(st.sampled_from(others), st.integers(8, 99)))
+    free = [register for register in (RBP, RBX, RAX, R12) if register not in registers]
+    copies = data.draw(st.dictionaries(st.sampled_from(free), st.integers(8, 99)))
     for state in (StackState(24, {}, -16), StackState(None, {}), StackState(40, copies, 0, -24)):
         before = state.copy()
         step(state, instruction)

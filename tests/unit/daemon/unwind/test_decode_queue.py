@@ -123,11 +123,11 @@ def test_over_the_burst_a_user_waits_and_it_is_said(bench: Bench) -> None:
 
 def test_what_call_paths_wait_for_goes_before_its_users_others_alone(bench: Bench) -> None:
     own = [bench.submit(ALICE, f"a{n} 1") for n in range(4)]
-    others = [bench.submit(MALLORY, f"m{n} 1") for n in range(4)]
+    rest = [bench.submit(MALLORY, f"m{n} 1") for n in range(4)]
     bench.queue.want(own[3])
-    bench.queue.want(others[2])
+    bench.queue.want(rest[2])
     bench.go.set()
-    end(own + others)
+    end(own + rest)
     assert [name for name in bench.order if name[0] == "a"] in (
         ["a3 1", "a0 1", "a1 1", "a2 1"],
         ["a0 1", "a3 1", "a1 1", "a2 1"],  # the decoder had begun with the first

@@ -114,7 +114,7 @@ def test_names_that_were_found_once_take_no_decoder(decoder: Decoder, tmp_path: 
     libc = Path("/usr/lib/x86_64-linux-gnu/libc.so.6")
     ask(decoder, libc)
     rng = np.random.default_rng(1)
-    some, others = (np.unique(rng.integers(0, 1 << 21, 500).astype(np.uint64)) for _ in range(2))
+    some, rest = (np.unique(rng.integers(0, 1 << 21, 500).astype(np.uint64)) for _ in range(2))
     fd = os.open(libc, os.O_RDONLY)
     try:
         names = decoder.symbols(fd, "libc", some)
@@ -122,9 +122,9 @@ def test_names_that_were_found_once_take_no_decoder(decoder: Decoder, tmp_path: 
         assert again.symbols(fd, "libc", some) == names and len(names) > 50
         assert again._worker.process is None
         # Of what is near a known function the name is the one that the decoder would have given.
-        with_known = again.symbols(fd, "libc", others)
+        with_known = again.symbols(fd, "libc", rest)
         afresh = Decoder(TableCache(tmp_path / "another"))
-        assert with_known == afresh.symbols(fd, "libc", others)
+        assert with_known == afresh.symbols(fd, "libc", rest)
         again.close()
         afresh.close()
     finally:

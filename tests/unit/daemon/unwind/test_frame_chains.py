@@ -30,8 +30,8 @@ def rule_at(offsets: np.ndarray, numbers: np.ndarray, at: int) -> tuple[int, int
 
 def test_rows_follow_the_frame_pointer() -> None:
     text = padded(*[FRAMED] * 50)
-    offsets, numbers, others = chain_rows(memoryview(text), ADDRESS, 0, len(text))
-    assert not len(others) and (np.diff(offsets) > 0).all()
+    offsets, numbers, frameless = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    assert not len(frameless) and (np.diff(offsets) > 0).all()
     begin = 32 * 7
     wanted = {
         0: (CfaKind.SP, 8),
@@ -46,8 +46,8 @@ def test_rows_follow_the_frame_pointer() -> None:
 
 def test_functions_without_a_frame_are_left_to_others() -> None:
     text = padded(*[FRAMED] * 20, LEAF, *[FRAMED] * 20)
-    _, _, others = chain_rows(memoryview(text), ADDRESS, 0, len(text))
-    assert others.tolist() == [[640, 656]]
+    _, _, frameless = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    assert frameless.tolist() == [[640, 656]]
 
 
 def test_an_operand_is_no_padding() -> None:
@@ -56,9 +56,9 @@ def test_an_operand_is_no_padding() -> None:
     code = bytes.fromhex("554889e5") + filler + bytes.fromhex("c745cc01000000") + FRAMED[4:]
     assert code.index(b"\xcc") == 15
     text = padded(*[FRAMED] * 20, code, *[FRAMED] * 20, LEAF + b"\x90" * 12 + b"\xc3", LEAF)
-    offsets, numbers, others = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    offsets, numbers, frameless = chain_rows(memoryview(text), ADDRESS, 0, len(text))
     assert rule_at(offsets, numbers, 640 + 16) == (CfaKind.FP, 16)
-    assert others[0][0] == text.index(LEAF)
+    assert frameless[0][0] == text.index(LEAF)
 
 
 def test_a_factor_is_no_padding() -> None:
@@ -67,9 +67,9 @@ def test_a_factor_is_no_padding() -> None:
     code = bytes.fromhex("554889e5") + b"\x90" * 2 + factor + FRAMED[4:]
     assert len(code[: -len(FRAMED[4:])]) == 16
     text = padded(*[FRAMED] * 20, code, *[FRAMED] * 20)
-    offsets, numbers, others = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    offsets, numbers, frameless = chain_rows(memoryview(text), ADDRESS, 0, len(text))
     assert rule_at(offsets, numbers, 640 + 16) == (CfaKind.FP, 16)
-    assert not len(others)
+    assert not len(frameless)
 
 
 def test_what_is_jumped_over_is_no_padding() -> None:
@@ -78,9 +78,9 @@ def test_what_is_jumped_over_is_no_padding() -> None:
     code = FRAMED[:4] + b"\x90" * 4 + check + FRAMED[4:]
     assert code.index(b"\xcc") == 15
     text = padded(*[FRAMED] * 20, code, *[FRAMED] * 20)
-    offsets, numbers, others = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    offsets, numbers, frameless = chain_rows(memoryview(text), ADDRESS, 0, len(text))
     assert rule_at(offsets, numbers, 640 + 16) == (CfaKind.FP, 16)
-    assert not len(others)
+    assert not len(frameless)
 
 
 def test_the_distance_of_a_call_is_no_end() -> None:
