@@ -229,11 +229,11 @@ class Uprobes:
                 # Of a session in another process, too, the kernel traps the return when a call
                 # comes to this place: there must be none where returns must not be replaced.
                 ended = [place for place in places if place.returns]
-                others = [place for place in places if not place.returns]
+                entries = [place for place in places if not place.returns]
                 if ended:
                     held.append(attach_multi(session, ATTACH_SESSION, path, ended, pid))
-                if others:
-                    held.append(attach_multi(entry, ATTACH_MULTI, path, others, pid))
+                if entries:
+                    held.append(attach_multi(entry, ATTACH_MULTI, path, entries, pid))
                 return held
             end = self._programs["on_probe_return"]
             for place in places:

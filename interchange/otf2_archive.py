@@ -81,8 +81,8 @@ def _write(selection: ExportSelection, path: Path, errors: LibraryErrors) -> Non
         definitions.add_location(line, events.write(line.number, calls))
         errors.check()
     # Ranks whose threads are not selected are members of communicators, too.
-    others = np.setdiff1d(messages.locations, selection.lines)
-    for line in selection.db.lines.rows(others.tolist()):
+    idle = np.setdiff1d(messages.locations, selection.lines)
+    for line in selection.db.lines.rows(idle.tolist()):
         definitions.add_location(line, events.write_nothing(line.number))
     _otf2.Archive_CloseEvtFiles(archive)
     _otf2.Archive_CloseDefFiles(archive)
@@ -270,14 +270,14 @@ class _Definitions:
     def _group_numbers(self, locations: list[int]) -> dict[int, int]:
         """Return the location group of each process, ranks first: some readers take these numbers
         for ranks. ``locations`` are those of ranks that sent messages."""
-        ranks, others = [], []
+        ranks, unranked = [], []
         for process, group in self._groups.items():
             if group.rank is None:
-                others.append(process)
+                unranked.append(process)
             else:
                 ranks.append((group.job, group.rank, process))
         of_messages = self._selection.db.lines.process[locations].tolist()
-        order = [*of_messages, *(process for _, _, process in sorted(ranks)), *others]
+        order = [*of_messages, *(process for _, _, process in sorted(ranks)), *unranked]
         return {process: number for number, process in enumerate(dict.fromkeys(order))}
 
     def _attributes(self) -> list[tuple[int, int, Any]]:

@@ -51,12 +51,12 @@ def _files(selection: ExportSelection) -> Iterator[tuple[int, str]]:
     # Ranks of several jobs are numbered like processes without rank.
     ranked = len(jobs) == 1
     first = int(rank.max(initial=-1)) + 1 if ranked else 0
-    others: Numbering[int] = Numbering(first=first)
+    unranked: Numbering[int] = Numbering(first=first)
     threads: Counter[int] = Counter()
     for line in selection.iterate_lines():
         node = line.rank if ranked else None
         if node is None:
-            node = others[int(lines.process[line.number])]
+            node = unranked[int(lines.process[line.number])]
         yield line.number, f"profile.{node}.0.{threads[node]}"
         threads[node] += 1
 

@@ -140,10 +140,10 @@ def depth_choice(db: Database, picture: PictureTree) -> dict[str, object]:
     lines = np.flatnonzero(own_lines(db))
     contents: list[DepthContent] = []
     if len(lines) and db.duration_ns > 0:
-        chosen = db.sample_lines(lines, _ROWS)
-        nodes = db.sample_grid(chosen, 0, db.duration_ns, len(chosen), _COLUMNS)
+        selected = db.sample_lines(lines, _ROWS)
+        nodes = db.sample_grid(selected, 0, db.duration_ns, len(selected), _COLUMNS)
         nodes = picture.of_pixels(nodes)
-        contents = depth_contents(db, picture, nodes, chosen, _DEEPEST_CHOICE)
+        contents = depth_contents(db, picture, nodes, selected, _DEEPEST_CHOICE)
     names = picture.names
     return {
         "best": most_telling([content.variety for content in contents]),

@@ -23,6 +23,6 @@ def compile_pattern(text: str, what: str) -> Any:
     try:
         return re2.compile(text, options)
     except (re2.error, UnicodeError) as error:
-        said = error.args[0] if error.args else ""
-        said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-        raise UsageError(f"{what} is no regular expression: {said}") from None
+        reason = error.args[0] if error.args else ""
+        reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise UsageError(f"{what} is no regular expression: {reason}") from None

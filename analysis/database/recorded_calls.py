@@ -222,9 +222,9 @@ class RecordedCalls:
         has any its number, the first of them and the one after the last, ``int64[k]``. O(lines ·
         log n).
         """
-        chosen = range(len(self.first) - 1) if lines is None else lines
+        selected = range(len(self.first) - 1) if lines is None else lines
         spans = []
-        for line in chosen:
+        for line in selected:
             begin, end = int(self.first[line]), int(self.first[line + 1])
             if begin == end:
                 continue

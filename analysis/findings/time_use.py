@@ -261,10 +261,10 @@ class TimeUse:
         names, of_node, kernel = db.procedures.name, db.procedure_of_node, db.procedures.kernel
         joins = self._below(_fits(_JOIN, names) & ~kernel)
         locks = self._below(_fits(_LOCK, names) & ~kernel)
-        others = self._below(are_waits(names))
+        waits = self._below(are_waits(names))
         self._label, self.labels = name_contexts(db)
         self._region = are_regions(self.labels)
-        own = program_contexts(db) & ~kernel[of_node] & ~locks & ~others
+        own = program_contexts(db) & ~kernel[of_node] & ~locks & ~waits
         own &= ~joins & (self._name[of_node] != "_start")
         own[0] = False
         self._own = innermost(db.cct, own)
@@ -277,7 +277,7 @@ class TimeUse:
         openmp = innermost(db.cct, runtime[db.procedures.module[of_node]]) > self._own
         in_kernel = kernel[of_node]
         cpu = np.where(in_kernel, Use.SYSTEM, Use.WORK)
-        cpu[openmp], cpu[locks], cpu[others & ~joins] = Use.OPENMP, Use.LOCKS, Use.OTHERS
+        cpu[openmp], cpu[locks], cpu[waits & ~joins] = Use.OPENMP, Use.LOCKS, Use.OTHERS
         wait = np.full(len(own), Use.DEVICES)
         for use, pattern in reversed(_KERNEL_WAITS):
             wait[self._below(_fits(pattern, names) & kernel)] = use
@@ -285,7 +285,7 @@ class TimeUse:
         # A condition takes its lock again.
         if own.any():
             wait[(self._own == 0) & (wait == Use.DEVICES)] = Use.EVENTS
-        wait[openmp], wait[locks], wait[others] = Use.OPENMP, Use.LOCKS, Use.OTHERS
+        wait[openmp], wait[locks], wait[waits] = Use.OPENMP, Use.LOCKS, Use.OTHERS
         wait[joins] = Use.CHILDREN
         self._pipe = self._below(_fits(_PIPE, names) & kernel) & (wait == Use.EVENTS)
         # To begin and to end together is no loss that a program can help.

@@ -51,11 +51,11 @@ class FrameLookup:
             name = omitted_name(int(round_count(count))) if count else marker_name(value & 0xFF)
             self.name_of[value] = name, False
         for number in np.unique(module[frames.is_module(values)]).tolist():
-            chosen = (module == number) & frames.is_module(values)
-            names = self._namer(number).names(offset[chosen].astype(np.uint64))
+            selected = (module == number) & frames.is_module(values)
+            names = self._namer(number).names(offset[selected].astype(np.uint64))
             load_module = self._measurement.modules.get(number)
             in_kernel = load_module is not None and load_module.kind in _KERNEL
-            for value, name in zip(values[chosen].tolist(), names, strict=True):
+            for value, name in zip(values[selected].tolist(), names, strict=True):
                 self.name_of[value] = name, in_kernel
 
     def _namer(self, number: int) -> ModuleNamer:

@@ -223,10 +223,10 @@ class CallWindow:
         functions = self._measurement.functions
         known = sorted(functions)
         is_mpi = np.array([functions[number].group == Group.MPI for number in known], bool)
-        chosen = is_mpi[np.searchsorted(known, calls.function)]
-        if not chosen.any():
+        selected = is_mpi[np.searchsorted(known, calls.function)]
+        if not selected.any():
             return
-        arrays, lines = recent_arrays(calls[np.flatnonzero(chosen)], functions)
+        arrays, lines = recent_arrays(calls[np.flatnonzero(selected)], functions)
         owner = np.array([self._measurement.threads[n].process for n in lines.tolist()], np.int64)
         mpi_calls = operations(arrays, owner)
         _add_operations(sums, mpi_calls, np.array(known, np.int64))

@@ -88,11 +88,11 @@ class SentMessages:
             of_function[number] = int(self._roles.get(function.name, -1))
         role = of_function[calls.function]
         defining = np.isin(role, np.array([*_DEFINING, *_ANSWERS], np.int64))
-        said, of_said = calls[defining], role[defining]
-        for job, mine, _ in self._jobs(said):
+        definitions, of_definition = calls[defining], role[defining]
+        for job, mine, _ in self._jobs(definitions):
             kept = self._kept[job]
             if sum(map(len, kept)) <= MOST_KEPT:
-                kept.append(said[mine][self._new(said[mine], of_said[mine])])
+                kept.append(definitions[mine][self._new(definitions[mine], of_definition[mine])])
         return calls[(role >= 0) & ~defining]
 
     def sent(self, calls: Calls) -> Sent:

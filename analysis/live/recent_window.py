@@ -161,10 +161,10 @@ class Live:
         seconds = np.zeros((len(METRICS), count))
         lines = np.zeros((len(METRICS), int(block.line.max(initial=0)) + 1))
         for number in range(len(METRICS)):
-            chosen = block.metric == number
-            weights = block.seconds[chosen]
-            seconds[number] = np.bincount(block.node[chosen], weights, minlength=count)
-            lines[number] = np.bincount(block.line[chosen], weights, minlength=lines.shape[1])
+            selected = block.metric == number
+            weights = block.seconds[selected]
+            seconds[number] = np.bincount(block.node[selected], weights, minlength=count)
+            lines[number] = np.bincount(block.line[selected], weights, minlength=lines.shape[1])
         by_path = self._names.by_path(seconds)
         totals = seconds.sum(axis=1).tolist()
         cpu, bpf = self._overhead()

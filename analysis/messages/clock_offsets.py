@@ -113,11 +113,13 @@ def _extremes(operations: Operations, collectives: Collectives) -> tuple[I64, I6
     cannot end before the other has begun. A ring of them connects all hosts."""
     at, instance = collectives.operation, collectives.instance
     all_to_all = np.isin(operations.role[at], (Role.ALL_TO_ALL, Role.BARRIER))
-    chosen = np.flatnonzero(all_to_all & collectives.meeting[instance] & (collectives.ended == at))
-    following = chosen + 1
-    last = following == collectives.first[instance[chosen] + 1]
-    following[last] = collectives.first[instance[chosen[last]]]
-    one, other = at[chosen], at[following]
+    selected = np.flatnonzero(
+        all_to_all & collectives.meeting[instance] & (collectives.ended == at)
+    )
+    following = selected + 1
+    last = following == collectives.first[instance[selected] + 1]
+    following[last] = collectives.first[instance[selected[last]]]
+    one, other = at[selected], at[following]
     return np.concatenate([one, other]), np.concatenate([other, one])
 
 

@@ -130,9 +130,9 @@ def _last_meetings(
         at_one, at_other = np.concatenate([at_one, both[0]]), np.concatenate([at_other, both[1]])
         order = np.argsort(operations.end[at_one], kind="stable")
         at_one, at_other = at_one[order], at_other[order]
-        chosen = np.flatnonzero((low == one) & (high == other))
-        for place, delaying in ((chosen[waiter[chosen] == one], other),
-                                (chosen[waiter[chosen] == other], one)):  # fmt: skip
+        selected = np.flatnonzero((low == one) & (high == other))
+        for place, delaying in ((selected[waiter[selected] == one], other),
+                                (selected[waiter[selected] == other], one)):  # fmt: skip
             mine_at, theirs_at = (at_one, at_other) if delaying == other else (at_other, at_one)
             begins = operations.begin[waits.operation[place]]
             # Meetings end in the same order on both, but for overlapping requests.

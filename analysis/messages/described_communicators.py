@@ -39,15 +39,15 @@ def with_described_communicators(db: Database, calls: CallArrays, rank: I64) -> 
     mine = np.unique(number[rank[calls.line[named]] >= 0]).tolist()
     objects = db.calls.objects
     measurements = {objects[one].measurement for one in mine if one in objects}
-    chosen = [
+    selected = [
         one for one in objects.values() if one.kind == KIND and one.measurement in measurements
     ]
-    place = {one.id: at for at, one in enumerate(chosen)}
+    place = {one.id: at for at, one in enumerate(selected)}
     value = calls.value.copy()
     value[named, slot[named]] = [place.get(one, MISSING) for one in number.tolist()]
     ranks = np.unique(rank[rank >= 0])
-    told = [_told(db, one, len(chosen), ranks) for one in chosen]
-    return replace(calls, value=value, described=told)
+    descriptions = [_told(db, one, len(selected), ranks) for one in selected]
+    return replace(calls, value=value, described=descriptions)
 
 
 def _told(db: Database, row: ObjectRow, count: int, ranks: I64) -> DescribedCommunicator:

@@ -233,13 +233,13 @@ def _pairs(
     size = len(communicators.members(number))
     places = np.arange(size)
     plain = _plain(name)
-    others = places[places != root]
+    targets = places[places != root]
     if plain.startswith(("bcast", "scatter", "reduce", "gather")) and not 0 <= root < size:
         return None
     if plain in ("bcast", "scatter"):
-        return np.full(len(others), root), others
+        return np.full(len(targets), root), targets
     if plain in ("reduce", "gather"):
-        return others, np.full(len(others), root)
+        return targets, np.full(len(targets), root)
     if plain in ("allgather", "alltoall"):
         origin, destination = np.nonzero(~np.eye(size, dtype=bool))
         return origin, destination

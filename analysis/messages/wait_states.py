@@ -108,8 +108,8 @@ _Part = tuple[I64, I64, I64, I64]
 
 def _waits(operations: Operations, kind: I64, waiter: I64, delayer: I64) -> _Part:
     """Waits of ``waiter`` from its begin to that of ``delayer``, none where it had returned."""
-    came = operations.begin[delayer]
-    severity = np.where(came < operations.end[waiter], came - operations.begin[waiter], 0)
+    arrival = operations.begin[delayer]
+    severity = np.where(arrival < operations.end[waiter], arrival - operations.begin[waiter], 0)
     return kind, waiter, delayer, severity
 
 
@@ -139,9 +139,9 @@ def _at_collectives(
     side = communicators.is_second(number, operations.rank[at])
     begin = operations.begin[at]
     everybody = _last(begin, first)[instance]
-    others = _last_of_other(begin, side, collectives)
+    latest = _last_of_other(begin, side, collectives)
     creates = np.isin(role, CREATIONS)
-    last = np.where(between & ~creates, others, everybody)
+    last = np.where(between & ~creates, latest, everybody)
     parts = []
     for kind, roles in ((WaitKind.WAIT_AT_NXN, _NXN), (WaitKind.WAIT_AT_BARRIER, (Role.BARRIER,))):
         selected = usable & np.isin(role, roles)
@@ -153,7 +153,7 @@ def _at_collectives(
     selected = usable & (role == Role.FROM_ROOT) & ~is_root & (root >= 0) & apart
     parts.append(_at(operations, collectives, WaitKind.LATE_BROADCAST, selected, root))
     other_begin = np.where(is_root, _NEVER, begin)
-    last_other = np.where(between, others, _last(other_begin, first)[instance])
+    last_other = np.where(between, latest, _last(other_begin, first)[instance])
     selected = usable & (role == Role.TO_ROOT) & is_root
     parts.append(_at(operations, collectives, WaitKind.EARLY_REDUCE, selected, last_other))
     return parts

@@ -160,8 +160,8 @@ def instances(
         name, stretches = procedure, timeline.phase(procedure)
     if not numbers:
         order = np.argsort(stretches.length, kind="stable")
-        chosen = [order[0], order[len(order) // 2], order[-1]]
-        numbers = list(dict.fromkeys(int(index) + 1 for index in chosen))
+        selected = [order[0], order[len(order) // 2], order[-1]]
+        numbers = list(dict.fromkeys(int(index) + 1 for index in selected))
     sides = []
     for number in numbers:
         if not 1 <= number <= len(stretches):

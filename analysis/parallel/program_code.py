@@ -60,10 +60,10 @@ def is_program_code(path: str, kind: str) -> bool:
     name = PurePath(path.removesuffix(" (deleted)")).name
     if name in ("[vdso]", "[vsyscall]"):  # as other tools call what has a kind of its own
         return False
-    mine, others = _users_patterns()
+    mine, foreign = _users_patterns()
     if _fits(mine, name, path):
         return True
-    return not (_fits(_SUPPORT, name) or _fits(others, name, path))
+    return not (_fits(_SUPPORT, name) or _fits(foreign, name, path))
 
 
 def program_procedures(db: Database) -> Mask:

@@ -150,8 +150,10 @@ def _size(db: Database, lines: I64) -> int:
     """Return the number of ranks of the job of ``lines``: the greatest that its processes were
     told, at least the number of ranks among ``lines``."""
     sizes = dict(db.rows("SELECT id, size FROM process"))
-    said = [sizes.get(owner) or 0 for owner in np.unique(db.lines.process[lines]).tolist()]
-    return max([*said, len(np.unique(db.lines.rank[lines]))])
+    recorded_sizes = [
+        sizes.get(owner) or 0 for owner in np.unique(db.lines.process[lines]).tolist()
+    ]
+    return max([*recorded_sizes, len(np.unique(db.lines.rank[lines]))])
 
 
 def _busy_seconds(db: Database) -> npt.NDArray[np.float64]:

@@ -90,8 +90,8 @@ def _unknown(db: Database, at: I64) -> str:
     """Why the calls ``at`` of a process do not tell; empty: they do."""
     if bool((db.calls.weight[at] != 1).any()):
         return "calls were passed over to keep the budget"
-    chosen = at[_are(db, at, *_SETS_DEVICE)]
-    devices = _values(db, chosen, "device")
+    selected = at[_are(db, at, *_SETS_DEVICE)]
+    devices = _values(db, selected, "device")
     if len(np.unique(devices)) > 1:
         return "it has several devices"
     return ""

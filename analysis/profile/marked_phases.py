@@ -174,14 +174,14 @@ class MarkedPhases:
         low = np.searchsorted(process[order], times.process)
         high = np.searchsorted(process[order], times.process, "right")
         which, at = ranges(low, high)
-        others = PhaseCalls(*(column[which] for column in own.columns))
+        copies = PhaseCalls(*(column[which] for column in own.columns))
         line = order[at]
-        away = line != others.line
+        away = line != copies.line
         nothing = np.zeros(int(away.sum()), np.int64)
         return PhaseCalls.joined([
             own,
-            PhaseCalls(line[away], others.begin[away], others.end[away], others.group[away],
-                        nothing, others.node[away]),
+            PhaseCalls(line[away], copies.begin[away], copies.end[away], copies.group[away],
+                        nothing, copies.node[away]),
         ])  # fmt: skip
 
     def _last(self, line: I64) -> I64:

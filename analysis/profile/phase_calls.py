@@ -39,14 +39,14 @@ class PhaseCalls:
         marking = np.unique(self.line)
         owners, place = np.unique(process[marking], return_index=True)
         first = marking[place]
-        others = np.setdiff1d(np.flatnonzero(np.isin(process, owners)), marking)
-        owner = first[np.searchsorted(owners, process[others])]
+        unmarked = np.setdiff1d(np.flatnonzero(np.isin(process, owners)), marking)
+        owner = first[np.searchsorted(owners, process[unmarked])]
         order = np.argsort(self.line, kind="stable")
         bounds = np.searchsorted(self.line[order], np.stack([owner, owner + 1]))
         which, at = ranges(bounds[0], bounds[1])
         mine = order[at]
         return PhaseCalls(
-            others[which], self.begin[mine], self.end[mine], self.group[mine],
+            unmarked[which], self.begin[mine], self.end[mine], self.group[mine],
             np.zeros(len(mine), np.int64), self.node[mine],
         )  # fmt: skip
 

@@ -40,9 +40,9 @@ def shared_rows(start: I64, end: I64, process: I64, may_share: Mask) -> I64:
     np.maximum.at(last, process, end)
     brief = may_share & (end - start < _BRIEF_SHARE * (last - first)[process])
     many = np.bincount(process[brief], minlength=count) >= _FEWEST
-    chosen = np.flatnonzero(brief & many[process])
-    chosen = chosen[np.lexsort((start[chosen], process[chosen]))]
-    for threads in np.split(chosen, np.flatnonzero(np.diff(process[chosen])) + 1):
+    selected = np.flatnonzero(brief & many[process])
+    selected = selected[np.lexsort((start[selected], process[selected]))]
+    for threads in np.split(selected, np.flatnonzero(np.diff(process[selected])) + 1):
         rows = _rows(threads, start[threads].tolist(), end[threads].tolist())
         if len(threads) >= _A_ROW * len(np.unique(rows)):
             stands_for[threads] = rows

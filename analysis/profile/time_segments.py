@@ -70,10 +70,10 @@ class Segments:
         """The parts that are in ``other``, with their own groups. O((n + m) log m)."""
         low = np.searchsorted(other.end, self.begin, "right")
         high = np.searchsorted(other.begin, self.end, "left")
-        mine, others = ranges(low, np.maximum(high, low))
+        mine, theirs = ranges(low, np.maximum(high, low))
         return Segments(
-            np.maximum(self.begin[mine], other.begin[others]),
-            np.minimum(self.end[mine], other.end[others]),
+            np.maximum(self.begin[mine], other.begin[theirs]),
+            np.minimum(self.end[mine], other.end[theirs]),
             self.group[mine],
         )
 

@@ -69,11 +69,11 @@ class PathNames:
             self._frames[value] = Frame(name, "", False)
         for number in np.unique(module[frames.is_module(values)]).tolist():
             load_module = snapshot.modules.get(number)
-            chosen = (module == number) & frames.is_module(values)
-            names = self._names(number, load_module, snapshot, offset[chosen].astype(np.uint64))
+            selected = (module == number) & frames.is_module(values)
+            names = self._names(number, load_module, snapshot, offset[selected].astype(np.uint64))
             path = load_module.path if load_module else "[unknown]"
             in_kernel = load_module is not None and load_module.kind in _KERNEL
-            for value, name in zip(values[chosen].tolist(), names, strict=True):
+            for value, name in zip(values[selected].tolist(), names, strict=True):
                 self._frames[value] = Frame(name, path, in_kernel)
 
     def _names(

@@ -109,9 +109,9 @@ def standing_groups(
             words = activity_words(thread, by_tid)
         groups.setdefault((thread.activity, words), []).append(thread)
     ordered = sorted(groups.values(), key=lambda members: -len(members))
-    shown, others = ordered[:_MOST_WAITS], ordered[_MOST_WAITS:]
-    if len(others) == 1:
-        shown, others = ordered, []
+    shown, hidden = ordered[:_MOST_WAITS], ordered[_MOST_WAITS:]
+    if len(hidden) == 1:
+        shown, hidden = ordered, []
     standing = []
     for members in shown:
         texts = {activity_words(thread, by_tid) for thread in members}
@@ -121,9 +121,9 @@ def standing_groups(
             call = "" if wait.address else f"{wait.call}: "
             words = f"waits for {call}{_ALIKE.get(wait.kind, wait.kind)}"
         standing.append((words, not texts, members))
-    if others:
-        rare = [thread for group in others for thread in group]
-        standing.append((f"{len(others)} other waits", False, rare))
+    if hidden:
+        rare = [thread for group in hidden for thread in group]
+        standing.append((f"{len(hidden)} other waits", False, rare))
     return standing
 
 

@@ -68,13 +68,13 @@ def whose(threads: Iterable[ThreadStack], processes: dict[int, Process]) -> str:
     """Whose threads these are: ranks as ranges, processes by pid or, of many, their number."""
     pids = dict.fromkeys(thread.pid for thread in threads)
     ranks: dict[str, list[int]] = {}
-    others = []
+    alone = []
     for pid in pids:
         process = processes.get(pid)
         if process is not None and process.rank is not None:
             ranks.setdefault(process.job, []).append(process.rank)
         else:
-            others.append(process.pid if process else pid)
+            alone.append(process.pid if process else pid)
     words = []
     jobs = {process.job for process in processes.values() if process.rank is not None}
     for job, numbers in ranks.items():
@@ -84,8 +84,8 @@ def whose(threads: Iterable[ThreadStack], processes: dict[int, Process]) -> str:
             words.append(f"{len(set(numbers)):,} ranks ({','.join(parts[:3])} ...){of}")
         else:
             words.append(f"rank{'s' if len(set(numbers)) > 1 else ''} {','.join(parts)}{of}")
-    if len(others) > _MOST_PIDS:
-        words.append(f"{len(others)} processes")
-    elif others:
-        words.append(f"pid{'s' if len(others) > 1 else ''} {','.join(map(str, sorted(others)))}")
+    if len(alone) > _MOST_PIDS:
+        words.append(f"{len(alone)} processes")
+    elif alone:
+        words.append(f"pid{'s' if len(alone) > 1 else ''} {','.join(map(str, sorted(alone)))}")
     return ", ".join(words)

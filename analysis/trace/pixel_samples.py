@@ -61,8 +61,8 @@ def sample_grid(
     """
     if width < 1 or t1 <= t0:
         raise UsageError("a picture needs a width and a time interval")
-    chosen = choose_lines(lines, height, len(columns.start))
-    return _sample(trace, columns, chosen, t0, t1, width, None)
+    selected = choose_lines(lines, height, len(columns.start))
+    return _sample(trace, columns, selected, t0, t1, width, None)
 
 
 def sample_rows(

@@ -179,13 +179,13 @@ class Trace:
             high = low + int(np.searchsorted(base, -((shift - t1) // TIME_UNIT_NS)))
         if t0 is not None:
             low += max(int(np.searchsorted(base, (t0 - shift) // TIME_UNIT_NS)) - 1, 0)
-        chosen = slice(low, max(high, low))
-        full = np.arange(BLOCK_RECORDS) < part.blocks.records[chosen][:, None]
-        since, local = part.places(chosen)
-        ticks = since.astype(np.int64) + part.blocks.base[chosen][:, None]
+        selected = slice(low, max(high, low))
+        full = np.arange(BLOCK_RECORDS) < part.blocks.records[selected][:, None]
+        since, local = part.places(selected)
+        ticks = since.astype(np.int64) + part.blocks.base[selected][:, None]
         time = ticks[full] * TIME_UNIT_NS + shift
         node = self._canonical(number, local[full])
-        events, values = part.weights(chosen, since)
+        events, values = part.weights(selected, since)
         event, value = self._event(number, events[full]), values[full]
         begin = 0 if t0 is None else int(np.searchsorted(time, t0))
         end = len(time) if t1 is None else int(np.searchsorted(time, t1))

@@ -106,8 +106,8 @@ class Lines:
 
     def rows(self, lines: Sequence[int]) -> list[Line]:
         """Everything about ``lines``."""
-        chosen = np.asarray(lines, np.int64)
-        names = self._names.processes(self.process[chosen].tolist())
+        selected = np.asarray(lines, np.int64)
+        names = self._names.processes(self.process[selected].tolist())
         columns = (self.rank, self.pid, self.tid, self.start, self.end, self.records)
         return [
             Line(
@@ -125,11 +125,11 @@ class Lines:
                 records=records,
             )
             for number, label, name, thread, rank, pid, tid, start, end, records in zip(
-                chosen.tolist(),
+                selected.tolist(),
                 self.labels(lines),
                 names,
-                self._names.threads(chosen.tolist()),
-                *(column[chosen].tolist() for column in columns),
+                self._names.threads(selected.tolist()),
+                *(column[selected].tolist() for column in columns),
                 strict=True,
             )
         ]
@@ -200,16 +200,16 @@ class Lines:
 
         Job and host are in it only where there are several of them.
         """
-        chosen = np.asarray(lines, np.int64)
-        names = self._names.processes(self.process[chosen].tolist())
-        others = chosen[self.tid[chosen] != self.pid[chosen]].tolist()
-        threads = dict(zip(others, self._names.threads(others), strict=True))
+        selected = np.asarray(lines, np.int64)
+        names = self._names.processes(self.process[selected].tolist())
+        further = selected[self.tid[selected] != self.pid[selected]].tolist()
+        threads = dict(zip(further, self._names.threads(further), strict=True))
         labels = []
         for line, rank, pid, tid, (process, job, host) in zip(
-            chosen.tolist(),
-            self.rank[chosen].tolist(),
-            self.pid[chosen].tolist(),
-            self.tid[chosen].tolist(),
+            selected.tolist(),
+            self.rank[selected].tolist(),
+            self.pid[selected].tolist(),
+            self.tid[selected].tolist(),
             names,
             strict=True,
         ):

@@ -76,9 +76,9 @@ def html_parts(
         '<meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{_STYLE}</style></head><body>\n<h1>{title}</h1>\n"
     )
-    told = set(facts.findings)
+    reported = set(facts.findings)
     for line in facts.as_text():
-        if line.removeprefix("stands out: ") not in told:
+        if line.removeprefix("stands out: ") not in reported:
             yield f'<p class="soft">{_escaped(line)}</p>\n'
     if facts.findings:
         yield "<h2>What stands out</h2>\n<ul>\n"
@@ -98,9 +98,9 @@ def html_parts(
 
 def _trace(db: Database, only: Filter) -> Iterator[str]:
     """The lines over time as an image in the page; nothing where there are none."""
-    chosen = only.lines(db)
-    working = chosen & working_lines(db)
-    lines: I64 = np.flatnonzero(working if bool(working.any()) else chosen)
+    selected = only.lines(db)
+    working = selected & working_lines(db)
+    lines: I64 = np.flatnonzero(working if bool(working.any()) else selected)
     if not len(lines) or db.duration_ns <= 0:
         return
     height = int(min(max(220 + 60 * len(lines), 420), 900))

@@ -38,12 +38,13 @@ def heading(db: Database, exchange: Communication) -> Iterator[str]:
     yield f"in MPI: {amount(seconds, 's')}, of which waiting: {amount(waited, 's')}{share}"
     clocks = exchange.clocks
     if len(clocks.offset) > 1:
-        others = [at for at in range(len(clocks.offset)) if at != clocks.reference]
-        worst = max(float(clocks.residual[at]) for at in others)
-        said = "at most ±" + f"{worst / 1e3:.1f} µs" if np.isfinite(worst) else "unknown"
+        rest = [at for at in range(len(clocks.offset)) if at != clocks.reference]
+        worst = max(float(clocks.residual[at]) for at in rest)
+        accuracy = "at most ±" + f"{worst / 1e3:.1f} µs" if np.isfinite(worst) else "unknown"
         wrong = int(clocks.contradictions.sum())
         yield (
-            f"clocks of {len(clocks.offset)} hosts aligned by their messages: residual error {said}"
+            f"clocks of {len(clocks.offset)} hosts aligned by their messages: residual error "
+            + accuracy
             + (f"; {wrong:,} messages contradict" if wrong else "")
         )
 

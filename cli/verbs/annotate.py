@@ -101,8 +101,8 @@ class Annotate(Command):
                 else []
             )
             if args.json:
-                told = as_json(db, every, lines, unplaced, code, args.source)
-                print(json.dumps({"procedures": annotation.procedures, **told}))
+                document = as_json(db, every, lines, unplaced, code, args.source)
+                print(json.dumps({"procedures": annotation.procedures, **document}))
                 return 0
             print(f"{args.procedure}: {', '.join(annotation.procedures)}")
             print(

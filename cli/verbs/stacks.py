@@ -126,8 +126,8 @@ def _recorded(args: argparse.Namespace) -> int:
         raise UsageError(f"unexpected argument {word}; did you mean --pid {word}?")
     if args.at is None or args.watch is not None:
         raise UsageError("give --at SECONDS with a database, and no --watch")
-    chosen = (args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all)
-    if any(chosen):
+    selected = (args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all)
+    if any(selected):
         raise UsageError("give either a database or processes")
     with hpcd.analysis.open(args.database or latest_result()) as db:
         snapshot, paths = recorded_stacks(db, args.at)

@@ -113,17 +113,19 @@ class Top(Command):
 
 def resolve_source(args: argparse.Namespace) -> tuple[Path | None, Selector]:
     """The measurement to follow, or None and the processes to record."""
-    chosen = any((args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all))
-    if sum((bool(args.measurement), args.recording is not None, chosen)) > 1:
+    selected = any(
+        (args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all)
+    )
+    if sum((bool(args.measurement), args.recording is not None, selected)) > 1:
         raise UsageError("give only one of a measurement, a recording and processes")
     if args.measurement:
         return args.measurement, Selector()
     if args.recording is not None:
         (recording,) = ask(args.socket, {"verb": "status", "id": args.recording})["recordings"]
         return Path(recording["measurement"]), Selector()
-    if not chosen and os.geteuid() != 0:
+    if not selected and os.geteuid() != 0:
         return None, Selector(users=(os.geteuid(),))
-    if not chosen:
+    if not selected:
         with contextlib.suppress(NoServiceError):
             for recording in ask(args.socket, {"verb": "status"})["recordings"]:
                 if recording["monitor"] and recording["state"] in ("attached", "recording"):

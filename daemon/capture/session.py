@@ -253,12 +253,12 @@ class Session:
         parts = self._parts
         if parts.modules.installer.ready not in woken:
             return False
-        came, end = False, time.monotonic() + _INSTALL_SECONDS
+        installed, end = False, time.monotonic() + _INSTALL_SECONDS
         while time.monotonic() < end and parts.modules.installer.install():
-            came = True
+            installed = True
             if parts.sampler.filling:
                 self._drain()
-        if not came:
+        if not installed:
             return False
         parts.targets.refresh_incomplete()
         parts.stacks.resolve_pending_stacks()

@@ -31,8 +31,8 @@ def mpi_probes() -> list[ProbeSpec]:
 
 
 def _probe(function: Function, flavour: Flavour, library: str) -> ProbeSpec:
-    first, *others = records(function, flavour)
-    second = _second(others[0], flavour) if others else None
+    first, *rest = records(function, flavour)
+    second = _second(rest[0], flavour) if rest else None
     return ProbeSpec(
         f"{library}:{function.name}",
         f"{library}*",

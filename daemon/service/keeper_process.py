@@ -35,18 +35,18 @@ def look(ledger: Ledger, trash: Trash, asked: dict[str, Any]) -> dict[str, Any]:
     """Look at the store once; return the answer."""
     busy = {Path(path) for path in asked["busy"]}
     now = asked["now"]
-    chosen = surplus(
+    selected = surplus(
         ledger.note(busy, now), busy, now, asked["keep"], asked["quota"], asked["user_quota"]
     )
     removed, stuck = [], []
-    for measurement in chosen.measurements:
+    for measurement in selected.measurements:
         try:
             trash.put(measurement.path)
         except OSError as error:
             stuck.append([str(measurement.path), error.strerror])
         else:
             removed.append([str(measurement.path), measurement.uid])
-    return {"removed": removed, "stuck": stuck, "users": sorted(chosen.users)}
+    return {"removed": removed, "stuck": stuck, "users": sorted(selected.users)}
 
 
 if __name__ == "__main__":

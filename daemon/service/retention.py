@@ -135,7 +135,7 @@ def surplus(
     take at most ``user_quota`` bytes; and while all together take more than ``quota``, the oldest
     of who takes most. So a user who takes less than an equal share loses nothing by others.
     """
-    chosen = Surplus()
+    selected = Surplus()
     left: dict[int, list[tuple[Kept, int]]] = {}
     total: dict[int, int] = {}
     for uid in sorted({measurement.uid for measurement in kept}):
@@ -156,9 +156,9 @@ def surplus(
             if measurement.path in busy:
                 used += taken
                 if over:
-                    chosen.users.add(uid)
+                    selected.users.add(uid)
             elif measurement.ended < now and (over or now - measurement.ended > seconds):
-                chosen.measurements.append(measurement)
+                selected.measurements.append(measurement)
             else:
                 used += taken
                 left[uid].append((measurement, taken))
@@ -168,12 +168,12 @@ def surplus(
         if not left[most] or left[most][-1][0].ended >= now:
             # What takes most cannot go yet. That is not made up for by what others have.
             if most != 0:
-                chosen.users.add(most)
+                selected.users.add(most)
             break
         measurement, taken = left[most].pop()
-        chosen.measurements.append(measurement)
+        selected.measurements.append(measurement)
         total[most] -= taken
-    return chosen
+    return selected
 
 
 def usage(folder: Path, entries: int = MOST_ENTRIES) -> tuple[int, int, bool]:

@@ -95,14 +95,16 @@ class OpenFiles:
     def _peers(self, ends: Iterable[_End], role: str, pid: int) -> str:
         """Processes that have an end open, in words; "" when there are none."""
         pids = list(dict.fromkeys(end.pid for end in ends))
-        others = [other for other in pids if other != pid] or pids
+        candidates = [other for other in pids if other != pid] or pids
         if self._sees:
-            others = [other for other in others if self._sees(other)]
-        if not others:
+            candidates = [other for other in candidates if self._sees(other)]
+        if not candidates:
             return ""
-        names = ", ".join(f"{other} ({processes.name_of(other)})" for other in others[:_MOST_PEERS])
-        more = f" and {len(others) - _MOST_PEERS} more" if len(others) > _MOST_PEERS else ""
-        plural = "process" if len(others) == 1 else "processes"
+        names = ", ".join(
+            f"{other} ({processes.name_of(other)})" for other in candidates[:_MOST_PEERS]
+        )
+        more = f" and {len(candidates) - _MOST_PEERS} more" if len(candidates) > _MOST_PEERS else ""
+        plural = "process" if len(candidates) == 1 else "processes"
         return f" {role} {plural} {names}{more}"
 
     # --- sockets ---

@@ -237,13 +237,13 @@ class WaitReasons:
 
     def _selected(self, pid: int, call: SystemCall) -> list[int]:
         count = min(max(call.signed(0), 0), _MOST_POLLED)
-        chosen = 0
+        selected = 0
         for address in call.arguments[1:4]:
             data = (
                 self._memory.read(pid, address, -(-count // 64) * 8) if address and count else b""
             )
-            chosen |= int.from_bytes(data or b"", "little")
-        return [number for number in range(count) if chosen >> number & 1]
+            selected |= int.from_bytes(data or b"", "little")
+        return [number for number in range(count) if selected >> number & 1]
 
     def _timer(self, pid: int, call: SystemCall) -> str:
         absolute = call.name == "clock_nanosleep" and call.arguments[1] & _TIMER_ABSOLUTE

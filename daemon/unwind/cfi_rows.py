@@ -68,8 +68,8 @@ class Rows:
     def realigned(self) -> I64:
         """Rows by which the CFA is in r10 and rbp saved in a realigned frame."""
         rules = self._rules
-        such = (self._kind == CfaKind.REG) & (rules["cfa_reg"] == 10)
-        return np.flatnonzero((such & (rules["fp_kind"] == FpKind.AT_FP))[self._number])
+        matching = (self._kind == CfaKind.REG) & (rules["cfa_reg"] == 10)
+        return np.flatnonzero((matching & (rules["fp_kind"] == FpKind.AT_FP))[self._number])
 
 
 def rule_by_sp(offset: int, fp: int, bx: int) -> Rule:

@@ -121,19 +121,19 @@ class _Draft:
             mine = [gap for gap in mine if gap[1] - gap[0] <= _MAX_UNCHAINED]
             for start, stop in big if self._elf.machine == "x86_64" else []:
                 text = self._elf.text(section)
-                offsets, indices, others = chain_rows(text, low, start - low, stop - low)
+                offsets, indices, frameless = chain_rows(text, low, start - low, stop - low)
                 if not len(offsets):
                     if stop - start <= _MAX_FOLLOWED:
                         mine.append((start, stop))
                     continue
                 # A function without a frame begins where another's rows would go on.
-                kept = ~_inside(offsets, others)
+                kept = ~_inside(offsets, frameless)
                 chain_rules = np.array([self._rules.number(row) for row in RULES], np.uint16)
                 parts_pc += [offsets[kept] + low]
                 parts_rule += [chain_rules[indices[kept]]]
-                mine += [(int(first) + low, int(last) + low) for first, last in others.tolist()]
-                none = np.full(len(others), self._rules.number(NONE), np.uint16)
-                parts_pc += [others[:, 0] + low]
+                mine += [(int(first) + low, int(last) + low) for first, last in frameless.tolist()]
+                none = np.full(len(frameless), self._rules.number(NONE), np.uint16)
+                parts_pc += [frameless[:, 0] + low]
                 parts_rule += [none]
             code_pc, code = code_rows(
                 self._elf.text(section), low, sorted(mine), known, self._elf.machine, limit

@@ -210,8 +210,8 @@ def arrays_of(tables: Sequence[IdentityColumns[Any]], name: str, none: int = 0) 
     forms = np.array([_form(column, table) for column, table in zip(columns, tables, strict=True)])
     numbers = np.empty(int(lengths.sum()), np.int64)
     for form in np.unique(forms).tolist():
-        chosen = forms == form
-        some = [columns[at] for at in np.flatnonzero(chosen).tolist()]
+        selected = forms == form
+        some = [columns[at] for at in np.flatnonzero(selected).tolist()]
         values: Any
         if form > 0:
             values = np.frombuffer(b"".join(map(bytes, some)), f"<i{form}")
@@ -219,8 +219,8 @@ def arrays_of(tables: Sequence[IdentityColumns[Any]], name: str, none: int = 0) 
             values = [none if value is None else value for column in some for value in column]
             values = np.array(values, np.int64)
             if form == _CONSTANT:
-                values = np.repeat(values, lengths[chosen])
-        numbers[np.repeat(chosen, lengths)] = values
+                values = np.repeat(values, lengths[selected])
+        numbers[np.repeat(selected, lengths)] = values
     return numbers
 
 

@@ -215,10 +215,10 @@ class _Reached:
         for id in np.unique(number).tolist():
             if id in self._modules:
                 writer.add_module(self._modules.pop(id))
-        chosen = self._symbols.reached(frames) & ~self._named
-        self._named |= chosen
+        selected = self._symbols.reached(frames) & ~self._named
+        self._named |= selected
         table = self._symbols
-        for place in np.flatnonzero(chosen).tolist():
+        for place in np.flatnonzero(selected).tolist():
             writer.add_symbols(table.module[place], [table.rows[place]])
 
 

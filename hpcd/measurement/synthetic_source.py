@@ -69,11 +69,11 @@ def recorded_source(path: Path) -> Source:
         for part in measurement.record_chunks():
             for line, count in zip(part.line.tolist(), np.diff(part.start).tolist(), strict=True):
                 counts[line] = counts.get(line, 0) + count
-        chosen: set[int] = set()
+        selected: set[int] = set()
         taken = 0
         for line in sorted(counts, key=lambda line: -counts[line]):
             if taken < _SOURCE_RECORDS:
-                chosen.add(line)
+                selected.add(line)
                 taken += counts[line]
         if taken <= _FEWEST:
             raise UsageError(
@@ -82,7 +82,7 @@ def recorded_source(path: Path) -> Source:
         columns: dict[int, list[tuple[U64, U32, U16, U64]]] = {}
         for part in measurement.record_chunks():
             for place, line in enumerate(part.line.tolist()):
-                if line in chosen:
+                if line in selected:
                     span = slice(int(part.start[place]), int(part.start[place + 1]))
                     columns.setdefault(line, []).append(
                         (part.time_ns[span], part.node[span], part.event[span], part.value[span])

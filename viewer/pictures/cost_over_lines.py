@@ -113,9 +113,9 @@ def _done(page: Page, view: str, metric: str, kind: str, statistics: dict[str, A
     of = page.view.procedure or "the whole program"
     mean, most = statistics["mean"], statistics["max"]
     unit = db.metrics.units[db.metrics.number(metric)]
-    said = EngFormatter(unit=harmless(unit), places=2)
+    formatter = EngFormatter(unit=harmless(unit), places=2)
     what = (
-        f"{page.lines_text()}, all their time: mean {said(mean)}, most {said(most)}, "
+        f"{page.lines_text()}, all their time: mean {formatter(mean)}, most {formatter(most)}, "
         f"most / mean - 1 {100 * statistics['imbalance']:.1f} %"
     )
     page.titles(f"{metric.replace('_', ' ')} of {of}, {kind}", what)

@@ -208,8 +208,8 @@ class Page:
         title = f"{db.path.name} on {', '.join(hosts[:3])}: {kind}"
         self.figure.text(left, self.from_top(_TITLE), title, fontsize=13, weight="bold")
         self.figure.text(left, self.from_top(_SUBTITLE), what, fontsize=9.5)
-        said = f"{_quality(db)}; {note}" if note else _quality(db)
-        self.figure.text(left, _NOTE / self.view.height, said, fontsize=8.5, alpha=0.75)
+        quality = f"{_quality(db)}; {note}" if note else _quality(db)
+        self.figure.text(left, _NOTE / self.view.height, quality, fontsize=8.5, alpha=0.75)
 
     def lines_text(self, drawn: int | None = None) -> str:
         """Which lines, in words; of more than there are pixels only ``drawn``."""

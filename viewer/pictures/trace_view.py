@@ -30,14 +30,14 @@ def trace(page: Page) -> Drawn:
     shared = lines_that_share(db, page.lines, may_share)
     members = np.concatenate([np.zeros(0, np.int64), *shared.values()])
     rows = page.lines[~np.isin(page.lines, members) | np.isin(page.lines, list(shared))]
-    chosen = db.sample_lines(rows, height).tolist()
-    of_row = [shared.get(line, np.array([line])) for line in chosen]
+    selected = db.sample_lines(rows, height).tolist()
+    of_row = [shared.get(line, np.array([line])) for line in selected]
     states = ThreadStates(page)
     nodes = states.nodes(db.sample_rows(of_row, page.start, page.end, width))
     pixels, notes = states.painted(nodes, height)
     page.image(axes, pixels, -0.5, len(nodes) - 0.5)
-    step = max(1, -(-len(chosen) // _MAX_LINE_LABELS))
-    labelled = range(0, len(chosen), step)
+    step = max(1, -(-len(selected) // _MAX_LINE_LABELS))
+    labelled = range(0, len(selected), step)
     axes.set_yticks(
         list(labelled),
         [short(_row_label(db, of_row[i]), 26) for i in labelled],
@@ -46,10 +46,10 @@ def trace(page: Page) -> Drawn:
     page.over_time(axes)
     ranked = states.shares(nodes)
     page.legend(states.named(ranked), states.chips(ranked), [*notes, *more], bands)
-    what = f"{page.lines_text(len(chosen))}, {len(db.trace):,} samples"
+    what = f"{page.lines_text(len(selected))}, {len(db.trace):,} samples"
     page.titles(states.title, what, _NEAREST)
     return Drawn(
-        str(page.output), "trace", chosen, page.start, page.end, view.depth,
+        str(page.output), "trace", selected, page.start, page.end, view.depth,
         shares=states.named(ranked),
     )  # fmt: skip
 
@@ -66,14 +66,14 @@ def overview(page: Page) -> Drawn:
     axes, width, height = page.axes()
     start, end, lines = page.start, page.end, page.lines
     page.start, page.end = 0, max(db.duration_ns, end)
-    chosen = db.sample_lines(None, height)
-    nodes = db.sample_grid(chosen, 0, page.end, len(chosen), width)
+    selected = db.sample_lines(None, height)
+    nodes = db.sample_grid(selected, 0, page.end, len(selected), width)
     states = ThreadStates(page)
     nodes = states.nodes(nodes)
     pixels, notes = states.painted(nodes, height)
     page.image(axes, pixels, -0.5, len(nodes) - 0.5)
     # In rows of the picture, each of which shows several lines.
-    scale = len(chosen) / len(db.lines)
+    scale = len(selected) / len(db.lines)
     top, bottom = scale * int(lines.min()) - 0.5, scale * (int(lines.max()) + 1) - 0.5
     axes.add_patch(
         Rectangle(
@@ -87,7 +87,7 @@ def overview(page: Page) -> Drawn:
     page.legend(states.named(ranked), states.chips(ranked), notes)
     page.titles("the whole recording", f"outlined: {page.lines_text()}", _NEAREST)
     return Drawn(
-        str(page.output), "map", chosen.tolist(), start, end, view.depth,
+        str(page.output), "map", selected.tolist(), start, end, view.depth,
         shares=states.named(ranked),
     )  # fmt: skip
 
@@ -132,9 +132,9 @@ def summary(page: Page) -> Drawn:
     """The number of lines in each procedure at each moment: a stacked histogram."""
     db, view = page.db, page.view
     axes, width, height = page.axes()
-    chosen = db.sample_lines(page.lines, 2 * height).tolist()
+    selected = db.sample_lines(page.lines, 2 * height).tolist()
     states = ThreadStates(page)
-    nodes = db.sample_grid(chosen, page.start, page.end, len(chosen), width)
+    nodes = db.sample_grid(selected, page.start, page.end, len(selected), width)
     nodes = states.nodes(nodes)
     entity, state = entities_shown(states.shown, nodes), states.state(nodes)
     ranked = states.shares(nodes)
@@ -150,7 +150,7 @@ def summary(page: Page) -> Drawn:
     band = place[state[shown]] * len(order) + rank[entity[shown]]
     bands = len(_FROM_BELOW) * len(order)
     count = np.bincount(band * width + column, minlength=bands * width)
-    edges = np.cumsum(count.reshape(bands, width), axis=0) / len(chosen)
+    edges = np.cumsum(count.reshape(bands, width), axis=0) / len(selected)
     # Which band each pixel is in: as many edges as lie below it.
     middle = (np.arange(height) + 0.5) / height
     which = np.stack([np.searchsorted(edges[:, x], middle) for x in range(width)], axis=1)[::-1]
@@ -163,6 +163,6 @@ def summary(page: Page) -> Drawn:
     page.legend(states.named(ranked), states.chips(ranked), states.notes(state[shown]))
     page.titles(f"summary, {states.title}", page.lines_text(), _NEAREST)
     return Drawn(
-        str(page.output), "summary", chosen, page.start, page.end, view.depth,
+        str(page.output), "summary", selected, page.start, page.end, view.depth,
         shares=states.named(ranked),
     )  # fmt: skip

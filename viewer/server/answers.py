@@ -123,13 +123,14 @@ def _findings(database: OpenDatabase, _: QueryParameters) -> object:
     """A description of the recording, and findings, in sentences, each with where it shows; and
     where most is spent."""
     db = database.db
-    told = findings(db)
-    places = [telling_place(db, finding) for finding in told]
-    work = [place for finding, place in zip(told, places, strict=True) if finding.kind == "hot"]
+    listed = findings(db)
+    places = [telling_place(db, finding) for finding in listed]
+    work = [place for finding, place in zip(listed, places, strict=True) if finding.kind == "hot"]
     return {
         "scene": scene(db),
         "findings": [
-            {**finding.as_json(), "at": place} for finding, place in zip(told, places, strict=True)
+            {**finding.as_json(), "at": place}
+            for finding, place in zip(listed, places, strict=True)
         ],
         "costliest": next((place for place in [*work, *places] if place), None),
     }

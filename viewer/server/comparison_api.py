@@ -122,8 +122,8 @@ class Comparisons:
         number = np.cumsum(kept) - 1
         owner = owners(matching)
         places, place_of = np.unique(matching.place_of[kept], return_inverse=True)
-        chosen = [comparison.places[number] for number in places.tolist()]
-        names = [place.label for place in chosen]
+        selected = [comparison.places[number] for number in places.tolist()]
+        names = [place.label for place in selected]
         rgb = colours(names).astype(np.uint32)
         sides = [
             _side(side, names_of[side.database], float(lived))
@@ -135,7 +135,7 @@ class Comparisons:
             "heading": _heading(comparison, [str(side["label"]) for side in sides]),
             "sides": sides,
             "procedures": names,
-            "modules": [place.module for place in chosen],
+            "modules": [place.module for place in selected],
             "marks": marks(names).tolist(),
             "colours": (rgb[:, 0] | rgb[:, 1] << 8 | rgb[:, 2] << 16).tolist(),
         }

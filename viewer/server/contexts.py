@@ -107,10 +107,10 @@ class Trees:
         whole = self.of("top-down")
         if re.fullmatch(r"n\d{1,9}(\.\d{1,9})*", context, re.ASCII):
             tops = np.zeros(len(whole.tree), bool)
-            chosen = np.array(context[1:].split("."), np.int64)
-            if int(chosen.max()) >= len(tops):
+            selected = np.array(context[1:].split("."), np.int64)
+            if int(selected.max()) >= len(tops):
                 raise UsageError("no such context")
-            tops[chosen] = True
+            tops[selected] = True
             return below(whole.tree, tops)[whole.place]
         view, colon, name = context.partition(":")
         if not colon:

@@ -74,9 +74,9 @@ class PhaseViews:
             cost += np.stack([sum_by(line.group, row, count) for row in line.cost])
             seconds += line.seconds
             threads += line.seconds > 0
-        chosen = np.zeros(len(self._db.lines), bool)
-        chosen[lines] = True
-        calls = phases.count(chosen, Segments.of_windows([(t0, t1)]))
+        selected = np.zeros(len(self._db.lines), bool)
+        selected[lines] = True
+        calls = phases.count(selected, Segments.of_windows([(t0, t1)]))
         used = np.flatnonzero(threads)
         first = used[np.argsort(-seconds[used], kind="stable")][:_MOST_ROWS]
         return {

@@ -131,7 +131,7 @@ def heat(
     first: dict[str, int] = {}
     same = np.array([first.setdefault(name, number) for number, name in enumerate(names)])
     procedure = same[db.procedure_of_node]
-    chosen = db.sample_lines(lines, height)
+    selected = db.sample_lines(lines, height)
     if within is None:
         total = sum_by(procedure, db.metrics.of_lines(number, lines), len(names))
     else:
@@ -143,8 +143,8 @@ def heat(
     columns = columns[total[columns] > 0]
     column_of = np.full(len(names), -1, np.int64)
     column_of[columns] = np.arange(len(columns))
-    value = np.zeros((len(chosen), len(columns)), np.float32)
-    for row, line in enumerate(chosen.tolist()):
+    value = np.zeros((len(selected), len(columns)), np.float32)
+    for row, line in enumerate(selected.tolist()):
         if within is None:
             node, cost = db.metrics.by_line(number, line)
             column = column_of[procedure[node]]
@@ -154,4 +154,4 @@ def heat(
             continue
         shown = column >= 0
         value[row] = sum_by(column[shown], cost[shown], len(columns))
-    return Heat(chosen.astype(np.uint32), columns.astype(np.uint32), value)
+    return Heat(selected.astype(np.uint32), columns.astype(np.uint32), value)

@@ -118,12 +118,12 @@ class LineSelection:
         also for one that has its row for itself, 0 for others."""
         if not choice.fold:
             return [0] * len(lines)
-        chosen = np.asarray(lines, np.int64)
+        selected = np.asarray(lines, np.int64)
         order = self._order(choice)
-        counts = self._helps(self._matching(choice.filter), choice)[chosen].astype(np.int64)
+        counts = self._helps(self._matching(choice.filter), choice)[selected].astype(np.int64)
         if order.row_of is not None:
             many = np.bincount(order.row_of[order.row_of >= 0], minlength=len(order.row_of))
-            counts = np.where(counts > 0, np.maximum(many[chosen], 1), 0)
+            counts = np.where(counts > 0, np.maximum(many[selected], 1), 0)
         folded: list[int] = counts.tolist()
         return folded
 
