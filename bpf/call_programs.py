@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import struct
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf import syscalls
-from hpcd.bpf.call_maps import CallMaps
+from hpcd.bpf import maps, syscalls
+from hpcd.bpf.layouts import (
+    AIO_KINDS,
+    CALL,
+    CALL_SLOTS_BYTES,
+    FIRST_AIO,
+    FIRST_REQUEST,
+    MAX_FUNCTIONS,
+    NAME_BYTES,
+    OBJECT_EVENT,
+    OBJECT_KEY_BYTES,
+    REQUEST_BYTES,
+    SHOT_KEY_BYTES,
+    SYSTEM_CALL_DTYPE,
+)
 from hpcd.bpf.loading.kernel_facilities import has_fault_tracepoints
 from hpcd.bpf.loading.loader import require_calls
 from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
+from hpcd.bpf.map_sizes import CALL_SLOTS
 from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.uprobes import PROBE_PROGRAMS, program_attach_types, require_uprobes
+
+# 95,000 calls: a tenth of a second of as many calls as two CPUs make.
+_CALL_RING_BYTES = 8 << 20
+_MAX_OBJECTS = 1 << 18
+# Requests to io_uring that are not completed.
+_MAX_REQUESTS = 1 << 17
+# Of these, those that may complete several times; the longest unused make room for others, since of
+# one whose completion finds its queue full no end is seen. As many of io_submit().
+_MAX_SHOTS = 1 << 14
 
 CALL_PROGRAMS = (
     "on_call_enter",
@@ -80,8 +103,8 @@ class CallOptions:
         return {"on_fault_event": syscalls.PerfEvent(kind, number, period=1)}
 
 
-class CallPrograms:
-    """The maps of calls, for the programs of one :class:`hpcd.bpf.sampler.Sampler`.
+class CallPrograms(maps.MapSet):
+    """The ring and maps of calls, for the programs of one :class:`hpcd.bpf.sampler.Sampler`.
 
     Raises :class:`hpcd.errors.PlatformError` in one line where calls, or probes, are not possible.
     """
@@ -90,28 +113,47 @@ class CallPrograms:
     """:data:`CALL_PROGRAMS`, without an import of this module: few recordings record calls."""
 
     def __init__(self, options: CallOptions, loader: str) -> None:
+        super().__init__()
         require_calls(loader)
-        with ExitStack() as resources:
-            self._maps = CallMaps()
-            resources.callback(self._maps.close)
-            if options.system_calls is not None:
-                self._maps.set_system_calls(options.system_calls)
-            if options.asynchronous is not None:
-                self._maps.set_asynchronous(options.asynchronous)
-            if options.requests is not None:
-                self._maps.set_requests(options.requests)
-            self._requests = options.requests is not None
-            self.probes: ProbeMaps | None = None
+        self.ring = Ring("calls", _CALL_RING_BYTES)
+        self.resources.callback(self.ring.close)
+        calls = self.create(
+            "system_calls", maps.ARRAY, SYSTEM_CALL_DTYPE.itemsize, FIRST_AIO + AIO_KINDS
+        )
+        self._rates = self.create("call_rates", maps.ARRAY, 4, MAX_FUNCTIONS)
+        self.create("call_slots", maps.PERCPU_ARRAY, CALL_SLOTS_BYTES, 1)
+        self.create("objects", maps.HASH, 4, _MAX_OBJECTS, key_size=OBJECT_KEY_BYTES)
+        self.create("object_count", maps.ARRAY, 4, 1)
+        self.create("requests", maps.HASH, REQUEST_BYTES, _MAX_REQUESTS, key_size=8)
+        self.create("shots", maps.LRU_HASH, 8, _MAX_SHOTS, key_size=SHOT_KEY_BYTES)
+        self.create("submitted", maps.LRU_HASH, REQUEST_BYTES, _MAX_SHOTS, key_size=SHOT_KEY_BYTES)
+        self.create(
+            "object_events", maps.PERCPU_ARRAY, OBJECT_EVENT.itemsize + NAME_BYTES, CALL_SLOTS
+        )
+        self._requests = options.requests is not None
+        self.probes: ProbeMaps | None = None
+        try:
+            for first, table in (
+                (0, options.system_calls),
+                (FIRST_AIO, options.asynchronous),
+                (FIRST_REQUEST, options.requests),
+            ):
+                if table is not None:
+                    calls.update_range(first, table)
             if options.probes:
                 require_uprobes()
                 self.probes = ProbeMaps()
-                resources.callback(self.probes.close)
-            self._resources = resources.pop_all()
+                self.resources.callback(self.probes.close)
+        except BaseException:
+            self.close()
+            raise
 
     def constants(self) -> dict[str, int]:
         """Return the constants of the programs."""
         return {
-            **self._maps.constants(),
+            **super().constants(),
+            "FD_CALLS": self.ring.map.fd,
+            "CALL_CPUS": maps.possible_cpus(),
             **(self.probes.constants() if self.probes else {}),
             **(request_constants() if self._requests else {"COMPLETION_IS_ENTRY": 0}),
             "PROBING": int(self.probes is not None),
@@ -121,19 +163,10 @@ class CallPrograms:
         """The programs at probes, each with what it is attached as; None without probes."""
         return program_attach_types() if self.probes else None
 
-    @property
-    def ring(self) -> Ring:
-        """The ring of calls."""
-        return self._maps.ring
-
     def set_rate(self, function: int, one_in: int) -> None:
         """Record one in ``one_in`` calls of ``function``, drawn at random."""
-        self._maps.set_rate(function, one_in)
+        self._rates.update(struct.pack("<I", function), struct.pack("<I", one_in))
 
     def take(self) -> npt.NDArray[np.void]:
-        """Take all calls waiting, as :meth:`CallMaps.take` does. Take these before the events."""
-        return self._maps.take()
-
-    def close(self) -> None:
-        """Free the maps."""
-        self._resources.close()
+        """All calls waiting (:data:`CALL`). Take these before the events."""
+        return self.ring.take_fixed(CALL)

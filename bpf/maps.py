@@ -7,6 +7,7 @@ import errno
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from hpcd.bpf.libbpf import MapCreateOptions, checked, library
@@ -123,6 +124,38 @@ class Map:
     @property
     def _what(self) -> str:
         return f"BPF map {self.name}"
+
+
+class MapSet:
+    """Maps of some programs, which are closed together."""
+
+    def __init__(self) -> None:
+        self._fds: dict[str, int] = {}
+        self.resources = ExitStack()
+        """What is closed with them."""
+
+    def create(
+        self, name: str, kind: int, value_size: int, entries: int, *, key_size: int = 4,
+        flags: int = 0,
+    ) -> Map:  # fmt: skip
+        """Make a map; one by hash takes memory as it grows. When that fails all are closed."""
+        grown = NO_PREALLOC if kind == HASH else 0
+        try:
+            created = Map(name, kind, key_size, value_size, entries, flags=flags | grown)
+        except BaseException:
+            self.close()
+            raise
+        self.resources.callback(created.close)
+        self._fds[f"FD_{name.upper()}"] = created.fd
+        return created
+
+    def constants(self) -> dict[str, int]:
+        """The maps' descriptors by the names the programs have for them."""
+        return dict(self._fds)
+
+    def close(self) -> None:
+        """Free the maps."""
+        self.resources.close()
 
 
 def possible_cpus() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from contextlib import ExitStack
 from enum import IntEnum
 
 import numpy as np
@@ -69,46 +68,24 @@ class HeapRole(IntEnum):
     MAPS = 7
 
 
-class ProbeMaps:
+class ProbeMaps(maps.MapSet):
     """The maps of probes, for the programs of one :class:`hpcd.bpf.sampler.Sampler`."""
 
     def __init__(self) -> None:
-        with ExitStack() as resources:
-
-            def create(name: str, kind: int, value: int, entries: int, key: int = 4) -> maps.Map:
-                flags = maps.NO_PREALLOC if kind == maps.HASH else 0
-                created = maps.Map(name, kind, key, value, entries, flags=flags)
-                resources.callback(created.close)
-                return created
-
-            self._probed = create("probed", maps.ARRAY, PROBED_BYTES, MAX_PROBED)
-            self._counts = create(
-                "probe_counts", maps.PERCPU_ARRAY, PROBE_COUNT.itemsize, MAX_PROBED
-            )
-            self._open_calls = create(
-                "open_calls", maps.HASH, OPEN_CALL_BYTES, _MAX_OPEN_CALLS, CALL_KEY_BYTES
-            )
-            self._new_calls = create("new_calls", maps.PERCPU_ARRAY, OPEN_CALL_BYTES, CALL_SLOTS)
-            self._open_threads = create(
-                "open_threads", maps.HASH, OPEN_CALLS_BYTES, _MAX_OPEN_THREADS
-            )
-            self._polled = create(
-                "polled", maps.HASH, POLLED_BYTES, _MAX_OPEN_THREADS, CALL_KEY_BYTES
-            )
-            self._heap = create("heap", maps.HASH, HEAP_BLOCK_BYTES, MAX_BLOCKS, HEAP_KEY_BYTES)
-            self._resources = resources.pop_all()
-
-    def constants(self) -> dict[str, int]:
-        """The maps' descriptors by the names the programs have for them."""
-        return {
-            "FD_PROBED": self._probed.fd,
-            "FD_PROBE_COUNTS": self._counts.fd,
-            "FD_OPEN_CALLS": self._open_calls.fd,
-            "FD_NEW_CALLS": self._new_calls.fd,
-            "FD_OPEN_THREADS": self._open_threads.fd,
-            "FD_POLLED": self._polled.fd,
-            "FD_HEAP": self._heap.fd,
-        }
+        super().__init__()
+        self._probed = self.create("probed", maps.ARRAY, PROBED_BYTES, MAX_PROBED)
+        self._counts = self.create(
+            "probe_counts", maps.PERCPU_ARRAY, PROBE_COUNT.itemsize, MAX_PROBED
+        )
+        self.create(
+            "open_calls", maps.HASH, OPEN_CALL_BYTES, _MAX_OPEN_CALLS, key_size=CALL_KEY_BYTES
+        )
+        self.create("new_calls", maps.PERCPU_ARRAY, OPEN_CALL_BYTES, CALL_SLOTS)
+        self.create("open_threads", maps.HASH, OPEN_CALLS_BYTES, _MAX_OPEN_THREADS)
+        self.create("polled", maps.HASH, POLLED_BYTES, _MAX_OPEN_THREADS, key_size=CALL_KEY_BYTES)
+        self._heap = self.create(
+            "heap", maps.HASH, HEAP_BLOCK_BYTES, MAX_BLOCKS, key_size=HEAP_KEY_BYTES
+        )
 
     def set_function(
         self,
@@ -168,7 +145,3 @@ class ProbeMaps:
         for name in PROBE_COUNT.names or ():
             total[name] = by_cpu[name].sum()
         return total
-
-    def close(self) -> None:
-        """Free the maps."""
-        self._resources.close()

@@ -37,41 +37,29 @@ MAX_PROCESSES = 16384
 MAX_THREADS = 131072
 
 
-class SamplerMaps:
-    """The programs' maps but for table memory and the rings; ``resources`` closes them."""
+class SamplerMaps(maps.MapSet):
+    """The programs' maps but for table memory and the rings, with ``caches`` stack caches."""
 
-    def __init__(self, resources: ExitStack, caches: int) -> None:
-        def create(name: str, kind: int, value_size: int, entries: int, flags: int = 0) -> maps.Map:
-            created = maps.Map(name, kind, 4, value_size, entries, flags=flags)
-            resources.callback(created.close)
-            return created
-
-        grown = maps.NO_PREALLOC
-        self.rules = create("rules", maps.ARRAY, RULE_BYTES, MAX_RULES)
-        self.processes = create("processes", maps.HASH, PROCESS.size, MAX_PROCESSES, grown)
-        self.threads = create("threads", maps.HASH, THREAD.size, MAX_THREADS, grown)
-        self.counters = create("counters", maps.PERCPU_ARRAY, COUNTERS_BYTES, 1)
-        self.next_thread = create("next_thread", maps.PERCPU_ARRAY, 4, 1)
-        contexts = caches // maps.possible_cpus()
-        self.scratch = create("scratch", maps.PERCPU_ARRAY, walk_bytes(), contexts)
-        self.stack_cache = create(
-            "stack_cache", maps.ARRAY, CACHE_SET_BYTES, caches << CACHE_SET_BITS
-        )
-        self.known = create("known", maps.ARRAY, KNOWN_RULES_BYTES, caches)
-        self.settings = create("settings", maps.ARRAY, SETTINGS.size, 1)
-        parts = CLOCK_PARTS * maps.possible_cpus()
-        self.clock_phases = create("clock_phases", maps.ARRAY, CLOCK_PHASE_BYTES, parts)
-        self.long_walk = create("long_walk", maps.PERCPU_ARRAY, LONG_WALK_BYTES, 1)
-        self.programs = create("programs", maps.PROG_ARRAY, 4, 2)
-        self.switch_programs = create("switch_programs", maps.PROG_ARRAY, 4, 2)
-        self.hit_programs = create("hit_programs", maps.PROG_ARRAY, 4, 2)
-        self.copiers = create("copiers", maps.ARRAY, copier_bytes(), caches)
-        self.saved = create("saved", maps.ARRAY, saved_bytes(), 1, maps.MMAPABLE)
-        self.saved_programs = create("saved_programs", maps.PROG_ARRAY, 4, 1)
-
-    def constants(self) -> dict[str, int]:
-        """The maps' descriptors by the names the programs have for them."""
-        return {f"FD_{name.upper()}": table.fd for name, table in vars(self).items()}
+    def __init__(self, caches: int) -> None:
+        super().__init__()
+        cpus = maps.possible_cpus()
+        self.rules = self.create("rules", maps.ARRAY, RULE_BYTES, MAX_RULES)
+        self.processes = self.create("processes", maps.HASH, PROCESS.size, MAX_PROCESSES)
+        self.threads = self.create("threads", maps.HASH, THREAD.size, MAX_THREADS)
+        self.counters = self.create("counters", maps.PERCPU_ARRAY, COUNTERS_BYTES, 1)
+        self.create("next_thread", maps.PERCPU_ARRAY, 4, 1)
+        self.create("scratch", maps.PERCPU_ARRAY, walk_bytes(), caches // cpus)
+        self.create("stack_cache", maps.ARRAY, CACHE_SET_BYTES, caches << CACHE_SET_BITS)
+        self.create("known", maps.ARRAY, KNOWN_RULES_BYTES, caches)
+        self.settings = self.create("settings", maps.ARRAY, SETTINGS.size, 1)
+        self.create("clock_phases", maps.ARRAY, CLOCK_PHASE_BYTES, CLOCK_PARTS * cpus)
+        self.create("long_walk", maps.PERCPU_ARRAY, LONG_WALK_BYTES, 1)
+        self.programs = self.create("programs", maps.PROG_ARRAY, 4, 2)
+        self.switch_programs = self.create("switch_programs", maps.PROG_ARRAY, 4, 2)
+        self.hit_programs = self.create("hit_programs", maps.PROG_ARRAY, 4, 2)
+        self.create("copiers", maps.ARRAY, copier_bytes(), caches)
+        self.saved = self.create("saved", maps.ARRAY, saved_bytes(), 1, flags=maps.MMAPABLE)
+        self.saved_programs = self.create("saved_programs", maps.PROG_ARRAY, 4, 1)
 
 
 class KernelMemory:

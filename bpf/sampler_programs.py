@@ -85,7 +85,8 @@ class SamplerPrograms:
 
                 self.calls = CallPrograms(options.calls, options.loader)
                 resources.callback(self.calls.close)
-            self.maps = SamplerMaps(resources, self.caches)
+            self.maps = SamplerMaps(self.caches)
+            resources.callback(self.maps.close)
             self.targets = KernelTargets(self.maps)
             """The processes and threads that the programs record."""
             self._programs = self._load(options, hits)
