@@ -12,6 +12,7 @@ import ctypes
 import errno
 import os
 import platform
+import struct
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -34,33 +35,11 @@ RETURN_POINT = 1 << 63
 _PMU = Path("/sys/bus/event_source/devices/uprobe/type")
 _REFERENCE_COUNT_SHIFT = 32
 _LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-class _Multi(ctypes.Structure):
-    _fields_ = (
-        ("prog_fd", ctypes.c_uint32),
-        ("target_fd", ctypes.c_uint32),
-        ("attach_type", ctypes.c_uint32),
-        ("link_flags", ctypes.c_uint32),
-        ("path", ctypes.c_uint64),
-        ("offsets", ctypes.c_uint64),
-        ("reference_counts", ctypes.c_uint64),
-        ("cookies", ctypes.c_uint64),
-        ("count", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("pid", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
-    )
-
-
-class _OfPerfEvent(ctypes.Structure):
-    _fields_ = (
-        ("prog_fd", ctypes.c_uint32),
-        ("target_fd", ctypes.c_uint32),
-        ("attach_type", ctypes.c_uint32),
-        ("link_flags", ctypes.c_uint32),
-        ("cookie", ctypes.c_uint64),
-    )
+# Of union bpf_attr (include/uapi/linux/bpf.h): program, target, type and flags of a link; then of
+# uprobes path, offsets, counters, cookies, their count, flags and the process, of a perf event the
+# cookie.
+_UPROBE_LINK = struct.Struct("<4I4Q4I")
+_EVENT_LINK = struct.Struct("<4IQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +99,13 @@ def attach_multi(
     counters = words(*(place.reference_count for place in places))
     text = ctypes.create_string_buffer(os.fsencode(path))
     return _create_link(
-        _Multi(
-            prog_fd=program,
-            attach_type=attach_type,
-            path=ctypes.addressof(text),
-            offsets=ctypes.addressof(offsets),
-            reference_counts=ctypes.addressof(counters) if any(counters) else 0,
-            cookies=ctypes.addressof(cookies),
-            count=count,
-            pid=pid,
+        _UPROBE_LINK.pack(
+            program, 0, attach_type, 0,
+            ctypes.addressof(text), ctypes.addressof(offsets),
+            ctypes.addressof(counters) if any(counters) else 0, ctypes.addressof(cookies),
+            count, 0, pid, 0,
         )
-    )
+    )  # fmt: skip
 
 
 def attach_event(
@@ -148,25 +123,16 @@ def attach_event(
     )
     fd = syscalls.perf_event_open(event, pid or -1, -1 if pid else 0)
     try:
-        link = _create_link(
-            _OfPerfEvent(
-                prog_fd=program,
-                target_fd=fd,
-                attach_type=_ATTACH_PERF_EVENT,
-                cookie=place.cookie,
-            )
-        )
+        link = _create_link(_EVENT_LINK.pack(program, fd, _ATTACH_PERF_EVENT, 0, place.cookie))
     except BaseException:
         os.close(fd)
         raise
     return [link, fd]
 
 
-def _create_link(attributes: ctypes.Structure) -> int:
+def _create_link(attributes: bytes) -> int:
     number = _SYSTEM_CALL[platform.machine()]
-    fd: int = _LIBC.syscall(
-        number, _LINK_CREATE, ctypes.byref(attributes), ctypes.sizeof(attributes)
-    )
+    fd: int = _LIBC.syscall(number, _LINK_CREATE, attributes, len(attributes))
     if fd >= 0:
         return fd
     reason = ctypes.get_errno()
