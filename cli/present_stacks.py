@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import ExitStack
-from typing import Protocol
 
 from hpcd.analysis.stacks.named_paths import PathNames
 from hpcd.analysis.stacks.reading import Reading, reading_of
@@ -19,16 +17,6 @@ from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import PrivilegeError, TargetError
 
 
-class PresentStacks(Protocol):
-    """Reads stacks, again and again if asked to."""
-
-    def read(self) -> Reading:
-        """Read the stacks of all threads of the targets. Raises :class:`hpcd.errors.HpcdError`."""
-
-    def close(self) -> None:
-        """Free what that takes."""
-
-
 class OwnReading:
     """Reads the processes of a selector as root. Raises what
     :class:`~hpcd.daemon.stacks.stack_reader.StackReader` does."""
@@ -36,20 +24,17 @@ class OwnReading:
     def __init__(self, selector: Selector, *, children: bool) -> None:
         self.selector, self._children = selector, children
         self._names = PathNames()
-        with ExitStack() as stack:
-            self._reader = StackReader()
-            stack.callback(self._reader.close)
-            self._resources = stack.pop_all()
+        self._reader = StackReader()
 
     def read(self) -> Reading:
-        """See :class:`PresentStacks`."""
+        """Read the stacks of all threads of the processes. Raises :class:`HpcdError`."""
         pids = selected_processes(self.selector, children=self._children)
         snapshot = self._reader.snapshot(pids)
         return reading_of(snapshot, self._names.paths(snapshot))
 
     def close(self) -> None:
         """Unload the programs."""
-        self._resources.close()
+        self._reader.close()
 
 
 class ServiceReading:
@@ -65,7 +50,7 @@ class ServiceReading:
         }  # fmt: skip
 
     def read(self) -> Reading:
-        """See :class:`PresentStacks`."""
+        """Read the stacks of all threads of the processes. Raises :class:`HpcdError`."""
         try:
             answer = ask(self._socket, self._request)
         except NoServiceError as error:
@@ -112,7 +97,9 @@ class RecordedProcesses:
                 self._own.close()
 
 
-def present_stacks(selector: Selector, socket: str, *, children: bool) -> PresentStacks:
+def present_stacks(
+    selector: Selector, socket: str, *, children: bool
+) -> OwnReading | ServiceReading:
     """Return a reader of the processes of ``selector`` for the user of this process."""
     if os.geteuid() == 0:
         return OwnReading(selector, children=children)

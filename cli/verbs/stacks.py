@@ -22,7 +22,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.stack_json import as_json
 from hpcd.cli.output.stack_text import each_lines, printable, tree_lines
-from hpcd.cli.present_stacks import PresentStacks, present_stacks
+from hpcd.cli.present_stacks import OwnReading, ServiceReading, present_stacks
 from hpcd.cli.record_options import (
     add_selection_options,
     selection,
@@ -157,7 +157,10 @@ def _print_first(reading: Reading, args: argparse.Namespace) -> None:
 
 
 def _watch(
-    first: Reading, stacks: PresentStacks, args: argparse.Namespace, stop: threading.Event
+    first: Reading,
+    stacks: OwnReading | ServiceReading,
+    args: argparse.Namespace,
+    stop: threading.Event,
 ) -> None:
     """Read again and again; print what is where it was at first."""
     begun = time.monotonic()
