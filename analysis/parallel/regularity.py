@@ -46,8 +46,9 @@ def choose(callees: Sequence[Callee]) -> Callee:
     """The callee that marks iterations best.
 
     Callees of every iteration are visited equally often, those often too short to be seen are not:
-    the number of visits is that of the callees that cost most together, and among these of one that
-    works: ranks may wait for others before the first iteration and after the last.
+    the number of visits is that of the callees that cost most together, waits for others apart, and
+    among these of one that works: ranks may wait for others before the first iteration and after
+    the last, and look more than once whether they need wait.
     """
     best = max(callee.score for callee in callees)
     good = [callee for callee in callees if callee.score >= GOOD * best]
@@ -55,7 +56,10 @@ def choose(callees: Sequence[Callee]) -> Callee:
     def alike(one: Callee) -> list[Callee]:
         return [callee for callee in good if abs(callee.visits - one.visits) <= 0.1 * one.visits]
 
-    group = alike(max(good, key=lambda one: (sum(callee.cost for callee in alike(one)), one.score)))
+    def work(one: Callee) -> float:
+        return sum(callee.cost - callee.waiting for callee in alike(one))
+
+    group = alike(max(good, key=lambda one: (work(one), one.score)))
     working = [callee for callee in group if callee.waiting < 0.5 * callee.cost]
     top = max(working or group, key=lambda callee: callee.score)
     # Iterations begin with what is called first.

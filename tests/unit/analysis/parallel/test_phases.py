@@ -61,6 +61,17 @@ def test_waits_that_are_drawn_out_are_no_iterations(tmp_path: Path) -> None:
     assert (len(pattern.instances), pattern.anchor) == (20, "assemble")
 
 
+def test_a_wait_that_looks_more_than_once_whether_it_is_over_is_no_iteration(
+    tmp_path: Path,
+) -> None:
+    """Also where waits take more time than all else."""
+    poll: list[Step] = [("main/MPI_Test", "cpu", 0.002), ("main/MPI_Wait/k_sleep", "blocked", 0.08)]
+    step: list[Step] = [("main/assemble", "cpu", 0.02), ("main/solve", "cpu", 0.03), *poll]
+    steps = [*(10 * [*step, *poll]), *10 * step]
+    pattern = timeline(make(tmp_path / "db", {0: steps, 1: steps})).iterations()
+    assert len(pattern.instances) == 20
+
+
 def test_a_short_last_iteration_leaves_what_follows_to_itself(tmp_path: Path) -> None:
     """As on a machine that others use, where most iterations take longer than by themselves."""
     steps: list[Step] = [("main/setup", "cpu", 0.1)]
