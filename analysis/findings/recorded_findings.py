@@ -119,13 +119,14 @@ def held_memory(db: Database, use: TimeUse) -> Iterator[Finding]:
         yield Finding(
             "memory", f"{whole.name} {held_so} ever more memory, at its end", held, "B",
             held / whole.peak, "its peak",
-            f"{amount_text(most, 'B')} of it {_place(use, int(later.node[top]))}",
+            f"{amount_text(most, 'B')} of it {_place(use, int(later.node[top]), later.path[top])}",
         )  # fmt: skip
         return
     top = int(whole.at_peak.argmax())
     yield Finding(
         "memory", f"{whole.name} {held_so} at most", whole.peak, "B", 0.0, "",
-        f"{amount_text(int(whole.at_peak[top]), 'B')} of it {_place(use, int(whole.node[top]))}",
+        f"{amount_text(int(whole.at_peak[top]), 'B')} of it"
+        f" {_place(use, int(whole.node[top]), whole.path[top])}",
     )  # fmt: skip
 
 
@@ -164,6 +165,7 @@ def _of_heap(db: Database, process: int | None, since: int | None) -> _Held | No
     )  # fmt: skip
 
 
-def _place(use: TimeUse, node: int) -> str:
+def _place(use: TimeUse, node: int, path: str) -> str:
+    """The place in words; without any procedure of the program on it as memory is listed."""
     words = use.path(node)
-    return f"in {words}" if words else ""
+    return f"in {words}" if words else path.strip("[]")

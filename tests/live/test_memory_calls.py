@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.findings.findings import findings
 from tests.support.recorded import HPCD, hpcd, record
 from tests.support.waiting import Recorder
 
@@ -111,6 +113,9 @@ def test_what_was_there_before_counts_from_the_attach_on(
     second = _of(process, "touch_second")
     assert BYTES // 4 * _SEEN <= second["at_end"] == process["touched"] <= BYTES // 4
     assert process["at_end"] == before["at_end"] + second["at_end"]
+    with open_database(tmp_path / "db") as db:
+        (held,) = (finding for finding in findings(db) if finding.kind == "memory")
+    assert held.place.endswith(" of it resident before the recording")
 
 
 def test_huge_pages_are_those_of_the_kernel(tmp_path: Path, build: Callable[..., Path]) -> None:
