@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.heap_blocks import NEVER, held_over_time
-from hpcd.analysis.calls.totals import calls_by_process, path_groups
+from hpcd.analysis.calls.totals import calls_by_process, path_groups, time_stretches
 from hpcd.analysis.database.database import Database
 from hpcd.array_types import I64, Mask
 from hpcd.errors import UsageError
@@ -72,6 +73,20 @@ class ProcessMemory:
         return int(self.paths.remote.sum())
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryStretches:
+    """Memory of processes together in stretches of time, one after another: ``name`` of each
+    stretch; bytes ``held`` at its end, ``peak`` the most held within, and ``touched``, ``mapped``
+    and ``released`` within, each ``int64[n]``."""
+
+    name: list[str]
+    held: I64
+    peak: I64
+    touched: I64
+    mapped: I64
+    released: I64
+
+
 def recorded_pages(db: Database) -> list[CalledFunction]:
     """Return the functions by which ``--memory`` records pages; none if it was not given."""
     # Allocators that were probed say nothing of pages.
@@ -106,10 +121,60 @@ def memory_over_time(
     """Yield of each of ``processes`` the moments at which what it holds changes (ns since the
     origin, in order, from the last before ``t0`` until ``t1``), and the bytes it holds from then
     on. Raises :class:`UsageError` where memory was not recorded."""
-    for _, _, events in _by_process(db, processes, t1):
+    for _, (born, died, size) in _pages(db, processes, t1):
+        yield held_over_time(born, died, size, t0)
+
+
+def memory_by_time(
+    db: Database,
+    processes: Iterable[int] | None = None,
+    t0: int | None = None,
+    t1: int | None = None,
+) -> MemoryStretches:
+    """The memory of ``processes`` (rows of the table; None: all) by stretches of [t0, t1), ns since
+    the origin (None: from the first to the last change). Raises :class:`UsageError` where memory
+    was not recorded."""
+    pages, changes = [np.zeros((3, 0), np.int64)], [np.zeros((4, 0), np.int64)]
+    for events, one in _pages(db, processes, t1):
+        pages.append(one)
+        touched = np.where(events.resident, 0, events.touched)
+        changes.append(np.stack([events.time, touched, events.mapped, events.released]))
+    born, died, size = np.concatenate(pages, axis=1)
+    moments, held = held_over_time(born, died, size, -NEVER)
+    change = np.concatenate(changes, axis=1)
+    if not change.size:
+        return MemoryStretches([], *np.zeros((5, 0), np.int64))
+    first = int(change[0].min()) if t0 is None else t0
+    last = max(
+        first, int(max(change[0].max(), moments.max(initial=first))) if t1 is None else t1 - 1
+    )
+    edges, names = time_stretches(first, last)
+    time, *amounts = change[:, change[0] >= first]
+    cuts = np.searchsorted(moments, edges)
+    at_edge = np.append(0, held)[cuts]
+    peak = np.array([held[low:high].max(initial=0) for low, high in pairwise(cuts.tolist())])
+    stretch = np.searchsorted(edges, time, side="right") - 1
+
+    def total(values: I64) -> I64:
+        sums = np.zeros(len(names), np.int64)
+        np.add.at(sums, stretch, values)
+        return sums
+
+    return MemoryStretches(names, at_edge[1:], np.maximum(at_edge[:-1], peak), *map(total, amounts))
+
+
+def _pages(
+    db: Database, processes: Iterable[int] | None, t1: int | None
+) -> Iterator[tuple[_Events, I64]]:
+    """Yield the events of each of ``processes`` until ``t1``; and ``int64[3, n]``: of its pages
+    when they were touched, when given back, also by the end of the process, and their bytes."""
+    rows = db.rows("SELECT id, CAST(end_ns AS INTEGER) FROM process WHERE end_ns IS NOT NULL")
+    ended = {number: end for number, end in rows if t1 is None or end < t1}
+    for number, _, events in _by_process(db, processes, t1):
         touches = np.flatnonzero(events.touched > 0)
-        died = _deaths(events, touches)
-        yield held_over_time(events.time[touches], died, events.touched[touches], t0)
+        born = events.time[touches]
+        died = np.maximum(born, np.minimum(_deaths(events, touches), ended.get(number, NEVER)))
+        yield events, np.stack([born, died, events.touched[touches]])
 
 
 def _by_process(

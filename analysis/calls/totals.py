@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -277,20 +278,22 @@ def _grouped(keys: Sequence[str], of: I64) -> _Grouping:
 
 
 def _by_time(db: Database, flows: _Flows) -> _Grouping:
-    """Stretches of 1, 2 or 5 of a unit, at most :data:`_MOST_STRETCHES` of them."""
     begun = flows.call["time"].astype(np.int64)
     if not len(begun):
         return begun, [], begun
-    first, last = int(begun.min()), int(begun.max())
+    edges, names = time_stretches(int(begun.min()), int(begun.max()))
+    stretch = np.searchsorted(edges, begun, side="right") - 1
+    return stretch, names, np.full(len(names), -1)
+
+
+def time_stretches(first: int, last: int) -> tuple[I64, list[str]]:
+    """Return stretches of time from ``first`` to ``last`` (ns), each of 1, 2 or 5 of a unit, at
+    most 50: their edges, ``int64[n + 1]``, and names."""
     step = next(step for step in _STRETCHES if last // step - first // step < _MOST_STRETCHES)
-    stretch = begun // step
     digits = max(9 - len(str(step)) + 1, 0)
-    low = first // step
-    names = [
-        f"{at * step / 1e9:.{digits}f} to {(at + 1) * step / 1e9:.{digits}f} s"
-        for at in range(low, last // step + 1)
-    ]
-    return stretch - low, names, np.full(len(names), -1)
+    edges = np.arange(first // step, last // step + 2) * step
+    texts = [f"{edge / 1e9:.{digits}f}" for edge in edges.tolist()]
+    return edges, [f"{begin} to {end} s" for begin, end in pairwise(texts)]
 
 
 def _by_function(db: Database, flows: _Flows) -> _Grouping:

@@ -7,7 +7,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hpcd.analysis.calls.memory import ProcessMemory, measure_memory, recorded_pages
+from hpcd.analysis.calls.memory import (
+    MemoryStretches,
+    ProcessMemory,
+    measure_memory,
+    memory_by_time,
+    recorded_pages,
+)
 from hpcd.analysis.calls.process_heap import measure_heap
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.database.seen_processes import seen_part
@@ -25,15 +31,21 @@ _FIGURES = {
     "remote": "remote", "mapped": "mapped", "released": "released",
 }  # fmt: skip
 
+_OVER_TIME = {
+    "held": "at end", "peak": "peak", "touched": "touched", "mapped": "mapped",
+    "released": "released",
+}  # fmt: skip
+
 
 class MemoryCommand(Command):
     """Show which call paths made the memory of processes grow, and what held it at its peak.
 
     Of each process, by call path: bytes that were held at the peak and at the end by pages first
     touched there, bytes touched there in all and of these by huge pages and on another NUMA node
-    than that of the CPU, and bytes mapped and given back by system calls. Recorded by hpcd attach,
-    run and profile with --memory. With --heap: bytes allocated by call path, and of these what was
-    held at the end, leaks among it, and when the process held most.
+    than that of the CPU, and bytes mapped and given back by system calls; with --by time what all
+    processes held together in each stretch of time. Recorded by hpcd attach, run and profile with
+    --memory. With --heap: bytes allocated by call path, and of these what was held at the end,
+    leaks among it, and when the process held most.
     """
 
     name = "memory"
@@ -41,6 +53,13 @@ class MemoryCommand(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """The options of ``hpcd memory``."""
         add_database_argument(parser, nargs="?")
+        parser.add_argument(
+            "--by",
+            choices=("path", "time"),
+            default="path",
+            help="what pages are listed by: the call path of each process that touched them first,"
+            " or when, all processes together (default: path)",
+        )
         add_limit_option(parser, "call paths of each process")
         parser.add_argument("--width", type=int, metavar="N", help="columns")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -49,6 +68,8 @@ class MemoryCommand(Command):
         """Print the tables."""
         limit = chosen_limit(args)
         with open_database(args.database) as db:
+            if args.by == "time":
+                return _print_stretches(memory_by_time(db), args)
             heaps = measure_heap(db) if db.calls.of_group(Group.HEAP) else []
             processes = [] if heaps and not recorded_pages(db) else measure_memory(db)
             page = TextOutput(args.width)
@@ -70,6 +91,20 @@ class MemoryCommand(Command):
                 page.sentences(["", _heading(process)])
                 page.table(_rows(process, limit, page.width))
         return 0
+
+
+def _print_stretches(stretches: MemoryStretches, args: argparse.Namespace) -> int:
+    """Print the memory of all processes by stretches of time."""
+    page = TextOutput(args.width)
+    columns = {name: getattr(stretches, name).tolist() for name in _OVER_TIME}
+    if args.json:
+        page.write([json.dumps({"name": stretches.name, **columns}), "\n"])
+        return 0
+    tables = [Column(head, [*map(size_text, columns[name])]) for name, head in _OVER_TIME.items()]
+    page.table(
+        table_rows(tables, "time", lambda room: shorten_apart(stretches.name, room), page.width)
+    )
+    return 0
 
 
 def _heading(process: ProcessMemory) -> str:

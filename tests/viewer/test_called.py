@@ -130,6 +130,10 @@ def test_memory_in_view(called_url: str) -> None:
     (process,) = ask(called_url, "/memory?t0=800000000&t1=805000000&l0=0&l1=4")["processes"]
     assert (process["touched"], process["peak"], process["peak_ns"]) == (0, 2 * PAGE, 8 * ROUND)
     assert ask(called_url, "/memory?t0=0&t1=1000000000&l0=0&l1=1")["processes"] == []
+    stretches = ask(called_url, f"/memory?{WHOLE}&time=1")
+    assert sum(stretches["touched"]) == answer["processes"][0]["touched"]
+    assert max(stretches["peak"]) == answer["processes"][0]["peak"]
+    assert stretches["name"] == sorted(stretches["name"])
 
 
 def test_marks_of_what_is_in_view(called_url: str) -> None:

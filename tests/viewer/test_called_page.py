@@ -85,11 +85,16 @@ def test_calls_by_file_and_memory(called_page: Page) -> None:
     page.wait_for_selector("main[data-recorded='path 1']")
     assert rows(page) == ["solve \u2039 main"]
     at(page, "called=function")
-    page.get_by_role("button", name="Memory").click()
+    page.get_by_role("button", name="Memory", exact=True).click()
     page.wait_for_selector("main[data-recorded='memory 1']")
     page.locator(".table .row").first.click()
     at(page, "time=710000000")
     shot(page, "calls-memory")
+    page.get_by_role("button", name="Memory by time").click()
+    page.wait_for_selector("main[data-recorded^='memory-time ']")
+    assert rows(page) == sorted(rows(page), key=lambda name: float(name.split()[0]))
+    expect(page.locator(".table .row").first.locator(".cell").first).to_have_text("4.10 kB")
+    shot(page, "calls-memory-time")
 
 
 def test_phases_are_named_above_the_panes(called_page: Page) -> None:

@@ -321,8 +321,11 @@ def _phases(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _memory(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """Growth and peak of the memory of the processes in view."""
-    answer = database.calls.memory(database.all_lines(parameters), *parameters.interval())
+    """Growth and peak of the memory of the processes in view; with ``time`` by stretches of it."""
+    lines, interval = database.all_lines(parameters), parameters.interval()
+    if parameters.has("time"):
+        return database.calls.memory(lines, *interval, by_time=True)
+    answer = database.calls.memory(lines, *interval)
     processes = []
     for process in answer["processes"]:  # of an answer that is kept
         paths = {**process["paths"], "node": database.nodes_of(process["paths"]["node"])}

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis import Database
-from hpcd.analysis.calls.memory import ProcessMemory, measure_memory
+from hpcd.analysis.calls.memory import ProcessMemory, measure_memory, memory_by_time
 from hpcd.analysis.calls.totals import GROUPINGS, total_calls
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.array_types import I64
@@ -76,10 +76,11 @@ class CallViews:
         with self._lock:
             return self._totals(*self._window(lines, t0, t1), by, group, function, phase)
 
-    def memory(self, lines: I64, t0: int, t1: int) -> dict[str, Any]:
-        """The memory of the processes of ``lines``. Raises :class:`UsageError`."""
+    def memory(self, lines: I64, t0: int, t1: int, *, by_time: bool = False) -> dict[str, Any]:
+        """The memory of each process of ``lines``, or of all together over time. Raises
+        :class:`UsageError`."""
         process = np.unique(self._db.lines.process[lines])
-        key = process.tobytes(), *self._window(lines, t0, t1)[1:]
+        key = process.tobytes(), *self._window(lines, t0, t1)[1:], by_time
         with self._lock:
             return self._memory(*key)
 
@@ -143,9 +144,18 @@ class CallViews:
             for low, high in zip(begin.tolist(), end.tolist(), strict=True)
         )
 
-    def _make_memory(self, key: bytes, t0: int | None, t1: int | None) -> dict[str, Any]:
-        process = np.frombuffer(key, self._db.lines.process.dtype)
-        measured = measure_memory(self._db, process.tolist(), t0, t1)
+    def _make_memory(
+        self, key: bytes, t0: int | None, t1: int | None, by_time: bool
+    ) -> dict[str, Any]:
+        process = np.frombuffer(key, self._db.lines.process.dtype).tolist()
+        if by_time:
+            stretches = memory_by_time(self._db, process, t0, t1)
+            names = ("held", "peak", "touched", "mapped", "released")
+            return {
+                "name": stretches.name,
+                **{name: getattr(stretches, name).tolist() for name in names},
+            }
+        measured = measure_memory(self._db, process, t0, t1)
         return {
             "of": len(measured),
             "processes": [self._process(one) for one in measured[:_MOST_PROCESSES]],

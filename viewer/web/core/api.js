@@ -175,6 +175,9 @@ export class Api extends Connection {
   /** @type {(db: string, window: Window) => Promise<import("./api_types.js").MemoryAnswer>} */
   memory = (db, window) => this.json(this.path(db, "memory", windowQuery(window)));
 
+  /** @type {(db: string, window: Window) => Promise<import("./api_types.js").MemoryStretches>} */
+  memoryByTime = (db, window) => this.json(this.path(db, "memory", windowQuery(window, { time: "1" })));
+
   /** @type {(db: string, window: Window) => Promise<import("./api_types.js").CallMarksAnswer>} */
   callMarks = (db, window) => this.json(this.path(db, "call-marks", windowQuery(window)));
 

@@ -203,6 +203,7 @@
  * @property {Record<MemorySum, number[]> & { node: number[] }} paths
  *
  * @typedef {{ of: number, processes: ProcessMemory[] }} MemoryAnswer
+ * @typedef {{ name: string[], held: number[], peak: number[], touched: number[], mapped: number[], released: number[] }} MemoryStretches
  *
  * @typedef {{ line: number, begin: number, end: number, group: string, text: string }} CallMark
  * @typedef {{ from: number, to: number, sent: number, received: number, bytes: number, tag: number }} MessageMark

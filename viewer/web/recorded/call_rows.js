@@ -6,6 +6,7 @@ import { formatBytes, formatCount, formatPercent, formatTime } from "../core/for
 /**
  * @typedef {import("../core/api_types.js").CallTotalsAnswer} CallTotalsAnswer
  * @typedef {import("../core/api_types.js").MemoryAnswer} MemoryAnswer
+ * @typedef {import("../core/api_types.js").MemoryStretches} MemoryStretches
  * @typedef {import("../core/api_types.js").MemorySum} MemorySum
  * @typedef {import("../core/api_types.js").PhasesAnswer} PhasesAnswer
  *
@@ -23,6 +24,8 @@ import { formatBytes, formatCount, formatPercent, formatTime } from "../core/for
 
 /** @type {[MemorySum, string][]} */
 const MEMORY = [["at_peak", "at peak"], ["at_end", "at the end"], ["touched", "touched"], ["huge", "huge pages"], ["remote", "on another NUMA node"], ["mapped", "mapped"], ["released", "given back"]];
+/** @type {[Exclude<keyof MemoryStretches, "name">, string][]} */
+const MEMORY_OVER_TIME = [["held", "at the end"], ["peak", "peak"], ["touched", "touched"], ["mapped", "mapped"], ["released", "given back"]];
 // Columns of what most processes have none of.
 const FEW = new Set(["huge", "remote"]);
 const speed = (/** @type {number} */ value) => `${formatBytes(value)}/s`;
@@ -107,4 +110,19 @@ export function memoryRows({ processes }, path) {
   const peak = rows.reduce((total, { figures }) => Math.max(total, figures.at_peak), 0);
   const used = MEMORY.filter(([key]) => !FEW.has(key) || rows.some(({ figures }) => figures[key]));
   return { rows, columns: used.map(([key, title]) => ({ ...column(title, key, formatBytes), share: ({ figures }) => figures[key] / (peak || 1) })) };
+}
+
+/**
+ * The memory of all processes in stretches of time.
+ * @param {MemoryStretches} answer
+ * @returns {Content}
+ */
+export function memoryStretchRows(answer) {
+  const most = Math.max(0, ...answer.peak);
+  return {
+    rows: answer.name.map((name, i) => ({
+      name, title: name, node: -1, spot: null, figures: Object.fromEntries(MEMORY_OVER_TIME.map(([key]) => [key, answer[key][i]])), children: () => [],
+    })),
+    columns: MEMORY_OVER_TIME.map(([key, title]) => ({ ...column(title, key, formatBytes), share: ({ figures }) => figures[key] / (most || 1) })),
+  };
 }

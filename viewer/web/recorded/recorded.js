@@ -10,7 +10,7 @@ import { part, textElement } from "../widgets/elements.js";
 import { chosen, segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable, UNSORTED } from "../widgets/table.js";
 import { CallsOverTime } from "./calls_over_time.js";
-import { memoryRows, phaseRows, totalRows } from "./call_rows.js";
+import { memoryRows, memoryStretchRows, phaseRows, totalRows } from "./call_rows.js";
 
 /**
  * @typedef {import("../core/pane_types.js").Cell} Cell
@@ -20,7 +20,7 @@ import { memoryRows, phaseRows, totalRows } from "./call_rows.js";
  */
 
 const NO_CALLS = "No calls were recorded. Record with: hpcd run --io -o measurement -- ./program; --memory for the growth of memory, --probe 'LIB:FUNC' for any function (also hpcd attach and profile), then hpcd merge.";
-const MEMORY = "memory", PHASE = "phase", TIME = "time";
+const MEMORY = "memory", MEMORY_TIME = "memory-time", PHASE = "phase", TIME = "time";
 const NO_CALLS_IN_VIEW = "No such calls were begun in view: press Home to show everything.";
 const NO_PHASE = "No phase lies in view. Name what marks phases above, such as solve(n), or choose a function here.";
 /** @type {[string, string, string][]} what the server groups by */
@@ -88,10 +88,10 @@ class RecordedPane extends AnswerPane {
   get groupings() {
     const { io, memory } = this.recorded;
     const groupings = io ? GROUPINGS : GROUPINGS.filter(([by]) => WITHOUT_FILES.includes(by));
-    /** @type {[string, string, string]} */
-    const growth = [MEMORY, "Memory", "What made memory grow, and what held it at its peak"];
+    /** @type {[string, string, string][]} */
+    const growth = [[MEMORY, "Memory", "What made memory grow, and what held it at its peak"], [MEMORY_TIME, "Memory by time", "How much memory was held, and by how much it grew, from one moment to the next"]];
     const totals = Object.keys(this.recorded).some((group) => group !== MEMORY);
-    return [...(totals ? groupings : []), ...(memory ? [growth] : [])];
+    return [...(totals ? groupings : []), ...(memory ? growth : [])];
   }
 
   get by() { return chosen(this.groupings, this.page.store.state.by); }
@@ -129,6 +129,7 @@ class RecordedPane extends AnswerPane {
         said: `${shown < answer.of ? `the first ${shown} of ${formatCount(answer.of)}` : shown} process${answer.of === 1 ? "" : "es"}; peak and end of the time ${context.extentWord()}${store.state.phase ? ", whatever the phase" : ""}`,
       };
     }
+    if (this.by === MEMORY_TIME) return { content: memoryStretchRows(await api.memoryByTime(store.db, context.extent())), said: `all processes together, ${context.extentWord()}${store.state.phase ? ", whatever the phase" : ""}` };
     if (this.by === PHASE) return this.requestPhases();
     const { wanted } = this;
     const calls = wanted.startsWith(FUNCTION) ? { function: wanted.slice(FUNCTION.length) } : { of: wanted };
@@ -152,12 +153,12 @@ class RecordedPane extends AnswerPane {
   async load() {
     const { by } = this;
     this.called.value = this.wanted;
-    part(this.element, "called-label", HTMLElement).hidden = by === MEMORY;
+    part(this.element, "called-label", HTMLElement).hidden = by.startsWith(MEMORY);
     const result = await this.newestAnswer(() => this.request());
     if (!result) return;
     this.show(by, result.content, result.said);
     // The server answers one after the other: tables first.
-    this.overTime.show(by === MEMORY ? MEMORY : this.groupOf(this.wanted));
+    this.overTime.show(by.startsWith(MEMORY) ? MEMORY : this.groupOf(this.wanted));
   }
 
   /**
@@ -169,7 +170,8 @@ class RecordedPane extends AnswerPane {
     this.table?.dispose();
     this.table = new TreeTable(this.box, "Recorded calls", columns, (row) => this.nameOf(row), {
       choose: (row) => this.choose(row), keep: (row) => !this.only.value || nameMatcher(this.only.value)(row.name) || row.children().some(({ name }) => nameMatcher(this.only.value)(name)),
-      heading: by === MEMORY ? "process, call path" : GROUPINGS.find(([key]) => key === by)?.[1].toLowerCase(), nameWidth: 300, sort: by === TIME ? UNSORTED : 0,
+      heading: by === MEMORY ? "process, call path" : by === MEMORY_TIME ? TIME : GROUPINGS.find(([key]) => key === by)?.[1].toLowerCase(),
+      nameWidth: 300, sort: by.endsWith(TIME) ? UNSORTED : 0,
     });
     if (rows.length) this.table.show(rows);
     else this.box.replaceChildren(textElement("p", by === PHASE ? NO_PHASE : NO_CALLS_IN_VIEW, "empty"));

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hpcd.__main__ import main
-from hpcd.analysis.calls.memory import measure_memory
+from hpcd.analysis.calls.memory import measure_memory, memory_by_time
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.merge.stages import merge
 from hpcd.bpf.memory_calls import memory_functions
@@ -25,8 +26,11 @@ GROW, SHRINK = 2, 3
 Step = tuple[int, int, dict[str, int]]
 
 
-def database(tmp_path: Path, steps: list[Step], processes: int = 1) -> Path:
-    """Calls of each process, a microsecond apart: (function, node, values)."""
+def database(
+    tmp_path: Path, steps: list[Step], processes: int = 1, first_ends: int | None = None
+) -> Path:
+    """Calls of each process, a microsecond apart: (function, node, values); the first process ends
+    ``first_ends`` ns after the first call."""
     functions = memory_functions(0)
     place = [{value.name: at for at, value in enumerate(called.values)} for called in functions]
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
@@ -43,7 +47,8 @@ def database(tmp_path: Path, steps: list[Step], processes: int = 1) -> Path:
     count = len(steps)
     for process in range(processes):
         writer.add_process(Process(process, 7 + process, 1, "app", "", (), 0, SECOND))
-        writer.add_thread(Thread(process, process, 7 + process, "app", SECOND))
+        end = None if process or first_ends is None else SECOND + first_ends
+        writer.add_thread(Thread(process, process, 7 + process, "app", SECOND, end))
         value = np.zeros((count, 6), np.uint64)
         for at, (function, _, values) in enumerate(steps):
             for name, amount in values.items():
@@ -97,6 +102,38 @@ def test_a_window_begins_with_the_touch_at_its_begin(tmp_path: Path) -> None:
         (process,) = measure_memory(db, t0=1000, t1=2000)
     assert process.touched == PAGE
     assert process.at_end == 2 * PAGE
+
+
+def test_memory_in_stretches_of_time_until_processes_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = [
+        *(touch(page) for page in range(3)),
+        (MUNMAP, SHRINK, {"released": 2 * PAGE, "address": 0}),
+        *(touch(page) for page in range(10, 110)),
+    ]
+    # The first of two processes ends after 50 µs; calls are a microsecond apart.
+    path = database(tmp_path, steps, 2, first_ends=50_000)
+    with open_database(path) as db:
+        whole = memory_by_time(db)
+        part = memory_by_time(db, [1], 2000, 4000)
+        nothing = memory_by_time(db, [])
+    at = {name: number for number, name in enumerate(whole.name)}
+    begin, middle, end = at["0.000000 to 0.000005 s"], at["0.000050 to 0.000055 s"], -1
+    assert (whole.held[begin], whole.peak[begin]) == (2 * 2 * PAGE, 2 * 3 * PAGE)
+    assert whole.touched[begin] == 2 * 4 * PAGE
+    assert whole.released.tolist() == [2 * 2 * PAGE, *[0] * (len(whole.name) - 1)]
+    # Pages of a process that has ended are held no more.
+    assert whole.held[middle] == (1 + 51) * PAGE
+    assert whole.held[end] == 101 * PAGE
+    assert part.touched.sum() == PAGE and part.held[-1] == PAGE and part.peak.max() == 3 * PAGE
+    assert nothing.name == []
+    assert main(["memory", str(path), "--by", "time"]) == 0
+    heading, *rows = capsys.readouterr().out.strip().splitlines()
+    assert heading.split() == ["at", "end", "peak", "touched", "released", "time"]
+    assert rows[0].split()[:3] == ["16.4k", "24.6k", "32.8k"]
+    assert main(["memory", str(path), "--by", "time", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["held"][-1] == 101 * PAGE
 
 
 def test_discarded_and_moved_pages_are_given_back(tmp_path: Path) -> None:
