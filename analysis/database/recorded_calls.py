@@ -183,7 +183,7 @@ class RecordedCalls:
         """Calls (:data:`CALL`) of ``lines`` that began in [t0, t1), of ``functions``; None: all.
 
         In order of line and time. Of more than ``most`` every k-th, with k times its weight.
-        O(lines · log n) and what is selected.
+        O(lines · log n) and what is selected; with ``functions`` all calls of [t0, t1) instead.
         """
         whole = lines is None and t0 is None and t1 is None
         if whole and functions is not None:
@@ -193,11 +193,22 @@ class RecordedCalls:
         else:
             _, begin, end = self.spans(lines, t0, t1)
             count = end - begin
-            at = np.repeat(end - np.cumsum(count), count) + np.arange(int(count.sum()))
+            last = np.cumsum(count)
+            total = int(count.sum())
+            if functions is None and most is not None:
+                every = max(1, -(-total // most))
+                place = np.arange(0, total, every)
+                return self._calls_at(
+                    place + (end - last)[np.searchsorted(last, place, side="right")], every
+                )
+            at = np.repeat(end - last, count) + np.arange(total)
             if functions is not None:
                 at = at[self.are(functions)[self.function[at]]]
         every = 1 if most is None else max(1, -(-len(at) // most))
-        at = at[::every]
+        return self._calls_at(at[::every], every)
+
+    def _calls_at(self, at: I64, every: int) -> npt.NDArray[np.void]:
+        """Calls by their positions, in order, of which each counts ``every`` times."""
         calls = np.zeros(len(at), CALL)
         calls["line"] = np.searchsorted(self.first, at, side="right") - 1
         for name in ("time", "duration", "node", "function"):

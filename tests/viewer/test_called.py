@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -200,16 +201,28 @@ def test_calls_and_bands_of_phases(called_url: str) -> None:
     assert ask(called_url, f"/call-marks?{window}")["phases"] is None
 
 
-def test_too_many_marks_are_only_counted(called: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_marks_an_even_choice_is_drawn(
+    called: Path, called_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = [one["sent"] for one in ask(called_url, f"/call-marks?{WHOLE}")["message"]]
     for name in ("_MOST_MARKS", "_MOST_MESSAGES", "_MOST_ENTRIES"):
         monkeypatch.setattr(f"hpcd.viewer.server.calls_api.{name}", 10)
     with open_database(called) as db:
-        answer = CallViews(db, LazyTraffic(db)).marks(np.arange(4), 0, 10 * ROUND)
+        views = CallViews(db, LazyTraffic(db))
+        answer = views.marks(np.arange(4), 0, 10 * ROUND)
+        monkeypatch.setattr("hpcd.viewer.server.calls_api._COUNTED", 10)
+        uncounted = views.marks(np.arange(4), 0, 10 * ROUND)
     assert (answer["messages"], answer["collectives"]) == (40, 10)
     assert answer["calls"] == {"mpi": 120, "io": 20, "probe": 10, "memory": 11}
-    assert answer["message"] is answer["collective"] is None
-    # Those of which there are few enough are drawn.
-    assert answer["drawn"] == ["probe"] and len(answer["call"]) == 10
+    assert answer["collective"] is None
+    assert [one["sent"] for one in answer["message"]] == sent[::4]
+    # All of those of which there are few enough, and a third of the room for each other group.
+    assert answer["drawn"] == ["probe"]
+    groups = Counter(call["group"] for call in answer["call"])
+    assert groups == {"probe": 10, "mpi": 3, "io": 3, "memory": 3}
+    assert any(call["text"].endswith("stands for 40 calls") for call in answer["call"])
+    assert uncounted["calls"] == {"": sum(answer["calls"].values())}
+    assert 5 <= len(uncounted["call"]) <= 10 and not uncounted["drawn"]
 
 
 def test_what_cannot_be_is_said(called_url: str) -> None:

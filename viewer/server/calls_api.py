@@ -7,7 +7,7 @@ of very many calls is estimated from an even choice of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -181,8 +181,8 @@ class CallViews:
         }  # fmt: skip
 
     def marks(self, lines: I64, t0: int, t1: int) -> dict[str, Any]:
-        """Calls, messages and collective operations to be drawn over the trace lines ``lines``;
-        where there are too many, only how many there are."""
+        """Calls, messages and collective operations to be drawn over the trace lines ``lines``:
+        of many calls and messages an even choice, which is dense where they are."""
         calls = self._db.calls
         _, begin, end = calls.spans(np.sort(lines).tolist(), t0, t1)
         count = int((end - begin).sum())
@@ -198,7 +198,10 @@ class CallViews:
         return {
             "calls": groups,
             "drawn": drawn,
-            "call": self._call_marks(calls.of_group(*drawn), lines, t0, t1),
+            "call": [
+                *self._evenly_chosen([one for one in groups if one not in drawn], lines, t0, t1),
+                *self._call_marks(calls.of_group(*drawn), lines, t0, t1),
+            ],
             **_message_marks(traffic, lines, t0, t1),
             **_entry_marks(traffic, lines, t0, t1),
             "wait": [] if traffic is None else _wait_marks(traffic, lines, t0, t1),
@@ -251,6 +254,18 @@ class CallViews:
                 selected.append(before[before["time"] + before["duration"] >= t0])
         return list(self._described(np.concatenate(selected)))
 
+    def _evenly_chosen(
+        self, groups: Sequence[str], lines: I64, t0: int, t1: int
+    ) -> Iterator[dict[str, Any]]:
+        """An even choice of the calls of each of ``groups``; of "": of all."""
+        calls = self._db.calls
+        is_part = np.array([_is_part(function) for function in calls.functions], bool)
+        for group in groups:
+            functions = calls.of_group(group) if group else None
+            most = _MOST_MARKS // len(groups)
+            chosen = calls.select(np.sort(lines).tolist(), t0, t1, functions, most)
+            yield from self._described(chosen[~is_part[chosen["function"]]])
+
     def _described(self, selected: npt.NDArray[np.void]) -> Iterator[dict[str, Any]]:
         functions = self._db.calls.functions
         for call in selected:
@@ -297,14 +312,14 @@ def _message_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dic
     if traffic is None:
         return {"messages": None, "message": None}
     at = traffic.messages_between(lines, t0, t1)
-    if len(at) > _MOST_MESSAGES:
-        return {"messages": len(at), "message": None}
+    count = len(at)
+    at = at[:: max(1, -(-count // _MOST_MESSAGES))]
     columns = (*traffic.message_lines, *traffic.message_times, traffic.message_size,
                traffic.message_tag)  # fmt: skip
     names = ("from", "to", "sent", "received", "bytes", "tag")
     rows = zip(*(column[at].tolist() for column in columns), strict=True)
     return {
-        "messages": len(at),
+        "messages": count,
         "message": [dict(zip(names, row, strict=True)) for row in rows],
     }
 
