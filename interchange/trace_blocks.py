@@ -17,6 +17,8 @@ from hpcd.model.identity import SECONDS
 # As metrics are made of events.
 # Blocks of a line read at once: 65,536 records, some 10 MB with all that is made of them.
 _BLOCKS_AT_ONCE = 64
+# By a scale that no recorder writes an interval may be longer than time can say.
+_LONGEST_NS = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -172,4 +174,5 @@ class TraceReader:
         for row, number in zip(cost, self._metrics, strict=True):
             is_samples = self._db.metrics.names[number] == SAMPLES
             row[:] = counted if is_samples else np.where(metric == number, weighed, 0.0)
-        return TraceBlock(time, node, event, np.round(length).astype(np.int64), is_end, cost)
+        length_ns = np.minimum(np.round(length), _LONGEST_NS).astype(np.int64)
+        return TraceBlock(time, node, event, length_ns, is_end, cost)

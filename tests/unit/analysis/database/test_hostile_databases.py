@@ -22,6 +22,7 @@ from hpcd.viewer.pictures import VIEWS
 from tests.support.called import ranks_that_call
 from tests.support.hostile_databases import ask, change_tables, copy_of, mend
 from tests.support.random_measurements import write_measurement
+from tests.support.viewer import eight_ranks
 
 _ENDLESS = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
 
@@ -332,3 +333,11 @@ def test_numbers_of_tables_that_are_none_are_said(
         assert ask("report", lying).returncode in (0, FormatError.exit_code)
     else:
         refused("report", lying)
+
+
+def test_an_interval_that_no_time_can_say_is_exported(tmp_path: Path) -> None:
+    """Numbers are cut to what a column holds, without a warning."""
+    lying = copy_of(eight_ranks(tmp_path), tmp_path / "lying")
+    change_tables(lying, "UPDATE event SET scale = 4294967296.0")
+    done = ask("export", lying, "--format", "speedscope", "-o", tmp_path / "out")
+    assert (done.returncode, done.stderr) == (0, "")
