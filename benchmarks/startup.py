@@ -34,7 +34,7 @@ began = time.monotonic()
 event = parse_events("cpu-clock", 997)[0].perf_event()
 sampler = Sampler(SamplerPrograms([event], [0], SamplerOptions(background=True)))
 sampling = time.monotonic()
-sampler.load_walkers()
+sampler.programs.load_walkers()
 print(json.dumps([sampling - began, time.monotonic() - sampling]))
 sampler.close()
 """

@@ -61,7 +61,7 @@ def frame_pointer_cost(program: str, depth: int) -> float:
     for descriptor in (fd, stats):
         os.close(descriptor)
     programs.close()
-    return info.run_ns / 1e3 / max(info.runs, 1)
+    return info.run_time_ns / 1e3 / max(info.run_cnt, 1)
 
 
 def run() -> Table:

@@ -12,7 +12,6 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -48,7 +47,7 @@ class MapCreateOptions(ctypes.Structure):
     )
 
 
-class ProgramInfoStruct(ctypes.Structure):
+class ProgramInfo(ctypes.Structure):
     """``struct bpf_prog_info`` of include/uapi/linux/bpf.h, as far as hpcd reads it."""
 
     _fields_ = (
@@ -237,36 +236,27 @@ def enable_stats() -> int:
     return checked(result, "enabling BPF statistics")
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramInfo:
-    """Run statistics of a loaded program."""
-
-    run_ns: int
-    runs: int
-    recursion_misses: int
-
-
 def program_info(fd: int) -> ProgramInfo:
-    """Return what the kernel has counted for the program ``fd``."""
-    info = ProgramInfoStruct()
+    """Return what the kernel knows of the program ``fd``, its run statistics among it."""
+    info = ProgramInfo()
     size = ctypes.c_uint32(ctypes.sizeof(info))
     result = library().bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(size))
     checked(result, "reading program statistics")
-    return ProgramInfo(info.run_time_ns, info.run_cnt, info.recursion_misses)
+    return info
 
 
 def program_functions(fd: int) -> list[tuple[int, int, str]]:
     """(address, size, name) of the machine code of the functions of program ``fd``, its main one
     first; none where this process may not see addresses. All have the name by which the kernel
     lists the main one."""
-    info = ProgramInfoStruct()
+    info = ProgramInfo()
     size = ctypes.c_uint32(ctypes.sizeof(info))
     get = library().bpf_obj_get_info_by_fd
     checked(get(fd, ctypes.byref(info), ctypes.byref(size)), "reading a program's address")
     count = min(info.nr_jited_ksyms, info.nr_jited_func_lens)
     name = f"bpf_prog_{bytes(info.tag).hex()}_{info.name.decode(errors='replace')}"
     starts, lengths = (ctypes.c_uint64 * count)(), (ctypes.c_uint32 * count)()
-    info = ProgramInfoStruct(
+    info = ProgramInfo(
         nr_jited_ksyms=count,
         jited_ksyms=ctypes.addressof(starts),
         nr_jited_func_lens=count,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ _SWITCH_PROGRAMS = ("on_switch", "on_wakeup", "walk_switch")
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """The cost of the programs so far: seconds of BPF run time, and the number of runs.
+    """The cost of the programs so far, in seconds of BPF run time.
 
     ``switches`` is the part spent on threads leaving CPUs and coming back, walks included,
     ``calls`` that of recorded calls. Walking copies of stacks is not counted: the process that asks
@@ -31,22 +30,6 @@ class Overhead:
     seconds: float
     switches: float
     calls: float
-    runs: int
-    missed: int
-
-
-def program_overhead(fds: Mapping[str, int], calls: Collection[str] = ()) -> Overhead:
-    """Return the cost of the programs ``fds``, descriptors by name; ``calls`` names those of
-    calls."""
-    by_name = {name: program_info(fd) for name, fd in fds.items() if name != "walk_saved"}
-    infos = by_name.values()
-    return Overhead(
-        sum(info.run_ns for info in infos) / 1e9,
-        sum(by_name[name].run_ns for name in _SWITCH_PROGRAMS if name in by_name) / 1e9,
-        sum(by_name[name].run_ns for name in calls if name in by_name) / 1e9,
-        sum(info.runs for info in infos),
-        sum(info.recursion_misses for info in infos),
-    )
 
 
 class Sampler:
@@ -57,15 +40,10 @@ class Sampler:
 
     def __init__(self, programs: SamplerPrograms) -> None:
         """Takes ``programs`` over: they are closed with it, or when this fails."""
-        self.caches = programs.caches
-        self.memory = programs.memory
+        self.programs = programs
         self.calls = programs.calls
-        self._programs = programs
-        self._maps = programs.maps
         self.targets = programs.targets
         """The processes and threads that the programs record."""
-        self.on_demand = programs.on_demand
-        """Whether the programs report at once that mappings are to be read."""
         with ExitStack() as resources:
             resources.callback(programs.close)
             rings = []
@@ -77,43 +55,26 @@ class Sampler:
             resources.callback(self._copies.close)
             self._resources = resources.pop_all()
 
-    def load_walkers(self) -> None:
-        """Load what walks stacks; :meth:`take_samples` raises why it failed."""
-        self._programs.load_walkers()
-
-    @property
-    def walks_later(self) -> bool:
-        """Whether :meth:`load_walkers` is to be called."""
-        return self._programs.walks_later
-
     def saved_walker(self) -> SavedWalker:
         """Return what walks the stacks that were copied, once what walks stacks is loaded.
 
         Raises what :class:`SavedWalker` does, and the error by which loading has failed.
         """
-        if self._programs.walker_error:
-            raise self._programs.walker_error
-        program = self._programs.fds["walk_saved"]
-        return SavedWalker(program, self._maps.saved, self._maps.saved_programs)
-
-    def attach(self) -> None:
-        """Sample from now on. Raises what :meth:`SamplerPrograms.attach` does."""
-        self._programs.attach()
+        if self.programs.walker_error:
+            raise self.programs.walker_error
+        program = self.programs.fds["walk_saved"]
+        return SavedWalker(program, self.programs.maps.saved, self.programs.maps.saved_programs)
 
     def set_rules(self, first: int, rules: npt.NDArray[np.void]) -> None:
         """Store unwind rules from index ``first`` (RULE_DTYPE rows)."""
-        self._maps.rules.update_range(first, rules)
-
-    def set_pace(self, frequency: int, walk_one_in: int) -> None:
-        """Change the rate: :meth:`SamplerPrograms.set_pace`."""
-        self._programs.set_pace(frequency, walk_one_in)
+        self.programs.maps.rules.update_range(first, rules)
 
     # --- results ---
 
     def take_samples(self) -> npt.NDArray[np.void]:
         """All samples waiting (:data:`hpcd.bpf.layouts.SAMPLE`). Take these before the events."""
-        if self._programs.walker_error:
-            raise self._programs.walker_error
+        if self.programs.walker_error:
+            raise self.programs.walker_error
         return self.samples.take_fixed(SAMPLE)
 
     def take_calls(self) -> npt.NDArray[np.void]:
@@ -124,7 +85,7 @@ class Sampler:
         """Descriptors of the programs that run at probes, for :class:`hpcd.bpf.uprobes.Uprobes`."""
         from hpcd.bpf.uprobes import PROBE_PROGRAMS
 
-        fds = self._programs.fds
+        fds = self.programs.fds
         return {name: fds[name] for name in PROBE_PROGRAMS if name in fds}
 
     def take_events(self) -> list[bytes]:
@@ -161,23 +122,26 @@ class Sampler:
 
     def counters(self) -> npt.NDArray[np.void]:
         """One :data:`hpcd.bpf.layouts.COUNTERS` summed over the CPUs."""
-        by_cpu = self._maps.counters.lookup_percpu(0, COUNTERS)
+        by_cpu = self.programs.maps.counters.lookup_percpu(0, COUNTERS)
         words = by_cpu.view(np.uint64).reshape(len(by_cpu), -1)
         total: npt.NDArray[np.uint64] = words.sum(axis=0)
         return total.view(COUNTERS)
 
     def program_functions(self) -> list[tuple[int, int, str]]:
         """Return the programs' machine code: :func:`hpcd.bpf.libbpf.program_functions`."""
-        fds = self._programs.fds.values()
+        fds = self.programs.fds.values()
         return [function for fd in fds for function in program_functions(fd)]
 
     def overhead(self) -> Overhead:
         """Cost of the sampling program, the walk included, and of the lifecycle ones."""
-        return program_overhead(self._programs.fds, self.calls.NAMES if self.calls else ())
-
-    def stop(self) -> None:
-        """Detach from every CPU. What is in the rings can still be taken."""
-        self._programs.stop()
+        fds = {name: fd for name, fd in self.programs.fds.items() if name != "walk_saved"}
+        run_ns = {name: program_info(fd).run_time_ns for name, fd in fds.items()}
+        calls = self.calls.NAMES if self.calls else ()
+        return Overhead(
+            sum(run_ns.values()) / 1e9,
+            sum(run_ns.get(name, 0) for name in _SWITCH_PROGRAMS) / 1e9,
+            sum(run_ns.get(name, 0) for name in calls) / 1e9,
+        )
 
     def close(self) -> None:
         """Stop, unload and free everything; calling again does nothing."""

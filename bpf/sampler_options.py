@@ -35,7 +35,7 @@ class SamplerOptions:
     - ``calls``: calls of functions are recorded, by :attr:`Sampler.calls`.
     - ``loader``: one of :data:`hpcd.bpf.loading.loader.LOADERS`.
     - ``background``: it is made by a thread beside others; of programs from the object those that
-      walk stacks are left out until :meth:`hpcd.bpf.sampler.Sampler.load_walkers`.
+      walk stacks are left out until :meth:`hpcd.bpf.sampler_programs.SamplerPrograms.load_walkers`.
     - ``rings``: bytes of the rings of samples, events and copied stacks, powers of two, where they
       are not :meth:`ring_bytes`.
     """

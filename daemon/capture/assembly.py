@@ -99,7 +99,7 @@ class Assembly:
         mmaps = begun.mmaps if begun else MmapEvents(possible_cpus(), at_once=not self._on_demand)
         self._stack.callback(mmaps.close)
         mappings, writer = self._mappings, self._writer
-        tables = Tables(sampler.memory)
+        tables = Tables(sampler.programs.memory)
         targets = Targets(
             mappings,
             tables,
@@ -110,7 +110,7 @@ class Assembly:
             on_demand=self._on_demand,
         )
         kernel = self._kernel_naming(sampler)
-        stacks = StackResolver(mappings, kernel, mmaps.lookup, sampler.caches)
+        stacks = StackResolver(mappings, kernel, mmaps.lookup, sampler.programs.caches)
         deferred = DeferredPaths(
             self._loading.saved_walker,
             mmaps,
@@ -198,7 +198,7 @@ class Assembly:
         self._stack.callback(sampler.close)
         self._stack.callback(self._loading.close)
         if is_cpu_time(self._events[0]) and not self._loading.begun:
-            sampler.set_pace(self._events[0].frequency, 1)
+            sampler.programs.set_pace(self._events[0].frequency, 1)
         return sampler
 
     def _read_symbols(self) -> Future[KernelSymbols]:

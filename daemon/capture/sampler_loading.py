@@ -124,8 +124,8 @@ class SamplerLoading:
         from hpcd.bpf.sampler import Sampler
 
         sampler = Sampler(programs)
-        if sampler.walks_later:
-            self._thread.submit(sampler.load_walkers)
+        if programs.walks_later:
+            self._thread.submit(programs.load_walkers)
             self._saved_walker = self._thread.submit(_saved_walker, sampler)
         else:
             self._saved_walker = Future()

@@ -121,7 +121,7 @@ class Session:
         for pid in (os.getpid(), *processes.descendants(os.getpid())):
             if pid not in selector.pids:
                 sampler.targets.exclude_process(pid)
-        sampler.attach()
+        sampler.programs.attach()
         if not selector.everything:
             self._parts.attachment.attach()
             self._register_attached()
@@ -137,7 +137,7 @@ class Session:
             thread = begun.thread
         else:
             sampler.targets.exclude_process(os.getpid())
-            sampler.attach()
+            sampler.programs.attach()
             thread = attach_held(sampler.targets, pid)
         # It waits for hpcd; where in the kernel, only the kernel's symbols would tell.
         thread = replace(thread, state=replace(thread.state, kernel_stack=()))
@@ -168,7 +168,7 @@ class Session:
         self._parts.threads.read_cpu_times()
         if self._parts.probes:
             self._parts.probes.detach()
-        self._parts.sampler.stop()
+        self._parts.sampler.programs.stop()
         self._stopped = time.monotonic()
         self._account.stop()
         self._parts.mmaps.take()
@@ -334,7 +334,7 @@ class Session:
         """Whether a process is among these that is recorded, or has just been started by one, and
         whose mappings no program requests."""
         everything, sampler = self._terms.selector.everything, self._parts.sampler
-        if sampler.on_demand:
+        if sampler.programs.on_demand:
             return False
         return bool(pids) and (everything or any(map(sampler.targets.records, pids)))
 
@@ -377,7 +377,7 @@ class Session:
                 max(budget.rate.walk_one_in for budget in budgets),
             )
             self._account.change_rate(rate)
-            self._parts.sampler.set_pace(rate.frequency, rate.walk_one_in)
+            self._parts.sampler.programs.set_pace(rate.frequency, rate.walk_one_in)
 
 
 class ProcessEnds:

@@ -31,9 +31,9 @@ class RunningThreads:
         """The last stack of each of ``tids`` that was met on a CPU (:data:`STACK_EVENT` and its
         frames), by tid. Takes 50 ms at most, less when all were met."""
         self._sampler.take_samples()  # what came since the last time is old
-        self._sampler.set_pace(FREQUENCY, 1)
+        self._sampler.programs.set_pace(FREQUENCY, 1)
         if not self._attached:
-            self._sampler.attach()
+            self._sampler.programs.attach()
             self._attached = True
         wanted, stacks = set(tids), dict[int, bytes]()
         end = time.monotonic() + _MOST_SECONDS
@@ -41,7 +41,7 @@ class RunningThreads:
             time.sleep(_POLL_SECONDS)
             stacks |= self._take(wanted)
         # Until the next snapshot, which may be minutes away, it costs next to nothing.
-        self._sampler.set_pace(_IDLE_FREQUENCY, 1)
+        self._sampler.programs.set_pace(_IDLE_FREQUENCY, 1)
         return stacks
 
     def _take(self, wanted: Collection[int]) -> dict[int, bytes]:

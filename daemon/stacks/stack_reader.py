@@ -64,13 +64,13 @@ class StackReader:
             require_hosts_namespace()
             self._walker: SavedWalker = self._sampler.saved_walker()
             resources.callback(self._walker.close)
-            self._tables = Tables(self._sampler.memory)
+            self._tables = Tables(programs.memory)
             mappings = ModuleMappings(self._modules)
             self._spaces = AddressSpaces(self._modules, mappings, self._tables, self._sampler)
             running = RunningThreads(self._sampler)
             self._threads = ThreadWalks(self._reading, self._spaces, self._walker, running)
             kernel = KernelNaming(symbols.result, self._modules, self._names)
-            self._resolver = StackResolver(mappings, kernel, lambda *_: None, self._sampler.caches)
+            self._resolver = StackResolver(mappings, kernel, lambda *_: None, programs.caches)
             self._resources = resources.pop_all()
 
     def close(self) -> None:

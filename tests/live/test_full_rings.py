@@ -25,14 +25,14 @@ def test_a_ring_says_that_it_fills() -> None:
     cpus = list(range(possible_cpus()))
     with closing(Sampler(SamplerPrograms([clock], cpus, options))) as sampler:
         assert not readable([sampler.full_descriptor], 0)
-        sampler.attach()
+        sampler.programs.attach()
         waiting = subprocess.Popen([sys.executable, "-c", WAITING])
         try:
             assert readable([sampler.full_descriptor], 60)
         finally:
             waiting.kill()
             waiting.wait()
-        sampler.stop()
+        sampler.programs.stop()
         assert 8 * sampler.samples.pending >= sampler.samples.size
         assert len(sampler.take_samples())
         assert not readable([sampler.full_descriptor], 0)

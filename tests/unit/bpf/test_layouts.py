@@ -19,7 +19,7 @@ from elftools.elf.elffile import ELFFile
 
 from hpcd.bpf import layouts, map_sizes, probe_maps, table_memory, uprobes
 from hpcd.bpf.layouts import EventKind, ObjectFlag, RequestLength, Switch, SystemCallKind
-from hpcd.bpf.libbpf import ProgramInfoStruct
+from hpcd.bpf.libbpf import ProgramInfo
 from hpcd.bpf.saved_walk import WALK_DEPTH, WALK_SP
 from hpcd.bpf.syscalls import PerfEventAttr
 from hpcd.daemon.probes import value_program
@@ -334,7 +334,7 @@ def test_every_event_has_its_programs() -> None:
         ("linux/perf_event.h", "perf_event_attr", PerfEventAttr,
          {"flags": None, "reserved_2": "__reserved_2", "reserved_3": "__reserved_3",
           "config3": None}),
-        ("linux/bpf.h", "bpf_prog_info", ProgramInfoStruct, {"gpl_compatible": None}),
+        ("linux/bpf.h", "bpf_prog_info", ProgramInfo, {"gpl_compatible": None}),
     ],
     ids=["perf_event_attr", "bpf_prog_info"],
 )  # fmt: skip
