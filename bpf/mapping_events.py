@@ -142,10 +142,6 @@ class MmapEvents:
             tail += length
         struct.pack_into("<Q", ring, _TAIL, head)
 
-    def lookup(self, pid: int, address: int, when: int) -> Region | None:
-        """The mapping of ``pid`` that held ``address`` at ``when`` (ns)."""
-        return self.history.lookup(pid, address, when)
-
     def _read(self, record: bytes) -> tuple[int, Region | None]:
         """The parent of a fork, 0 of others, and what was mapped."""
         kind = _HEADER.unpack_from(record)[0]

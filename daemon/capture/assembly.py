@@ -110,7 +110,7 @@ class Assembly:
             on_demand=self._on_demand,
         )
         kernel = self._kernel_naming(sampler)
-        stacks = StackResolver(mappings, kernel, mmaps.lookup, sampler.programs.caches)
+        stacks = StackResolver(mappings, kernel, mmaps.history.lookup, sampler.programs.caches)
         deferred = DeferredPaths(
             self._loading.saved_walker,
             mmaps,

@@ -287,7 +287,7 @@ class DeferredPaths:
         if frame & ~RAW_MASK != SPECIAL:
             return False  # of a deep stack it was left out
         address = frame & RAW_MASK
-        region = self._mmaps.lookup(deferred.tgid, address, deferred.time)
+        region = self._mmaps.history.lookup(deferred.tgid, address, deferred.time)
         module = _file_at([region], address) if region else None
         if not module or self._mappings.is_analysed(*module):
             return False

@@ -87,8 +87,8 @@ class RecordingAccount:
         if thread_times and not final:
             return thread_times.totals(time.monotonic_ns()).cpu
         if not final:
-            self._parts.threads.read_cpu_times()
-        return self._parts.threads.cpu_seconds()
+            self._parts.threads.cpu.read()
+        return self._parts.threads.cpu.total()
 
     def summarize(self, *, until: float, limit: str, final: bool = False) -> Summary:
         """Return the summary of what was recorded ``until`` (monotonic s).
@@ -108,7 +108,7 @@ class RecordingAccount:
             samples=_count_samples(parts, counters, expected, uncounted),
             cpu=CpuTime(round(used, 6), round(sampled, 6)),
             machine=self._used or machine_time(self._machine),
-            seen=parts.threads.seen_part() if final else SeenPart(),
+            seen=parts.threads.cpu.seen if final else SeenPart(),
             switches=SwitchCounts(int(counters["switches"]), parts.collector.switches),
             time=times,
             jobs=parts.thread_times.jobs() if parts.thread_times else {},

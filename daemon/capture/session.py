@@ -165,7 +165,7 @@ class Session:
         """
         self._ends.close()
         # Before: of threads that end from now on the programs still tell.
-        self._parts.threads.read_cpu_times()
+        self._parts.threads.cpu.read()
         if self._parts.probes:
             self._parts.probes.detach()
         self._parts.sampler.programs.stop()

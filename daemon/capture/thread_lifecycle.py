@@ -16,7 +16,6 @@ from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.processes import ThreadState
 from hpcd.daemon.targets.reported_program import ReportedProgram
-from hpcd.measurement.seen_part import SeenPart
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Thread
 from hpcd.model.unwind_status import UnwindStatus
@@ -76,7 +75,8 @@ class ThreadLifecycle:
         self._candidates: list[int] = []
         # By pid, until their exec is taken from the ring.
         self._programs: dict[int, ReportedProgram] = {}
-        self._cpu = CpuAccount()
+        self.cpu = CpuAccount()
+        """The CPU time of the threads, as the scheduler counts it."""
         # Threads that have begun to end, and when they were last known to run.
         self._exiting: dict[int, int] = {}
 
@@ -158,7 +158,7 @@ class ThreadLifecycle:
         if not thread:
             return
         self._threads[event.thread] = replace(thread, cpu_before_ns=event.runtime)
-        self._cpu.restart(event.thread, event.runtime)
+        self.cpu.restart(event.thread, event.runtime)
         if self._thread_times:
             self._thread_times.restart(thread.line, event.time)
 
@@ -170,7 +170,7 @@ class ThreadLifecycle:
             name = _text(event.comm) or thread.name
             self._threads[event.thread] = replace(thread, name=name)
             self._exiting[event.thread] = event.time
-            self._cpu.update(event.thread, event.runtime)
+            self.cpu.update(event.thread, event.runtime)
         if event.other:
             self._targets.on_exit(event.tgid, event.time)
 
@@ -178,7 +178,7 @@ class ThreadLifecycle:
         number = event.thread
         thread = self._threads.pop(number, None)
         self._exiting.pop(number, None)
-        used_ns = self._cpu.end(number, event.runtime, event.time)
+        used_ns = self.cpu.end(number, event.runtime, event.time)
         if thread:
             name = _text(event.comm) or thread.name
             self._writer.add_thread(replace(thread, name=name, end_ns=event.time, cpu_ns=used_ns))
@@ -193,7 +193,7 @@ class ThreadLifecycle:
         process = self._targets.target(pid, name).process
         line = self._lines
         self._lines += 1
-        self._cpu.begin(number, process, tid, used_ns, time_ns)
+        self.cpu.begin(number, process, tid, used_ns, time_ns)
         thread = Thread(line, process.id, tid, name, start_ns, cpu_before_ns=used_ns)
         if attached and attached.asleep_since_ns is not None:
             thread = replace(
@@ -261,27 +261,13 @@ class ThreadLifecycle:
         candidates, self._candidates = self._candidates, []
         return candidates
 
-    # --- CPU time, as the scheduler counts it ---
-
-    def read_cpu_times(self) -> None:
-        """Bring the CPU times of living threads up to date. Reads a /proc file for each."""
-        self._cpu.read()
-
-    def cpu_seconds(self) -> float:
-        """CPU time of all threads while they were recorded, as far as is known."""
-        return self._cpu.total()
-
-    def seen_part(self) -> SeenPart:
-        """The part that was seen of the processes that have ended, or their recording has."""
-        return self._cpu.seen
-
     def finish(self) -> None:
         """The recording ends, and with it all threads that go on, which have the names that they
         have now. :meth:`end_round` has the ends of those that were about to end."""
         for number, thread in self._threads.items():
             end_ns = self._exiting.get(number)
-            name = thread.name if end_ns else self._cpu.name_of(number) or thread.name
-            used_ns = self._cpu.end(number, 0, end_ns)
+            name = thread.name if end_ns else self.cpu.name_of(number) or thread.name
+            used_ns = self.cpu.end(number, 0, end_ns)
             self._writer.add_thread(replace(thread, name=name, end_ns=end_ns, cpu_ns=used_ns))
         self._threads.clear()
         self._ended |= self._exiting

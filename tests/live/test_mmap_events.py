@@ -39,15 +39,15 @@ def test_what_was_mapped_is_known_by_time(monkeypatch: pytest.MonkeyPatch) -> No
     try:
         before = time.monotonic_ns()
         pid, address, path, when = libc_of_a_child(events)
-        mapped = events.lookup(pid, address, when)
+        mapped = events.history.lookup(pid, address, when)
         assert mapped and mapped.path == path and mapped.start <= address < mapped.end
-        assert events.lookup(pid, 4096, when) is None
-        assert events.lookup(pid, address, before) is None
+        assert events.history.lookup(pid, 4096, when) is None
+        assert events.history.lookup(pid, address, before) is None
         monkeypatch.setattr(mapping_history, "_MAX_ENTRIES", 400)
         newer = [libc_of_a_child(events) for _ in range(60)]
-        assert events.lookup(pid, address, when) is None
+        assert events.history.lookup(pid, address, when) is None
         pid, address, path, when = newer[-1]
-        mapped = events.lookup(pid, address, when)
+        mapped = events.history.lookup(pid, address, when)
         assert mapped and mapped.path == path
     finally:
         events.close()

@@ -85,7 +85,7 @@ def test_the_cpu_time_of_a_thread_is_what_it_used_since_it_was_registered(
     threads.on_event(event(EventKind.EXIT, 1, tid=1, thread=33, time=90, runtime=600))
     threads.on_event(event(EventKind.EXIT, 1, tid=2, thread=34, time=91, runtime=40))
     threads.on_event(event(EventKind.FREE, 1, tid=1, thread=33, time=95, runtime=2_000_000_500))
-    assert threads.cpu_seconds() == pytest.approx(2.00000004)
+    assert threads.cpu.total() == pytest.approx(2.00000004)
     threads.finish()  # of the second, the kernel has not said how much it used in the end
     written = [arguments[0] for name, *arguments in calls.calls if name == "add_thread"]
     assert [(thread.line, thread.end_ns, thread.cpu_ns) for thread in written[2:]] == [

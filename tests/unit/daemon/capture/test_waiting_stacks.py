@@ -82,9 +82,10 @@ def waiting(
     stand_in: Any = SimpleNamespace(
         taken_until=1 << 40,
         history=SimpleNamespace(
-            at=lambda pid, _time: known.get(pid), changes_after=lambda _pid, time: time + 1
+            at=lambda pid, _time: known.get(pid),
+            changes_after=lambda _pid, time: time + 1,
+            lookup=lambda _pid, _address, _time: CODE[0],
         ),
-        lookup=lambda _pid, _address, _time: CODE[0],
         want=lambda *_: None,
         is_analysed=lambda *_: walks.ready or not walks.told,
         mappings_of=lambda *_: np.zeros(1, MAPPING),
