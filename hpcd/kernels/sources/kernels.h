@@ -172,10 +172,6 @@ struct sum_room {
 	int64_t most;
 };
 
-int64_t assign_slots(const uint16_t *event, int64_t n, int16_t *slot_of, int64_t used, int64_t most);
-bool count_records(const uint32_t *line, const int64_t *start, int64_t stretches, const uint32_t *node,
-		   const uint16_t *event, const uint64_t *value, const int16_t *slot_of, int64_t lines, int64_t nodes,
-		   uint32_t *records, uint64_t *more);
 int64_t sum_lines(const int64_t *start, int64_t lines, const uint32_t *node, const uint16_t *event,
 		  const uint64_t *value, const int64_t *slot_of, const struct sum_room *room, int64_t *first,
 		  int64_t *keys, uint64_t *records, uint64_t *sums);

@@ -1,43 +1,7 @@
 /* Sums of records by line, node and event (hpcd/analysis/arrays/sparse_sums.py).
  *
- * Functions that may be given a line or a node that does not exist say so: false, or -1. */
+ * Functions that may be given a line or a node that does not exist say so: -1. */
 #include "key_order.h"
-
-/* Gives every event a slot; returns the number of slots used, or -1 where there are more events than slots. slot_of is
- * of the 65,536 events, -1 of one without. */
-int64_t assign_slots(const uint16_t *event, int64_t n, int16_t *slot_of, int64_t used, int64_t most)
-{
-	for (int64_t at = 0; at < n; at++)
-		if (slot_of[event[at]] < 0) {
-			if (used == most)
-				return -1;
-			slot_of[event[at]] = (int16_t)used++;
-		}
-	return used;
-}
-
-/* Counts records, and what their values are above 1, by slot of the event, line and node, in tables of
- * lines times nodes. */
-bool count_records(const uint32_t *line, const int64_t *start, int64_t stretches, const uint32_t *node,
-		   const uint16_t *event, const uint64_t *value, const int16_t *slot_of, int64_t lines, int64_t nodes,
-		   uint32_t *records, uint64_t *more)
-{
-	for (int64_t row = 0; row < stretches; row++) {
-		if (line[row] >= lines)
-			return false;
-		int64_t first = (int64_t)line[row] * nodes;
-		for (int64_t at = start[row]; at < start[row + 1]; at++) {
-			if (node[at] >= nodes)
-				return false;
-			int64_t key = (int64_t)slot_of[event[at]] * lines * nodes + first + node[at];
-			records[key]++;
-			/* A value of 0 adds -1: sums come out right all the same. */
-			if (value[at] != 1)
-				more[key] += value[at] - 1;
-		}
-	}
-	return true;
-}
 
 /* Sums of records line by line: where those of each line begin, nodes times slots plus the slots of their
  * events, ascending, their records, and the sums of their values; returns the number of sums. */
