@@ -9,6 +9,7 @@ pages. What 32-bit programs do by socketcall(2) is not told apart; requests to i
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -168,11 +169,11 @@ _ARM64 = {
 _NUMBERS = {"x86_64": (_X86_64, _I386), "aarch64": (_ARM64, {})}
 
 
-def io_functions(first: int) -> list[CalledFunction]:
-    """The system calls as recorded functions, numbered from ``first``."""
+def io_functions(calls: Iterable[SystemCall], first: int) -> list[CalledFunction]:
+    """Calls or requests as recorded functions, numbered from ``first``."""
     return [
-        CalledFunction(first + number, call.name, "", Group.IO, call.values)
-        for number, call in enumerate(IO_CALLS)
+        CalledFunction(number, call.name, "", Group.IO, call.values)
+        for number, call in enumerate(calls, first)
     ]
 
 

@@ -7,8 +7,6 @@ calls of input and output (:mod:`hpcd.bpf.io_calls`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -21,7 +19,6 @@ from hpcd.bpf.layouts import (
     RequestLength,
     SystemCallKind,
 )
-from hpcd.model.calls import CalledFunction, Group
 
 PREFIX = "io_uring_"
 """Beginning of the recorded functions' names; the opcode's in small letters follows."""
@@ -87,11 +84,6 @@ AIO_REQUESTS = tuple(map(_asynchronous, _AIO.values()))
 """The requests of io_submit() that ``--io`` records."""
 
 
-def aio_functions(first: int) -> list[CalledFunction]:
-    """The requests of io_submit() as recorded functions, numbered from ``first``."""
-    return _functions(AIO_REQUESTS, first)
-
-
 def aio_table(first: int) -> npt.NDArray[np.void]:
     """:data:`SYSTEM_CALL_DTYPE` by opcode of io_submit(), of functions numbered from ``first``."""
     table = np.zeros(AIO_KINDS, SYSTEM_CALL_DTYPE)
@@ -104,11 +96,6 @@ IO_REQUESTS = (*map(_request, _OPCODES), SystemCall(f"{PREFIX}other"))
 """The requests to io_uring that ``--io`` records, by opcode; the last are a later kernel's."""
 
 
-def request_functions(first: int) -> list[CalledFunction]:
-    """The requests as recorded functions, numbered from ``first``."""
-    return _functions(IO_REQUESTS, first)
-
-
 def request_table(first: int) -> npt.NDArray[np.void]:
     """:data:`SYSTEM_CALL_DTYPE` by opcode, of functions numbered from ``first``."""
     table = np.zeros(REQUEST_KINDS, SYSTEM_CALL_DTYPE)
@@ -119,10 +106,3 @@ def request_table(first: int) -> npt.NDArray[np.void]:
         size = NO_ARGUMENT if request.size is None else request.size
         table[opcode] = (first + number, request.kind, NO_ARGUMENT, int(many), size, NO_ARGUMENT, 0)
     return table
-
-
-def _functions(requests: Sequence[SystemCall], first: int) -> list[CalledFunction]:
-    return [
-        CalledFunction(first + number, request.name, "", Group.IO, request.values)
-        for number, request in enumerate(requests)
-    ]

@@ -32,12 +32,12 @@ class CallSetup:
         self.functions: list[CalledFunction] = []
         """System calls and requests to io_uring that are recorded, numbered from 0."""
         if options.io:
-            from hpcd.bpf.io_calls import io_functions
-            from hpcd.bpf.io_requests import aio_functions
+            from hpcd.bpf.io_calls import IO_CALLS, io_functions
+            from hpcd.bpf.io_requests import AIO_REQUESTS, IO_REQUESTS
 
-            self.functions += io_functions(0)
+            self.functions += io_functions(IO_CALLS, 0)
             self._first_aio = len(self.functions)
-            self.functions += aio_functions(self._first_aio)
+            self.functions += io_functions(AIO_REQUESTS, self._first_aio)
         self.lacks: list[str] = []
         """Return which of the requested calls cannot be recorded here, and why."""
         if options.memory:
@@ -46,9 +46,7 @@ class CallSetup:
             self.functions += memory_functions(len(self.functions), nodes=self._tells_nodes())
         self._first_request = len(self.functions)
         if options.io and self._tells_requests():
-            from hpcd.bpf.io_requests import request_functions
-
-            self.functions += request_functions(self._first_request)
+            self.functions += io_functions(IO_REQUESTS, self._first_request)
 
     def _tells_nodes(self) -> bool:
         """Whether the kernel says on which NUMA node a page is."""

@@ -16,9 +16,7 @@ from hpcd.bpf.io_requests import (
     AIO_REQUESTS,
     IO_REQUESTS,
     PREFIX,
-    aio_functions,
     aio_table,
-    request_functions,
     request_table,
 )
 from hpcd.bpf.layouts import (
@@ -101,7 +99,7 @@ def test_every_system_call_is_in_the_table_once() -> None:
     table = system_call_table(10)
     used = table[table["kind"] != SystemCallKind.IGNORED]
     assert int(used["function"].min()) == 10
-    assert len({call.name for call in IO_CALLS}) == len(IO_CALLS) == len(io_functions(10))
+    assert len({call.name for call in IO_CALLS}) == len(IO_CALLS) == len(io_functions(IO_CALLS, 10))
     native = table[:SYSTEM_CALLS_32]
     functions = native["function"][native["kind"] != SystemCallKind.IGNORED]
     assert len(np.unique(functions)) == len(functions)
@@ -112,7 +110,7 @@ def test_requests_to_io_uring_are_recorded_by_opcode() -> None:
     table = request_table(20)
     assert len(table) == REQUEST_KINDS
     assert table["function"].tolist()[: len(IO_REQUESTS)] == list(range(20, 20 + len(IO_REQUESTS)))
-    assert int(table["function"].max()) == request_functions(20)[-1].id
+    assert int(table["function"].max()) == io_functions(IO_REQUESTS, 20)[-1].id
     header = Path("/usr/include/linux/io_uring.h")
     if not header.exists():
         pytest.skip("needs linux-libc-dev")
@@ -126,7 +124,7 @@ def test_requests_to_io_uring_are_recorded_by_opcode() -> None:
 def test_requests_of_io_submit_are_recorded_by_opcode() -> None:
     """Opcodes are those of the kernel's header (enum of aio_abi.h)."""
     table = aio_table(30)
-    functions = {function.id: function.name for function in aio_functions(30)}
+    functions = {function.id: function.name for function in io_functions(AIO_REQUESTS, 30)}
     assert len(table) == AIO_KINDS and len(functions) == len(AIO_REQUESTS)
     header = Path("/usr/include/linux/aio_abi.h")
     if not header.exists():
