@@ -30,6 +30,7 @@ _SYSTEM = (
     "libbz2*", "liblz4*", "libssl*", "libcrypto*", "libcurl*", "libxml2*", "libexpat*",
     "libsystemd*", "libudev*", "libpci*", "libnuma*", "libnl-*", "libjemalloc*", "libtcmalloc*",
     "libtbbmalloc*", "libmimalloc*", "libsqlite3*", "libffi*", "libgmp.so*", "libglib-2*",
+    "libuuid*",
 )  # fmt: skip
 _RUNTIME = (
     "libgomp*", "libomp*", "libiomp*", "libtbb*", "libpython*", "libjvm*", "libjulia*", "libnode*",
@@ -40,8 +41,9 @@ _RUNTIME = (
 _MPI = (
     "libmpi*", "libopen-pal*", "libopen-rte*", "libompi*", "libprrte*", "mca_*", "libmca_*",
     "libpmix*", "libpmi*", "libmpich*", "libmpl*", "libopa*", "libucp*", "libucs*", "libuct*",
-    "libucm*", "libfabric*", "libibverbs*", "librdmacm*", "libpsm*", "libmlx*", "libefa*",
-    "libsharp*", "libhcoll*", "libxpmem*", "libnccl*", "librccl*", "libgasnet*", "libslurm*",
+    "libucm*", "libfabric*", "libibverbs*", "librdmacm*", "libpsm*", "libinfinipath*", "libmlx*",
+    "libefa*", "libsharp*", "libhcoll*", "libxpmem*", "libnccl*", "librccl*", "libgasnet*",
+    "libslurm*", "libmunge*", "liboshmem*",
 )  # fmt: skip
 _NUMERICAL = (
     "libblas*", "liblapack*", "libcblas*", "libopenblas*", "libatlas*", "libflexiblas*", "libblis*",

@@ -35,6 +35,7 @@ from hpcd.cli.output.tree_tables import (
 )
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.measurement.seen_part import SeenPart
+from hpcd.wording import counted
 
 _RANKS_IN_TEXT = 8
 # Of a table with all figures; in narrower ones names count for more.
@@ -103,7 +104,7 @@ def _heading(imbalance: Imbalance) -> Iterator[str]:
     spread, kind = imbalance.inclusive, imbalance.ranks.kind
     idle = float(imbalance.idle.sum())
     yield (
-        f"{imbalance.database.path}: {len(imbalance.ranks)} {kind}s; {imbalance.metric}: "
+        f"{imbalance.database.path}: {counted(len(imbalance.ranks), kind)}; {imbalance.metric}: "
         f"mean {amount(float(spread.mean[0]), imbalance.unit)}, "
         f"most {amount(float(spread.maximum[0]), imbalance.unit)} on {kind} {spread.most[0]} "
         f"({spread.ratio[0]:.2f} times the mean), "

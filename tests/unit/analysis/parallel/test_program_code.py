@@ -31,6 +31,7 @@ def _configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("/lib64/ld-linux-x86-64.so.2", False),
         ("/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3/mca_btl_vader.so", False),
         ("/usr/lib/x86_64-linux-gnu/libmpich.so.12.2.0", False),
+        ("/usr/lib/x86_64-linux-gnu/libinfinipath.so.4.0", False),
         ("/usr/lib/x86_64-linux-gnu/libopenblas.so.0 (deleted)", False),
         ("/usr/lib/x86_64-linux-gnu/libfftw3f.so.3", False),
         ("/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0", False),
