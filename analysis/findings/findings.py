@@ -186,7 +186,9 @@ def _work(use: TimeUse) -> Iterator[Finding]:
         place, more, name = "", "", top.words
         if name.startswith("["):
             # An address says nothing: [libfoo.so+0x1234].
-            name = f"code of {name[1:-1].partition('+0x')[0]} that has no names"
+            module = name[1:-1].partition("+0x")[0]
+            code = "code made at run time" if module == "jit" else f"code of {module}"
+            name = f"{code} that has no names"
         else:
             paths = use.places(np.where(use.inside(name), seconds, 0.0))
             place, more = most_of(paths, top.seconds)
