@@ -81,19 +81,21 @@ def _sample_lines(samples: SampleCounts, extent: str) -> Iterator[str]:
         yield f"  dropped: {count:,} ({cause})"
     if samples.unexplained:
         word = "more" if samples.unexplained > 0 else "fewer"
-        yield f"  {abs(samples.unexplained):,} samples {word} than expected, for no known cause"
+        many = counted(abs(samples.unexplained), "sample")
+        yield f"  {many} {word} than expected, for no known cause"
     if samples.uncounted:
         yield (
-            f"  {samples.uncounted:,} samples more than expected, in time on CPUs that is not"
-            " counted: a hypervisor's or interrupts'"
+            f"  {counted(samples.uncounted, 'sample')} more than expected, in time on CPUs that is"
+            " not counted: a hypervisor's or interrupts'"
         )
     if samples.late:
         yield (
-            f"  {samples.late:,} firings left out that came late: mostly the hypervisor had the CPU"
+            f"  {counted(samples.late, 'firing')} left out that came late: mostly the hypervisor"
+            " had the CPU"
         )
     if samples.walking:
         yield (
-            f"  {samples.walking:,} firings left out that were due during walks of deep stacks:"
+            f"  {counted(samples.walking, 'firing')} left out, due during walks of deep stacks:"
             " hpcd's own time"
         )
 
@@ -137,7 +139,7 @@ def _probe_lines(probes: ProbesSummary) -> Iterator[str]:
     calls = sum(function.hits for function in called)
     yield (
         f"probed functions: {len(functions):,}, of which {len(called):,} were called,"
-        f" {calls:,} times"
+        f" {counted(calls, 'time')}"
     )
     for function in called[:_MOST_FUNCTIONS]:
         yield f"  {_describe_probed(function)}"
@@ -148,7 +150,7 @@ def _probe_lines(probes: ProbesSummary) -> Iterator[str]:
 
 
 def _describe_probed(function: ProbeCounts) -> str:
-    text = f"{function.name} ({Path(function.library).name}): {function.hits:,} calls"
+    text = f"{function.name} ({Path(function.library).name}): {counted(function.hits, 'call')}"
     counts = ((getattr(function, name), words) for name, words in _PROBE_NOTES)
     notes = [f"{count:,} {words}" for count, words in counts if count]
     if function.one_in > 1:

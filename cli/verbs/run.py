@@ -85,7 +85,11 @@ def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> 
     except BaseException:
         child.kill()
         raise
-    return summary, _exit_code(child)
+    try:
+        return summary, _exit_code(child)
+    except NotFoundError:  # it never began: there is nothing to keep
+        shutil.rmtree(output)
+        raise
 
 
 def _exit_code(child: HeldChild) -> int:

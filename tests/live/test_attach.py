@@ -175,6 +175,7 @@ def test_run_of_nothing_leaves_nothing_running(tmp_path: Path) -> None:
     done = hpcd("run", "-o", tmp_path / "m", "--", "/nonexistent/program", check=False)
     assert done.returncode == 8
     assert done.stderr.count("\n") == 1 and "/nonexistent/program" in done.stderr
+    assert not (tmp_path / "m").exists()
 
 
 def test_existing_output_is_refused_and_kept(tmp_path: Path) -> None:
