@@ -275,6 +275,19 @@ def test_tables_top_down_bottom_up_and_flat(page: Page) -> None:
     page.fill("#only", "ass")
     assert rows(page) == ["assemble"]
     shot(page, "table-flat")
+    # Both are in the link, and steps of the history.
+    at(page, "only=ass&order=blocked+time+self")
+    page.reload()
+    page.wait_for_selector("main[data-rows^=flat]")
+    assert rows(page) == ["assemble"]
+    expect(page.locator("#only")).to_have_value("ass")
+    page.go_back()
+    expect(page.locator("#only")).to_have_value("")
+    expect(page.get_by_role("columnheader", name="blocked time self ▾")).to_have_count(1)
+    assert rows(page)[0] == "exchange"
+    page.go_back()
+    expect(page.get_by_role("columnheader", name="blocked time self ▾")).to_have_count(0)
+    assert rows(page)[0] != "exchange"
 
 
 def test_tables_are_of_the_lines_and_the_time_in_view(page: Page) -> None:

@@ -64,7 +64,8 @@ export class ProfileTable extends AnswerPane {
     const formulas = part(element, "formulas", HTMLInputElement);
     formulas.value = store.state.formulas ?? "";
     formulas.addEventListener("change", () => store.set({ formulas: formulas.value || undefined }));
-    this.only.addEventListener("input", () => this.filterNames());
+    this.only.value = store.state.only ?? "";
+    this.only.addEventListener("input", () => store.set({ only: this.only.value || undefined }, "only"));
     this.nameless = part(element, "nameless", HTMLInputElement);
     this.nameless.addEventListener("change", () => store.set({ nameless: this.nameless.checked ? "1" : undefined }));
     for (const [id, act] of Object.entries({
@@ -74,6 +75,8 @@ export class ProfileTable extends AnswerPane {
       segmentedControl(part(element, "views", HTMLElement), store, "view", "View", VIEWS.map(([name, title]) => [name, title])),
       store.subscribe([...EXTENT, "view", "nameless", "formulas"], () => this.load()),
       store.subscribe(["search", "theme"], () => this.shown?.table.paint()),
+      store.subscribe(["only"], () => this.filterNames()),
+      store.subscribe(["order"], ({ order }) => this.shown?.table.sortBy(order)),
       () => this.shown?.table.dispose(),
     ];
     this.load();
@@ -103,7 +106,8 @@ export class ProfileTable extends AnswerPane {
     const kept = before?.name === name ? before.table.kept((row) => before.profile.tree.names[row.procedure]) : null;
     before?.table.dispose();
     const table = new TreeTable(this.box, "Calling contexts and their costs", columns(selected, profile, this.page.store.state.metric),
-      (row) => this.nameOf(row, profile.tree), { choose: (row) => this.choose(row), keep: (row) => this.keeps(row), sort });
+      (row) => this.nameOf(row, profile.tree), { choose: (row) => this.choose(row), keep: (row) => this.keeps(row), sort, resort: (order) => this.page.store.set({ order }) });
+    table.sortBy(this.page.store.state.order);
     this.shown = { name, selected, profile, table };
     this.filter = this.only.value ? new NameFilter(profile.tree, this.only.value) : null;
     const rows = name === "around" ? this.rowsAround(selected, profile) : rowsOf(name, profile);
@@ -171,6 +175,8 @@ export class ProfileTable extends AnswerPane {
   }
 
   filterNames() {
+    const { only = "" } = this.page.store.state;
+    if (this.only.value !== only) this.only.value = only;
     if (!this.shown) return;
     this.filter = this.only.value ? new NameFilter(this.shown.profile.tree, this.only.value) : null;
     this.shown.table.lay();

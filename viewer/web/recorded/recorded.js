@@ -72,11 +72,14 @@ class RecordedPane extends AnswerPane {
     this.overTime = new CallsOverTime(part(element, "over-time", HTMLElement), page);
     this.offerCalls();
     this.called.addEventListener("change", () => store.set({ called: this.called.value }));
-    this.only.addEventListener("input", () => this.table?.lay());
+    this.only.value = store.state.only ?? "";
+    this.only.addEventListener("input", () => store.set({ only: this.only.value || undefined }, "only"));
     this.ends = [
       segmentedControl(part(element, "by", HTMLElement), store, "by", "Calls by", this.groupings),
       store.subscribe([...EXTENT, "by", "called"], () => this.load()),
       store.subscribe(["search", "theme"], () => this.table?.paint()),
+      store.subscribe(["only"], ({ only = "" }) => { if (this.only.value !== only) this.only.value = only; this.table?.lay(); }),
+      store.subscribe(["order"], ({ order }) => this.table?.sortBy(order)),
       () => this.table?.dispose(), () => this.overTime.dispose(),
     ];
     this.load();
@@ -171,8 +174,9 @@ class RecordedPane extends AnswerPane {
     this.table = new TreeTable(this.box, "Recorded calls", columns, (row) => this.nameOf(row), {
       choose: (row) => this.choose(row), keep: (row) => !this.only.value || nameMatcher(this.only.value)(row.name) || row.children().some(({ name }) => nameMatcher(this.only.value)(name)),
       heading: by === MEMORY ? "process, call path" : by === MEMORY_TIME ? TIME : GROUPINGS.find(([key]) => key === by)?.[1].toLowerCase(),
-      nameWidth: 300, sort: by.endsWith(TIME) ? UNSORTED : 0,
+      nameWidth: 300, sort: by.endsWith(TIME) ? UNSORTED : 0, resort: (order) => this.page.store.set({ order }),
     });
+    this.table.sortBy(this.page.store.state.order);
     if (rows.length) this.table.show(rows);
     else this.box.replaceChildren(textElement("p", by === PHASE ? NO_PHASE : NO_CALLS_IN_VIEW, "empty"));
     if (by === MEMORY && rows.length) this.table.toggle(rows[0], true);

@@ -44,16 +44,19 @@ export class TreeTable {
    * @param {(row: Row) => void} [options.choose] called with a row that is selected
    * @param {(row: Row) => boolean} [options.keep] whether a row is shown
    * @param {number} [options.sort] the column
+   * @param {(order: string) => void} [options.resort] called with the order that a person chooses, as of sortBy
    * @param {string} [options.heading] of the names
    * @param {number} [options.nameWidth] px, at least
    */
-  constructor(element, label, columns, draw, { choose = () => {}, keep = () => true, sort = 0, heading = "Name", nameWidth }) {
+  constructor(element, label, columns, draw, { choose = () => {}, keep = () => true, sort = 0, resort = () => {}, heading = "Name", nameWidth }) {
     this.heading = heading;
     this.columns = columns;
     this.draw = draw;
     this.choose = choose;
     this.keep = keep;
+    this.usual = sort;
     this.sort = sort;
+    this.resort = resort;
     this.descending = true;
     /** @type {Row[]} */
     this.top = [];
@@ -102,10 +105,20 @@ export class TreeTable {
         this.sort = i;
         this.header();
         this.lay();
+        this.resort(`${this.descending ? "" : "-"}${column.title}`);
       });
       this.layout.addBorder(button, column.title);
       return button;
     }));
+  }
+
+  /** @param {string} [order] title of a column, behind a minus: ascending; of another table's: as at first */
+  sortBy(order = "") {
+    const at = this.columns.findIndex(({ title }) => title === order.replace(/^-/, ""));
+    this.sort = at < 0 ? this.usual : at;
+    this.descending = at < 0 || !order.startsWith("-");
+    this.header();
+    this.lay();
   }
 
   /** @param {Row[]} rows */
