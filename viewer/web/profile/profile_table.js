@@ -115,8 +115,8 @@ export class ProfileTable extends AnswerPane {
     // Both are looked at: what calls the procedure, and what it calls.
     if (name === "around") rows.forEach((row) => table.toggle(row, true));
     if (kept) table.keepTo(kept, (row) => profile.tree.names[row.procedure]);
-    // Where the cost is can be seen at once; nothing is chosen yet.
-    else if (name === "down") table.openHotPath();
+    // Where the cost is can be seen at once where nothing is chosen yet.
+    else if (!this.reveal(table, profile.tree) && name === "down") table.openHotPath();
     this.what.textContent = selected.wrong || (rows.length ? selected.note : whyEmpty(name, profile));
     this.what.classList.toggle("wrong", Boolean(selected.wrong));
     this.nameless.checked = Boolean(this.page.store.state.nameless);
@@ -190,6 +190,32 @@ export class ProfileTable extends AnswerPane {
   }
 
   /**
+   * Opens the table to the row that was chosen, as a link says; whether it is there.
+   * @param {TreeTable<Row>} table
+   * @param {ViewTree} tree
+   */
+  reveal(table, tree) {
+    const { context } = this.page.store.state;
+    /** @type {Set<number>} */
+    const way = new Set();
+    if (context?.startsWith("n")) for (let node = parseInt(context.slice(1), 10); node > 0; node = tree.parent[node]) way.add(node);
+    for (let rows = table.top; rows.length;) {
+      const row = rows.find((one) => this.contextOf(one, tree) === context);
+      if (row) { table.current = row; table.lay(); table.scrollTo(row); return true; }
+      const above = rows.find(({ nodes }) => nodes.some((node) => way.has(node)));
+      if (above) table.open.add(above);
+      rows = above?.children() ?? [];
+    }
+    return false;
+  }
+
+  /**
+   * @param {Row} row
+   * @param {ViewTree} tree
+   */
+  contextOf(row, tree) { return (tree.view === "top-down" && nodesOf(row, tree)) || `${tree.view}:${tree.names[row.procedure]}`; }
+
+  /**
    * The other panes are about a row then: over lines its context, the code its procedure.
    * @param {Row} row
    */
@@ -201,7 +227,7 @@ export class ProfileTable extends AnswerPane {
     const { procedure } = row;
     const placed = kind[procedure] >= LOOP && kind[procedure] <= STATEMENT && file[procedure];
     store.set({
-      context: (tree.view === "top-down" && nodesOf(row, tree)) || `${tree.view}:${tree.names[procedure]}`,
+      context: this.contextOf(row, tree),
       about: context.opened.procedureOf(tree, procedure),
       spot: placed ? `${file[procedure]}:${line[procedure]}` : undefined,
     });
