@@ -10,8 +10,8 @@ import numpy.typing as npt
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.profile.costs import occupancy
+from hpcd.analysis.profile.launchers import own_lines
 from hpcd.analysis.profile.phase_costs import PhaseCosts
-from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, U32
 from hpcd.model.cct import NO_NODE
 
@@ -63,15 +63,15 @@ def over_lines(
     the database]`` says what counts of it (None: all).
 
     Statistics, a histogram, and the sorted curve. Of many lines the curve has some at equal
-    distances; its first and last are always there. Helper threads and idle processes
-    (:mod:`hpcd.analysis.profile.working_lines`) count in the sum alone: ``helpers`` is how many
-    such lines there are. What they and ranks have in
-    common is no statistic of the program. Where there is nothing else, they are what it is about.
+    distances; its first and last are always there. Lines that are not the program's own, launchers
+    and helper threads (:func:`hpcd.analysis.profile.launchers.own_lines`), count in the sum alone:
+    ``helpers`` is how many there are. What they and ranks have in common is no statistic of the
+    program. Where there is nothing else, they are what it is about.
     """
     if cost is None:
         cost = db.metrics.over_contexts(metric, inside)
     total = float(cost[lines].sum())
-    helps = ~working_lines(db)[lines]
+    helps = ~own_lines(db)[lines]
     if helps.all():
         helps = np.zeros(len(lines), bool)
     lines = lines[~helps]

@@ -15,7 +15,7 @@ import { FindBox } from "./find.js";
 import { mountFindings } from "./findings.js";
 import { PANES } from "./panes.js";
 import { CHOICE, Store } from "./store.js";
-import { part, textElement } from "../widgets/elements.js";
+import { part, select, textElement } from "../widgets/elements.js";
 
 /**
  * @typedef {import("./pane_types.js").Pane} Pane
@@ -319,6 +319,8 @@ for (const { name, title } of PANES) {
   at("panes").append(tab);
 }
 for (const [id, key] of Object.entries({ colours: "c", theme: "t", help: "?", export: "e" })) at(id).addEventListener("click", () => KEYS[key]());
+// Where there is no room for all of them.
+for (const bar of [at("panes"), select(document, ".bar.choice", HTMLElement)]) bar.addEventListener("wheel", ({ deltaX, deltaY }) => { bar.scrollLeft += deltaX || deltaY; }, { passive: true });
 databaseSelect.addEventListener("change", () => load(databaseSelect.value).catch(context.fail));
 store.subscribe(["pane"], ({ pane }) => show(pane));
 store.subscribe(["theme"], theme);

@@ -50,7 +50,7 @@ export function mountFindings(element, { store, context }) {
     const item = document.createElement("li");
     const { kind, text, procedure, at } = finding;
     const leads = at !== null || procedure || ELSEWHERE[kind];
-    const sentence = textElement(leads ? "button" : "span", text, "finding");
+    const sentence = textElement(leads ? "button" : "span", text.replaceAll(" %", "\u00a0%"), "finding");
     if (leads) sentence.addEventListener("click", () => go(finding));
     item.append(sentence);
     return item;

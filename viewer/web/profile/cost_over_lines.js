@@ -95,7 +95,7 @@ export class CostOverLines extends AnswerPane {
     const [over, heat] = answers;
     this.answers = { over, heat };
     this.what.textContent = `on ${formatCount(over.with_cost)} of ${formatCount(over.lines)} line${over.lines === 1 ? "" : "s"}, all their time: exact`
-      + (over.helpers ? `; ${formatCount(over.helpers)} helper thread${over.helpers === 1 ? "" : "s"} that hardly ran left out` : "");
+      + (over.helpers ? `; ${formatCount(over.helpers)} helper${over.helpers === 1 ? "" : "s"} left out` : "");
     const lines = store.state.l1 - store.state.l0;
     part(this.element, "heat-note", HTMLElement).textContent = heat.h === MOST_LINES && heat.h < lines ? `${formatCount(heat.h)} of ${formatCount(lines)} lines, evenly chosen` : "";
     this.listStatistics(over);

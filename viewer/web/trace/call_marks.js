@@ -28,9 +28,11 @@ const WORDS = { io: "I/O", memory: "memory", probe: "probed", mpi: "MPI" };
 const NEAR = 5; // px between the mouse and what it is at
 const BAR = 5; // px: height of a call
 const OFF = "0";
+const ZOOM_IN = ": zoom in"; // to see each
 const LEAST_RHOMB = 3; // px from its middle
 const FEW = 12; // messages, operations: of more it is drawn how close together they are
 const TICK = 6; // px: height of a send or receive there
+const ROOMY = 40; // px: height of a row that has text and ticks beside each other
 const LOW_BAR = 2; // px: height of a call of many
 
 export class CallMarks {
@@ -84,7 +86,7 @@ export class CallMarks {
   show() {
     const { answer } = this;
     const words = answer ? describeMarks(answer) : [];
-    this.note.textContent = this.hidden ? "calls are hidden" : words[0] ?? "no calls in view";
+    this.note.textContent = this.hidden ? "calls are hidden" : words[0]?.replace(ZOOM_IN, "") ?? "no calls in view";
     this.note.title = [...words, `Click: ${this.hidden ? "show" : "hide"} them (M)`].join("\n");
     this.note.setAttribute("aria-pressed", String(!this.hidden));
     this.note.dataset.marks = this.hidden ? "hidden" : words.join("; ");
@@ -149,7 +151,7 @@ export function describeMarks({ calls, drawn, messages, message, collectives, co
   const kinds = [[phases, "phase", phase], [messages, "message", message && message.length <= FEW], [collectives, "collective", collective && (collectives ?? 0) <= FEW],
     ...Object.entries(calls).map(([group, count]) => /** @type {[number, string, boolean]} */ ([count, `${WORDS[group] ?? group} call`.trim(), drawn.includes(group)]))];
   return kinds.flatMap(([count, name, drawn]) => (
-    count ? [`${formatCount(count)} ${name}${count === 1 ? "" : "s"}${drawn ? "" : ": zoom in"}`] : []));
+    count ? [`${formatCount(count)} ${name}${count === 1 ? "" : "s"}${drawn ? "" : ZOOM_IN}`] : []));
 }
 
 /**
@@ -227,8 +229,11 @@ function drawDensity(pen, places, messages, ratio) {
   for (const { from, to, sent, received } of messages) {
     for (const [line, time] of [[from, sent], [to, received]]) {
       const row = places.row(line);
-      const height = row ? Math.min(TICK * ratio, (row.bottom - row.top) / 3) : 0;
-      if (row) pen.fillRect(places.x(time), row.middle - height / 2, ratio, height);
+      if (!row) continue;
+      const height = Math.min(TICK * ratio, (row.bottom - row.top) / 3);
+      // Between the text of a segment, in its middle, and calls, at its foot.
+      const top = row.bottom - row.top > ROOMY * ratio ? row.bottom - (BAR + 2) * ratio - height : row.middle - height / 2;
+      pen.fillRect(places.x(time), top, ratio, height);
     }
   }
   pen.globalAlpha = 1;

@@ -73,6 +73,7 @@ export function drawLineLabels(element, places, labels, layout, height, acts, un
     const text = process === above && full === label && process !== label ? label.slice(process.length + 1) : full;
     const item = rowLabel(line, { text, full, heads, unfolded }, acts);
     item.style.top = `${top}px`;
+    item.classList.toggle("roomy", (layout.edges[row + 1] - layout.edges[row]) * height >= 2 * ROW_HEIGHT);
     items.push(item);
     [last, above] = [group, process];
   }

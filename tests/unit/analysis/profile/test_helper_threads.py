@@ -63,16 +63,16 @@ def test_statistics_leave_out_helper_threads(database: Path) -> None:
         assert alone["max"] == pytest.approx(0.003)
 
 
-def test_the_main_program_is_the_ranks_one(tmp_path: Path) -> None:
+def launched(tmp_path: Path, *milliseconds: int) -> Path:
+    """A launcher and the program it starts, which work so long."""
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 2), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
     writer.add_module(Module(1, ModuleKind.JIT, "[jit]", process=1))
     writer.add_symbols(1, [(0, 16, "main")])
     node = writer.add_nodes(np.zeros(1, np.uint32), np.array([module_frame(1, 4)], np.uint64))
-    # A launcher that works longer than the short program it starts.
     writer.add_process(Process(0, 100, 1, "mpirun", "/usr/bin/mpirun", (), 0, 0, "", None, None))
     writer.add_process(Process(1, 101, 100, "app", "/opt/app", (), 0, 0, "job", 0, 1))
-    for line, count in enumerate((80, 30)):
+    for line, count in enumerate(milliseconds):
         writer.add_thread(Thread(line, line, 100 + line, "thread", 0, SECOND))
         times = np.arange(count, dtype=np.uint64) * np.uint64(1_000_000)
         lines = np.full(count, line, np.uint32)
@@ -80,5 +80,17 @@ def test_the_main_program_is_the_ranks_one(tmp_path: Path) -> None:
     writer.add_clock_pair(0, 10**18)
     writer.close()
     merge([tmp_path / "m"], tmp_path / "db")
-    with hpcd.analysis.open(tmp_path / "db") as db:
+    return tmp_path / "db"
+
+
+def test_the_main_program_is_the_ranks_one(tmp_path: Path) -> None:
+    # A launcher that works longer than the short program it starts.
+    with hpcd.analysis.open(launched(tmp_path, 80, 30)) as db:
         assert main_program(db) == "/opt/app"
+
+
+def test_costs_over_lines_are_not_the_launchers(tmp_path: Path) -> None:
+    with hpcd.analysis.open(launched(tmp_path, 30, 80)) as db:
+        answer = over_lines(db, np.arange(2), "cpu_time", np.ones(len(db.cct), bool))
+        assert (answer["lines"], answer["helpers"], answer["imbalance"]) == (1, 1, 0)
+        assert answer["sum"] == pytest.approx(0.11)
