@@ -81,15 +81,32 @@ bool check_places(const struct stored_blocks *blocks, const uint32_t *least, int
 	return true;
 }
 
-/* Whether the value of a record of a block is 0: codes and the values behind them, of which seen came before. */
-static bool is_zero(int64_t kind, const uint8_t *others, int64_t count, int64_t seen, int64_t wide, int64_t step)
+/* Fills in which of n numbers, one byte plane after another, are wanted; returns how many. */
+static int64_t equal_numbers(const uint8_t *restrict planes, int64_t width, int64_t stride, int64_t n, uint64_t wanted,
+			     uint8_t *restrict equal)
 {
-	if (kind != OTHER)
-		return kind == ZERO || (kind == STEP && step == 0);
-	for (int64_t plane = 0; plane < wide; plane++)
-		if (others[plane * count + seen])
-			return false;
-	return true;
+	int64_t number = 0;
+	bool possible = width == 8 || !(wanted >> 8 * width);
+	for (int64_t at = 0; at < n; at++)
+		equal[at] = possible;
+	for (int64_t plane = 0; plane < width && possible; plane++) {
+		const uint8_t *row = planes + plane * stride;
+		uint8_t byte = (uint8_t)(wanted >> 8 * plane);
+		for (int64_t at = 0; at < n; at++)
+			equal[at] &= row[at] == byte;
+	}
+	for (int64_t at = 0; at < n; at++)
+		number += equal[at];
+	return number;
+}
+
+/* A bit for the kind of the value of a record if it is of an interval; another if there is no such event. */
+#define NO_EVENT (1 << 4)
+
+static inline uint8_t interval_kind(int64_t code, const uint8_t *interval, int64_t events)
+{
+	int64_t event = code >> 2 & 0xFFFF;
+	return event < events ? (uint8_t)(interval[event] << (code & 3)) : NO_EVENT;
 }
 
 /* Fills in which blocks have events from events on; returns the number of records that only mark where an interval
@@ -99,6 +116,10 @@ int64_t check_codes(const struct stored_blocks *codes, const struct stored_block
 		    const uint8_t *interval, int64_t events, uint8_t *bad)
 {
 	int64_t ends = 0;
+	/* The interval_kind of each code of one byte and of each record of a block; whether that has the value 0. */
+	uint8_t kinds[256], kind[BLOCK_RECORDS], zero[BLOCK_RECORDS];
+	for (int64_t code = 0; code < 256; code++)
+		kinds[code] = interval_kind(code, interval, events);
 	for (int64_t block = 0; block < codes->n; block++) {
 		int64_t n = codes->count[block], at = codes->begin[block], end = codes->end[block];
 		int64_t planes = code_planes(codes->width[block]), wide = other_planes(codes->width[block]);
@@ -116,20 +137,26 @@ int64_t check_codes(const struct stored_blocks *codes, const struct stored_block
 			others += (first[record] & 3) == OTHER;
 		if (at + n * planes > end - others * wide)
 			return -1;
-		bool wrong = false;
+		for (int64_t record = 0; record < n; record++)
+			kind[record] = planes == 1 ? kinds[first[record]]
+						   : interval_kind(number_at(first + record, planes, n), interval, events);
+		uint8_t any = 0;
 		for (int64_t record = 0; record < n; record++) {
-			int64_t code = planes == 1 ? first[record] : number_at(first + record, planes, n);
-			int64_t event = code >> 2 & 0xFFFF, kind = code & 3, step = 0;
-			if (event >= events) {
-				wrong = true;
-			} else if (interval[event]) {
-				if (kind == STEP && record + 1 < n)
-					step = (number_at(steps + record + 1, times, n) + least[block]) % WORD;
-				ends += is_zero(kind, values, others, seen, wide, step);
-			}
-			seen += kind == OTHER;
+			any |= kind[record];
+			ends += kind[record] >> ZERO & 1;
 		}
-		bad[block] = wrong;
+		/* Steps are stored less the least one; the last record has none that is known. */
+		if (any >> STEP & 1 && equal_numbers(steps + 1, times, n, n - 1, (uint32_t)-least[block], zero))
+			for (int64_t record = 0; record + 1 < n; record++)
+				ends += kind[record] >> STEP & zero[record];
+		ends += kind[n - 1] >> STEP & 1;
+		if (any >> OTHER & 1 && equal_numbers(values, wide, others, others, 0, zero))
+			for (int64_t record = 0; record < n; record++) {
+				bool is_other = (first[record] & 3) == OTHER;
+				ends += is_other & kind[record] >> OTHER & zero[seen];
+				seen += is_other;
+			}
+		bad[block] = (any & NO_EVENT) != 0;
 	}
 	return ends;
 }
