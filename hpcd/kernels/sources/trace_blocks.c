@@ -50,7 +50,7 @@ bool encode_places(const struct block_entries *entries, uint8_t *data, int64_t *
 		int64_t count = cuts[block + 1] - cuts[block];
 		const int64_t *times = entries->time + cuts[block];
 		const uint32_t *nodes = entries->node + cuts[block];
-		uint32_t smallest = MAX_STEP, greatest = 0, top = 0;
+		uint32_t smallest = MAX_STEP, greatest = 0, top;
 		for (int64_t at = 1; at < count; at++) {
 			step[at] = (uint32_t)((uint64_t)times[at] - (uint64_t)times[at - 1]);
 			smallest = step[at] < smallest ? step[at] : smallest;
@@ -60,13 +60,12 @@ bool encode_places(const struct block_entries *entries, uint8_t *data, int64_t *
 			step[at] -= smallest;
 			greatest |= step[at];
 		}
-		uint32_t before = code[0] = nodes[0] + 1;
-		top = before;
+		uint32_t again = 0;
+		top = code[0] = nodes[0] + 1;
 		for (int64_t at = 1; at < count; at++) {
-			bool again = (nodes[at] == nodes[at - 1]) & (before != 0);
-			before = again ? 0 : nodes[at] + 1;
-			code[at] = before;
-			top |= before;
+			again = (nodes[at] == nodes[at - 1]) & ~again;
+			code[at] = (nodes[at] + 1) & (again - 1);
+			top |= code[at];
 		}
 		least[block] = smallest;
 		wide[block] = bytes_of(greatest);
