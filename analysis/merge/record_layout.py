@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.merge.record_batches import SLICE_RECORDS, Batch
 from hpcd.analysis.trace.intervals import Intervals
-from hpcd.array_types import I64, U16, U32, U64
+from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.kernels.library import kernels, structure
 
 # Entries of the table that a line's records are counted in, 16 bytes each.
@@ -48,6 +47,7 @@ class RecordLayout:
         self._room = 0
         self._slots = 0
         self._slot_of = np.full(1 << 16, -1, np.int32)
+        self._event_of = np.zeros(1 << 16, np.uint16)
 
     def lay_out(
         self, rows: I64, batch: Batch, low: int, high: int, lines: tuple[I64, I64, I64]
@@ -63,7 +63,7 @@ class RecordLayout:
             *batch.columns,
         )  # fmt: skip
         so_far, used = structure("lines_so_far", *lines), np.array([self._used], np.int32)
-        records = kernels.examine_records(stretches, so_far, self._slot_of, used)
+        records = kernels.examine_records(stretches, so_far, self._slot_of, self._event_of, used)
         self._used = int(used[0])
         if records < 0 or not self._table_fits():
             return None
@@ -71,23 +71,19 @@ class RecordLayout:
             self._make_room(records)
         numbering = structure(
             "numbering", self._number, len(self._number), self._intervals.length_ns, self._slot_of,
-            self._slots, self._table,
+            self._event_of, self._slots, self._table,
         )  # fmt: skip
         sizes = np.empty(4, np.int64)
-        out = structure("laid_out", *self._buffers[:-1], *self._buffers[-1])
-        if not kernels.lay_out_records(stretches, numbering, so_far, out, sizes):
+        if not kernels.lay_out_records(
+            stretches, numbering, so_far, structure("laid_out", *self._columns), sizes
+        ):
             raise IndexError("records of nodes that do not exist")
         entries, blocks, cells, plain = sizes.tolist()
-        start, time, node, event, value, cuts, columns = self._buffers
-        key, row, counted, added = columns
-        key = key[:cells]
-        sums = Cells(
-            row[:cells].astype(np.uint32), (key // self._slots).astype(np.uint32),
-            self._event_of()[key % self._slots], counted[:cells].copy(), added[:cells].copy(),
-        )  # fmt: skip
+        start, time, node, event, value, cuts, _, *sums = self._columns
         return LaidOut(
             start[: len(rows) + 1], cuts[: blocks + 1], time[:entries], node[:entries],
-            None if plain else event[:entries], None if plain else value[:entries], sums,
+            None if plain else event[:entries], None if plain else value[:entries],
+            Cells(*(column[:cells].copy() for column in sums)),
         )  # fmt: skip
 
     def _table_fits(self) -> bool:
@@ -100,21 +96,15 @@ class RecordLayout:
             self._table = np.zeros((slots * len(self._number), 2), np.uint64)
         return self._used <= self._slots
 
-    def _event_of(self) -> Any:
-        events = np.flatnonzero(self._slot_of >= 0)
-        event_of = np.zeros(self._slots, np.uint16)
-        event_of[self._slot_of[events]] = events
-        return event_of
-
     def _make_room(self, records: int) -> None:
-        """Buffers for a number of records, each of which may be an interval and be a block of its
+        """Columns for a number of records, each of which may be an interval and be a block of its
         own."""
         self._room = room = max(records, 2 * SLICE_RECORDS)
         most = 2 * room + 1
-        self._buffers = (
+        self._columns: tuple[Array, ...] = (
             np.empty(room + 1, np.int64), np.empty(most, np.int64),
             np.empty(most, np.uint32), np.empty(most, np.uint16), np.empty(most, np.uint64),
-            np.empty(most, np.int64),
-            (np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.uint64),
-             np.empty(room, np.uint64)),
+            np.empty(most, np.int64), np.empty(room, np.int64), np.empty(room, np.uint32),
+            np.empty(room, np.uint32), np.empty(room, np.uint16), np.empty(room, np.uint64),
+            np.empty(room, np.uint64),
         )  # fmt: skip

@@ -49,13 +49,10 @@ class Intervals:
         start, time = np.empty(len(records.start), np.int64), np.empty(total, np.int64)
         node, events = np.empty(total, np.uint32), np.empty(total, np.uint16)
         values = np.empty(total, np.uint64)
-        none = None
         is_plain = kernels.expand_records(
             records.start, len(records.line), np.ascontiguousarray(records.time_ns),
             np.ascontiguousarray(records.node), event, value, self.length_ns,
-            structure(
-                "laid_out", start, time, node, events, values, none, none, none, none, none
-            ),
+            structure("laid_out", start, time, node, events, values, *[None] * 7),
         )  # fmt: skip
         if is_plain:
             return Entries(start, time, node, None, None)

@@ -93,12 +93,13 @@ struct line_records {
 };
 
 /* The part's number of each of its nodes; of each of the 65,536 events its length (ns per unit of a value) and
- * its slot; table is of two numbers for each node and slot. */
+ * its slot; of each slot, a power of two of them, its event; table is of two numbers for each node and slot. */
 struct numbering {
 	const uint32_t *number;
 	int64_t nodes;
 	const double *length;
 	const int32_t *slot_of;
+	const uint16_t *event_of;
 	int64_t slots;
 	uint64_t *table;
 };
@@ -108,13 +109,16 @@ struct lines_so_far {
 	int64_t *counts, *earliest, *latest;
 };
 
-/* Entries, where blocks of them begin, and sums by row and key (node times slots plus slot). */
+/* Entries, where blocks of them begin, and sums by row, node and event; sum_key is for their keys (node times slots
+ * plus slot). */
 struct laid_out {
 	int64_t *start, *times;
 	uint32_t *nodes;
 	uint16_t *events;
 	uint64_t *values;
-	int64_t *cuts, *sum_key, *sum_row;
+	int64_t *cuts, *sum_key;
+	uint32_t *sum_row, *sum_node;
+	uint16_t *sum_event;
 	uint64_t *sum_records, *sum_value;
 };
 
@@ -122,7 +126,7 @@ int64_t count_entries(const uint16_t *event, const uint64_t *value, int64_t n, c
 bool expand_records(const int64_t *start, int64_t lines, const uint64_t *time, const uint32_t *node,
 		    const uint16_t *event, const uint64_t *value, const double *length, const struct laid_out *out);
 int64_t examine_records(const struct line_records *records, const struct lines_so_far *so_far, int32_t *slot_of,
-			int32_t *used);
+			uint16_t *event_of, int32_t *used);
 bool lay_out_records(const struct line_records *records, const struct numbering *numbering,
 		     const struct lines_so_far *so_far, const struct laid_out *out, int64_t *sizes);
 

@@ -5,7 +5,7 @@
 #define TIME_UNIT_NS ((uint64_t)TIME_UNIT)
 #define LONGEST_NS ((double)((uint64_t)1 << 60))
 #define BLOCK_RECORDS 1024
-#define MAX_STEP ((int64_t)UINT32_MAX)
+#define MAX_STEP UINT32_MAX
 /* Records whose keys are kept until they are counted. */
 #define AT_ONCE 512
 
@@ -65,9 +65,9 @@ bool expand_records(const int64_t *start, int64_t lines, const uint64_t *time, c
 }
 
 /* The number of records of lines, -1 where those of a line are not in order or begin before the latest of it. Each
- * event gets a slot of its own in slot_of; used is the number of events that have one. */
+ * event gets a slot of its own in slot_of, and event_of says of each slot which; used is the number of slots. */
 int64_t examine_records(const struct line_records *records, const struct lines_so_far *so_far, int32_t *slot_of,
-			int32_t *used)
+			uint16_t *event_of, int32_t *used)
 {
 	const int64_t *rows = records->rows, *first = records->first, *begin = records->begin, *end = records->end;
 	const uint64_t *time = records->time;
@@ -83,8 +83,10 @@ int64_t examine_records(const struct line_records *records, const struct lines_s
 			for (int64_t at = begin[stretch]; at < end[stretch]; at++) {
 				back |= time[at] < before;
 				before = time[at];
-				if (slot_of[event[at]] < 0)
+				if (slot_of[event[at]] < 0) {
+					event_of[*used] = event[at];
 					slot_of[event[at]] = (*used)++;
+				}
 			}
 		}
 		if (back)
@@ -109,9 +111,9 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 	const double *length = numbering->length;
 	const int32_t *slot_of = numbering->slot_of;
 	int64_t lines = records->lines, most = numbering->nodes, slots = numbering->slots;
+	int slot_bits = __builtin_ctzll((uint64_t)slots);
 	uint64_t (*table)[2] = (uint64_t (*)[2])numbering->table;
 	int64_t *restrict times = out->times, *restrict sum_key = out->sum_key;
-	int64_t *restrict sum_row = out->sum_row;
 	uint32_t *restrict nodes = out->nodes;
 	uint16_t *restrict events = out->events;
 	uint64_t *restrict values = out->values;
@@ -146,7 +148,7 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 					events[to] = code;
 					values[to++] = amount;
 					odd |= code | (amount ^ 1);
-					keys[at - piece] = (int64_t)place * slots + slot_of[code];
+					keys[at - piece] = (int64_t)place << slot_bits | slot_of[code];
 					double lasts = length[code] * (double)amount;
 					waits = lasts > 0;
 					until = now + lasting(lasts);
@@ -170,11 +172,13 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 			values[to++] = 0;
 		}
 		for (int64_t cell = first_cell; cell < cells; cell++) {
-			uint64_t *sums = table[sum_key[cell]];
-			sum_row[cell] = row;
-			out->sum_records[cell] = sums[0];
-			out->sum_value[cell] = sums[1];
-			sums[0] = sums[1] = 0;
+			int64_t key = sum_key[cell];
+			out->sum_row[cell] = (uint32_t)row;
+			out->sum_node[cell] = (uint32_t)(key >> slot_bits);
+			out->sum_event[cell] = numbering->event_of[key & (slots - 1)];
+			out->sum_records[cell] = table[key][0];
+			out->sum_value[cell] = table[key][1];
+			table[key][0] = table[key][1] = 0;
 		}
 		if (to == a)
 			continue;
@@ -182,12 +186,16 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 			so_far->earliest[row] = times[a];
 		so_far->counts[row] += to - a;
 		so_far->latest[row] = times[to - 1];
-		int64_t regular = a;
-		for (int64_t at = a; at < to; at++) {
-			if (at == regular || times[at] - times[at - 1] > MAX_STEP)
-				out->cuts[blocks++] = at;
-			if (at == regular)
-				regular += BLOCK_RECORDS;
+		for (int64_t regular = a; regular < to; regular += BLOCK_RECORDS) {
+			int64_t stop = at_most(regular + BLOCK_RECORDS, to);
+			uint64_t steps = 0;
+			out->cuts[blocks++] = regular;
+			for (int64_t at = regular + 1; at < stop; at++)
+				steps |= (uint64_t)(times[at] - times[at - 1]);
+			/* Hardly ever is a step that long. */
+			for (int64_t at = regular + 1; steps > MAX_STEP && at < stop; at++)
+				if (times[at] - times[at - 1] > (int64_t)MAX_STEP)
+					out->cuts[blocks++] = at;
 		}
 	}
 	out->start[lines] = out->cuts[blocks] = to;
