@@ -85,8 +85,9 @@ class SymbolTable:
     def symbol(self, entry: int) -> Symbol:
         """The best name of what begins where ``entry`` does.
 
-        Aliases: known outside their file before local, fewer leading underscores, then shorter
-        (MPI_Send, not PMPI_Send), then by alphabet.
+        Aliases: the vDSO's own (the C library's function that calls it has the plain one), known
+        outside their file before local, fewer leading underscores, then shorter (MPI_Send, not
+        PMPI_Send), then by alphabet.
         """
         start = self.start[entry]
         low, high = np.searchsorted(self.start, [start, start + np.uint64(1)]).tolist()
@@ -100,7 +101,8 @@ class SymbolTable:
             if not name:
                 continue
             underscores = len(name) - len(name.lstrip("_"))
-            rank = (bool(self._local[at]), underscores, len(name), name)
+            foreign = not name.startswith("__vdso_")
+            rank = (foreign, bool(self._local[at]), underscores, len(name), name)
             if best is None or rank < best:
                 best, best_entry = rank, (at, name)
         at, name = best_entry

@@ -527,7 +527,8 @@ def test_the_vdso_is_looked_up_in_this_process() -> None:
     answer = symbolize(
         SymbolTask(ModuleKind.VDSO, "[vdso]", "", None, np.arange(0, 4096, 16, dtype=np.uint64))
     )
-    assert any("gettime" in procedure.name for procedure in answer.procedures)
+    # Not as the function of the C library that calls it.
+    assert "__vdso_clock_gettime" in {procedure.name for procedure in answer.procedures}
 
 
 @pytest.mark.parametrize(
