@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from playwright.sync_api import Browser, expect
@@ -19,6 +20,13 @@ def test_a_click_shows_the_path_of_the_thread_there(browser: Browser, tmp_path: 
         expect(page.locator("#count")).to_have_text("41 lines in 3 rows")
         labels = page.locator("#trace-labels span")
         expect(labels).to_have_text(["server 100", *["· 20 threads"] * 2])
+        # The place where most is spent, and what a finding leads to, are in the row of a thread.
+        expect(page.locator("#path-at")).to_have_text(re.compile(r"most spent: .*20 threads"))
+        expect(page.locator("#path li")).to_have_text(["answer"])
+        page.locator("#findings").get_by_role("button", name="Most work").click()
+        expect(page.locator("#path-at")).to_have_text(re.compile(r"^server 100 · 20 threads"))
+        page.go_back()
+        expect(page.locator("#path-at")).to_contain_text("most spent")
         box = page.locator("#trace-canvas canvas").bounding_box()
         assert box
         for share in (0.3, 0.7):

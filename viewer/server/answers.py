@@ -30,6 +30,7 @@ from hpcd.viewer.server.find_api import stretches, telling_place
 from hpcd.viewer.server.open_database import OpenDatabase
 from hpcd.viewer.server.profile_api import heat, over_lines
 from hpcd.viewer.server.query_params import QueryParameters
+from hpcd.viewer.server.selection import Choice
 
 Arrays = list[npt.NDArray[Any]]
 JsonAnswer = Callable[[OpenDatabase, QueryParameters], object]
@@ -124,7 +125,7 @@ def _findings(database: OpenDatabase, _: QueryParameters) -> object:
     where most is spent."""
     db = database.db
     listed = findings(db)
-    places = [telling_place(db, finding) for finding in listed]
+    places = [_with_row(database, telling_place(db, finding)) for finding in listed]
     work = [place for finding, place in zip(listed, places, strict=True) if finding.kind == "hot"]
     return {
         "scene": scene(db),
@@ -134,6 +135,15 @@ def _findings(database: OpenDatabase, _: QueryParameters) -> object:
         ],
         "costliest": next((place for place in [*work, *places] if place), None),
     }
+
+
+def _with_row(database: OpenDatabase, place: dict[str, int] | None) -> dict[str, int] | None:
+    """``place`` with the line that has the ``row`` in which its line is drawn at first."""
+    if place is None:
+        return None
+    line = place["line"]
+    row = int(database.selection.drawn_in(np.array([line]), Choice(fold=True))[0])
+    return {**place, "row": line if row < 0 else row}
 
 
 def _find(database: OpenDatabase, parameters: QueryParameters) -> object:

@@ -74,8 +74,9 @@
  * @typedef {{ variety: number, procedures: number, shown: [string, number][] }} DepthContent
  * @typedef {{ best: number, depths: DepthContent[] }} DepthsAnswer depths from 1 on; best tells most
  *
- * at: where it is to be seen, and a window around it; null where nowhere.
- * @typedef {{ line: number, time: number, t0: number, t1: number }} Telling
+ * at: where it is to be seen, and a window around it; null where nowhere. row: the line that has the row in which
+ * line is drawn, unless every line has one.
+ * @typedef {{ line: number, row: number, time: number, t0: number, t1: number }} Telling
  * @typedef {{ kind: string, text: string, value: number, unit: string, share: number, whole: string, place: string, procedure: string, line: number | null, at: Telling | null }} Finding
  * @typedef {{ scene: string, findings: Finding[], costliest: Telling | null }} FindingsAnswer
  *

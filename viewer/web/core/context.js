@@ -41,7 +41,7 @@ export class PageContext {
     this.compared = new Map();
     /** @type {Position | null} where the pointer is in a trace view: keys zoom there */
     this.pointer = null;
-    /** @type {{ line: number, time: number } | null} where most is spent: shown as long as nothing else is chosen */
+    /** @type {import("./api_types.js").Telling | null} where most is spent: shown as long as nothing else is chosen */
     this.costliest = null;
     /** @type {number | undefined} where a range was begun that the crosshair ends, ns */
     this.anchor = undefined;
@@ -91,8 +91,14 @@ export class PageContext {
   detail() {
     const { line, time } = this.store.state;
     if (line !== undefined || time !== undefined) return { line, time };
-    return this.costliest ?? { line, time };
+    return this.costliest ? this.placeOf(this.costliest) : { line, time };
   }
+
+  /**
+   * Where the crosshair shows what a finding tells.
+   * @param {import("./api_types.js").Telling} telling
+   */
+  placeOf({ line, row, time }) { return { line: this.store.state.all ? line : row, time }; }
 
   // The window that is selected, of time and rows; null without one.
   selection() {

@@ -61,7 +61,7 @@ export function mountFindings(element, { store, context }) {
     const { pane, search } = store.state;
     if (pane !== "trace" && procedure) { store.set({ search: search === procedure ? "" : procedure }); return; }
     if (!at) { store.set(ELSEWHERE[kind] ? { pane: ELSEWHERE[kind] } : { search: procedure, line: line ?? undefined }); return; }
-    store.set({ pane: "trace", search: procedure, line: at.line, time: at.time, t0: at.t0, t1: at.t1 });
+    store.set({ pane: "trace", search: procedure, ...context.placeOf(at), t0: at.t0, t1: at.t1 });
   }
 
   store.subscribe(["pane"], show);
