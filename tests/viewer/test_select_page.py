@@ -275,6 +275,20 @@ def test_no_width_breaks_the_page(page: Page, width: int) -> None:
         assert box and box["x"] + box["width"] <= width
 
 
+@pytest.mark.parametrize("width", [700, 1280])
+def test_controls_of_the_profile_are_in_view(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.keyboard.press("3")
+    page.wait_for_selector("main[data-rows]")
+    controls = page.locator(".bar:not(.choice)").locator("button, input, output")
+    rights = [box["x"] + box["width"] for one in controls.all() if (box := one.bounding_box())]
+    assert len(rights) > 9 and max(rights) <= width
+    # The tabs that there is no room for come by the wheel.
+    page.locator("#panes").hover()
+    page.mouse.wheel(0, 1000)
+    expect(page.get_by_role("tab", name="Stacks")).to_be_in_viewport(ratio=1)
+
+
 def test_rows_of_a_process_are_selected_by_a_label(browser: Browser, helped_url: str) -> None:
     with watched(browser, helped_url + "&all=1") as page:
         page.wait_for_selector("main[data-drawn]")
