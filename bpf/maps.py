@@ -130,7 +130,7 @@ class MapSet:
     """Maps of some programs, which are closed together."""
 
     def __init__(self) -> None:
-        self._fds: dict[str, int] = {}
+        self._maps: dict[str, Map] = {}
         self.resources = ExitStack()
         """What is closed with them."""
 
@@ -146,12 +146,12 @@ class MapSet:
             self.close()
             raise
         self.resources.callback(created.close)
-        self._fds[f"FD_{name.upper()}"] = created.fd
+        self._maps[name] = created
         return created
 
     def constants(self) -> dict[str, int]:
         """The maps' descriptors by the names the programs have for them."""
-        return dict(self._fds)
+        return {f"FD_{name.upper()}": created.fd for name, created in self._maps.items()}
 
     def close(self) -> None:
         """Free the maps."""

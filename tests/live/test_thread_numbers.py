@@ -32,7 +32,8 @@ def test_a_number_is_never_given_again(tmp_path: Path, build: Callable[..., Path
         session = recording._session
         assert session
         values = struct.pack("<Q", THREADS_PER_CPU - LEFT) * possible_cpus()
-        session._parts.sampler._maps.next_thread.update(struct.pack("<I", 0), values)
+        maps = session._parts.sampler.programs.maps
+        maps._maps["next_thread"].update(struct.pack("<I", 0), values)
         outputs.append(process.communicate()[0])
 
     summary = recording.run(attached=use_up)
