@@ -176,8 +176,8 @@ def test_planted_waits(built: tuple[Path, Path], tmp_path: Path, flavour: str, n
     truth = run(built, tmp_path, flavour, name, 2)
     traffic = communication(truth)
     operations, waits = traffic.operations, traffic.waits
-    assert truth.said
-    for output in truth.said:
+    assert truth.claims
+    for output in truth.claims:
         mine = (waits.kind == PLANTED[name]) & (
             operations.rank[waits.operation] == output["waiter"]
         )

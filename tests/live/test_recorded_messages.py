@@ -98,7 +98,7 @@ def test_polls_and_counts_for_each_rank(
 ) -> None:
     options = ["--overhead", "20%", "--json-file", str(tmp_path / "s")]
     truth, path = recorded(built, tmp_path, flavour, ["polling"], 3, *options)
-    (output,) = truth.said
+    (output,) = truth.claims
     functions = json.loads((tmp_path / "s").read_text())["probes"]["functions"]
     polls = [row for row in functions if row["name"].startswith(("MPI_Test", "MPI_Iprobe"))]
     let_go = any(row["let_go"] for row in polls)
@@ -131,7 +131,7 @@ def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, fl
         traffic = communication(db)
         waits = traffic.waits
         late = waits.kind == WaitKind.LATE_BROADCAST
-        (output,) = truth.said
+        (output,) = truth.claims
         seconds = waits.severity[late].sum() / 1e9
         assert seconds == pytest.approx(output["seconds"], rel=0.02)
         delays = delays_of(db, traffic)

@@ -315,14 +315,14 @@ _PERSISTENT = """
 @dataclass(frozen=True)
 class Truth:
     """The traffic of a run: ``sent`` ``int64[ranks, ranks, 2]`` messages and bytes by sender and
-    receiver; ``communicators`` the members of each one made, once (:func:`members_of`); ``said``
+    receiver; ``communicators`` the members of each one made, once (:func:`members_of`); ``claims``
     what it printed."""
 
     calls: CallArrays
     ranks: int
     sent: I64
     communicators: set[tuple[int, ...]]
-    said: list[dict[str, float]]
+    claims: list[dict[str, float]]
 
 
 def build(folder: Path, flavour: str) -> tuple[Path, Path]:

@@ -75,12 +75,12 @@ def test_whose_recordings_take_too_much_is_told(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.user_quota = 100
     store.busy = [str(store.measurement(4001, "20260101-000000"))]
-    told = threading.Event()
+    called = threading.Event()
     keeper = StoreKeeper(
-        tmp_path, store.limits, lambda uid: (store.ended.append(uid), told.set())[0], 0.01
+        tmp_path, store.limits, lambda uid: (store.ended.append(uid), called.set())[0], 0.01
     )
     try:
-        assert told.wait(60)
+        assert called.wait(60)
     finally:
         keeper.close()
     assert set(store.ended) == {4001}
