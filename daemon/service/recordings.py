@@ -46,7 +46,7 @@ class RecordingProcess:
     code: int = 0
     progress: dict[str, Any] = field(default_factory=dict)
     summary: Summary | None = None
-    told: set[str] = field(default_factory=set)
+    journaled: set[str] = field(default_factory=set)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -173,8 +173,8 @@ class Recordings:
                 "limit", journal.WARNING, id=recording.id, uid=recording.uid, why=summary.limit
             )
         for module, why in summary.unwind.failures.items():
-            if module not in recording.told and len(recording.told) < _TOLD:
-                recording.told.add(module)
+            if module not in recording.journaled and len(recording.journaled) < _TOLD:
+                recording.journaled.add(module)
                 journal.log("not decoded", journal.WARNING, id=recording.id, module=module, why=why)
 
     def _forget_old(self) -> None:
