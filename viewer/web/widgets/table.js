@@ -183,8 +183,9 @@ export class TreeTable {
   /** @param {Row[]} rows */
   sorted(rows) {
     const kept = rows.filter(this.keep);
-    if (this.sort === UNSORTED) return kept;
-    const { value } = this.columns[this.sort];
+    const column = this.columns[this.sort];
+    if (!column) return kept;
+    const { value } = column;
     const sign = this.descending ? 1 : -1;
     return kept.sort((one, two) => sign * (value(two) - value(one)));
   }
