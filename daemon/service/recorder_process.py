@@ -9,7 +9,6 @@ ends it properly.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -22,6 +21,7 @@ from typing import Any
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.sampler_loading import prepare_recording
 from hpcd.daemon.probes.probe_request import ProbeRequest
+from hpcd.daemon.service.child_process import end_first_without_memory, tuples
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError
 from hpcd.measurement.summary import ProbesSummary, Summary, UnwindCounts
@@ -36,7 +36,7 @@ def main() -> int:
     try:
         options = options_of(json.load(sys.stdin))
         if options.max_memory:
-            _end_first_without_memory()
+            end_first_without_memory()
         recording = prepare_recording(options)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: recording.request_stop())
@@ -60,34 +60,13 @@ def main() -> int:
     return 0
 
 
-def _end_first_without_memory() -> None:
-    """When all of the service's memory is used up, the kernel ends a recorder of a user's, the one
-    that has most, and not the service."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500")
-
-
 def options_of(specification: dict[str, Any]) -> Options:
     """The :class:`Options` of a specification; tuples come as lists."""
-    known = dict(specification)
-    selector: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in known.pop("selector").items()
-    }
-    owner = known.pop("owner", None)
-    groups = known.pop("only_groups", ())
-    probes = known.pop("probes", {})
+    known = tuples(specification)
     return Options(
-        selector=Selector(**selector),
+        selector=Selector(**known.pop("selector")),
         output=Path(known.pop("output")),
-        owner=tuple(owner) if owner else None,
-        only_groups=tuple(groups),
-        probes=ProbeRequest(
-            tuple(probes.get("texts", ())),
-            tuple((name, text) for name, text in probes.get("files", ())),
-            probes.get("mpi", False),
-            probes.get("heap", False),
-        ),
+        probes=ProbeRequest(**known.pop("probes", {})),
         **known,
     )
 

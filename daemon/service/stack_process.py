@@ -11,9 +11,9 @@ import contextlib
 import json
 import resource
 import sys
-from pathlib import Path
 from typing import Any
 
+from hpcd.daemon.service.child_process import end_first_without_memory, tuples
 from hpcd.daemon.service.protocol import MAX_ANSWER, EncodedAnswer, encoded
 from hpcd.daemon.service.stack_message import as_message
 from hpcd.daemon.stacks.reading_rights import ReadingRights
@@ -44,11 +44,7 @@ def main() -> int:
 
 
 def _read(specification: dict[str, Any]) -> EncodedAnswer:
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in specification["selector"].items()
-    }
-    selector = Selector(**fields)
+    selector = Selector(**tuples(specification["selector"]))
     uid = specification["uid"]
     rights = None
     notes: list[str] = []
@@ -76,12 +72,8 @@ def _read(specification: dict[str, Any]) -> EncodedAnswer:
 
 
 def _limit(memory: int) -> None:
-    """Limit this process' data to ``memory`` bytes, and its CPU time.
-
-    When all of the service's memory is used up, the kernel ends this process first.
-    """
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500")
+    """Limit this process' data to ``memory`` bytes, and its CPU time."""
+    end_first_without_memory()
     with contextlib.suppress(OSError, ValueError):
         # The decoder, which is another process, sets limits of its own.
         for kind, most in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_CPU, _CPU_SECONDS)):
