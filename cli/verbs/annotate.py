@@ -36,7 +36,6 @@ class Annotate(Command):
     name = "annotate"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd annotate``."""
         parser.add_argument(
             "procedure",
             metavar="PROCEDURE",
@@ -73,7 +72,6 @@ class Annotate(Command):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print it."""
         if args.context < 0:
             raise UsageError("--context must be at least 0")
         if not args.procedure:

@@ -35,7 +35,6 @@ class CallsCommand(Command):
     name = "calls"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd calls``."""
         add_database_argument(parser, nargs="?")
         parser.add_argument(
             "--by",
@@ -61,7 +60,6 @@ class CallsCommand(Command):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print the totals."""
         limit = chosen_limit(args)
         with open_database(args.database) as db:
             if not db.calls.functions:

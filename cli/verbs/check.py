@@ -31,7 +31,6 @@ class Check(Command):
     name = "check"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd check``."""
         parser.add_argument(
             "paths",
             nargs="+",

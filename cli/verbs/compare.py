@@ -58,7 +58,6 @@ class CompareCommand(Command):
     name = "compare"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd compare``."""
         add_database_argument(parser, nargs="+")
         _add_side_options(parser)
         _add_threshold_options(parser)
@@ -93,7 +92,6 @@ class CompareCommand(Command):
         add_tree_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print the comparison."""
         check_ranges(args, "sensitivity", "hotspot")
         with ExitStack() as stack:
             databases = [stack.enter_context(open_database(path)) for path in args.databases]

@@ -58,7 +58,6 @@ class ImbalanceCommand(Command):
     name = "imbalance"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd imbalance``."""
         add_database_argument(parser)
         parser.add_argument(
             "--metric",
@@ -80,7 +79,6 @@ class ImbalanceCommand(Command):
         add_tree_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print the imbalance."""
         check_ranges(args, "percent")
         with open_database(args.database) as db:
             imbalance = measure(db, metric=args.metric, job=args.job, scopes=args.scopes)

@@ -51,7 +51,6 @@ class MemoryCommand(Command):
     name = "memory"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd memory``."""
         add_database_argument(parser, nargs="?")
         parser.add_argument(
             "--by",
@@ -65,7 +64,6 @@ class MemoryCommand(Command):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print the tables."""
         limit = chosen_limit(args)
         with open_database(args.database) as db:
             if args.by == "time":

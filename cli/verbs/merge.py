@@ -33,7 +33,6 @@ class Merge(Command):
     name = "merge"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd merge``."""
         parser.add_argument("measurements", nargs="+", type=Path, metavar="DIR",
                             help="measurement directory")  # fmt: skip
         parser.add_argument(
@@ -62,7 +61,6 @@ class Merge(Command):
         parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     def run(self, args: argparse.Namespace) -> int:
-        """Merge, and print a summary."""
         # SIGTERM cleans up as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         if args.engine == ENGINES[0] and workers_for(args.measurements, args.workers) > 1:

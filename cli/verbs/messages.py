@@ -35,7 +35,6 @@ class MessagesCommand(Command):
     name = "messages"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd messages``."""
         add_database_argument(parser)
         parser.add_argument(
             "--job", metavar="NAME", help="job to analyse (default: that with most calls)"
@@ -59,7 +58,6 @@ class MessagesCommand(Command):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print what was found, or draw it."""
         if args.rows < 0:
             raise UsageError("--rows must not be negative")
         with open_database(args.database) as db:

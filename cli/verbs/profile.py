@@ -51,7 +51,6 @@ class ProfileCommand(Command):
     name = "profile"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd profile``."""
         add_selection_options(parser)
         add_recording_options(parser)
         parser.add_argument(
@@ -66,7 +65,6 @@ class ProfileCommand(Command):
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        """Record, merge, report."""
         command = command_of(args.command)
         if command and any((args.pid, args.comm, args.user, args.cgroup, args.container, args.job,
                             args.all)):  # fmt: skip

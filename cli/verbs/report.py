@@ -23,7 +23,7 @@ from hpcd.analysis.profile.report_header import Facts, gather_facts
 from hpcd.analysis.profile.row_text import joined
 from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument
+from hpcd.cli.options import add_database_argument, check_ranges
 from hpcd.cli.output.terminal_text import harmless, spreadsheet_cell
 from hpcd.cli.output.tree_tables import Row, TextOutput
 from hpcd.cli.output.viewer_hint import costliest, hint
@@ -56,7 +56,6 @@ class Report(Command):
     name = "report"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd report``."""
         add_database_argument(parser, nargs="?")
         parser.add_argument("--view", choices=_VIEWS, default="top-down", help="default: top-down")
         parser.add_argument(
@@ -91,7 +90,6 @@ class Report(Command):
         _add_forms(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print the report."""
         _check(args)
         with open_database(args.database or latest_result()) as db:
             if args.by:
@@ -196,10 +194,7 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     """Raise :class:`UsageError` for options that do not go together."""
-    if not 0 <= args.percent <= 100:
-        raise UsageError("--percent must be between 0 and 100")
-    if args.depth is not None and args.depth < 1:
-        raise UsageError("--depth must be at least 1")
+    check_ranges(args, "percent")
     if args.addresses and args.view != "top-down":
         raise UsageError("--addresses requires --view top-down")
     if args.by and (args.hot_path or args.addresses or args.depth or args.csv or args.html):

@@ -27,7 +27,6 @@ class ResultsCommand(Command):
     name = "results"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd results``."""
         choice = parser.add_mutually_exclusive_group()
         choice.add_argument(
             "--delete", nargs="+", default=[], metavar="NAME", help="delete these results"
@@ -38,7 +37,6 @@ class ResultsCommand(Command):
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def run(self, args: argparse.Namespace) -> int:
-        """List or delete."""
         if args.keep is not None and args.keep < 0:
             raise UsageError("--keep must be at least 0")
         names = list(args.delete)

@@ -46,7 +46,6 @@ class ScalingCommand(Command):
     name = "scaling"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd scaling``."""
         add_database_argument(parser, nargs="+")
         mode = parser.add_mutually_exclusive_group(required=True)
         mode.add_argument(
@@ -87,7 +86,6 @@ class ScalingCommand(Command):
         add_tree_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print the losses."""
         check_ranges(args, "percent")
         with ExitStack() as stack:
             databases = [stack.enter_context(open_database(path)) for path in args.databases]

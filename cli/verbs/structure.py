@@ -27,7 +27,6 @@ class StructureCommand(Command):
     name = "structure"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The options of ``hpcd structure``."""
         parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="ELF file")
         parser.add_argument(
             "--procedure", metavar="TEXT", help="only procedures whose name contains TEXT"
