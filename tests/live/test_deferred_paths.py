@@ -67,7 +67,7 @@ def test_the_programs_walk_copies_as_the_replay_does(tmp_path: Path) -> None:
     walked = 0
     try:
         walker = loaded.saved_walker()
-        tables = Tables(loaded.memory)
+        tables = Tables(loaded.programs.memory)
         rules = InternedRules()
         for path in sorted(DATA.glob("*.npz")):
             saved = SavedStack.load(path)

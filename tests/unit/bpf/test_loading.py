@@ -95,7 +95,7 @@ def test_a_closed_sampler_leaves_nothing_open() -> None:
     Sampler(SamplerPrograms([CLOCK], [0])).close()  # what is loaded once stays
     before = descriptors()
     tested = Sampler(SamplerPrograms([CLOCK], [0]))
-    tested.attach()
+    tested.programs.attach()
     tested.close()
     tested.close()
     assert descriptors() == before
