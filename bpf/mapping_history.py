@@ -104,18 +104,6 @@ class MappingHistory:
             self._unread_count -= len(dropped)
             self._known_since = max(self._known_since, dropped[-1].time)
 
-    def on_fork(self, parent: int, child: int, time: int) -> None:
-        """``child`` begins with what ``parent`` has mapped."""
-        self._add(child, _Entry(time, ReportKind.FORK, parent, ()))
-
-    def on_exec(self, pid: int, time: int) -> None:
-        """``pid`` begins anew; what its new program maps is reported after this."""
-        self._add(pid, _Entry(time, ReportKind.EXEC, 0, ()))
-
-    def on_map(self, pid: int, time: int, mapped: Region) -> None:
-        """``pid`` has mapped code."""
-        self._add(pid, _Entry(time, ReportKind.MAP, 0, (mapped,)))
-
     def on_read(self, pid: int, began: int, ended: int, mappings: tuple[Region, ...]) -> None:
         """These were all of ``pid``'s mappings between ``began`` and ``ended``."""
         entries = self._entries_of(pid)

@@ -286,14 +286,6 @@ def parse_perf_map(data: bytes) -> Symbols:
     return symbols
 
 
-def parse_jitdump(data: bytes) -> Symbols:
-    """Code loads of a jitdump file, moves applied; ends at the first record that makes no sense."""
-    by_index: dict[int, tuple[int, int, str]] = {}
-    if start := _header_size(data):
-        read_records(data[start:], by_index)
-    return list(by_index.values())
-
-
 def _header_size(data: bytes) -> int:
     """Return the offset of the first record; 0 if this is no jitdump file."""
     if len(data) < 16:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from hpcd.bpf.mapping_history import MappingHistory
 from hpcd.model.region import Region
+from tests.support.reported_history import ReportedHistory
 
 ROUNDS = 1_000_000
 PAGE = 4096
@@ -44,7 +44,7 @@ def run(rounds: int, seed: int) -> list[str]:
     """Run ``rounds`` events, reported in batches whose order is lost; return what was wrong. All
     that a thread could have executed must be named as it was then."""
     chance = random.Random(seed)
-    history, model = MappingHistory(), Model()
+    history, model = ReportedHistory(), Model()
     model.pages = {pid: {} for pid in range(20)}
     time = 0
     for pid in model.pages:

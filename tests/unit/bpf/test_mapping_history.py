@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from hpcd.bpf import mapping_history
-from hpcd.bpf.mapping_history import MappingHistory, ReportKind
+from hpcd.bpf.mapping_history import ReportKind
 from hpcd.model.region import Region
 from tests.soak import mappings
 from tests.soak.mappings import code
+from tests.support.reported_history import ReportedHistory
 
 
 def test_no_address_is_another_modules_in_any_order_of_events() -> None:
@@ -14,7 +15,7 @@ def test_no_address_is_another_modules_in_any_order_of_events() -> None:
 
 
 def test_a_library_in_the_place_of_another_is_told_by_the_time() -> None:
-    history = MappingHistory()
+    history = ReportedHistory()
     history.on_exec(1, 10)
     history.on_map(1, 14, code(2, 0x9000, 4))
     history.on_map(1, 17, code(3, 0x9000, 2))
@@ -28,7 +29,7 @@ def test_a_library_in_the_place_of_another_is_told_by_the_time() -> None:
 
 
 def test_a_reading_says_nothing_of_moments_while_it_went_on() -> None:
-    history = MappingHistory()
+    history = ReportedHistory()
     history.on_exec(1, 1)
     history.on_map(1, 2, code(2, 0x9000, 1))
     history.on_read(1, 10, 20, (code(3, 0x9000, 1),))  # mapped at 15, seen by the reading
@@ -41,7 +42,7 @@ def test_a_reading_says_nothing_of_moments_while_it_went_on() -> None:
 
 
 def test_lost_reports_leave_nothing_to_be_wrong_about() -> None:
-    history = MappingHistory()
+    history = ReportedHistory()
     history.on_exec(1, 1)
     history.on_map(1, 2, code(2, 0x9000, 1))
     history.clear(5)
@@ -59,7 +60,7 @@ def test_reports_are_read_when_somebody_asks_for_their_process() -> None:
         asked.append(record)
         return (1, None) if record == b"fork" else (0, code(record[0], record[1] << 12, 1))
 
-    history = MappingHistory(read)
+    history = ReportedHistory(read)
     for time, kind, record in (
         (10, ReportKind.FORK, b"fork"),
         (12, ReportKind.EXEC, b"exec"),
@@ -76,19 +77,19 @@ def test_reports_are_read_when_somebody_asks_for_their_process() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    history = MappingHistory()
+    history = ReportedHistory()
     for pid in range(3 * mapping_history._MAX_ENTRIES):
         history.on_exec(pid, pid)
     assert sum(map(len, history._entries.values())) <= mapping_history._MAX_ENTRIES
     assert history.at(0, 0) is None
-    history = MappingHistory()
+    history = ReportedHistory()
     for pid in range(mapping_history._MAX_ENTRIES + 5):
         history.on_report(pid, pid, ReportKind.EXEC, b"")
     assert (history.at(3, 3), history.at(5, 5)) == (None, [])
 
 
 def test_programs_begun_are_told_by_their_time() -> None:
-    history = MappingHistory()
+    history = ReportedHistory()
     assert not history.executed_after(1, 0)
     history.on_exec(1, 10)
     history.on_map(1, 11, code(2, 0x9000, 1))
@@ -97,7 +98,7 @@ def test_programs_begun_are_told_by_their_time() -> None:
 
 
 def test_a_program_is_the_first_that_its_exec_maps() -> None:
-    history = MappingHistory()
+    history = ReportedHistory()
     history.on_map(1, 5, code(1, 0x1000, 1))
     assert history.program_of(1, 9) == ""
     history.on_exec(1, 10)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcd.bpf.mapping_history import MappingHistory
 from hpcd.bpf.table_memory import MAPPING, Tables
 from hpcd.daemon.targets import process_table
 from hpcd.daemon.targets.process_table import Targets
@@ -16,6 +15,7 @@ from hpcd.model.identity import Process
 from hpcd.model.region import Region
 from tests.soak.mappings import code
 from tests.support.array_memory import ArrayMemory
+from tests.support.reported_history import ReportedHistory
 
 
 class Machine:
@@ -50,7 +50,7 @@ def parts(monkeypatch: Any) -> Any:
 
     monkeypatch.setattr(process_table, "identify", identify)
     machine: Any = Machine()
-    history = MappingHistory()
+    history = ReportedHistory()
     targets = Targets(machine, Tables(ArrayMemory()), machine, history, lambda _: None)
     targets.target(1)
     targets.refresh(1)
@@ -62,7 +62,7 @@ def modules(targets: Any) -> list[int]:
     return targets._by_pid[1].mappings["module"].tolist()  # type: ignore[no-any-return]
 
 
-def began(targets: Any, history: MappingHistory) -> int:
+def began(targets: Any, history: ReportedHistory) -> int:
     """A program begins and maps module 2, and both are reported; when (ns)."""
     now = time.monotonic_ns()
     targets.on_exec(1, 2, "p", now)
