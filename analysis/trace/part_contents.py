@@ -27,7 +27,6 @@ from hpcd.measurement.identity_columns import IdentityColumns, read_host, read_t
 from hpcd.model.calls import (
     CalledFunction,
     CalledObject,
-    function_row,
     object_row,
     read_function,
     read_object,
@@ -152,7 +151,7 @@ def pack_measurement(contents: MeasurementContents, texts: Mapping[str, bytes]) 
     }
     if contents.functions:
         identity |= {
-            "functions": [function_row(row) for row in contents.functions.values()],
+            "functions": [asdict(row) for row in contents.functions.values()],
             "objects": [object_row(row) for row in contents.objects.values()],
             "calls": contents.calls,
             "call_chunks": contents.call_chunks,

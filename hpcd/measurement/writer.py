@@ -33,7 +33,7 @@ from hpcd.measurement.record_columns import (
 )
 from hpcd.measurement.segment_writer import SegmentWriter
 from hpcd.measurement.summary import Summary
-from hpcd.model.calls import CalledFunction, CalledObject, function_row, object_row
+from hpcd.model.calls import CalledFunction, CalledObject, object_row
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
 _RECORDS_PER_CHUNK = 1 << 18
@@ -260,7 +260,7 @@ class MeasurementWriter:
 
     def _flush_calls(self) -> None:
         for kind, rows in (
-            (Kind.CALLED, [function_row(row) for row in self._called]),
+            (Kind.CALLED, [asdict(row) for row in self._called]),
             (Kind.OBJECTS, [object_row(row) for row in self._objects]),
         ):
             for at in range(0, len(rows), _ROWS_PER_CHUNK):

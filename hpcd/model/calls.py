@@ -96,22 +96,8 @@ class CalledObject:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def function_row(function: CalledFunction) -> dict[str, Any]:
-    """``function`` as plain JSON values."""
-    return {
-        "id": function.id,
-        "name": function.name,
-        "library": function.library,
-        "group": str(function.group),
-        "values": [
-            {"name": value.name, "kind": str(value.kind), "unit": value.unit}
-            for value in function.values
-        ],
-    }
-
-
 def read_function(row: dict[str, Any]) -> CalledFunction:
-    """The inverse of :func:`function_row`.
+    """Read a function from its fields (:func:`dataclasses.asdict`) in JSON.
 
     Raises :class:`TypeError`, :class:`ValueError` or :class:`KeyError`. Kinds of values that only
     a later version knows are numbers here.
