@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,18 @@ def test_calls_and_bands_of_phases(called_url: str) -> None:
     assert bands == [(2, 60 * MS, 86 * MS, "work"), (2, 120 * MS, 186 * MS, "work")]
     assert all(len(one["colour"]) == 7 for one in marks["phase"])
     assert ask(called_url, f"/call-marks?{window}")["phases"] is None
+
+
+def test_a_probed_operator_is_no_part_of_another_call(called: Path) -> None:
+    with open_database(called) as db:
+        functions = db.calls.functions
+        (at,) = (at for at, function in enumerate(functions) if function.name == "work")
+        functions[at] = replace(functions[at], name="operator/")
+        answer = CallViews(db, LazyTraffic(db)).marks(np.arange(4), 0, ROUND)
+        assert answer["calls"]["probe"] == 1
+        assert [one["text"] for one in answer["call"] if one["group"] == "probe"] == [
+            "operator/(n 3)"
+        ]
 
 
 def test_of_many_marks_an_even_choice_is_drawn(

@@ -215,7 +215,7 @@ class CallViews:
             counts += np.bincount(calls.function[low:high], minlength=len(counts))
         groups: dict[str, int] = {}
         for function in calls.functions:
-            count = 0 if _is_part(function) else int(counts[function.id])
+            count = 0 if function.is_part else int(counts[function.id])
             if count:
                 group = str(function.group)
                 groups[group] = groups.get(group, 0) + count
@@ -240,7 +240,7 @@ class CallViews:
         self, functions: list[CalledFunction], lines: I64, t0: int, t1: int
     ) -> list[dict[str, Any]]:
         calls = self._db.calls
-        functions = [function for function in functions if not _is_part(function)]
+        functions = [function for function in functions if not function.is_part]
         if not functions:
             return []
         selected = [calls.select(np.sort(lines).tolist(), t0, t1, functions)]
@@ -259,12 +259,12 @@ class CallViews:
     ) -> Iterator[dict[str, Any]]:
         """An even choice of the calls of each of ``groups``; of "": of all."""
         calls = self._db.calls
-        is_part = np.array([_is_part(function) for function in calls.functions], bool)
+        is_part = np.array([function.is_part for function in calls.functions], bool)
         for group in groups:
             functions = calls.of_group(group) if group else None
             most = _MOST_MARKS // len(groups)
-            chosen = calls.select(np.sort(lines).tolist(), t0, t1, functions, most)
-            yield from self._described(chosen[~is_part[chosen["function"]]])
+            some = calls.select(np.sort(lines).tolist(), t0, t1, functions, most)
+            yield from self._described(some[~is_part[some["function"]]])
 
     def _described(self, selected: npt.NDArray[np.void]) -> Iterator[dict[str, Any]]:
         functions = self._db.calls.functions
@@ -301,11 +301,6 @@ class CallViews:
         if len(text) > _LONGEST_TEXT:
             text = text[:_LONGEST_TEXT] + "…"
         return text + (f", stands for {weight:,} calls" if weight > 1 else "")
-
-
-def _is_part(function: CalledFunction) -> bool:
-    """Whether its calls are further records of calls that are there already."""
-    return "/" in function.name
 
 
 def _message_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[str, Any]:
