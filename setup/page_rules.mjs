@@ -52,6 +52,8 @@ function complaints(path, text) {
       const { line } = source.getLineAndCharacterOfPosition(node.getStart());
       lines.push(`${path}:${line + 1}: ${node.name.getText()} does not say what the thing is`);
     }
+    // viewer/server/page_files.py leaves lines of comments out.
+    if (ts.isTemplateLiteralToken(node) && /^[ \t]*(\/\/|\/\*\*)/m.test(node.text)) lines.push(`${path}: a line of a template looks like a comment`);
     ts.forEachChild(node, visit);
   };
   visit(source);

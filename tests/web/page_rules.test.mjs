@@ -32,6 +32,11 @@ test("a module that is not checked, or partly", () => {
   assert.equal(complaints("ignore", "// @ts-check\n// @ts-ignore\nact();\n").length, 1);
 });
 
+test("a line of a template that looks like a comment", () => {
+  assert.equal(complaints("template", "// @ts-check\nconst TEXT = `\n  // kept\n`;\n").length, 1);
+  assert.deepEqual(complaints("url", "// @ts-check\nconst TEXT = `\n  http://kept\n`;\n"), []);
+});
+
 test("a function that is too long, of every kind", () => {
   for (const [name, text] of Object.entries({
     declaration: `function long() {\n${lines(79)}}\n`, arrow: `const long = () => {\n${lines(79)}};\n`, method: `class C {\nlong() {\n${lines(79)}}\n}\n`,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -12,7 +13,13 @@ from hpcd.viewer.server.page_files import page_script
 MODULES = {
     "core/app.js": """import { twice, Half } from "../numbers/twice.js";
 import { FOUR } from "./four.js";
-const NAME = "the page's own";
+// A comment.
+const NAME = "the page's own"; // another
+/**
+ * A third,
+ */
+const QUOTED = /** @type {string} */ (`//`);
+  /** A fourth. */
 await null;
 console.log(NAME, twice(FOUR), new Half(FOUR).value);
 """,
@@ -34,6 +41,7 @@ def test_modules_run_once_each_after_what_they_import() -> None:
     command = ["node", "--input-type=module", "--eval", script]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("twice\nthe page's own 8 2\n", "")
+    assert not re.search("A comment|third|fourth", script) and "another" in script
 
 
 @pytest.mark.parametrize(
