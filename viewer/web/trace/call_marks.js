@@ -1,7 +1,7 @@
 // @ts-check
-// Over the trace lines, when few enough are in view: messages as lines from send to receive, collective
-// operations where each rank entered them, recorded calls as bars at the foot of their row, phases as bands
-// at its head.
+// Over the trace lines: messages as lines from send to receive, collective operations where each rank entered
+// them, recorded calls as bars at the foot of their row, phases as bands at its head. Of many messages and
+// calls an even choice is drawn, which shows how close together they are.
 
 import { isAbort } from "../core/failure.js";
 import { formatBytes, formatCount, formatTime } from "../core/format.js";

@@ -93,6 +93,7 @@ export class TreeTable {
     const name = textElement("span", this.heading);
     name.setAttribute("role", "columnheader");
     this.layout.addBorder(name, "");
+    const focused = Array.from(this.head.children).findIndex((child) => child === document.activeElement);
     this.head.replaceChildren(name, ...this.visible.map((column) => {
       const i = this.columns.indexOf(column);
       const sorted = i === this.sort;
@@ -110,6 +111,7 @@ export class TreeTable {
       this.layout.addBorder(button, column.title);
       return button;
     }));
+    if (focused >= 0) select(this.head, `:nth-child(${focused + 1})`, HTMLElement).focus();
   }
 
   /** @param {string} [order] title of a column, behind a minus: ascending; of another table's: as at first */
