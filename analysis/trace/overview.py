@@ -124,9 +124,9 @@ class OverviewBuilder:
         )  # fmt: skip
         pieces = np.empty((len(line), 4), np.int64)
         total = kernels.overview_pieces(line, len(line), start, time, node, known, pieces)
-        values = np.empty(total, np.uint32)
+        values = np.empty(total + 2, np.uint32)
         kernels.overview_entries(len(line), start, time, node, known, pieces, values)
-        self._write(pieces, values)
+        self._write(pieces, values[:total])
 
     def _write(self, pieces: I64, values: U32) -> None:
         """Keep entries: ``pieces`` are lines, shifts, first indices, numbers of entries."""

@@ -147,7 +147,6 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 					nodes[to] = place;
 					events[to] = code;
 					values[to++] = amount;
-					odd |= code | (amount ^ 1);
 					keys[at - piece] = (int64_t)place << slot_bits | slot_of[code];
 					double lasts = length[code] * (double)amount;
 					waits = lasts > 0;
@@ -163,6 +162,8 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 					table[key][0]++;
 					table[key][1] += value[at];
 				}
+				for (at = piece; !odd && at < stop; at++)
+					odd = event[at] | (value[at] ^ 1);
 			}
 		}
 		if (waits) {

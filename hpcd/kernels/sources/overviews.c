@@ -39,8 +39,8 @@ int64_t overview_pieces(const int64_t *line, int64_t lines, const int64_t *start
 	return total;
 }
 
-/* Fills in the nodes of the entries of pieces: each record has the moments up to the middle between it
- * and the next. */
+/* Fills in the nodes of the entries of pieces, and of two more: each record has the moments up to the middle between
+ * it and the next. */
 void overview_entries(int64_t lines, const int64_t *start, const int64_t *time, const uint32_t *node,
 		      const struct overviews *known, const int64_t *all_pieces, uint32_t *values)
 {
@@ -53,8 +53,13 @@ void overview_entries(int64_t lines, const int64_t *start, const int64_t *time, 
 		for (int64_t at = start[place]; at < start[place + 1]; at++) {
 			/* Not beyond the piece, whatever order times are in. */
 			int64_t upto = at_most(((before + time[at]) >> shift) + 1, stop);
-			for (; next < upto; next++)
-				*values++ = owner;
+			int64_t number = at_least(upto - next, 0);
+			/* Mostly there are up to two, but no processor foresees how many. */
+			values[0] = values[1] = owner;
+			for (int64_t more = 2; more < number; more++)
+				values[more] = owner;
+			values += number;
+			next += number;
 			before = time[at];
 			owner = node[at];
 		}

@@ -97,17 +97,19 @@ bool encode_codes(const struct block_entries *entries, uint8_t *data, int64_t *b
 		uint64_t greatest = 0;
 		uint32_t top = 0;
 		for (int64_t at = 0; at < count; at++) {
-			uint64_t amount = values[at], is_other;
+			uint64_t amount = values[at];
 			/* What follows the last of a block is not known where it is decoded. */
 			uint64_t step = at + 1 < count ? (uint64_t)times[at + 1] - (uint64_t)times[at] : 0;
 			uint32_t kind = amount == step ? STEP : OTHER;
 			kind = amount == 0 ? ZERO : amount == 1 ? ONE : kind;
 			code[at] = (uint32_t)events[at] << 2 | kind;
 			top |= code[at];
-			is_other = kind == OTHER;
-			rest[others] = amount;
+		}
+		for (int64_t at = 0; at < count; at++) {
+			uint64_t is_other = (code[at] & 3) == OTHER;
+			rest[others] = values[at];
 			others += (int64_t)is_other;
-			greatest |= amount & -is_other;
+			greatest |= values[at] & -is_other;
 		}
 		wide[block] = bytes_of(top);
 		to = put_planes(to, code, count, wide[block]);

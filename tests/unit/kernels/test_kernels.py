@@ -528,7 +528,7 @@ def test_overviews_stay_within_their_entries() -> None:
     arguments = (batch.start, time[::-1].copy(), batch.node, known, pieces)
     total = kernels.overview_pieces(np.arange(2), 2, *arguments)
     assert pieces[:, 3].sum() == total
-    kernels.overview_entries(2, *arguments, np.empty(total, np.uint32))
+    kernels.overview_entries(2, *arguments, np.empty(total + 2, np.uint32))
     nodes = np.zeros(2, np.uint32)
     thinned = structure("thinned", 4, 0, 0, 1, 2, 2)
     for piece in ([0, 0, 0, 9, 2], [0, 0, 0, 11, 0], [0, 0, 0, 1, -1], [0, 3, 0, 1, 0],
