@@ -295,6 +295,12 @@ def test_rows_of_a_process_are_selected_by_a_label(browser: Browser, helped_url:
         page.locator("#trace-labels span").nth(5).click()
         at(page, "r0=4&r1=8")
         expect(page.locator("#range")).to_contain_text("Selected")
+        page.fill("#search", "line:rank 1")
+        labels = page.locator("#trace-labels span")
+        expect(labels).to_have_count(4)
+        # All are of one process.
+        labels.nth(2).click()
+        at(page, "r0=2&r1=3")
 
 
 def test_curves_over_time(browser: Browser, called_url: str) -> None:

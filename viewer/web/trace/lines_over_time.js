@@ -238,7 +238,7 @@ export class LinesOverTime {
   }
 
   /**
-   * Selects the row of a line, with those beside it that are of its process.
+   * Selects the row of a line, with those beside it that are of its process unless all are.
    * @param {number} line
    */
   selectRows(line) {
@@ -249,7 +249,8 @@ export class LinesOverTime {
       const label = this.labels.get(place);
       return label && label.folded < 2 ? label.process : -1 - place;
     });
-    const [from, to] = stretchAround(processes, row);
+    const around = stretchAround(processes, row);
+    const [from, to] = around[1] - around[0] < grid.h ? around : [row, row + 1];
     this.on.select?.(grid.places[from], to < grid.h ? grid.places[to] : grid.places[to - 1] + 1);
   }
 
