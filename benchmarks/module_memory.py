@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from hpcd.bpf.table_memory import Tables
+from hpcd.bpf.table_memory import UnwindTables
 from hpcd.daemon.unwind.packed_table import packed
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.unwind_rules import InternedRules
@@ -40,7 +40,7 @@ def of_program(name: str) -> list[Path]:
 def report(label: str, paths: list[Path]) -> None:
     """One line."""
     memory = ArrayMemory()
-    tables, interned = Tables(memory), InternedRules()
+    tables, interned = UnwindTables(memory), InternedRules()
     rows = modules = 0
     rules = 0
     begun = time.process_time()

@@ -30,7 +30,7 @@ from hpcd.array_types import I64, U32
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.synthetic import Shape
-from hpcd.measurement.synthetic_source import Source, built_in_source, recorded_source
+from hpcd.measurement.synthetic_source import SyntheticSource, built_in_source, recorded_source
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Host, Module, Process
 from tests.support.lammps import ENVIRONMENT, melt
@@ -88,7 +88,7 @@ RECORDED = {
 NAMES = (BUILT_IN, *RECORDED)
 
 
-def source(name: str, contexts: int = 0) -> Source:
+def source(name: str, contexts: int = 0) -> SyntheticSource:
     """Return the source that measurements of the shape ``name`` are grown from; ``contexts``
     applies to the built-in one."""
     if name == BUILT_IN:

@@ -224,10 +224,10 @@ def whole(files: list[Path]) -> Table:
 
 def measure_whole(path: Path) -> None:
     """Print the figures of one module: only the loops are timed."""
-    from hpcd.analysis.structure.module_structure import Module
+    from hpcd.analysis.structure.module_structure import AnalysedModule
 
     with tempfile.TemporaryDirectory() as folder, reader(folder) as structures:
-        module = Module(structures, path)
+        module = AnalysedModule(structures, path)
         functions = module.functions()
         code = float((functions.end - functions.start).sum()) / 1e6
         begin = time.perf_counter()

@@ -21,7 +21,7 @@ from hpcd.model.calls import CalledFunction, CallValue, Group, ValueKind
 
 
 @dataclass(frozen=True, slots=True)
-class SystemCall:
+class IoCall:
     """A system call: what it returns, and which of its arguments (from 0) is what.
 
     ``bytes`` says what becomes of the bytes it moves: they are ``read`` from its file, ``written``
@@ -55,20 +55,20 @@ _MOVES, _MESSAGES = SystemCallKind.MOVES, SystemCallKind.MESSAGES
 _OPENS = SystemCallKind.OPENS
 
 
-def _reads(name: str, **arguments: int) -> SystemCall:
-    return SystemCall(name, _MOVES, "read", **{"file": 0, **arguments})
+def _reads(name: str, **arguments: int) -> IoCall:
+    return IoCall(name, _MOVES, "read", **{"file": 0, **arguments})
 
 
-def _writes(name: str, **arguments: int) -> SystemCall:
-    return SystemCall(name, _MOVES, "written", **{"file": 0, **arguments})
+def _writes(name: str, **arguments: int) -> IoCall:
+    return IoCall(name, _MOVES, "written", **{"file": 0, **arguments})
 
 
-def _moves(name: str, to: int, source: int, size: int) -> SystemCall:
-    return SystemCall(name, _MOVES, "moved", file=to, other=source, size=size)
+def _moves(name: str, to: int, source: int, size: int) -> IoCall:
+    return IoCall(name, _MOVES, "moved", file=to, other=source, size=size)
 
 
-def _of_file(*names: str) -> list[SystemCall]:
-    return [SystemCall(name, file=0) for name in names]
+def _of_file(*names: str) -> list[IoCall]:
+    return [IoCall(name, file=0) for name in names]
 
 
 IO_CALLS = (
@@ -92,27 +92,27 @@ IO_CALLS = (
     _reads("recvfrom", size=2),
     _writes("sendmsg"),
     _reads("recvmsg"),
-    SystemCall("sendmmsg", _MESSAGES, "written", file=0),
-    SystemCall("recvmmsg", _MESSAGES, "read", file=0),
-    SystemCall("recvmmsg_time64", _MESSAGES, "read", file=0),
+    IoCall("sendmmsg", _MESSAGES, "written", file=0),
+    IoCall("recvmmsg", _MESSAGES, "read", file=0),
+    IoCall("recvmmsg_time64", _MESSAGES, "read", file=0),
     *_of_file("fsync", "fdatasync", "sync_file_range", "syncfs", "close", "fstat", "fstat64"),
     *_of_file("getdents", "getdents64", "ftruncate", "ftruncate64", "fchmod", "fchown", "lseek"),
     *_of_file("_llseek", "fstatfs", "flock", "fallocate", "fadvise64", "io_uring_enter"),
-    SystemCall("readahead", file=0, size=2),
-    *(SystemCall(name, _OPENS) for name in ("open", "openat", "openat2", "creat", "socket")),
-    *(SystemCall(name, _OPENS) for name in ("accept", "accept4", "io_uring_setup")),
-    SystemCall("connect", SystemCallKind.CONNECTS, file=0),
-    SystemCall("mmap", SystemCallKind.MAPS, file=4, size=1),
-    SystemCall("mmap2", SystemCallKind.MAPS, file=4, size=1),
-    SystemCall("msync", size=1),
-    *map(SystemCall, ("sync", "stat", "lstat", "stat64", "lstat64", "fstatat64", "newfstatat")),
-    *map(SystemCall, ("statx", "access", "faccessat", "faccessat2", "readlink", "readlinkat")),
-    *map(SystemCall, ("unlink", "unlinkat", "rename", "renameat", "renameat2", "mkdir", "mkdirat")),
-    *map(SystemCall, ("rmdir", "link", "linkat", "symlink", "symlinkat", "truncate", "truncate64")),
-    *map(SystemCall, ("chmod", "fchmodat", "chown", "fchownat", "lchown", "utimensat", "statfs")),
-    SystemCall("io_submit", SystemCallKind.SUBMITS),
-    SystemCall("io_getevents", SystemCallKind.COLLECTS),
-    SystemCall("io_pgetevents", SystemCallKind.COLLECTS),
+    IoCall("readahead", file=0, size=2),
+    *(IoCall(name, _OPENS) for name in ("open", "openat", "openat2", "creat", "socket")),
+    *(IoCall(name, _OPENS) for name in ("accept", "accept4", "io_uring_setup")),
+    IoCall("connect", SystemCallKind.CONNECTS, file=0),
+    IoCall("mmap", SystemCallKind.MAPS, file=4, size=1),
+    IoCall("mmap2", SystemCallKind.MAPS, file=4, size=1),
+    IoCall("msync", size=1),
+    *map(IoCall, ("sync", "stat", "lstat", "stat64", "lstat64", "fstatat64", "newfstatat")),
+    *map(IoCall, ("statx", "access", "faccessat", "faccessat2", "readlink", "readlinkat")),
+    *map(IoCall, ("unlink", "unlinkat", "rename", "renameat", "renameat2", "mkdir", "mkdirat")),
+    *map(IoCall, ("rmdir", "link", "linkat", "symlink", "symlinkat", "truncate", "truncate64")),
+    *map(IoCall, ("chmod", "fchmodat", "chown", "fchownat", "lchown", "utimensat", "statfs")),
+    IoCall("io_submit", SystemCallKind.SUBMITS),
+    IoCall("io_getevents", SystemCallKind.COLLECTS),
+    IoCall("io_pgetevents", SystemCallKind.COLLECTS),
 )
 """The system calls that ``--io`` records."""
 
@@ -169,7 +169,7 @@ _ARM64 = {
 _NUMBERS = {"x86_64": (_X86_64, _I386), "aarch64": (_ARM64, {})}
 
 
-def io_functions(calls: Iterable[SystemCall], first: int) -> list[CalledFunction]:
+def io_functions(calls: Iterable[IoCall], first: int) -> list[CalledFunction]:
     """Calls or requests as recorded functions, numbered from ``first``."""
     return [
         CalledFunction(number, call.name, "", Group.IO, call.values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.io_calls import SystemCall
+from hpcd.bpf.io_calls import IoCall
 from hpcd.bpf.layouts import (
     AIO_KINDS,
     NO_ARGUMENT,
@@ -57,14 +57,14 @@ _OPENING = {
 _MANY = ("accept", "recv", "recvmsg", "recv_zc", "read_multishot")
 
 
-def _request(opcode: str) -> SystemCall:
+def _request(opcode: str) -> IoCall:
     name = PREFIX + opcode
     if opcode in _OPENING:
-        return SystemCall(name, SystemCallKind.OPENS, size=_OPENING[opcode])
+        return IoCall(name, SystemCallKind.OPENS, size=_OPENING[opcode])
     if opcode not in _MOVING:
-        return SystemCall(name)
+        return IoCall(name)
     moved, length = _MOVING[opcode]
-    return SystemCall(name, SystemCallKind.MOVES, moved, size=length)
+    return IoCall(name, SystemCallKind.MOVES, moved, size=length)
 
 
 # Opcodes of io_submit(), as in include/uapi/linux/aio_abi.h.
@@ -74,10 +74,10 @@ AIO_PREFIX = "aio_"
 """Beginning of the names of functions that are requests of io_submit()."""
 
 
-def _asynchronous(name: str) -> SystemCall:
+def _asynchronous(name: str) -> IoCall:
     moved = {"pread": "read", "pwrite": "written"}.get(name.removesuffix("v"), "")
     kind = SystemCallKind.MOVES if moved else SystemCallKind.OTHER
-    return SystemCall(AIO_PREFIX + name, kind, moved)
+    return IoCall(AIO_PREFIX + name, kind, moved)
 
 
 AIO_REQUESTS = tuple(map(_asynchronous, _AIO.values()))
@@ -92,7 +92,7 @@ def aio_table(first: int) -> npt.NDArray[np.void]:
     return table
 
 
-IO_REQUESTS = (*map(_request, _OPCODES), SystemCall(f"{PREFIX}other"))
+IO_REQUESTS = (*map(_request, _OPCODES), IoCall(f"{PREFIX}other"))
 """The requests to io_uring that ``--io`` records, by opcode; the last are a later kernel's."""
 
 

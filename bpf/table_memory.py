@@ -150,7 +150,7 @@ def space_blocks(mappings: int) -> int:
     return max(1, -(-min(mappings, MAX_MAPPINGS) // MAPPINGS_PER_BLOCK))
 
 
-class Tables:
+class UnwindTables:
     """The tables of all modules and processes, in one table memory."""
 
     def __init__(self, memory: Memory) -> None:

@@ -54,7 +54,7 @@ _HEAD = struct.Struct("<7Q10I16s")
 assert _HEAD.size == TASK_STACK.itemsize
 
 
-class Wanted(IntEnum):
+class ThreadParts(IntEnum):
     """The parts of a process's threads that are read."""
 
     IDENTITY = 1
@@ -138,7 +138,9 @@ class TaskStacks:
             self._resources = resources.pop_all()
         self._asked: set[int] = set()
 
-    def read(self, wanted: Mapping[int, Wanted], run: Callable[[int], bool]) -> Iterable[TaskStack]:
+    def read(
+        self, wanted: Mapping[int, ThreadParts], run: Callable[[int], bool]
+    ) -> Iterable[TaskStack]:
         """The threads of the processes ``wanted``, in order of their ids.
 
         ``run`` reads a descriptor, which runs the iterator, and returns whether to do so again. It

@@ -43,7 +43,7 @@ _EVENT_LINK = struct.Struct("<4IQ")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProbedInstruction:
     """An instruction to probe: its ``offset`` in the file, what the program gets as ``cookie``, the
     file offset of the counter that switches a static tracepoint on (0: it has none), and whether
     the return of the function that begins there is to be seen too."""
@@ -83,7 +83,7 @@ def require_uprobes() -> None:
 
 
 def attach_multi(
-    program: int, attach_type: int, path: str, places: Sequence[Place], pid: int = 0
+    program: int, attach_type: int, path: str, places: Sequence[ProbedInstruction], pid: int = 0
 ) -> int:
     """Run ``program``, loaded for ``attach_type`` (:data:`ATTACH_SESSION`: also at the returns), at
     ``places`` of the file at ``path``, in process ``pid`` or any (0); returns the descriptor of the
@@ -109,7 +109,7 @@ def attach_multi(
 
 
 def attach_event(
-    program: int, path: str, place: Place, pid: int = 0, *, at_return: bool
+    program: int, path: str, place: ProbedInstruction, pid: int = 0, *, at_return: bool
 ) -> list[int]:
     """Run ``program`` at one place and one end of the call, by a perf event; returns its descriptor
     and the link's. Raises what :func:`attach_multi` does."""
@@ -156,19 +156,23 @@ class Uprobes:
         self._count = 0
 
     def attach(
-        self, path: str, places: Sequence[Place], pid: int = 0
-    ) -> tuple[int, list[tuple[Place, str]]]:
+        self, path: str, places: Sequence[ProbedInstruction], pid: int = 0
+    ) -> tuple[int, list[tuple[ProbedInstruction, str]]]:
         """Attach to ``places`` of a file; returns a number for :meth:`detach`, and the places that
         the kernel refuses, each with the reason. Raises :class:`TargetError` when process ``pid``
         is gone."""
-        refused: list[tuple[Place, str]] = []
+        refused: list[tuple[ProbedInstruction, str]] = []
         held = self._attach(path, list(places), pid, refused)
         self._count += 1
         self._held[self._count] = held
         return self._count, refused
 
     def _attach(
-        self, path: str, places: list[Place], pid: int, refused: list[tuple[Place, str]]
+        self,
+        path: str,
+        places: list[ProbedInstruction],
+        pid: int,
+        refused: list[tuple[ProbedInstruction, str]],
     ) -> list[int]:
         """Descriptors of what could be attached; halves are tried where the kernel refuses all."""
         if not places:
@@ -187,7 +191,7 @@ class Uprobes:
             *self._attach(path, places[middle:], pid, refused),
         ]
 
-    def _attach_all(self, path: str, places: list[Place], pid: int) -> list[int]:
+    def _attach_all(self, path: str, places: list[ProbedInstruction], pid: int) -> list[int]:
         session, entry = self._programs.get("on_probe"), self._programs["on_probe_entry"]
         held: list[int] = []
         try:

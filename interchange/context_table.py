@@ -19,7 +19,7 @@ from hpcd.array_types import F64, I64, U32, U64, Mask
 from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import collapse
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 
 class Detail(Enum):
@@ -127,7 +127,7 @@ class _Unfolded:
 
 def _unfold(db: Database) -> _Unfolded:
     scopes = db.scopes
-    inlined = scopes.kind == Kind.INLINED
+    inlined = scopes.kind == ScopeKind.INLINED
     inlined[0] = True
     rows = scope_rows(scopes.parent, inlined, db.scope_of_node, db.cct.parent)
     last = rows.last
@@ -135,7 +135,7 @@ def _unfold(db: Database) -> _Unfolded:
     scope = np.zeros(len(node), np.int64)
     # The innermost row executes the innermost statement; each row around it, the call inlined next.
     site = np.zeros(len(node), np.int64)
-    lined = (scopes.kind == Kind.STATEMENT) | (scopes.kind == Kind.LOOP)
+    lined = (scopes.kind == ScopeKind.STATEMENT) | (scopes.kind == ScopeKind.LOOP)
     site[last] = np.where(lined[db.scope_of_node], db.scope_of_node, 0)
     for row, around in rows.scopes():
         scope[row] = around

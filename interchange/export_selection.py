@@ -12,7 +12,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter, apart
 from hpcd.analysis.profile.marked_phases import MarkedPhases
-from hpcd.analysis.profile.time_segments import Segments
+from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.errors import FormatError, UsageError
@@ -203,7 +203,7 @@ class ExportedPhases:
 
     def __init__(self, db: Database, only: Filter, text: str) -> None:
         self._marked = MarkedPhases(db, text) if text else None
-        self._windows = Segments.of_windows(apart(only.windows)) if only.windows else None
+        self._windows = TimeSegments.of_windows(apart(only.windows)) if only.windows else None
         self.names = self._marked.name if self._marked else []
         self.notes = self._marked.notes if self._marked else []
 

@@ -23,7 +23,7 @@ from hpcd.analysis.profile.nameless import is_address
 from hpcd.analysis.profile.views import ViewTree, contexts
 from hpcd.array_types import F64, I64, U8, U32, Mask
 from hpcd.model.cct import CCT, NO_NODE
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 from hpcd.viewer.marks import BLOCKED, COMMUNICATION, INTERRUPT, SLEEPING, marks
 from hpcd.viewer.palette import DISTINCT
 
@@ -119,7 +119,7 @@ class PictureTree:
     def same(self) -> U32:
         """For each entity the first that has its name, inlined or not; a loop is itself."""
         first: dict[str, int] = {}
-        loops = (self.entities.kind >= Kind.LOOP).tolist()
+        loops = (self.entities.kind >= ScopeKind.LOOP).tolist()
         return np.array(
             [
                 at if loop else first.setdefault(name, at)
@@ -132,7 +132,7 @@ class PictureTree:
     def depth(self) -> U32:
         """Return the number of frames of each node; loops are none."""
         depth = np.zeros(len(self), np.uint32)
-        counts = self.entities.kind[self.entity] < Kind.LOOP
+        counts = self.entities.kind[self.entity] < ScopeKind.LOOP
         for level in self._levels[1:]:
             depth[level] = depth[self.tree.parent[level]] + counts[level]
         return depth
@@ -149,7 +149,7 @@ class PictureTree:
         if not depth:
             return self.owner
         shown = self.same[self.entity]
-        keeps = (self.depth <= depth) & (self.entities.kind[self.entity] < Kind.LOOP)
+        keeps = (self.depth <= depth) & (self.entities.kind[self.entity] < ScopeKind.LOOP)
         for level in self._levels[1:]:
             inner = level[~keeps[level]]
             shown[inner] = shown[self.tree.parent[inner]]
@@ -310,9 +310,9 @@ class PictureTree:
         """Masks ``bool[entities]`` of what may own a colour, the most telling first."""
         db = self._db
         procedures, owner = db.procedures, self.entities.procedure
-        user = ~procedures.kernel[owner] & (self.entities.kind < Kind.LOOP)
+        user = ~procedures.kernel[owner] & (self.entities.kind < ScopeKind.LOOP)
         library = [_LIBRARY_NAME.match(name) is not None for name in self.names]
-        inlined = self.entities.kind == Kind.INLINED
+        inlined = self.entities.kind == ScopeKind.INLINED
         user &= ~self._begins & ~(np.array(library, bool) & inlined)
         user[0] = False
         named = user & self.is_telling
@@ -320,7 +320,7 @@ class PictureTree:
         return [
             (OWN, named & self.is_own), (OUTSIDE_SYSTEM, named & ~system), (ANY, named),
             (ANY, user),
-            (ANY, (self.entities.kind < Kind.LOOP) & ~self._begins),
+            (ANY, (self.entities.kind < ScopeKind.LOOP) & ~self._begins),
         ]  # fmt: skip
 
     @cached_property
@@ -363,7 +363,7 @@ class PictureTree:
 
     def _first_telling(self) -> I64:
         """``int64[n]``: the outermost frame of each path that is not how every thread begins."""
-        begins = self._begins | (self.entities.kind >= Kind.LOOP)
+        begins = self._begins | (self.entities.kind >= ScopeKind.LOOP)
         telling = ~begins[self.entity]
         first = np.zeros(len(self), np.int64)
         for level in self._levels[1:]:

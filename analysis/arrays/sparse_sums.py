@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import F64, I64, U16, U32, U64
-from hpcd.kernels.library import Structure, kernels, structure
+from hpcd.kernels.library import CStructure, kernels, structure
 
 # Sums waiting to be added up: 28 bytes each.
 _PENDING_LIMIT = 4 << 20
@@ -33,7 +33,7 @@ class Cells:
     def __len__(self) -> int:
         return len(self.line)
 
-    def as_structure(self) -> Structure:
+    def as_structure(self) -> CStructure:
         """A ``struct sums`` of them, contiguous."""
         columns = (self.line, self.node, self.event, self.records, self.value)
         return structure("sums", *map(np.ascontiguousarray, columns), len(self))
@@ -114,7 +114,7 @@ class _SlotTable:
         self.fits = len(codes) * nodes <= _LINE_LIMIT
         """Whether there may be a table of that size."""
 
-    def room(self, most: int) -> Structure:
+    def room(self, most: int) -> CStructure:
         """A ``struct sum_room`` for lines of up to ``most`` records or sums."""
         slots = len(self.event_of)
         table, keys = np.zeros((slots * self._nodes, 2), np.uint64), np.empty(2 * most, np.int64)

@@ -18,7 +18,7 @@ from hpcd.analysis.database.database import Database
 from hpcd.analysis.database.sqlite_reader import each_row
 from hpcd.analysis.database.trace_check import check_trace
 from hpcd.errors import FormatError
-from hpcd.measurement.check import Finding
+from hpcd.measurement.check import Defect
 from hpcd.model.calls import ValueKind
 from hpcd.processors import processor_count
 from hpcd.regular_file import regular_size
@@ -32,7 +32,7 @@ _PARTS_AHEAD = 2
 _BATCH_ROWS = 1 << 16
 
 
-def check_database(path: Path) -> list[Finding]:
+def check_database(path: Path) -> list[Defect]:
     """All findings of the database at ``path``, none when it is sound.
 
     Raises :class:`NotFoundError` or :class:`FormatError` when it is no database at all. Reads
@@ -43,7 +43,7 @@ def check_database(path: Path) -> list[Finding]:
     manifest = directory.read_manifest(path)
     with ThreadPoolExecutor(_THREADS) as pool:
         checksums = _Checksums(pool, path, directory.manifest_files(path, manifest))
-        in_content: list[Finding] = []
+        in_content: list[Defect] = []
         try:
             with Database(path) as db:
                 _release_tree(db)
@@ -54,9 +54,9 @@ def check_database(path: Path) -> list[Finding]:
                 wrong += _check_metrics(db, len(db.trace) - ends)
                 wrong += _check_tables(db)
                 wrong += _check_calls(db)
-                in_content = [Finding(str(path), what) for what in wrong]
+                in_content = [Defect(str(path), what) for what in wrong]
         except FormatError as error:
-            in_content = [Finding(str(path), str(error))]
+            in_content = [Defect(str(path), str(error))]
         return [*checksums.finish(), *checksums.unknown_files(), *in_content]
 
 
@@ -82,17 +82,17 @@ class _Checksums:
                 self._begin(name)
         wait(self._pending.get(parts[number], []))
 
-    def finish(self) -> list[Finding]:
+    def finish(self) -> list[Defect]:
         """Return the damage of files, in the manifest's order."""
         for name in self._files:
             self._begin(name)
         return [finding for name in self._files for finding in self._compare(name)]
 
-    def unknown_files(self) -> list[Finding]:
+    def unknown_files(self) -> list[Defect]:
         """The files that the manifest does not know."""
         known = {*self._files, directory.MANIFEST}
         return [
-            Finding(str(path), "not part of the database", fatal=False)
+            Defect(str(path), "not part of the database", fatal=False)
             for path in sorted(self._root.rglob("*"))
             if path.is_file() and str(path.relative_to(self._root)) not in known
         ]
@@ -115,24 +115,24 @@ class _Checksums:
                 for first in range(0, blocks, _STRETCH_BLOCKS)
             ]
 
-    def _compare(self, name: str) -> list[Finding]:
+    def _compare(self, name: str) -> list[Defect]:
         path, entry = str(self._root / name), self._files[name]
         if not self._pending[name]:
             size = regular_size(self._root / name)
             why = "missing, or no file" if size is None else f"{size} bytes"
-            return [Finding(path, f"{why}, should be {entry.bytes} bytes")]
+            return [Defect(path, f"{why}, should be {entry.bytes} bytes")]
         try:
             stretches = [stretch.result() for stretch in self._pending[name]]
         except FormatError as error:
-            return [Finding(path, str(error))]
+            return [Defect(path, str(error))]
         findings = []
         sums = [value for stretch in stretches for value in stretch.crc32]
         if len(sums) != len(entry.crc32):
-            findings.append(Finding(path, f"{len(entry.crc32)} checksums, should be {len(sums)}"))
+            findings.append(Defect(path, f"{len(entry.crc32)} checksums, should be {len(sums)}"))
         for block, (have, want) in enumerate(zip(sums, entry.crc32, strict=False)):
             if have != want:
                 at = block * directory.BLOCK_BYTES
-                findings.append(Finding(path, f"damaged in the block at byte {at}"))
+                findings.append(Defect(path, f"damaged in the block at byte {at}"))
         return findings
 
 

@@ -38,7 +38,7 @@ from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import FormatError, PlatformError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 # Numbers of things that a manifest has.
 _COUNTS = ("measurements", "parts", "lines", "records", "nodes", "procedures", "cells")
@@ -225,7 +225,8 @@ class Database:
             scopes = Scopes(
                 parent=np.array([0, *(row[0] or 0 for row in rows)], np.uint32),
                 kind=np.array(
-                    [Kind.PROCEDURE, *(Kind[str(row[1]).upper()] for row in rows)], np.uint8
+                    [ScopeKind.PROCEDURE, *(ScopeKind[str(row[1]).upper()] for row in rows)],
+                    np.uint8,
                 ),
                 procedure=np.array([0, *(row[2] for row in rows)], np.uint32),
                 name=["", *(str(row[3] or "") for row in rows)],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpcd.array_types import U8, U32
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 if TYPE_CHECKING:
     pass
@@ -23,7 +23,7 @@ class Scopes:
     """Scopes inside procedures, numbered from 1; entry 0 is none, what is known of a procedure.
 
     ``parent`` ``uint32[n]``: the scope around each, a smaller number, 0 when that is the procedure
-    itself; ``kind`` ``uint8[n]`` (:class:`hpcd.model.scope.Kind`, none a procedure);
+    itself; ``kind`` ``uint8[n]`` (:class:`hpcd.model.scope.ScopeKind`, none a procedure);
     ``procedure`` ``uint32[n]``; ``name`` of inlined procedures, and of loops of unknown line how
     far into the procedure they begin, ``+0x1a0``, else empty; ``file`` and ``line`` ``uint32[n]``
     where an inlined procedure was called, of a loop's head, of a statement; empty and 0 where
@@ -45,7 +45,7 @@ class Scopes:
         """Entry 0 alone."""
         return Scopes(
             np.zeros(1, np.uint32),
-            np.full(1, Kind.PROCEDURE, np.uint8),
+            np.full(1, ScopeKind.PROCEDURE, np.uint8),
             np.zeros(1, np.uint32),
             [""],
             [""],

@@ -32,7 +32,7 @@ from hpcd.errors import FormatError, HpcdError, NotFoundError
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MeasurementSource:
     """A measurement to read: the input ``path``, of which there were ``size`` bytes; 0 of one that
     cannot be read."""
 
@@ -45,7 +45,7 @@ class IngestTask:
     """Read the measurements ``sources`` into the directory ``parts``, using about ``memory`` bytes;
     of one alone a ``share``, if it is divided."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[MeasurementSource, ...]
     parts: Path
     memory: int
     share: Share | None = None

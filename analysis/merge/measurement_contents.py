@@ -14,7 +14,7 @@ import numpy as np
 
 from hpcd.analysis.trace.part_contents import MeasurementContents
 from hpcd.measurement.call_codec import encode_calls
-from hpcd.measurement.chunk import Kind
+from hpcd.measurement.chunk import ChunkKind
 from hpcd.measurement.codec import MONOTONIC_LIMIT
 from hpcd.measurement.identity_columns import IdentityColumns
 from hpcd.measurement.reader import Measurement
@@ -105,15 +105,15 @@ def texts_of(measurement: Measurement, contents: MeasurementContents) -> dict[st
 def symbols_of(measurement: Measurement) -> list[bytes]:
     """The payloads of SYMBOLS chunks, or one with what these said."""
     if measurement.texts is not None:
-        return measurement.texts.get(Kind.SYMBOLS, [])
+        return measurement.texts.get(ChunkKind.SYMBOLS, [])
     columns = {k: tuple(zip(*v, strict=True)) for k, v in measurement.symbols.items() if v}
     return [json.dumps(columns).encode()] if columns else []
 
 
 _TEXTS = {
-    "processes": Kind.PROCESS,
-    "threads": Kind.THREAD,
-    "modules": Kind.MODULE,
+    "processes": ChunkKind.PROCESS,
+    "threads": ChunkKind.THREAD,
+    "modules": ChunkKind.MODULE,
 }
 
 

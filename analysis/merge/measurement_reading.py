@@ -19,7 +19,7 @@ from hpcd.analysis.merge.executors import Progress, run_all, runs
 from hpcd.analysis.merge.ingest import (
     Ingested,
     IngestTask,
-    Source,
+    MeasurementSource,
     ingest,
     join_shares,
     progress_of,
@@ -74,8 +74,8 @@ class _Input:
     size: int
 
     @property
-    def source(self) -> Source:
-        return Source(self.path, self.size)
+    def source(self) -> MeasurementSource:
+        return MeasurementSource(self.path, self.size)
 
 
 @dataclass(slots=True)

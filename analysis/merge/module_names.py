@@ -18,14 +18,14 @@ from hpcd.analysis.symbols.symbolization import Procedure, SymbolAnswer, SymbolT
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 if TYPE_CHECKING:
     from hpcd.analysis.structure import Structure
-    from hpcd.analysis.structure.reader_process import Reader
+    from hpcd.analysis.structure.reader_process import ReaderProcess
 
 # Plain numbers: looking a member of an enumeration up takes longer than all else done by scope.
-_INLINED, _LOOP = int(Kind.INLINED), int(Kind.LOOP)
+_INLINED, _LOOP = int(ScopeKind.INLINED), int(ScopeKind.LOOP)
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ def describe(task: SymbolTask) -> ModuleNames:
     return _with_scopes(answer, structure)
 
 
-_readers: dict[tuple[int, int], Reader] = {}
+_readers: dict[tuple[int, int], ReaderProcess] = {}
 
 
 # Started and not yet asked anything.
-_ready: list[Reader] = []
+_ready: list[ReaderProcess] = []
 
 
 def start_readers(modules: Iterable[tuple[str, str]], most: int) -> None:
@@ -77,28 +77,28 @@ def start_readers(modules: Iterable[tuple[str, str]], most: int) -> None:
 
     That takes them a while, in which others may work. None for what is kept by build id.
     """
-    from hpcd.analysis.structure.reader_process import Reader
+    from hpcd.analysis.structure.reader_process import ReaderProcess
     from hpcd.analysis.structure.structure_cache import StructureCache
 
     cache = StructureCache()
     missing = (build_id for path, build_id in modules if not cache.has(Path(path), build_id))
     for _ in islice(missing, most):
-        reader = Reader()
+        reader = ReaderProcess()
         with contextlib.suppress(OSError):
             reader.start()
             _ready.append(reader)
 
 
-def _reader() -> Reader:
+def _reader() -> ReaderProcess:
     """The reader of this process and thread: its start costs more than a small module does."""
-    from hpcd.analysis.structure.reader_process import Reader
+    from hpcd.analysis.structure.reader_process import ReaderProcess
 
     key = os.getpid(), threading.get_ident()
     if key not in _readers:
         try:
             _readers[key] = _ready.pop(0)
         except IndexError:
-            _readers[key] = Reader()
+            _readers[key] = ReaderProcess()
     return _readers[key]
 
 
@@ -128,7 +128,7 @@ def _with_scopes(answer: SymbolAnswer, structure: Structure) -> ModuleNames:
         fresh = np.unique((fresh // count * count + above)[above >= 0])
         every.append(fresh)
     keys = np.unique(np.concatenate(every))
-    inside = forest.kind[keys % count] != Kind.PROCEDURE if len(keys) else np.zeros(0, bool)
+    inside = forest.kind[keys % count] != ScopeKind.PROCEDURE if len(keys) else np.zeros(0, bool)
     roots, keys = keys[~inside], keys[inside]
     number = keys % count
     procedure = keys // count
@@ -145,7 +145,7 @@ def _with_scopes(answer: SymbolAnswer, structure: Structure) -> ModuleNames:
     parent = numbers(procedure, forest.parent[number].astype(np.int64))
     scopes = Scopes(
         np.concatenate([[0], parent]).astype(np.uint32),
-        np.concatenate([[Kind.PROCEDURE], forest.kind[number]]).astype(np.uint8),
+        np.concatenate([[ScopeKind.PROCEDURE], forest.kind[number]]).astype(np.uint8),
         np.concatenate([[0], procedure]).astype(np.uint32),
         ["", *_scope_names(answer, structure, number, procedure)],
         ["", *(files[file_number + 1] for file_number in forest.file[number].tolist())],
@@ -153,7 +153,7 @@ def _with_scopes(answer: SymbolAnswer, structure: Structure) -> ModuleNames:
     )
     scope = numbers(answer.index, structure.scope.astype(np.int64))
     procedures = _placed(answer.procedures, roots // count, roots % count, structure)
-    lined = bool((forest.kind == Kind.STATEMENT).any())
+    lined = bool((forest.kind == ScopeKind.STATEMENT).any())
     note = f"{answer.note}, lines" if lined else answer.note
     return ModuleNames(replace(answer, procedures=procedures, note=note), scopes, scope)
 

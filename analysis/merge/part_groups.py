@@ -14,7 +14,7 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.merge.canonical_modules import translate
 from hpcd.analysis.merge.canonical_tree import load_canonical
 from hpcd.analysis.merge.scratch import Scratch
-from hpcd.analysis.merge.united_symbols import Wanted, gather
+from hpcd.analysis.merge.united_symbols import WantedSymbols, gather
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
@@ -29,7 +29,7 @@ class UnitedPart:
 
     path: Path
     module_maps: tuple[U32, ...]
-    symbols: tuple[tuple[Wanted, ...], ...]
+    symbols: tuple[tuple[WantedSymbols, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)

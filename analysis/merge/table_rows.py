@@ -30,7 +30,7 @@ from hpcd.analysis.trace.trace_lines import LineColumns
 from hpcd.array_types import F64, I64
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 # Times beyond are no times of a thread, and no integers of SQLite's.
 _LATEST_NS = 1 << 61
@@ -237,7 +237,7 @@ def _scopes(named: NamedTree) -> Iterator[tuple[Any, ...]]:
     for number, (parent, kind, procedure, line, name, file) in enumerate(rows):
         if number:
             yield (
-                number, parent or None, Kind(kind).name.lower(), procedure,
+                number, parent or None, ScopeKind(kind).name.lower(), procedure,
                 text(name) or None, text(file) or None, line or None,
             )  # fmt: skip
 

@@ -33,7 +33,7 @@ _BY_NAME = (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedSymbols:
     """Symbols of module ``source`` of a part, for ``module`` of the database; ``together`` with
     those that others have of it."""
 
@@ -61,7 +61,7 @@ class SymbolUnion:
 def choose(
     modules: Sequence[CanonicalModule], maps: Sequence[U32], symbols: Sequence[frozenset[int]],
     ids: Sequence[int], earlier: Mapping[int, int],
-) -> tuple[list[tuple[Wanted, ...]], dict[int, int]]:  # fmt: skip
+) -> tuple[list[tuple[WantedSymbols, ...]], dict[int, int]]:  # fmt: skip
     """Return the symbols wanted of each measurement, and by module the id of the measurement whose
     table it has, where that is one measurement's.
 
@@ -69,7 +69,7 @@ def choose(
     each measurement has symbols of, ``ids`` their ids; ``earlier`` has by module the number of the
     measurement whose table a database has already.
     """
-    wanted: list[list[Wanted]] = [[] for _ in ids]
+    wanted: list[list[WantedSymbols]] = [[] for _ in ids]
     owners: dict[int, int] = {}
     sources: dict[int, list[tuple[int, int]]] = {}
     for number, (table, named) in enumerate(zip(maps, symbols, strict=True)):
@@ -81,19 +81,19 @@ def choose(
         module_sources = sources.get(module.id, [])
         if module.kind in _BY_NAME:
             for number, id in module_sources:
-                wanted[number].append(Wanted(id, module.id, True))
+                wanted[number].append(WantedSymbols(id, module.id, True))
             continue
         kept = earlier.get(module.id)
         if module_sources and (kept is None or module_sources[0][0] <= kept):
             number, id = module_sources[0]
-            wanted[number].append(Wanted(id, module.id, False))
+            wanted[number].append(WantedSymbols(id, module.id, False))
             owners[module.id] = ids[number]
         elif kept is not None:
             owners[module.id] = ids[kept]
     return [tuple(measurement_wants) for measurement_wants in wanted], owners
 
 
-def gather(parts: Sequence[tuple[Scratch, Sequence[Sequence[Wanted]]]], out: Path) -> None:
+def gather(parts: Sequence[tuple[Scratch, Sequence[Sequence[WantedSymbols]]]], out: Path) -> None:
     """Leave the symbols that are wanted of each measurement of ``parts`` in ``out``. Raises
     :class:`FormatError`, :class:`StorageError`."""
     united: dict[int, set[SymbolRow]] = {}

@@ -17,7 +17,7 @@ from hpcd.analysis.profile.costs import WORK, metric_parts, unit_of
 from hpcd.analysis.profile.scope_nodes import CALLS_AND_LOOPS
 from hpcd.analysis.profile.views import preorder
 from hpcd.array_types import F64, I64
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def measure(
     matching = match(
         [db],
         [ranks.executables],
-        scopes=CALLS_AND_LOOPS if scopes else (Kind.INLINED,),
+        scopes=CALLS_AND_LOOPS if scopes else (ScopeKind.INLINED,),
         regions=True,
     )
     node_of = matching.node_of[0]

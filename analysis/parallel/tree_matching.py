@@ -33,7 +33,7 @@ from hpcd.analysis.parallel.procedure_keys import (
     list_candidates,
 )
 from hpcd.analysis.profile.scope_nodes import becomes_node, insert_scope_nodes
-from hpcd.analysis.structure import Kind
+from hpcd.analysis.structure import ScopeKind
 from hpcd.array_types import I64, U32, U64
 from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import CCT
@@ -99,7 +99,7 @@ def match(
     databases: Sequence[Database],
     executables: Sequence[Sequence[str]] | None = None,
     *,
-    scopes: Collection[Kind] = (),
+    scopes: Collection[ScopeKind] = (),
     regions: bool = False,
 ) -> Matching:
     """Match the contexts of ``databases``. O(n · log n) with n the sum of their sizes.
@@ -164,7 +164,7 @@ class _Frames:
         return numbers
 
     def of_scopes(
-        self, scopes: Scopes, loops: _Loops, of_procedure: U64, kinds: Collection[Kind]
+        self, scopes: Scopes, loops: _Loops, of_procedure: U64, kinds: Collection[ScopeKind]
     ) -> U64:
         """``uint64[scopes]``: the frame of each scope of these kinds of a database, else 0."""
         numbers = np.zeros(len(scopes), np.uint64)
@@ -195,7 +195,7 @@ class _Loops:
         counts: defaultdict[str, set[int]] = defaultdict(set)
         for db in databases:
             modules: defaultdict[str, set[int]] = defaultdict(set)
-            for number in np.flatnonzero(db.scopes.kind == Kind.LOOP).tolist():
+            for number in np.flatnonzero(db.scopes.kind == ScopeKind.LOOP).tolist():
                 within = _procedure_around(db.scopes, number, db.procedures.name)
                 modules[within].add(_place_in_procedure(db.scopes, number))
             for within, lines in modules.items():
@@ -210,7 +210,7 @@ class _Loops:
         """The place of a scope in procedure ``around``, and what it is known by."""
         module = PROGRAM if around.executable else around.module
         file, line = scopes.file[number], int(scopes.line[number])
-        if scopes.kind[number] != Kind.LOOP:
+        if scopes.kind[number] != ScopeKind.LOOP:
             name = scopes.name[number] or "[inlined]"
             place = MatchedFrame(
                 name,
@@ -222,7 +222,7 @@ class _Loops:
                 inlined=True,
                 executable=around.executable,
             )
-            return place, (module, name, Kind.INLINED)
+            return place, (module, name, ScopeKind.INLINED)
         names, ordered = self._of[id(scopes)]
         within = _procedure_around(scopes, number, names)
         at = _place_in_procedure(scopes, number)
@@ -237,7 +237,7 @@ class _Loops:
             line,
             executable=around.executable,
         )
-        return place, (module, within, Kind.LOOP, which)
+        return place, (module, within, ScopeKind.LOOP, which)
 
 
 def _place_in_procedure(scopes: Scopes, number: int) -> int:
@@ -249,7 +249,7 @@ def _procedure_around(scopes: Scopes, number: int, procedures: Sequence[str]) ->
     """Name of the innermost inlined procedure around a scope, or of its procedure."""
     at = int(scopes.parent[number])
     while at:
-        if scopes.kind[at] == Kind.INLINED:
+        if scopes.kind[at] == ScopeKind.INLINED:
             return scopes.name[at]
         at = int(scopes.parent[at])
     return bare_name(procedures[int(scopes.procedure[number])])

@@ -24,7 +24,7 @@ from hpcd.elf.elf_reader import X86_64
 from hpcd.errors import FormatError
 from hpcd.model import frame
 from hpcd.model.identity import ModuleKind
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 # The biggest functions compilers make; a symbol may claim any size.
 _MAX_CODE = 1 << 20
@@ -92,7 +92,7 @@ class Annotator:
         scopes = db.scopes
         scope = db.scope_of_node[nodes]
         located = np.array(
-            [int(kind) == Kind.STATEMENT and bool(file)
+            [int(kind) == ScopeKind.STATEMENT and bool(file)
              for kind, file in zip(scopes.kind, scopes.file, strict=True)]
         )[scope]  # fmt: skip
         by_file: dict[str, list[int]] = {}

@@ -21,17 +21,18 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.nameless import module_rows, without_chains
 from hpcd.array_types import U8, U32, Mask
 from hpcd.model.cct import CCT
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 
 @dataclass(frozen=True)
 class Entities:
     """Numbered things; the first are the database's procedures, with their numbers.
 
-    ``kind`` ``uint8[n]`` (:class:`hpcd.model.scope.Kind`); ``name`` of procedures and inlined ones,
-    and of loops of unknown line where in their procedure they begin; ``procedure`` ``uint32[n]``:
-    the one it is in, or one of them; ``file`` and ``line`` where a procedure or loop begins, of a
-    line; empty and 0 where unknown, and for inlined procedures, which may be called from several.
+    ``kind`` ``uint8[n]`` (:class:`hpcd.model.scope.ScopeKind`); ``name`` of procedures and inlined
+    ones, and of loops of unknown line where in their procedure they begin; ``procedure``
+    ``uint32[n]``: the one it is in, or one of them; ``file`` and ``line`` where a procedure or
+    loop begins, of a line; empty and 0 where unknown, and for inlined procedures, which may be
+    called from several.
     ``of_procedure`` ``uint32[procedures]``: in whose row each is shown, itself unless it has no
     name; ``shared`` ``bool[n]``: rows of procedures without names; ``of_scope``
     ``uint32[scopes]``: what each scope of the database is.
@@ -51,19 +52,19 @@ class Entities:
 
     def label(self, number: int) -> str:
         """Return the name of an entity in a tree below its procedure."""
-        kind = Kind(int(self.kind[number]))
-        if kind == Kind.PROCEDURE:
+        kind = ScopeKind(int(self.kind[number]))
+        if kind == ScopeKind.PROCEDURE:
             return self.name[number]
-        if kind == Kind.INLINED:
+        if kind == ScopeKind.INLINED:
             return f"{self.name[number]} [inlined]"
         name = PurePath(self.file[number]).name
         where = f"{name}:{int(self.line[number])}" if name else self.name[number] or "unknown line"
-        return f"loop at {where}" if kind == Kind.LOOP else where
+        return f"loop at {where}" if kind == ScopeKind.LOOP else where
 
     @cached_property
     def is_procedure(self) -> npt.NDArray[np.bool_]:
         """``bool[n]``."""
-        listed: npt.NDArray[np.bool_] = self.kind == Kind.PROCEDURE
+        listed: npt.NDArray[np.bool_] = self.kind == ScopeKind.PROCEDURE
         return listed
 
 
@@ -75,7 +76,7 @@ def entities(db: Database, *, merged: bool = False, nameless: bool = True) -> En
     (:func:`.nameless.module_rows`). O(procedures + scopes).
     """
     scopes, procedures = db.scopes, db.procedures
-    kinds = [Kind.PROCEDURE] * len(procedures)
+    kinds = [ScopeKind.PROCEDURE] * len(procedures)
     names = list(db.procedure_names)
     of_procedure: U32 = np.arange(len(names), dtype=np.uint32)
     modules_named: dict[int, str] = {}
@@ -90,7 +91,7 @@ def entities(db: Database, *, merged: bool = False, nameless: bool = True) -> En
     modules = procedures.module.tolist()
     if merged:
         for at, (module, name) in enumerate(zip(modules, procedures.name, strict=True)):
-            number.setdefault((Kind.INLINED, module, name), at)
+            number.setdefault((ScopeKind.INLINED, module, name), at)
     of_scope = np.zeros(len(scopes), np.uint32)
     columns = zip(
         scopes.kind.tolist(), scopes.procedure.tolist(), scopes.name, scopes.file,
@@ -99,12 +100,12 @@ def entities(db: Database, *, merged: bool = False, nameless: bool = True) -> En
     for scope, (code, procedure, name, file, line) in enumerate(columns):
         if not scope:
             continue
-        kind = Kind(code)
+        kind = ScopeKind(code)
         key: tuple[object, ...]
-        if kind == Kind.INLINED:
+        if kind == ScopeKind.INLINED:
             key = (kind, modules[procedure], name)
             file, line = "", 0
-        elif kind == Kind.STATEMENT and file:
+        elif kind == ScopeKind.STATEMENT and file:
             key = (kind, file, line)
         else:
             # Loops whose place is unknown are not the same one, unless they begin alike.
@@ -132,7 +133,9 @@ def entities(db: Database, *, merged: bool = False, nameless: bool = True) -> En
     )
 
 
-def scoped_tree(db: Database, all_entities: Entities, kinds: Collection[Kind]) -> tuple[CCT, U32]:
+def scoped_tree(
+    db: Database, all_entities: Entities, kinds: Collection[ScopeKind]
+) -> tuple[CCT, U32]:
     """The calling contexts with scopes of ``kinds`` between them, outermost first.
 
     A tree whose frames are entities, and ``uint32[nodes]``: where each context's own cost belongs,
@@ -141,11 +144,11 @@ def scoped_tree(db: Database, all_entities: Entities, kinds: Collection[Kind]) -
     scopes = db.scopes
     keep = np.isin(scopes.kind, list(kinds))
     # A line of an unknown file says nothing its procedure does not.
-    keep &= ~((scopes.kind == Kind.STATEMENT) & np.array([not file for file in scopes.file]))
-    if Kind.INLINED in kinds:
+    keep &= ~((scopes.kind == ScopeKind.STATEMENT) & np.array([not file for file in scopes.file]))
+    if ScopeKind.INLINED in kinds:
         # A loop at an address says as little as its procedure.
         owner = all_entities.of_procedure[scopes.procedure]
-        keep &= ~((scopes.kind == Kind.LOOP) & all_entities.shared[owner])
+        keep &= ~((scopes.kind == ScopeKind.LOOP) & all_entities.shared[owner])
     keep[0] = True
     rows = scope_rows(scopes.parent, keep, db.scope_of_node, db.cct.parent)
     label = np.zeros(rows.count, np.uint64)

@@ -17,7 +17,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.costs import costs_by_node, costs_in_window, event_weights
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.phase_costs import TimeOfLine, phase_costs
-from hpcd.analysis.profile.time_segments import Segments
+from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import CCT
@@ -146,10 +146,10 @@ class Filter:
         Raises :class:`UsageError`."""
         if not (self.windows or self.phases):
             return time
-        windows = Segments.of_windows(apart(self.windows)) if self.windows else None
+        windows = TimeSegments.of_windows(apart(self.windows)) if self.windows else None
         phases = MarkedPhases(db, ",".join(self.phases)) if self.phases else None
 
-        def fitting(line: int) -> Segments:
+        def fitting(line: int) -> TimeSegments:
             segments = time(line)
             if windows is not None:
                 segments = segments.within(windows)

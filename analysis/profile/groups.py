@@ -21,7 +21,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter, apart, user_name, users_of_lines
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.phase_costs import phase_costs
-from hpcd.analysis.profile.time_segments import Segments
+from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
 
@@ -101,7 +101,7 @@ def _of_phases(db: Database, by: str, only: Filter) -> Groups:
     cost[0] = np.maximum(only.costs_of_lines(db, selected).sum(axis=1) - cost.sum(axis=0), 0)
     seconds[0] = max(_watched(db, only, np.flatnonzero(selected)) - float(seconds.sum()), 0)
     threads[0] = int(np.count_nonzero(selected))
-    windows = Segments.of_windows(apart(only.windows)) if only.windows else None
+    windows = TimeSegments.of_windows(apart(only.windows)) if only.windows else None
     calls = phases.count(selected, windows)
     return Groups(by, phases.name, cost, threads, phases.details, calls, seconds, phases.notes)
 
@@ -109,8 +109,8 @@ def _of_phases(db: Database, by: str, only: Filter) -> Groups:
 def _watched(db: Database, only: Filter, lines: I64) -> float:
     """Return the time that ``lines`` existed within what fits ``only``, seconds."""
 
-    def whole(line: int) -> Segments:
-        return Segments.of_windows([(int(db.lines.start[line]), int(db.lines.end[line]))])
+    def whole(line: int) -> TimeSegments:
+        return TimeSegments.of_windows([(int(db.lines.start[line]), int(db.lines.end[line]))])
 
     time = only.time_in(db, whole)
     return sum(int(time(line).lengths(2)[1]) for line in lines.tolist()) / 1e9

@@ -19,7 +19,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.device_idle import DEVICE_IDLE, idle_times
 from hpcd.analysis.profile.phase_calls import PhaseCalls, nesting_depth
 from hpcd.analysis.profile.phase_specs import PhaseSpec, parse_phase_specs
-from hpcd.analysis.profile.time_segments import Segments, ranges
+from hpcd.analysis.profile.time_segments import TimeSegments, ranges
 from hpcd.array_types import I64, U64, Mask
 from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.calls import CalledFunction, CallValue, ValueKind
@@ -71,17 +71,17 @@ class MarkedPhases:
     def __len__(self) -> int:
         return len(self.name)
 
-    def segments(self, line: int) -> Segments:
+    def segments(self, line: int) -> TimeSegments:
         """The phases of trace line ``line`` by group, none within another. O(n log n)."""
         at = int(np.searchsorted(self.lines, line))
         if at == len(self.lines) or int(self.lines[at]) != line:
-            return Segments(*(np.zeros(0, np.int64) for _ in range(3)))
+            return TimeSegments(*(np.zeros(0, np.int64) for _ in range(3)))
         mine = slice(int(self._first[at]), int(self._first[at + 1]))
-        return Segments.innermost(
+        return TimeSegments.innermost(
             self._marks.begin[mine], self._marks.end[mine], self._marks.group[mine]
         )
 
-    def count(self, lines: Mask, windows: Segments | None = None) -> I64:
+    def count(self, lines: Mask, windows: TimeSegments | None = None) -> I64:
         """``int64[groups]``: how many calls on ``lines``, ``bool[lines]``, mark phases that lie in
         ``windows`` (None: always), if only in part. A call counts as those it stands for."""
         marks = self._marks

@@ -10,14 +10,14 @@ import numpy as np
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.costs import event_weights, records_reaching
-from hpcd.analysis.profile.time_segments import Segments, ranges
+from hpcd.analysis.profile.time_segments import TimeSegments, ranges
 from hpcd.analysis.trace.records import Records
 from hpcd.array_types import F64, I64
 
 # Records looked at together: some 100 MB with all that is made of them.
 _RECORDS_AT_ONCE = 1 << 20
 
-TimeOfLine = Callable[[int], Segments]
+TimeOfLine = Callable[[int], TimeSegments]
 """Gives the stretches of a trace line's time that count."""
 
 
@@ -74,7 +74,7 @@ def phase_costs(
         )
 
 
-def _shares(records: Records, stretches: Segments, duration: F64) -> tuple[I64, I64, F64]:
+def _shares(records: Records, stretches: TimeSegments, duration: F64) -> tuple[I64, I64, F64]:
     """The records of each stretch, and the part of each record that is in it: three arrays of one
     length."""
     begin = records.time

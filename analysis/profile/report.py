@@ -14,7 +14,7 @@ from hpcd.analysis.profile.row_text import amount_or_ratio, fit, run_name
 from hpcd.analysis.profile.tree_rows import Forest, json_document
 from hpcd.analysis.profile.views import View
 from hpcd.model import frame
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 
 class Outline(Forest):
@@ -165,17 +165,17 @@ class NodeNames:
         entities = self._view.entities
         if entities is None:
             procedures = self._db.procedures
-            name, kind, procedure = self._names[number], Kind.PROCEDURE, number
+            name, kind, procedure = self._names[number], ScopeKind.PROCEDURE, number
             file, line = procedures.file[number], int(procedures.line[number])
         else:
-            kind = Kind(int(entities.kind[number]))
-            called = kind in (Kind.PROCEDURE, Kind.INLINED)
+            kind = ScopeKind(int(entities.kind[number]))
+            called = kind in (ScopeKind.PROCEDURE, ScopeKind.INLINED)
             name = entities.name[number] if called else entities.label(number)
             procedure = int(entities.procedure[number])
             file, line = entities.file[number], int(entities.line[number])
         fields: dict[str, Any] = {
             "name": name,
-            "kind": "line" if kind == Kind.STATEMENT else kind.name.lower(),
+            "kind": "line" if kind == ScopeKind.STATEMENT else kind.name.lower(),
             "procedure": procedure,
             "module": self._module(self._paths, procedure),
             "file": file,

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.scopes import Scopes
-from hpcd.analysis.structure import Kind
+from hpcd.analysis.structure import ScopeKind
 from hpcd.array_types import I64, U32, U64
 from hpcd.model.cct import CCT
 
-CALLS_AND_LOOPS = (Kind.INLINED, Kind.LOOP)
+CALLS_AND_LOOPS = (ScopeKind.INLINED, ScopeKind.LOOP)
 """The kinds of scopes that may become nodes: statements are too fine."""
 
 
@@ -26,7 +26,7 @@ def name_contexts(db: Database) -> tuple[I64, list[str]]:
     ``force [inlined]``, or else its procedure's display name. Equal names are one. O(n)."""
     scopes = db.scopes
     inlined = scopes.parent.astype(np.int64)
-    own = scopes.kind == Kind.INLINED
+    own = scopes.kind == ScopeKind.INLINED
     inlined[own] = np.flatnonzero(own)
     while not bool((own[inlined] | (inlined == 0)).all()):
         inlined = np.where(own[inlined], inlined, scopes.parent[inlined])
@@ -39,7 +39,7 @@ def name_contexts(db: Database) -> tuple[I64, list[str]]:
 
 
 def becomes_node(
-    scopes: Scopes, kinds: Collection[Kind] = CALLS_AND_LOOPS
+    scopes: Scopes, kinds: Collection[ScopeKind] = CALLS_AND_LOOPS
 ) -> npt.NDArray[np.bool_]:
     """``bool[scopes]``: those of ``kinds``."""
     return np.isin(scopes.kind, list(kinds))
@@ -51,7 +51,7 @@ def insert_scope_nodes(
     scopes: Scopes,
     scope_of: U32,
     scope_frames: U64,
-    kinds: Collection[Kind] = CALLS_AND_LOOPS,
+    kinds: Collection[ScopeKind] = CALLS_AND_LOOPS,
 ) -> tuple[CCT, U32]:
     """``tree`` with its nodes' scopes as nodes, and ``uint32[n]``: where each node went.
 

@@ -18,7 +18,7 @@ from hpcd.analysis.profile.time_segments import distinct
 from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import collapse
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 # Lines whose costs wait to be added up.
 _PENDING = 64
@@ -124,7 +124,7 @@ class _Split:
         old, more = self._entities, len(self._names)
         owners = np.array(self._owners, np.int64)
         return Entities(
-            np.append(old.kind, np.full(more, Kind.PROCEDURE, np.uint8)),
+            np.append(old.kind, np.full(more, ScopeKind.PROCEDURE, np.uint8)),
             old.name + self._names,
             np.append(old.procedure, owners.astype(np.uint32)),
             old.file + [old.file[owner] for owner in self._owners],

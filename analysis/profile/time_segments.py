@@ -11,7 +11,7 @@ from hpcd.array_types import I64
 
 
 @dataclass(frozen=True, slots=True)
-class Segments:
+class TimeSegments:
     """``begin``, ``end`` (ns since the origin, the end not included) and ``group``, ``int64[n]``
     each, in order of time; they do not overlap."""
 
@@ -23,13 +23,13 @@ class Segments:
         return len(self.begin)
 
     @staticmethod
-    def of_windows(windows: Sequence[tuple[int, int]]) -> Segments:
+    def of_windows(windows: Sequence[tuple[int, int]]) -> TimeSegments:
         """``windows`` (begin, end) that do not overlap, in order of time, as group 1."""
         edges = np.array(windows, np.int64).reshape(-1, 2)
-        return Segments(edges[:, 0], edges[:, 1], np.ones(len(edges), np.int64))
+        return TimeSegments(edges[:, 0], edges[:, 1], np.ones(len(edges), np.int64))
 
     @staticmethod
-    def innermost(begin: I64, end: I64, group: I64) -> Segments:
+    def innermost(begin: I64, end: I64, group: I64) -> TimeSegments:
         """Return the innermost intervals: of those around a moment the one that began last counts,
         of those that began together the shortest.
 
@@ -59,19 +59,19 @@ class Segments:
         inside = np.flatnonzero(top[:-1] >= 0) if len(top) else np.zeros(0, np.int64)
         owner = group[top[inside]]
         if not len(inside):
-            return Segments(*(np.zeros(0, np.int64) for _ in range(3)))
+            return TimeSegments(*(np.zeros(0, np.int64) for _ in range(3)))
         # What goes on beyond an edge is one.
         starts = np.ones(len(inside), bool)
         starts[1:] = (np.diff(inside) > 1) | (np.diff(owner) != 0)
         ends = np.append(starts[1:], True)
-        return Segments(edges[inside[starts]], edges[inside[ends] + 1], owner[starts])
+        return TimeSegments(edges[inside[starts]], edges[inside[ends] + 1], owner[starts])
 
-    def within(self, other: Segments) -> Segments:
+    def within(self, other: TimeSegments) -> TimeSegments:
         """The parts that are in ``other``, with their own groups. O((n + m) log m)."""
         low = np.searchsorted(other.end, self.begin, "right")
         high = np.searchsorted(other.begin, self.end, "left")
         mine, theirs = ranges(low, np.maximum(high, low))
-        return Segments(
+        return TimeSegments(
             np.maximum(self.begin[mine], other.begin[theirs]),
             np.minimum(self.end[mine], other.end[theirs]),
             self.group[mine],

@@ -29,7 +29,7 @@ from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import collapse
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 VIEWS = ("top-down", "bottom-up", "flat")
 SCOPE_VIEWS = (*VIEWS, "lines", "loops")
@@ -37,11 +37,11 @@ SCOPE_VIEWS = (*VIEWS, "lines", "loops")
 
 # What stands between a procedure and what it calls.
 _SCOPES = {
-    "top-down": (Kind.INLINED, Kind.LOOP),
-    "bottom-up": (Kind.INLINED,),
-    "flat": (Kind.INLINED,),
-    "lines": (Kind.STATEMENT,),
-    "loops": (Kind.LOOP,),
+    "top-down": (ScopeKind.INLINED, ScopeKind.LOOP),
+    "bottom-up": (ScopeKind.INLINED,),
+    "flat": (ScopeKind.INLINED,),
+    "lines": (ScopeKind.STATEMENT,),
+    "loops": (ScopeKind.LOOP,),
 }
 # Views in which a procedure is not below what called it.
 _REARRANGED = ("bottom-up", "flat", "lines", "loops")
@@ -198,9 +198,9 @@ def contexts(db: Database, kind: str, *, nameless: bool = True) -> ViewTree:
     if kind == "lines":
         placed = np.zeros(len(all_entities), bool)
         placed[db.procedure_of_node[db.scope_of_node > 0]] = True
-        listed = (all_entities.kind == Kind.STATEMENT) | all_entities.is_procedure & ~placed
+        listed = (all_entities.kind == ScopeKind.STATEMENT) | all_entities.is_procedure & ~placed
     elif kind == "loops":
-        listed = all_entities.kind == Kind.LOOP
+        listed = all_entities.kind == ScopeKind.LOOP
     return ViewTree(tree, all_entities, node_of[place], listed)
 
 

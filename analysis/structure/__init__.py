@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hpcd.analysis.structure.module_structure import Structure, StructureReader
     from hpcd.analysis.structure.scope_forest import ScopeForest
-    from hpcd.model.scope import Kind
+    from hpcd.model.scope import ScopeKind
 
-__all__ = ["Kind", "ScopeForest", "Structure", "StructureReader"]
+__all__ = ["ScopeForest", "ScopeKind", "Structure", "StructureReader"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.structure.code.function_bounds import Functions, functions_of
+from hpcd.analysis.structure.code.function_bounds import FunctionBounds, functions_of
 from hpcd.analysis.structure.code.loop_table import LoopTable
 from hpcd.analysis.structure.dwarf.address_ranges import AddressRanges
 from hpcd.analysis.structure.dwarf.debug_files import debug_file
 from hpcd.analysis.structure.dwarf.debug_scopes import ModuleLines
 from hpcd.analysis.structure.dwarf.line_table import Call
-from hpcd.analysis.structure.reader_process import Reader
+from hpcd.analysis.structure.reader_process import ReaderProcess
 from hpcd.analysis.structure.scope_forest import ScopeForest, joined, procedures_forest
 from hpcd.analysis.structure.scope_nesting import with_loops
 from hpcd.analysis.structure.structure_cache import StructureCache
@@ -25,7 +25,7 @@ from hpcd.array_types import I32, U64
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 from hpcd.processors import processor_count
 from hpcd.sandbox.file_cache import writers_of
 
@@ -56,9 +56,9 @@ class Structure:
         file, line = "", 0
         for scope in forest.path(int(self.scope[number])):
             kind = forest.kind[scope]
-            if kind == Kind.STATEMENT:
+            if kind == ScopeKind.STATEMENT:
                 file, line = forest.place(scope)
-            elif kind != Kind.LOOP:
+            elif kind != ScopeKind.LOOP:
                 calls.append(Call(forest.label(scope), file, line))
                 file, line = forest.place(scope)
         return calls
@@ -74,11 +74,11 @@ class StructureReader:
         self,
         cache: StructureCache | None = None,
         workers: int | None = None,
-        readers: Sequence[Reader] = (),
+        readers: Sequence[ReaderProcess] = (),
     ) -> None:
         self.cache = cache or StructureCache()
         count = workers or processor_count()
-        self.readers = list(readers) or [Reader() for _ in range(max(count, 1))]
+        self.readers = list(readers) or [ReaderProcess() for _ in range(max(count, 1))]
 
     def __enter__(self) -> StructureReader:
         return self
@@ -104,12 +104,12 @@ class StructureReader:
         :class:`OSError` for one that cannot be read. Damaged debug information or code only costs
         what it would have said.
         """
-        module = Module(self, path, build_id)
+        module = AnalysedModule(self, path, build_id)
         return module.structure(addresses, module.functions if loops else None, symbols)
 
     def everything(self, path: Path) -> Structure:
         """The scopes of all code of a module. Raises as :meth:`structure` does."""
-        module = Module(self, path, "")
+        module = AnalysedModule(self, path, "")
         lines = module.lines(None)
         table = module.loops(module.functions())
         starts = [lines.start[lines.scope >= 0], module.functions().start]
@@ -129,7 +129,7 @@ class StructureReader:
             os.close(fd)
         return ModuleLines.from_arrays(lines)
 
-    def loops(self, path: Path, functions: Functions) -> tuple[LoopTable, list[str]]:
+    def loops(self, path: Path, functions: FunctionBounds) -> tuple[LoopTable, list[str]]:
         """The loops of functions, and what went wrong. All workers share them."""
         pieces = _pieces(functions)
         tables: list[LoopTable] = []
@@ -157,14 +157,14 @@ class StructureReader:
         return LoopTable.joined(tables), notes
 
 
-class Module:
+class AnalysedModule:
     """A module whose structure is read."""
 
     def __init__(self, reader: StructureReader, path: Path, build_id: str = "") -> None:
         self._reader = reader
         self._path = path
         self._notes: dict[str, None] = {}
-        self._functions: Functions | None = None
+        self._functions: FunctionBounds | None = None
         self._lines: ModuleLines | None = None
         self._table: LoopTable | None = None
         with ElfFile.open(path) as elf:
@@ -174,7 +174,7 @@ class Module:
             raise FormatError(f"{path}: has another build id: {self._build_id}")
         self._debug: Path | None = None
 
-    def functions(self) -> Functions:
+    def functions(self) -> FunctionBounds:
         """All functions."""
         if self._functions is None:
             with ElfFile.open(self._path) as elf:
@@ -184,7 +184,7 @@ class Module:
     def structure(
         self,
         addresses: U64,
-        functions: Callable[[], Functions] | None,
+        functions: Callable[[], FunctionBounds] | None,
         symbols: SymbolAnswer | None = None,
     ) -> Structure:
         """The scopes of ``addresses``; with loops when it is known which functions there are.
@@ -278,17 +278,17 @@ class Module:
         # All of it at once has what was known before, too.
         return lines if lines.known.is_everything else before.with_others(lines)
 
-    def loops(self, functions: Functions) -> LoopTable:
+    def loops(self, functions: FunctionBounds) -> LoopTable:
         """The loops of ``functions`` at least: kept ones and those that are new."""
         if self._table is None:
             self._table, self._known = self._kept_loops()
         new = ~np.isin(functions.start, self._known.start)
         if bool(new.any()):
-            fresh = Functions(functions.start[new], functions.end[new])
+            fresh = FunctionBounds(functions.start[new], functions.end[new])
             loops, notes = self._reader.loops(self._path, fresh)
             self._notes.update(dict.fromkeys(notes))
             self._table = LoopTable.joined([self._table, loops])
-            self._known = Functions(
+            self._known = FunctionBounds(
                 np.concatenate([self._known.start, fresh.start]),
                 np.concatenate([self._known.end, fresh.end]),
             )
@@ -299,33 +299,33 @@ class Module:
                 self._reader.cache.store(self._writers, self._build_id, "loops", arrays)
         return self._table
 
-    def _kept_loops(self) -> tuple[LoopTable, Functions]:
+    def _kept_loops(self) -> tuple[LoopTable, FunctionBounds]:
         """Loops from the cache, and of which functions they are."""
         cache = self._reader.cache
         kept = cache.load(self._writers, self._build_id, "loops")
         if kept is not None:
             with suppress(FormatError, KeyError):
-                functions = Functions(kept["known.start"], kept["known.end"])
+                functions = FunctionBounds(kept["known.start"], kept["known.end"])
                 return LoopTable.from_arrays(kept), functions
-        return LoopTable.empty(), Functions(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+        return LoopTable.empty(), FunctionBounds(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
 
 
-def _holding(functions: Functions, addresses: U64) -> Functions:
+def _holding(functions: FunctionBounds, addresses: U64) -> FunctionBounds:
     """Return the functions that contain any of ``addresses``."""
     if not len(functions.start):
         return functions
     at = np.searchsorted(functions.start, addresses, side="right") - 1
     at = np.unique(at[(at >= 0) & (addresses < functions.end[at])])
-    return Functions(functions.start[at], functions.end[at])
+    return FunctionBounds(functions.start[at], functions.end[at])
 
 
-def _pieces(functions: Functions) -> list[Functions]:
+def _pieces(functions: FunctionBounds) -> list[FunctionBounds]:
     """``functions`` in pieces of about the same amount of code."""
     size = np.cumsum(functions.end - functions.start)
     piece = (size // np.uint64(_PIECE)).astype(np.int64)
     cuts = np.flatnonzero(np.diff(piece)) + 1
     return [
-        Functions(start, end)
+        FunctionBounds(start, end)
         for start, end in zip(
             np.split(functions.start, cuts), np.split(functions.end, cuts), strict=True
         )

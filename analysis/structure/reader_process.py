@@ -18,13 +18,13 @@ _MAX_REPLY = 1 << 31
 _PROGRAM = "from hpcd.analysis.structure.reader_worker import main; main()"
 
 
-class Reader:
+class ReaderProcess:
     """A worker process, started by the first request. Use from one thread at a time, and close."""
 
     def __init__(self, timeout: float = _TIMEOUT_SECONDS) -> None:
         self._worker = WorkerProcess("reader", ["-c", _PROGRAM], timeout)
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> ReaderProcess:
         return self
 
     def __exit__(self, *_: object) -> None:

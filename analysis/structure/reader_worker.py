@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis.structure.array_messages import Arrays, pack_arrays, unpack_arrays
-from hpcd.analysis.structure.code.function_bounds import Functions, functions_of
+from hpcd.analysis.structure.code.function_bounds import FunctionBounds, functions_of
 from hpcd.analysis.structure.code.loop_table import LoopTable
 from hpcd.analysis.structure.code.loops import loops_of
 from hpcd.analysis.structure.code.noreturn import Endings, ending_procedures
@@ -53,7 +53,7 @@ class Code:
         self._image: Image | None = None
         self._endings: Endings | None = None
 
-    def loops(self, fd: int, name: str, functions: Functions) -> LoopTable:
+    def loops(self, fd: int, name: str, functions: FunctionBounds) -> LoopTable:
         """The loops of functions of the file open at ``fd``."""
         status = os.fstat(fd)
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
@@ -99,7 +99,7 @@ def answer(code: Code, request: dict[str, Any], arrays: Arrays, fd: int) -> byte
     if request["want"] == "lines":
         return pack_arrays(lines(fd, request["name"], arrays.get("addresses")).to_arrays())
     if request["want"] == "loops":
-        functions = Functions(arrays["start"], arrays["end"])
+        functions = FunctionBounds(arrays["start"], arrays["end"])
         return pack_arrays(code.loops(fd, request["name"], functions).to_arrays())
     raise FormatError("unknown request")
 

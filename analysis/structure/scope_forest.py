@@ -11,7 +11,7 @@ from hpcd.analysis.structure.array_messages import Arrays, Strings, from_arrays,
 from hpcd.analysis.structure.dwarf.line_table import MAX_DEPTH, SourceLineTable, depths
 from hpcd.array_types import I32, I64, U8, U32, U64
 from hpcd.errors import FormatError
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,12 @@ class ScopeForest:
     """Scopes, one array entry each; a scope's parent has a smaller number.
 
     ``parent`` ``int32[n]``, -1 for procedures, which are the roots and nothing else is; ``kind``
-    ``uint8`` (:class:`Kind`); ``name`` ``int32``: which of ``names`` and ``linkage`` (the linker's)
-    a procedure or inlined procedure has, -1 for loops and statements; ``file`` ``int32``: which of
-    ``files``, -1 unknown; ``line`` ``uint32``, 0 unknown. File and line are where a procedure
-    begins, where an inlined one was called, a loop's head, a statement. ``address`` ``uint64``: the
-    entry of a procedure, the first instruction of a loop's head, 0 for the others.
+    ``uint8`` (:class:`ScopeKind`); ``name`` ``int32``: which of ``names`` and ``linkage`` (the
+    linker's) a procedure or inlined procedure has, -1 for loops and statements; ``file``
+    ``int32``: which of ``files``, -1 unknown; ``line`` ``uint32``, 0 unknown. File and line are
+    where a procedure begins, where an inlined one was called, a loop's head, a statement.
+    ``address`` ``uint64``: the entry of a procedure, the first instruction of a loop's head, 0 for
+    the others.
     """
 
     parent: I32
@@ -49,8 +50,8 @@ class ScopeForest:
 
     def label(self, scope: int) -> str:
         """Return a scope's name without its place."""
-        kind = Kind(int(self.kind[scope]))
-        if kind in (Kind.PROCEDURE, Kind.INLINED):
+        kind = ScopeKind(int(self.kind[scope]))
+        if kind in (ScopeKind.PROCEDURE, ScopeKind.INLINED):
             return str(self.names[int(self.name[scope])])
         return kind.name.lower()
 
@@ -121,17 +122,17 @@ class ScopeForest:
         forest = from_arrays(ScopeForest, arrays)
         count = len(forest)
         numbers = np.arange(count)
-        root = forest.kind == Kind.PROCEDURE
+        root = forest.kind == ScopeKind.PROCEDURE
         if not (
             all(len(getattr(forest, name)) == count for name in _COLUMNS)
             and len(forest.names) == len(forest.linkage)
             and within(forest.name, -1, len(forest.names))
             and within(forest.file, -1, len(forest.files))
-            and within(forest.kind, 0, len(Kind))
+            and within(forest.kind, 0, len(ScopeKind))
             and within(forest.parent, -1, max(count, 1))
             and bool((forest.parent < np.maximum(numbers, 0)).all())
             and bool((root == (forest.parent < 0)).all())
-            and bool(((forest.name >= 0) | (forest.kind >= Kind.LOOP)).all())
+            and bool(((forest.name >= 0) | (forest.kind >= ScopeKind.LOOP)).all())
             and int(forest.depths().max(initial=0)) <= MAX_DEPTH + 1
         ):
             raise FormatError("table of scopes: numbers that do not fit together")
@@ -181,7 +182,10 @@ def lines_forest(lines: SourceLineTable) -> tuple[ScopeForest, I32]:
     forest = ScopeForest(
         parent=np.concatenate([parent, statements // max(len(wheres), 1)]).astype(np.int32),
         kind=np.concatenate(
-            [np.where(inlined, Kind.INLINED, Kind.PROCEDURE), nothing * 0 + Kind.STATEMENT]
+            [
+                np.where(inlined, ScopeKind.INLINED, ScopeKind.PROCEDURE),
+                nothing * 0 + ScopeKind.STATEMENT,
+            ]
         ).astype(np.uint8),
         name=np.concatenate([function, nothing]).astype(np.int32),
         file=np.concatenate([file, (spot >> 32) - 1]).astype(np.int32),
@@ -242,7 +246,7 @@ def procedures_forest(names: list[str], linkage: list[str], addresses: list[int]
     nowhere = np.full(count, -1, np.int32)
     return ScopeForest(
         parent=nowhere,
-        kind=np.full(count, Kind.PROCEDURE, np.uint8),
+        kind=np.full(count, ScopeKind.PROCEDURE, np.uint8),
         name=np.arange(count, dtype=np.int32),
         file=nowhere,
         line=np.zeros(count, np.uint32),

@@ -16,10 +16,10 @@ from hpcd.analysis.structure.dwarf.debug_scopes import ModuleLines
 from hpcd.analysis.structure.dwarf.line_table import depths
 from hpcd.analysis.structure.scope_forest import ScopeForest
 from hpcd.array_types import I32, I64, U64
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 # Plain numbers: those of an enumeration are slow in a dictionary's keys.
-_INLINED, _LOOP, _STATEMENT = int(Kind.INLINED), int(Kind.LOOP), int(Kind.STATEMENT)
+_INLINED, _LOOP, _STATEMENT = int(ScopeKind.INLINED), int(ScopeKind.LOOP), int(ScopeKind.STATEMENT)
 
 
 def with_loops(

@@ -35,7 +35,7 @@ import zstandard
 from hpcd.analysis.arrays.packed_frames import decompress_into, side_by_side
 from hpcd.array_types import I64, U8, U16, U32, U64
 from hpcd.errors import FormatError
-from hpcd.kernels.library import Structure, kernels, structure
+from hpcd.kernels.library import CStructure, kernels, structure
 from hpcd.measurement.zstd_contexts import compressor
 from hpcd.processors import processor_count
 
@@ -115,7 +115,7 @@ class StoredBlocks:
     def __len__(self) -> int:
         return len(self.begin)
 
-    def as_structure(self) -> Structure:
+    def as_structure(self) -> CStructure:
         """A ``struct stored_blocks``. Copies: what a mapped file says of a block must not change
         while a kernel runs."""
         return structure(

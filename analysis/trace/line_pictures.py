@@ -22,7 +22,7 @@ from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_format import FRAMED_LEVELS, NARROW, NARROWEST, WIDE
 from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
-from hpcd.kernels.library import Structure, address_of, kernels, structure, structure_size
+from hpcd.kernels.library import CStructure, address_of, kernels, structure, structure_size
 from hpcd.measurement.codec import TIME_UNIT_NS
 
 _MOST_FRAMES = 1 << 15
@@ -150,7 +150,7 @@ class LinePictures:
         return parts
 
     def _chosen(
-        self, groups: Sequence[PartRows], addresses: I64, pixels: Structure
+        self, groups: Sequence[PartRows], addresses: I64, pixels: CStructure
     ) -> tuple[I64, I64]:
         """The rows as ``struct row``, and what is shown of each as ``struct shown``."""
         count = [len(group.place) for group in groups]
@@ -189,7 +189,7 @@ class LinePictures:
             begin = end - 1 if shown[end - 1, _KIND] == _RECORDS else end
 
     def _paint(
-        self, addresses: I64, rows: I64, shown: I64, begin: int, end: int, pixels: Structure,
+        self, addresses: I64, rows: I64, shown: I64, begin: int, end: int, pixels: CStructure,
         columns: int, nodes: U32,
     ) -> None:  # fmt: skip
         """Draw the rows ``begin`` to ``end``, side by side where they are many."""

@@ -14,7 +14,7 @@ import zstandard
 
 from hpcd.analysis.arrays.archive import archive_index
 from hpcd.analysis.arrays.read_ahead import Span
-from hpcd.analysis.trace.part_format import ENTRIES, HEADER, PACKED_SHORT_TABLES, Header, tables
+from hpcd.analysis.trace.part_format import ENTRIES, HEADER, PACKED_SHORT_TABLES, PartHeader, tables
 from hpcd.array_types import Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes
@@ -39,7 +39,7 @@ def expect(paths: Iterable[Path]) -> None:
         for file in files:
             head = os.pread(file, HEADER.size, 0)
             with contextlib.suppress(FormatError):  # said when it is opened
-                header = Header.read(Path(), head)
+                header = PartHeader.read(Path(), head)
                 overviews = sum(
                     kind.itemsize * count
                     for kind, count in zip(ENTRIES.values(), header.entries, strict=True)
@@ -57,7 +57,7 @@ def read_archive(path: Path) -> dict[str, memoryview]:
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            header = Header.read(path, file.read(HEADER.size))
+            header = PartHeader.read(path, file.read(HEADER.size))
             if header.archive > size:
                 raise FormatError(f"{path}: damaged (shorter than its header says)")
             file.seek(size - header.archive)
@@ -83,7 +83,7 @@ class PartFile:
         except OSError as error:
             raise FormatError(f"{path}: {error.strerror or error}") from None
         self._scattered = False
-        self.header = Header.read(path, head)
+        self.header = PartHeader.read(path, head)
         blob = self.header.blob
         self.body = memoryview(self._map)[HEADER.size : HEADER.size + blob]
         """The frames."""

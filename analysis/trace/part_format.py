@@ -121,7 +121,7 @@ def tables(lines: int, count: int, frames: int) -> Iterator[tuple[str, np.dtype[
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class PartHeader:
     """The numbers of a part's header: how many there are of each."""
 
     lines: int
@@ -135,7 +135,7 @@ class Header:
     packed: int
 
     @staticmethod
-    def read(path: Path, data: bytes) -> Header:
+    def read(path: Path, data: bytes) -> PartHeader:
         """Raises :class:`FormatError` unless ``data``, the beginning of ``path``, is one."""
         if not data.startswith(MAGIC) or len(data) < HEADER.size:
             raise FormatError(f"{path}: not a part of a database")
@@ -148,4 +148,6 @@ class Header:
         if crc != zlib.crc32(data[: HEADER.size - 8]):
             raise FormatError(f"{path}: damaged (checksum of its header)")
         lines, count, frames, blob, narrowest, narrow, wide, words, archive, packed = numbers
-        return Header(lines, count, frames, blob, (narrowest, narrow, wide), words, archive, packed)
+        return PartHeader(
+            lines, count, frames, blob, (narrowest, narrow, wide), words, archive, packed
+        )

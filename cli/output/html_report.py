@@ -26,7 +26,7 @@ from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import I64
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.errors import StorageError, UsageError
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 from hpcd.viewer import palette
 from hpcd.viewer.pictures import PictureView, draw
 from hpcd.viewer.pictures.flame_graph import boxes_of
@@ -171,7 +171,7 @@ def _coloured_as(db: Database, view: View, node: int) -> str:
     entities = view.entities
     if entities is None:
         return db.procedure_names[number]
-    if int(entities.kind[number]) <= Kind.INLINED:
+    if int(entities.kind[number]) <= ScopeKind.INLINED:
         return entities.name[number]
     return db.procedure_names[int(entities.procedure[number])]
 

@@ -15,7 +15,7 @@ from hpcd.analysis.symbols.recorded_files import mistaken_modules
 from hpcd.cli.command import Command
 from hpcd.cli.result_store import database_argument
 from hpcd.errors import FormatError, HpcdError, NotFoundError
-from hpcd.measurement.check import Finding, check_measurement
+from hpcd.measurement.check import Defect, check_measurement
 from hpcd.measurement.reader import open_measurement
 
 
@@ -48,7 +48,7 @@ class Check(Command):
             try:
                 kind, findings = check(path)
             except HpcdError as error:
-                kind, findings = "", [Finding(str(path), str(error))]
+                kind, findings = "", [Defect(str(path), str(error))]
                 code = max(code, error.exit_code)
             if any(finding.fatal for finding in findings):
                 code = max(code, FormatError.exit_code)
@@ -61,7 +61,7 @@ class Check(Command):
         return code
 
 
-def check(path: Path) -> tuple[str, list[Finding]]:
+def check(path: Path) -> tuple[str, list[Defect]]:
     """Return the kind of ``path``, "measurement" or "database", and the findings about it.
 
     Raises :class:`NotFoundError` when there is nothing and :class:`FormatError` when it is neither.
@@ -78,12 +78,12 @@ def check(path: Path) -> tuple[str, list[Finding]]:
     raise FormatError(f"{path}: neither a measurement nor a database of hpcd")
 
 
-def _check_files(path: Path) -> Iterator[Finding]:
+def _check_files(path: Path) -> Iterator[Defect]:
     """Yield load modules that are not the files at their paths, though these have not changed: no
     proof of damage, as in a container another file may be at a path."""
     with open_measurement(path) as measurement:
         for module, build_id in mistaken_modules(measurement):
-            yield Finding(
+            yield Defect(
                 str(path),
                 f"{module.path} was recorded with build id {module.build_id}, the file there, not"
                 f" changed since, has {build_id}: another was mapped, as in a container, or taken"
@@ -92,7 +92,7 @@ def _check_files(path: Path) -> Iterator[Finding]:
             )
 
 
-def _as_text(path: Path, kind: str, findings: list[Finding]) -> list[str]:
+def _as_text(path: Path, kind: str, findings: list[Defect]) -> list[str]:
     serious = sum(finding.fatal for finding in findings)
     # A path that is neither kind has one finding, which names it and says so.
     lines = [] if not kind else [f"{path}: {kind}, {'sound' if not serious else 'damaged'}"]
@@ -102,7 +102,7 @@ def _as_text(path: Path, kind: str, findings: list[Finding]) -> list[str]:
     return lines
 
 
-def _as_json(path: Path, kind: str, findings: list[Finding]) -> dict[str, object]:
+def _as_json(path: Path, kind: str, findings: list[Defect]) -> dict[str, object]:
     return {
         "path": str(path),
         "kind": kind,

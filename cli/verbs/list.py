@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hpcd.cli.command import Command
 from hpcd.cli.output.terminal_text import cell, harmless, wide_console
-from hpcd.daemon.targets.jobs import Role
+from hpcd.daemon.targets.jobs import JobRole
 from hpcd.daemon.targets.node_survey import Running, survey
 
 
@@ -85,7 +85,7 @@ def as_table(members: list[Running]) -> Table:
             f"{member.cores:.2f}",
             *([cell(_container(member))] if held else []),
             Text(_command(member), no_wrap=True, overflow="ellipsis"),
-            style="" if member.role in (Role.RANK, None) else "dim",
+            style="" if member.role in (JobRole.RANK, None) else "dim",
         )
     return table
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.analysis.structure import Kind, ScopeForest, Structure, StructureReader
+from hpcd.analysis.structure import ScopeForest, ScopeKind, Structure, StructureReader
 from hpcd.cli.command import Command
 from hpcd.errors import FormatError, NotFoundError, UsageError
 
@@ -84,26 +84,26 @@ def as_text(path: Path, structure: Structure, procedure: str | None = None) -> I
     forest = structure.forest
     shown = True
     statements: dict[int, dict[int, set[int]]] = {}
-    for scope in np.flatnonzero(forest.kind == Kind.STATEMENT).tolist():
+    for scope in np.flatnonzero(forest.kind == ScopeKind.STATEMENT).tolist():
         files = statements.setdefault(int(forest.parent[scope]), {})
         files.setdefault(int(forest.file[scope]), set()).add(int(forest.line[scope]))
     for scope, depth in forest.walk():
-        kind = Kind(int(forest.kind[scope]))
-        if kind == Kind.PROCEDURE:
+        kind = ScopeKind(int(forest.kind[scope]))
+        if kind == ScopeKind.PROCEDURE:
             shown = procedure is None or procedure in forest.label(scope)
-        if not shown or kind == Kind.STATEMENT:
+        if not shown or kind == ScopeKind.STATEMENT:
             continue
         indent = "  " * depth
         file, line = forest.place(scope)
         where = f"{file}:{line}" if file else ""
-        if kind == Kind.PROCEDURE:
+        if kind == ScopeKind.PROCEDURE:
             # What is known by its module only begins nowhere.
             entry = int(forest.address[scope])
             label = forest.label(scope)
             # One without a name is called by its address.
             begin = "" if not entry or label.endswith(f"+{entry:#x}]") else f"{entry:#x} "
             yield f"{begin}{label}  {where}".rstrip()
-        elif kind == Kind.INLINED:
+        elif kind == ScopeKind.INLINED:
             yield f"{indent}inlined {forest.label(scope)}  at {where or '?'}"
         else:
             yield f"{indent}loop  {where or hex(int(forest.address[scope]))}"
@@ -124,16 +124,16 @@ def as_json(path: Path, structure: Structure, procedure: str | None = None) -> d
             continue
         number[scope] = len(scopes)
         file, line = forest.place(scope)
-        kind = Kind(int(forest.kind[scope]))
+        kind = ScopeKind(int(forest.kind[scope]))
         described: dict[str, Any] = {
             "parent": number.get(parent),
             "kind": kind.name.lower(),
             "file": file,
             "line": line,
         }
-        if kind in (Kind.PROCEDURE, Kind.INLINED):
+        if kind in (ScopeKind.PROCEDURE, ScopeKind.INLINED):
             described["name"] = forest.label(scope)
-        if kind in (Kind.PROCEDURE, Kind.LOOP):
+        if kind in (ScopeKind.PROCEDURE, ScopeKind.LOOP):
             described["address"] = int(forest.address[scope])
         scopes.append(described)
     return {"path": str(path), "notes": list(structure.notes), "scopes": scopes}
@@ -141,7 +141,7 @@ def as_json(path: Path, structure: Structure, procedure: str | None = None) -> d
 
 def summary(forest: ScopeForest) -> str:
     """Return in words the number of scopes of each kind."""
-    counts = np.bincount(forest.kind, minlength=len(Kind)).tolist()
+    counts = np.bincount(forest.kind, minlength=len(ScopeKind)).tolist()
     names = ("procedure", "inlined call", "loop", "statement")
     return ", ".join(
         f"{count:,} {name}{'s' if count != 1 else ''}"

@@ -12,7 +12,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.errors import StorageError, UsageError
 from hpcd.measurement.synthetic import Shape, Synthesizer
-from hpcd.measurement.synthetic_source import Source, built_in_source, recorded_source
+from hpcd.measurement.synthetic_source import SyntheticSource, built_in_source, recorded_source
 
 _TASKS = 64
 _IMBALANCE = 0.2
@@ -102,7 +102,7 @@ class Synth(Command):
         return 0
 
 
-def _make(shape: Shape, source: Source, task: tuple[int, list[Path]]) -> None:
+def _make(shape: Shape, source: SyntheticSource, task: tuple[int, list[Path]]) -> None:
     first, paths = task
     synthesizer = Synthesizer(shape, source)
     for number, path in enumerate(paths, start=first):

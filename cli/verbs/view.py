@@ -31,7 +31,7 @@ from hpcd.cli.options import add_source_option
 from hpcd.cli.present_stacks import RecordedProcesses
 from hpcd.cli.remote_view import RemoteDatabases, remote_databases, served_there
 from hpcd.cli.result_store import database_argument, latest_result
-from hpcd.daemon.service.configuration import Control
+from hpcd.daemon.service.configuration import ControlSettings
 from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.errors import NotFoundError, PrivilegeError, StorageError, TargetError, UsageError
 from hpcd.viewer.live_revisions import LiveRevisions
@@ -133,7 +133,7 @@ def _serve(args: argparse.Namespace, stack: ExitStack) -> None:
     opened: dict[str, Database | LiveRevisions] = {}
     present = None
     if args.live:
-        stacks = RecordedProcesses(os.environ.get("HPCD_SOCKET", Control().socket))
+        stacks = RecordedProcesses(os.environ.get("HPCD_SOCKET", ControlSettings().socket))
         present = stack.enter_context(contextlib.closing(stacks)).read
         path = _recording(args.databases)
         live = stack.enter_context(_followed(path))
@@ -250,7 +250,7 @@ def _recording(named: list[str]) -> Path:
         if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
             raise PrivilegeError(f"{path}: another user's measurement")
         return path
-    control = os.environ.get("HPCD_SOCKET", Control().socket)
+    control = os.environ.get("HPCD_SOCKET", ControlSettings().socket)
     if named:
         (recording,) = ask(control, {"verb": "status", "id": int(named[0])})["recordings"]
         return Path(recording["measurement"])

@@ -11,7 +11,7 @@ from hpcd.bpf.event_spec import EventSpec
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import possible_cpus
 from hpcd.bpf.sampler import Sampler
-from hpcd.bpf.table_memory import Tables
+from hpcd.bpf.table_memory import UnwindTables
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.recording_options import Options
@@ -99,7 +99,7 @@ class Assembly:
         mmaps = begun.mmaps if begun else MmapEvents(possible_cpus(), at_once=not self._on_demand)
         self._stack.callback(mmaps.close)
         mappings, writer = self._mappings, self._writer
-        tables = Tables(sampler.programs.memory)
+        tables = UnwindTables(sampler.programs.memory)
         targets = Targets(
             mappings,
             tables,
@@ -240,7 +240,7 @@ class Assembly:
             sleeping=sleeping,
         )
 
-    def _install_tables(self, tables: Tables, sampler: Sampler) -> None:
+    def _install_tables(self, tables: UnwindTables, sampler: Sampler) -> None:
         """Put the tables of the targets' modules into table memory, as far as they are worth
         waiting for."""
         self._preparing.result()

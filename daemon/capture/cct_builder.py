@@ -14,7 +14,7 @@ import numpy as np
 
 from hpcd.array_types import I64, U8, U32, U64
 from hpcd.daemon.capture.recorder_kernels import index_nodes, insert_paths
-from hpcd.kernels.library import Structure, structure
+from hpcd.kernels.library import CStructure, structure
 from hpcd.model.unwind_status import UnwindStatus
 
 _INITIAL = 4096
@@ -77,7 +77,7 @@ class CCTBuilder:
             setattr(self, name, grown)
         self.struct = self._index_nodes(count)
 
-    def _index_nodes(self, count: int) -> Structure:
+    def _index_nodes(self, count: int) -> CStructure:
         """Return the tree of ``count`` nodes with a new index, at most half full."""
         room = len(self.parent)
         self._index: U32 = np.zeros(1 << (2 * room - 1).bit_length(), np.uint32)

@@ -25,7 +25,7 @@ from hpcd.array_types import U32
 from hpcd.bpf.layouts import STACK_EVENT, EventKind
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.saved_walk import SavedWalker, joined, marked
-from hpcd.bpf.table_memory import Space, Tables
+from hpcd.bpf.table_memory import Space, UnwindTables
 from hpcd.daemon.capture.past_spaces import PastMappings, PastSpaces
 from hpcd.daemon.capture.stand_ins import STAND_IN, StandIns
 from hpcd.daemon.naming.module_mappings import ModuleMappings
@@ -94,7 +94,7 @@ class DeferredPaths:
         load_walker: Callable[[], SavedWalker | None],
         mmaps: MmapEvents,
         mappings: ModuleMappings,
-        tables: Tables,
+        tables: UnwindTables,
         process_at: Callable[[int, int], int],
         insert: Callable[[list[bytes]], U32],
         space_of: Callable[[int, int, Sequence[Region]], Space | None] = lambda *_: None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from hpcd.bpf.table_memory import Space, Tables
+from hpcd.bpf.table_memory import Space, UnwindTables
 from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.model.region import Region
 
@@ -42,7 +42,7 @@ class PastSpaces:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: UnwindTables,
         mappings: ModuleMappings,
         space_of: Callable[[int, int, Sequence[Region]], Space | None],
     ) -> None:

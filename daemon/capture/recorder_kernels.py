@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hpcd.array_types import I64, U16, U32, U64
 from hpcd.bpf.layouts import SLOT_BITS
 from hpcd.daemon.capture.record_batch import RecordBatch
-from hpcd.kernels.library import Structure, kernels, structure
+from hpcd.kernels.library import CStructure, kernels, structure
 from hpcd.measurement.record_columns import (
     Columns,
     as_structure,
@@ -44,7 +44,7 @@ class Paths(NamedTuple):
     """i64[m]: the stacks that these are of."""
 
 
-class Outcome(NamedTuple):
+class BatchOutcome(NamedTuple):
     """Records of a batch of reports, and what there was among these."""
 
     records: RecordBatch
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     """Reports of nodes that are not in the tree."""
 
 
-def gather_paths(stacks: list[bytes], spans: U64, known: Structure) -> Paths:
+def gather_paths(stacks: list[bytes], spans: U64, known: CStructure) -> Paths:
     """Return the call paths of ``stacks``
     (:data:`hpcd.bpf.layouts.STACK_EVENT` and frames each).
 
@@ -82,7 +82,7 @@ def gather_paths(stacks: list[bytes], spans: U64, known: Structure) -> Paths:
     return Paths(cache, stack, length, frames[:total], missing[:absent], raw_at[:raw], raw_of[:raw])
 
 
-def insert_paths(frames: U64, lengths: I64, tree: Structure, leaf: U32) -> int:
+def insert_paths(frames: U64, lengths: I64, tree: CStructure, leaf: U32) -> int:
     """Fill ``leaf`` u32[n] with the last nodes of n call paths, and make the nodes that there
     are not, until there may be no room in ``tree`` (``struct tree``) for a path's.
 
@@ -93,7 +93,7 @@ def insert_paths(frames: U64, lengths: I64, tree: Structure, leaf: U32) -> int:
     return done
 
 
-def index_nodes(tree: Structure) -> None:
+def index_nodes(tree: CStructure) -> None:
     """Enter all nodes of ``tree`` in its index, which must be empty."""
     kernels.index_nodes(tree)
 
@@ -117,8 +117,8 @@ def look_up(reports: npt.NDArray[np.void], held: U32, threads: U32) -> tuple[U32
 
 
 def take_samples(
-    reports: npt.NDArray[np.void], node: U32, line: U32, tree: Structure, periods: Structure
-) -> Outcome:
+    reports: npt.NDArray[np.void], node: U32, line: U32, tree: CStructure, periods: CStructure
+) -> BatchOutcome:
     """Return records of ``reports`` of samples alone, in their order.
 
     Raises :class:`ValueError` for an event out of range, with nothing changed.
@@ -131,9 +131,9 @@ def take_samples(
 
 
 def record_reports(
-    reports: npt.NDArray[np.void], node: U32, line: U32, times: Structure, tree: Structure,
-    periods: Structure,
-) -> Outcome:  # fmt: skip
+    reports: npt.NDArray[np.void], node: U32, line: U32, times: CStructure, tree: CStructure,
+    periods: CStructure,
+) -> BatchOutcome:  # fmt: skip
     """Account for ``reports`` in ``times`` (``struct times``) and return the records of their
     samples and waits, by line and time.
 
@@ -150,7 +150,7 @@ def record_reports(
     return _outcome(room, outcome)
 
 
-def cut_lines(line: U32, until: I64, times: Structure) -> Outcome:
+def cut_lines(line: U32, until: I64, times: CStructure) -> BatchOutcome:
     """Account for ``line`` u32[n], which have begun, up to ``until`` i64[n] (ns)."""
     n = len(line)
     room, outcome = empty_columns(2 * n), _no_outcome()
@@ -172,12 +172,12 @@ def sum_short(short: RecordBatch) -> RecordBatch:
     return RecordBatch(*first_rows(room, sums))
 
 
-def _no_outcome() -> Structure:
+def _no_outcome() -> CStructure:
     return structure("outcome", 0, 0, 0, 0, 0, 0)
 
 
-def _outcome(room: Columns, outcome: Structure) -> Outcome:
+def _outcome(room: Columns, outcome: CStructure) -> BatchOutcome:
     counts = outcome.pointer
     rows = RecordBatch(*first_rows(room, counts.records))
     rest = RecordBatch(*last_rows(room, len(room[0]) - counts.shorts))
-    return Outcome(rows, rest, counts.samples, counts.odd, counts.first, counts.strange)
+    return BatchOutcome(rows, rest, counts.samples, counts.odd, counts.first, counts.strange)

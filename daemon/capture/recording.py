@@ -21,7 +21,7 @@ from hpcd.daemon.capture.sampler_loading import SamplerLoading, is_cpu_time, rec
 from hpcd.daemon.capture.session import Session
 from hpcd.daemon.capture.session_parts import Progress, Terms
 from hpcd.daemon.capture.stop_request import StopRequest
-from hpcd.daemon.capture.thread_times import Wait, wait_events
+from hpcd.daemon.capture.thread_times import WaitEvent, wait_events
 from hpcd.daemon.targets import processes
 from hpcd.errors import StorageError, UsageError
 from hpcd.garbage import fewer_collections
@@ -141,7 +141,7 @@ class Recording:
             for wait in wait_events(len(events)):
                 writer.add_event(wait)
         if options.probes.heap:
-            for metric in heap_events(len(events) + len(Wait)):
+            for metric in heap_events(len(events) + len(WaitEvent)):
                 writer.add_event(metric)
         if options.overhead and not is_cpu_time(events[0]):
             raise UsageError("an overhead budget needs cpu-clock among the events")

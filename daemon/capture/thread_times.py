@@ -22,8 +22,8 @@ import numpy.typing as npt
 from hpcd.array_types import I64, U16, U32
 from hpcd.bpf.layouts import Switch
 from hpcd.daemon.capture.record_batch import NO_RECORDS, RecordBatch, joined
-from hpcd.daemon.capture.recorder_kernels import Outcome, cut_lines, record_reports, sum_short
-from hpcd.kernels.library import Structure, structure
+from hpcd.daemon.capture.recorder_kernels import BatchOutcome, cut_lines, record_reports, sum_short
+from hpcd.kernels.library import CStructure, structure
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.summary import JobSeconds, ThreadSeconds
 from hpcd.model.identity import Event
@@ -41,7 +41,7 @@ _CPU, _BLOCKED, _READY = range(3)
 _IN = int(Switch.IN)
 
 
-class Wait(IntEnum):
+class WaitEvent(IntEnum):
     """Events of waiting, numbered from the first number the sampled events leave free."""
 
     BLOCKED = 0
@@ -56,26 +56,26 @@ class Wait(IntEnum):
 
 
 _EVENTS = {
-    Wait.BLOCKED: ("blocked", "blocked_time"),
-    Wait.IO: ("blocked-io", "blocked_time"),
-    Wait.UNINTERRUPTIBLE: ("blocked-uninterruptible", "blocked_time"),
-    Wait.FAULT: ("page-fault-wait", "blocked_time"),
-    Wait.STOPPED: ("stopped", "blocked_time"),
-    Wait.RUNNABLE: ("runnable", "runnable_time"),
-    Wait.PREEMPTED: ("preempted", "runnable_time"),
-    Wait.SHORT_BLOCKED: ("short-blocked", "blocked_time"),
-    Wait.SHORT_RUNNABLE: ("short-runnable", "runnable_time"),
+    WaitEvent.BLOCKED: ("blocked", "blocked_time"),
+    WaitEvent.IO: ("blocked-io", "blocked_time"),
+    WaitEvent.UNINTERRUPTIBLE: ("blocked-uninterruptible", "blocked_time"),
+    WaitEvent.FAULT: ("page-fault-wait", "blocked_time"),
+    WaitEvent.STOPPED: ("stopped", "blocked_time"),
+    WaitEvent.RUNNABLE: ("runnable", "runnable_time"),
+    WaitEvent.PREEMPTED: ("preempted", "runnable_time"),
+    WaitEvent.SHORT_BLOCKED: ("short-blocked", "blocked_time"),
+    WaitEvent.SHORT_RUNNABLE: ("short-runnable", "runnable_time"),
 }
 
 # What a thread waits for until it is woken, by how it left its CPU; and from then on.
 _UNTIL_WOKEN = np.zeros(BORN + 1, np.uint16)
-_UNTIL_WOKEN[Switch.SLEEPING] = Wait.BLOCKED
-_UNTIL_WOKEN[Switch.IO] = Wait.IO
-_UNTIL_WOKEN[Switch.UNINTERRUPTIBLE] = Wait.UNINTERRUPTIBLE
-_UNTIL_WOKEN[Switch.FAULT] = Wait.FAULT
-_UNTIL_WOKEN[Switch.STOPPED] = Wait.STOPPED
-_ONCE_RUNNABLE = np.full(BORN + 1, Wait.RUNNABLE, np.uint16)
-_ONCE_RUNNABLE[Switch.RUNNABLE] = Wait.PREEMPTED
+_UNTIL_WOKEN[Switch.SLEEPING] = WaitEvent.BLOCKED
+_UNTIL_WOKEN[Switch.IO] = WaitEvent.IO
+_UNTIL_WOKEN[Switch.UNINTERRUPTIBLE] = WaitEvent.UNINTERRUPTIBLE
+_UNTIL_WOKEN[Switch.FAULT] = WaitEvent.FAULT
+_UNTIL_WOKEN[Switch.STOPPED] = WaitEvent.STOPPED
+_ONCE_RUNNABLE = np.full(BORN + 1, WaitEvent.RUNNABLE, np.uint16)
+_ONCE_RUNNABLE[Switch.RUNNABLE] = WaitEvent.PREEMPTED
 
 
 def wait_events(first: int) -> list[Event]:
@@ -89,9 +89,9 @@ def wait_events(first: int) -> list[Event]:
             first + wait,
             name,
             "s",
-            1e-9 if wait >= Wait.SHORT_BLOCKED else TIME_UNIT_NS / 1e9,
+            1e-9 if wait >= WaitEvent.SHORT_BLOCKED else TIME_UNIT_NS / 1e9,
             metric,
-            interval=wait < Wait.SHORT_BLOCKED,
+            interval=wait < WaitEvent.SHORT_BLOCKED,
         )
         for wait, (name, metric) in _EVENTS.items()
     ]
@@ -123,7 +123,7 @@ class ThreadTimes:
         self._sums = np.zeros((1, 3), np.int64)
         self._ended_ns = 0
         # The arrays as kernels take them, until one of them is replaced.
-        self._struct: Structure | None = None
+        self._struct: CStructure | None = None
 
     def begin(self, line: int, time: int, kind: int, node: int, job: str = "") -> None:
         """Line ``line`` of a process of ``job`` is accounted for from ``time`` on.
@@ -156,9 +156,9 @@ class ThreadTimes:
         reports: npt.NDArray[np.void],
         node: U32,
         line: U32,
-        tree: Structure,
-        periods: Structure,
-    ) -> Outcome:
+        tree: CStructure,
+        periods: CStructure,
+    ) -> BatchOutcome:
         """Account for ``reports`` (:data:`hpcd.bpf.layouts.SAMPLE`, in any order) and return the
         records of samples and waits by line and time.
 
@@ -238,17 +238,17 @@ class ThreadTimes:
 
     # --- inside ---
 
-    def _arrays(self) -> Structure:
+    def _arrays(self) -> CStructure:
         if self._struct is None:
             self._struct = structure(
                 "times", self._slot_of, len(self._slot_of), self._time, self._kind, self._node,
                 self._group, len(self._time), self._sums, len(self._sums), _UNTIL_WOKEN,
-                _ONCE_RUNNABLE, self._threshold, self.first, self.first + Wait.RUNNABLE,
-                self.first + Wait.SHORT_BLOCKED, self.first + Wait.SHORT_RUNNABLE,
+                _ONCE_RUNNABLE, self._threshold, self.first, self.first + WaitEvent.RUNNABLE,
+                self.first + WaitEvent.SHORT_BLOCKED, self.first + WaitEvent.SHORT_RUNNABLE,
             )  # fmt: skip
         return self._struct
 
-    def _keep_short(self, outcome: Outcome) -> None:
+    def _keep_short(self, outcome: BatchOutcome) -> None:
         if len(outcome.short_waits):
             self._short.append(outcome.short_waits)
 

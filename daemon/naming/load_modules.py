@@ -20,7 +20,7 @@ from hpcd.daemon.naming.table_installer import TableInstaller
 from hpcd.daemon.targets import patience, target_reader
 from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.processes import executable_regions
-from hpcd.daemon.targets.target_reader import Reader, is_pin
+from hpcd.daemon.targets.target_reader import TargetReader, is_pin
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decode_queue import DecodeQueue
 from hpcd.daemon.unwind.decoder_process import Decoder
@@ -47,7 +47,7 @@ class Modules:
         self._decoder = decoder
         self.accounts = accounts or UserAccounts()
         self._announce = announce
-        self._reader = Reader()
+        self._reader = TargetReader()
         """Reads files that may never be read; the decoder's threads wait for it."""
         self._queue = DecodeQueue(decoder, self._reader)
         self.installer = TableInstaller(self._queue, self.accounts, announce)
@@ -214,7 +214,7 @@ class ModuleImages:
     """Descriptors of modules' files by the modules' ids, kept open as another process may not be
     able to open them; ``reader`` copies what may not be read."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: TargetReader) -> None:
         self._reader = reader
         self._descriptors: dict[int, int] = {}
         self._copies: set[int] = set()

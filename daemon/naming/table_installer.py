@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.table_memory import Tables
+from hpcd.bpf.table_memory import UnwindTables
 from hpcd.daemon.naming.mapping_rows import KnownModule
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decode_queue import DecodeQueue
@@ -42,14 +42,14 @@ class TableInstaller:
         self._announce = announce
         self._rules = InternedRules()
         self._waiting: list[KnownModule] = []
-        self._tables: Tables | None = None
+        self._tables: UnwindTables | None = None
         self._write_rules: Callable[[int, npt.NDArray[np.void]], None] = lambda *_: None
         self.ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         """Event descriptor, readable when a table has arrived that :meth:`install` has not taken
         yet."""
 
     def connect(
-        self, tables: Tables, write_rules: Callable[[int, npt.NDArray[np.void]], None]
+        self, tables: UnwindTables, write_rules: Callable[[int, npt.NDArray[np.void]], None]
     ) -> None:
         """Put tables into ``tables`` from now on, and their rules where ``write_rules`` does."""
         self._tables, self._write_rules = tables, write_rules

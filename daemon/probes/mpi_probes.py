@@ -8,7 +8,7 @@ from hpcd.daemon.probes.probe_spec import ProbeSpec, ProbeValue, SecondRecord
 from hpcd.daemon.probes.value_program import Step, ValueProgram, argument
 from hpcd.daemon.probes.value_types import ADDRESS, ValueType
 from hpcd.model.mpi_functions import FUNCTIONS, Function, Role
-from hpcd.model.mpi_records import FLAVOURS, Flavour, Record, Source, Value, records
+from hpcd.model.mpi_records import FLAVOURS, Flavour, Record, Value, ValueSource, records
 
 # Without these it is still known what was sent and received: they are let go of first. Programs
 # that ask again and again for ranks and sizes have been told by then.
@@ -75,7 +75,7 @@ def _value(value: Value) -> ProbeValue:
     return ProbeValue(value.name, replace(program, marks=True), kind, value.unit)
 
 
-def _program(source: Source) -> tuple[ValueProgram, ValueType]:
+def _program(source: ValueSource) -> tuple[ValueProgram, ValueType]:
     if not source.width:
         kind = ValueType(source.argument_width, not source.unsigned)
         return argument(source.argument, kind), kind

@@ -30,7 +30,7 @@ _PATTERN = re.compile(r"[*?\[]")
 _PERSONALITIES = (b"__gxx_personality_v0", b"rust_eh_personality", b"__gnat_personality_v0")
 
 
-class Symbol(NamedTuple):
+class FunctionSymbol(NamedTuple):
     """A function of a file."""
 
     name: str
@@ -46,7 +46,7 @@ def probe_points(elf: ElfView, request: bytes) -> bytes:
     except (ValueError, RecursionError):
         raise FormatError("the request for probes is damaged") from None
     symbols = _symbols(elf)
-    by_name: dict[str, list[Symbol]] = {}
+    by_name: dict[str, list[FunctionSymbol]] = {}
     for symbol in symbols:
         by_name.setdefault(symbol.name, []).append(symbol)
     notes = tracepoint_notes(elf) if any(query.get("provider") for query in queries) else []
@@ -88,9 +88,9 @@ def _add_prototypes(
             point["result"] = prototype.result
 
 
-def _symbols(elf: ElfView) -> list[Symbol]:
+def _symbols(elf: ElfView) -> list[FunctionSymbol]:
     """The functions defined in a file, those of .dynsym first: their names are the ones meant."""
-    seen: dict[tuple[str, int], Symbol] = {}
+    seen: dict[tuple[str, int], FunctionSymbol] = {}
     for text, table in elf.named_symbols((".dynsym", ".symtab")):
         kind = table["info"] & 15
         table = table[np.isin(kind, (_FUNCTION, _INDIRECT)) & (table["section"] != 0)]
@@ -102,13 +102,15 @@ def _symbols(elf: ElfView) -> list[Symbol]:
             name = text[start:end].partition(b"@")[0].decode(errors="replace")
             address = int(row["value"])
             indirect = int(row["info"]) & 15 == _INDIRECT
-            seen.setdefault((name, address), Symbol(name, address, int(row["size"]), indirect))
+            seen.setdefault(
+                (name, address), FunctionSymbol(name, address, int(row["size"]), indirect)
+            )
     return list(seen.values())
 
 
 def _matching(
-    pattern: str, symbols: list[Symbol], by_name: dict[str, list[Symbol]]
-) -> Iterable[Symbol]:
+    pattern: str, symbols: list[FunctionSymbol], by_name: dict[str, list[FunctionSymbol]]
+) -> Iterable[FunctionSymbol]:
     """Return the functions that ``pattern`` names, each address once."""
     if "::" in pattern:
         accepts = re.compile(translate(pattern)).match
@@ -132,7 +134,7 @@ def _plain(name: str) -> str:
         return name
 
 
-def _point(elf: ElfView, symbol: Symbol, query: int) -> dict[str, Any]:
+def _point(elf: ElfView, symbol: FunctionSymbol, query: int) -> dict[str, Any]:
     point: dict[str, Any] = {
         "query": query, "name": symbol.name, "address": symbol.address, "size": symbol.size,
     }  # fmt: skip

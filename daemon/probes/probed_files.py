@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcd.bpf.uprobes import RETURN_POINT, Place, Uprobes
+from hpcd.bpf.uprobes import RETURN_POINT, ProbedInstruction, Uprobes
 from hpcd.daemon.probes.found_points import find_points
 from hpcd.daemon.probes.heap_probes import allocator_code, has_allocator
 from hpcd.daemon.probes.probe_rights import MOST_FILES, MOST_PROCESSES, ProbeRights
@@ -40,7 +40,7 @@ class _ProbedFile:
 
     path: str
     file: io.FileIO
-    places: list[Place]
+    places: list[ProbedInstruction]
     everywhere: bool
     allocator: bool = False
     """Whether it has an allocator in place of the C library's."""
@@ -197,7 +197,7 @@ class ProbedFiles:
         except FormatError as error:
             self._problem(f"{error}: it is not probed")
             return None
-        places: list[Place] = []
+        places: list[ProbedInstruction] = []
         inner = allocator_code(specs, located.points, os.fstat(file.fileno()).st_size)
         seen: set[int] = set()
         counted = [0] * len(specs)
@@ -289,11 +289,11 @@ class ProbedFiles:
         if process in probed.links or not self._may_attach(probed, key, process):
             return
         path = f"/proc/self/fd/{probed.file.fileno()}"
-        parts: dict[int, list[Place]] = {}
+        parts: dict[int, list[ProbedInstruction]] = {}
         for place in probed.places:
             parts.setdefault(self._part(place.cookie), []).append(place)
         links: dict[int, int] = {}
-        refused: list[tuple[Place, str]] = []
+        refused: list[tuple[ProbedInstruction, str]] = []
         with contextlib.suppress(TargetError):  # it has ended
             for part, places in parts.items():
                 links[part], failed = self._attach_places(path, places, process)
@@ -339,8 +339,8 @@ class ProbedFiles:
             self._attach(key, pid)
 
     def _attach_places(
-        self, path: str, places: Sequence[Place], pid: int
-    ) -> tuple[int, list[tuple[Place, str]]]:
+        self, path: str, places: Sequence[ProbedInstruction], pid: int
+    ) -> tuple[int, list[tuple[ProbedInstruction, str]]]:
         began = time.monotonic()
         try:
             return self._uprobes.attach(path, places, pid)

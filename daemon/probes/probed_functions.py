@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hpcd.bpf.probe_maps import LIST, MAX_PROBED, PACKED_LIST, RETURNS_SEEN, TRAMPOLINE, ProbeMaps
-from hpcd.bpf.uprobes import RETURN_POINT, Place
+from hpcd.bpf.uprobes import RETURN_POINT, ProbedInstruction
 from hpcd.daemon.probes.debug_prototypes import DeclaredType, Prototype
 from hpcd.daemon.probes.found_points import FoundPoint
 from hpcd.daemon.probes.probe_spec import ProbeSpec, ProbeValue, SecondRecord
@@ -75,7 +75,7 @@ class ProbedFunctions:
     def add(
         self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool,
         inner: tuple[int, int] = (0, 0),
-    ) -> list[Place]:  # fmt: skip
+    ) -> list[ProbedInstruction]:  # fmt: skip
         """Number the function at ``point`` of ``library``; returns where it is to be probed.
 
         ``thrown`` says whether exceptions may be thrown through the library's functions; ``inner``
@@ -119,9 +119,9 @@ class ProbedFunctions:
                 function.number, point.name, library, spec.group, tuple(map(_declared, values))
             )
         )
-        places = [Place(start, index, point.semaphore, way == "trampoline")]
+        places = [ProbedInstruction(start, index, point.semaphore, way == "trampoline")]
         if way == "instructions":
-            places += [Place(offset, index | RETURN_POINT) for offset in point.returns]
+            places += [ProbedInstruction(offset, index | RETURN_POINT) for offset in point.returns]
         return places
 
     def _add_second(self, function: ProbedFunction, second: SecondRecord) -> int:

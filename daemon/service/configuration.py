@@ -60,7 +60,7 @@ class Monitor:
 
 
 @dataclass(slots=True)
-class Control:
+class ControlSettings:
     """Requests over the control socket."""
 
     socket: str = _key(SOCKET, "Its place, unless systemd hands it over.")
@@ -90,7 +90,7 @@ class Control:
 
 
 @dataclass(slots=True)
-class Metrics:
+class MetricsSettings:
     """Figures for Prometheus."""
 
     listen: str = _key(
@@ -99,7 +99,7 @@ class Metrics:
 
 
 @dataclass(slots=True)
-class Push:
+class PushSettings:
     """Profiles of the monitored host, pushed to a receiver while they are recorded."""
 
     url: str = _key(
@@ -120,9 +120,9 @@ class Configuration:
 
     store: Store = field(default_factory=Store)
     monitor: Monitor = field(default_factory=Monitor)
-    control: Control = field(default_factory=Control)
-    metrics: Metrics = field(default_factory=Metrics)
-    push: Push = field(default_factory=Push)
+    control: ControlSettings = field(default_factory=ControlSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    push: PushSettings = field(default_factory=PushSettings)
 
 
 def load_configuration(path: Path) -> Configuration:

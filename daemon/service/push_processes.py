@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from hpcd.daemon.service import journal
-from hpcd.daemon.service.configuration import Push, seconds_of
+from hpcd.daemon.service.configuration import PushSettings, seconds_of
 from hpcd.isolation import python_command, python_environment
 
 # A process that failed is started again, ever more rarely.
@@ -23,12 +23,12 @@ class Pushes:
 
     def __init__(self) -> None:
         self._processes: dict[Path, subprocess.Popen[bytes]] = {}
-        self._with = Push()
+        self._with = PushSettings()
         self._begun: set[Path] = set()
         self._retry = 0.0
         self._retry_in = _RETRY_SECONDS[0]
 
-    def keep(self, wanted: Push, measurement: Path | None) -> None:
+    def keep(self, wanted: PushSettings, measurement: Path | None) -> None:
         """Start to push ``measurement`` as ``wanted`` says, None: no more of it.
 
         Processes of measurements before it end by themselves, with these.
@@ -36,7 +36,7 @@ class Pushes:
         if wanted != self._with:
             for process in self._processes.values():
                 process.terminate()
-            self._with = Push(wanted.url, wanted.format, wanted.every, wanted.headers)
+            self._with = PushSettings(wanted.url, wanted.format, wanted.every, wanted.headers)
             self._retry, self._retry_in = 0.0, _RETRY_SECONDS[0]
         for path, process in list(self._processes.items()):
             code = process.poll()

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.sampler import Sampler
-from hpcd.bpf.table_memory import MAPPING, Space, Tables
+from hpcd.bpf.table_memory import MAPPING, Space, UnwindTables
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.targets.patience import WithheldError
@@ -38,7 +38,7 @@ class AddressSpaces:
     """Owns the address spaces in table memory, one for each process."""
 
     def __init__(
-        self, modules: Modules, mappings: ModuleMappings, tables: Tables, sampler: Sampler
+        self, modules: Modules, mappings: ModuleMappings, tables: UnwindTables, sampler: Sampler
     ) -> None:
         self._modules = modules
         self._module_mappings = mappings

@@ -17,7 +17,7 @@ from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
-from hpcd.bpf.table_memory import Tables
+from hpcd.bpf.table_memory import UnwindTables
 from hpcd.bpf.task_stacks import TaskStack
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.naming.kernel_naming import KernelNaming
@@ -64,7 +64,7 @@ class StackReader:
             require_hosts_namespace()
             self._walker: SavedWalker = self._sampler.saved_walker()
             resources.callback(self._walker.close)
-            self._tables = Tables(programs.memory)
+            self._tables = UnwindTables(programs.memory)
             mappings = ModuleMappings(self._modules)
             self._spaces = AddressSpaces(self._modules, mappings, self._tables, self._sampler)
             running = RunningThreads(self._sampler)

@@ -14,7 +14,7 @@ from hpcd.array_types import U64
 from hpcd.bpf.layouts import STACK_EVENT, EventKind
 from hpcd.bpf.map_sizes import COPY_BYTES
 from hpcd.bpf.saved_walk import SavedWalker
-from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, Wanted
+from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, ThreadParts
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
 from hpcd.daemon.stacks.running_threads import RunningThreads
 from hpcd.daemon.stacks.system_calls import system_call
@@ -63,7 +63,7 @@ class ThreadWalks:
     def identify(self, pids: Sequence[int]) -> tuple[dict[int, int], int]:
         """The program each process runs, and by how many ns the scheduler's clock is behind."""
         time.sleep(_NAP_SECONDS)  # so that this thread has come to its CPU just now
-        wanted = dict.fromkeys((*pids, os.getpid()), Wanted.IDENTITY)
+        wanted = dict.fromkeys((*pids, os.getpid()), ThreadParts.IDENTITY)
         images: dict[int, int] = {}
         offsets = []
         for record in self._reading.read(wanted):
@@ -144,7 +144,7 @@ class ThreadWalks:
         pids = {record.tgid for record in records.values()}
         still = {
             record.tid
-            for record in self._reading.read(dict.fromkeys(pids, Wanted.IDENTITY))
+            for record in self._reading.read(dict.fromkeys(pids, ThreadParts.IDENTITY))
             if (before := records.get(record.tid)) is not None
             and not record.on_cpu
             and (record.start, record.switches) == (before.start, before.switches)
@@ -160,7 +160,7 @@ class ThreadWalks:
         for pid in pids:
             mapped = self._spaces.get(pid)
             whole = mapped is not None and not mapped.withheld
-            wanted[pid] = Wanted.USER if whole else Wanted.KERNEL
+            wanted[pid] = ThreadParts.USER if whole else ThreadParts.KERNEL
         walked: dict[int, _Walked] = {}
         far = FarFrames(self._walker)
 

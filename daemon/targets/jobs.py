@@ -53,7 +53,7 @@ _RUNTIMES = (
 _SLURM = r"/job_(\d{1,10})(?:/step_(\w{1,12}))?(?=/|$)"
 
 
-class Role(StrEnum):
+class JobRole(StrEnum):
     """The part of a process in its job."""
 
     LAUNCHER = "launcher"
@@ -65,7 +65,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobPlace:
     """A process' place in a job: ``job`` is empty outside of any, ``rank`` None for no rank.
 
     ``batch`` is the batch system's id of the job, which may hold several ``job``s: one for each
@@ -79,13 +79,13 @@ class Place:
     launcher: bool = False
 
     @property
-    def role(self) -> Role | None:
+    def role(self) -> JobRole | None:
         """The role as far as the process alone shows it."""
         if self.launcher:
-            return Role.LAUNCHER
+            return JobRole.LAUNCHER
         if self.rank is not None:
-            return Role.RANK
-        return Role.MEMBER if self.job else None
+            return JobRole.RANK
+        return JobRole.MEMBER if self.job else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def place(
     control_group: str = "",
     name: str = "",
     ancestors: Sequence[Sequence[str]] = (),
-) -> Place:
+) -> JobPlace:
     """A process's place in a job.
 
     It is derived from its environment, control group and name, and from the command lines of the
@@ -114,19 +114,19 @@ def place(
     batch = group[1] if group else ""
     batch = batch or next((text for key in _BATCH if (text := _text(environment, key))), "")
     if is_launcher(name):
-        return Place(batch, batch, launcher=True)
+        return JobPlace(batch, batch, launcher=True)
     rank, size = _first_number(environment, _RANK), _first_number(environment, _SIZE)
     if rank is not None and not _started_by_slurm(environment):
         job = "/".join(part for part in (batch, _mpi_launch(environment, ancestors)) if part)
-        return Place(job or "mpi", batch, rank, size)
+        return JobPlace(job or "mpi", batch, rank, size)
     step = _step(environment, group[2] if group else None)
     if step is None or not batch:
-        return Place(batch, batch)
+        return JobPlace(batch, batch)
     if rank is None:
         rank = _number(environment, "SLURM_PROCID", MOST_RANKS)
     if size is None:
         size = _number(environment, "SLURM_STEP_NUM_TASKS", MOST_RANKS)
-    return Place(f"{batch}.{step}", batch, rank, size)
+    return JobPlace(f"{batch}.{step}", batch, rank, size)
 
 
 def said_of_jobs(environment: bytes) -> dict[str, str]:

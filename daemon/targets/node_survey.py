@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import psutil
 
 from hpcd.daemon.targets import jobs, processes
-from hpcd.daemon.targets.jobs import Container, Place, Role
+from hpcd.daemon.targets.jobs import Container, JobPlace, JobRole
 from hpcd.daemon.targets.process_identity import command_of, place_of
 
 # Libraries that only take part in MPI when a rank's own program does.
@@ -31,8 +31,8 @@ class Running:
     threads: int
     cpu_s: float
     age_s: float
-    place: Place
-    role: Role | None
+    place: JobPlace
+    role: JobRole | None
     container: Container | None
 
     @property
@@ -44,7 +44,7 @@ class Running:
     def order(self) -> tuple[object, ...]:
         """As trace lines are ordered: job, launchers first, rank, the rank itself, pid."""
         rank = -1 if self.place.rank is None else self.place.rank
-        return (self.place.job, rank, self.role is not Role.RANK, self.pid)
+        return (self.place.job, rank, self.role is not JobRole.RANK, self.pid)
 
 
 def survey() -> list[Running]:
@@ -90,13 +90,13 @@ def _placed(running: list[Running]) -> list[Running]:
     by_pid = {process.pid: process for process in running}
     sharing: dict[tuple[str, int], list[Running]] = defaultdict(list)
     for process in running:
-        if process.role is Role.RANK and process.place.rank is not None:
+        if process.role is JobRole.RANK and process.place.rank is not None:
             sharing[process.place.job, process.place.rank].append(process)
     for group in sharing.values():
         ranks = _ranks(group)
         for process in group:
             if process.pid not in ranks:
-                by_pid[process.pid] = replace(process, role=Role.HELPER)
+                by_pid[process.pid] = replace(process, role=JobRole.HELPER)
     started: dict[int, set[str]] = defaultdict(set)
     for group in sharing.values():
         for process in group:
@@ -132,6 +132,6 @@ def _launchers_above(rank: Running, by_pid: dict[int, Running]) -> Iterable[int]
     seen: set[int] = set()
     while above and above.pid not in seen:
         seen.add(above.pid)
-        if above.role is Role.LAUNCHER:
+        if above.role is JobRole.LAUNCHER:
             yield above.pid
         above = by_pid.get(above.parent)

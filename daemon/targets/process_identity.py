@@ -6,7 +6,7 @@ import os
 import time
 
 from hpcd.daemon.targets import jobs, target_reader
-from hpcd.daemon.targets.jobs import Place
+from hpcd.daemon.targets.jobs import JobPlace
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.processes import (
     MAX_TEXT,
@@ -56,12 +56,12 @@ def _command(text: bytes) -> tuple[str, ...]:
     )
 
 
-def place_of(pid: int) -> Place:
+def place_of(pid: int) -> JobPlace:
     """The job and rank of ``pid``."""
     return _place(pid, environment_of(pid), name_of(pid))
 
 
-def _place(pid: int, environment: dict[str, str], name: str) -> Place:
+def _place(pid: int, environment: dict[str, str], name: str) -> JobPlace:
     ancestors = ancestor_commands(pid) if "PMI_RANK" in environment else []
     return jobs.place(environment, control_group_of(pid), name, ancestors)
 
@@ -116,7 +116,7 @@ def identify(pid: int, number: int) -> Process:
 
 def _process(
     pid: int, number: int, parent: int, name: str, command: bytes, uid: int, start_ns: int,
-    place: Place,
+    place: JobPlace,
 ) -> Process:  # fmt: skip
     try:
         exe = os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 (may hold " (deleted)")

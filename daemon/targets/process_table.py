@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.mapping_history import MappingHistory
-from hpcd.bpf.table_memory import Space, Tables
+from hpcd.bpf.table_memory import Space, UnwindTables
 from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.process_identity import identify, identify_reported, listed_start
@@ -71,7 +71,7 @@ class Targets:
     def __init__(
         self,
         mappings: ModuleMappings,
-        tables: Tables,
+        tables: UnwindTables,
         kernel: KernelTargets,
         history: MappingHistory,
         announce: Callable[[Process], None],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.table_memory import Space, Tables, space_blocks
+from hpcd.bpf.table_memory import Space, UnwindTables, space_blocks
 from hpcd.daemon.targets.user_accounts import UserAccounts
 
 # A thousand times what a walk takes; a hypervisor may hold its CPU up for some of it.
@@ -33,7 +33,7 @@ class SharedSpaces:
     therefore lives on for :data:`_RETIREMENT_SECONDS` at least.
     """
 
-    def __init__(self, tables: Tables, accounts: UserAccounts) -> None:
+    def __init__(self, tables: UnwindTables, accounts: UserAccounts) -> None:
         self._tables = tables
         self._accounts = accounts
         self._freed_at = time.monotonic()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from hpcd.bpf.layouts import STACK_COPY, STACK_EVENT, EventKind
 from hpcd.bpf.task_iterator import TaskIterator
-from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, Wanted
+from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, ThreadParts
 from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.model.unwind_status import UnwindStatus
 
@@ -52,7 +52,7 @@ class SleepingThreads:
             size += len(record.record)
             return record if size <= _MOST_BYTES else record.without_stack()
 
-        for record in self._reading.read(dict.fromkeys(pids, Wanted.USER), take):
+        for record in self._reading.read(dict.fromkeys(pids, ThreadParts.USER), take):
             if record.size and not record.on_cpu and not record.parts & ~HAS_REGISTERS:
                 self._before[record.tid] = record
 
@@ -60,7 +60,7 @@ class SleepingThreads:
         """The threads, by tid, that have not run since :meth:`read`."""
         pids = {record.tgid for record in self._before.values()}
         unmoved = {}
-        records = self._reading.read(dict.fromkeys(pids, Wanted.IDENTITY))
+        records = self._reading.read(dict.fromkeys(pids, ThreadParts.IDENTITY))
         # How far the scheduler's clock is behind: the thread that reads has just come to its CPU.
         clock = min((now.time - now.reader_arrival for now in records), default=0)
         for now in records:

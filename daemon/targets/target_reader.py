@@ -50,7 +50,7 @@ class _End:
         return self._process is None or self._process.poll() is not None
 
 
-class Reader:
+class TargetReader:
     """Asks a reader process; safe to use from several threads, which take turns.
 
     All methods but those that say otherwise raise :class:`WithheldError` when the user has not
@@ -240,5 +240,5 @@ def _split(answer: bytes) -> Iterator[bytes | None]:
             at += size
 
 
-OWN = Reader(patience.OWN)
+OWN = TargetReader(patience.OWN)
 """For what this whole process asks: from its main thread."""

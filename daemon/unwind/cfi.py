@@ -23,7 +23,7 @@ I64 = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
-class Functions:
+class FunctionRows:
     """Rows of many functions, before they are put together.
 
     Each of ``parts`` is ``int64[3, n]``: where functions start, where they end, and which rows
@@ -40,7 +40,7 @@ class CfiDecoder:
     def __init__(self, machine: str, rules: RuleSet) -> None:
         self._rules = rules
         self._programs = FramePrograms(machine, rules)
-        self.functions = Functions()
+        self.functions = FunctionRows()
         self._cie_keys: dict[tuple[object, ...], int] = {}
 
     def add_section(self, data: bytes, address: int, *, debug: bool = False) -> None:

@@ -24,8 +24,8 @@ from hpcd.daemon.unwind.cfi_rows import (
     MOST_INSTRUCTIONS,
     MOST_STEPS,
     MOST_SUSPECTS,
+    CfiRows,
     Correction,
-    Rows,
 )
 from hpcd.daemon.unwind.epilogue_corrections import (
     Listing,
@@ -37,7 +37,7 @@ from hpcd.daemon.unwind.epilogue_corrections import (
 from hpcd.daemon.unwind.prologue_corrections import correct_prologue, suspect_prologues
 
 
-def corrections(text: U8, vaddr: int, starts: I64, ends: I64, rows: Rows) -> list[Correction]:
+def corrections(text: U8, vaddr: int, starts: I64, ends: I64, rows: CfiRows) -> list[Correction]:
     """Corrections of a section ``text`` at ``vaddr`` whose functions with information are at
     ``starts`` to ``ends`` (sorted, not overlapping). x86-64 only."""
     inside = (starts >= vaddr) & (ends <= vaddr + len(text))

@@ -31,7 +31,7 @@ class Correction:
     end: int
 
 
-class Rows:
+class CfiRows:
     """The rows of the call frame information: rules (RULE_DTYPE) by pc, sorted."""
 
     def __init__(self, pc: I64, number: npt.NDArray[np.uint16], rules: npt.NDArray[np.void]):

@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from hpcd.daemon.capture.token_bucket import TokenBucket
-from hpcd.daemon.targets.target_reader import Reader, is_pin
+from hpcd.daemon.targets.target_reader import TargetReader, is_pin
 from hpcd.daemon.unwind.decoder_process import DecodeError
 from hpcd.daemon.unwind.packed_table import PackedTable
 
@@ -33,7 +33,7 @@ MOST_WAITING = 2_000
 _AHEAD_SECONDS = 1.0
 
 
-class Tables(Protocol):
+class TableSource(Protocol):
     """A source of unwind tables; ``fd`` is open at the file, ``label`` names it in errors. All
     methods raise :class:`DecodeError`."""
 
@@ -116,13 +116,13 @@ class DecodeQueue:
 
     def __init__(
         self,
-        tables: Tables,
-        reader: Reader | None = None,
+        tables: TableSource,
+        reader: TargetReader | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tables = tables
-        self._reader = reader or Reader()
+        self._reader = reader or TargetReader()
         self._clock = clock
         self._users: dict[int, _User] = {}
         self._turn = [0.0] * len(_LANES)

@@ -15,8 +15,8 @@ from hpcd.daemon.unwind.cfi_rows import (
     MOST_SUSPECTS,
     PIECE,
     RETURNS,
+    CfiRows,
     Correction,
-    Rows,
     changes_rsp,
     rule_by_sp,
 )
@@ -27,7 +27,7 @@ _REALIGNED = bytes.fromhex("498d62f8")
 _BEFORE, _BEHIND = (b"\xc9", b"\x5d"), (b"\xc3", b"\xf3\xc3")
 
 
-def suspect_returns(text: U8, vaddr: int, rows: Rows) -> I64:
+def suspect_returns(text: U8, vaddr: int, rows: CfiRows) -> I64:
     """Addresses of what may be a return behind an epilogue whose information contradicts it."""
     suspects = []
     for low in range(0, len(text), PIECE):
@@ -80,7 +80,7 @@ class Listing:
         return steps[-MOST_STEPS - 1 :] if steps and steps[-1].ip == address else []
 
 
-def correct_epilogue(steps: list[Instruction], address: int, rows: Rows) -> Correction | None:
+def correct_epilogue(steps: list[Instruction], address: int, rows: CfiRows) -> Correction | None:
     """The rows of the epilogue that ends with the return at ``address``, the last of ``steps``;
     None when it is none."""
     if not steps or steps[-1].code not in RETURNS:
@@ -129,7 +129,7 @@ def _unwound(steps: list[Instruction], address: int) -> _Unwound:
     return unwound
 
 
-def _agrees(rows: Rows, steps: list[Instruction], begin: int, offset: int) -> bool:
+def _agrees(rows: CfiRows, steps: list[Instruction], begin: int, offset: int) -> bool:
     """Whether the information says the same as an epilogue where that begins; if it does not, it
     is no epilogue of this frame."""
     cfi_rule = rows.at(begin)
@@ -171,7 +171,7 @@ def _depth_of_rbp(steps: list[Instruction], begin: int, offset: int) -> int:
 
 
 def branches_before_epilogues(
-    text: U8, vaddr: int, starts: I64, ends: I64, rows: Rows
+    text: U8, vaddr: int, starts: I64, ends: I64, rows: CfiRows
 ) -> list[Correction]:
     """Correct where two ways out of a function begin with one instruction before their branch."""
     low = vaddr + 8
@@ -195,7 +195,7 @@ def branches_before_epilogues(
     return corrected
 
 
-def _left_before(code: bytes, start: int, address: int, rows: Rows) -> int:
+def _left_before(code: bytes, start: int, address: int, rows: CfiRows) -> int:
     """Behind which instruction the stack pointer already is where the row at ``address`` has it;
     0: there, as far as is certain. ``code`` leads from the row before to there."""
     steps: list[Instruction] = []
@@ -220,7 +220,7 @@ def _left_before(code: bytes, start: int, address: int, rows: Rows) -> int:
     return 0
 
 
-def realigned_ends(text: U8, vaddr: int, rows: Rows) -> list[Correction]:
+def realigned_ends(text: U8, vaddr: int, rows: CfiRows) -> list[Correction]:
     """Ends of realigned functions, where gcc still has rbp in the frame that is gone."""
     corrected = []
     pc = rows.pc

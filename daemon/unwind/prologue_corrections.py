@@ -10,8 +10,8 @@ from hpcd.daemon.unwind.cfi_rows import (
     LONGEST,
     MOST_STEPS,
     RETURNS,
+    CfiRows,
     Correction,
-    Rows,
     changes_rsp,
     rule_by_sp,
 )
@@ -19,7 +19,7 @@ from hpcd.daemon.unwind.code_rules import code_rows
 from hpcd.daemon.unwind.unwind_rules import CfaKind, Rule
 
 
-def suspect_prologues(text: U8, vaddr: int, starts: I64, ends: I64, rows: Rows) -> I64:
+def suspect_prologues(text: U8, vaddr: int, starts: I64, ends: I64, rows: CfiRows) -> I64:
     """Indices of functions whose information contradicts their first instructions."""
     kind, cfi_offset = rows.cfa(rows.places(starts))
     index = np.flatnonzero((kind == CfaKind.SP) & (cfi_offset == 8) & (ends - starts > 1))
@@ -66,7 +66,7 @@ def suspect_prologues(text: U8, vaddr: int, starts: I64, ends: I64, rows: Rows) 
     return np.unique(np.concatenate(suspect)) if suspect else np.zeros(0, np.int64)
 
 
-def correct_prologue(text: U8, vaddr: int, start: int, end: int, rows: Rows) -> list[Correction]:
+def correct_prologue(text: U8, vaddr: int, start: int, end: int, rows: CfiRows) -> list[Correction]:
     """The rows of one function's prologue, by its instructions."""
     code = text[start - vaddr : end - vaddr].tobytes()
     offset, fp, bx, framed = 8, 0, 0, 0

@@ -59,7 +59,7 @@ _MAX_FUNCTION = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class CodeSpan:
     """A rule that holds from ``start`` to ``end``. One with ``clone`` set takes the offset of the
     CFA from the rule that holds before it."""
 
@@ -69,7 +69,7 @@ class Span:
     clone: bool = False
 
 
-def stack_ends(elf: ElfView) -> list[Span]:
+def stack_ends(elf: ElfView) -> list[CodeSpan]:
     """The spans of a module, in no order."""
     if elf.machine != "x86_64":
         return []
@@ -85,7 +85,7 @@ def stack_ends(elf: ElfView) -> list[Span]:
                 if before.endswith(number):
                     start = at - len(number)
                     start -= _byte_before(text, start)
-                    spans.append(Span(address + start, address + at + 2, rule(CfaKind.SIGNAL)))
+                    spans.append(CodeSpan(address + start, address + at + 2, rule(CfaKind.SIGNAL)))
                     break
         if _is_go(elf):
             spans += _vdso_calls(text, address)
@@ -108,12 +108,12 @@ def _is_go(elf: ElfView) -> bool:
     return ".gopclntab" in elf.sections or ".note.go.buildid" in elf.sections
 
 
-def _vdso_calls(text: memoryview, address: int) -> Iterator[Span]:
+def _vdso_calls(text: memoryview, address: int) -> Iterator[CodeSpan]:
     """Return where the frame of Go's function is on the goroutine's stack, while the stack pointer
     may be on another."""
     back = rule(CfaKind.OTHER_STACK, 16, fp=FpKind.AT_CFA, fp_off=-16, bx=BxKind.LOST)
     for call in _GO_VDSO_CALL.finditer(text):
-        yield Span(address + call.start("framed"), address + call.end(), back)
+        yield CodeSpan(address + call.start("framed"), address + call.end(), back)
 
 
 # --- named functions ---
@@ -151,18 +151,18 @@ def _named_functions(elf: ElfView) -> list[tuple[str, _Function]]:
     return functions
 
 
-def _function_spans(name: str, function: _Function) -> list[Span]:
+def _function_spans(name: str, function: _Function) -> list[CodeSpan]:
     if name in _CONTEXTS:
         return _context_ends(function)
     if name == _SWAP:
         return _swapped_stacks(function)
     end = function.start + function.size
     if name in _GO_ENDS:
-        return [Span(function.start, end, END)]
+        return [CodeSpan(function.start, end, END)]
     switched = _switched(function) if name == _GO_SCHEDULER else 0
     if not switched:
         return []
-    return [Span(switched, end, END)]
+    return [CodeSpan(switched, end, END)]
 
 
 def _switched(function: _Function) -> int:
@@ -174,7 +174,7 @@ def _switched(function: _Function) -> int:
     return 0
 
 
-def _go_stacks(named: list[tuple[str, _Function]]) -> list[Span]:
+def _go_stacks(named: list[tuple[str, _Function]]) -> list[CodeSpan]:
     """Return the spans where Go runs on the system stack, and the goroutine's goes on behind it."""
     spans = []
     for name, function in named:
@@ -189,11 +189,11 @@ def _go_stacks(named: list[tuple[str, _Function]]) -> list[Span]:
         for other, growth in named:
             start = _switched(growth) if other == _GO_GROWTH else 0
             if start:
-                spans.append(Span(start, growth.start + growth.size, growing))
+                spans.append(CodeSpan(start, growth.start + growth.size, growing))
     return spans
 
 
-def _context_ends(function: _Function) -> list[Span]:
+def _context_ends(function: _Function) -> list[CodeSpan]:
     """Code whose address ``function`` takes, up to the instruction that stops the process."""
     targets = {
         instruction.ip_rel_memory_address
@@ -209,16 +209,16 @@ def _context_ends(function: _Function) -> list[Span]:
                 break
             if instruction.code in (Code.HLT, Code.UD2):
                 start = target - _byte_before(function.text, target - function.start)
-                spans.append(Span(start, instruction.ip + instruction.len, END))
+                spans.append(CodeSpan(start, instruction.ip + instruction.len, END))
                 break
     return spans
 
 
-def _swapped_stacks(function: _Function) -> list[Span]:
+def _swapped_stacks(function: _Function) -> list[CodeSpan]:
     """From where the stack pointer is the new context's to where its return address is pushed: it
     is in memory until then, ``mov S(%rdx), %rsp; mov F(%rdx), %rbp; mov R(%rdx), %rcx; push
     %rcx``."""
-    spans: list[Span] = []
+    spans: list[CodeSpan] = []
     switched, base = 0, Register.NONE
     frame = 0
     loaded: dict[int, int] = {}
@@ -248,16 +248,16 @@ def _swapped_stacks(function: _Function) -> list[Span]:
             )
             if switched < frame < behind:
                 unframed = (*back[:1], int(FpKind.UNDEFINED), *back[2:])
-                spans.append(Span(switched, frame, unframed))
+                spans.append(CodeSpan(switched, frame, unframed))
                 switched = frame
-            spans.append(Span(switched, behind, back))
+            spans.append(CodeSpan(switched, behind, back))
             switched = 0
         else:
             switched = 0
     return spans
 
 
-def _way_back(function: _Function, switched: int) -> Span | None:
+def _way_back(function: _Function, switched: int) -> CodeSpan | None:
     """By which words Go's systemstack finds the goroutine's stack again behind its call:
     ``mov %fs:A, %rax; mov B(%rax), %rbx; mov C(%rbx), %rax; mov D(%rax), %rsp``."""
     ways: dict[int, list[int]] = {}
@@ -281,7 +281,7 @@ def _way_back(function: _Function, switched: int) -> Span | None:
                 goroutine_rule = rule(
                     CfaKind.GOROUTINE, thread, reg=8, fp_off=machine, bx_off=current, ra_off=stack
                 )
-                return Span(switched, int(instruction.ip + instruction.len), goroutine_rule)
+                return CodeSpan(switched, int(instruction.ip + instruction.len), goroutine_rule)
         else:
             ways.pop(target, None)
     return None
@@ -290,7 +290,7 @@ def _way_back(function: _Function, switched: int) -> Span | None:
 # --- clone ---
 
 
-def _clone_spans(text: memoryview, address: int, at: int) -> list[Span]:
+def _clone_spans(text: memoryview, address: int, at: int) -> list[CodeSpan]:
     """The spans behind the system call at ``text[at]``, none when its child does not end there: so
     fork's, which is made by the same call."""
     behind = Decoder(64, bytes(text[at + 2 : at + 2 + 64]), ip=address + at + 2)
@@ -312,7 +312,7 @@ def _clone_spans(text: memoryview, address: int, at: int) -> list[Span]:
     if not end:
         return []
     start = address + at
-    return [Span(start, stop, rule(CfaKind.CLONE, 8), clone=True), Span(child, end, END)]
+    return [CodeSpan(start, stop, rule(CfaKind.CLONE, 8), clone=True), CodeSpan(child, end, END)]
 
 
 _LEAVES = (FlowControl.RETURN, FlowControl.UNCONDITIONAL_BRANCH, FlowControl.INDIRECT_BRANCH)
@@ -344,7 +344,7 @@ def _child_end(text: memoryview, address: int, child: int) -> int:
     return 0
 
 
-def with_offset(span: Span, before: Rule) -> Span | None:
+def with_offset(span: CodeSpan, before: Rule) -> CodeSpan | None:
     """A clone's span with the CFA of the rule before it; None when that one has another form."""
     if before[0] != CfaKind.SP:
         return None

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hpcd.daemon.unwind.cfi import CfiDecoder
 from hpcd.daemon.unwind.cfi_corrections import corrections
-from hpcd.daemon.unwind.cfi_rows import Rows
+from hpcd.daemon.unwind.cfi_rows import CfiRows
 from hpcd.daemon.unwind.code_rules import code_rows
 from hpcd.daemon.unwind.frame_chains import RULES, chain_rows
 from hpcd.daemon.unwind.stack_ends import stack_ends, with_offset
@@ -150,7 +150,7 @@ class _Draft:
         if self._elf.machine != "x86_64" or not len(self.pc):
             return 0
         pc, rule = self.pc, self.rule
-        rows = Rows(pc, rule, self._rules.array())
+        rows = CfiRows(pc, rule, self._rules.array())
         corrected = []
         for section in self._elf.code_sections():
             text = np.frombuffer(self._elf.text(section), np.uint8)

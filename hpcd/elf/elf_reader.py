@@ -79,7 +79,7 @@ SYMBOL = np.dtype(
 RELOCATION = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
 
 
-class Header(NamedTuple):
+class ElfHeader(NamedTuple):
     """The fields of the ELF header from ``e_machine`` on, without version, flags and its size."""
 
     machine: int
@@ -147,7 +147,7 @@ class ElfReader(ABC):
             raise self._error(IS_32_BIT)
         if head[4:6] != b"\x02\x01":
             raise self._error("not a 64-bit little-endian ELF file")
-        self.header = Header(
+        self.header = ElfHeader(
             *struct.unpack_from("<H", head, 18),
             *struct.unpack_from("<3Q", head, 24),
             *struct.unpack_from("<5H", head, 54),

@@ -35,7 +35,7 @@ _DTYPES = {
 _FFI_LOCK = Lock()
 
 
-class Structure:
+class CStructure:
     """A C structure of pointers and numbers, and the arrays it points to, which it keeps."""
 
     __slots__ = ("_kept", "pointer")
@@ -50,7 +50,7 @@ class Kernels:
 
     A pointer to numbers takes a contiguous array of exactly that type (of bytes also one of bool,
     or :class:`bytes`), of any shape, or None for a null pointer; a pointer to a structure takes a
-    :class:`Structure`, or an array of words that is laid out as these structures. Another array
+    :class:`CStructure`, or an array of words that is laid out as these structures. Another array
     raises :class:`TypeError`. What a kernel returns is a Python number.
     """
 
@@ -81,13 +81,13 @@ class Kernels:
 kernels = Kernels()
 
 
-def structure(name: str, *fields: Any) -> Structure:
+def structure(name: str, *fields: Any) -> CStructure:
     """A ``struct name`` of ``kernels.h``; ``fields`` are arrays and numbers in its order."""
     new, kind, takes = _structure(name)
     values = [
         value if take is None else take(value) for take, value in zip(takes, fields, strict=True)
     ]
-    return Structure(new(kind, values), values)
+    return CStructure(new(kind, values), values)
 
 
 def structure_size(name: str) -> int:
@@ -217,7 +217,7 @@ def _converter(ffi: Any, kind: Any) -> Callable[[Any], Any] | None:
     if item.kind in ("struct", "pointer"):
 
         def take_structures(value: Any) -> Any:
-            if isinstance(value, Structure):
+            if isinstance(value, CStructure):
                 return value.pointer
             return from_buffer(array_of, value)
 

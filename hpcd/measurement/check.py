@@ -16,7 +16,7 @@ _MOST_UNKNOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Defect:
     """Something wrong with a file. ``fatal`` findings mean data is lost."""
 
     where: str
@@ -24,12 +24,12 @@ class Finding:
     fatal: bool = True
 
 
-def check_measurement(path: Path | str) -> list[Finding]:
+def check_measurement(path: Path | str) -> list[Defect]:
     """All findings of a measurement directory, none when it is sound.
 
     Raises what :func:`open_measurement` raises when it is none at all.
     """
-    findings: list[Finding] = []
+    findings: list[Defect] = []
     with open_measurement(path) as measurement:
         records = 0
         last: dict[int, int] = {}
@@ -38,40 +38,40 @@ def check_measurement(path: Path | str) -> list[Finding]:
             for place, line in enumerate(part.line.tolist()):
                 times = part.time_ns[part.start[place] : part.start[place + 1]]
                 if line not in measurement.threads:
-                    findings.append(Finding(str(path), f"line {line} has records but no thread"))
+                    findings.append(Defect(str(path), f"line {line} has records but no thread"))
                 if int(times[0]) < last.get(line, 0):
-                    findings.append(Finding(str(path), f"line {line}: time runs backwards"))
+                    findings.append(Defect(str(path), f"line {line}: time runs backwards"))
                 last[line] = int(times[-1])
             if len(part) and int(part.event.max()) not in measurement.events:
-                findings.append(Finding(str(path), f"event {int(part.event.max())} is unknown"))
+                findings.append(Defect(str(path), f"event {int(part.event.max())} is unknown"))
         calls, unknown = _check_calls(measurement)
         findings += [
-            Finding(str(path), f"{count} calls refer to object {number}, which is unknown")
+            Defect(str(path), f"{count} calls refer to object {number}, which is unknown")
             for number, count in unknown.items()
         ]
-        findings += [Finding(str(path), line) for line in measurement.damage]
+        findings += [Defect(str(path), line) for line in measurement.damage]
         measurement.cct.validate(str(path))
         module = measurement.cct.frame >> np.uint64(40)
         used = np.unique(module[(measurement.cct.frame >> np.uint64(62) == 0) & (module > 0)])
         for number in used.tolist():
             if number not in measurement.modules:
-                findings.append(Finding(str(path), f"module {number} is unknown"))
+                findings.append(Defect(str(path), f"module {number} is unknown"))
         for thread in measurement.threads.values():
             if thread.process not in measurement.processes:
                 findings.append(
-                    Finding(str(path), f"line {thread.line}: process {thread.process} is unknown")
+                    Defect(str(path), f"line {thread.line}: process {thread.process} is unknown")
                 )
         index = measurement.index
         if index is None:
             state = "is still being written" if measurement.being_written else "was not closed"
-            findings.append(Finding(str(path), f"the measurement {state}", fatal=False))
+            findings.append(Defect(str(path), f"the measurement {state}", fatal=False))
         elif index.get("records") != records:
             findings.append(
-                Finding(str(path), f"{records} records found, {index.get('records')} written")
+                Defect(str(path), f"{records} records found, {index.get('records')} written")
             )
         elif index.get("calls", 0) != calls:
             findings.append(
-                Finding(str(path), f"{calls} calls found, {index.get('calls', 0)} written")
+                Defect(str(path), f"{calls} calls found, {index.get('calls', 0)} written")
             )
     return findings
 

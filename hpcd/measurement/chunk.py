@@ -51,7 +51,7 @@ _WORTH_COMPRESSING = 64
 assert SEGMENT_HEADER_BYTES == 32 and CHUNK_HEADER_BYTES == 32
 
 
-class Kind(IntEnum):
+class ChunkKind(IntEnum):
     """The kind of a chunk's content. Readers skip kinds they do not know."""
 
     META = 1
@@ -70,7 +70,7 @@ class Kind(IntEnum):
     OBJECTS = 14
 
 
-_NAMES: dict[int, str] = {int(kind): kind.name for kind in Kind}
+_NAMES: dict[int, str] = {int(kind): kind.name for kind in ChunkKind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def read_segment_header(data: bytes, name: str) -> tuple[int, int]:
     return sequence, measurement
 
 
-def encode_chunk(kind: Kind, payload: bytes, sequence: int) -> bytes:
+def encode_chunk(kind: ChunkKind, payload: bytes, sequence: int) -> bytes:
     """A whole chunk, header to padding, ready to be written at once."""
     codec, stored = _RAW, payload
     if len(payload) > _WORTH_COMPRESSING:
@@ -127,8 +127,8 @@ def encode_chunk(kind: Kind, payload: bytes, sequence: int) -> bytes:
     return head + stored + bytes(-len(stored) % 8)
 
 
-def _settings(kind: Kind, size: int) -> Settings:
-    if kind != Kind.RECORDS:
+def _settings(kind: ChunkKind, size: int) -> Settings:
+    if kind != ChunkKind.RECORDS:
         return _LEVEL
     return _MANY_RECORDS if size > _MANY else _FEW_RECORDS
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement import chunk, codec
-from hpcd.measurement.chunk import Kind
+from hpcd.measurement.chunk import ChunkKind
 from hpcd.measurement.identity_columns import IdentityColumns, read_host, read_table
 from hpcd.measurement.recorded_symbols import RecordedSymbols
 from hpcd.measurement.summary import Summary
@@ -27,15 +27,17 @@ _MAX_DAMAGE_LINES = 100
 _MAX_LOSSES = 1000
 # Chunks of tables of identities: the attribute they are in, and what they are of.
 _TABLES: dict[int, tuple[str, type[Any]]] = {
-    Kind.EVENT: ("events", Event),
-    Kind.PROCESS: ("processes", Process),
-    Kind.THREAD: ("threads", Thread),
-    Kind.MODULE: ("modules", Module),
+    ChunkKind.EVENT: ("events", Event),
+    ChunkKind.PROCESS: ("processes", Process),
+    ChunkKind.THREAD: ("threads", Thread),
+    ChunkKind.MODULE: ("modules", Module),
 }
 # Those that may stay columns.
-_COLUMNS = frozenset((Kind.PROCESS, Kind.THREAD))
+_COLUMNS = frozenset((ChunkKind.PROCESS, ChunkKind.THREAD))
 # Kinds of chunks whose text is kept where that is requested, and up to how many bytes.
-_TEXTS = frozenset((Kind.EVENT, Kind.PROCESS, Kind.THREAD, Kind.MODULE, Kind.SYMBOLS))
+_TEXTS = frozenset(
+    (ChunkKind.EVENT, ChunkKind.PROCESS, ChunkKind.THREAD, ChunkKind.MODULE, ChunkKind.SYMBOLS)
+)
 _MOST_TEXT = 1 << 20
 
 
@@ -150,15 +152,15 @@ class Description:
 
     def take(self, kind: int, read_payload: Callable[[], bytes]) -> None:
         """Take in a chunk, if it is one that describes. Raises :class:`FormatError`."""
-        if kind == Kind.CCT:
+        if kind == ChunkKind.CCT:
             self._take_nodes(read_payload())
-        elif kind in self._TAKERS or kind in _TABLES or kind == Kind.SYMBOLS:
+        elif kind in self._TAKERS or kind in _TABLES or kind == ChunkKind.SYMBOLS:
             kept, self.texts = self.texts, None
             try:
                 payload = read_payload()
                 if kind in _TABLES:
                     self._take_table(kind, payload, by_column=kept is not None)
-                elif kind == Kind.SYMBOLS:
+                elif kind == ChunkKind.SYMBOLS:
                     self._symbols.take(payload, as_text=kept is not None)
                 else:
                     self._TAKERS[kind](self, json.loads(payload))
@@ -205,7 +207,7 @@ class Description:
             setattr(self, name, dict(rows.items()) | known)
         else:
             rows.update(known)
-        if kind == Kind.EVENT:
+        if kind == ChunkKind.EVENT:
             self._drop_odd_scales()
 
     def _drop_odd_scales(self) -> None:
@@ -247,10 +249,10 @@ class Description:
 
     # What is done with JSON of each kind of chunk.
     _TAKERS: ClassVar[dict[int, Callable[[Description, Any], None]]] = {
-        Kind.META: _meta,
-        Kind.CLOCK: _take_clock,
-        Kind.SUMMARY: _take_summary,
-        Kind.INDEX: _take_index,
-        Kind.CALLED: _take_functions,
-        Kind.OBJECTS: _take_objects,
+        ChunkKind.META: _meta,
+        ChunkKind.CLOCK: _take_clock,
+        ChunkKind.SUMMARY: _take_summary,
+        ChunkKind.INDEX: _take_index,
+        ChunkKind.CALLED: _take_functions,
+        ChunkKind.OBJECTS: _take_objects,
     }

@@ -14,7 +14,7 @@ import numpy as np
 from hpcd.errors import FormatError, NotFoundError
 from hpcd.measurement import codec
 from hpcd.measurement.call_codec import Calls, decode_calls
-from hpcd.measurement.chunk import ChunkHeader, Kind
+from hpcd.measurement.chunk import ChunkHeader, ChunkKind
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.description import Description
 from hpcd.measurement.segments import Segments
@@ -182,9 +182,9 @@ class Measurement(Description):
         """Take in what was appended since; True when there was anything."""
         before = self._segments.sequence
         for number, header in self._segments.scan():
-            if header.kind == Kind.RECORDS:
+            if header.kind == ChunkKind.RECORDS:
                 self._records.append((number, header, self.nodes))
-            elif header.kind == Kind.CALLS:
+            elif header.kind == ChunkKind.CALLS:
                 self._calls.append((number, header, self.nodes))
             else:
                 try:

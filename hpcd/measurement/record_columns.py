@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hpcd.array_types import I64, U8, U16, U32, U64, Array
-from hpcd.kernels.library import Structure, kernels, structure
+from hpcd.kernels.library import CStructure, kernels, structure
 
 Columns = tuple[U32, U64, U32, U16, U64]
 """Columns of records: lines, times (ns), nodes, events, values."""
@@ -68,7 +68,7 @@ def by_line_and_time(line: U32, time_ns: U64) -> I64:
     return order
 
 
-def as_structure(columns: Columns) -> Structure:
+def as_structure(columns: Columns) -> CStructure:
     """``columns``, contiguous, as a ``struct record_columns``."""
     return structure("record_columns", *columns, len(columns[0]))
 

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from hpcd.errors import StorageError
-from hpcd.measurement.chunk import SEGMENT_HEADER_BYTES, Kind, encode_chunk, segment_header
+from hpcd.measurement.chunk import SEGMENT_HEADER_BYTES, ChunkKind, encode_chunk, segment_header
 
 
 class SegmentWriter:
@@ -55,7 +55,7 @@ class SegmentWriter:
             if owner:
                 os.chown(path, *owner, follow_symlinks=False)
 
-    def append(self, kind: Kind, payload: bytes) -> None:
+    def append(self, kind: ChunkKind, payload: bytes) -> None:
         """Append a chunk, in a new segment if this one would be too large."""
         data = encode_chunk(kind, payload, self.chunks)
         full = self._size + len(data) > self._segment_bytes and self._size > SEGMENT_HEADER_BYTES

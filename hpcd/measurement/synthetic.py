@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hpcd.array_types import F64, I64, U32, U64
 from hpcd.measurement.summary import SampleCounts, Summary
-from hpcd.measurement.synthetic_source import SHUFFLE, STRETCH, Source, grow
+from hpcd.measurement.synthetic_source import SHUFFLE, STRETCH, SyntheticSource, grow
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.cct import NO_NODE
@@ -58,7 +58,7 @@ class Shape:
 class Synthesizer:
     """Writes the measurements of ``shape``, grown from ``source``."""
 
-    def __init__(self, shape: Shape, source: Source) -> None:
+    def __init__(self, shape: Shape, source: SyntheticSource) -> None:
         self._shape = shape
         self._source, self._variants = grow(source, shape.contexts)
         self._units_ns = self._source.units_ns()
@@ -148,7 +148,7 @@ class Synthesizer:
 class _Symbols:
     """The symbols of all modules of a source, by module and start."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SyntheticSource) -> None:
         rows = [(module, row) for module, own in sorted(source.symbols.items())
                 for row in sorted(own) if 0 < module <= frame.MODULE_MAX]  # fmt: skip
         self.module = [module for module, _ in rows]
@@ -177,7 +177,7 @@ class _Symbols:
 class _Reached:
     """The nodes, modules and symbols of a source that a measurement's records have reached."""
 
-    def __init__(self, source: Source, symbols: _Symbols) -> None:
+    def __init__(self, source: SyntheticSource, symbols: _Symbols) -> None:
         self._source = source
         self._number = np.full(len(source.tree), NO_NODE, np.uint32)
         self._number[0] = 0
@@ -223,7 +223,12 @@ class _Reached:
 
 
 def _places(
-    random: np.random.Generator, source: Source, shape: Shape, at: int, ranks: int, stretches: int
+    random: np.random.Generator,
+    source: SyntheticSource,
+    shape: Shape,
+    at: int,
+    ranks: int,
+    stretches: int,
 ) -> I64:
     """Positions in the source ``int64[ranks, stretches * STRETCH]`` of records from ``at`` on."""
     room = len(source.node) - STRETCH - 2 * SHUFFLE

@@ -32,7 +32,7 @@ _FEWEST = STRETCH + 4 * SHUFFLE
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SyntheticSource:
     """A program's behaviour: its tree, and one long trace through it.
 
     ``node``, ``event``, ``value`` as in :class:`RecordChunk`; ``gap_ns`` ``int64[n]``: from each
@@ -58,7 +58,7 @@ class Source:
         return lengths
 
 
-def recorded_source(path: Path) -> Source:
+def recorded_source(path: Path) -> SyntheticSource:
     """The behaviour of the busiest threads of a measurement.
 
     Raises :class:`FormatError` or :class:`NotFoundError`, and :class:`UsageError` for a
@@ -92,7 +92,7 @@ def recorded_source(path: Path) -> Source:
             tuple(np.concatenate(column) for column in zip(*columns[line], strict=True))
             for line in sorted(columns)
         ]
-        source = Source(
+        source = SyntheticSource(
             measurement.cct,
             tuple(measurement.modules.values()),
             tuple(measurement.events.values()),
@@ -113,7 +113,7 @@ def recorded_source(path: Path) -> Source:
         )
 
 
-def built_in_source(contexts: int, seed: int = 0) -> Source:
+def built_in_source(contexts: int, seed: int = 0) -> SyntheticSource:
     """A program of eight phases with ``contexts`` calling contexts in hundreds of procedures,
     sampled at 997 Hz: it computes, waits for messages and files, and then for a CPU.
     """
@@ -153,7 +153,7 @@ def built_in_source(contexts: int, seed: int = 0) -> Source:
         mine = np.flatnonzero(event == code)
         value[mine] = random.lognormal(np.log(microseconds), 1.0, len(mine)).astype(np.uint64) + 1
         gap[mine] = value[mine].astype(np.int64) * 1000
-    return Source(
+    return SyntheticSource(
         tree,
         (Module(1, ModuleKind.ELF, "/usr/bin/program", build_id="5e" * 20),
          Module(2, ModuleKind.ELF, "/usr/lib/libmessages.so", build_id="5f" * 20)),
@@ -171,7 +171,7 @@ def built_in_source(contexts: int, seed: int = 0) -> Source:
     )  # fmt: skip
 
 
-def grow(source: Source, contexts: int) -> tuple[Source, U32]:
+def grow(source: SyntheticSource, contexts: int) -> tuple[SyntheticSource, U32]:
     """``source`` with about ``contexts`` contexts, and ``uint32[k, nodes]``: ``k`` variants of each
     node, the first itself. Other call sites in the same callers: the tree's shape stays.
     """

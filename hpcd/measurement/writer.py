@@ -22,7 +22,7 @@ from hpcd.array_types import U16, U32, U64
 from hpcd.errors import StorageError
 from hpcd.measurement import codec
 from hpcd.measurement.call_codec import Calls, encode_calls
-from hpcd.measurement.chunk import VERSION, Kind
+from hpcd.measurement.chunk import VERSION, ChunkKind
 from hpcd.measurement.identity_columns import table_of
 from hpcd.measurement.record_columns import (
     Columns,
@@ -48,9 +48,12 @@ DEFAULT_SEGMENT_BYTES = 256 << 20
 
 
 # Chunks of tables of identities, in the order they are written.
-_TABLES: dict[Kind, type[Any]] = {
-    Kind.EVENT: Event, Kind.PROCESS: Process, Kind.MODULE: Module, Kind.THREAD: Thread,
-}  # fmt: skip
+_TABLES: dict[ChunkKind, type[Any]] = {
+    ChunkKind.EVENT: Event,
+    ChunkKind.PROCESS: Process,
+    ChunkKind.MODULE: Module,
+    ChunkKind.THREAD: Thread,
+}
 
 
 class MeasurementWriter:
@@ -81,7 +84,7 @@ class MeasurementWriter:
         self.calls_written = 0
         self.calls_dropped = 0
         self._nodes = 1
-        self._rows: dict[Kind, dict[object, Event | Process | Thread | Module]] = {}
+        self._rows: dict[ChunkKind, dict[object, Event | Process | Thread | Module]] = {}
         self._lasting: frozenset[int] = frozenset()
         self._symbols: dict[int, list[tuple[int, int, str]]] = {}
         self._clock: list[tuple[int, int]] = []
@@ -95,7 +98,7 @@ class MeasurementWriter:
         self._closed = False
         try:
             meta = {"node": asdict(host), "options": options, "version": VERSION}
-            self._segments.append(Kind.META, _json(meta))
+            self._segments.append(ChunkKind.META, _json(meta))
         except StorageError:
             self._segments.discard()
             raise
@@ -113,21 +116,21 @@ class MeasurementWriter:
 
     def add_event(self, event: Event) -> None:
         """Announce an event; like all rows, a later one with the same id replaces it."""
-        self._rows.setdefault(Kind.EVENT, {})[event.id] = event
+        self._rows.setdefault(ChunkKind.EVENT, {})[event.id] = event
         if event.interval and event.unit == "s" and round(event.scale * 1e9) == codec.TIME_UNIT_NS:
             self._lasting |= {event.id}
 
     def add_process(self, process: Process) -> None:
         """Announce a process."""
-        self._rows.setdefault(Kind.PROCESS, {})[process.id] = process
+        self._rows.setdefault(ChunkKind.PROCESS, {})[process.id] = process
 
     def add_thread(self, thread: Thread) -> None:
         """Announce a trace line, or its end."""
-        self._rows.setdefault(Kind.THREAD, {})[thread.line] = thread
+        self._rows.setdefault(ChunkKind.THREAD, {})[thread.line] = thread
 
     def add_module(self, module: Module) -> None:
         """Announce a load module."""
-        self._rows.setdefault(Kind.MODULE, {})[module.id] = module
+        self._rows.setdefault(ChunkKind.MODULE, {})[module.id] = module
 
     def add_symbols(self, module: int, rows: list[tuple[int, int, str]]) -> None:
         """Symbols of a module that only the recorder can name: (start offset, size, name)."""
@@ -189,7 +192,9 @@ class MeasurementWriter:
             self._flush_records()
             self._flush_calls()
             if summary is not None:
-                self._segments.append(Kind.SUMMARY, _json(summary._replace(closed=False).to_json()))
+                self._segments.append(
+                    ChunkKind.SUMMARY, _json(summary._replace(closed=False).to_json())
+                )
         except StorageError:
             self._bound_pending()
             raise
@@ -204,12 +209,12 @@ class MeasurementWriter:
         try:
             self.flush()
             document = summary.to_json() if summary else {}
-            self._segments.append(Kind.SUMMARY, _json({**document, "closed": finished}))
+            self._segments.append(ChunkKind.SUMMARY, _json({**document, "closed": finished}))
             index = {"records": self.records_written, "nodes": self._nodes}
             if self.calls_written:
                 index["calls"] = self.calls_written
             index["chunks"] = self._segments.chunks + 1
-            self._segments.append(Kind.INDEX, _json(index))
+            self._segments.append(ChunkKind.INDEX, _json(index))
             self._closed = True
         finally:
             self._segments.close()
@@ -224,10 +229,10 @@ class MeasurementWriter:
                     del rows[key]
         if self._symbols:
             columns = {k: tuple(zip(*v, strict=True)) for k, v in self._symbols.items() if v}
-            self._segments.append(Kind.SYMBOLS, _json(columns))
+            self._segments.append(ChunkKind.SYMBOLS, _json(columns))
             self._symbols = {}
         if self._clock:
-            self._segments.append(Kind.CLOCK, _json(self._clock))
+            self._segments.append(ChunkKind.CLOCK, _json(self._clock))
             self._clock = []
 
     def _flush_nodes(self) -> None:
@@ -239,7 +244,7 @@ class MeasurementWriter:
         for at in range(0, len(parent), _NODES_PER_CHUNK):
             part = slice(at, at + _NODES_PER_CHUNK)
             payload = codec.encode_nodes(first + at, parent[part], frame[part])
-            self._segments.append(Kind.CCT, payload)
+            self._segments.append(ChunkKind.CCT, payload)
             # What is written is no longer pending, should the next part fail.
             rest = slice(at + _NODES_PER_CHUNK, None)
             self._pending_nodes = [(parent[rest], frame[rest])] if len(parent[rest]) else []
@@ -252,7 +257,7 @@ class MeasurementWriter:
             self._pending = [rest]
             few = len(rest[0]) <= _RECORDS_PER_CHUNK
             part = rest if few else first_rows(rest, _RECORDS_PER_CHUNK)
-            self._segments.append(Kind.RECORDS, codec.encode_records(part, self._lasting))
+            self._segments.append(ChunkKind.RECORDS, codec.encode_records(part, self._lasting))
             self.records_written += len(part[0])
             self._pending_count -= len(part[0])
             rest = last_rows(rest, len(part[0]))
@@ -260,8 +265,8 @@ class MeasurementWriter:
 
     def _flush_calls(self) -> None:
         for kind, rows in (
-            (Kind.CALLED, [asdict(row) for row in self._called]),
-            (Kind.OBJECTS, [object_row(row) for row in self._objects]),
+            (ChunkKind.CALLED, [asdict(row) for row in self._called]),
+            (ChunkKind.OBJECTS, [object_row(row) for row in self._objects]),
         ):
             for at in range(0, len(rows), _ROWS_PER_CHUNK):
                 self._segments.append(kind, _json(rows[at : at + _ROWS_PER_CHUNK]))
@@ -272,7 +277,7 @@ class MeasurementWriter:
         while len(rest):
             self._pending_calls = [rest]
             part = rest[:_CALLS_PER_CHUNK]
-            self._segments.append(Kind.CALLS, encode_calls(part))
+            self._segments.append(ChunkKind.CALLS, encode_calls(part))
             self.calls_written += len(part)
             self._pending_calls_count -= len(part)
             rest = rest[_CALLS_PER_CHUNK:]

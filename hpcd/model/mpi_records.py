@@ -80,7 +80,7 @@ FLAVOURS: Final = {flavour.name: flavour for flavour in (OPENMPI, MPICH)}
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValueSource:
     """The source of a value: argument ``argument`` (from 0).
 
     With ``width`` 0 the value is the argument's low ``argument_width`` bytes. Else it is the
@@ -108,7 +108,7 @@ class Value:
     name: str
     kind: str
     unit: str
-    source: Source
+    source: ValueSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def _value(function: Function, flavour: Flavour, role: Role, name: str) -> Value
         return None
     argument = function.parameters.index(parameter)
     if name == "datatype" and flavour.type_size is not None:
-        size = Source(argument, 8, width=8, offset=flavour.type_size)
+        size = ValueSource(argument, 8, width=8, offset=flavour.type_size)
         return Value("datatype_size", "signed", "bytes", size)
     source = _source(flavour, name, array, parameter, argument)
     if name in _HANDLES:
@@ -263,7 +263,7 @@ def _value(function: Function, flavour: Flavour, role: Role, name: str) -> Value
     return Value(name, "count" if name == "count" else "signed", "", source)
 
 
-def _source(flavour: Flavour, name: str, array: str, parameter: str, argument: int) -> Source:
+def _source(flavour: Flavour, name: str, array: str, parameter: str, argument: int) -> ValueSource:
     handle = name in _HANDLES
     width = flavour.handle if handle else 4
     if parameter == "status":
@@ -272,10 +272,10 @@ def _source(flavour: Flavour, name: str, array: str, parameter: str, argument: i
             "status_tag": (flavour.status_tag, 4),
             "status_bytes": (flavour.status_bytes, 8),
         }[name]
-        return Source(argument, 8, width, offset, at_return=True)
+        return ValueSource(argument, 8, width, offset, at_return=True)
     if array != name:
         at_return = parameter in _RESULTS
-        return Source(argument, 8, 8, 4 * int(name[-1]), at_return=at_return)
+        return ValueSource(argument, 8, 8, 4 * int(name[-1]), at_return=at_return)
     if parameter in _RESULTS or parameter in _ENTRIES:
-        return Source(argument, 8, width, at_return=parameter in _RESULTS, unsigned=handle)
-    return Source(argument, width, unsigned=handle)
+        return ValueSource(argument, 8, width, at_return=parameter in _RESULTS, unsigned=handle)
+    return ValueSource(argument, width, unsigned=handle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Kind(IntEnum):
+class ScopeKind(IntEnum):
     """The kind of a scope."""
 
     PROCEDURE = 0

@@ -22,7 +22,7 @@ from hpcd.bpf.layouts import STACK_COPY
 from hpcd.bpf.map_sizes import COPY_BYTES
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_programs import SamplerPrograms
-from hpcd.bpf.table_memory import MAPPING, Tables, pack_rows
+from hpcd.bpf.table_memory import MAPPING, UnwindTables, pack_rows
 from hpcd.daemon.capture.recording import Recording
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.session import Session
@@ -67,7 +67,7 @@ def test_the_programs_walk_copies_as_the_replay_does(tmp_path: Path) -> None:
     walked = 0
     try:
         walker = loaded.saved_walker()
-        tables = Tables(loaded.programs.memory)
+        tables = UnwindTables(loaded.programs.memory)
         rules = InternedRules()
         for path in sorted(DATA.glob("*.npz")):
             saved = SavedStack.load(path)

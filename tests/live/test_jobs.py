@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hpcd.daemon.targets.jobs import Place
+from hpcd.daemon.targets.jobs import JobPlace
 from hpcd.measurement.reader import open_measurement
 from tests.support.documents import documents
 from tests.support.recorded import hpcd
@@ -127,15 +127,15 @@ def test_slurms_jobs_and_steps(tmp_path: Path, build: Callable[..., Path]) -> No
                 env=environment, check=True, capture_output=True, text=True, timeout=60,
             ).stdout  # fmt: skip
 
-        def places(text: str) -> list[Place]:
+        def places(text: str) -> list[JobPlace]:
             return sorted(
-                (Place(**document) for document in documents(text)),
+                (JobPlace(**document) for document in documents(text)),
                 key=lambda place: (place.job, -1 if place.rank is None else place.rank),
             )
 
         for number, kind in enumerate(("none", "pmi2", "pmix"), 2):
             text = run("srun", f"--mpi={kind}", "-n2", sys.executable, asking)
-            assert places(text) == [Place(f"{number}.0", str(number), r, 2) for r in (0, 1)]
+            assert places(text) == [JobPlace(f"{number}.0", str(number), r, 2) for r in (0, 1)]
 
         script = tmp_path / "job.sh"
         ask = f"{sys.executable} {asking}"
@@ -153,7 +153,7 @@ def test_slurms_jobs_and_steps(tmp_path: Path, build: Callable[..., Path]) -> No
             hpcd("attach", "--json", "--job", "5", "-d", "2", "-o", tmp_path / "m").stdout
         )
         batch, *ranks = places(output.read_text())
-        assert batch == Place("5", "5")
+        assert batch == JobPlace("5", "5")
         assert [(place.batch, place.rank, place.size) for place in ranks] == [
             ("5", rank, 2) for _ in MPI for rank in (0, 1)
         ]

@@ -23,7 +23,7 @@ import zstandard
 
 from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_bytes
 from hpcd.analysis.database import directory
-from hpcd.analysis.trace.part_format import ENTRIES, HEADER, Header, tables
+from hpcd.analysis.trace.part_format import ENTRIES, HEADER, PartHeader, tables
 from hpcd.array_types import Array
 from hpcd.errors import HpcdError
 
@@ -274,7 +274,7 @@ def _changed_archive(data: bytes, choice: random.Random) -> bytes:
 def _change_part(path: Path, choice: random.Random) -> str:
     """Change a number, a frame or the archive of a part."""
     data = path.read_bytes()
-    header = Header.read(path, data[: HEADER.size])
+    header = PartHeader.read(path, data[: HEADER.size])
     at = HEADER.size
 
     def take(count: int) -> bytes:

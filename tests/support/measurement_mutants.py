@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hpcd.measurement.chunk import (
     SEGMENT_HEADER_BYTES,
-    Kind,
+    ChunkKind,
     encode_chunk,
     kind_name,
     read_payload,
@@ -44,7 +44,7 @@ class MeasurementMutants:
         chunks = list(self._chunks)
         changed = " and ".join(_change(chunks, choice) for _ in range(choice.choice((1, 1, 1, 2))))
         place.write_bytes(self._head + b"".join(
-            encode_chunk(Kind(kind), payload, at) for at, (kind, payload) in enumerate(chunks)
+            encode_chunk(ChunkKind(kind), payload, at) for at, (kind, payload) in enumerate(chunks)
         ))  # fmt: skip
         return changed
 
@@ -62,7 +62,7 @@ def _change(chunks: list[_Chunk], choice: random.Random) -> str:
         chunks.insert(choice.randrange(len(chunks) + 1), chunks[at])
         return f"{kind_name(kind)} repeated"
     if way < 0.2:
-        chunks[at] = (choice.choice(list(Kind)), payload)
+        chunks[at] = (choice.choice(list(ChunkKind)), payload)
         return f"{kind_name(kind)} as {kind_name(chunks[at][0])}"
     if payload[:1] in (b"{", b"[") and way < 0.9:
         with contextlib.suppress(ValueError):  # it may have been changed before

@@ -30,7 +30,7 @@ from hpcd.model.mpi_records import (
     MAX_REQUESTS,
     Flavour,
     Record,
-    Source,
+    ValueSource,
     records,
 )
 from tests.support.paths import ROOT
@@ -213,7 +213,7 @@ def _type(parameter: str) -> str:
     return C_TYPES[parameter]
 
 
-def _read(one: Source, name: str) -> str:
+def _read(one: ValueSource, name: str) -> str:
     integer = f"{'u' if one.unsigned else ''}int{8 * (one.width or one.argument_width)}_t"
     if not one.width:
         return f"(int64_t)({integer})(uintptr_t)a{one.argument}"

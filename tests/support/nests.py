@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.structure import Kind, StructureReader
+from hpcd.analysis.structure import ScopeKind, StructureReader
 from hpcd.analysis.structure.structure_cache import StructureCache
 from tests.support.paths import ROOT
 
@@ -53,9 +53,11 @@ def nests(path: Path) -> dict[tuple[str, str], int]:
         assert file in (str(PROGRAM), ""), file
         return TRUTH.lines.get(line, f"line {line}")
 
-    for scope in np.flatnonzero(forest.kind == Kind.LOOP).tolist():
+    for scope in np.flatnonzero(forest.kind == ScopeKind.LOOP).tolist():
         around = [
-            ancestor for ancestor in forest.path(scope)[1:] if forest.kind[ancestor] == Kind.LOOP
+            ancestor
+            for ancestor in forest.path(scope)[1:]
+            if forest.kind[ancestor] == ScopeKind.LOOP
         ]
         pair = name(scope), name(around[0]) if around else ""
         pairs[pair] = pairs.get(pair, 0) + 1

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.table_memory import MAPPING, Tables, pack_rows
+from hpcd.bpf.table_memory import MAPPING, UnwindTables, pack_rows
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE, InternedRules
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.array_memory import ArrayMemory
@@ -125,7 +125,7 @@ class Image:
     ) -> None:
         self._walk = walk
         self._memory = ArrayMemory()
-        memory = Tables(self._memory)
+        memory = UnwindTables(self._memory)
         interned = InternedRules()
         placed = []
         for pc, rule, rules, pages in tables:

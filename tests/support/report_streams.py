@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hpcd.array_types import U16, U32, U64
 from hpcd.bpf.layouts import SAMPLE, SLOT_BITS, STACK_EVENT, THREAD_EVENT, EventKind, Switch
 from hpcd.bpf.map_sizes import MAX_EVENTS
-from hpcd.bpf.table_memory import Tables
+from hpcd.bpf.table_memory import UnwindTables
 from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
@@ -176,7 +176,7 @@ class OneProcess:
 
     process = Process(1, 1, 0, "flood", "", (), 0, 0)
     withheld: frozenset[int] = frozenset()
-    spaces = SharedSpaces(Tables(ArrayMemory()), UserAccounts())
+    spaces = SharedSpaces(UnwindTables(ArrayMemory()), UserAccounts())
 
     def __contains__(self, _: int) -> bool:
         return True

@@ -21,7 +21,7 @@ from hpcd.array_types import U64
 from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.layouts import EVENT_HEADER, STACK_EVENT, THREAD_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.bpf.sampler import Sampler
-from hpcd.bpf.table_memory import Tables
+from hpcd.bpf.table_memory import UnwindTables
 from hpcd.model.frame import OFFSET_MASK
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.paths import ROOT
@@ -144,14 +144,14 @@ class _Paths:
 
 def _keep_nothing() -> None:
     """Give address spaces no numbers."""
-    add_space = Tables.add_space
+    add_space = UnwindTables.add_space
 
-    def without_number(tables: Tables, mappings: npt.NDArray[np.void]) -> object:
+    def without_number(tables: UnwindTables, mappings: npt.NDArray[np.void]) -> object:
         space = add_space(tables, mappings)
         space.number = 0
         return space
 
-    setattr(Tables, "add_space", without_number)  # noqa: B010
+    setattr(UnwindTables, "add_space", without_number)  # noqa: B010
 
 
 if __name__ == "__main__":

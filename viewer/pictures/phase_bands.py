@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from hpcd.analysis.profile.marked_phases import MarkedPhases
-from hpcd.analysis.profile.time_segments import Segments
+from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import I64
 from hpcd.viewer import palette
 from hpcd.viewer.pictures.picture import Page
@@ -29,7 +29,7 @@ def draw_bands(page: Page, axes: Axes, rows: Sequence[I64]) -> tuple[dict[str, s
     if not page.view.phases:
         return {}, []
     phases = MarkedPhases(page.db, page.view.phases)
-    window = Segments.of_windows([(page.start, page.end)])
+    window = TimeSegments.of_windows([(page.start, page.end)])
     parts = [
         (row, phases.segments(int(line)).within(window))
         for row, lines in enumerate(rows)

@@ -16,7 +16,7 @@ from hpcd.analysis.profile.views import SCOPE_VIEWS, ViewTree, contexts
 from hpcd.array_types import Mask
 from hpcd.errors import UsageError
 from hpcd.model.cct_union import collapse
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 
 NAMELESS = "+nameless"
 """Ends the name of a view in which procedures without names have rows of their own."""
@@ -92,7 +92,7 @@ class Trees:
         entities = self.of(view).entities
         names = self._db.procedure_names
         return [
-            name if kind <= Kind.INLINED else names[owner]
+            name if kind <= ScopeKind.INLINED else names[owner]
             for name, kind, owner in zip(
                 entities.name, entities.kind.tolist(), entities.procedure.tolist(), strict=True
             )
@@ -127,4 +127,4 @@ class Trees:
 
 def known_by_name(entities: Entities, number: int) -> bool:
     """Whether what has this one's name is the same to people."""
-    return int(entities.kind[number]) <= Kind.INLINED
+    return int(entities.kind[number]) <= ScopeKind.INLINED

@@ -12,7 +12,7 @@ from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.phase_costs import PhaseCosts, phase_costs
-from hpcd.analysis.profile.time_segments import Segments
+from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 from hpcd.viewer.palette import colours
@@ -76,7 +76,7 @@ class PhaseViews:
             threads += line.seconds > 0
         selected = np.zeros(len(self._db.lines), bool)
         selected[lines] = True
-        calls = phases.count(selected, Segments.of_windows([(t0, t1)]))
+        calls = phases.count(selected, TimeSegments.of_windows([(t0, t1)]))
         used = np.flatnonzero(threads)
         first = used[np.argsort(-seconds[used], kind="stable")][:_MOST_ROWS]
         return {
@@ -94,7 +94,7 @@ class PhaseViews:
         """Return the phases of ``lines``, to be drawn over them; where there are too many, only
         how many there are."""
         phases = self.marked(text)
-        window = Segments.of_windows([(t0, t1)])
+        window = TimeSegments.of_windows([(t0, t1)])
         mine = np.intersect1d(phases.lines, lines)
         parts, count = [], 0
         for line in mine.tolist():
@@ -129,7 +129,7 @@ class PhaseViews:
                 f"phases of more than {_MOST_RECORDS:,} records take too long here: choose fewer"
                 " lines or less time (hpcd report --filter phase= takes any number)"
             )
-        window = Segments.of_windows([(t0, t1)])
+        window = TimeSegments.of_windows([(t0, t1)])
         return list(
             phase_costs(
                 self._db, lines.tolist(), lambda line: phases.segments(line).within(window),

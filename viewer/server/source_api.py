@@ -18,7 +18,7 @@ from hpcd.analysis.profile.filters import inside_of
 from hpcd.analysis.profile.source_files import read_source
 from hpcd.array_types import F64
 from hpcd.errors import UsageError
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 from hpcd.viewer.server.contexts import Trees
 
 # More than a person reads, and than a browser shows at once.
@@ -44,7 +44,9 @@ class Sources:
         """
         db = self._db
         entities = self._trees.of(view).entities
-        if not (0 <= procedure < len(entities) and int(entities.kind[procedure]) <= Kind.INLINED):
+        if not (
+            0 <= procedure < len(entities) and int(entities.kind[procedure]) <= ScopeKind.INLINED
+        ):
             raise UsageError("no such procedure")
         name = entities.name[procedure]
         own = np.array([text == name for text in db.procedure_names], bool)

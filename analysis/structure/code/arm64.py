@@ -53,7 +53,7 @@ def branches_of(code: bytes, start: int) -> list[Branch]:
     ]
 
 
-class Tables:
+class Arm64JumpTables:
     """The jump tables of one function.
 
     A table holds distances, in units of four bytes or one, from an address the code makes itself.

@@ -14,14 +14,14 @@ from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
 
 
-class Functions(NamedTuple):
+class FunctionBounds(NamedTuple):
     """Stretches of code: ``start``, ``end`` ``uint64[n]``, ascending, not overlapping."""
 
     start: U64
     end: U64
 
 
-def functions_of(elf: ElfFile, debug: Path | None = None) -> Functions:
+def functions_of(elf: ElfFile, debug: Path | None = None) -> FunctionBounds:
     """The functions of a module, by its call frame information, symbols and code.
 
     ``debug`` is its separate debug file, whose symbols count too. A function ends where the next
@@ -65,10 +65,10 @@ def functions_of(elf: ElfFile, debug: Path | None = None) -> Functions:
         begins.append(inside)
         ends.append(np.append(inside[1:], np.uint64(high)))
     if not begins:
-        return Functions(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+        return FunctionBounds(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
     start, end = np.concatenate(begins), np.concatenate(ends)
     order = np.argsort(start, kind="stable")
     start, end = start[order], end[order]
     # Sections that overlap are an attack; what would overlap is left out.
     apart = np.concatenate(([True], start[1:] >= np.maximum.accumulate(end)[:-1]))
-    return Functions(start[apart], end[apart])
+    return FunctionBounds(start[apart], end[apart])

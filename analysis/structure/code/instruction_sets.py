@@ -22,5 +22,5 @@ def tables_of(image: Image, start: int, end: int) -> Tables:
     """Return the reader of a function's jump tables for the image's instruction set."""
     code = image.data(start, end - start)
     if image.machine == X86_64:
-        return x86.Tables(image, code, start).targets
-    return arm64.Tables(image, code, start).targets
+        return x86.X86JumpTables(image, code, start).targets
+    return arm64.Arm64JumpTables(image, code, start).targets

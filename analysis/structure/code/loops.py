@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hpcd.analysis.structure.code.control_flow import Graph, graph_of, may_loop
-from hpcd.analysis.structure.code.function_bounds import Functions
+from hpcd.analysis.structure.code.function_bounds import FunctionBounds
 from hpcd.analysis.structure.code.instruction_sets import branches_of, tables_of
 from hpcd.analysis.structure.code.loop_detection import Nest, find_loops
 from hpcd.analysis.structure.code.loop_table import LoopTable
@@ -22,7 +22,7 @@ _STEPS_PER_BLOCK, _STEPS, _MAX_STEPS = 400, 20_000, 20_000_000
 _MAX_NESTING = 128
 
 
-def loops_of(image: Image, functions: Functions, endings: Endings) -> LoopTable:
+def loops_of(image: Image, functions: FunctionBounds, endings: Endings) -> LoopTable:
     """The loops of ``functions``. O(code), 0.2 s a megabyte of x86-64.
 
     What is no code makes no loops, or senseless ones.

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from hpcd.analysis.structure.code.control_flow import Flow
-from hpcd.analysis.structure.code.function_bounds import Functions
+from hpcd.analysis.structure.code.function_bounds import FunctionBounds
 from hpcd.analysis.structure.code.instruction_sets import branches_of
 from hpcd.analysis.structure.code.section_image import Image
 from hpcd.analysis.symbols import symbol_tables
@@ -93,7 +93,7 @@ class Endings:
     The answer for a procedure depends on the module alone, not on earlier queries.
     """
 
-    def __init__(self, image: Image, functions: Functions, noreturn: frozenset[int]) -> None:
+    def __init__(self, image: Image, functions: FunctionBounds, noreturn: frozenset[int]) -> None:
         self._image = image
         self._start: list[int] = functions.start.tolist()
         self._end: list[int] = functions.end.tolist()

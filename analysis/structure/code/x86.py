@@ -55,7 +55,7 @@ def branches_of(code: bytes, start: int) -> Iterator[Branch]:
     )
 
 
-class Tables:
+class X86JumpTables:
     """The jump tables of one function."""
 
     def __init__(self, image: Image, code: bytes, start: int) -> None:

@@ -13,7 +13,7 @@ from hpcd.bpf.task_stacks import (
     HAS_RUN,
     KERNEL_FRAMES,
     TASK_STACK,
-    Wanted,
+    ThreadParts,
 )
 from tests.support.paths import ROOT
 
@@ -33,7 +33,7 @@ def test_the_compiler_lays_records_out_as_python_reads_them(machine: str) -> Non
         f"__builtin_offsetof(struct task_stack_buffer, bytes) == {kernel_at + 8 * KERNEL_FRAMES}",
         f"STACK_COPY_BYTES == {COPY_BYTES}",
         f"HAS_REGISTERS == {HAS_REGISTERS} && HAS_RUN == {HAS_RUN} && HAS_CHANGED == {HAS_CHANGED}",
-        *(f"WANT_{wanted.name} == {wanted.value}" for wanted in Wanted),
+        *(f"WANT_{wanted.name} == {wanted.value}" for wanted in ThreadParts),
     }
     source = '#include "iterators/task_stacks.h"\n' + "".join(
         f'_Static_assert({fact}, "");\n' for fact in sorted(facts)

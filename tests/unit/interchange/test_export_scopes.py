@@ -13,7 +13,7 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import ExportSelection
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 from tests.support.compiled import compiled
 from tests.support.exports import READERS
 
@@ -28,7 +28,7 @@ def inlined_around(db: Database, scope: int) -> list[int]:
     """The inlined calls around a scope, outermost first."""
     around = []
     while scope:
-        if db.scopes.kind[scope] == Kind.INLINED:
+        if db.scopes.kind[scope] == ScopeKind.INLINED:
             around.append(scope)
         scope = int(db.scopes.parent[scope])
     return around[::-1]
@@ -76,7 +76,7 @@ def test_frames_have_the_line_that_is_executed(database: Path) -> None:
             sites = [scope, *reversed(around)]
             for site in sites:
                 frame = int(table.frame[context])
-                known = scopes.kind[site] != Kind.INLINED or site != scope
+                known = scopes.kind[site] != ScopeKind.INLINED or site != scope
                 if site and known and scopes.file[site]:
                     assert table.frames.file[frame] == scopes.file[site]
                     assert table.frames.line[frame] == scopes.line[site]

@@ -32,7 +32,7 @@ from hpcd.interchange.protobuf import encode_varint, encode_varints
 from hpcd.isolation import python_command, python_environment
 from hpcd.measurement.chunk import (
     SEGMENT_HEADER_BYTES,
-    Kind,
+    ChunkKind,
     encode_chunk,
     read_payload,
     scan,
@@ -199,7 +199,7 @@ def test_costs_without_end_are_bounded(measurement: Path, scale: float) -> None:
         events = [replace(event, scale=scale) for event in opened.events.values()]
     with (measurement / "segment-000000.hpcd").open("ab") as segment:
         payload = json.dumps(table_of(Event, events)).encode()
-        segment.write(encode_chunk(Kind.EVENT, payload, chunks))
+        segment.write(encode_chunk(ChunkKind.EVENT, payload, chunks))
     profiles = ProfileFollower(measurement).collect()
     with contextlib.closing(Live(measurement, 5.0)) as live:
         top = live.snapshot()
@@ -211,11 +211,11 @@ def test_costs_without_end_are_bounded(measurement: Path, scale: float) -> None:
 def test_records_of_a_line_that_is_not_described_have_no_process(measurement: Path) -> None:
     segment = measurement / "segment-000000.hpcd"
     data = segment.read_bytes()
-    chunks = [(Kind(head.kind), read_payload(data, head)) for head in scan(data, len(data))]
-    at = next(at for at, (kind, _) in enumerate(chunks) if kind == Kind.THREAD)
+    chunks = [(ChunkKind(head.kind), read_payload(data, head)) for head in scan(data, len(data))]
+    at = next(at for at, (kind, _) in enumerate(chunks) if kind == ChunkKind.THREAD)
     table = json.loads(chunks[at][1])
     table["line"][0] = table["line"][1]
-    chunks[at] = (Kind.THREAD, json.dumps(table).encode())
+    chunks[at] = (ChunkKind.THREAD, json.dumps(table).encode())
     segment.write_bytes(data[:SEGMENT_HEADER_BYTES] + b"".join(
         encode_chunk(kind, payload, number) for number, (kind, payload) in enumerate(chunks)
     ))  # fmt: skip

@@ -22,7 +22,7 @@ from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError
 from hpcd.measurement import codec
 from hpcd.measurement.call_codec import Calls, encode_calls
 from hpcd.measurement.check import check_measurement
-from hpcd.measurement.chunk import Kind, encode_chunk
+from hpcd.measurement.chunk import ChunkKind, encode_chunk
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.writer import MeasurementWriter
@@ -149,7 +149,7 @@ def test_times_after_waits_take_fewer_bytes() -> None:
     time = np.cumsum(step) - step
     columns = (np.zeros(count, np.uint32), time, np.ones(count, np.uint32), event.astype(np.uint16))
     sizes = [
-        len(encode_chunk(Kind.RECORDS, codec.encode_records((*columns, value), lasting), 0))
+        len(encode_chunk(ChunkKind.RECORDS, codec.encode_records((*columns, value), lasting), 0))
         for lasting in ((), (1,))
     ]
     assert sizes[1] < sizes[0] * 0.6
@@ -292,7 +292,7 @@ def test_hostile_contents_behind_good_checksums(measurement: Path, tmp_path: Pat
     copy.mkdir()
     with open_measurement(measurement) as opened:
         chunks = opened.index["chunks"] if opened.index else 0
-    for kind in Kind:
+    for kind in ChunkKind:
         for payload in payloads:
             forged = head + encode_chunk(kind, payload, chunks)
             (copy / "segment-000000.hpcd").write_bytes(forged)
@@ -302,17 +302,21 @@ def test_hostile_contents_behind_good_checksums(measurement: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("kind", "payload", "why"),
     [
-        (Kind.CLOCK, b"[[1e308, 2]]", "clock readings are out of range"),
-        (Kind.CLOCK, b"[[1180591620717411303424, 2]]", "clock readings are out of range"),
-        (Kind.CLOCK, b"[[1, -1]]", "clock readings are out of range"),
-        (Kind.SYMBOLS, b'{"1": [[0, -1], [16, 16], ["a", "b"]]}', "symbols are out of range"),
-        (Kind.SYMBOLS, b'{"1": [[0], [9223372036854775808], ["a"]]}', "symbols are out of range"),
-        (Kind.CALLS, late_call(1 << 60, 1), "times are out of range"),
-        (Kind.CALLS, late_call(1, 1 << 60), "durations are out of range"),
+        (ChunkKind.CLOCK, b"[[1e308, 2]]", "clock readings are out of range"),
+        (ChunkKind.CLOCK, b"[[1180591620717411303424, 2]]", "clock readings are out of range"),
+        (ChunkKind.CLOCK, b"[[1, -1]]", "clock readings are out of range"),
+        (ChunkKind.SYMBOLS, b'{"1": [[0, -1], [16, 16], ["a", "b"]]}', "symbols are out of range"),
+        (
+            ChunkKind.SYMBOLS,
+            b'{"1": [[0], [9223372036854775808], ["a"]]}',
+            "symbols are out of range",
+        ),
+        (ChunkKind.CALLS, late_call(1 << 60, 1), "times are out of range"),
+        (ChunkKind.CALLS, late_call(1, 1 << 60), "durations are out of range"),
     ],
 )
 def test_numbers_out_of_range_cost_their_chunk(
-    measurement: Path, tmp_path: Path, kind: Kind, payload: bytes, why: str
+    measurement: Path, tmp_path: Path, kind: ChunkKind, payload: bytes, why: str
 ) -> None:
     with open_measurement(measurement) as opened:
         assert opened.index

@@ -14,7 +14,7 @@ import pytest
 
 from hpcd.__main__ import build_parser
 from hpcd.cli.verbs import VERBS
-from hpcd.measurement.chunk import Kind
+from hpcd.measurement.chunk import ChunkKind
 from tests.support.paths import ROOT
 
 
@@ -57,7 +57,7 @@ def test_every_command_in_the_documents_is_understood() -> None:
 
 def test_every_chunk_kind_is_documented() -> None:
     text = (ROOT / "docs/formats.md").read_text()
-    for kind in Kind:
+    for kind in ChunkKind:
         assert f"| {kind.value} | {kind.name} |" in text
 
 

@@ -216,3 +216,12 @@ def test_no_two_modules_of_one_name_mean_different_things() -> None:
     assert several["__init__"]
     unexplained = {name: paths for name, paths in several.items() if name not in SHARED_NAMES}
     assert not unexplained, "rename one, or add the name to SHARED_NAMES with a reason"
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    classes: dict[str, list[str]] = {}
+    for path in sources().values():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert not {name: paths for name, paths in classes.items() if len(paths) > 1}

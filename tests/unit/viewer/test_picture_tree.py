@@ -8,7 +8,7 @@ import numpy as np
 
 import hpcd.analysis
 from hpcd.analysis.findings.time_use import Use
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 from hpcd.viewer.picture_tree import ASLEEP, OWN, RUNNING, WAITING, PictureTree
 from tests.support.compiled import compiled
 from tests.support.made import Step, make
@@ -52,7 +52,10 @@ def test_inlined_calls_are_frames_and_loops_are_none(tmp_path: Path) -> None:
     with hpcd.analysis.open(compiled(tmp_path)) as db:
         tree = PictureTree(db)
         kind = tree.entities.kind[tree.entity]
-        inlined, loops = np.flatnonzero(kind == Kind.INLINED), np.flatnonzero(kind == Kind.LOOP)
+        inlined, loops = (
+            np.flatnonzero(kind == ScopeKind.INLINED),
+            np.flatnonzero(kind == ScopeKind.LOOP),
+        )
         assert len(inlined) and len(loops)
         parent = tree.tree.parent
         assert (tree.depth[inlined] == tree.depth[parent[inlined]] + 1).all()

@@ -17,7 +17,7 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, UsageError
 from hpcd.measurement.call_codec import Calls, decode_calls, encode_calls
 from hpcd.measurement.check import check_measurement
-from hpcd.measurement.chunk import Kind, encode_chunk
+from hpcd.measurement.chunk import ChunkKind, encode_chunk
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
@@ -291,15 +291,21 @@ def test_damaged_chunks_are_refused() -> None:
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        (Kind.CALLED, [{"id": 1 << 20, "name": "f", "library": "", "group": "io", "values": []}]),
-        (Kind.CALLED, [{"id": 1, "name": 7, "library": "", "group": "io"}]),
-        (Kind.CALLED, [{"id": 1, "name": "f", "library": "", "group": "io", "values": [{}] * 9}]),
-        (Kind.OBJECTS, [{"id": 0, "kind": "file", "name": "x"}]),
-        (Kind.OBJECTS, [{"id": 1, "kind": "file", "name": "x", "details": []}]),
-        (Kind.OBJECTS, {"id": 1}),
+        (
+            ChunkKind.CALLED,
+            [{"id": 1 << 20, "name": "f", "library": "", "group": "io", "values": []}],
+        ),
+        (ChunkKind.CALLED, [{"id": 1, "name": 7, "library": "", "group": "io"}]),
+        (
+            ChunkKind.CALLED,
+            [{"id": 1, "name": "f", "library": "", "group": "io", "values": [{}] * 9}],
+        ),
+        (ChunkKind.OBJECTS, [{"id": 0, "kind": "file", "name": "x"}]),
+        (ChunkKind.OBJECTS, [{"id": 1, "kind": "file", "name": "x", "details": []}]),
+        (ChunkKind.OBJECTS, {"id": 1}),
     ],
 )
-def test_odd_declarations_are_damage(tmp_path: Path, kind: Kind, rows: object) -> None:
+def test_odd_declarations_are_damage(tmp_path: Path, kind: ChunkKind, rows: object) -> None:
     write(tmp_path / "m", [])
     (segment,) = (tmp_path / "m").glob("segment-*.hpcd")
     with open_measurement(tmp_path / "m") as measurement:

@@ -14,7 +14,7 @@ from hpcd.analysis.database.check import check_database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.views import make_view
 from hpcd.errors import FormatError
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 from tests.support.compiled import PROGRAM, compiled
 
 
@@ -29,8 +29,8 @@ def test_every_node_has_its_innermost_scope(database: Path) -> None:
     with hpcd.analysis.open(database) as db:
         scopes = db.scopes
         assert np.array_equal(np.load(database / "cct/scope.npy"), db.scope_of_node)
-        kinds = {Kind(kind) for kind in scopes.kind[1:].tolist()}
-        assert kinds == {Kind.INLINED, Kind.LOOP, Kind.STATEMENT}
+        kinds = {ScopeKind(kind) for kind in scopes.kind[1:].tolist()}
+        assert kinds == {ScopeKind.INLINED, ScopeKind.LOOP, ScopeKind.STATEMENT}
         assert "Field::relax(double)" in scopes.name
         where = dict(zip(db.procedures.name, db.procedures.file, strict=True))
         assert where["main"] == where["solve(Field&, int)"] == str(PROGRAM)

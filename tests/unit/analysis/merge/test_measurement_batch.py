@@ -13,7 +13,7 @@ from hpcd.analysis.database.check import check_database
 from hpcd.analysis.merge import ingest as merge_ingest
 from hpcd.analysis.merge import measurement_reading
 from hpcd.analysis.merge.executors import together
-from hpcd.analysis.merge.ingest import IngestTask, Source, ingest
+from hpcd.analysis.merge.ingest import IngestTask, MeasurementSource, ingest
 from hpcd.analysis.merge.scratch import Scratch, scratch_path
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, NotFoundError
@@ -128,7 +128,7 @@ def test_a_killed_merge_goes_on_with_the_parts_of_batches(
     left = tmp_path / ".db.merging" / "parts"
     left.mkdir(parents=True)
     known = sorted(paths, key=lambda path: identify_measurement(path)[0] or 0)
-    sources = tuple(Source(path, identify_measurement(path)[1]) for path in known)
+    sources = tuple(MeasurementSource(path, identify_measurement(path)[1]) for path in known)
     (part,) = ingest(IngestTask(sources, left, 1 << 30)).parts
     assert set(left.iterdir()) == {part.path, scratch_path(part.path)}
     merge(paths, tmp_path / "fresh", workers=1)
@@ -204,7 +204,7 @@ def test_scratch_files_that_are_damaged_are_not_used(tmp_path: Path) -> None:
     paths = few(tmp_path)
     folder = tmp_path / "parts"
     folder.mkdir()
-    task = IngestTask(tuple(Source(path, 0) for path in paths), folder, 1 << 30)
+    task = IngestTask(tuple(MeasurementSource(path, 0) for path in paths), folder, 1 << 30)
     (part,) = ingest(task).parts
     place = scratch_path(part.path)
     whole = place.read_bytes()

@@ -12,7 +12,7 @@ import pytest
 
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.merge.module_names import ModuleNames, describe
-from hpcd.analysis.structure import Kind, StructureReader
+from hpcd.analysis.structure import ScopeKind, StructureReader
 from hpcd.analysis.symbols.symbolization import SymbolTask, symbolize
 from hpcd.elf.elf_file import ElfFile
 from hpcd.model.identity import ModuleKind
@@ -40,12 +40,12 @@ def task_of(path: Path, build_id: str = "") -> SymbolTask:
         return SymbolTask(ModuleKind.ELF, str(path), build_id or elf.build_id(), None, offsets)
 
 
-def outwards(names: ModuleNames, number: int) -> list[tuple[Kind, str, str, int]]:
+def outwards(names: ModuleNames, number: int) -> list[tuple[ScopeKind, str, str, int]]:
     """Scopes at an address, innermost first."""
     scopes, scope = names.scopes, int(names.scope[number])
     chain = []
     while scope:
-        chain.append((Kind(int(scopes.kind[scope])), scopes.name[scope], scopes.file[scope],
+        chain.append((ScopeKind(int(scopes.kind[scope])), scopes.name[scope], scopes.file[scope],
                       int(scopes.line[scope])))  # fmt: skip
         scope = int(scopes.parent[scope])
     return chain
@@ -60,14 +60,14 @@ def test_scopes_are_those_of_the_structure(program: Path) -> None:
     inlined = loops = 0
     for number in range(len(task.offsets)):
         path = forest.path(int(structure.scope[number]))[:-1]
-        kinds = [Kind(int(forest.kind[scope])) for scope in path]
+        kinds = [ScopeKind(int(forest.kind[scope])) for scope in path]
         expected = [
-            (kind, forest.label(scope) if kind is Kind.INLINED else "", *forest.place(scope))
+            (kind, forest.label(scope) if kind is ScopeKind.INLINED else "", *forest.place(scope))
             for kind, scope in zip(kinds, path, strict=True)
         ]
         assert outwards(names, number) == expected
-        inlined += Kind.INLINED in kinds
-        loops += Kind.LOOP in kinds
+        inlined += ScopeKind.INLINED in kinds
+        loops += ScopeKind.LOOP in kinds
     assert inlined and loops
     inside = np.flatnonzero(names.scope)
     assert (names.scopes.procedure[names.scope[inside]] == names.symbols.index[inside]).all()
@@ -98,7 +98,7 @@ def test_without_debug_information_names_stay_what_they_were(program: Path, how:
     assert names.symbols.procedures == plain.procedures
     assert names.symbols.note == plain.note
     if how == "stripped":
-        assert set(names.scopes.kind[1:].tolist()) == {Kind.LOOP}
+        assert set(names.scopes.kind[1:].tolist()) == {ScopeKind.LOOP}
     else:
         assert not names.scope.any() and len(names.scopes) == 1
 
@@ -109,7 +109,7 @@ def test_loops_of_bare_machine_code_are_told_by_their_place(program: Path) -> No
     names = describe(task)
     with StructureReader() as reader:
         forest = reader.structure(program, task.offsets).forest
-    heads = forest.address[forest.kind == Kind.LOOP].tolist()
+    heads = forest.address[forest.kind == ScopeKind.LOOP].tolist()
     procedures = names.symbols.procedures
     loops = zip(names.scopes.name[1:], names.scopes.procedure[1:].tolist(), strict=True)
     reported = [procedures[procedure].address + int(name, 16) for name, procedure in loops]
@@ -129,13 +129,13 @@ def test_damaged_debug_information_costs_the_lines_alone(program: Path) -> None:
     assert names == [
         (procedure.name, procedure.address) for procedure in symbolize(task).procedures
     ]
-    assert Kind.STATEMENT not in described.scopes.kind
+    assert ScopeKind.STATEMENT not in described.scopes.kind
 
 
 def test_joining_keeps_each_parts_order() -> None:
     part = Scopes(
         np.array([0, 0, 1], np.uint32),
-        np.array([Kind.PROCEDURE, Kind.LOOP, Kind.STATEMENT], np.uint8),
+        np.array([ScopeKind.PROCEDURE, ScopeKind.LOOP, ScopeKind.STATEMENT], np.uint8),
         np.array([0, 4, 4], np.uint32),
         ["", "", ""],
         ["", "a.c", "b.c"],

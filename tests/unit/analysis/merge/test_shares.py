@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpcd.analysis.merge import shares
-from hpcd.analysis.merge.ingest import Ingested, IngestTask, Source, ingest, join_shares
+from hpcd.analysis.merge.ingest import Ingested, IngestTask, MeasurementSource, ingest, join_shares
 from hpcd.analysis.merge.scratch import scratch_path
 from hpcd.analysis.merge.shares import divide
 from hpcd.analysis.merge.stages import merge
@@ -65,7 +65,10 @@ def tasks_of(path: Path, parts: Path) -> list[IngestTask]:
     """A task for each share of a measurement."""
     parts.mkdir(exist_ok=True)
     size = measurement_size(path)
-    return [IngestTask((Source(path, size),), parts, 1 << 30, share) for share in divide(size)]
+    return [
+        IngestTask((MeasurementSource(path, size),), parts, 1 << 30, share)
+        for share in divide(size)
+    ]
 
 
 def part_of(answer: Ingested) -> PartContents:

@@ -19,7 +19,7 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.groups import Groups, group_costs
 from hpcd.analysis.profile.marked_phases import NO_PHASE, MarkedPhases
-from hpcd.analysis.profile.time_segments import Segments
+from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.analysis.profile.views import make_view
 from hpcd.errors import UsageError
 from hpcd.measurement.call_codec import Calls
@@ -226,7 +226,7 @@ def test_contexts_are_split_by_a_value(path: Path) -> None:
 def test_the_innermost_is_the_one_that_began_last(spans: list[tuple[int, int]]) -> None:
     begin = np.array([at for at, _ in spans], np.int64)
     end = begin + np.array([length for _, length in spans], np.int64)
-    segments = Segments.innermost(begin, end, np.arange(1, len(spans) + 1))
+    segments = TimeSegments.innermost(begin, end, np.arange(1, len(spans) + 1))
     assert (segments.begin < segments.end).all() and (segments.end[:-1] <= segments.begin[1:]).all()
     for moment in range(45):
         around = [n for n in range(len(spans)) if begin[n] <= moment < end[n]]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.profile.scope_nodes import insert_scope_nodes
-from hpcd.analysis.structure import Kind
+from hpcd.analysis.structure import ScopeKind
 from hpcd.model.cct import CCT
 from tests.support.random_measurements import paths_of, trees
 
@@ -18,11 +18,14 @@ SCOPE = 1000
 @st.composite
 def some_scopes(draw: st.DrawFn) -> Scopes:
     count = draw(st.integers(0, 12))
-    kinds = [draw(st.sampled_from([Kind.INLINED, Kind.LOOP, Kind.STATEMENT])) for _ in range(count)]
+    kinds = [
+        draw(st.sampled_from([ScopeKind.INLINED, ScopeKind.LOOP, ScopeKind.STATEMENT]))
+        for _ in range(count)
+    ]
     size = count + 1
     return Scopes(
         np.array([0] + [draw(st.integers(0, n)) for n in range(count)], np.uint32),
-        np.array([Kind.PROCEDURE, *kinds], np.uint8),
+        np.array([ScopeKind.PROCEDURE, *kinds], np.uint8),
         np.zeros(size, np.uint32),
         [""] * size,
         [""] * size,
@@ -42,7 +45,7 @@ def test_each_node_hangs_below_its_scopes(tree: CCT, scopes: Scopes, picks: list
         chain = []
         scope = int(scope_of[node]) if node else 0
         while scope:
-            if scopes.kind[scope] != Kind.STATEMENT:
+            if scopes.kind[scope] != ScopeKind.STATEMENT:
                 chain.append(SCOPE + scope)
             scope = int(scopes.parent[scope])
         return chain[::-1]

@@ -22,7 +22,7 @@ from hpcd.analysis.profile.groups import CODE_GROUPS, GROUPINGS, group_costs
 from hpcd.analysis.profile.report import Outline, text_lines
 from hpcd.analysis.profile.views import hot_path, make_view
 from hpcd.errors import UsageError
-from hpcd.model.scope import Kind
+from hpcd.model.scope import ScopeKind
 from tests.support.call_paths import chains, database
 from tests.support.random_measurements import write_measurement
 
@@ -235,7 +235,7 @@ def test_the_heading_of_a_report_names_its_view(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A view of contributing.md: a name and its kinds of scope.
-    monkeypatch.setitem(views._SCOPES, "procedures", (Kind.INLINED,))
+    monkeypatch.setitem(views._SCOPES, "procedures", (ScopeKind.INLINED,))
     titles = {kind: heading(path, kind) for kind in ("bottom-up", "flat", "lines", "procedures")}
     assert titles == {
         "bottom-up": "samples, bottom-up",

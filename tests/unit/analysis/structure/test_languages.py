@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.analysis.structure import Kind, StructureReader
+from hpcd.analysis.structure import ScopeKind, StructureReader
 from hpcd.analysis.structure.structure_cache import StructureCache
 from tests.support.paths import ROOT
 
@@ -50,7 +50,7 @@ def test_a_method_has_its_name_its_loop_and_what_was_inlined(tmp_path: Path, lan
         structure = reader.structure(program, np.arange(low, low + size, dtype=np.uint64))
     forest = structure.forest
     assert not structure.notes and bool((structure.scope >= 0).all())
-    scopes = [scope for scope in range(len(forest)) if forest.kind[scope] != Kind.STATEMENT]
+    scopes = [scope for scope in range(len(forest)) if forest.kind[scope] != ScopeKind.STATEMENT]
     places = {forest.label(scope): forest.place(scope) for scope in scopes}
     lines = source.read_text().splitlines()
     for label, words in TOLD[language].items():

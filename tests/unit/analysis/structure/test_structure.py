@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.analysis.structure import Kind, Structure, StructureReader
+from hpcd.analysis.structure import ScopeKind, Structure, StructureReader
 from hpcd.analysis.structure.dwarf import symcache
 from hpcd.analysis.structure.dwarf.address_ranges import AddressRanges
 from hpcd.analysis.structure.structure_cache import StructureCache
@@ -113,7 +113,11 @@ def test_lines_without_procedures_are_those_of_the_line_table(
     addresses = some_addresses(whole)
     count = len(addresses)
     lines, chains = structure(split, addresses), structure(whole, addresses)
-    assert set(lines.forest.kind.tolist()) == {Kind.PROCEDURE, Kind.LOOP, Kind.STATEMENT}
+    assert set(lines.forest.kind.tolist()) == {
+        ScopeKind.PROCEDURE,
+        ScopeKind.LOOP,
+        ScopeKind.STATEMENT,
+    }
     pairs = [
         (one[0], other[0])
         for one, other in zip(
@@ -135,8 +139,11 @@ def test_inlined_calls_nest_below_their_procedure(inlined: Path) -> None:
     assert value
     for scope in value:
         outwards = forest.path(scope)
-        kinds = [Kind(int(forest.kind[scope])) for scope in outwards]
-        assert kinds[-1] == Kind.PROCEDURE and set(kinds[:-1]) <= {Kind.INLINED, Kind.LOOP}
+        kinds = [ScopeKind(int(forest.kind[scope])) for scope in outwards]
+        assert kinds[-1] == ScopeKind.PROCEDURE and set(kinds[:-1]) <= {
+            ScopeKind.INLINED,
+            ScopeKind.LOOP,
+        }
         # Called by Polynomial<4>, in line 14 of the program.
         assert forest.label(outwards[1]) == "Polynomial<4>::value(double)"
         assert forest.place(scope) == (str(PROGRAM), 14)
@@ -147,7 +154,7 @@ def test_a_procedure_begins_where_the_source_says(inlined: Path) -> None:
         described = reader.everything(inlined)
     forest = described.forest
     begins = {forest.label(scope): forest.place(scope)
-              for scope in np.flatnonzero(forest.kind == Kind.PROCEDURE).tolist()}  # fmt: skip
+              for scope in np.flatnonzero(forest.kind == ScopeKind.PROCEDURE).tolist()}  # fmt: skip
     text = PROGRAM.read_text().splitlines()
     for name in ("main", "step", "tally"):
         file, line = begins[next(begin for begin in begins if begin.startswith(name))]
@@ -162,7 +169,7 @@ def test_stripped_programs_have_procedures(inlined: Path, tmp_path: Path) -> Non
     described = structure(stripped, addresses)
     assert "no debug information" in described.notes[0]
     assert bool((described.scope >= 0).all())
-    assert set(described.forest.kind.tolist()) == {Kind.PROCEDURE, Kind.LOOP}
+    assert set(described.forest.kind.tolist()) == {ScopeKind.PROCEDURE, ScopeKind.LOOP}
 
 
 @pytest.mark.parametrize("how", ["beside", "folder", "no build id"])

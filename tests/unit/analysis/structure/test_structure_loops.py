@@ -15,7 +15,7 @@ from hpcd.analysis.structure import StructureReader, module_structure
 from hpcd.analysis.structure.array_messages import Arrays
 from hpcd.analysis.structure.code.function_bounds import functions_of
 from hpcd.analysis.structure.code.loop_detection import find_loops
-from hpcd.analysis.structure.reader_process import Reader
+from hpcd.analysis.structure.reader_process import ReaderProcess
 from hpcd.elf.elf_file import ElfFile
 from tests.support.nests import PROGRAM, TRUTH, nests
 
@@ -139,7 +139,7 @@ def _reaches(successors: list[list[int]], body: set[int], one: int, other: int) 
     return False
 
 
-class Watched(Reader):
+class Watched(ReaderProcess):
     """A reader that notes what it is asked to read from."""
 
     asked: ClassVar[list[int]] = []

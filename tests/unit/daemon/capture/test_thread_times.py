@@ -16,7 +16,7 @@ from hpcd.bpf.layouts import SLOT_BITS, Switch
 from hpcd.daemon.capture.record_batch import RecordBatch
 from hpcd.daemon.capture.recorder_kernels import look_up
 from hpcd.daemon.capture.thread_lines import NO_LINE, ThreadLines
-from hpcd.daemon.capture.thread_times import BORN, ThreadTimes, Wait
+from hpcd.daemon.capture.thread_times import BORN, ThreadTimes, WaitEvent
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.reader import open_measurement
 from tests.support.report_streams import PERIOD, columns, lines_of, record, recorded, records_of
@@ -24,11 +24,11 @@ from tests.support.report_streams import PERIOD, columns, lines_of, record, reco
 FIRST = 3
 LINES = 5
 WAITS = {
-    Switch.SLEEPING: Wait.BLOCKED,
-    Switch.IO: Wait.IO,
-    Switch.UNINTERRUPTIBLE: Wait.UNINTERRUPTIBLE,
-    Switch.FAULT: Wait.FAULT,
-    Switch.STOPPED: Wait.STOPPED,
+    Switch.SLEEPING: WaitEvent.BLOCKED,
+    Switch.IO: WaitEvent.IO,
+    Switch.UNINTERRUPTIBLE: WaitEvent.UNINTERRUPTIBLE,
+    Switch.FAULT: WaitEvent.FAULT,
+    Switch.STOPPED: WaitEvent.STOPPED,
 }
 
 # (line, time, node, event, value)
@@ -68,10 +68,10 @@ class PlainTimes:
             turn = begin
         self.spend(line, "blocked", turn - begin)
         self.spend(line, "runnable", end - turn)
-        after = Wait.PREEMPTED if did == Switch.RUNNABLE else Wait.RUNNABLE
+        after = WaitEvent.PREEMPTED if did == Switch.RUNNABLE else WaitEvent.RUNNABLE
         for start, stop, event, sums in (
-            (begin, turn, WAITS.get(Switch(did) if did != BORN else did), Wait.SHORT_BLOCKED),
-            (turn, end, after, Wait.SHORT_RUNNABLE),
+            (begin, turn, WAITS.get(Switch(did) if did != BORN else did), WaitEvent.SHORT_BLOCKED),
+            (turn, end, after, WaitEvent.SHORT_RUNNABLE),
         ):
             start_unit, stop_unit = start // TIME_UNIT_NS, stop // TIME_UNIT_NS
             if end - begin < self.threshold:
@@ -87,7 +87,7 @@ def in_order(rows: list[Row]) -> list[Row]:
     """By line and time; of one time waits until a thread could run first, samples last."""
 
     def rank(event: int) -> int:
-        return 2 if event < FIRST else event >= FIRST + Wait.RUNNABLE
+        return 2 if event < FIRST else event >= FIRST + WaitEvent.RUNNABLE
 
     return sorted(rows, key=lambda row: (row[0], row[1], rank(row[3])))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpcd.bpf.layouts import Switch
 from hpcd.daemon.capture.record_batch import RecordBatch
-from hpcd.daemon.capture.thread_times import BORN, ThreadTimes, Wait, wait_events
+from hpcd.daemon.capture.thread_times import BORN, ThreadTimes, WaitEvent, wait_events
 from hpcd.measurement.summary import JobSeconds
 from tests.support.report_streams import records_of
 
@@ -54,8 +54,8 @@ def test_a_sleep_is_blocked_until_woken_and_runnable_from_then_on() -> None:
         ],
     )
     assert waits == [
-        (7, 2_000_000, 5, FIRST + Wait.BLOCKED, 6000),
-        (7, 8_000_000, 5, FIRST + Wait.RUNNABLE, 1000),
+        (7, 2_000_000, 5, FIRST + WaitEvent.BLOCKED, 6000),
+        (7, 8_000_000, 5, FIRST + WaitEvent.RUNNABLE, 1000),
     ]
     totals = thread_times.totals(10_000_000)
     assert (totals.cpu, totals.blocked, totals.runnable) == (0.002, 0.006, 0.001)
@@ -71,7 +71,7 @@ def test_reasons_have_events_of_their_own() -> None:
         reports.append((0, 30_000 + 20_000 * i, Switch.IN, 0, 0))
     waits = advance(thread_times, reports)
     assert Counter(row[3] - FIRST for row in waits) == Counter(
-        [Wait.RUNNABLE, Wait.PREEMPTED, Wait.BLOCKED, Wait.IO, Wait.FAULT]
+        [WaitEvent.RUNNABLE, WaitEvent.PREEMPTED, WaitEvent.BLOCKED, WaitEvent.IO, WaitEvent.FAULT]
     )
     metrics = {event.id: event.metric for event in wait_events(FIRST)}
     assert Counter(metrics[row[3]] for row in waits) == {"runnable_time": 2, "blocked_time": 3}
@@ -88,10 +88,10 @@ def test_short_waits_are_summed_by_call_path() -> None:
     assert waits == []
     short = rows(thread_times.drain_short_waits())
     assert [(node, event - FIRST, value) for _, _, node, event, value in short] == [
-        (3, Wait.SHORT_BLOCKED, 5 * 8000),
-        (3, Wait.SHORT_RUNNABLE, 5 * 2000),
-        (4, Wait.SHORT_BLOCKED, 5 * 8000),
-        (4, Wait.SHORT_RUNNABLE, 5 * 2000),
+        (3, WaitEvent.SHORT_BLOCKED, 5 * 8000),
+        (3, WaitEvent.SHORT_RUNNABLE, 5 * 2000),
+        (4, WaitEvent.SHORT_BLOCKED, 5 * 8000),
+        (4, WaitEvent.SHORT_RUNNABLE, 5 * 2000),
     ]
     assert rows(thread_times.drain_short_waits()) == []
 
@@ -104,7 +104,7 @@ def test_an_open_wait_is_written_in_pieces_that_abut() -> None:
     spans = [(time, time + 1000 * value) for _, time, _, _, value in pieces + waits]
     assert spans[0][0] == 0 and spans[-1][1] == 5_500_000_000
     assert all(one[1] == two[0] for one, two in itertools.pairwise(spans))
-    assert waits[-1][3] == FIRST + Wait.RUNNABLE
+    assert waits[-1][3] == FIRST + WaitEvent.RUNNABLE
 
 
 def test_a_lost_report_of_leaving_does_not_make_cpu_time() -> None:

@@ -13,7 +13,7 @@ from hpcd.bpf.layouts import COPIED, STACK_COPY, STACK_EVENT, EventKind
 from hpcd.bpf.map_sizes import registers_bytes
 from hpcd.bpf.mapping_history import MappingHistory
 from hpcd.bpf.saved_walk import joined, marked
-from hpcd.bpf.table_memory import MAPPING, Tables
+from hpcd.bpf.table_memory import MAPPING, UnwindTables
 from hpcd.daemon.capture import deferred_paths
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
@@ -99,7 +99,7 @@ def waiting(
         return np.arange(1, len(events) + 1, dtype=np.uint32)
 
     load: Any = lambda: walks  # noqa: E731
-    return DeferredPaths(load, stand_in, stand_in, Tables(ArrayMemory()), process_at, insert)
+    return DeferredPaths(load, stand_in, stand_in, UnwindTables(ArrayMemory()), process_at, insert)
 
 
 def test_samples_may_name_a_path_of_the_last_round_however_many_tables_come(
@@ -215,7 +215,7 @@ def test_a_process_that_has_ended_keeps_its_number_for_what_it_did(
 
     monkeypatch.setattr(process_table, "identify", identify)
     none: Any = None
-    targets = Targets(none, Tables(ArrayMemory()), none, MappingHistory(), lambda _: None)
+    targets = Targets(none, UnwindTables(ArrayMemory()), none, MappingHistory(), lambda _: None)
     assert targets.number_at(PID, 50) == 0
     first = targets.target(PID).process.id
     assert targets.number_at(PID, 50) == first

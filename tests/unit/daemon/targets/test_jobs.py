@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.daemon.targets.jobs import Container, Place, Role, container_of, place
+from hpcd.daemon.targets.jobs import Container, JobPlace, JobRole, container_of, place
 
 ID = "0123456789abcdef" * 4
 OPENMPI = {
@@ -24,50 +24,50 @@ PROXY = [["sh", "-c", "x"], ["/usr/bin/hydra_pmi_proxy", "--control-port", "n1:4
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, Place()),
-        (OPENMPI, Place("2016739329", "", 3, 4)),
-        (HYDRA, Place("mpiexec@n1:4711", "", 1, 2)),
+        ({}, JobPlace()),
+        (OPENMPI, JobPlace("2016739329", "", 3, 4)),
+        (HYDRA, JobPlace("mpiexec@n1:4711", "", 1, 2)),
         # mpirun inside sbatch: SLURM_PROCID is 0 in every rank and means nothing.
-        (BATCH | OPENMPI, Place("77/2016739329", "77", 3, 4)),
-        (BATCH | HYDRA, Place("77/mpiexec@n1:4711", "77", 1, 2)),
+        (BATCH | OPENMPI, JobPlace("77/2016739329", "77", 3, 4)),
+        (BATCH | HYDRA, JobPlace("77/mpiexec@n1:4711", "77", 1, 2)),
         # The daemon mpirun starts on other nodes is a step, and its ranks inherit that.
-        (BATCH | STEP | OPENMPI, Place("77/2016739329", "77", 3, 4)),
-        (BATCH, Place("77", "77")),
-        (BATCH | STEP | {"SLURM_PROCID": "1"}, Place("77.2", "77", 1, 2)),
+        (BATCH | STEP | OPENMPI, JobPlace("77/2016739329", "77", 3, 4)),
+        (BATCH, JobPlace("77", "77")),
+        (BATCH | STEP | {"SLURM_PROCID": "1"}, JobPlace("77.2", "77", 1, 2)),
         (
             BATCH | STEP | {"PMI_RANK": "1", "PMI_SIZE": "2", "PMI_JOBID": "77.2"},
-            Place("77.2", "77", 1, 2),
+            JobPlace("77.2", "77", 1, 2),
         ),
         (
             BATCH | STEP | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.77.2"},
-            Place("77.2", "77", 1, 2),
+            JobPlace("77.2", "77", 1, 2),
         ),
         # The batch script itself is a step of a number of its own.
-        (BATCH | STEP | {"SLURM_STEP_ID": "4294967291"}, Place("77", "77")),
-        ({"PBS_JOBID": "12.server"}, Place("12.server", "12.server")),
+        (BATCH | STEP | {"SLURM_STEP_ID": "4294967291"}, JobPlace("77", "77")),
+        ({"PBS_JOBID": "12.server"}, JobPlace("12.server", "12.server")),
         # Numbers of one node are no ranks.
-        ({"MPI_LOCALRANKID": "1"}, Place()),
-        ({"PMI_RANK": "-1"}, Place()),
-        ({"PMI_RANK": "99999999999999"}, Place()),
-        ({"PMI_RANK": "\u0661"}, Place()),
+        ({"MPI_LOCALRANKID": "1"}, JobPlace()),
+        ({"PMI_RANK": "-1"}, JobPlace()),
+        ({"PMI_RANK": "99999999999999"}, JobPlace()),
+        ({"PMI_RANK": "\u0661"}, JobPlace()),
     ],
 )
-def test_places(environment: dict[str, str], expected: Place) -> None:
+def test_places(environment: dict[str, str], expected: JobPlace) -> None:
     assert place(environment, ancestors=PROXY) == expected
 
 
 def test_launchers_are_no_ranks() -> None:
     """Slurm starts Hydra's proxies as tasks, and gives them numbers."""
     placed = place(BATCH | STEP, name="hydra_pmi_proxy")
-    assert (placed.role, placed.rank, placed.job) == (Role.LAUNCHER, None, "77")
-    assert place({}, name="mpirun").role is Role.LAUNCHER
+    assert (placed.role, placed.rank, placed.job) == (JobRole.LAUNCHER, None, "77")
+    assert place({}, name="mpirun").role is JobRole.LAUNCHER
     assert place({}, name="mpirun2").role is None
 
 
 def test_slurms_control_group_goes_before_the_environment() -> None:
     path = "/system.slice/slurmstepd.scope/job_78/step_0/user/task_0"
-    assert place(BATCH | STEP, path) == Place("78.0", "78", 0, 2)
-    assert place({}, "/slurm/uid_0/job_78/step_batch") == Place("78", "78")
+    assert place(BATCH | STEP, path) == JobPlace("78.0", "78", 0, 2)
+    assert place({}, "/slurm/uid_0/job_78/step_batch") == JobPlace("78", "78")
 
 
 def test_hostile_text_is_bounded_and_printable() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcd.bpf.table_memory import MAPPING, Tables
+from hpcd.bpf.table_memory import MAPPING, UnwindTables
 from hpcd.daemon.targets import process_table
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.model.identity import Process
@@ -51,7 +51,7 @@ def parts(monkeypatch: Any) -> Any:
     monkeypatch.setattr(process_table, "identify", identify)
     machine: Any = Machine()
     history = ReportedHistory()
-    targets = Targets(machine, Tables(ArrayMemory()), machine, history, lambda _: None)
+    targets = Targets(machine, UnwindTables(ArrayMemory()), machine, history, lambda _: None)
     targets.target(1)
     targets.refresh(1)
     assert machine.read == 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcd.bpf.map_sizes import BLOCK_BYTES
 from hpcd.bpf.mapping_history import MappingHistory
-from hpcd.bpf.table_memory import MAPPING, Space, Tables, space_blocks
+from hpcd.bpf.table_memory import MAPPING, Space, UnwindTables, space_blocks
 from hpcd.daemon.targets import process_table, shared_spaces, user_accounts
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.user_accounts import UserAccounts
@@ -104,7 +104,7 @@ def targets_of(users: dict[int, int], accounts: UserAccounts, monkeypatch: Any) 
     monkeypatch.setattr(process_table, "identify", identify)
     stand_in: Any = Recorded()
     targets = Targets(
-        stand_in, Tables(ArrayMemory()), stand_in, MappingHistory(), lambda _: None, accounts
+        stand_in, UnwindTables(ArrayMemory()), stand_in, MappingHistory(), lambda _: None, accounts
     )
     for pid in users:
         targets.target(pid)
