@@ -12,6 +12,7 @@ from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError
 from hpcd.interchange.imported_threads import ImportedThreads
 from hpcd.interchange.imported_tree import ImportedTree
+from hpcd.measurement import codec
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.record_columns import by_line_and_time
 from hpcd.measurement.summary import SampleCounts, Summary
@@ -164,14 +165,19 @@ class RecordingBuilder:
         """Write the rest; returns the number of records.
 
         ``realtime_ns`` is when the last record was taken, None if unknown; ``began_ns`` when it was
-        time 0, which is preferred. Raises FormatError when there are no records.
+        time 0, which is preferred; a time that no clock shows counts as unknown. Raises FormatError
+        when there are no records.
         """
         self._flush()
         if not (self.writer.records_written or self._called):
             raise FormatError(f"{self.source}: no samples in it")
         if began_ns:
             realtime_ns = began_ns + self._last_ns
-        if realtime_ns is not None and realtime_ns > self._last_ns:
+        if (
+            realtime_ns is not None
+            and self._last_ns < min(realtime_ns, codec.MONOTONIC_LIMIT)
+            and realtime_ns < codec.REALTIME_LIMIT
+        ):
             self.writer.add_clock_pair(self._last_ns, realtime_ns)
         self.threads.finish()
         taken = self.taken or self.writer.records_written

@@ -15,6 +15,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.database_calls import communication
 from hpcd.analysis.messages.wait_states import WaitKind
+from hpcd.interchange.recording_builder import RecordingBuilder
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.writer import MeasurementWriter
@@ -356,3 +357,15 @@ def test_messages_of_otf2_are_calls_of_their_regions(tmp_path: Path) -> None:
         names = db.procedure_names
         places = db.procedure_of_node[operations.node[waits.operation]]
         assert sorted(names[at] for at in places.tolist()) == ["MPI_Barrier", "MPI_Wait"]
+
+
+@pytest.mark.parametrize("realtime_ns", [1 << 61, 1 << 62, 1 << 70])
+def test_a_time_that_no_clock_shows_counts_as_unknown(tmp_path: Path, realtime_ns: int) -> None:
+    host = Host("host", "boot", "6", "x86_64", 1)
+    builder = RecordingBuilder(tmp_path / "m", host, {}, "file")
+    line = builder.threads.line(1, 1, "thread")
+    builder.add(line, 5, 0, builder.event("cpu-clock", "ns", 1e-9, "cpu_time"), 1)
+    builder.close(realtime_ns)
+    assert not check_measurement(tmp_path / "m")
+    with open_measurement(tmp_path / "m") as measurement:
+        assert len(measurement.clock_pairs) == (realtime_ns < 1 << 62)
