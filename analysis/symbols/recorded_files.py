@@ -1,4 +1,4 @@
-"""Load modules whose file is another than the one that was recorded, though it has not changed."""
+"""Load modules of a measurement that differ from the unchanged files at their paths."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hpcd.model.identity import Module, ModuleKind
 
 
 def mistaken_modules(measurement: Measurement) -> Iterator[tuple[Module, str]]:
-    """Yield the modules whose file was at their path before the recording, and has not changed
-    since, but has another build id, which comes with them.
+    """Yield load modules, each with the build id of the file at its path: not the module's own,
+    although the file was there before the recording and has not changed since.
 
     None where the measurement is of another host. Reads the files, confined.
     """

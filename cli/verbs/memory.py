@@ -94,9 +94,9 @@ class MemoryCommand(Command):
 def _print_stretches(stretches: MemoryStretches, args: argparse.Namespace) -> int:
     """Print the memory of all processes by stretches of time."""
     page = TextOutput(args.width)
-    columns = {name: getattr(stretches, name).tolist() for name in _OVER_TIME}
+    columns = stretches.as_json()
     if args.json:
-        page.write([json.dumps({"name": stretches.name, **columns}), "\n"])
+        page.write([json.dumps(columns), "\n"])
         return 0
     tables = [Column(head, [*map(size_text, columns[name])]) for name, head in _OVER_TIME.items()]
     page.table(

@@ -297,14 +297,14 @@ def test_a_link_leads_to_the_chosen_row(page: Page) -> None:
     page.locator(".table .row", has_text="exchange").click()
     at(page, "context=n")
     page.reload()
-    chosen = page.locator(".table .row.current .name")
-    expect(chosen).to_contain_text("exchange")
+    current = page.locator(".table .row.current .name")
+    expect(current).to_contain_text("exchange")
     page.get_by_role("button", name="Flat").click()
     page.wait_for_selector("main[data-rows^=flat]")
-    expect(chosen).to_have_count(0)
+    expect(current).to_have_count(0)
     page.locator(".table .row", has_text="assemble").click()
     page.reload()
-    expect(chosen).to_contain_text("assemble")
+    expect(current).to_contain_text("assemble")
 
 
 def test_tables_are_of_the_lines_and_the_time_in_view(page: Page) -> None:

@@ -149,12 +149,7 @@ class CallViews:
     ) -> dict[str, Any]:
         process = np.frombuffer(key, self._db.lines.process.dtype).tolist()
         if by_time:
-            stretches = memory_by_time(self._db, process, t0, t1)
-            names = ("held", "peak", "touched", "mapped", "released")
-            return {
-                "name": stretches.name,
-                **{name: getattr(stretches, name).tolist() for name in names},
-            }
+            return memory_by_time(self._db, process, t0, t1).as_json()
         measured = measure_memory(self._db, process, t0, t1)
         return {
             "of": len(measured),

@@ -64,7 +64,7 @@ def test_statistics_leave_out_helper_threads(database: Path) -> None:
 
 
 def launched(tmp_path: Path, *milliseconds: int) -> Path:
-    """A launcher and the program it starts, which work so long."""
+    """A launcher and the program it starts, with the CPU time of each in ``milliseconds``."""
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 2), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
     writer.add_module(Module(1, ModuleKind.JIT, "[jit]", process=1))
