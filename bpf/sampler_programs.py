@@ -109,6 +109,7 @@ class SamplerPrograms:
             **(self.calls.constants() if self.calls else {}),
         }
         self.walks_later = options.background and chosen_loader(options.loader) == "object"
+        """Whether :meth:`load_walkers` is still to be called."""
         self._walker_names = (
             ["walk_sample"],
             ["walk_saved", *(["walk_switch"] if options.waiting else [])],
@@ -148,6 +149,7 @@ class SamplerPrograms:
     def load_walkers(self) -> None:
         """Load what walks stacks, by any thread; until then all paths are deferred. Should it fail,
         :attr:`walker_error` says why."""
+        self.walks_later = False
         try:
             self._walkers = load_sampler(self.constants, *self._walker_names, background=True)
             self._enter(self._walkers)

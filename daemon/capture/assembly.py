@@ -112,7 +112,7 @@ class Assembly:
         kernel = self._kernel_naming(sampler)
         stacks = StackResolver(mappings, kernel, mmaps.history.lookup, sampler.programs.caches)
         deferred = DeferredPaths(
-            self._loading.saved_walker,
+            self._loading.saved_walker(),
             mmaps,
             mappings,
             tables,
@@ -120,7 +120,6 @@ class Assembly:
             stacks.insert,
             targets.space_of,
         )
-        self._stack.callback(deferred.close)
         thread_times = None
         if self._options.waits:
             thread_times = ThreadTimes(len(self._events), self._options.threshold_ns)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -84,14 +85,16 @@ class DeferredCounts:
 class DeferredPaths:
     """Owns the copied stacks that wait, and the nodes that stand in for their paths.
 
-    ``insert`` turns stack events into CCT nodes; ``process_at`` gives the number of the process
-    that had a pid at a time (ns), 0 when it is not known, ``space_of`` the space in which a
-    process, by its pid and number, is walked by now, if that is of these mappings.
+    ``walker`` walks the copies, None where the kernel cannot run it: until it is loaded all wait,
+    and the caller goes on emptying the rings. ``insert`` turns stack events into CCT nodes;
+    ``process_at`` gives the number of the process that had a pid at a time (ns), 0 when it is not
+    known, ``space_of`` the space in which a process, by its pid and number, is walked by now, if
+    that is of these mappings.
     """
 
     def __init__(
         self,
-        load_walker: Callable[[], SavedWalker | None],
+        walker: Future[SavedWalker | None],
         mmaps: MmapEvents,
         mappings: ModuleMappings,
         tables: UnwindTables,
@@ -99,9 +102,7 @@ class DeferredPaths:
         insert: Callable[[list[bytes]], U32],
         space_of: Callable[[int, int, Sequence[Region]], Space | None] = lambda *_: None,
     ) -> None:
-        self._load_walker = load_walker
-        self._walker: SavedWalker | None = None
-        self._loaded = False
+        self._walker = walker
         self._mmaps = mmaps
         self._mappings = mappings
         self._tables = tables
@@ -182,14 +183,13 @@ class DeferredPaths:
         """
         if not self._waiting:
             return False
-        if not self._loaded:
-            self._loaded = True
-            self._walker = self._load_walker()
+        if not (self._walker.done() or last):
+            self._mmaps.needed_since = min(self._mmaps.needed_since, self._oldest())
+            return False
         done: list[int] = []
         events: list[bytes] = []
         spaces = PastSpaces(self._tables, self._mappings, self._space_of)
-        oldest = next(iter(self._waiting.values()))
-        overdue = now - oldest.time > _MAX_WAIT_NS
+        overdue = now - self._oldest() > _MAX_WAIT_NS
         self._recent.clear()
         due = list(self._waiting.values()) if last or overdue else self._due()
         try:
@@ -209,11 +209,17 @@ class DeferredPaths:
         if not self.waiting_for_tables:
             self._mapped.clear()
             self._mapped_bytes = 0
-        self._mmaps.needed_since = next(
-            (deferred.time for deferred in self._waiting.values()), 1 << 63
-        )
+        self._mmaps.needed_since = self._oldest()
         self._finish(done, events)
         return bool(done)
+
+    def wait_for_walker(self) -> None:
+        """Wait until the walker is loaded, if paths wait for it."""
+        if self._waiting:
+            self._walker.result()
+
+    def _oldest(self) -> int:
+        return next((deferred.time for deferred in self._waiting.values()), 1 << 63)
 
     def _due(self) -> list[_Deferred]:
         """Those that may be finished by now: not those whose table has not come."""
@@ -234,7 +240,8 @@ class DeferredPaths:
         self, deferred: _Deferred, spaces: PastSpaces, now: int, last: bool
     ) -> bytes | None:
         """The stack event of a path that waits no longer."""
-        if self._walker is None:
+        walker = self._walker.result()
+        if walker is None:
             self.counts.gave_up += 1
             return deferred.event
         last = last or now - deferred.time > _MAX_WAIT_NS
@@ -250,7 +257,7 @@ class DeferredPaths:
         ending, depth, frames = _NO_PROCESS, 0, _NO_FRAMES
         if mapped:
             written = spaces.hold(mapped)
-            ending, depth, frames = self._walker.walk(self._copy_of(deferred), written)
+            ending, depth, frames = walker.walk(self._copy_of(deferred), written)
         late = last or now - deferred.time > _MAPPING_WAIT_NS
         if mapped and ending == _NO_TABLE and not last:
             module = _file_at(mapped.regions, int(frames[-1]) & RAW_MASK)
@@ -337,11 +344,6 @@ class DeferredPaths:
     def end_round(self) -> None:
         """Forget stand-ins that nothing refers to any more: see :meth:`StandIns.end_round`."""
         self.stand_ins.end_round(next(iter(self._waiting), None))
-
-    def close(self) -> None:
-        """Unload the walker."""
-        if self._walker:
-            self._walker.close()
 
 
 def _file_at(regions: Sequence[Region], address: int) -> tuple[str, int] | None:

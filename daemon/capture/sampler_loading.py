@@ -3,7 +3,7 @@ imports the recorder.
 
 It is the kernel's verifier that takes the time. Programs that sample and copy stacks are verified
 first; those that walk them follow when sampling may have begun: until then paths are deferred
-(:mod:`hpcd.daemon.capture.deferred_paths`).
+(:mod:`hpcd.daemon.capture.deferred_paths`). At high rates nothing is sampled before all are loaded.
 
 A command that ``hpcd run`` holds begins as soon as these are loaded (:class:`BegunCommand`), where
 the unwind tables of what it runs are kept from earlier recordings: the recorder comes up beside it,
@@ -46,6 +46,9 @@ if TYPE_CHECKING:  # with numpy, which is imported while the programs load
 # the usual 5 ms while another thread imports modules.
 _QUICK_TURNS_S = 0.0001
 _USUAL_TURNS_S = sys.getswitchinterval()
+# Samples a second of which each stack may be copied until the programs that walk them are loaded,
+# 0.1 to 0.2 s later: beyond that deep ones exceed what the programs copy (COPY_BURST in values.h).
+_MOST_COPIED_HZ = 2000
 
 
 def prepare_recording(options: Options) -> Recording:
@@ -132,11 +135,14 @@ class SamplerLoading:
             self._saved_walker.set_result(_saved_walker(sampler))
         return sampler
 
-    def saved_walker(self) -> SavedWalker | None:
-        """Return the walker of copied stacks, to be closed by the caller; None if the kernel cannot
-        run it: paths that begin before their code is known stay truncated then."""
-        taken, self._saved_walker = self._saved_walker, None
-        return taken.result() if taken else None
+    def saved_walker(self) -> Future[SavedWalker | None]:
+        """Return the walker of copied stacks, which :meth:`close` frees; None if the kernel cannot
+        run it: paths that begin before their code is known stay truncated then.
+
+        There is one after :meth:`sampler`.
+        """
+        assert self._saved_walker
+        return self._saved_walker
 
     def iterator(self) -> TaskIterator | None:
         """Return the iterator over sleeping threads' stacks, to be closed by the caller; None if it
@@ -219,6 +225,8 @@ def _load_and_begin(
     options: Options, calls: CallSetup, *, begin: bool
 ) -> tuple[SamplerPrograms, BegunCommand | None]:
     programs = _load(options, calls, background=True)
+    if any(event.frequency > _MOST_COPIED_HZ for event in recorded_events(options)):
+        programs.load_walkers()
     if not begin:
         return programs, None
     try:

@@ -172,6 +172,7 @@ class Session:
         self._stopped = time.monotonic()
         self._account.stop()
         self._parts.mmaps.take()
+        self._parts.deferred.wait_for_walker()
         self._drain()
         self._wait_for_tables(analysing)
         # Threads that go on were recorded until then, however long the tables took.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,11 +77,25 @@ def known() -> dict[int, list[Region]]:
 
 
 @pytest.fixture
+def walker(walks: Walks) -> Future[Any]:
+    loaded: Future[Any] = Future()
+    loaded.set_result(walks)
+    return loaded
+
+
+@pytest.fixture
 def waiting(
-    walks: Walks, known: dict[int, list[Region]], asked: list[tuple[int, int]]
+    walker: Future[Any], walks: Walks, known: dict[int, list[Region]], asked: list[tuple[int, int]]
+) -> DeferredPaths:
+    return waiting_paths(walker, walks, known, asked)
+
+
+def waiting_paths(
+    walker: Future[Any], walks: Walks, known: dict[int, list[Region]], asked: list[tuple[int, int]]
 ) -> DeferredPaths:
     stand_in: Any = SimpleNamespace(
         taken_until=1 << 40,
+        needed_since=1 << 63,
         history=SimpleNamespace(
             at=lambda pid, _time: known.get(pid),
             changes_after=lambda _pid, time: time + 1,
@@ -98,8 +113,22 @@ def waiting(
     def insert(events: list[bytes]) -> U32:
         return np.arange(1, len(events) + 1, dtype=np.uint32)
 
-    load: Any = lambda: walks  # noqa: E731
-    return DeferredPaths(load, stand_in, stand_in, UnwindTables(ArrayMemory()), process_at, insert)
+    tables = UnwindTables(ArrayMemory())
+    return DeferredPaths(walker, stand_in, stand_in, tables, process_at, insert)
+
+
+def test_paths_wait_for_their_walker(
+    walks: Walks, known: dict[int, list[Region]], asked: list[tuple[int, int]]
+) -> None:
+    walks.ready = True
+    walker: Future[Any] = Future()
+    waiting = waiting_paths(walker, walks, known, asked)
+    waiting.add(*zip(copied(1), strict=True))
+    assert not waiting.finish_paths(1000)
+    assert waiting.waiting == 1
+    walker.set_result(walks)
+    assert waiting.finish_paths(1000)
+    assert waiting.waiting == 0
 
 
 def test_samples_may_name_a_path_of_the_last_round_however_many_tables_come(
