@@ -134,17 +134,15 @@ def _check_batch(
     places = part.stored_places(selected).as_structure()
     count = len(least)
     length, bad_node = np.zeros(count, np.int64), np.zeros(count, bool)
-    bad_event = np.full(count, events == 0)
+    bad_event = np.zeros(count, bool)
     if not kernels.check_places(places, least, nodes, length, bad_node):
         raise damaged_block()
-    ends = 0
-    if part.has_weights(selected):
-        interval = np.zeros(events, bool)
-        interval[intervals] = True
-        codes = part.stored_codes(selected).as_structure()
-        ends = kernels.check_codes(codes, places, least, interval, events, bad_event)
-        if ends < 0:
-            raise damaged_block()
+    interval = np.zeros(events, bool)
+    interval[intervals] = True
+    codes = part.stored_codes(selected).as_structure()
+    ends = kernels.check_codes(codes, interval, events, bad_event)
+    if ends < 0:
+        raise damaged_block()
     return _Blocks(table.base[selected] + length, bad_node, bad_event, ends if live else 0)
 
 

@@ -18,19 +18,16 @@ from hpcd.kernels.library import kernels, structure
 from hpcd.measurement.codec import RecordChunk
 from hpcd.model.identity import Event
 
-_SECONDS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
-
 
 class Intervals:
     """Knows which events are intervals and how long a unit of their value is."""
 
     def __init__(self, events: Iterable[Event]) -> None:
-        lengths = {
-            event.id: event.scale * _SECONDS_NS.get(event.unit, 0.0)
+        self.key = tuple(sorted(
+            (event.id, event.length_ns)
             for event in events
-            if event.interval and 0 <= event.id < 1 << 16
-        }
-        self.key = tuple(sorted((id, length) for id, length in lengths.items() if length != 0))
+            if event.length_ns != 0 and 0 <= event.id < 1 << 16
+        ))  # fmt: skip
         """The events that are intervals, and how long one of their value lasts."""
 
     @cached_property

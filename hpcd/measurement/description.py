@@ -208,14 +208,17 @@ class Description:
         else:
             rows.update(known)
         if kind == ChunkKind.EVENT:
-            self._drop_odd_scales()
+            self._drop_odd_events()
 
-    def _drop_odd_scales(self) -> None:
+    def _drop_odd_events(self) -> None:
         for number, event in self.events.items():
             if event.scale != 0 and not LEAST_SCALE <= event.scale < MOST_SCALE:
                 self.events[number] = replace(event, scale=0.0)
                 what = f"event {event.name!r} has the scale {event.scale!r}, which counts as 0"
                 self.add_damage([what])
+            if event.interval and not self.events[number].length_ns:
+                self.events[number] = replace(self.events[number], interval=False)
+                self.add_damage([f"event {event.name!r} lasts no time: it counts as no interval"])
 
     def _take_functions(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:

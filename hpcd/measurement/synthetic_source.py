@@ -22,7 +22,6 @@ time, while what follows what stays as recorded."""
 # A source need not be longer: its stretches are used again and again.
 _SOURCE_RECORDS = 1 << 20
 _PERIOD_NS = 1_003_009
-_SECONDS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 # The built-in program: code of a procedure, and the library its waits are in.
 _PROCEDURE_BYTES = 1024
 _PROCEDURES = 512
@@ -53,8 +52,7 @@ class SyntheticSource:
         """``float64[events]``: how long one of an interval's value is; 0 for other events."""
         lengths = np.zeros(max((event.id for event in self.events), default=0) + 1)
         for event in self.events:
-            if event.interval:
-                lengths[event.id] = event.scale * _SECONDS_NS.get(event.unit, 0.0)
+            lengths[event.id] = event.length_ns
         return lengths
 
 

@@ -81,81 +81,51 @@ bool check_places(const struct stored_blocks *blocks, const uint32_t *least, int
 	return true;
 }
 
-/* Fills in which of n numbers, one byte plane after another, are wanted; returns how many. */
-static int64_t equal_numbers(const uint8_t *restrict planes, int64_t width, int64_t stride, int64_t n, uint64_t wanted,
-			     uint8_t *restrict equal)
-{
-	int64_t number = 0;
-	bool possible = width == 8 || !(wanted >> 8 * width);
-	for (int64_t at = 0; at < n; at++)
-		equal[at] = possible;
-	for (int64_t plane = 0; plane < width && possible; plane++) {
-		const uint8_t *row = planes + plane * stride;
-		uint8_t byte = (uint8_t)(wanted >> 8 * plane);
-		for (int64_t at = 0; at < n; at++)
-			equal[at] &= row[at] == byte;
-	}
-	for (int64_t at = 0; at < n; at++)
-		number += equal[at];
-	return number;
-}
+/* What the code of a record says: a bit where it has an end, being of an interval and not of the value 0; another
+ * where there is no such event. */
+#define LASTS 1
+#define NO_EVENT 2
 
-/* A bit for the kind of the value of a record if it is of an interval; another if there is no such event. */
-#define NO_EVENT (1 << 4)
-
-static inline uint8_t interval_kind(int64_t code, const uint8_t *interval, int64_t events)
+static inline uint8_t kind_of_code(int64_t code, const uint8_t *interval, int64_t events)
 {
 	int64_t event = code >> 2 & 0xFFFF;
-	return event < events ? (uint8_t)(interval[event] << (code & 3)) : NO_EVENT;
+	return event < events ? interval[event] & ((code & 3) != ZERO) : NO_EVENT;
 }
 
-/* Fills in which blocks have events from events on; returns the number of records that only mark where an interval
- * ends, those of events that are interval whose value is 0. places are what check_places accepted of the blocks,
- * with their least steps. -1 where a block does not have the bytes it needs. */
-int64_t check_codes(const struct stored_blocks *codes, const struct stored_blocks *places, const uint32_t *least,
-		    const uint8_t *interval, int64_t events, uint8_t *bad)
+/* Fills in which blocks have events from events on; returns the number of records that have an end, an entry of the
+ * value 0 that follows them: those of events that are interval (0 or 1) whose value is not 0. -1 where a block does not
+ * have the bytes it needs. */
+int64_t check_codes(const struct stored_blocks *codes, const uint8_t *interval, int64_t events, uint8_t *bad)
 {
 	int64_t ends = 0;
-	/* The interval_kind of each code of one byte and of each record of a block; whether that has the value 0. */
-	uint8_t kinds[256], kind[BLOCK_RECORDS], zero[BLOCK_RECORDS];
+	uint8_t kinds[256], kind[BLOCK_RECORDS];
 	for (int64_t code = 0; code < 256; code++)
-		kinds[code] = interval_kind(code, interval, events);
+		kinds[code] = kind_of_code(code, interval, events);
 	for (int64_t block = 0; block < codes->n; block++) {
 		int64_t n = codes->count[block], at = codes->begin[block], end = codes->end[block];
-		int64_t planes = code_planes(codes->width[block]), wide = other_planes(codes->width[block]);
-		int64_t times = time_planes(codes->width[block]), others = 0, seen = 0;
-		if (at < 0) {
+		int64_t planes = code_planes(codes->width[block]), wide = other_planes(codes->width[block]), others = 0;
+		if (n < 1 || n > BLOCK_RECORDS)
+			return -1;
+		if (at < 0) { /* all are of event 0, and of the value 1 */
 			bad[block] = events == 0;
+			ends += events > 0 && interval[0] ? n : 0;
 			continue;
 		}
-		if (n < 1 || n > BLOCK_RECORDS || end > codes->size || planes < 1 || at > end - n * planes ||
-		    wide > OTHER_BYTES)
+		if (end > codes->size || planes < 1 || at > end - n * planes || wide > OTHER_BYTES)
 			return -1;
-		const uint8_t *first = codes->data + at, *values = first + n * planes;
-		const uint8_t *steps = places->data + places->begin[block];
+		const uint8_t *first = codes->data + at;
 		for (int64_t record = 0; record < n; record++)
 			others += (first[record] & 3) == OTHER;
 		if (at + n * planes > end - others * wide)
 			return -1;
 		for (int64_t record = 0; record < n; record++)
 			kind[record] = planes == 1 ? kinds[first[record]]
-						   : interval_kind(number_at(first + record, planes, n), interval, events);
+						   : kind_of_code(number_at(first + record, planes, n), interval, events);
 		uint8_t any = 0;
 		for (int64_t record = 0; record < n; record++) {
 			any |= kind[record];
-			ends += kind[record] >> ZERO & 1;
+			ends += kind[record] & LASTS;
 		}
-		/* Steps are stored less the least one; the last record has none that is known. */
-		if (any >> STEP & 1 && equal_numbers(steps + 1, times, n, n - 1, (uint32_t)-least[block], zero))
-			for (int64_t record = 0; record + 1 < n; record++)
-				ends += kind[record] >> STEP & zero[record];
-		ends += kind[n - 1] >> STEP & 1;
-		if (any >> OTHER & 1 && equal_numbers(values, wide, others, others, 0, zero))
-			for (int64_t record = 0; record < n; record++) {
-				bool is_other = (first[record] & 3) == OTHER;
-				ends += is_other & kind[record] >> OTHER & zero[seen];
-				seen += is_other;
-			}
 		bad[block] = (any & NO_EVENT) != 0;
 	}
 	return ends;

@@ -59,8 +59,7 @@ bool decode_codes(const struct stored_blocks *blocks, const uint32_t *ticks, con
 		  uint16_t *event, uint64_t *value);
 bool check_places(const struct stored_blocks *blocks, const uint32_t *least, int64_t nodes, int64_t *length,
 		  uint8_t *bad);
-int64_t check_codes(const struct stored_blocks *codes, const struct stored_blocks *places, const uint32_t *least,
-		    const uint8_t *interval, int64_t events, uint8_t *bad);
+int64_t check_codes(const struct stored_blocks *codes, const uint8_t *interval, int64_t events, uint8_t *bad);
 
 /* n entries of trace lines, and where their blocks begin. */
 struct block_entries {

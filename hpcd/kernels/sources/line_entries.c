@@ -35,7 +35,7 @@ bool expand_records(const int64_t *start, int64_t lines, const uint64_t *time, c
 	uint16_t *restrict events = out->events;
 	uint64_t *restrict values = out->values;
 	int64_t to = 0;
-	uint64_t odd = 0;
+	uint64_t odd = length[0] > 0; /* ends have the value 0 */
 	for (int64_t line = 0; line < lines; line++) {
 		starts[line] = to;
 		for (int64_t at = start[line]; at < start[line + 1]; at++) {
@@ -118,7 +118,7 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 	uint16_t *restrict events = out->events;
 	uint64_t *restrict values = out->values;
 	int64_t to = 0, cells = 0, blocks = 0, keys[AT_ONCE];
-	uint64_t odd = 0;
+	uint64_t odd = length[0] > 0; /* ends have the value 0 */
 	for (int64_t line = 0; line < lines; line++) {
 		int64_t row = rows[line], first_cell = cells, a = to;
 		out->start[line] = to;

@@ -338,9 +338,7 @@ def test_checking_finds_what_decoding_shows(seed: int, damaged: bool) -> None:
     assert length.tolist() == since[:, -1].tolist()
     assert bad_node.tolist() == (node.max(axis=1) >= nodes).tolist()
     interval, bad_event = np.isin(np.arange(events), [1, 70]), np.zeros(len(count), bool)
-    seen = kernels.check_codes(
-        codes.as_structure(), stored, encoded.least, interval, events, bad_event
-    )
+    seen = kernels.check_codes(codes.as_structure(), interval, events, bad_event)
     try:
         found_event, found_value = blocks.decode_codes(codes, since)
     except FormatError:
@@ -348,7 +346,9 @@ def test_checking_finds_what_decoding_shows(seed: int, damaged: bool) -> None:
         return
     real = np.arange(blocks.BLOCK_RECORDS) < count[:, None]
     assert bad_event.tolist() == ((found_event >= events) & real).any(axis=1).tolist()
-    assert seen == int((np.isin(found_event, [1, 70]) & (found_value == 0) & real).sum())
+    lasting = int((np.isin(found_event, [1, 70]) & (found_value != 0) & real).sum())
+    # Codes are made of values that are 0 in one way only; a change has others decode to it.
+    assert seen >= lasting if damaged else seen == lasting
 
 
 @given(seed=st.integers(0, 1000), lengths=st.lists(st.integers(1, 400), min_size=1, max_size=6))
@@ -486,14 +486,14 @@ def test_blocks_that_do_not_exist_are_refused() -> None:
                               (huge, 100, 1), (0, 100, huge), (0, -huge, 1)):  # fmt: skip
         assert not kernels.check_places(stored(begin, end, count), least, 9, length, wrong)
         assert kernels.decode_places(stored(begin, end, count), least, step, node) == -1
-    places, value = stored(0, 100, 1), np.zeros(1024, np.uint64)
+    value = np.zeros(1024, np.uint64)
     for begin, end, count in ((0, 101, 1), (100, 100, 1), (0, 100, 101), (0, 100, huge)):
         codes = stored(begin, end, count)
-        assert kernels.check_codes(codes, places, least, wrong, 1, wrong) == -1
+        assert kernels.check_codes(codes, wrong, 1, wrong) == -1
         assert not kernels.decode_codes(codes, step, None, step.astype(np.uint16), value)
     data[:50] = 3  # so many values that there is no room for
     codes = stored(0, 100, 50, width | 2 << 10)
-    assert kernels.check_codes(codes, stored(0, 100, 50), least, wrong, 1, wrong) == -1
+    assert kernels.check_codes(codes, wrong, 1, wrong) == -1
     assert not kernels.decode_codes(codes, step, None, step.astype(np.uint16), value)
 
 

@@ -61,6 +61,41 @@ def test_without_intervals_nothing_changes() -> None:
     assert expanded.event is None and expanded.value is None
 
 
+def test_intervals_that_are_the_only_event_end(tmp_path: Path) -> None:
+    only = Event(0, "wait", "us", 1.0, "wait", interval=True)
+    part = chunk([(0, 10, 5, 0, 1), (0, 20, 6, 0, 1)])
+    expanded = Intervals([only]).expand(part)
+    assert expanded.time.tolist() == [10, 11, 20, 21]
+    assert expanded.value is not None and expanded.value.tolist() == [1, 0, 1, 0]
+    assert checked(tmp_path, only, 1) == 4
+
+
+def test_a_record_of_no_length_is_no_end(tmp_path: Path) -> None:
+    assert checked(tmp_path, Event(0, "wait", "us", 1.0, "wait", interval=True), 0) == 2
+
+
+def test_an_interval_in_no_unit_of_time_is_none(tmp_path: Path) -> None:
+    assert checked(tmp_path, Event(0, "wait", "pages", 1.0, "wait", interval=True), 0) == 2
+
+
+def checked(folder: Path, event: Event, value: int) -> int:
+    """Merge two records of ``event``: the number of entries of a database that is sound."""
+    writer = MeasurementWriter(folder / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(event)
+    writer.add_process(Process(1, 10, 1, "p", "/p", (), 0, 0))
+    writer.add_module(Module(1, ModuleKind.ELF, "/p", "ab"))
+    writer.add_thread(Thread(0, 1, 10, "p", 0, 1_100_000_000))
+    node = writer.add_nodes(np.zeros(1, np.uint32), np.array([module_frame(1, 16)], np.uint64))
+    times = np.array([10, 20], np.uint64) * np.uint64(1_000_000)
+    zeros, nodes = np.zeros(2, np.uint16), np.full(2, node, np.uint32)
+    writer.add_records(zeros.astype(np.uint32), times, nodes, zeros, np.full(2, value, np.uint64))
+    writer.close()
+    merge([folder / "m"], folder / "db")
+    assert check_database(folder / "db") == []
+    with hpcd.analysis.open(folder / "db") as db:
+        return len(db.trace)
+
+
 def test_a_wait_is_drawn_for_as_long_as_it_lasts_and_counted_once(tmp_path: Path) -> None:
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     for event in (CPU, BLOCKED):
