@@ -1,7 +1,6 @@
 #!/bin/sh
 # All tests, and lint. What watches running programs has the machine as if to itself, one test after
 # another; lint and the rest run in two halves beside it, on the CPU time that is left (SCHED_IDLE).
-# When one half is done the benchmarks that record follow, behind what watches (nice).
 tools=.venv/bin
 structure=tests/unit/analysis/structure
 
@@ -19,7 +18,6 @@ chrt --idle 0 $tools/pytest --basetemp "$folder/unit" tests/unit --ignore=$struc
 	chrt --idle 0 sh setup/lint.sh || code=$?
 	chrt --idle 0 $tools/pytest --basetemp "$folder/viewer" tests/viewer $structure tests/benchmarks \
 		-m "not recording" || code=$?
-	nice -n 5 $tools/pytest --basetemp "$folder/benchmarks" tests/benchmarks -m recording || code=$?
 	exit $code
 } >"$folder/other" 2>&1 & second=$!
 $tools/pytest --basetemp "$folder/live" tests/live tests/service

@@ -95,17 +95,17 @@ def test_a_statement_takes_steps_in_proportion_to_the_file(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query without end is interrupted; every statement has all of its steps."""
-    monkeypatch.setattr(sqlite_reader, "_LEAST_STEPS", 5_000_000)
+    monkeypatch.setattr(sqlite_reader, "_LEAST_STEPS", 1_000_000)
     monkeypatch.setattr(sqlite_reader, "_STEPS_A_BYTE", 0)
     with hpcd.analysis.open(database) as db:
         with pytest.raises(FormatError, match="interrupted"):
             db.rows(f"{_ENDLESS} SELECT count(x) FROM c WHERE x < 0")
-        half = f"{_ENDLESS} SELECT count(*) FROM (SELECT x FROM c LIMIT 200000)"
+        half = f"{_ENDLESS} SELECT count(*) FROM (SELECT x FROM c LIMIT 30000)"
         for _ in range(4):
-            assert db.rows(half) == [(200_000,)]
+            assert db.rows(half) == [(30_000,)]
             with db.sql() as tables:
-                assert tables.execute(half).fetchall() == [(200_000,)]
-                assert tables.cursor().execute(half).fetchall() == [(200_000,)]
+                assert tables.execute(half).fetchall() == [(30_000,)]
+                assert tables.cursor().execute(half).fetchall() == [(30_000,)]
 
 
 def test_sorting_takes_bounded_memory_and_no_files(database: Path) -> None:

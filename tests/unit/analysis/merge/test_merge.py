@@ -272,7 +272,7 @@ ODD_TEXT = st.sampled_from(["", "a", "\x1b[2J\x07", "\udc80", "x" * 5000, "\0"])
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_impossible_identities_are_refused_or_cut_to_size(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -65,7 +65,7 @@ def odd(draw: st.DrawFn, folder: Path) -> Path:
 
 
 @given(st.data())
-@settings(max_examples=12)
+@settings(max_examples=6)
 def test_every_question_has_an_answer(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import tempfile
 import tomllib
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -28,11 +29,21 @@ from tests.support.paths import ROOT
 from tests.support.recorded import hpcd
 
 PROGRAM = ROOT / "tests/programs/inlined.cpp"
+SMALL = ROOT / "tests/programs/nested.cpp"
 Frames = list[tuple[str, int]]
 
 
+@cache
+def compiled(*options: str, source: Path = PROGRAM) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program"
+        subprocess.run(["g++", "-g", *options, str(source), "-o", path], check=True, cwd=folder)
+        return path.read_bytes()
+
+
 def compile_to(path: Path, *options: str, source: Path = PROGRAM) -> Path:
-    subprocess.run(["g++", "-g", *options, str(source), "-o", str(path)], check=True)
+    path.write_bytes(compiled(*options, source=source))
+    path.chmod(0o755)
     return path
 
 
@@ -101,15 +112,13 @@ def test_chains_are_those_of_addr2line(tmp_path: Path, options: tuple[str, ...])
     assert len(inside) > 0.9 * len(addresses)
 
 
-@pytest.mark.parametrize("options", [("-gdwarf-5",), ("-gdwarf-4",), ("-gdwarf-5", "-gdwarf64")],
-                         ids=" ".join)  # fmt: skip
+@pytest.mark.parametrize("options", [(), ("-gdwarf-4",), ("-gdwarf64",)], ids=" ".join)
 def test_lines_without_procedures_are_those_of_the_line_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+    tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     """As programs have them whose debug information is in .dwo files."""
-    monkeypatch.chdir(tmp_path)
-    split = compile_to(tmp_path / "split", "-O2", *options, "-gsplit-dwarf")
-    whole = compile_to(tmp_path / "whole", "-O2", *options)
+    split = compile_to(tmp_path / "split", "-O2", *options, "-gsplit-dwarf", source=SMALL)
+    whole = compile_to(tmp_path / "whole", "-O2", *options, source=SMALL)
     addresses = some_addresses(whole)
     count = len(addresses)
     lines, chains = structure(split, addresses), structure(whole, addresses)
@@ -125,7 +134,7 @@ def test_lines_without_procedures_are_those_of_the_line_table(
         )
         if other[0] != ("", 0)
     ]
-    assert len(pairs) > 0.9 * count
+    assert len(pairs) > 0.75 * count  # the rest is code that the compiler brings
     # DWARF 4 has the compiler's folder elsewhere: relative names stay so.
     assert all(one[1] == other[1] and other[0].endswith(one[0]) for one, other in pairs)
 
@@ -189,7 +198,7 @@ def test_separate_debug_files_are_found(inlined: Path, tmp_path: Path, how: str)
     addresses = some_addresses(inlined, 300)
     assert mine(structure(program, addresses), 300) == mine(structure(inlined, addresses), 300)
     # Another program's file does not count.
-    compile_to(debug, "-O1")
+    compile_to(debug, source=SMALL)
     assert structure(program, addresses).notes
 
 
