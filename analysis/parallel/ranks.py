@@ -53,7 +53,7 @@ def find_ranks(db: Database, *, job: str | None = None, size: int | None = None)
     if not len(db.lines):
         raise UsageError(f"{db.path}: nothing was recorded")
     busy = _busy_seconds(db)
-    jobs = np.array(db.lines.job, dtype=object)
+    words, word_of_line = db.lines.texts("job")
     ranked = np.flatnonzero(db.lines.rank >= 0)
     if not len(ranked):
         if job is not None:
@@ -63,16 +63,20 @@ def find_ranks(db: Database, *, job: str | None = None, size: int | None = None)
         lines = np.arange(len(db.lines))
         of_process = _gather(db, "", size, lines, db.lines.process.astype(np.int64), busy, "")
         return replace(of_process, kind="process")
-    names = sorted(set(jobs[ranked].tolist()))
+    lines_of = {
+        name: ranked[np.array([word == name for word in words])[word_of_line[ranked]]]
+        for name in sorted({words[number] for number in np.unique(word_of_line[ranked]).tolist()})
+    }
+    names = [*lines_of]
     note = ""
     if job is None:
-        cost = {name: float(busy[ranked[jobs[ranked] == name]].sum()) for name in names}
+        cost = {name: float(busy[lines].sum()) for name, lines in lines_of.items()}
         job = max(names, key=lambda name: cost[name])
         if len(names) > 1:
             note = f"{db.path}: {len(names)} jobs, of which {job or 'the one without a name'}"
     elif job not in names:
         raise UsageError(f"{db.path}: no rank of job {job}; there are {', '.join(names)}")
-    lines = ranked[jobs[ranked] == job]
+    lines = lines_of[job]
     if size is None:
         size = _size(db, lines)
     return _gather(db, job, size, lines, db.lines.rank[lines].astype(np.int64), busy, note)

@@ -17,6 +17,7 @@ from hpcd.analysis.parallel.scaling import Scaling, measure
 from hpcd.analysis.parallel.tree_matching import match
 from hpcd.analysis.profile.views import View
 from hpcd.errors import UsageError
+from tests.support.hostile_databases import change_tables
 from tests.support.made import Step, make
 
 
@@ -142,6 +143,15 @@ def test_processes_without_ranks_need_their_number(tmp_path: Path) -> None:
         pass
     with study(paths, "weak", sizes=[2, 4]) as scaling:
         assert by_path(scaling, scaling.view("top-down"))[""][0] == pytest.approx(25, abs=0.01)
+
+
+def test_a_job_may_be_called_anything(tmp_path: Path) -> None:
+    path = make(tmp_path / "db", {0: [("main", "cpu", 1.0)], 1: [("main", "cpu", 1.0)]})
+    # numpy's texts end before it.
+    change_tables(path, "UPDATE shared_text SET text = char(0) WHERE text = 'job'")
+    with hpcd.analysis.open(path) as db:
+        ranks = find_ranks(db)
+    assert (ranks.job, len(ranks)) == ("\0", 2)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
