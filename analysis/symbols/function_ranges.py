@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from iced_x86 import Decoder, FlowControl, Mnemonic
+from iced_x86 import Code, Decoder, FlowControl, Mnemonic, Register
 
 from hpcd.array_types import I64, U64
 from hpcd.elf.elf_file import ElfFile
 from hpcd.elf.elf_reader import X86_64, Section
+from hpcd.errors import FormatError
 
 # Stubs are named by the relocations of their slots.
 _STUBS = (".plt", ".plt.sec", ".plt.got")
@@ -25,6 +26,8 @@ _MAX_JUMP = 1 << 16
 # The last bytes of padding and of returns.
 _ENDS = np.array([0x00, 0x90, 0xC3, 0xCC], np.uint8)
 _ADDRESSES = 1 << 47
+# Bytes of the entry point within which it calls the C library: glibc's has 38.
+_ENTRY_BYTES = 64
 
 _PADDING = frozenset((int(Mnemonic.NOP), int(Mnemonic.INT3)))
 _STOPS = frozenset(
@@ -82,6 +85,32 @@ def function_ranges(elf: ElfFile) -> FunctionRanges:
         start, end = start[order], end[order]
     edges = np.unique(np.concatenate([start, end, np.array(limits, np.uint64)]))
     return FunctionRanges(start, end, edges)
+
+
+def entry_functions(elf: ElfFile) -> dict[int, str]:
+    """Names, by address, of functions that a program without symbols has by its ELF header.
+
+    The entry point is ``_start``. What glibc's loads as the first argument of the call that ends it
+    (``sysdeps/x86_64/start.S``) is ``main``.
+    """
+    entry = elf.header.entry
+    try:
+        code = elf.code(entry, _ENTRY_BYTES)
+    except FormatError:
+        return {}
+    names = {entry: "_start"}
+    first_argument = None
+    for instruction in Decoder(64, code, ip=entry) if elf.machine == X86_64 else ():
+        if int(instruction.flow_control) in _CALLS:
+            if first_argument is not None:
+                names.setdefault(first_argument, "main")
+            break
+        if instruction.op0_register in (Register.RDI, Register.EDI):
+            first_argument = {
+                Code.LEA_R64_M: instruction.ip_rel_memory_address,
+                Code.MOV_RM64_IMM32: instruction.immediate32to64,
+            }.get(instruction.code)
+    return names
 
 
 def _gaps(section: Section, start: I64, end: I64) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ One task per module, run in a worker: all its addresses at once in, procedures o
 the order of search: ``.symtab`` of the file, of its separate debug file and of
 ``.gnu_debugdata``, ``.dynsym``, PLT stubs, and for what remains the bounds of functions
 (:mod:`~hpcd.analysis.symbols.function_ranges`), so that even a stripped function is one procedure:
-``[libfoo.so+0x1234]``.
+``[libfoo.so+0x1234]``, the program's entry point and ``main`` by their names.
 
 A file whose build id is not the recorded one is not the file that ran: its names would be wrong, so
 none are given. Nothing here raises for a bad file: it costs that module its names, and the note
@@ -189,9 +189,10 @@ def _file_tables(elf: ElfFile, build_id: str, name: str) -> tuple[list[SymbolTab
     sources: list[str] = []
     tables: list[SymbolTable] = []
     # What only reads databases needs no disassembler, and should not wait for one.
-    from hpcd.analysis.symbols.function_ranges import function_ranges
+    from hpcd.analysis.symbols.function_ranges import entry_functions, function_ranges
 
     start, end, edges = function_ranges(elf)
+    entry_names = entry_functions(elf)
 
     def take(label: str, read: Callable[[], SymbolTable | None]) -> None:
         # One damaged table must not cost the module the others.
@@ -211,7 +212,9 @@ def _file_tables(elf: ElfFile, build_id: str, name: str) -> tuple[list[SymbolTab
     take("plt", lambda: symbol_tables.from_plt(elf))
     take(
         "function ranges",
-        lambda: symbol_tables.from_ranges(start, end, lambda at: f"[{name}+0x{at:x}]"),
+        lambda: symbol_tables.from_ranges(
+            start, end, lambda at: entry_names.get(at) or f"[{name}+0x{at:x}]"
+        ),
     )
     return tables, ", ".join(sources) or "no symbols"
 
