@@ -80,16 +80,22 @@ def program_procedures(db: Database) -> Mask:
 def program_contexts(db: Database) -> Mask:
     """``bool[nodes]``: contexts in the program's own code, those that have names.
 
-    In a module that was stripped, where fewer have a name than not, all of them. All contexts where
-    the program has no code of its own.
+    In a module that was stripped, where fewer have a name than not, all of them: those of its entry
+    point and ``main``, which have their names in any case, are not counted. All contexts where the
+    program has no code of its own.
     """
     module = db.procedures.module[db.procedure_of_node]
     own: Mask = program_procedures(db)[db.procedure_of_node]
-    nameless = np.array([name.startswith("[") for name in db.procedures.name], bool)
-    without_name = nameless[db.procedure_of_node]
-    balance = np.bincount(module[own], np.where(without_name[own], 1, -1), len(db.modules) + 1)
-    own &= ~without_name | (balance > 0)[module]
+    weights = np.array([_weight(name) for name in db.procedures.name], np.int64)
+    weight = weights[db.procedure_of_node]
+    balance = np.bincount(module[own], weight[own], len(db.modules) + 1)
+    own &= (weight <= 0) | (balance > 0)[module]
     return own if bool(own.any()) else np.ones(len(own), bool)
+
+
+def _weight(name: str) -> int:
+    """How a procedure's name says that its module was stripped, 1, or that it was not, -1."""
+    return 1 if name.startswith("[") else 0 if name in ("_start", "main") else -1
 
 
 def _fits(patterns: Sequence[str], *names: str) -> bool:

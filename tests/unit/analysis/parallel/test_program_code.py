@@ -59,10 +59,10 @@ def test_users_add_patterns(tmp_path: Path) -> None:
 
 
 def test_addresses_are_the_programs_code_where_it_was_stripped(tmp_path: Path) -> None:
-    stripped: list[Step] = [("[solver+0x10]/[solver+0x20]", "cpu", 0.1), ("main", "cpu", 0.1)]
+    stripped: list[Step] = [("_start/main/[solver+0x20]", "cpu", 0.1)]
     named: list[Step] = [("main/solve", "cpu", 0.1), ("main/[solver+0x20]", "cpu", 0.1)]
     for steps, own in (
-        (stripped, {"[solver+0x10]", "[solver+0x20]", "main"}),
+        (stripped, {"_start", "main", "[solver+0x20]"}),
         (named, {"main", "solve"}),
     ):
         with hpcd.analysis.open(make(tmp_path / f"{len(own)}", {0: steps})) as db:
