@@ -56,6 +56,8 @@ class MmapEvents:
         self.lost = 0
         """Times that the kernel had more to report than its memory for it held."""
         self._forgotten_at = 0
+        self._mapped: set[int] = set()
+        """Pids of the processes that have mapped code since :meth:`take`."""
         self._files: dict[bytes, tuple[int, str, int, str]] = {}
         self._news = select.epoll()
         self._rings: list[tuple[int, mmap.mmap]] = []
@@ -104,11 +106,21 @@ class MmapEvents:
         """Take the records waiting; the pids of the processes that mapped code."""
         # Else what was mapped until now, and is taken, would make it readable once more.
         self._news.poll(0)
+        self._take_rings()
+        pids, self._mapped = self._mapped, set()
+        return pids
+
+    def catch_up(self, until: int) -> None:
+        """Have all that happened until then (ns) in the history, between two calls of
+        :meth:`take`."""
+        if until >= self.taken_until:
+            self._take_rings()
+
+    def _take_rings(self) -> None:
         now = time.monotonic_ns()
-        pids: set[int] = set()
         lost = self.lost
         for _, ring in (*self._quiet, *self._rings):
-            self._take_ring(ring, pids)
+            self._take_ring(ring)
         self.taken_until = now
         self.history.settle(now - _LATE_NS)
         if self.lost > lost:
@@ -116,9 +128,8 @@ class MmapEvents:
         elif now - self._forgotten_at > _REMEMBERED_NS:
             self._forgotten_at = now
             self.history.forget_before(min(now - _REMEMBERED_NS, self.needed_since))
-        return pids
 
-    def _take_ring(self, ring: mmap.mmap, pids: set[int]) -> None:
+    def _take_ring(self, ring: mmap.mmap) -> None:
         head = struct.unpack_from("<Q", ring, _HEAD)[0]
         tail = struct.unpack_from("<Q", ring, _TAIL)[0]
         size = _PAGES * mmap.PAGESIZE
@@ -133,7 +144,7 @@ class MmapEvents:
                 record = _piece(ring, tail % size, length, size)
                 pid, parent = _PIDS.unpack_from(record, _HEADER.size)
                 if kind == _MMAP2:
-                    pids.add(pid)
+                    self._mapped.add(pid)
                 if kind == _MMAP2 or (pid != parent if kind == _FORK else misc & _MISC_EXEC):
                     when = int.from_bytes(record[-8:], "little")  # its time is its end
                     self.history.on_report(pid, when, _KINDS[kind], record)

@@ -108,6 +108,7 @@ class Assembly:
             writer.add_process,
             self._accounts,
             on_demand=self._on_demand,
+            catch_up=mmaps.catch_up,
         )
         kernel = self._kernel_naming(sampler)
         stacks = StackResolver(mappings, kernel, mmaps.history.lookup, sampler.programs.caches)

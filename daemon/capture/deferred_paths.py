@@ -214,9 +214,8 @@ class DeferredPaths:
         return bool(done)
 
     def wait_for_walker(self) -> None:
-        """Wait until the walker is loaded, if paths wait for it."""
-        if self._waiting:
-            self._walker.result()
+        """Wait until the walker is loaded, so that no path waits for it any more."""
+        self._walker.result()
 
     def _oldest(self) -> int:
         return next((deferred.time for deferred in self._waiting.values()), 1 << 63)

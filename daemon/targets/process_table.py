@@ -78,8 +78,11 @@ class Targets:
         accounts: UserAccounts | None = None,
         *,
         on_demand: bool = False,
+        catch_up: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """``on_demand``: the programs request mappings when they are needed."""
+        """``on_demand``: the programs request mappings when they are needed. ``catch_up`` has all
+        that was mapped until a time (ns) in ``history``."""
+        self._catch_up = catch_up
         self._on_demand = on_demand
         self._accounts = accounts or UserAccounts()
         self._mappings = mappings
@@ -231,6 +234,7 @@ class Targets:
         if program:
             process = identify_reported(pid, target.process.id, name, program)
             if not process.exe:  # it has ended: its control group is that of who started it
+                self._catch_up(time_ns)
                 exe = self._history.program_of(pid, time_ns)
                 process = replace(process, exe=exe, job=process.job or target.process.job)
         else:

@@ -174,8 +174,8 @@ def test_on_a_whole_node_without_waits_programs_have_names_and_paths(
     busy = build("deep.c")
     recorder = Recorder(tmp_path / "m", "--all", "--no-blocked", "-F", 997)
     environment = {**os.environ, "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}
-    marks = [f"{tmp_path}{number}\n\x1b[31m" for number in range(5)]
-    for mark in marks:  # over before the recorder looks at what has begun
+    marks = [f"{tmp_path}{number}\n\x1b[31m" for number in range(60)]
+    for mark in marks:  # most are over before the recorder looks at what has begun, some just then
         subprocess.run(["/bin/true", mark], check=True, env=environment)
     subprocess.run([busy, "0.3", "5"], check=True)
     recorder.stop()
