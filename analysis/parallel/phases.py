@@ -66,13 +66,14 @@ class Instances:
 class Pattern:
     """Iterations of one context.
 
-    ``path`` are the names on the way to the context that iterates; ``anchor`` is the callee that
+    ``node`` is the context that iterates, ``path`` are the names on the way to it; ``anchor`` is the callee that
     begins an iteration, ``calls`` the most common order of callees and ``alike`` how many
     iterations have it. ``period_s`` is the median length without waiting for a CPU, ``spread`` the
     median difference from one iteration to the next by it (so they may grow and shrink slowly),
     ``share`` of the reference line's time all take together.
     """
 
+    node: int
     path: list[str]
     depth: int
     anchor: str
@@ -176,7 +177,7 @@ class PhaseTimeline:
         """
         line = self._stretches(0)
         tree = self.matching.tree
-        node = self._spine(line) if pattern is None else self._find(pattern.path)
+        node = self._spine(line) if pattern is None else pattern.node
         child = innermost(tree, tree.parent == node)
         child[tree.parent == np.arange(len(tree))] = 0
         token = child[line.node]
@@ -273,6 +274,7 @@ class PhaseTimeline:
         path = [labels[int(tree.frame[at])] for at in tree.path(node)]
         lived = float((line.end - line.begin).sum())
         return Pattern(
+            node=node,
             path=path,
             depth=len(path),
             anchor=name,
@@ -301,17 +303,6 @@ class PhaseTimeline:
         for number, line in enumerate(self._each()):
             length += clocks_of(line)[0].between(begin[:, number], end[:, number])
         return Instances(begin, end, (length / len(columns)).astype(np.int64))
-
-    def _find(self, path: Sequence[str]) -> int:
-        tree = self.matching.tree
-        labels = [place.label for place in self.matching.places]
-        node = 0
-        for name in path:
-            for child in np.flatnonzero(tree.parent == node).tolist():
-                if child and labels[int(tree.frame[child])] == name:
-                    node = child
-                    break
-        return node
 
     def _spine(self, line: Stretches) -> int:
         """The innermost context nearly all time is spent below."""

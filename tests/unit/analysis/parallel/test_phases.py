@@ -10,6 +10,7 @@ import pytest
 
 import hpcd.analysis
 from hpcd.__main__ import main
+from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.parallel.phases import PhaseTimeline
 from hpcd.analysis.parallel.ranks import find_ranks
 from hpcd.errors import UsageError
@@ -50,6 +51,18 @@ def test_iterations_and_phases_are_found(tmp_path: Path) -> None:
     assert phases[0].end_s == pytest.approx(0.1, abs=0.002)
     assert phases[2].begin_s == pytest.approx(0.1 + truth.sum(), abs=0.002)
     assert phase_timeline.label == "rank 0"
+
+
+def test_phases_are_those_of_the_program_beside_one_with_the_same_names(tmp_path: Path) -> None:
+    launcher = {0: [("main/wait", "cpu", 0.1)]}
+    parts = [
+        make(tmp_path / "one", launcher, program="/opt/a/launcher", name="launcher", size=0),
+        make(tmp_path / "two", {0: program(), 1: program()}),
+    ]
+    merge([path.with_name(f"{path.name}-m") for path in parts], tmp_path / "db")
+    phase_timeline = timeline(tmp_path / "db")
+    phases = phase_timeline.phases(phase_timeline.iterations())
+    assert [phase.name for phase in phases] == ["setup", f"{STEPS} iterations", "output"]
 
 
 def test_waits_that_are_drawn_out_are_no_iterations(tmp_path: Path) -> None:
