@@ -45,6 +45,50 @@ def test_a_wait_state_leads_to_its_message(called_page: Page) -> None:
     expect(page.locator(".marks-note")).to_have_text("4 messages")
 
 
+def test_order_and_rows_of_every_table_are_in_the_link(called_page: Page) -> None:
+    page = called_page
+    page.keyboard.press("8")
+    waits = page.locator("#waits .row")
+    sizes = page.locator("#sizes .row .name")
+    expect(waits.first).to_contain_text("wait at NxN")
+    usual = sizes.all_text_contents()
+    opened = waits.filter(has_text="late sender")
+    opened.locator(".twist").click()
+    wait = page.locator("#waits .row", has_text="rank 0 at 0.052000 s")
+    wait.click()
+    page.locator("#sizes").get_by_role("columnheader", name="mean size").click()
+    expect(sizes).to_have_text(usual[::-1])
+
+    def shown() -> None:
+        expect(opened).to_have_attribute("aria-expanded", "true")
+        expect(wait).to_have_attribute("aria-selected", "true")
+        expect(sizes).to_have_text(usual[::-1])
+
+    shown()
+    page.reload()
+    shown()
+    # Those of other panes are not lost by it.
+    page.keyboard.press("9")
+    page.get_by_role("button", name="Function", exact=True).click()
+    page.wait_for_selector("main[data-recorded^='function ']")
+    by_calls = page.get_by_role("columnheader", name="calls")
+    by_calls.click()
+    expect(by_calls).to_have_attribute("aria-sort", "descending")
+    page.keyboard.press("8")
+    shown()
+    for _ in range(4):
+        page.go_back()
+    expect(page.locator("#waits")).to_be_visible()
+    shown()
+    page.go_back()
+    expect(sizes).to_have_text(usual)
+    expect(wait).to_have_attribute("aria-selected", "true")
+    page.go_back()
+    expect(wait).to_have_attribute("aria-selected", "false")
+    page.go_back()
+    expect(opened).to_have_attribute("aria-expanded", "false")
+
+
 def test_the_matrix_is_enlarged_by_dragging(called_page: Page) -> None:
     page = called_page
     page.get_by_role("tab", name="Messages").click()

@@ -189,7 +189,13 @@ def test_colours_by_pattern(browser: Browser, url: str) -> None:
     context.close()
 
 
-@pytest.mark.parametrize("bad", ["colours=(", "formulas=%3D%3B;;x", "about=none&spot=x:y&code=z"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "colours=(&tables=(", "formulas=%3D%3B;;x",
+        'about=none&spot=x:y&code=z&tables={"Calling contexts and their costs: down":{"open":5}}',
+    ],
+)  # fmt: skip
 def test_links_that_make_no_sense_show_what_they_can(page: Page, bad: str) -> None:
     link = page.url + "&" + bad
     for pane in ("calls", "source"):

@@ -131,6 +131,11 @@ def test_contexts_that_differ_as_a_tree_a_flame_graph_and_losses(
     press(page, "Flat")
     press(page, "main > solve > sweep > kernel")
     expect(page.locator(".table .row.current")).to_contain_text("kernel")
+    at(page, "%22row%22")
+    page.go_back()
+    expect(page.locator(".table .row.current")).to_have_count(0)
+    page.go_forward()
+    expect(page.locator(".table .row.current")).to_contain_text("kernel")
     assert asked == []
     press(page, "Difference")
     compared(page, "flame 10 5")  # boxes, and those that differ

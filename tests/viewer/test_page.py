@@ -277,7 +277,7 @@ def test_tables_top_down_bottom_up_and_flat(page: Page) -> None:
     assert rows(page) == ["assemble"]
     shot(page, "table-flat")
     # Both are in the link, and steps of the history.
-    at(page, "only=ass&order=blocked+time+self")
+    at(page, "only=ass&tables=")
     page.reload()
     page.wait_for_selector("main[data-rows^=flat]")
     assert rows(page) == ["assemble"]

@@ -10,6 +10,7 @@ import { CHANGE_CLASSES, SAME, changeOfVisits, changeText, sideLetter } from "./
  * @typedef {object} CallPoint
  * @property {string} name
  * @property {string} caller
+ * @property {string} callee
  * @property {number[]} visits by side, of each rank
  * @property {number[]} cost by side
  * @property {() => CallPoint[]} children none
@@ -22,25 +23,25 @@ export async function mountCallCounts(element, { store, api, aligned, query, lim
   const { sides, database } = comparison;
   const steps = sides.slice(1).map((_, step) => step);
   /** @type {CallPoint[]} */
-  const rows = calls.name.map((name, at) => ({
-    name, caller: calls.caller[at], visits: calls.visits.map((visits) => visits[at]), cost: calls.cost.map((cost) => cost[at]), children: () => [],
+  const rows = calls.name.map((callee, at) => ({
+    name: `${calls.caller[at]} → ${callee}`, caller: calls.caller[at], callee, visits: calls.visits.map((visits) => visits[at]), cost: calls.cost.map((cost) => cost[at]), children: () => [],
   }));
 
   const change = (/** @type {CallPoint} */ { visits }, /** @type {number} */ step) => changeOfVisits(
     visits[step], visits[step + 1], calls.ranks[step], calls.ranks[step + 1], limits().sensitivity);
 
   /** @param {CallPoint} row */
-  function nameOf({ caller, name }) {
-    const number = database.tree.numbers.get(name);
-    const box = colouredName(number === undefined ? "" : database.css(number), `${caller} → ${name}`);
+  function nameOf({ name, caller, callee }) {
+    const number = database.tree.numbers.get(callee);
+    const box = colouredName(number === undefined ? "" : database.css(number), name);
     const fits = store.state.search ? nameMatcher(store.state.search) : null;
-    box.className = fits ? (fits(caller) || fits(name) ? "found" : "faded") : "";
-    box.title = `${caller} called ${name}`;
+    box.className = fits ? (fits(caller) || fits(callee) ? "found" : "faded") : "";
+    box.title = `${caller} called ${callee}`;
     return box;
   }
 
   const columns = callColumns(comparison, calls, change);
-  const table = new TreeTable(element, "Calls by caller and callee", columns, nameOf, { sort: columns.length - 1 });
+  const table = new TreeTable(element, store, "Calls by caller and callee", columns, nameOf, { sort: columns.length - 1 });
   table.show(rows);
   const update = () => {
     table.lay();
@@ -54,7 +55,7 @@ export async function mountCallCounts(element, { store, api, aligned, query, lim
   return {
     dispose() { table.dispose(); ends.forEach((end) => end()); },
     csv: () => [["depth", "call", ...columns.map(({ title }) => title)],
-      ...table.shown.map(({ row, level }) => [level, `${row.caller} -> ${row.name}`, ...columns.map(({ value }) => value(row))])],
+      ...table.shown.map(({ row, level }) => [level, `${row.caller} -> ${row.callee}`, ...columns.map(({ value }) => value(row))])],
   };
 }
 

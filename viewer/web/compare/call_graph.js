@@ -44,7 +44,7 @@ class CallGraph {
     // Of each node whether it or one below it differs.
     this.different = new Uint8Array(comparison.database.tree.parent.length);
     this.columns = [...this.costColumns(), ...this.changeColumns()];
-    this.table = this.makeTable();
+    this.table = this.fill();
     const only = Object.assign(document.createElement("input"), { type: "checkbox", id: "differing", checked: Boolean(store.state.differing) });
     only.addEventListener("change", () => store.set({ differing: only.checked ? "1" : "" }));
     this.ends = [
@@ -53,15 +53,15 @@ class CallGraph {
       store.subscribe(["differing"], () => { only.checked = Boolean(store.state.differing); this.table.lay(); }),
       store.subscribe(["view"], () => {
         this.table.dispose();
-        this.table = this.makeTable();
-        this.fill();
+        this.table = this.fill();
+        this.report();
       }),
       store.subscribe(["search", "theme"], () => this.table.paint()),
     ];
     const label = document.createElement("label");
     label.append(only, "only what differs");
     tools.append(label);
-    this.fill();
+    this.report();
   }
 
   dispose() {
@@ -109,10 +109,15 @@ class CallGraph {
     }));
   }
 
-  makeTable() {
-    const { comparison } = this;
-    return new TreeTable(this.box, "Aligned calling contexts and their costs", this.columns, (/** @type {Row} */ row) => comparison.tag(row),
-      { keep: (row) => this.keeps(row), sort: comparison.sides.length - 1 });
+  fill() {
+    const { comparison, kind, view: { store } } = this;
+    const { profile, sides } = comparison;
+    /** @type {TreeTable<Row>} */
+    const table = new TreeTable(this.box, store, "Aligned calling contexts and their costs", this.columns, (row) => comparison.tag(row),
+      { keep: (row) => this.keeps(row), begin: () => { if (kind === "down") this.openDifferences(table); }, kind, sort: sides.length - 1 });
+    this.different = this.judgeNodes();
+    table.show(kind === "down" ? profile.root().children() : profile.procedures(kind === "up"));
+    return table;
   }
 
   /** @param {Row} row */
@@ -129,8 +134,12 @@ class CallGraph {
 
   judge() {
     this.different = this.judgeNodes();
-    this.list();
     this.table.lay();
+    this.report();
+  }
+
+  report() {
+    this.list();
     const counts = this.comparison.steps(this.view.limits()).map(({ common, gone, added, different }, step) =>
       `${formatCount(common)} contexts in common, ${formatCount(gone)} only in ${sideLetter(step)}, ${formatCount(added)} only in ${sideLetter(step + 1)}; ${formatCount(different)} of those in common differ`);
     this.view.say(counts.length === 1 ? counts[0] : counts.map((text, step) => `${sideLetter(step)} to ${sideLetter(step + 1)}: ${text}`).join(" · "));
@@ -171,7 +180,8 @@ class CallGraph {
    * @param {number} node
    */
   reveal(node) {
-    this.view.store.set({ view: "down", differing: "" });
+    const gesture = `context ${node}`;
+    this.view.store.set({ view: "down", differing: "" }, gesture);
     const { table } = this;
     let rows = table.top;
     /** @type {Row | null} */
@@ -184,16 +194,14 @@ class CallGraph {
       rows = next.children();
     }
     table.lay();
-    if (last) table.select(last);
+    if (last) table.select(last, gesture);
   }
 
-  fill() {
-    const { table, kind } = this;
-    const { profile } = this.comparison;
-    table.top = kind === "down" ? profile.root().children() : profile.procedures(kind === "up");
-    this.judge();
-    if (kind !== "down") return;
-    // Down to what differs; or, where nothing does, to where the program divides.
+  /**
+   * Down to what differs; or, where nothing does, to where the program divides.
+   * @param {TreeTable<Row>} table
+   */
+  openDifferences(table) {
     const pending = table.top.map((row) => ({ row, alone: table.top.length === 1 }));
     for (let next = pending.pop(); next; next = pending.pop()) {
       const { row, alone } = next;
@@ -202,7 +210,6 @@ class CallGraph {
       const rows = row.children();
       pending.push(...rows.map((child) => ({ row: child, alone: alone && rows.length === 1 })));
     }
-    table.lay();
   }
 
   /** @returns {import("../core/pane_types.js").Cell[][]} */

@@ -3,7 +3,7 @@
 
 import { formatQuantity } from "../core/format.js";
 import { part } from "../widgets/elements.js";
-import { segmentedControl } from "../widgets/segmented_control.js";
+import { chosen, segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
 import { TREE_KINDS } from "./aligned_tree.js";
 import { listEntry } from "./list_entry.js";
@@ -123,9 +123,13 @@ class ScalingLoss {
     const { comparison, down } = this;
     const { profile } = comparison;
     const last = 2 * (this.runs.length - 1);
-    const table = new TreeTable(this.box, "Loss by calling context", this.columns, (/** @type {Row} */ row) => comparison.tag(row), { sort: down ? last : last + 1 });
-    table.show(down ? profile.root().children() : profile.procedures(this.view.store.state.view === "up"));
-    if (down) for (let rows = table.top; rows.length === 1; rows = rows[0].children()) table.open.add(rows[0]);
+    const kind = chosen(TREE_KINDS, this.view.store.state.view);
+    /** @type {TreeTable<Row>} */
+    const table = new TreeTable(this.box, this.view.store, "Loss by calling context", this.columns, (row) => comparison.tag(row), {
+      begin: () => { if (down) for (let rows = table.top; rows.length === 1; rows = rows[0].children()) table.open.add(rows[0]); },
+      kind, sort: down ? last : last + 1,
+    });
+    table.show(down ? profile.root().children() : profile.procedures(kind === "up"));
     return table;
   }
 

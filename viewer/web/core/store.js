@@ -31,7 +31,7 @@
  * @property {string} [metric]
  * @property {string} [view] of the profile: down, up, flat, around, loops or lines
  * @property {string} [only] text that names in tables contain
- * @property {string} [order] title of the column that a table is sorted by, behind a minus: ascending
+ * @property {string} [tables] JSON: of tables by their names what a person did, as Kept of widgets/table.js
  * @property {string} [nameless] "1" for rows of their own of procedures without names
  * @property {string} [flame] kind of flame graph: down, up or sandwich
  * @property {string} [root] what the flame graph shows in full width: names on the way to it, one a line
@@ -72,7 +72,7 @@
 
 /** @type {(keyof State)[]} */
 const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "filter", "sort", "group", "all", "unfolded", "moved", "pinned", "depth", "loops", "time", "line",
-  "search", "theme", "metric", "view", "only", "order", "nameless", "flame", "root", "about", "spot", "code", "context", "formulas", "colours",
+  "search", "theme", "metric", "view", "only", "tables", "nameless", "flame", "root", "about", "spot", "code", "context", "formulas", "colours",
   "compare", "versus", "sides", "compared", "shares", "partial", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel", "marks", "matrix", "ranks", "by", "phase", "called", "curves", "against"];
 /** @type {Set<keyof State>} */
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);

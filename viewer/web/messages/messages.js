@@ -159,12 +159,8 @@ class MessagesPane extends AnswerPane {
     this.disposeTables();
     this.inTrace.disabled = true;
     this.showWaits(answer);
-    const sizes = this.table("sizes", "Sizes of messages", sizeRows(answer), "bytes each", 150);
-    sizes.sort = 2;
-    sizes.descending = false;
-    sizes.header();
-    sizes.lay();
-    this.table("communicators", "Communicators", communicatorRows(answer), "communicator", 260);
+    this.table("sizes", "Sizes of messages", sizeRows(answer), { heading: "bytes each", nameWidth: 150, sort: 2, descending: false });
+    this.table("communicators", "Communicators", communicatorRows(answer), { heading: "communicator", nameWidth: 260 });
     const note = (/** @type {string} */ id, /** @type {number} */ shown, /** @type {number} */ of) => {
       part(this.element, id, HTMLElement).textContent = shown < of ? `the first ${shown} of ${formatCount(of)}` : "";
     };
@@ -183,7 +179,7 @@ class MessagesPane extends AnswerPane {
       return;
     }
     const words = (/** @type {WaitRow} */ row) => row.other;
-    this.waits = new TreeTable(box, "Wait states", [
+    this.waits = new TreeTable(box, this.page.store, "Wait states", [
       { title: "waiting", value: (row) => row.seconds, text: ({ seconds }) => `${formatTime(seconds * 1e9)}  ${formatPercent(seconds / (answer.waiting || 1))}`, share: ({ seconds }) => seconds / (answer.waiting || 1), width: 124 },
       { title: "waits", value: (row) => row.count, text: ({ count }) => (count ? formatCount(count) : ""), share: () => 0, width: 64 },
       { title: "for rank", value: (row) => -row.rank, text: words, share: () => 0, mark: () => "words", width: 240 },
@@ -206,9 +202,9 @@ class MessagesPane extends AnswerPane {
    * @param {WaitRow} row
    */
   chooseWait({ worst, node }) {
-    const { store, context } = this.page;
+    const { tree } = this.page.context;
     this.inTrace.disabled = false;
-    store.set({ ...crosshair(worst), ...(node === null ? {} : { about: context.tree.names[context.tree.procedure[node]] }) });
+    return { ...crosshair(worst), ...(node === null ? {} : { about: tree.names[tree.procedure[node]] }) };
   }
 
   // The trace view around the chosen wait.
@@ -226,15 +222,13 @@ class MessagesPane extends AnswerPane {
    * @param {string} id
    * @param {string} label
    * @param {{ rows: MessageRow[], columns: import("../widgets/table.js").Column<MessageRow>[] }} content
-   * @param {string} heading
-   * @param {number} nameWidth
+   * @param {{ heading: string, nameWidth: number, sort?: number, descending?: boolean }} options
    */
-  table(id, label, { rows, columns }, heading, nameWidth) {
+  table(id, label, { rows, columns }, options) {
     const named = (/** @type {MessageRow} */ row) => Object.assign(textElement("span", row.name), { title: row.title });
-    const table = new TreeTable(part(this.element, id, HTMLElement), label, columns, named, { heading, nameWidth });
+    const table = new TreeTable(part(this.element, id, HTMLElement), this.page.store, label, columns, named, options);
     table.show(rows);
     this.tables.push(table);
-    return table;
   }
 
   /** @returns {Cell[][]} */

@@ -5,6 +5,7 @@ import { evaluateAll } from "./formula_input.js";
 
 /**
  * @typedef {object} Row
+ * @property {string} name
  * @property {number} procedure
  * @property {number[]} nodes of the row
  * @property {number[]} inclusive by metric
@@ -122,7 +123,7 @@ export class Profile {
     let children = null;
     /** @type {Row} */
     const row = {
-      procedure, nodes, make: () => [],
+      name: this.tree.names[procedure], procedure, nodes, make: () => [],
       exclusive: this.derived(exclusive.map((costs) => sum(costs, own))),
       inclusive: this.derived(inclusive.map((costs) => sum(costs, whole))),
       children: () => (children ??= row.make()),

@@ -76,7 +76,6 @@ export class ProfileTable extends AnswerPane {
       store.subscribe([...EXTENT, "view", "nameless", "formulas"], () => this.load()),
       store.subscribe(["search", "theme"], () => this.shown?.table.paint()),
       store.subscribe(["only"], () => this.filterNames()),
-      store.subscribe(["order"], ({ order }) => this.shown?.table.sortBy(order)),
       () => this.shown?.table.dispose(),
     ];
     this.load();
@@ -101,22 +100,24 @@ export class ProfileTable extends AnswerPane {
    * @param {number} sort the column
    */
   show(name, selected, profile, sort) {
-    const before = this.shown;
-    // Of other lines, another time, or a newer revision: what was open stays open.
-    const kept = before?.name === name ? before.table.kept((row) => before.profile.tree.names[row.procedure]) : null;
-    before?.table.dispose();
-    const table = new TreeTable(this.box, "Calling contexts and their costs", columns(selected, profile, this.page.store.state.metric),
-      (row) => this.nameOf(row, profile.tree), { choose: (row) => this.choose(row), keep: (row) => this.keeps(row), sort, resort: (order) => this.page.store.set({ order }) });
-    table.sortBy(this.page.store.state.order);
+    const { store } = this.page;
+    this.shown?.table.dispose();
+    const rows = name === "around" ? this.rowsAround(selected, profile) : rowsOf(name, profile);
+    /** @type {TreeTable<Row>} */
+    const table = new TreeTable(this.box, store, "Calling contexts and their costs", columns(selected, profile, store.state.metric), (row) => this.nameOf(row, profile.tree), {
+      choose: (row) => this.choose(row), keep: (row) => this.keeps(row), kind: name, sort,
+      begin: () => {
+        // Both are looked at: what calls the procedure, and what it calls.
+        if (name === "around") rows.forEach((row) => table.open.add(row));
+        // Where the cost is can be seen at once where nothing is chosen yet.
+        else if (!this.reveal(table, profile.tree) && name === "down") table.openHotPath();
+      },
+    });
     this.shown = { name, selected, profile, table };
     this.filter = this.only.value ? new NameFilter(profile.tree, this.only.value) : null;
-    const rows = name === "around" ? this.rowsAround(selected, profile) : rowsOf(name, profile);
     table.show(rows);
-    // Both are looked at: what calls the procedure, and what it calls.
-    if (name === "around") rows.forEach((row) => table.toggle(row, true));
-    if (kept) table.keepTo(kept, (row) => profile.tree.names[row.procedure]);
-    // Where the cost is can be seen at once where nothing is chosen yet.
-    else if (!this.reveal(table, profile.tree) && name === "down") table.openHotPath();
+    // Another pane may have chosen another one since.
+    if (store.state.context && table.current && this.contextOf(table.current, profile.tree) !== store.state.context) this.reveal(table, profile.tree);
     this.what.textContent = selected.wrong || (rows.length ? selected.note : whyEmpty(name, profile));
     this.what.classList.toggle("wrong", Boolean(selected.wrong));
     this.nameless.checked = Boolean(this.page.store.state.nameless);
@@ -220,17 +221,16 @@ export class ProfileTable extends AnswerPane {
    * @param {Row} row
    */
   choose(row) {
-    if (!this.shown) return;
+    if (!this.shown) return {};
     const { profile: { tree } } = this.shown;
-    const { context, store } = this.page;
     const { kind, file, line } = tree.entities;
     const { procedure } = row;
     const placed = kind[procedure] >= LOOP && kind[procedure] <= STATEMENT && file[procedure];
-    store.set({
+    return {
       context: this.contextOf(row, tree),
-      about: context.opened.procedureOf(tree, procedure),
+      about: this.page.context.opened.procedureOf(tree, procedure),
       spot: placed ? `${file[procedure]}:${line[procedure]}` : undefined,
-    });
+    };
   }
 
   /** @returns {Cell[][]} */

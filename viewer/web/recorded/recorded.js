@@ -79,7 +79,6 @@ class RecordedPane extends AnswerPane {
       store.subscribe([...EXTENT, "by", "called"], () => this.load()),
       store.subscribe(["search", "theme"], () => this.table?.paint()),
       store.subscribe(["only"], ({ only = "" }) => { if (this.only.value !== only) this.only.value = only; this.table?.lay(); }),
-      store.subscribe(["order"], ({ order }) => this.table?.sortBy(order)),
       () => this.table?.dispose(), () => this.overTime.dispose(),
     ];
     this.load();
@@ -171,15 +170,15 @@ class RecordedPane extends AnswerPane {
    */
   show(by, { rows, columns }, said) {
     this.table?.dispose();
-    this.table = new TreeTable(this.box, "Recorded calls", columns, (row) => this.nameOf(row), {
-      choose: (row) => this.choose(row), keep: (row) => !this.only.value || nameMatcher(this.only.value)(row.name) || row.children().some(({ name }) => nameMatcher(this.only.value)(name)),
+    /** @type {TreeTable<CallRow>} */
+    const table = new TreeTable(this.box, this.page.store, "Recorded calls", columns, (row) => this.nameOf(row), {
+      begin: () => { if (by === MEMORY) table.open.add(rows[0]); }, kind: by, choose: (row) => this.choose(row), keep: (row) => !this.only.value || nameMatcher(this.only.value)(row.name) || row.children().some(({ name }) => nameMatcher(this.only.value)(name)),
       heading: by === MEMORY ? "process, call path" : by === MEMORY_TIME ? TIME : GROUPINGS.find(([key]) => key === by)?.[1].toLowerCase(),
-      nameWidth: 300, sort: by.endsWith(TIME) ? UNSORTED : 0, resort: (order) => this.page.store.set({ order }),
+      nameWidth: 300, sort: by.endsWith(TIME) ? UNSORTED : 0,
     });
-    this.table.sortBy(this.page.store.state.order);
-    if (rows.length) this.table.show(rows);
+    this.table = table;
+    if (rows.length) table.show(rows);
     else this.box.replaceChildren(textElement("p", by === PHASE ? NO_PHASE : NO_CALLS_IN_VIEW, "empty"));
-    if (by === MEMORY && rows.length) this.table.toggle(rows[0], true);
     this.what.textContent = rows.length ? said : "";
     this.what.title = said;
     this.element.dataset.recorded = `${by} ${rows.length}`;
@@ -199,8 +198,8 @@ class RecordedPane extends AnswerPane {
    * @param {CallRow} row
    */
   choose({ node, spot, phase }) {
-    const { store, context } = this.page;
-    store.set({ ...(phase ? { phase } : {}), ...spot, ...(node < 0 ? {} : { about: context.tree.names[context.tree.procedure[node]] }) });
+    const { tree } = this.page.context;
+    return { ...(phase ? { phase } : {}), ...spot, ...(node < 0 ? {} : { about: tree.names[tree.procedure[node]] }) };
   }
 
   /** @returns {Cell[][]} */

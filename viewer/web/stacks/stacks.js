@@ -13,6 +13,7 @@ import { TreeTable } from "../widgets/table.js";
  * @typedef {import("../core/pane_types.js").PageParts} PageParts
  *
  * @typedef {object} Row of the answer; number is its place in it
+ * @property {string} name
  * @property {number} number
  * @property {Row[]} below
  * @property {() => Row[]} children
@@ -123,15 +124,15 @@ export class Stacks extends AnswerPane {
     this.what.title = this.what.textContent;
     part(this.element, "stands-out", HTMLElement).replaceChildren(...answer.findings.map((text) => textElement("li", text)));
     const rows = rowsOf(answer);
-    const table = new TreeTable(this.box, "Where threads stand", columns(answer), (row) => this.nameOf(answer, row), { choose: (row) => this.choose(answer, row) });
+    /** @type {TreeTable<Row>} */
+    const table = new TreeTable(this.box, this.page.store, "Where threads stand", columns(answer), (row) => this.nameOf(answer, row), {
+      choose: (row) => this.choose(answer, row), begin: () => openPlaces(table, rows, answer),
+    });
     this.shown = { answer, table };
     if (!answer.threads) {
       table.dispose();
       this.box.replaceChildren(textElement("p", NO_THREADS, "empty"));
-    } else {
-      table.show(rows);
-      openPlaces(table, rows, answer);
-    }
+    } else table.show(rows);
     this.element.dataset.stacks = `${this.now ? "now" : formatTime(this.time, context.summary.duration_ns)} ${answer.threads}`;
   }
 
@@ -158,10 +159,9 @@ export class Stacks extends AnswerPane {
    * @param {Row} row
    */
   choose({ kind, names, line }, { number }) {
-    const { store } = this.page;
     const at = line[number];
     const about = kind[number] === FRAMES ? { about: names[number][names[number].length - 1] } : {};
-    store.set({ ...(at === null ? {} : { line: at, time: this.time }), ...about });
+    return { ...(at === null ? {} : { line: at, time: this.time }), ...about };
   }
 
   /** @returns {Cell[][]} */
@@ -200,7 +200,7 @@ function shortened(run) {
 }
 
 /** @param {StacksAnswer} answer */
-function rowsOf({ parent }) {
+function rowsOf({ parent, names }) {
   /** @type {Row[]} */
   const rows = [];
   /** @type {Row[]} */
@@ -208,7 +208,7 @@ function rowsOf({ parent }) {
   parent.forEach((above, number) => {
     /** @type {Row[]} */
     const below = [];
-    const row = { number, below, children: () => below };
+    const row = { name: names[number].join("\n"), number, below, children: () => below };
     rows.push(row);
     (above ? rows[above - 1].below : top).push(row);
   });
@@ -230,7 +230,6 @@ function openPlaces(table, top, { kind }) {
     pending = next.flatMap(({ below }) => below);
     count += pending.length;
   }
-  table.lay();
 }
 
 /**

@@ -37,8 +37,7 @@ export function buttonGroup(box, label, choices, choose) {
  * @param {Choice[]} choices the first is pressed where the store has none of them
  */
 export function segmentedControl(box, store, key, label, choices) {
-  // Another table has an order of its own.
-  const press = buttonGroup(box, label, choices, (value) => store.set({ [key]: value, order: undefined }));
+  const press = buttonGroup(box, label, choices, (value) => store.set({ [key]: value }));
   const update = () => press(chosen(choices, store.state[key]));
   update();
   return store.subscribe([key], update);

@@ -7,6 +7,7 @@ import { select, textElement } from "./elements.js";
 
 export const UNSORTED = -1; // no column: rows are as they come
 const HEIGHT = 22;
+const KEYS = "keys of a table"; // a gesture: a step of the history, however many rows are passed
 const INDENT = 14; // px of a level
 const DEEPEST = 10; // levels that are indented; deeper ones say their number, so that there is room for their names
 
@@ -22,42 +23,57 @@ const DEEPEST = 10; // levels that are indented; deeper ones say their number, s
  */
 
 /**
- * What is open, chosen and scrolled to, by the paths of the rows' names.
+ * What a person did with a table, as links have it; rows by hashes of the names on the way to them, which are short
+ * however long the names are.
  * @typedef {object} Kept
- * @property {Set<string>} open
- * @property {string[]} current
- * @property {number} scrolled
- * @property {string | undefined} sort title of the column sorted by
- * @property {boolean} descending
+ * @property {string} [order] title of the column sorted by, behind a minus: ascending; none: as at first
+ * @property {string} [row] that is selected
+ * @property {string[]} [open] rows that are closed at first
+ * @property {string[]} [closed] rows that are open at first
+ *
+ * @typedef {import("../core/store.js").Store} Store
+ * @typedef {import("../core/store.js").State} State
  */
 
+// Tables by their elements: one that takes another's place is scrolled to where that one was.
+/** @type {WeakMap<HTMLElement, TreeTable<any>>} */
+const shownIn = new WeakMap();
+
 /**
- * @template {{ children(): Row[] }} Row
+ * @template {{ name: string, children(): Row[] }} Row
  */
 export class TreeTable {
   /**
    * @param {HTMLElement} element
+   * @param {Store} store
    * @param {string} label
    * @param {Column<Row>[]} columns
    * @param {(row: Row) => HTMLElement} draw makes what names a row
    * @param {object} options
-   * @param {(row: Row) => void} [options.choose] called with a row that is selected
+   * @param {(row: Row) => Partial<State>} [options.choose] what other panes are about once a row is selected
    * @param {(row: Row) => boolean} [options.keep] whether a row is shown
+   * @param {() => void} [options.begin] opens what is open until a person opens or closes rows
+   * @param {string} [options.kind] of rows, where the table has several: links keep them apart
    * @param {number} [options.sort] the column
-   * @param {(order: string) => void} [options.resort] called with the order that a person chooses, as of sortBy
+   * @param {boolean} [options.descending]
    * @param {string} [options.heading] of the names
    * @param {number} [options.nameWidth] px, at least
    */
-  constructor(element, label, columns, draw, { choose = () => {}, keep = () => true, sort = 0, resort = () => {}, heading = "Name", nameWidth }) {
+  constructor(element, store, label, columns, draw, { choose = () => ({}), keep = () => true, begin = () => {}, kind = "", sort = 0, descending = true, heading = "Name", nameWidth }) {
+    this.store = store;
+    this.name = kind ? `${label}: ${kind}` : label;
     this.heading = heading;
     this.columns = columns;
     this.draw = draw;
     this.choose = choose;
     this.keep = keep;
-    this.usual = sort;
+    this.begin = begin;
+    this.usual = { sort, descending };
     this.sort = sort;
-    this.resort = resort;
-    this.descending = true;
+    this.descending = descending;
+    const before = shownIn.get(element);
+    this.scrolled = before?.name === this.name ? before.box.scrollTop : 0;
+    shownIn.set(element, this);
     /** @type {Row[]} */
     this.top = [];
     /** @type {{ row: Row, level: number }[]} */
@@ -66,6 +82,8 @@ export class TreeTable {
     this.current = null;
     /** @type {Set<Row>} */
     this.open = new Set();
+    /** @type {Set<Row>} open until a person opens or closes rows */
+    this.first = new Set();
     element.innerHTML = '<div class="table" role="treegrid" tabindex="0"><div class="head" role="row"></div><div class="rows" role="presentation"></div></div><nav class="crumbs" aria-label="Callers of the chosen row" hidden></nav>';
     this.box = select(element, ".table", HTMLElement);
     this.box.setAttribute("aria-label", label);
@@ -81,10 +99,14 @@ export class TreeTable {
     this.box.addEventListener("keydown", (event) => this.key(event));
     this.observer = new ResizeObserver(() => this.paint());
     this.observer.observe(this.box);
+    this.unsubscribe = store.subscribe(["tables"], () => { if (JSON.stringify(this.kept) !== JSON.stringify(this.link)) this.restore(); });
     this.header();
   }
 
-  dispose() { this.observer.disconnect(); }
+  dispose() {
+    this.observer.disconnect();
+    this.unsubscribe();
+  }
 
   get visible() { return this.columns.filter(({ title }) => this.layout.isShown(title)); }
 
@@ -106,7 +128,7 @@ export class TreeTable {
         this.sort = i;
         this.header();
         this.lay();
-        this.resort(`${this.descending ? "" : "-"}${column.title}`);
+        this.record();
       });
       this.layout.addBorder(button, column.title);
       return button;
@@ -114,72 +136,72 @@ export class TreeTable {
     if (focused >= 0) select(this.head, `:nth-child(${focused + 1})`, HTMLElement).focus();
   }
 
-  /** @param {string} [order] title of a column, behind a minus: ascending; of another table's: as at first */
-  sortBy(order = "") {
-    const at = this.columns.findIndex(({ title }) => title === order.replace(/^-/, ""));
-    this.sort = at < 0 ? this.usual : at;
-    this.descending = at < 0 || !order.startsWith("-");
-    this.header();
-    this.lay();
-  }
-
   /** @param {Row[]} rows */
   show(rows) {
     this.top = rows;
+    this.restore();
+    if (this.scrolled) this.box.scrollTop = this.scrolled;
+  }
+
+  /**
+   * Visits rows and, below those that are open, their children, each with what identifies it in links.
+   * @param {(row: Row, id: string) => void} visit
+   */
+  walk(visit) {
+    const pending = this.top.map((row) => ({ row, above: 0 }));
+    for (let next = pending.pop(); next; next = pending.pop()) {
+      const { row, above } = next;
+      let hash = above;
+      for (let i = 0; i < row.name.length; i++) hash = Math.imul(hash ^ row.name.charCodeAt(i), 16777619);
+      hash = Math.imul(hash ^ 1, 16777619); // levels apart
+      visit(row, (hash >>> 0).toString(36));
+      if (this.open.has(row)) for (const child of row.children()) pending.push({ row: child, above: hash });
+    }
+  }
+
+  // What the link says of this table.
+  /** @returns {Kept} */
+  get link() { return tablesOf(this.store.state)[this.name] ?? {}; }
+
+  /** @returns {Kept} */
+  get kept() {
+    /** @type {Kept} */
+    const kept = {};
+    if (this.sort !== this.usual.sort || this.descending !== this.usual.descending) kept.order = (this.descending ? "" : "-") + this.columns[this.sort].title;
+    this.walk((row, id) => {
+      if (row === this.current) kept.row = id;
+      if (this.open.has(row) !== this.first.has(row)) (kept[this.open.has(row) ? "open" : "closed"] ??= []).push(id);
+    });
+    return kept;
+  }
+
+  // Shows what the link says, which may be anything; the rest as at first.
+  restore() {
+    const { order = "", row: current, open = [], closed = [] } = this.link;
+    const at = this.columns.findIndex(({ title }) => [title, "-" + title].includes(order));
+    this.sort = at < 0 ? this.usual.sort : at;
+    this.descending = at < 0 ? this.usual.descending : order === this.columns[at].title;
     this.current = null;
     this.open = new Set();
-    this.lay();
-  }
-
-  /**
-   * Visits rows and, below those that enter says so of, their children, each with the names on its path.
-   * @param {(row: Row) => string} name
-   * @param {(row: Row, path: string) => boolean} enter
-   */
-  walk(name, enter) {
-    const pending = this.top.map((row) => ({ row, above: "" }));
-    for (let next = pending.pop(); next; next = pending.pop()) {
-      const path = `${next.above}\0${name(next.row)}`;
-      if (enter(next.row, path)) for (const row of next.row.children()) pending.push({ row, above: path });
-    }
-  }
-
-  /**
-   * What is open, chosen and scrolled to: other rows may be shown in its place.
-   * @param {(row: Row) => string} name
-   * @returns {Kept}
-   */
-  kept(name) {
-    /** @type {Set<string>} */
-    const open = new Set();
-    /** @type {string[]} */
-    const current = [];
-    this.walk(name, (row, path) => {
-      if (row === this.current) current.push(path);
-      if (this.open.has(row)) open.add(path);
-      return this.open.has(row);
-    });
-    return { open, current, scrolled: this.box.scrollTop, sort: this.columns[this.sort]?.title, descending: this.descending };
-  }
-
-  /**
-   * @param {Kept} kept
-   * @param {(row: Row) => string} name
-   */
-  keepTo({ open, current, scrolled, sort, descending }, name) {
-    const same = this.columns.findIndex(({ title }) => title === sort);
-    if (same >= 0) {
-      this.sort = same;
-      this.descending = descending;
-    }
-    this.walk(name, (row, path) => {
-      if (current.includes(path)) this.current = row;
-      if (open.has(path)) this.open.add(row);
-      return open.has(path);
+    this.begin();
+    this.first = new Set(this.open);
+    this.walk((row, id) => {
+      if (id === current) this.current = row;
+      if ([open].flat().includes(id)) this.open.add(row);
+      if ([closed].flat().includes(id)) this.open.delete(row);
     });
     this.header();
     this.lay();
-    this.box.scrollTop = scrolled;
+    if (this.current) this.scrollTo(this.current);
+  }
+
+  /**
+   * Puts what a person did into the link, and with it what else that changes.
+   * @param {Partial<State>} [patch]
+   * @param {string} [gesture] steps of one are one entry of the history
+   */
+  record(patch = {}, gesture = "") {
+    this.store.set({ ...patch, tables: JSON.stringify({ ...tablesOf(this.store.state), [this.name]: this.kept }) }, gesture);
   }
 
   /** @param {Row[]} rows */
@@ -274,18 +296,25 @@ export class TreeTable {
     return line;
   }
 
-  /** @param {Row} row */
-  toggle(row, open = !this.open.has(row)) {
-    if (open) this.open.add(row); else this.open.delete(row);
+  /**
+   * @param {Row} row
+   * @param {string} [gesture]
+   */
+  toggle(row, gesture) {
+    if (!this.open.delete(row)) this.open.add(row);
     this.lay();
+    this.record({}, gesture);
   }
 
-  /** @param {Row} row */
-  select(row) {
+  /**
+   * @param {Row} row
+   * @param {string} [gesture]
+   */
+  select(row, gesture) {
     this.current = row;
     this.scrollTo(row);
     this.paint();
-    this.choose(row);
+    this.record(this.choose(row), gesture);
   }
 
   /** @param {Row} row */
@@ -318,25 +347,35 @@ export class TreeTable {
     const at = this.shown.findIndex(({ row }) => row === this.current);
     const here = at < 0 ? null : this.shown[at];
     /** @param {{ row: Row } | undefined} entry */
-    const go = (entry) => { if (entry) this.select(entry.row); };
+    const go = (entry) => { if (entry) this.select(entry.row, KEYS); };
     /** @type {Record<string, () => void>} */
     const acts = {
       ArrowDown: () => go(this.shown[at + 1]),
       ArrowUp: () => go(this.shown[at - 1]),
       ArrowRight: () => {
         if (!here?.row.children().length) return;
-        if (this.open.has(here.row)) go(this.shown[at + 1]); else this.toggle(here.row);
+        if (this.open.has(here.row)) go(this.shown[at + 1]); else this.toggle(here.row, KEYS);
       },
       ArrowLeft: () => {
         if (!here) return;
-        if (this.open.has(here.row)) this.toggle(here.row);
+        if (this.open.has(here.row)) this.toggle(here.row, KEYS);
         else go(this.shown.slice(0, at).reverse().find(({ level }) => level < here.level));
       },
-      Enter: () => { if (here) this.toggle(here.row); },
+      Enter: () => { if (here) this.toggle(here.row, KEYS); },
     };
     if (!acts[event.key] || (event.target instanceof Element && event.target.tagName === "BUTTON")) return;
     event.preventDefault();
     event.stopPropagation();
     acts[event.key]();
   }
+}
+
+/**
+ * @param {State} state
+ * @returns {Record<string, Kept>} by names of tables
+ */
+function tablesOf({ tables }) {
+  try {
+    return JSON.parse(tables || "{}");
+  } catch { return {}; }
 }
