@@ -287,9 +287,10 @@ def test_the_node_is_monitored_and_its_measurement_rotated(service: Start) -> No
     assert check_measurement(Path(still["measurement"])) == []
 
 
-def spinner(user: int = 0) -> subprocess.Popen[bytes]:
+def worker(user: int = 0) -> subprocess.Popen[bytes]:
+    """Start a program that works now and then: others need the CPUs, too."""
     return subprocess.Popen(
-        ["/usr/bin/python3", "-c", "while True: sum(range(2000))"],
+        ["/usr/bin/python3", "-c", "import time\nwhile True: time.sleep(0.02), sum(range(200_000))"],
         user=user, group=user, extra_groups=[], cwd="/",
     )  # fmt: skip
 
@@ -298,7 +299,7 @@ def test_top_through_the_service(service: Start) -> None:
     """Users see what they own, live; root what it names, or what is monitored."""
     running = service("[monitor]\nenabled = true\n")
     running.wait_for_log("monitoring")
-    with spinner(NOBODY) as theirs, spinner() as mine:
+    with worker(NOBODY) as theirs, worker() as mine:
         try:
             now = running.json("top", "-w", 1, user=NOBODY)
             # Nobody may have other processes: decoders are, for one.
