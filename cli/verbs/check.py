@@ -16,7 +16,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.result_store import database_argument
 from hpcd.errors import FormatError, HpcdError, NotFoundError
 from hpcd.measurement.check import Defect, check_measurement
-from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.reader import Measurement
 
 
 class Check(Command):
@@ -74,22 +74,21 @@ def check(path: Path) -> tuple[str, list[Defect]]:
         share_freed_memory()
         return "database", check_database(path)
     if path.is_dir() and any(path.glob("segment-*.hpcd")):
-        return "measurement", [*check_measurement(path), *_check_files(path)]
+        return "measurement", check_measurement(path, _check_files)
     raise FormatError(f"{path}: neither a measurement nor a database of hpcd")
 
 
-def _check_files(path: Path) -> Iterator[Defect]:
+def _check_files(measurement: Measurement) -> Iterator[Defect]:
     """Yield load modules that are not the files at their paths, though these have not changed: no
     proof of damage, as in a container another file may be at a path."""
-    with open_measurement(path) as measurement:
-        for module, build_id in mistaken_modules(measurement):
-            yield Defect(
-                str(path),
-                f"{module.path} was recorded with build id {module.build_id}, the file there, not"
-                f" changed since, has {build_id}: another was mapped, as in a container, or taken"
-                " for it",
-                fatal=False,
-            )
+    for module, build_id in mistaken_modules(measurement):
+        yield Defect(
+            str(measurement.path),
+            f"{module.path} was recorded with build id {module.build_id}, the file there, not"
+            f" changed since, has {build_id}: another was mapped, as in a container, or taken for"
+            " it",
+            fatal=False,
+        )
 
 
 def _as_text(path: Path, kind: str, findings: list[Defect]) -> list[str]:

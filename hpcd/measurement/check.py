@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +25,11 @@ class Defect:
     fatal: bool = True
 
 
-def check_measurement(path: Path | str) -> list[Defect]:
-    """All findings of a measurement directory, none when it is sound.
+def check_measurement(
+    path: Path | str, check_files: Callable[[Measurement], Iterable[Defect]] = lambda _: ()
+) -> list[Defect]:
+    """All findings of a measurement directory, none when it is sound; ``check_files`` adds those
+    that need more than the directory.
 
     Raises what :func:`open_measurement` raises when it is none at all.
     """
@@ -73,6 +77,7 @@ def check_measurement(path: Path | str) -> list[Defect]:
             findings.append(
                 Defect(str(path), f"{calls} calls found, {index.get('calls', 0)} written")
             )
+        findings += check_files(measurement)
     return findings
 
 
