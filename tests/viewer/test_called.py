@@ -217,7 +217,8 @@ def test_a_probed_operator_is_no_part_of_another_call(called: Path) -> None:
 def test_of_many_marks_an_even_choice_is_drawn(
     called: Path, called_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent = [one["sent"] for one in ask(called_url, f"/call-marks?{WHOLE}")["message"]]
+    whole = ask(called_url, f"/call-marks?{WHOLE}")
+    sent = [one["sent"] for one in whole["message"]]
     for name in ("_MOST_MARKS", "_MOST_MESSAGES", "_MOST_ENTRIES"):
         monkeypatch.setattr(f"hpcd.viewer.server.calls_api.{name}", 10)
     with open_database(called) as db:
@@ -227,7 +228,12 @@ def test_of_many_marks_an_even_choice_is_drawn(
         uncounted = views.marks(np.arange(4), 0, 10 * ROUND)
     assert (answer["messages"], answer["collectives"]) == (40, 10)
     assert answer["calls"] == {"mpi": 120, "io": 20, "probe": 10, "memory": 11}
-    assert answer["collective"] is None
+    # Every fourth operation, with all ranks that entered it.
+    chosen = sorted({one["operation"] for one in whole["collective"]})[::4]
+    assert len(chosen) == 3
+    assert answer["collective"] == [
+        one for one in whole["collective"] if one["operation"] in chosen
+    ]
     assert [one["sent"] for one in answer["message"]] == sent[::4]
     # All of those of which there are few enough, and a third of the room for each other group.
     assert answer["drawn"] == ["probe"]

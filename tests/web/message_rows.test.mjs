@@ -27,10 +27,14 @@ test("a cell is described with its ranks", () => {
 });
 
 test("what is not drawn is counted", () => {
-  const marks = { calls: { memory: 2000, io: 1 }, drawn: ["io"], call: [], messages: 1200, message: null, collectives: 0, collective: [] };
-  assert.deepEqual(describeMarks(marks), ["1,200 messages: zoom in", "2,000 memory calls: zoom in", "1 I/O call"]);
-  assert.deepEqual(describeMarks({ ...marks, messages: null, calls: {} }), []);
-  assert.deepEqual(describeMarks({ ...marks, messages: null, calls: {}, phases: 2001, phase: null }), ["2,001 phases: zoom in"]);
+  const marks = { calls: { memory: 2000, io: 1 }, drawn: ["io"], call: [], messages: 1200, message: Array(400).fill({}), collectives: 0, collective: [] };
+  assert.deepEqual(describeMarks(marks), ["400 of 1,200 messages drawn: zoom in", "2,000 memory calls: zoom in", "1 I/O call"]);
+  const entries = (operations) => Array.from({ length: 2 * operations }, (_, i) => ({ operation: i >> 1 }));
+  const some = { ...marks, messages: 13, message: Array(13).fill({}), calls: {} };
+  assert.deepEqual(describeMarks({ ...some, collectives: 150, collective: entries(50) }), ["13 messages: zoom in", "50 of 150 collectives drawn: zoom in"]);
+  assert.deepEqual(describeMarks({ ...some, collectives: 12, collective: entries(12) }), ["13 messages: zoom in", "12 collectives"]);
+  assert.deepEqual(describeMarks({ ...marks, messages: null, message: null, calls: {} }), []);
+  assert.deepEqual(describeMarks({ ...marks, messages: null, message: null, calls: {}, phases: 2001, phase: null }), ["2,001 phases: zoom in"]);
 });
 
 test("wait states have their longest waits below them", () => {

@@ -177,7 +177,7 @@ class CallViews:
 
     def marks(self, lines: I64, t0: int, t1: int) -> dict[str, Any]:
         """Calls, messages and collective operations to be drawn over the trace lines ``lines``:
-        of many calls and messages an even choice, which is dense where they are."""
+        of many an even choice, which is dense where they are."""
         calls = self._db.calls
         _, begin, end = calls.spans(np.sort(lines).tolist(), t0, t1)
         count = int((end - begin).sum())
@@ -315,14 +315,15 @@ def _message_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dic
 
 
 def _entry_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[str, Any]:
-    """Calls of collective operations, those of one operation one after another."""
+    """Calls of collective operations, of many an even choice, those of one operation one after
+    another."""
     if traffic is None:
         return {"collectives": None, "collective": None}
     at = np.sort(traffic.entries_on(lines, t0, t1))
     collectives = traffic.exchange.collectives
-    count = len(np.unique(collectives.instance[at]))
-    if count > _MOST_OPERATIONS or len(at) > _MOST_ENTRIES:
-        return {"collectives": count, "collective": None}
+    instances, nth = np.unique(collectives.instance[at], return_inverse=True)
+    count = len(instances)
+    at = at[nth % max(1, -(-count // _MOST_OPERATIONS), -(-len(at) // _MOST_ENTRIES)) == 0]
     operations = traffic.exchange.recorded
     names = [function.name for function in operations.calls.functions]
     rows = zip(

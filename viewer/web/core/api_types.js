@@ -213,7 +213,7 @@
  * @typedef {{ line: number, begin: number, end: number, rank: number }} WaitMark rank: that was waited for
  * @typedef {{ line: number, begin: number, end: number, name: string, colour: string }} PhaseMark
  *
- * @typedef {object} CallMarksAnswer lists are null where there are too many, counts where nothing is known
+ * @typedef {object} CallMarksAnswer of phases the list is null where there are too many; what is not known is null
  * @property {Record<string, number>} calls by group; "": of all
  * @property {string[]} drawn groups
  * @property {CallMark[]} call of these

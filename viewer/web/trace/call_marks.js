@@ -113,8 +113,10 @@ export class CallMarks {
       pen.fillRect(left, row.bottom - height - ratio, Math.max(ratio, right - left), height);
     }
     const messages = answer.message ?? [];
-    if ((answer.collectives ?? 0) <= FEW) drawCollectives(pen, places, answer.collective ?? [], ratio);
-    if (messages.length > FEW) drawDensity(pen, places, messages, ratio);
+    const entries = answer.collective ?? [];
+    if (operationsOf(entries) > FEW) drawDensity(pen, places, entries.map(({ line, begin }) => [line, begin]), "--collective", ratio);
+    else drawCollectives(pen, places, entries, ratio);
+    if (messages.length > FEW) drawDensity(pen, places, messages.flatMap(({ from, to, sent, received }) => [[from, sent], [to, received]]), "--text", ratio);
     else for (const message of messages) drawMessage(pen, places, message, ratio);
   }
 
@@ -142,16 +144,21 @@ export class CallMarks {
   }
 }
 
+/** @param {CollectiveMark[]} entries */
+function operationsOf(entries) { return new Set(entries.map(({ operation }) => operation)).size; }
+
 /**
- * How many there are, and which of them are not drawn.
+ * How many there are, and which of them are not drawn, or not one by one.
  * @param {CallMarksAnswer} answer
  */
 export function describeMarks({ calls, drawn, messages, message, collectives, collective, phases, phase }) {
-  /** @type {[number | null, string, unknown][]} */
-  const kinds = [[phases, "phase", phase], [messages, "message", message && message.length <= FEW], [collectives, "collective", collective && (collectives ?? 0) <= FEW],
-    ...Object.entries(calls).map(([group, count]) => /** @type {[number, string, boolean]} */ ([count, `${WORDS[group] ?? group} call`.trim(), drawn.includes(group)]))];
-  return kinds.flatMap(([count, name, drawn]) => (
-    count ? [`${formatCount(count)} ${name}${count === 1 ? "" : "s"}${drawn ? "" : ZOOM_IN}`] : []));
+  const words = (/** @type {number | null} */ count, /** @type {string} */ name, /** @type {unknown} */ whole, some = count) => (
+    count ? [`${some === count ? "" : `${formatCount(some ?? 0)} of `}${formatCount(count)} ${name}${count === 1 ? "" : "s"}${some === count ? "" : " drawn"}${whole ? "" : ZOOM_IN}`] : []);
+  const chosen = (/** @type {number | null} */ count, /** @type {string} */ name, /** @type {number} */ some) => words(count, name, some <= FEW, some);
+  return [
+    ...words(phases, "phase", phase), ...chosen(messages, "message", message?.length ?? 0), ...chosen(collectives, "collective", operationsOf(collective ?? [])),
+    ...Object.entries(calls).flatMap(([group, count]) => words(count, `${WORDS[group] ?? group} call`.trim(), drawn.includes(group))),
+  ];
 }
 
 /**
@@ -217,24 +224,24 @@ function drawMessage(pen, places, { from, to, sent, received }, ratio) {
 }
 
 /**
- * A faint tick where each message is sent and received: where they are close together these are dark.
+ * A faint tick where each message is sent and received, each rank enters a collective operation: where they are
+ * close together these are dark.
  * @param {CanvasRenderingContext2D} pen
  * @param {Places} places
- * @param {MessageMark[]} messages
+ * @param {number[][]} spots a line and a time each
+ * @param {string} colour variable of the style sheet
  * @param {number} ratio
  */
-function drawDensity(pen, places, messages, ratio) {
-  pen.fillStyle = cssVariable("--text");
+function drawDensity(pen, places, spots, colour, ratio) {
+  pen.fillStyle = cssVariable(colour);
   pen.globalAlpha = 0.35;
-  for (const { from, to, sent, received } of messages) {
-    for (const [line, time] of [[from, sent], [to, received]]) {
-      const row = places.row(line);
-      if (!row) continue;
-      const height = Math.min(TICK * ratio, (row.bottom - row.top) / 3);
-      // Between the text of a segment, in its middle, and calls, at its foot.
-      const top = row.bottom - row.top > ROOMY * ratio ? row.bottom - (BAR + 2) * ratio - height : row.middle - height / 2;
-      pen.fillRect(places.x(time), top, ratio, height);
-    }
+  for (const [line, time] of spots) {
+    const row = places.row(line);
+    if (!row) continue;
+    const height = Math.min(TICK * ratio, (row.bottom - row.top) / 3);
+    // Between the text of a segment, in its middle, and calls, at its foot.
+    const top = row.bottom - row.top > ROOMY * ratio ? row.bottom - (BAR + 2) * ratio - height : row.middle - height / 2;
+    pen.fillRect(places.x(time), top, ratio, height);
   }
   pen.globalAlpha = 1;
 }
