@@ -362,6 +362,7 @@ def test_a_context_over_lines(page: Page) -> None:
     expect(page.locator("#of")).to_have_text("of kernel")
     expect(page.locator("#statistics tr").nth(4)).to_contain_text("rank 7")
     expect(page.locator("#columns li").first).to_have_text("kernel")
+    expect(page.locator("#lines-named li")).to_have_text([f"rank {rank}" for rank in range(8)])
     shot(page, "over-lines")
     page.get_by_role("button", name="Whole program").click()
     expect(page.locator("#of")).to_have_text("of the whole program")

@@ -27,6 +27,7 @@ const STATISTICS = [
 const RATIOS = ["cv", "imbalance"];
 const MOST_LINES = 1000; // of the heat map
 const MOST_PROCEDURES = 40;
+const LEAST_HEIGHT = 13; // px: rows of lines below have no names beside them
 
 const HTML = `
     <section class="over" aria-label="Cost over lines"><div class="bar">
@@ -36,7 +37,7 @@ const HTML = `
         <div class="tile"><h2>Statistics</h2><table id="statistics"></table></div>
         <div class="tile"><h2>Lines by cost</h2><div class="fill" id="histogram"></div></div>
         <div class="tile"><h2>Cost, from least to most</h2><div class="fill" id="curve"></div></div>
-        <div class="tile wide"><h2>Lines × procedures <small id="heat-note"></small></h2><div class="fill" id="heat"></div><ol id="columns"></ol></div>
+        <div class="tile wide"><h2>Lines × procedures <small id="heat-note"></small></h2><div class="heat-map"><ol id="lines-named"></ol><div class="fill" id="heat"></div><ol id="columns"></ol></div></div>
       </div><div class="tip" id="tip" hidden></div></section>`;
 
 export class CostOverLines extends AnswerPane {
@@ -143,6 +144,9 @@ export class CostOverLines extends AnswerPane {
     const hits = this.page.context.opened.searchHits();
     drawHeatMap(this.map.canvas, heat, hits);
     this.listProcedures(heat, hits);
+    const named = part(this.element, "lines-named", HTMLElement);
+    named.hidden = this.map.canvas.clientHeight < LEAST_HEIGHT * heat.h;
+    named.replaceChildren(...(named.hidden ? [] : Array.from(heat.lines, (line) => textElement("li", this.labelOf(line)))));
   }
 
   /**
@@ -161,6 +165,12 @@ export class CostOverLines extends AnswerPane {
     }));
   }
 
+  /** @param {number} line */
+  labelOf(line) {
+    const curve = this.answers?.over.curve;
+    return curve?.label[curve.line.indexOf(line)] ?? `line ${line}`;
+  }
+
   addMouse() {
     this.explain(this.bars.canvas, ({ over: { counts, edges } }, { x }) => {
       const i = Math.min(counts.length - 1, Math.floor(x * counts.length));
@@ -173,7 +183,7 @@ export class CostOverLines extends AnswerPane {
     this.explain(this.map.canvas, ({ heat }, spot) => {
       if (!heat.w) return "";
       const { row, column } = heatCell(heat, spot);
-      return `line ${heat.lines[row]}\n${this.page.context.tree.names[heat.procedures[column]]}\n${this.text(heat.values[row * heat.w + column])}`;
+      return `${this.labelOf(heat.lines[row])}\n${this.page.context.tree.names[heat.procedures[column]]}\n${this.text(heat.values[row * heat.w + column])}`;
     });
     this.curve.canvas.addEventListener("click", (event) => {
       const over = this.answers?.over;
