@@ -94,6 +94,11 @@ def test_traces_share_window_crosshair_and_depth(page: Page) -> None:
     page.fill("#parts", "0 9")
     page.press("#parts", "Enter")
     expect(page.locator(".empty")).to_contain_text("rank 9")
+    # Other panes are of the whole run as before.
+    page.select_option("#versus", "window")
+    compared(page, "traces 0-345000000-")
+    page.get_by_role("tab", name="Trace").click()
+    at(page, "pane=trace&t0=0&t1=690000000&")
 
 
 def test_contexts_that_differ_as_a_tree_a_flame_graph_and_losses(

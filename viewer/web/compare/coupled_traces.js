@@ -43,6 +43,8 @@ class CoupledTraces {
      * compared with rank 3. Where it is not known, because there are too many lines, and between ranks,
      * the same height represents it. */
     this.label = null;
+    /** @type {{ t0: number, t1: number } | null} the window that is shown at first, where that is a part of the run */
+    this.part = null;
     /** @type {Shown[]} */
     this.sides = [];
     for (const side of sides) this.sides.push(this.makeSide(side));
@@ -68,7 +70,10 @@ class CoupledTraces {
     this.ends.forEach((end) => end());
     this.sides.forEach(({ picture }) => picture.dispose());
     const { duration_ns } = context.summary;
-    if (store.state.t1 > duration_ns) store.settle({ t0: Math.min(store.state.t0, duration_ns / 2), t1: duration_ns });
+    const { t0, t1 } = store.state;
+    // Other panes show the run again.
+    if (t0 === this.part?.t0 && t1 === this.part.t1) store.settle({ t0: 0, t1: duration_ns });
+    else if (t1 > duration_ns) store.settle({ t0: Math.min(t0, duration_ns / 2), t1: duration_ns });
   }
 
   get first() { return this.sides[0]; }
@@ -105,8 +110,10 @@ class CoupledTraces {
     const { t0, t1 } = store.state;
     const { side } = this.first;
     const { duration_ns } = context.summary;
-    if (side.db === store.state.db && sideLength(side) < duration_ns && t0 === 0 && t1 === duration_ns) context.zoomTo({ t0: side.from, t1: side.to });
-    else this.load();
+    if (side.db === store.state.db && sideLength(side) < duration_ns && t0 === 0 && t1 === duration_ns) {
+      this.part = { t0: Math.round(side.from), t1: Math.round(side.to) };
+      store.settle(this.part);
+    } else this.load();
   }
 
   load() { this.sides.forEach(({ picture }) => picture.load()); }
