@@ -66,11 +66,11 @@ class Instances:
 class Pattern:
     """Iterations of one context.
 
-    ``node`` is the context that iterates, ``path`` are the names on the way to it; ``anchor`` is the callee that
-    begins an iteration, ``calls`` the most common order of callees and ``alike`` how many
-    iterations have it. ``period_s`` is the median length without waiting for a CPU, ``spread`` the
-    median difference from one iteration to the next by it (so they may grow and shrink slowly),
-    ``share`` of the reference line's time all take together.
+    ``node`` is the context that iterates, ``path`` are the names on the way to it; ``anchor`` is
+    the callee that begins an iteration, ``calls`` the most common order of callees and ``alike``
+    how many iterations have it. ``period_s`` is the median length without waiting for a CPU,
+    ``spread`` the median difference from one iteration to the next by it (so they may grow and
+    shrink slowly), ``share`` of the reference line's time all take together.
     """
 
     node: int

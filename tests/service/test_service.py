@@ -290,7 +290,7 @@ def test_the_node_is_monitored_and_its_measurement_rotated(service: Start) -> No
 def worker(user: int = 0) -> subprocess.Popen[bytes]:
     """Start a program that works now and then: others need the CPUs, too."""
     return subprocess.Popen(
-        ["/usr/bin/python3", "-c", "import time\nwhile True: time.sleep(0.02), sum(range(200_000))"],
+        ["/usr/bin/python3", "-c", "import time\nwhile 1: time.sleep(0.02), sum(range(2 << 17))"],
         user=user, group=user, extra_groups=[], cwd="/",
     )  # fmt: skip
 
