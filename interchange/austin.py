@@ -97,7 +97,7 @@ class AustinReader:
     def read(self, blocks: Iterable[bytes]) -> None:
         """Add samples from blocks of whole lines. Raises FormatError when they are something
         else."""
-        for number, line in numbered_lines(blocks, self._builder.dropped):
+        for number, line in numbered_lines(blocks, self._builder.notes):
             if line.startswith(b"#"):
                 if match := _SETTING.match(line):
                     self._samples.setting(match[1], match[2].strip())

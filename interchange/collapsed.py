@@ -116,7 +116,7 @@ class CollapsedReader:
     def read(self, blocks: Iterable[bytes], hertz: float) -> None:
         """Add call paths from blocks of whole lines; with ``hertz`` counts are samples of CPU time
         taken so many times a second. Raises FormatError when they are something else."""
-        for number, line in numbered_lines(blocks, self._builder.dropped):
+        for number, line in numbered_lines(blocks, self._builder.notes):
             if line.strip() and not line.startswith(b"#"):
                 self._take(line, number)
         self._finish(hertz)

@@ -51,7 +51,8 @@ class ImportOptions:
 @dataclass(frozen=True, slots=True)
 class Imported:
     """The result of an import. ``times`` is ``recorded``, ``summed`` (of durations) or
-    ``synthetic``; ``left_out`` counts what could not be imported, by reason."""
+    ``synthetic``; ``left_out`` counts what could not be imported, by reason;
+    ``notes`` are sentences on the rest."""
 
     format: str
     records: int
@@ -59,6 +60,7 @@ class Imported:
     lines: int
     times: str
     left_out: dict[str, int]
+    notes: list[str]
 
 
 class _Format(NamedTuple):
@@ -185,7 +187,7 @@ def _import(recording: _Recording, output: Path, options: ImportOptions) -> Impo
         raise
     return Imported(
         recording.format, records, builder.taken or records, len(threads), recording.times,
-        dict(builder.dropped + builder.left_out),
+        dict(builder.dropped + builder.left_out), builder.notes,
     )  # fmt: skip
 
 

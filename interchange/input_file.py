@@ -8,7 +8,6 @@ import lzma
 import sys
 import time
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -21,8 +20,8 @@ _BLOCK = 4 << 20
 # A line, or a sample with its whole call path, is not longer.
 _LONGEST = 32 << 20
 _HEAD = 1 << 20
-CUT_OFF = "at the end, where the text seems to be cut off"
-"""What is counted where a text does not end as its format does."""
+NO_LINE_END = "the last line has no line end: it may be cut off"
+"""The note on a text that ends within a line, which is read nevertheless."""
 
 
 class InputFile:
@@ -122,10 +121,10 @@ def blocks(
         yield rest
 
 
-def numbered_lines(blocks: Iterable[bytes], dropped: Counter[str]) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(blocks: Iterable[bytes], notes: list[str]) -> Iterator[tuple[int, bytes]]:
     """Yield each line of blocks of whole lines with its number, from 1 on.
 
-    A last line without a line end is counted in ``dropped``: the rest of it may be missing.
+    A last line without a line end adds to ``notes``: the rest of it may be missing.
     """
     number = 0
     for block in blocks:
@@ -133,7 +132,8 @@ def numbered_lines(blocks: Iterable[bytes], dropped: Counter[str]) -> Iterator[t
         last = lines.pop()
         if last:
             lines.append(last)
-            dropped[CUT_OFF] += not last.startswith(b"#")
+            if not last.startswith(b"#"):
+                notes.append(NO_LINE_END)
         for line in lines:
             number += 1
             yield number, line

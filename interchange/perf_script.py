@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterable
 
 from hpcd.errors import FormatError
-from hpcd.interchange.input_file import CUT_OFF
 from hpcd.interchange.recording_builder import RecordingBuilder
 from hpcd.interchange.text import readable
 
@@ -44,6 +43,7 @@ _MODIFIERS = re.compile(r":[ukhGHIpPSDWeb]+$")
 _TASK_EVENT, _EXEC = b"PERF_RECORD_COMM", b"PERF_RECORD_COMM exec"
 _NAMED = re.compile(rb"(.*):(\d{1,10})/(\d{1,10})$", re.DOTALL)
 _CLOCKS = ("cpu-clock", "task-clock")
+_CUT_OFF = "at the end, where the text seems to be cut off"
 _KERNEL = 1 << 63
 _NO_FRAME = -1
 
@@ -106,7 +106,7 @@ class PerfScriptReader:
         if at >= 0:
             whole, cut = rest[: max(rest.rfind(b"\n", 0, at), 0)], rest
         if cut:
-            self._builder.dropped[CUT_OFF] += 1
+            self._builder.dropped[_CUT_OFF] += 1
         if whole:
             self._take(whole)
 

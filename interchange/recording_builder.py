@@ -45,6 +45,8 @@ class RecordingBuilder:
         """Samples that could not be read, by reason."""
         self.left_out: Counter[str] = Counter()
         """Other things than samples that were not imported, by kind."""
+        self.notes: list[str] = []
+        """Sentences on what was read."""
         self.taken = 0
         """Number of samples that the records represent."""
         self._events: dict[str, int] = {}

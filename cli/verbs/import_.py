@@ -66,7 +66,7 @@ class Import(Command):
             print(json.dumps({"measurement": str(args.output), **asdict(imported)}))
             return 0
         print(_summary(args.output, imported))
-        if note := _TIMES[imported.times]:
+        for note in filter(None, (*imported.notes, _TIMES[imported.times])):
             print(f"note: {note}", file=sys.stderr)
         return 0
 
