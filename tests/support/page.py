@@ -1,4 +1,4 @@
-"""The viewer's page in a real browser: what is asked of it, and its screenshots."""
+"""The viewer's page in a real browser, and what is asked of it."""
 
 from __future__ import annotations
 
@@ -6,31 +6,55 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, ViewportSize, expect
 
-from tests.support.paths import ROOT
-
-SHOTS = ROOT / "build" / "screenshots"
+SIZE: ViewportSize = {"width": 1400, "height": 900}
+# Tabs of tests that are over, by server, the latest last: a load in one takes half of the CPU time
+# that it takes in a new one.
+_MOST_TABS = 4
+_tabs: dict[str, Page] = {}
 
 
 @contextmanager
 def watched(browser: Browser, url: str) -> Iterator[Page]:
     """A page that fails the test if it logs an error."""
-    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    server = url.partition("#")[0]
+    tab = _tabs.pop(server, None)
+    page = tab or browser.new_page(viewport=SIZE)
     page.set_default_timeout(60_000)
     errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
 
-    def said(message: ConsoleMessage) -> None:
+    def on_error(error: Error) -> None:
+        errors.append(str(error))
+
+    def on_message(message: ConsoleMessage) -> None:
         # A mistyped filter is refused by the server, and said so on the page.
         if message.type == "error" and "400 (Bad Request)" not in message.text:
             errors.append(message.text)
 
-    page.on("console", said)
-    page.goto(url)
+    page.on("pageerror", on_error)
+    page.on("console", on_message)
+    if tab and page.url.startswith(server):
+        page.set_viewport_size(SIZE)
+        page.mouse.move(0, 0)
+        page.evaluate("localStorage.clear()")
+        load(page, url)
+    else:
+        page.goto(url)
     yield page
-    page.close()
+    page.remove_listener("pageerror", on_error)
+    page.remove_listener("console", on_message)
+    page.unroute_all()
+    _tabs[server] = page
+    if len(_tabs) > _MOST_TABS:
+        _tabs.pop(next(iter(_tabs))).close()
     assert not errors, errors
+
+
+def load(page: Page, url: str) -> None:
+    """Load the viewer's page anew, at a URL of the server that it is from."""
+    page.evaluate("url => history.replaceState(null, '', url)", url)
+    page.reload()
 
 
 def window(page: Page) -> list[int]:
@@ -68,8 +92,3 @@ def unnamed(page: Page) -> object:
         " && !each.closest('label'))"
         ".map(each => each.outerHTML)"
     )
-
-
-def shot(page: Page, name: str) -> None:
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / f"{name}.png")

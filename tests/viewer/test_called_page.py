@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.page import at, rows, shot, unnamed, watched
+from tests.support.page import at, rows, unnamed, watched
 
 
 @pytest.fixture
@@ -27,7 +27,6 @@ def test_a_wait_state_leads_to_its_message(called_page: Page) -> None:
     assert unnamed(page) == []
     late = page.locator("#waits .row", has_text="late sender")
     late.locator(".twist").click()
-    shot(page, "messages")
     page.locator("#waits .row", has_text="rank 0 at 0.052000 s").click()
     at(page, "line=0")
     at(page, "time=61000000")
@@ -37,7 +36,6 @@ def test_a_wait_state_leads_to_its_message(called_page: Page) -> None:
         "data-marks", "4 messages; 1 collective; 12 MPI calls"
     )
     expect(page.locator("#path li").last).to_contain_text("MPI_Recv")
-    shot(page, "message-lines")
     page.keyboard.press("m")
     at(page, "marks=0")
     expect(page.locator(".marks-note")).to_have_text("calls are hidden")
@@ -110,7 +108,6 @@ def test_the_matrix_is_enlarged_by_dragging(called_page: Page) -> None:
     page.get_by_role("button", name="Waiting").click()
     page.wait_for_selector("main[data-matrix='waiting 0.4.0.4 4x4']")
     page.keyboard.press("t")
-    shot(page, "messages-dark")
 
 
 def test_calls_by_file_and_memory(called_page: Page) -> None:
@@ -133,12 +130,10 @@ def test_calls_by_file_and_memory(called_page: Page) -> None:
     page.wait_for_selector("main[data-recorded='memory 1']")
     page.locator(".table .row").first.click()
     at(page, "time=710000000")
-    shot(page, "calls-memory")
     page.get_by_role("button", name="Memory by time").click()
     page.wait_for_selector("main[data-recorded^='memory-time ']")
     assert rows(page) == sorted(rows(page), key=lambda name: float(name.split()[0]))
     expect(page.locator(".table .row").first.locator(".cell").first).to_have_text("4.10 kB")
-    shot(page, "calls-memory-time")
 
 
 def test_phases_are_named_above_the_panes(called_page: Page) -> None:
@@ -150,7 +145,6 @@ def test_phases_are_named_above_the_panes(called_page: Page) -> None:
     page.keyboard.press("Enter")
     at(page, "phase=work%28n%29")
     expect(page.locator(".marks-note")).to_have_text("10 phases")
-    shot(page, "phases-trace")
     page.get_by_role("tab", name="Calls").click()
     page.get_by_role("button", name="Phase").click()
     page.wait_for_selector("main[data-recorded='phase 1']")

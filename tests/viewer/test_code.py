@@ -14,7 +14,7 @@ from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.profile.report import NodeNames
 from hpcd.analysis.profile.views import make_view
 from tests.support.compiled import PROGRAM
-from tests.support.page import at, rows, shot
+from tests.support.page import at, load, rows
 
 
 def opened(page: Page, pane: str, done: str) -> None:
@@ -52,7 +52,6 @@ def test_every_view_is_that_of_the_report(page: Page, program: Path) -> None:
     labels = rows(page)
     assert any(name.endswith("Field::relax(double) [inlined]") for name in labels)
     assert any("loop at hot.cpp:" in name for name in labels)
-    shot(page, "table-scopes")
 
 
 def test_source_of_a_loop_and_its_instructions(page: Page) -> None:
@@ -74,7 +73,6 @@ def test_source_of_a_loop_and_its_instructions(page: Page) -> None:
     )
     expect(current.locator(".cell").nth(1)).to_contain_text("ms")
     page.get_by_role("button", name="Hottest").click()
-    shot(page, "source")
     # Where it was inlined from: another file.
     page.locator("#file").select_option(index=1)
     expect(page.locator(".code .row.current code")).to_contain_text(re.compile("[a-z]"))
@@ -82,7 +80,6 @@ def test_source_of_a_loop_and_its_instructions(page: Page) -> None:
     page.wait_for_selector("main[data-code^=assembly]")
     expect(page.locator(".code .heading").first).to_contain_text("solve(Field&, int) of ")
     expect(page.locator(".code .row code", has_text="%xmm").first).to_be_visible()
-    shot(page, "instructions")
     # The whole view is in the link.
     page.reload()
     page.wait_for_selector("main[data-code^=assembly]")
@@ -117,7 +114,6 @@ def test_formulas_are_columns_and_in_the_link(page: Page) -> None:
     expect(head).to_have_count(9)
     first = page.locator(".table .row").first.locator(".cell")
     assert [first.nth(k).inner_text() for k in (2, 4)] == ["428.00 ms  100.0 %", "0.001000"]
-    shot(page, "formulas")
     page.reload()
     page.wait_for_selector("main[data-rows]")
     expect(head).to_have_count(9)
@@ -173,7 +169,6 @@ def test_colours_by_pattern(browser: Browser, url: str) -> None:
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("dialog")).to_contain_text("no regular expression")
     page.get_by_label("Patterns and colours").fill("mai. = #ff0000")
-    shot(page, "colours")
     page.get_by_role("button", name="Apply").click()
     expect(chip.first).to_have_attribute("style", "background: rgb(255, 0, 0);")
     at(page, "colours=mai")
@@ -199,6 +194,5 @@ def test_colours_by_pattern(browser: Browser, url: str) -> None:
 def test_links_that_make_no_sense_show_what_they_can(page: Page, bad: str) -> None:
     link = page.url + "&" + bad
     for pane in ("calls", "source"):
-        page.goto("about:blank")
-        page.goto(link.replace("pane=trace", f"pane={pane}"))
+        load(page, link.replace("pane=trace", f"pane={pane}"))
         page.wait_for_selector("main[data-rows]" if pane == "calls" else "main[data-code]")

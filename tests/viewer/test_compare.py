@@ -13,7 +13,7 @@ import hpcd.analysis
 from hpcd.analysis.parallel.comparison import compare, is_difference
 from hpcd.analysis.parallel.comparison_sides import whole_runs
 from hpcd.analysis.parallel.scaling import measure
-from tests.support.page import at, shot, unnamed, watched
+from tests.support.page import at, unnamed, watched
 
 
 @pytest.fixture
@@ -84,7 +84,6 @@ def test_traces_share_window_crosshair_and_depth(page: Page) -> None:
     expect(page.locator(".traces.beside")).to_be_visible()
     compared(page, "traces")
     assert not [url for url in asked if "/cct" in url or "/api/v1/compare" in url]
-    shot(page, "compare-traces")
     # Parts of one run by the same means.
     page.select_option("#versus", "iteration")
     expect(page.locator(".side h2 b")).to_have_text(["A", "B", "C"])
@@ -120,7 +119,6 @@ def test_contexts_that_differ_as_a_tree_a_flame_graph_and_losses(
     )
     row = page.locator(".table .row", has_text="checkpoint")
     expect(row.locator(".cell")).to_have_class([re.compile("gap"), "cell ", re.compile("new")])
-    shot(page, "compare-graph")
     # What the sliders say takes no request.
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -150,7 +148,6 @@ def test_contexts_that_differ_as_a_tree_a_flame_graph_and_losses(
     page.keyboard.press("t")
     press(page, "of both")
     compared(page, "flame 11 6")
-    shot(page, "compare-flame-dark")
     canvas.click(position={"x": 200, "y": 27})
     expect(page.locator("#compared-what")).to_contain_text("solve: 390.00 ms → 540.00 ms")
     press(page, "Scaling loss")
@@ -158,7 +155,6 @@ def test_contexts_that_differ_as_a_tree_a_flame_graph_and_losses(
     what = page.locator("#compared-what")
     expect(what).to_contain_text(f"weak scaling from 2 to 4 ranks: {lost[0]:.2f} % lost")
     expect(page.locator("#losses li").first).to_contain_text("15.96 %")
-    shot(page, "compare-scaling-dark")
     asked.clear()
     press(page, "Strong")
     expect(what).to_contain_text(f"{lost[1]:.2f} % lost")
@@ -168,7 +164,6 @@ def test_contexts_that_differ_as_a_tree_a_flame_graph_and_losses(
     assert asked == []
     press(page, "Calls")
     compared(page, "calls 15 1")
-    shot(page, "compare-calls-dark")
     page.get_by_role("button", name="Export").click()
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").click()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -73,16 +74,18 @@ def check_exports(page: Page, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return hostile_runs(tmp_path_factory.mktemp("hostile"))
+def hostile_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a viewer of two runs of which every name is hostile."""
+    with served(*hostile_runs(tmp_path_factory.mktemp("hostile"))) as (url, _):
+        yield url
 
 
 def test_names_that_targets_chose_are_text_in_every_view(
-    browser: Browser, hostile: list[Path], tmp_path: Path
+    browser: Browser, hostile_url: str, tmp_path: Path
 ) -> None:
     done = {"Trace": "exact", "Flame graph": "boxes", "Profile": "rows", "Over lines": "over",
             "Source": "code"}  # fmt: skip
-    with served(*hostile) as (url, _), watched(browser, url) as page:
+    with watched(browser, hostile_url) as page:
         page.wait_for_selector("main[data-drawn]")
         for title, flag in done.items():
             page.get_by_role("tab", name=title, exact=True).click()
@@ -100,14 +103,13 @@ def test_names_that_targets_chose_are_text_in_every_view(
 
 
 def test_names_that_targets_chose_are_text_in_a_comparison(
-    browser: Browser, hostile: list[Path], tmp_path: Path
+    browser: Browser, hostile_url: str, tmp_path: Path
 ) -> None:
-    with served(*hostile) as (url, _):
-        link = url + "&db=hostile-2.db&pane=compare&sides=hostile-4.db"
-        with watched(browser, link) as page:
-            page.wait_for_selector("main[data-compared]")
-            for view in ("Call graph", "Difference", "Scaling loss", "Calls"):
-                page.get_by_role("button", name=view, exact=True).click()
-                page.wait_for_load_state("networkidle")
-                nothing_of_it_runs(page)
-                check_exports(page, tmp_path)
+    link = hostile_url + "&db=hostile-2.db&pane=compare&sides=hostile-4.db"
+    with watched(browser, link) as page:
+        page.wait_for_selector("main[data-compared]")
+        for view in ("Call graph", "Difference", "Scaling loss", "Calls"):
+            page.get_by_role("button", name=view, exact=True).click()
+            page.wait_for_load_state("networkidle")
+            nothing_of_it_runs(page)
+            check_exports(page, tmp_path)

@@ -14,7 +14,6 @@ from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
-from tests.support.page import SHOTS
 from tests.support.viewer import served
 
 NAMES = ["main", "solve", "zeta", "alpha"]
@@ -120,7 +119,6 @@ def test_the_page_goes_along_and_stays(
         expect(page).to_have_url(re.compile("t1=3999000000"))
         assert not re.search("t0=0&", page.url)
         page.wait_for_selector("main[data-exact*='3999000000']")
-        page.screenshot(path=SHOTS / "live.png")
         page.close()
         assert errors == []
         assert list(temporary.glob("hpcd-view-*"))

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Host
-from tests.support.page import SHOTS, at, drag, rows, shot, unnamed, watched, window
+from tests.support.page import at, drag, load, rows, unnamed, watched, window
 from tests.support.viewer import served
 
 
@@ -48,7 +48,6 @@ def test_a_click_shows_the_call_path_and_the_depth_view(page: Page) -> None:
     at(page, "depth=2")
     expect(page.locator("#path li.current")).to_contain_text("solve")
     expect(page.locator("#shares li").first).to_contain_text("%")
-    shot(page, "trace")
 
 
 def test_a_click_on_a_picture_that_moves_is_none_the_less_a_click(page: Page) -> None:
@@ -81,7 +80,6 @@ def test_search_fades_what_is_not_it_and_the_url_is_the_view(page: Page) -> None
     at(page, "search=exchange")
     page.keyboard.press("Escape")
     page.keyboard.press("t")
-    shot(page, "search-dark")
     page.reload()
     page.wait_for_selector("main[data-drawn]")
     assert page.input_value("#search") == "exchange"
@@ -95,7 +93,6 @@ def test_flame_graph_of_what_is_in_view(page: Page) -> None:
     expect(page.locator("#what")).to_contain_text("s")
     page.locator("#flame-canvas canvas").click(position={"x": 200, "y": 9})
     expect(page.locator("#what")).to_contain_text("%")
-    shot(page, "flame")
     # What is shown in full width stays so in another window.
     page.select_option("#metric", "cpu_time")
     page.locator("#flame-canvas canvas").click(position={"x": 200, "y": 45})
@@ -105,10 +102,8 @@ def test_flame_graph_of_what_is_in_view(page: Page) -> None:
     page.get_by_role("button", name="All").click()
     page.get_by_role("button", name="Inverted").click()
     at(page, "flame=up")
-    shot(page, "flame-inverted")
     page.get_by_role("button", name="Sandwich").click()
     at(page, "flame=sandwich")
-    shot(page, "flame-sandwich")
     page.keyboard.press("w")
     expect(page.locator("#what")).to_contain_text("the time in view: exact")
 
@@ -132,7 +127,6 @@ def test_lines_filtered_sorted_and_grouped_in_the_url(page: Page) -> None:
     expect(page.locator("#count")).to_have_text("8 lines")
     page.select_option("#group", "process")
     expect(page.locator("#trace-labels span.heads")).to_have_count(8)
-    shot(page, "lines-grouped")
     page.fill("#search", "line:(")
     expect(page.locator("#count")).to_contain_text("no regular expression")
     page.fill("#search", "line:nobody")
@@ -169,7 +163,6 @@ def test_pinned_rows_stay_above_the_others(page: Page) -> None:
     expect(page.locator("#trace-labels span")).to_have_text(["rank 6", "rank 7"])
     page.reload()
     expect(pinned).to_have_text(["rank 5", "rank 0"])
-    shot(page, "rows-pinned")
     page.locator("#pinned-canvas canvas").click(position={"x": 200, "y": 10})
     at(page, "line=5")
     page.get_by_label("rank 5: back among the others").click()
@@ -187,7 +180,6 @@ def test_rows_are_moved_by_hand(page: Page) -> None:
     moved = ["rank 0", "rank 6", *names[1:6], "rank 7"]
     expect(rows).to_have_text(moved)
     expect(page.locator("#sort")).to_have_value("by hand")
-    shot(page, "rows-moved")
     # The row that has the crosshair, by keys.
     page.locator("#trace-canvas canvas").click(position={"x": 300, "y": 5})
     page.keyboard.press(">")
@@ -261,7 +253,6 @@ def test_tables_top_down_bottom_up_and_flat(page: Page) -> None:
     expect(page.locator(".table .row.current .name")).to_contain_text("kernel")
     names = [name.strip("▾▸") for name in rows(page)]
     assert names[:4] == ["main", "solve", "assemble", "kernel"]
-    shot(page, "table-top-down")
     page.get_by_role("button", name="Bottom-up").click()
     page.wait_for_selector("main[data-rows^=up]")
     assert rows(page)[0].endswith("kernel")
@@ -275,7 +266,6 @@ def test_tables_top_down_bottom_up_and_flat(page: Page) -> None:
     expect(page.get_by_role("columnheader", name="blocked time self ▾")).to_be_focused()
     page.fill("#only", "ass")
     assert rows(page) == ["assemble"]
-    shot(page, "table-flat")
     # Both are in the link, and steps of the history.
     at(page, "only=ass&tables=")
     page.reload()
@@ -348,7 +338,6 @@ def test_commands_and_procedures_by_the_palette(page: Page) -> None:
     at(page, "pane=flame")
     page.keyboard.press("k")
     page.keyboard.type("kernel")
-    shot(page, "palette")
     page.keyboard.press("Enter")
     at(page, "search=kernel")
 
@@ -363,7 +352,6 @@ def test_a_context_over_lines(page: Page) -> None:
     expect(page.locator("#statistics tr").nth(4)).to_contain_text("rank 7")
     expect(page.locator("#columns li").first).to_have_text("kernel")
     expect(page.locator("#lines-named li")).to_have_text([f"rank {rank}" for rank in range(8)])
-    shot(page, "over-lines")
     page.get_by_role("button", name="Whole program").click()
     expect(page.locator("#of")).to_have_text("of the whole program")
     # The line that costs most, in the trace view.
@@ -392,10 +380,7 @@ def test_export_of_every_view(page: Page, pane: str) -> None:
         page.get_by_role("button", name="Export").click()
         with page.expect_download() as download:
             page.get_by_role("button", name=kind).click()
-        SHOTS.mkdir(parents=True, exist_ok=True)
-        path = SHOTS / f"export-{pane}.{kind.lower()}"
-        download.value.save_as(path)
-        content = path.read_bytes()
+        content = download.value.path().read_bytes()
         if pane == "trace" and kind == "SVG":  # as hpcd render draws it
             begin = b"<?xml"
             assert b"time since the start of recording" in content and b"rank 7" in content
@@ -429,9 +414,7 @@ def test_a_link_that_no_longer_fits_shows_everything(page: Page) -> None:
     page.go_back()
     page.wait_for_selector("main[data-drawn]")
     for bad in ("t0=5&t1=1", "l0=3&l1=900", "filter=(", "pane=none", "line=77&time=3", "depth=x"):
-        link = page.url.split("&")[0] + "&db=run.db&" + bad
-        page.goto("about:blank")
-        page.goto(link)
+        load(page, page.url.split("&")[0] + "&db=run.db&" + bad)
         page.wait_for_selector("main[data-drawn]")
         assert window(page) == whole, bad
 
@@ -444,7 +427,6 @@ def test_a_server_that_is_gone_is_said_until_it_answers(browser: Browser, url: s
     page.keyboard.press("w")
     status = page.locator("#status")
     expect(status).to_contain_text("start hpcd view again")
-    shot(page, "gone")
     page.unroute("**/api/**")
     page.keyboard.press("u")
     expect(status).not_to_be_visible()

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.page import at, drag, shot, watched, window
+from tests.support.page import at, drag, watched, window
 
 WIDTHS = (700, 1280, 1440, 1920, 2560)
 
@@ -33,7 +33,6 @@ def test_a_range_is_marked_told_zoomed_to_and_forgotten(page: Page) -> None:
     expect(side).to_contain_text(re.compile(r"[1-4]\.\d\d CPUs busy"))
     expect(page.locator("#shares-note")).to_have_text("exact share of time")
     expect(page.locator("#bands .length").first).to_contain_text("ms")
-    shot(page, "selected")
     # Other panes are of it, too.
     page.keyboard.press("3")
     expect(page.locator("main")).to_contain_text("4 lines, the time selected: exact")
@@ -205,7 +204,6 @@ def test_find_counts_and_goes_to_matches(page: Page) -> None:
     expect(output).to_have_text(f"1 of {count}")
     page.get_by_role("button", name="Next match").click()
     expect(output).to_have_text(f"2 of {count}")
-    shot(page, "find")
     page.fill("#search", "line:rank [2-4]$")
     expect(page.locator("#count")).to_have_text("3 of 8 lines")
     page.fill("#search", "exchange line:rank 7")
@@ -314,7 +312,6 @@ def test_curves_over_time(browser: Browser, called_url: str) -> None:
                 "data-most", re.compile("^[1-9]")
             )
         at(page, "curves=memory.bytes.messages")
-        shot(page, "curves")
         page.get_by_role("button", name="Hide memory held").click()
         at(page, "curves=bytes.messages")
         # Of rank 1 alone, which reads, then of rank 3, which does neither.

@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.made import Step, make
-from tests.support.page import at, rows, shot, watched
+from tests.support.page import at, rows, watched
 from tests.support.viewer import served
 
 
@@ -31,7 +31,6 @@ def test_who_is_not_where_the_others_are(page: Page) -> None:
     waiting = page.locator(".table .row", has_text="exchange").first
     expect(waiting.locator(".cell").nth(1)).to_have_text("ranks 0-6")
     expect(waiting.locator(".cell").nth(2)).to_have_text(re.compile(r"^\d+-\d+ ms$"))
-    shot(page, "stacks")
 
 
 def test_a_thread_leads_to_its_trace_line_and_back(page: Page) -> None:
@@ -69,7 +68,6 @@ def test_in_the_dark_and_by_what_is_found(page: Page) -> None:
     open_at(page, "0.545")
     page.fill("#search", "exchange")
     expect(page.locator(".table .found")).to_have_count(1)
-    shot(page, "stacks-dark")
     page.keyboard.press("Escape")
     page.locator("#kernel").check()
     at(page, "kernel=1")

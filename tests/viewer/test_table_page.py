@@ -12,10 +12,17 @@ from tests.support.page import watched
 from tests.support.viewer import served
 
 
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The URL of a viewer of the recording that hpcd brings."""
+    with served("--example") as (url, _):
+        yield url
+
+
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """The profile of the recording that hpcd brings, its hot path open: 12 levels."""
-    with served("--example") as (url, _), watched(browser, url + "&pane=calls") as page:
+def page(browser: Browser, url: str) -> Iterator[Page]:
+    """Its profile, the hot path open: 12 levels."""
+    with watched(browser, url + "&pane=calls") as page:
         page.wait_for_selector("main[data-rows]")
         yield page
 
@@ -87,8 +94,8 @@ def test_deep_rows_have_room_for_their_names_and_say_what_calls_them(page: Page)
     expect(names.nth(3)).to_contain_text("force [inlined]")
 
 
-def test_a_link_to_the_callers_of_a_procedure_needs_no_window(browser: Browser) -> None:
-    with served("--example") as (url, _), watched(browser, url + "&view=around&about=exp") as page:
+def test_a_link_to_the_callers_of_a_procedure_needs_no_window(browser: Browser, url: str) -> None:
+    with watched(browser, url + "&view=around&about=exp") as page:
         names = page.locator(".table .row .name")
         expect(names.first).to_have_text(re.compile("exp.*called by"))
         expect(names.nth(1)).to_contain_text("force [inlined]")
