@@ -31,14 +31,15 @@ _DARK = 130
 TRUNCATED = (150, 150, 150)
 DISTINCT = np.array(
     [
-        (28, 100, 247), (210, 89, 0), (91, 65, 170), (65, 135, 175), (157, 14, 7), (244, 168, 0),
-        (134, 199, 125), (141, 88, 75), (45, 164, 249), (72, 80, 99), (247, 191, 252),
-        (236, 234, 124),
+        (26, 100, 247), (207, 90, 0), (89, 64, 170), (64, 135, 174), (148, 38, 7), (246, 168, 0),
+        (141, 201, 128), (140, 111, 81), (47, 163, 254), (72, 50, 103), (239, 191, 255),
+        (237, 234, 124),
     ],
     np.uint8,
 )  # fmt: skip
 """Colours of the costliest procedures: at least 25 apart (CIE 1976), from each other, from
-:data:`REST` and from both grounds, also to people without red or green cones."""
+:data:`REST` and from the grounds, those of threads that sleep or wait for others among them, also
+to people without red or green cones."""
 _STRONG = 10  # of these, the first; the others are light
 REST = (152, 152, 152)
 """The colour of all other procedures."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from hpcd.viewer.picture_colours import entity_colours
 from hpcd.viewer.picture_tree import RUNNABLE, RUNNING, PictureTree
 from hpcd.viewer.pictures import VIEWS, PictureView, draw
 from tests.support.called import ranks_that_call
+from tests.support.colour_distance import SEEN, least_distance, seen_colours
 from tests.support.made import Step, make
+from tests.support.paths import ROOT
 from tests.support.recorded import hpcd as command
 
 SECOND = 1_000_000_000
@@ -244,24 +247,9 @@ def test_colours_by_pattern() -> None:
         palette.parse_patterns(["x = #000000"] * 51)
 
 
-# What is left of colours (linear sRGB) for people without red or green cones, and without blue ones
-# (Machado, Oliveira and Fernandes, IEEE TVCG 2009, severity 1.0).
-_SEEN = {
-    "all": np.eye(3),
-    "no red": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
-               [-0.003882, -0.048116, 1.051998]],
-    "no green": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
-                 [-0.011820, 0.042940, 0.968881]],
-    "no blue": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
-                [0.004733, 0.691367, 0.303900]],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("eyes", _SEEN)
+@pytest.mark.parametrize("eyes", SEEN)
 def test_few_pairs_of_procedures_look_alike_to_any_eyes(eyes: str) -> None:
-    rgb = palette.colours([f"procedure_{i}" for i in range(600)]) / 255
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    seen = np.clip(linear @ np.array(_SEEN[eyes]).T, 0, 1)
+    seen = seen_colours(palette.colours([f"procedure_{i}" for i in range(600)]), eyes)
     cones = np.cbrt(seen @ np.array([[0.4122214708, 0.5363325363, 0.0514459929],
                                      [0.2119034982, 0.6806995451, 0.1073969566],
                                      [0.0883024619, 0.2817188376, 0.6299787005]]).T)  # fmt: skip
@@ -276,17 +264,15 @@ def test_few_pairs_of_procedures_look_alike_to_any_eyes(eyes: str) -> None:
 
 @pytest.mark.parametrize("eyes", ["all", "no red", "no green"])
 def test_colours_of_pictures_are_far_apart_to_any_eyes(eyes: str) -> None:
-    """CIE 1976, of the colours, the one of the rest, and the light and the dark ground."""
-    rgb = np.array([*palette.DISTINCT, palette.REST, palette.BLANK_LIGHT, palette.BLANK_DARK]) / 255
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    seen = np.clip(linear @ np.array(_SEEN[eyes]).T, 0, 1)
-    xyz = seen @ np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722],
-                           [0.0193, 0.1192, 0.9505]]).T / (0.9505, 1.0, 1.089)  # fmt: skip
-    root = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
-    x, y, z = root.T
-    lab = np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=1)
-    distance = np.linalg.norm(lab[:, None] - lab[None], axis=2)
-    assert distance[np.triu_indices(len(lab), 1)].min() >= 25
+    """The colours and the one of the rest, also from the page's grounds, in light and dark."""
+    style = (ROOT / "viewer/web/style.css").read_text()
+    grounds = [
+        tuple(bytes.fromhex(colour))
+        for colour in re.findall("--(?:blank|asleep|waiting): #(.{6});", style)
+    ]
+    assert {palette.BLANK_LIGHT, palette.BLANK_DARK} < {*grounds}
+    rgb = np.array([*palette.DISTINCT, palette.REST])
+    assert least_distance(rgb, eyes, grounds) >= 25
 
 
 def test_depth_view(database: Path, tmp_path: Path) -> None:
