@@ -45,6 +45,10 @@ def test_the_example_is_shown_with_its_source() -> None:
             ask(url, f"api/v1/db/particles.db/source?{window}&procedure={number}")[1]
         )
         assert "screened = exp(-distance)" in "".join(shown["shown"]["text"]), shown
+        # Which part of the run was seen says nothing of a time within it.
+        windows = "window=0:800000000&window=800000000:1600000000"
+        body = ask(url, f"api/v1/compare?db=particles.db&{windows}")[1]
+        assert b'"heading": ""' in body and b'"0.000 to 0.800 s"' in body
 
 
 @pytest.mark.parametrize(

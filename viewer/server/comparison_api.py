@@ -221,8 +221,11 @@ def _affordable(sides: list[Side]) -> None:
 
 
 def _heading(comparison: Comparison, names: Sequence[str]) -> str:
-    """Whether the later run is better, and which part of each side, by its name, was seen."""
-    sentences = [side.seen.sentence() for side in comparison.sides]
+    """Whether the later run is better, and which part of each side, by its name, was seen; of a
+    time within a run that is not known."""
+    sentences = [
+        "" if side.begin is not None else side.seen.sentence() for side in comparison.sides
+    ]
     parts = [f"{name} {text}" for name, text in zip(names, sentences, strict=True) if text]
     return "; ".join(filter(None, [run_time_sentence(comparison), *parts]))
 
