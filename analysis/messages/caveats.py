@@ -68,7 +68,7 @@ def caveats(db: Database, exchange: Communication) -> Iterator[str]:
     incomplete = int((~exchange.collectives.complete).sum())
     if incomplete:
         collectives = len(exchange.collectives)
-        yield f"{incomplete:,} of {collectives:,} collectives lack some of their ranks"
+        yield f"some ranks are missing in {incomplete:,} of {collectives:,} collective operations"
 
 
 def _let_go(db: Database) -> set[str]:
