@@ -187,7 +187,7 @@ def test_colours_by_pattern(browser: Browser, url: str) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        "colours=(&tables=(", "formulas=%3D%3B;;x",
+        "colours=(&tables=(", "formulas=%3D%3B;;x&tables=null",
         'about=none&spot=x:y&code=z&tables={"Calling contexts and their costs: down":{"open":5}}',
     ],
 )  # fmt: skip

@@ -375,7 +375,5 @@ export class TreeTable {
  * @returns {Record<string, Kept>} by names of tables
  */
 function tablesOf({ tables }) {
-  try {
-    return JSON.parse(tables || "{}");
-  } catch { return {}; }
+  try { return JSON.parse(tables || "{}") ?? {}; } catch { return {}; }
 }
