@@ -32,6 +32,7 @@ from hpcd.analysis.findings.work_sharing import (
 )
 from hpcd.analysis.parallel.imbalance import Imbalance
 from hpcd.analysis.parallel.ranks import has_ranks
+from hpcd.analysis.profile.nameless import without_address
 from hpcd.analysis.profile.row_text import shorten
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import Mask
@@ -88,7 +89,7 @@ def findings(db: Database) -> list[Finding]:
     if not len(db.lines) or "cpu_time" not in db.metrics.names:
         return []
     use = TimeUse(db)
-    if use.total <= 0:
+    if use.lived <= 0:
         return []
     sharing = measure_sharing(db)
     messages = list(message_waits(db, use, sharing))
@@ -186,7 +187,7 @@ def _work(use: TimeUse) -> Iterator[Finding]:
         place, more, name = "", "", top.words
         if name.startswith("["):
             # An address says nothing: [libfoo.so+0x1234].
-            module = name[1:-1].partition("+0x")[0]
+            module = without_address(name).strip("[]")
             code = "code made at run time" if module == "jit" else f"code of {module}"
             name = f"{code} that has no names"
         else:
@@ -205,7 +206,7 @@ def _waiting(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[
     for kind, (name, subject) in _WAITS.items():
         seconds = use.seconds(kind)
         total = float(seconds.sum())
-        if total < LEAST_SHARE * use.total:
+        if total < LEAST_SHARE * use.lived:
             continue
         if ranked:
             subject = subject.replace("Threads", "Ranks")
@@ -218,7 +219,7 @@ def _waiting(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[
             outside, words = meanwhile(sharing, use, total, place)
             name, more = "outside" if outside else name, more + words
         yield Finding(
-            name, f"{subject}:", total, "s", total / use.total, whose_time(ranked), place, more,
+            name, f"{subject}:", total, "s", total / use.lived, whose_time(ranked), place, more,
             use.name(own[0]) if own else "",
         )  # fmt: skip
 

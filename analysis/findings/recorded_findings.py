@@ -53,7 +53,7 @@ def file_calls(db: Database, use: TimeUse) -> Iterator[Finding]:
         elif "path" not in [value.name for value in function.values]:
             seconds[mine] = 0
     total = float(seconds.sum())
-    if total < LEAST_SHARE * use.total:
+    if total < LEAST_SHARE * use.lived:
         return
     by_function = sum_by(calls["function"], seconds, max(f.id for f in functions) + 1)
     top = int(by_function.argmax())
@@ -81,14 +81,14 @@ def message_waits(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iter
     for group in by_path(job.operations, job.waits):
         by_call[group.kind, group.node] += group.seconds  # type: ignore[assignment]
     total = float(sum(by_call.values()))
-    if total < LEAST_SHARE * use.total:
+    if total < LEAST_SHARE * use.lived:
         return
     ((kind, node), seconds), *_ = by_call.most_common(1)
     place = use.path(node)
     outside, words = meanwhile(sharing, use, total, place)
     yield Finding(
         "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",
-        total / use.total, "the ranks' time",
+        total / use.lived, "the ranks' time",
         f"{percent(seconds / total)} in {place or 'MPI'} ({kind.label})", words,
     )  # fmt: skip
 

@@ -149,11 +149,6 @@ class TimeUse:
         """Seconds that the counted threads worked or waited, but for :data:`IDLE`."""
         return float(sum(self.seconds(use).sum() for use in Use if use not in IDLE))
 
-    @property
-    def total(self) -> float:
-        """Seconds of :attr:`lived`, without the time for which other programs had the CPUs."""
-        return self.lived - self.demand.outside
-
     @cached_property
     def demand(self) -> CpuDemand:
         """The CPUs that the counted threads wanted, and got."""

@@ -48,7 +48,7 @@ def meanwhile(
     words = f"; {percent(ready)} of it while others had no CPU" if ready >= LEAST_SHARE else ""
     # Who had a CPU too late goes on working while the others wait.
     starved = ready > 0.5 and use.demand.outside + ready * seconds > 0.5 * use.lived
-    if starved or (1 - ready) * seconds < LEAST_SHARE * use.total:
+    if starved or (1 - ready) * seconds < LEAST_SHARE * use.lived:
         return True, words
     numbers: dict[str, int] = {}
     names = (without_address(place.label) for place in sharing.matching.places)
@@ -74,7 +74,7 @@ def uneven_work(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterat
         return
     ranks, work = sharing.ranks, sharing.inclusive
     mean, most, number = float(work.mean[0]), float(work.maximum[0]), int(work.most[0])
-    loss = (most - mean) * len(ranks) / use.total
+    loss = (most - mean) * len(ranks) / use.lived
     if mean <= 0 or most / mean - 1 < _UNEVEN:
         return
     own = np.where(sharing.own.most == number, sharing.own.imbalance, 0.0)

@@ -18,7 +18,7 @@ START = 10**9
 MS = 10**6
 
 Step = tuple[str, str, float]
-"""(call path as ``main/solve/MPI_Send``, ``cpu`` or ``blocked``, seconds)."""
+"""(call path as ``main/solve/MPI_Send``, ``cpu``, ``blocked`` or ``runnable``, seconds)."""
 
 TWO_RANKS = {
     0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
@@ -52,7 +52,7 @@ def make(
 ) -> Path:
     """A database of a program whose ranks went through ``steps``, one after another.
 
-    CPU time is a sample every millisecond, blocked time an interval. Where functions stand in
+    CPU time is a sample every millisecond, a wait an interval. Where functions stand in
     their modules depends on ``seed``, as it does on a rebuild. With ``helper`` each rank has a
     second thread that sleeps all the time. ``size`` 0 makes them processes without ranks,
     ``threads`` threads of one process. A sample stands for ``weight`` periods of a millisecond;
@@ -63,6 +63,8 @@ def make(
     writer = MeasurementWriter(measurement, Host("h", "b", "6", "x86_64", 2), options={})
     writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
     writer.add_event(Event(1, "blocked", "ns", 1.0, "blocked_time", interval=True))
+    if any(kind == "runnable" for steps in ranks.values() for _, kind, _ in steps):
+        writer.add_event(Event(2, "runnable", "ns", 1.0, "runnable_time", interval=True))
     writer.add_module(Module(PROGRAM, ModuleKind.JIT, program, process=0))
     writer.add_module(Module(LIBRARY, ModuleKind.JIT, "/usr/lib/libmpi.so", process=1))
     writer.add_module(Module(KERNEL, ModuleKind.KERNEL, "[kernel]"))
@@ -103,8 +105,8 @@ def make(
         at = START
         for chain, kind, seconds in steps:
             length = round(seconds * 1e9)
-            if kind == "blocked":
-                rows.append((line, at, node(chain), 1, length))
+            if kind != "cpu":
+                rows.append((line, at, node(chain), 1 if kind == "blocked" else 2, length))
             else:
                 rows += [
                     (line, moment + weight * MS // 2, node(chain), 0, weight * (n >= weightless))

@@ -166,6 +166,19 @@ def test_who_had_the_cpus_that_threads_wanted(
     assert demand.own is own and words in demand.text
 
 
+def test_shares_of_the_threads_time_are_of_one_whole(tmp_path: Path) -> None:
+    """Also where other programs had the CPUs for a part of it."""
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve", "cpu", 1.0), ("main/solve", "runnable", 1.0),
+            ("main/load/k_sleep", "blocked", 2.0)],
+    }  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        by_kind = {finding.kind: finding for finding in findings(db)}
+    for kind, share in (("blocked", 0.5), ("outside", 0.25)):
+        assert by_kind[kind].whole == "the threads' time"
+        assert by_kind[kind].share == pytest.approx(share, abs=0.01)
+
+
 def test_a_lock_that_nobody_else_takes_is_work(tmp_path: Path) -> None:
     step: list[Step] = [("main/solve/pthread_mutex_lock", "cpu", 1.0)]
     for threads, kinds in ((1, ["hot"]), (2, ["locks"])):
