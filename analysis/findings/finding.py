@@ -47,8 +47,8 @@ class Finding:
 
 
 def most_of(paths: list[Place], seconds: float) -> tuple[str, str]:
-    """Return the costliest of ``paths`` in words, and up to three more that matter with shares."""
-    shares = [(place, place.seconds / seconds) for place in paths[:4] if place.words]
+    """Return the costliest of ``paths`` in words, and one more that matters with shares."""
+    shares = [(place, place.seconds / seconds) for place in paths[:2] if place.words]
     if not shares:
         return "", ""
     if shares[0][1] >= 0.9:

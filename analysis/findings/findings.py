@@ -193,6 +193,7 @@ def _work(use: TimeUse) -> Iterator[Finding]:
         else:
             paths = use.places(np.where(use.inside(name), seconds, 0.0))
             place, more = most_of(paths, top.seconds)
+            place = "" if paths and paths[0].words == name else place
         text = subject.format(shorten(name, _NAME))
         yield Finding(
             kind, text, top.seconds, "s", top.seconds / total, "the CPU time", place, more,

@@ -22,6 +22,7 @@ from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.ranks import has_ranks
 from hpcd.analysis.parallel.tree_matching import MPI_START_AND_END, are_regions, innermost
 from hpcd.analysis.parallel.waiting import are_waits
+from hpcd.analysis.profile.advice import is_python
 from hpcd.analysis.profile.nameless import named_path
 from hpcd.analysis.profile.process_tree import (
     parents,
@@ -269,6 +270,8 @@ class TimeUse:
         runtime = np.array([False, *(
             _OPENMP.match(PurePath(module.path).name) is not None for module in db.modules
         )], bool)  # fmt: skip
+        python = np.array([False, *(is_python(module.path) for module in db.modules)], bool)
+        self._interprets = python[db.procedures.module[of_node]]
         openmp = innermost(db.cct, runtime[db.procedures.module[of_node]]) > self._own
         in_kernel = kernel[of_node]
         cpu = np.where(in_kernel, Use.SYSTEM, Use.WORK)
@@ -302,12 +305,14 @@ class TimeUse:
     def _path(self, node: int, called: int) -> list[str]:
         db = self._db
         path: list[str] = []
-        for at in db.cct.path(node):
-            if at and self._own[at] == at:
-                name, label = db.procedure_names[db.procedure_of_node[at]], self._label[at]
-                if self._region[label]:
-                    path.clear()  # how a team's thread came to it is not the program's affair
-                path += dict.fromkeys([name, self.labels[label]])
+        nodes = [at for at in db.cct.path(node) if at and self._own[at] == at]
+        for at, callee in zip(nodes, [*nodes[1:], 0], strict=True):
+            if self._interprets[at] and self._interprets[callee]:
+                continue  # an interpreter's own calls are the same whatever it runs
+            name, label = db.procedure_names[db.procedure_of_node[at]], self._label[at]
+            if self._region[label]:
+                path.clear()  # how a team's thread came to it is not the program's affair
+            path += dict.fromkeys([name, self.labels[label]])
         path = named_path(path)
         return [*path, db.procedure_names[db.procedure_of_node[called]]] if called else path
 

@@ -74,6 +74,11 @@ def _is_32_bit(module: ModuleRow) -> bool:
     return module.symbols.endswith(IS_32_BIT)
 
 
+def is_python(path: str) -> bool:
+    """Whether a load module is Python's interpreter."""
+    return _PYTHON.match(PurePath(path).name) is not None
+
+
 def _of_names(db: Database, metric: int) -> list[str]:
     """Modules whose code has no names, run-time compilers, interpreters."""
     if metric >= len(db.metrics.names):
@@ -101,7 +106,7 @@ def _of_names(db: Database, metric: int) -> list[str]:
                 f"{100 * share:.0f} % is in code of {name} that has no names: install its debug"
                 " package (or set DEBUGINFOD_URLS), or link it without stripping, and merge again"
             )
-        if row.kind == ModuleKind.ELF and _PYTHON.match(name) and every[row.id] >= _SHARE:
+        if row.kind == ModuleKind.ELF and is_python(row.path) and every[row.id] >= _SHARE:
             notes.append(
                 f"{100 * float(every[row.id]):.0f} % is in Python's interpreter: its C functions"
                 " are shown, not the Python functions they run"

@@ -179,6 +179,31 @@ def test_shares_of_the_threads_time_are_of_one_whole(tmp_path: Path) -> None:
         assert by_kind[kind].share == pytest.approx(share, abs=0.01)
 
 
+def test_of_an_interpreter_one_frame_is_named_in_a_run_of_them(tmp_path: Path) -> None:
+    run = "pymain/run_file/eval_frame"
+    steps: dict[int, list[Step]] = {
+        0: [(f"{run}", "cpu", 1.0), (f"{run}/vectorcall/eval_frame", "cpu", 1.0),
+            (f"{run}/call/eval_frame", "cpu", 1.0), (f"{run}/Loads/k_sleep", "blocked", 2.0),
+            (f"{run}/call/eval_frame/Loads/k_sleep", "blocked", 2.0)],
+    }  # fmt: skip
+    program = "/usr/bin/python3.11"
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, program=program)) as db:
+        assert [finding.text for finding in findings(db)] == [
+            "Threads are blocked by the kernel: 4.000 s, 57 % of the threads' time, in eval_frame >"
+            " Loads.",
+            "Most work is done in eval_frame: 3.000 s, 100 % of the CPU time.",
+        ]
+
+
+def test_at_most_two_places_are_named(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [(f"main/{caller}/solve", "cpu", 1.0) for caller in ("a", "b", "c", "d")]
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        (hot,) = findings(db)
+    assert hot.text.count(" % in ") == 2
+
+
 def test_a_lock_that_nobody_else_takes_is_work(tmp_path: Path) -> None:
     step: list[Step] = [("main/solve/pthread_mutex_lock", "cpu", 1.0)]
     for threads, kinds in ((1, ["hot"]), (2, ["locks"])):
@@ -219,7 +244,7 @@ def test_threads_that_run_briefly_all_their_lives_do_the_work(tmp_path: Path) ->
     steps |= {number: [("work", "cpu", 0.04)] for number in range(1, 51)}
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
         assert [finding.text for finding in findings(db) if finding.kind == "hot"] == [
-            "Most work is done in work: 2.000 s, 67 % of the CPU time, in work."
+            "Most work is done in work: 2.000 s, 67 % of the CPU time."
         ]
 
 
