@@ -55,7 +55,8 @@ struct thread_event {
 	u64 runtime; /* se.sum_exec_runtime, ns: as of the last tick or switch; exec of a hidden
 		      * thread: as of then */
 	u32 other;   /* fork: the parent's tgid; thread: 1 when just born; exit: 1 when the
-		      * whole process is gone */
+		      * whole process is gone; exec by another thread than the main one: the
+		      * main one's number, whose tid it has by now */
 	u32 image;   /* see image_of() */
 	char comm[16];
 };

@@ -1229,7 +1229,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
 	struct task_struct *task = (void *)ctx->args[0];
-	u32 old = (u32)ctx->args[1];
+	u32 old = (u32)ctx->args[1], ended = 0;
 	u64 urgency = NO_WAKEUP;
 
 	fill_thread_event(&event, EVENT_EXEC, task);
@@ -1250,9 +1250,16 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 			hidden->woken = 0;
 			hidden->hidden = 0;
 		}
-		/* A thread that execs takes over its leader's tid. */
-		if (old != event.tid)
+		/* A thread that execs takes over its leader's tid: its own line ends, the leader's goes on. */
+		if (old != event.tid) {
+			struct thread *leader = map_lookup(MAP(THREADS), &event.tid);
+			struct thread *thread = map_lookup(MAP(THREADS), &old);
+			if (leader)
+				event.other = leader->number;
+			if (thread)
+				ended = thread->number;
 			map_delete(MAP(THREADS), &old);
+		}
 		if (owner_changed(task)) {
 			struct thread *thread = map_lookup(MAP(THREADS), &event.tid);
 			if (thread)
@@ -1272,6 +1279,12 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 	else if (!EVERYTHING)
 		return 0;
 	ring_output(MAP(EVENTS), &event, sizeof event, urgency);
+	if (ended) {
+		event.kind = EVENT_FREE;
+		event.thread = ended;
+		__builtin_memset(event.comm, 0, sizeof event.comm);
+		ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
+	}
 	return 0;
 }
 

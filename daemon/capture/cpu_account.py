@@ -69,6 +69,12 @@ class CpuAccount:
         thread.owner.before_ns += used_ns - thread.before_ns
         thread.before_ns = thread.used_ns = used_ns
 
+    def take_over(self, number: int, used_ns: int) -> None:
+        """Count a thread on as another one, which has used ``used_ns``."""
+        thread = self._running[number]
+        thread.before_ns += used_ns - thread.used_ns
+        thread.used_ns = used_ns
+
     def update(self, number: int, used_ns: int) -> None:
         """Note that the thread has used ``used_ns``, or more, in its whole life."""
         thread = self._running.get(number)

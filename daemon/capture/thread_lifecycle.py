@@ -107,6 +107,10 @@ class ThreadLifecycle:
             case EventKind.EXEC if pid in self._targets:
                 if event.thread:
                     self._begin_command(event)
+                if event.other in self._threads:
+                    # Another thread than the main one began the program, and goes on as the main.
+                    self._exiting.pop(event.other, None)
+                    self.cpu.take_over(event.other, event.runtime)
                 program = self._programs.pop(pid, None)
                 self._targets.on_exec(pid, event.image, _text(event.comm), event.time, program)
                 if not (self._on_demand and self._targets.is_known(pid)):

@@ -165,6 +165,24 @@ def test_exec_in_a_recorded_process(tmp_path: Path, build: Callable[..., Path]) 
         assert [process.exe for process in measurement.processes.values()] == [str(executable)]
 
 
+def test_exec_in_another_thread_than_the_main_one(tmp_path: Path) -> None:
+    """It takes over the main one's tid; all CPU time counts, before and after, and all ends."""
+    ended = tmp_path / "ended"
+    after = f"{SPIN.format(0.6)}\nopen({str(ended)!r}, 'w').write(str(time.process_time()))"
+    before = (
+        f"{SPIN.format(0.3)}\nimport os, sys, threading\n"
+        f"command = [sys.executable, '-c', {after!r}]\n"
+        "threading.Thread(target=os.execv, args=(sys.executable, command)).start()"
+    )
+    summary = record(tmp_path / "m", [sys.executable, "-c", before])
+    used = float(ended.read_text())
+    assert summary["cpu"]["counted_s"] == pytest.approx(used, abs=0.1)
+    assert summary["seen"]["going_on"] == 0
+    with open_measurement(tmp_path / "m") as measurement:
+        first, second = measurement.threads.values()
+        assert first.end_ns and second.end_ns and second.end_ns < first.end_ns
+
+
 def test_run_ends_as_its_command_does(tmp_path: Path) -> None:
     for number, (script, code) in enumerate({"exit 7": 7, "kill -TERM $$": 143}.items()):
         done = hpcd("run", "-o", tmp_path / str(number), "--", "/bin/sh", "-c", script, check=False)
