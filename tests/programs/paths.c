@@ -130,7 +130,10 @@ FRAME void handler(int number)
 FRAME void work(void)
 {
 	while (seconds(CLOCK_THREAD_CPUTIME_ID) < end) {
-		unsigned long r = chain1(1) + recursion(50, 2) + with_alloca(3 + (long)(seconds(CLOCK_MONOTONIC) * 1e6) % 4000);
+		unsigned long r = chain1(1) + with_alloca(3 + (long)(seconds(CLOCK_MONOTONIC) * 1e6) % 4000);
+		/* Often enough for signals to come in between. */
+		for (int i = 0; i < 10; i++)
+			r += recursion(50, i);
 		r += with_alignment(5, 1, 2, 3, 4, 5, 6);
 		KEEP(r);
 		sorting();
