@@ -111,8 +111,7 @@ class MmapEvents:
         return pids
 
     def catch_up(self, until: int) -> None:
-        """Have all that happened until then (ns) in the history, between two calls of
-        :meth:`take`."""
+        """Bring the history up to the time ``until`` (ns), between two calls of :meth:`take`."""
         if until >= self.taken_until:
             self._take_rings()
 

@@ -94,7 +94,7 @@ def program_contexts(db: Database) -> Mask:
 
 
 def _weight(name: str) -> int:
-    """How a procedure's name says that its module was stripped, 1, or that it was not, -1."""
+    """Return 1 for a name that only a stripped module has, -1 for one it cannot have, else 0."""
     return 1 if name.startswith("[") else 0 if name in ("_start", "main") else -1
 
 

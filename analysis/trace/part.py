@@ -153,10 +153,6 @@ class Part:
         frames = self.frames
         return StoredFrames(self.file.body, frames.offset, frames.size, frames.content)
 
-    def has_weights(self, chosen: slice) -> bool:
-        """Whether any record of the blocks ``chosen`` is not of event 0 and value 1."""
-        return bool((self.blocks.code_frame[chosen] != NO_FRAME).any())
-
     def weights(self, chosen: slice, since: Unsigned) -> tuple[U16, U64]:
         """Events (the measurement's) and values ``[n, 1024]`` of the blocks ``chosen``; ``since``
         are the ticks that :meth:`places` gives of them.

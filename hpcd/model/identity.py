@@ -120,8 +120,6 @@ _MODULE_FIELDS = attrgetter(*Module.__slots__)
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 """Units of events that are times; metrics have seconds."""
 
-_NANOSECONDS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
-
 LEAST_SCALE, MOST_SCALE = 1e-60, float(1 << 60)
 """Scales of events are 0 or between these: costs can be computed with."""
 
@@ -145,6 +143,6 @@ class Event:
 
     @property
     def length_ns(self) -> float:
-        """How long one of an interval's value lasts (ns); 0 of other events, and of a unit that is
-        no time."""
-        return self.scale * _NANOSECONDS.get(self.unit, 0.0) if self.interval else 0.0
+        """Length of an interval whose value is 1 (ns); 0 of other events, and where the unit is no
+        time."""
+        return self.scale * (1e9 * SECONDS.get(self.unit, 0.0)) if self.interval else 0.0

@@ -1,4 +1,4 @@
-"""How far apart colours look, also to people who see few of them."""
+"""Distances between colours, also as people see them who see few colours."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def seen_colours(rgb: npt.NDArray[np.generic], eyes: str) -> F64:
 
 
 def least_distance(rgb: npt.NDArray[np.generic], eyes: str, grounds: npt.ArrayLike = ()) -> float:
-    """How far sRGB colours ``[n, 3]`` are apart to ``eyes`` at least, from each other and from
-    ``grounds`` ``[m, 3]`` (CIE 1976)."""
+    """Return the least distance (CIE 1976) of sRGB colours ``[n, 3]`` from each other and from
+    ``grounds`` ``[m, 3]``, as ``eyes`` see them."""
     every = np.concatenate([rgb, np.reshape(grounds, (-1, 3))])
     xyz = seen_colours(every, eyes) @ np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722],
                                               [0.0193, 0.1192, 0.9505]]).T  # fmt: skip

@@ -229,11 +229,9 @@ def test_of_many_marks_an_even_choice_is_drawn(
     assert (answer["messages"], answer["collectives"]) == (40, 10)
     assert answer["calls"] == {"mpi": 120, "io": 20, "probe": 10, "memory": 11}
     # Every fourth operation, with all ranks that entered it.
-    chosen = sorted({one["operation"] for one in whole["collective"]})[::4]
-    assert len(chosen) == 3
-    assert answer["collective"] == [
-        one for one in whole["collective"] if one["operation"] in chosen
-    ]
+    drawn = sorted({one["operation"] for one in whole["collective"]})[::4]
+    assert len(drawn) == 3
+    assert answer["collective"] == [one for one in whole["collective"] if one["operation"] in drawn]
     assert [one["sent"] for one in answer["message"]] == sent[::4]
     # All of those of which there are few enough, and a third of the room for each other group.
     assert answer["drawn"] == ["probe"]

@@ -347,7 +347,7 @@ def test_checking_finds_what_decoding_shows(seed: int, damaged: bool) -> None:
     real = np.arange(blocks.BLOCK_RECORDS) < count[:, None]
     assert bad_event.tolist() == ((found_event >= events) & real).any(axis=1).tolist()
     lasting = int((np.isin(found_event, [1, 70]) & (found_value != 0) & real).sum())
-    # Codes are made of values that are 0 in one way only; a change has others decode to it.
+    # A value of 0 is encoded in one way; damaged bytes of other codes may decode to 0, too.
     assert seen >= lasting if damaged else seen == lasting
 
 

@@ -154,9 +154,9 @@ function operationsOf(entries) { return new Set(entries.map(({ operation }) => o
 export function describeMarks({ calls, drawn, messages, message, collectives, collective, phases, phase }) {
   const words = (/** @type {number | null} */ count, /** @type {string} */ name, /** @type {unknown} */ whole, some = count) => (
     count ? [`${some === count ? "" : `${formatCount(some ?? 0)} of `}${formatCount(count)} ${name}${count === 1 ? "" : "s"}${some === count ? "" : " drawn"}${whole ? "" : ZOOM_IN}`] : []);
-  const chosen = (/** @type {number | null} */ count, /** @type {string} */ name, /** @type {number} */ some) => words(count, name, some <= FEW, some);
+  const drawnOf = (/** @type {number | null} */ count, /** @type {string} */ name, /** @type {number} */ some) => words(count, name, some <= FEW, some);
   return [
-    ...words(phases, "phase", phase), ...chosen(messages, "message", message?.length ?? 0), ...chosen(collectives, "collective", operationsOf(collective ?? [])),
+    ...words(phases, "phase", phase), ...drawnOf(messages, "message", message?.length ?? 0), ...drawnOf(collectives, "collective", operationsOf(collective ?? [])),
     ...Object.entries(calls).flatMap(([group, count]) => words(count, `${WORDS[group] ?? group} call`.trim(), drawn.includes(group))),
   ];
 }
