@@ -113,6 +113,7 @@ class Collector:
             else:
                 self._threads.on_event(ThreadEvent(*THREAD_EVENT.unpack(raw)))
         self._threads.refresh_mappings()
+        self._jit.hold_files()
 
     def drain(self) -> int:
         """Make one round; return the number of reports taken."""

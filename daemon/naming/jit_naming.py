@@ -32,10 +32,22 @@ class JitNaming:
         self._writer = writer
         self._files = jit_symbols.JitFiles()
         self._nodes_seen = 1
+        self._modules_seen = 0
         self._unnamed: dict[int, U64] = {}
         """Offsets without a name, sorted, by module id."""
         self._owner: dict[int, tuple[int, int]] = {}
         """(pid, uid) by the process's number. Kept when it ends: runtimes may name code then."""
+
+    def hold_files(self) -> None:
+        """Open what names the code of processes that have begun to make some: it can be found only
+        as long as they live."""
+        new = self._modules.made_at_run_time[self._modules_seen :]
+        self._modules_seen += len(new)
+        for number in {module.process for module in new} - self._owner.keys():
+            process = self._targets.by_number(number)
+            if process:
+                self._owner[number] = (process.pid, process.uid)
+                self._files.hold(number, process.pid, process.uid)
 
     def name_frames(self, cct_frames: U64, *, last: bool = False) -> None:
         """Write symbols for unnamed frames, those of CCT nodes that are new included.
@@ -43,8 +55,9 @@ class JitNaming:
         ``cct_frames`` u64[n] are the frames of all CCT nodes so far. To be called once a flush and
         once more at the end, as the ``last``.
         """
+        self.hold_files()
         self._files.new_round(_LAST_BYTES if last else jit_symbols.ROUND_BYTES)
-        if self._modules.any_jit:
+        if self._modules.made_at_run_time:
             self._collect(cct_frames[self._nodes_seen :])
         self._nodes_seen = len(cct_frames)
         of_process: dict[int, list[Module]] = {}
@@ -71,9 +84,6 @@ class JitNaming:
     def _name(self, modules: list[Module]) -> None:
         """Write the symbols of the offsets without a name in the modules of a process."""
         number = modules[0].process
-        process = self._targets.by_number(number)
-        if process:
-            self._owner[number] = (process.pid, process.uid)
         unnamed = [self._unnamed[module.id] + np.uint64(module.base) for module in modules]
         if number not in self._owner or not sum(map(len, unnamed)):
             return

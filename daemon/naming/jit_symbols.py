@@ -65,6 +65,11 @@ class JitFiles:
             allowance.left = limit
         self._limit = limit
 
+    def hold(self, number: int, pid: int, uid: int) -> None:
+        """Open the folder of a process's map and its jitdump files, which :meth:`symbols` does not
+        find any more when the process has ended. Arguments are those of that."""
+        self._renewed(number, pid, uid)
+
     def symbols(self, number: int, pid: int, uid: int, addresses: U64) -> Symbols:
         """Symbols that hold any of ``addresses`` (u64[n]), as far as the runtime of a process has
         written them and they have been read.
@@ -72,6 +77,13 @@ class JitFiles:
         ``number`` is the process's in the recording, which unlike ``pid`` is never reused; ``uid``
         is its user.
         """
+        held = self._renewed(number, pid, uid)
+        with contextlib.suppress(WithheldError):
+            return held.symbols(addresses)
+        return []
+
+    def _renewed(self, number: int, pid: int, uid: int) -> _Held:
+        """The files of a process, as far as there are by now."""
         allowance = self._allowances.get(uid)
         if allowance is None:
             allowance = self._allowances[uid] = _Allowance(self._limit)
@@ -81,9 +93,7 @@ class JitFiles:
             self._held.pop(next(iter(self._held))).close()
         with contextlib.suppress(WithheldError):
             held.renew(patience.ask(pid, held.dumps))
-        with contextlib.suppress(WithheldError):
-            return held.symbols(addresses)
-        return []
+        return held
 
     def close(self) -> None:
         """Close all files."""

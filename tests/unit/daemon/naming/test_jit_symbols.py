@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +98,26 @@ def test_a_map_that_grows_is_read_as_it_grows(map_file: Path) -> None:
     files.new_round()
     assert names(files, [0x105, 0x205]) == ["recompiled", "second"]
     files.close()
+
+
+def test_a_map_that_is_written_when_the_process_ends_is_read() -> None:
+    """Its folder is found as long as the process lives: by then it must be held."""
+    process = subprocess.Popen(["/bin/sleep", "60"])
+    path = Path(f"/tmp/perf-{process.pid}.map")
+    held, late = JitFiles(), JitFiles()
+    try:
+        held.hold(1, process.pid, os.getuid())
+        path.write_text("100 10 last\n")
+        process.kill()
+        process.wait()
+        arguments = (1, process.pid, os.getuid(), np.array([0x105], np.uint64))
+        assert [name for _, _, name in held.symbols(*arguments)] == ["last"]
+        assert late.symbols(*arguments) == []
+    finally:
+        process.kill()
+        path.unlink(missing_ok=True)
+        held.close()
+        late.close()
 
 
 def test_a_map_of_any_size_is_read_a_part_at_a_time(map_file: Path) -> None:
