@@ -26,6 +26,7 @@ LEAST_COST, MOST_COST = 1e-100, 1e100
 """Costs are 0 or between these: they can be added up, squared and divided by one another."""
 _RANGES = {
     "source_line": (0, _MOST), "frequency": (0, MOST_FREQUENCY), "rank": (0, MOST_RANKS),
+    "host.cpus": (0, _MOST),
     "process_row.size": (0, MOST_RANKS), "procedure.size": (0, 1 << 62),
     "calls": (0, 1 << 62), "records": (0, 1 << 62),
 }  # fmt: skip

@@ -315,6 +315,7 @@ def test_names_of_called_objects_are_texts(tmp_path: Path) -> None:
         ("UPDATE process_row SET name = 99", True),
         ("UPDATE procedure SET module = 77", False),
         ("UPDATE procedure SET source_line = -9223372036854775808", False),
+        ("UPDATE host SET cpus = -9223372036854775808", False),
         ("UPDATE process_row SET uid = 'x'", True),
         ("UPDATE thread SET tid = 'x'", True),
         ("UPDATE measurement SET clock_offset_ns = 'x'", True),
