@@ -37,7 +37,7 @@ CAUSES = {
     Use.OPENMP: "for its team",
     Use.SLEEP: "asleep",
     Use.DEVICES: "for a device",
-    Use.CHILDREN: "for its children",
+    Use.CHILDREN: "for children or threads it started",
     Use.EVENTS: "idle",
     Use.RUNNABLE: "for a CPU",
 }
