@@ -43,8 +43,9 @@ class JitNaming:
         as long as they live."""
         new = self._modules.made_at_run_time[self._modules_seen :]
         self._modules_seen += len(new)
-        for number in {module.process for module in new} - self._owner.keys():
-            process = self._targets.by_number(number)
+        for module in new:
+            number = module.process
+            process = None if number in self._owner else self._targets.by_number(number)
             if process:
                 self._owner[number] = (process.pid, process.uid)
                 self._files.hold(number, process.pid, process.uid)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -217,7 +218,8 @@ def record(stream: Stream, size: int, rounds: int, path: Path) -> tuple[float, i
     thread_times = ThreadTimes(1, 50_000)
     stacks = StackResolver(nothing, KernelNaming(lambda: kernel, nothing, writer), nothing, 1)
     threads = ThreadLifecycle(targets, writer, stacks, thread_times)
-    jit = JitNaming(nothing, targets, writer)
+    modules: Any = SimpleNamespace(made_at_run_time=[])
+    jit = JitNaming(modules, targets, writer)
     deferred = DeferredPaths(nothing, nothing, nothing, nothing, nothing, stacks.insert)
     collector = Collector(flood, threads, stacks, jit, writer, [PERIOD], deferred, thread_times)
     collector.drain()  # announces all stacks
