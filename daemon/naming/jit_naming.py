@@ -39,9 +39,9 @@ class JitNaming:
         """(pid, uid) by the process's number. Kept when it ends: runtimes may name code then."""
 
     def hold_files(self) -> None:
-        """Open what names the code of processes that have begun to make some: it can be found only
-        as long as they live."""
-        new = self._modules.made_at_run_time[self._modules_seen :]
+        """Open the files with symbols of processes that have begun to generate code: they can be
+        found only while the process lives."""
+        new = self._modules.jit_modules[self._modules_seen :]
         self._modules_seen += len(new)
         for module in new:
             number = module.process
@@ -58,7 +58,7 @@ class JitNaming:
         """
         self.hold_files()
         self._files.new_round(_LAST_BYTES if last else jit_symbols.ROUND_BYTES)
-        if self._modules.made_at_run_time:
+        if self._modules.jit_modules:
             self._collect(cct_frames[self._nodes_seen :])
         self._nodes_seen = len(cct_frames)
         of_process: dict[int, list[Module]] = {}

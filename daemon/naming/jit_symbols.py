@@ -66,9 +66,9 @@ class JitFiles:
         self._limit = limit
 
     def hold(self, number: int, pid: int, uid: int) -> None:
-        """Open the folder of a process's map and its jitdump files, which :meth:`symbols` does not
-        find any more when the process has ended. Arguments are those of that."""
-        self._renewed(number, pid, uid)
+        """Open the folder of a process's map, and its jitdump files: once the process has ended,
+        :meth:`symbols` no longer finds them. Arguments as for :meth:`symbols`."""
+        self._renew(number, pid, uid)
 
     def symbols(self, number: int, pid: int, uid: int, addresses: U64) -> Symbols:
         """Symbols that hold any of ``addresses`` (u64[n]), as far as the runtime of a process has
@@ -77,13 +77,13 @@ class JitFiles:
         ``number`` is the process's in the recording, which unlike ``pid`` is never reused; ``uid``
         is its user.
         """
-        held = self._renewed(number, pid, uid)
+        held = self._renew(number, pid, uid)
         with contextlib.suppress(WithheldError):
             return held.symbols(addresses)
         return []
 
-    def _renewed(self, number: int, pid: int, uid: int) -> _Held:
-        """The files of a process, as far as there are by now."""
+    def _renew(self, number: int, pid: int, uid: int) -> _Held:
+        """Open what a process has by now of these files, and return them."""
         allowance = self._allowances.get(uid)
         if allowance is None:
             allowance = self._allowances[uid] = _Allowance(self._limit)

@@ -52,7 +52,7 @@ class Modules:
         self._queue = DecodeQueue(decoder, self._reader)
         self.installer = TableInstaller(self._queue, self.accounts, announce)
         """Puts the modules' tables into table memory."""
-        self.made_at_run_time: list[Module] = []
+        self.jit_modules: list[Module] = []
         """Modules of code that processes make at run time, in the order they were added."""
         self._by_key: dict[object, KnownModule] = {}
         self._by_id: dict[int, KnownModule] = {}
@@ -114,7 +114,7 @@ class Modules:
     def jit(self, key: object, base: int, process: int) -> KnownModule:
         """Add a module of code that a process makes at run time, around ``base``."""
         entry = self._add(key, ModuleKind.JIT, "[jit]", base=base, process=process)
-        self.made_at_run_time.append(entry.module)
+        self.jit_modules.append(entry.module)
         self._announce(entry.module)
         return entry
 

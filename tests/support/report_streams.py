@@ -218,7 +218,7 @@ def record(stream: Stream, size: int, rounds: int, path: Path) -> tuple[float, i
     thread_times = ThreadTimes(1, 50_000)
     stacks = StackResolver(nothing, KernelNaming(lambda: kernel, nothing, writer), nothing, 1)
     threads = ThreadLifecycle(targets, writer, stacks, thread_times)
-    modules: Any = SimpleNamespace(made_at_run_time=[])
+    modules: Any = SimpleNamespace(jit_modules=[])
     jit = JitNaming(modules, targets, writer)
     deferred = DeferredPaths(nothing, nothing, nothing, nothing, nothing, stacks.insert)
     collector = Collector(flood, threads, stacks, jit, writer, [PERIOD], deferred, thread_times)
