@@ -68,10 +68,16 @@ def test_source_of_a_loop_and_its_instructions(page: Page) -> None:
     page.wait_for_selector("main[data-code^=lines]")
     expect(page.locator("#of")).to_have_text("solve(Field&, int)")
     current = page.locator(".code .row.current")
-    assert (
-        current.locator("code").inner_text().endswith(PROGRAM.read_text().splitlines()[11].strip())
-    )
+    lines = PROGRAM.read_text().splitlines()
+    assert current.locator("code").inner_text().endswith(lines[11].strip())
     expect(current.locator(".cell").nth(1)).to_contain_text("ms")
+    # The row that is clicked is the chosen one, and undone like any choice.
+    page.locator(".code .row code", has_text=f"11{lines[10]}").click()
+    expect(current.locator("b")).to_have_text("11")
+    page.reload()
+    expect(current.locator("b")).to_have_text("11")
+    page.go_back()
+    expect(current.locator("b")).to_have_text("12")
     page.get_by_role("button", name="Hottest").click()
     # Where it was inlined from: another file.
     page.locator("#file").select_option(index=1)
@@ -79,11 +85,15 @@ def test_source_of_a_loop_and_its_instructions(page: Page) -> None:
     page.get_by_role("button", name="Instructions").click()
     page.wait_for_selector("main[data-code^=assembly]")
     expect(page.locator(".code .heading").first).to_contain_text("solve(Field&, int) of ")
-    expect(page.locator(".code .row code", has_text="%xmm").first).to_be_visible()
+    instruction = page.locator(".code .row code", has_text="%xmm").first
+    address = instruction.locator("b").inner_text()
+    instruction.click()
+    expect(current.locator("b")).to_have_text(address)
     # The whole view is in the link.
     page.reload()
     page.wait_for_selector("main[data-code^=assembly]")
     expect(page.locator("#of")).to_have_text("solve(Field&, int)")
+    expect(current.locator("b")).to_have_text(address)
 
 
 def test_code_of_what_is_chosen_in_other_panes(page: Page) -> None:

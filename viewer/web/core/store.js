@@ -36,7 +36,7 @@
  * @property {string} [flame] kind of flame graph: down, up or sandwich
  * @property {string} [root] what the flame graph shows in full width: names on the way to it, one a line
  * @property {string} [about] name of the selected procedure
- * @property {string} [spot] file:line of the selected row, file a number
+ * @property {string} [spot] file:line of the selected row, file a number; 0xADDRESS of an instruction
  * @property {string} [code] lines or assembly
  * @property {string} [context] the selected context: n and nodes, or VIEW:NAME
  * @property {string} [formulas]

@@ -12,8 +12,8 @@ import { select, textElement } from "../widgets/elements.js";
  *
  * @typedef {object} CodeRow
  * @property {string} place a line's number, or an address
- * @property {number} [line]
  * @property {string} text
+ * @property {string} [spot] in the link, if it can be chosen
  * @property {string} [heading] instead of code
  * @property {Costs} [costs] undefined where there are none
  *
@@ -25,8 +25,12 @@ const COLUMN_WIDTH = 126;
 const CODE_WIDTH = 400; // at least
 
 export class CodeTable {
-  /** @param {HTMLElement} element */
-  constructor(element) {
+  /**
+   * @param {HTMLElement} element
+   * @param {(spot: string) => void} choose called with the row that is clicked
+   */
+  constructor(element, choose) {
+    this.choose = choose;
     element.innerHTML = '<div class="table code" role="table" tabindex="0" aria-label="Code and its costs"><div class="head" role="row"></div><div class="rows" role="presentation"></div></div>';
     this.box = select(element, ".table", HTMLElement);
     this.head = select(this.box, ".head", HTMLElement);
@@ -62,11 +66,11 @@ export class CodeTable {
   }
 
   /**
-   * Shows rows, from the one of a line on, or from the hottest.
+   * Shows rows, the chosen one in view, or the hottest.
    * @param {CodeRow[]} rows
-   * @param {number} [line]
+   * @param {string} [spot] of the chosen row
    */
-  fill(rows, line) {
+  fill(rows, spot) {
     this.rows = rows;
     this.box.style.setProperty("--columns", `repeat(${this.columns.length}, ${COLUMN_WIDTH}px) minmax(0, 1fr)`);
     this.box.style.setProperty("--wide", `${CODE_WIDTH + COLUMN_WIDTH * this.columns.length}px`);
@@ -77,9 +81,15 @@ export class CodeTable {
     }));
     this.body.style.height = `${rows.length * HEIGHT}px`;
     this.box.setAttribute("aria-rowcount", String(rows.length));
-    const spot = line === undefined ? -1 : rows.findIndex((row) => row.line === line);
-    this.go(spot >= 0 ? spot : this.hottest());
+    const chosen = this.find(spot);
+    this.go(chosen >= 0 ? chosen : this.hottest());
   }
+
+  /**
+   * The number of the chosen row; -1 where it is not among these.
+   * @param {string} [spot]
+   */
+  find(spot) { return spot === undefined ? -1 : this.rows.findIndex((row) => row.spot === spot); }
 
   // The row of the highest exclusive cost by the main metric; -1 where there is no cost.
   hottest() {
@@ -97,7 +107,9 @@ export class CodeTable {
   /** @param {number} row */
   go(row) {
     this.current = row;
-    this.box.scrollTop = Math.max(0, (row + 1) * HEIGHT - this.box.clientHeight / 2);
+    const { scrollTop, clientHeight } = this.box;
+    const top = (row + 1) * HEIGHT; // below the heading, which stays
+    if (top < scrollTop + HEIGHT || top + HEIGHT > scrollTop + clientHeight) this.box.scrollTop = Math.max(0, top - clientHeight / 2);
     this.paint();
   }
 
@@ -121,7 +133,8 @@ export class CodeTable {
     line.classList.toggle("heading", row.heading !== undefined);
     line.append(...(row.heading === undefined ? this.columns.map((column) => this.cell(row, column)) : []), text);
     for (const cell of line.children) cell.setAttribute("role", "cell");
-    line.addEventListener("click", () => { this.current = number; this.paint(); });
+    const { spot } = row;
+    if (spot !== undefined) line.addEventListener("click", () => this.choose(spot));
     return line;
   }
 

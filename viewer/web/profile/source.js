@@ -27,6 +27,8 @@ import { chosenMetric, offerMetrics, procedureRow, selectedProfile, viewEnding }
 /** @type {import("../widgets/segmented_control.js").Choice[]} */
 const KINDS = [["lines", "Source"], ["assembly", "Instructions"]];
 
+const ADDRESS = "0x"; // begins the spot of an instruction
+
 const HTML = `
     <section class="source" aria-label="Source"><div class="bar">
       <span id="of"></span><span id="kinds"></span>
@@ -46,16 +48,26 @@ export class Source extends AnswerPane {
     const { store } = page;
     this.metric = part(element, "metric", HTMLSelectElement);
     this.file = part(element, "file", HTMLSelectElement);
-    this.table = new CodeTable(part(element, "code-table", HTMLElement));
+    this.table = new CodeTable(part(element, "code-table", HTMLElement), (spot) => store.set({ spot }, "spot"));
     this.press = buttonGroup(part(element, "kinds", HTMLElement), "Code", KINDS, (code) => store.set({ code }));
     this.metric.addEventListener("change", () => store.set({ metric: this.metric.value }));
     this.file.addEventListener("change", () => store.set({ spot: `${this.file.value}:0` }));
     part(element, "hottest", HTMLButtonElement).addEventListener("click", () => this.table.go(this.table.hottest()));
-    this.ends = [store.subscribe([...EXTENT, "about", "spot", "code", "metric", "formulas"], () => this.load()), () => this.table.dispose()];
+    this.ends = [
+      store.subscribe([...EXTENT, "about", "code", "metric", "formulas"], () => this.load()),
+      store.subscribe(["spot"], () => this.goToSpot()),
+      () => this.table.dispose(),
+    ];
     this.load();
   }
 
   csv() { return this.table.csv(); }
+
+  // A row that is clicked stays where it is.
+  goToSpot() {
+    const row = this.table.find(this.page.store.state.spot);
+    if (row < 0) this.load(); else this.table.go(row);
+  }
 
   /** @override */
   async load() {
@@ -103,7 +115,7 @@ export class Source extends AnswerPane {
     const { code, spot } = store.state;
     const entity = { procedure, view: "flat" + viewEnding(store.state) };
     if (code !== "assembly") {
-      const file = spot === undefined ? undefined : Number(spot.split(":")[0]);
+      const file = spot === undefined || spot.startsWith(ADDRESS) ? undefined : Number(spot.split(":")[0]);
       const whole = () => api.source(store.db, context.extent(), entity);
       // The spot may be of another procedure: its file has nothing of this one.
       const source = await (file === undefined ? whole() : api.source(store.db, context.extent(), { ...entity, file }).catch(whole));
@@ -152,8 +164,7 @@ export class Source extends AnswerPane {
     const missing = elsewhere ? `; ${formatQuantity(elsewhere, unit)} in lines unknown` : "";
     const note = [shown.found ? selected.note : "", shown.note && `${name}: ${shown.note}`].filter(Boolean).join("; ");
     this.say(note + missing, Boolean(shown.note));
-    const [file, line] = (this.page.store.state.spot ?? "").split(":").map(Number);
-    this.table.fill(lineRows(shown, costsByPlace(shown, selected)), file === shown.file ? line : undefined);
+    this.table.fill(lineRows(shown, costsByPlace(shown, selected)), this.page.store.state.spot);
   }
 
   /**
@@ -168,9 +179,9 @@ export class Source extends AnswerPane {
       const places = address.length ? address : place;
       return [
         { place: "", text: "", heading: `${name} of ${module || "no file"}${note ? ` (${note})` : ""}` },
-        ...places.map((at, i) => ({ place: at.toString(16), text: text[i] ?? "", costs: costs.get(at) })),
+        ...places.map((at, i) => ({ place: at.toString(16), text: text[i] ?? "", spot: ADDRESS + at.toString(16), costs: costs.get(at) })),
       ];
-    }));
+    }), this.page.store.state.spot);
   }
 }
 
@@ -191,11 +202,11 @@ function costsByPlace({ place, inclusive, exclusive }, { formulas }) {
  * @param {Map<number, Costs>} costs
  * @returns {CodeRow[]}
  */
-function lineRows({ first, text }, costs) {
+function lineRows({ file, first, text }, costs) {
   const end = first + text.length;
   const others = [...costs].filter(([line]) => line >= end || line < first);
   return [
-    ...text.map((words, i) => ({ place: String(first + i), line: first + i, text: words, costs: costs.get(first + i) })),
-    ...others.map(([line, cost]) => ({ place: String(line), line, text: "", costs: cost })),
+    ...text.map((words, i) => ({ place: String(first + i), text: words, spot: `${file}:${first + i}`, costs: costs.get(first + i) })),
+    ...others.map(([line, cost]) => ({ place: String(line), text: "", spot: `${file}:${line}`, costs: cost })),
   ];
 }
