@@ -1,7 +1,7 @@
 # make demo    record a real parallel program and look at it (needs root)
 # make test    everything that must hold (needs root for the part that loads BPF)
-# make bench   speed and size, as ratios against other tools; first all that record at their smallest size
-# make soak    what takes hours: killed recorders, failing disks, 10^4 hostile files of each kind, 10^5 messages, random programs and mappings, programs with planted causes
+# make bench   speed and size, as ratios against other tools; first all at their smallest size
+# make soak    what takes hours: the long tests, killed recorders, failing disks, 10^4 hostile files of each kind, 10^5 messages, random programs and mappings, programs with planted causes
 # make lint    style, types, import arrows
 # make setup   what all of the above need: Debian packages and .venv
 # make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR
@@ -34,10 +34,10 @@ test: setup-test setup-lint objects
 	@sh setup/tests.sh; $(as_owner)
 
 soak: setup-test objects
-	$(TOOLS)/python -m tests.soak; $(as_owner)
+	$(TOOLS)/pytest -m long tests && $(TOOLS)/python -m tests.soak; $(as_owner)
 
 bench: setup-bench objects
-	@$(TOOLS)/pytest tests/benchmarks -m recording && $(TOOLS)/python -m benchmarks; $(as_owner)
+	@$(TOOLS)/pytest tests/benchmarks && $(TOOLS)/python -m benchmarks; $(as_owner)
 
 lint: setup-lint
 	@sh setup/lint.sh; $(as_owner)

@@ -29,7 +29,6 @@ def test_those_of_files_make_their_tables(name: str) -> None:
     assert "│" in smallest("-m", "benchmarks", name)
 
 
-@pytest.mark.recording
 @pytest.mark.parametrize("name", [*sorted({*NAMES} - {*OFFLINE}), *ONLY_RUN])
 def test_those_of_programs_make_their_tables(name: str) -> None:
     assert "│" in smallest("-m", "benchmarks", name)

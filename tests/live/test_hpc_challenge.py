@@ -12,7 +12,7 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.recorded import hpcd
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.long]
 
 MPIRUN = ["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-n", "2"]
 

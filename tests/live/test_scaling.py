@@ -21,7 +21,7 @@ POINTS, RATE = 3, 997
 PLANTED = [
     ("serial_loop", "time", "write_output"),
     ("neighbours", "cpu_time", "exchange"),
-    ("replicated", "cpu_time", "initialise"),
+    pytest.param("replicated", "cpu_time", "initialise", marks=pytest.mark.long),
 ]
 
 

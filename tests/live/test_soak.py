@@ -14,6 +14,7 @@ def test_a_disk_that_fails_at_random_loses_nothing_uncounted() -> None:
 
 
 @pytest.mark.root
+@pytest.mark.long
 def test_killed_recorders_and_hostile_files_and_messages() -> None:
     from tests.soak import databases, imports, kills, measurements, messages
 
@@ -25,6 +26,7 @@ def test_killed_recorders_and_hostile_files_and_messages() -> None:
 
 
 @pytest.mark.root
+@pytest.mark.long
 def test_the_first_finding_names_a_planted_cause_and_none_accuses_a_healthy_program(
     tmp_path: Path,
 ) -> None:
