@@ -240,14 +240,14 @@ class Live:
         return busiest[:limit]
 
     def _overhead(self) -> tuple[float | None, float | None]:
-        """CPU of the recorder and of its programs for each second, over the window."""
-        if len(self._summaries) < 2:
+        """CPU of the recorder and of its programs for each second, over the window, or since the
+        recording began while it has one summary."""
+        if not self._summaries:
             return None, None
         last = self._summaries[-1]
-        recent = [
-            one for one in self._summaries if one.duration_s >= last.duration_s - self._seconds
-        ]
-        first = recent[0] if len(recent) > 1 else self._summaries[-2]
+        known = [Summary(), *self._summaries]
+        recent = [one for one in known[1:] if one.duration_s >= last.duration_s - self._seconds]
+        first = recent[0] if len(recent) > 1 else known[-2]
         span = last.duration_s - first.duration_s
         if span <= 0:
             return None, None
