@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hpcd.analysis.database.metrics import RECORDS
 from hpcd.array_types import F64
 from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.hpctoolkit_contexts import LexicalContexts, lexical_contexts
@@ -42,12 +43,12 @@ def write(selection: ExportSelection, path: Path) -> None:
 def _metrics(selection: ExportSelection) -> tuple[list[int], list[str]]:
     """Return the rows of the metrics in the selection, and their names in HPCToolkit.
 
-    CPU time is first, samples, which every context has, are last. Metric ``n`` is inclusive ``2 n``
+    CPU time is first, records, which every context has, are last. Metric ``n`` is inclusive ``2 n``
     in profiles of threads and exclusive ``2 n + 1``; in the summary ``2 · metrics`` is added.
     """
     rows = sorted(
         range(len(selection.names)),
-        key=lambda row: (selection.names[row] == "samples", selection.names[row] != "cpu_time"),
+        key=lambda row: (selection.names[row] == RECORDS, selection.names[row] != "cpu_time"),
     )
     names = []
     for row in rows:

@@ -37,8 +37,8 @@ _UNKNOWN_ENTRY = 0
 # Identifiers of processes; hpcd's exports have the first.
 _PROCESSES = ("PROCESS", "RANK")
 _MAX_PID = 1 << 30
-# The metric by which hpcd's exports count samples; every database counts its own.
-_COUNTED = b"samples"
+# The metric by which hpcd's exports count records; every database counts its own.
+_COUNTED = b"records"
 
 
 class _Metric(NamedTuple):

@@ -3,7 +3,7 @@
 Written by the library's own bindings, location by location. A location is a trace line, a location
 group a process, an interrupt generator an event. Each record is a CallingContextSample with its
 weight in an attribute named as its metric; times are in ns, so waits carry their duration. The
-number of samples is the metric ``samples``. Between the samples are recorded calls: messages and
+number of records is the metric ``records``. Between the samples are recorded calls: messages and
 collective operations of MPI, operations on files. Phases are markers, each with a location, its
 begin and its duration.
 """
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import _otf2
 import numpy as np
 
-from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64
 from hpcd.interchange.context_table import ContextTable, Detail
@@ -129,7 +129,7 @@ class _EventWriter:
         self._archive = archive
         self._selection = selection
         self._table = table
-        named = [row for row, name in enumerate(selection.names) if name != SAMPLES]
+        named = [row for row, name in enumerate(selection.names) if name != RECORDS]
         self.rows = named or [0]
         self._scale = np.array([1e9 if selection.units[row] == "s" else 1.0 for row in self.rows])
         self._attributes = _otf2.AttributeList_New()

@@ -32,7 +32,7 @@ _REFERENCE = re.compile(rb'" <(\d{1,10})>$')
 _UNWOUND = re.compile(rb'" <(\d{1,10})>, Unwind Distance: (?:UNDEFINED|\d{1,10})$')
 _VALUE = re.compile(rb'" <(\d{1,10})>; UINT64; (\d{1,20})\)')
 # Built into every database, so no metric of an event's.
-_COUNTED = "samples"
+_COUNTED = "records"
 _NONE = -1
 
 

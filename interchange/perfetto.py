@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.database.metrics import RECORDS
 from hpcd.array_types import I64, Mask
 from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import ExportSelection, ProcessIds, whole_numbers
@@ -57,7 +57,7 @@ class _Writer:
         self._table = selection.contexts(Detail.PLACE)
         names = selection.names
         # Each record adds to one metric besides samples, which count if there is no other.
-        self._rows = [row for row, name in enumerate(names) if name != SAMPLES] or [0]
+        self._rows = [row for row, name in enumerate(names) if name != RECORDS] or [0]
         self._scale = np.array([1e9 if selection.units[row] == "s" else 1.0 for row in self._rows])
         self._known: Mask = np.zeros(len(self._table), bool)
         self._parent = self._table.parent.tolist()

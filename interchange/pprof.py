@@ -280,8 +280,8 @@ def _event(builder: RecordingBuilder, name: str, unit: str) -> int:
         plain = "time" if name == "wall" else f"{name}_time"
         metric = name if name.endswith("time") else plain
         return builder.event(f"{name}/{unit}", "s", _TIMES[unit], metric)
-    # "samples" is the number of records.
-    metric = "sample_count" if name == "samples" else name or "count"
+    # "records" is a metric of every database.
+    metric = "record_count" if name == "records" else name or "count"
     return builder.event(f"{name}/{unit}", "" if unit == "count" else unit, 1.0, metric)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.profile.views import outermost, preorder
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
@@ -103,10 +104,10 @@ class _ProfileWriter:
             file.write("0 aggregates\n")
 
     def _counts(self, exclusive: F64) -> I64:
-        """Return int64[contexts]: samples, or 1 where there is a cost but no such metric."""
+        """Return int64[contexts]: records, or 1 where there is a cost but no such metric."""
         names = self._selection.names
-        if "samples" in names:
-            counts: I64 = np.rint(exclusive[names.index("samples")]).astype(np.int64)
+        if RECORDS in names:
+            counts: I64 = np.rint(exclusive[names.index(RECORDS)]).astype(np.int64)
             return counts
         return np.asarray(exclusive.any(axis=0)).astype(np.int64)
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.trace.records import Records
 from hpcd.array_types import F64, I64, U16, U32, Mask
 from hpcd.model.identity import SECONDS
@@ -57,7 +57,7 @@ def read_events(db: Database) -> Events:
         seconds = SECONDS.get(unit)
         if interval and seconds is not None:
             duration[number] = scale * seconds * 1e9
-        if not of_metric or of_metric == SAMPLES:
+        if not of_metric or of_metric == RECORDS:
             continue
         unit = unit if seconds is None else "s"
         metric[number] = known.get(
@@ -172,7 +172,7 @@ class TraceReader:
         weighed = value * self.events.weight[event]
         cost = np.empty((len(self._metrics), len(time)))
         for row, number in zip(cost, self._metrics, strict=True):
-            is_samples = self._db.metrics.names[number] == SAMPLES
-            row[:] = counted if is_samples else np.where(metric == number, weighed, 0.0)
+            is_records = self._db.metrics.names[number] == RECORDS
+            row[:] = counted if is_records else np.where(metric == number, weighed, 0.0)
         length_ns = np.minimum(np.round(length), _LONGEST_NS).astype(np.int64)
         return TraceBlock(time, node, event, length_ns, is_end, cost)

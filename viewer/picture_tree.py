@@ -202,7 +202,7 @@ class PictureTree:
 
         cpu = of("cpu_time")
         if "cpu_time" not in db.metrics.names:
-            return _Times(of("samples"), of("blocked_time"), of("runnable_time"),
+            return _Times(of("records"), of("blocked_time"), of("runnable_time"),
                           np.full(count, Use.WORK), np.full(count, Use.EVENTS))  # fmt: skip
         of_cpu, of_wait = TimeUse(db).of_contexts()
         return _Times(cpu, of("blocked_time"), of("runnable_time"), of_cpu, of_wait)

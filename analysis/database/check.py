@@ -15,6 +15,7 @@ import numpy.typing as npt
 from hpcd.analysis.arrays.column_files import release
 from hpcd.analysis.database import column_bounds, directory
 from hpcd.analysis.database.database import Database
+from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.database.sqlite_reader import each_row
 from hpcd.analysis.database.trace_check import check_trace
 from hpcd.errors import FormatError
@@ -166,7 +167,7 @@ def _check_metrics(db: Database, records: int) -> list[str]:
             findings.append(f"metric {name}: cells and totals of contexts do not agree")
         if not _alike(by_line[number], db.line_totals(name)):
             findings.append(f"metric {name}: cells and totals of trace lines do not agree")
-    if int(db.metrics.exclusive("samples").sum()) != records:
+    if int(db.metrics.exclusive(RECORDS).sum()) != records:
         findings.append("metric samples does not count the trace's records")
     return findings
 

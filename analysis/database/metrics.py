@@ -21,7 +21,7 @@ from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.cct import CCT
 
-SAMPLES = "samples"
+RECORDS = "records"
 
 # Sums of chunks kept by line, 40 bytes each: a request for one is followed by its neighbours'.
 _KEPT_CELLS = 2 << 20
@@ -30,7 +30,7 @@ _KEPT_CELLS = 2 << 20
 class Metrics:
     """The metrics of a database. A metric is named by its name or number.
 
-    ``names`` and ``units`` are lists; the first metric is ``samples``.
+    ``names`` and ``units`` are lists; the first metric is ``records``.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from hpcd.analysis.arrays.column_files import (
 )
 from hpcd.analysis.arrays.node_maps import pack_nodes
 from hpcd.analysis.arrays.sparse_sums import Cells, add_cells, join_cells
-from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.merge.earlier_database import EarlierPart
 from hpcd.analysis.merge.part_groups import located_nodes
 from hpcd.analysis.merge.scratch import Scratch
@@ -32,14 +32,14 @@ from hpcd.model.identity import SECONDS, Event
 
 
 def metric_table(events: Sequence[Event]) -> list[tuple[str, str]]:
-    """(name, unit) of the metrics that ``events`` give: samples, then by name; times in s."""
+    """(name, unit) of the metrics that ``events`` give: records, then by name; times in s."""
     units = {
         (event.metric, "s" if event.unit in SECONDS else event.unit)
         for event in events
-        if event.metric and event.metric != SAMPLES
+        if event.metric and event.metric != RECORDS
     }
-    table = [(SAMPLES, "")]
-    seen = {SAMPLES}
+    table = [(RECORDS, "")]
+    seen = {RECORDS}
     for name, unit in sorted(units):
         # Two units under one name would add up apples and pears.
         table.append((name if name not in seen else f"{name} ({unit})", unit))
@@ -49,7 +49,7 @@ def metric_table(events: Sequence[Event]) -> list[tuple[str, str]]:
 
 def metric_scales(events: Sequence[Event]) -> F64:
     """``float64[metrics, events]``: what a value of 1 of each event is in each metric, 0 where it
-    does not count; 0 of samples, which count records."""
+    does not count; 0 of records, which are counted."""
     table = metric_table(events)
     scale = np.zeros((len(table), max((event.id for event in events), default=-1) + 1))
     for number, (name, unit) in enumerate(table[1:], start=1):

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.parallel.phases import PhaseTimeline
 from hpcd.analysis.parallel.ranks import Ranks, find_ranks, has_ranks
@@ -18,7 +18,7 @@ from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.measurement.seen_part import SeenPart
 
-_OF_CPU_TIME = (WORK, SAMPLES, "cpu_time")
+_OF_CPU_TIME = (WORK, RECORDS, "cpu_time")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from hpcd.analysis.arrays.heap_blocks import NEVER
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.trace.records import Records
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
@@ -96,7 +96,7 @@ def event_weights(db: Database, metric: str) -> EventWeights:
         seconds = SECONDS.get(unit)
         if interval and seconds is not None:
             duration[number] = scale * seconds * 1e9
-        if SAMPLES in names:
+        if RECORDS in names:
             # Counted, not weighed; of what has no records there is nothing to count.
             weight[number] = 0.0 if of_metric in (ALLOCATED, HELD) else np.nan
             quantum = 1.0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.analysis.symbols.frame_names import marker_name
@@ -152,7 +152,7 @@ def gather_facts(db: Database) -> Facts:
         idle_lines=int(np.count_nonzero(~working_lines(db))),
         expected=0,
         taken=0,
-        recorded=int(db.metrics.exclusive(SAMPLES).sum()),
+        recorded=int(db.metrics.exclusive(RECORDS).sum()),
         seconds={
             name: float(db.metrics.exclusive(name).sum())
             for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
@@ -171,7 +171,7 @@ def gather_facts(db: Database) -> Facts:
         facts.damage += len(row.damage)
         facts.unclosed += not row.closed
     marked = np.flatnonzero(frame.is_marker(db.cct.frame))
-    inclusive = db.metrics.inclusive(SAMPLES)
+    inclusive = db.metrics.inclusive(RECORDS)
     facts.complete = facts.recorded
     for node in marked[inclusive[marked] > 0].tolist():
         code, number = int(db.cct.frame[node]) & 0xFF, int(inclusive[node])

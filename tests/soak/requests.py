@@ -35,7 +35,7 @@ _NAMES = ["t0", "t1", "l0", "l1", "h", "w", "from", "count", "line", "filter", "
           "metric", "context", "times", "view", "patterns", "text", "procedure",
           "file"]  # fmt: skip
 _VALUES = ["", "0", "1", "7", "8", "100", "-1", "500000000", "999000000", "1e9", "nan", "9" * 30,
-           "0x10", "\u0663", "\0", "\ud800", "../../manifest.json", "cpu_time", "samples", "n0",
+           "0x10", "\u0663", "\0", "\ud800", "../../manifest.json", "cpu_time", "records", "n0",
            "n1.2.3", "n99999999", "p0", "p4", "n", "n-1", "p1.", "rank", "label", "job", "process",
            "(", "(a+)+$", "((a{99}){99}){99}", "[", ".*", "host:.", "host:(", "\\C", "x" * 390,
            "flat:main", "lines:main", "flat:nobody", "none:main", ":n0", "flat:",

@@ -113,7 +113,7 @@ def read_firefox(path: Path) -> Costs:
             if place[-1].startswith("[") and place[-1].endswith("_time]"):
                 metric, place = place[-1][1:-1], place[:-1]
             if samples["weightType"] == "samples":
-                costs["samples"][place] += weight
+                costs["records"][place] += weight
             else:
                 costs[metric][place] += weight / 1e3
     return costs
@@ -165,7 +165,7 @@ def read_tau(path: Path) -> Costs:
     costs = empty()
     for folder in path.glob("MULTI__*"):
         metric = folder.name.removeprefix("MULTI__")
-        scale = 1 if metric == "samples" else 1e-6
+        scale = 1 if metric == "records" else 1e-6
         flat: Counter[str] = Counter()
         paths: Counter[str] = Counter()
         for file in folder.iterdir():

@@ -25,7 +25,7 @@ def opened(page: Page, pane: str, done: str) -> None:
 
 
 def shown(page: Page) -> list[tuple[str, str]]:
-    """(name, inclusive samples) of the rows."""
+    """(name, inclusive records) of the rows."""
     samples = page.locator(".table .row .cell:nth-child(4)").all_text_contents()
     names = [text.lstrip("▾▸") for text in page.locator(".table .row .name").all_text_contents()]
     return [(name, sample.split()[0]) for name, sample in zip(names, samples, strict=True)]
@@ -40,7 +40,7 @@ def test_every_view_is_that_of_the_report(page: Page, program: Path) -> None:
             page.wait_for_selector(f"main[data-rows^={view}]")
             tree = make_view(db, view)
             names = NodeNames(db, tree)
-            samples = tree.inclusive[db.metrics.number("samples")]
+            samples = tree.inclusive[db.metrics.number("records")]
             expected = [(names(node), f"{samples[node]:.0f}") for node in range(1, len(tree))]
             assert sorted(shown(page)) == sorted(expected)
     page.get_by_role("button", name="Top-down").click()
@@ -118,7 +118,7 @@ def test_code_of_what_is_chosen_in_other_panes(page: Page) -> None:
 
 def test_formulas_are_columns_and_in_the_link(page: Page) -> None:
     opened(page, "Profile", "rows")
-    page.fill("#formulas", "twice = 2 * cpu_time; rate = cpu_time / samples")
+    page.fill("#formulas", "twice = 2 * cpu_time; rate = cpu_time / records")
     page.press("#formulas", "Enter")
     head = page.get_by_role("columnheader")
     expect(head).to_have_count(9)
@@ -130,7 +130,7 @@ def test_formulas_are_columns_and_in_the_link(page: Page) -> None:
     page.get_by_role("columnheader", name="rate", exact=True).click()
     page.fill("#formulas", "rate = cpu_time / nothing")
     page.press("#formulas", "Enter")
-    expect(page.locator("#what")).to_contain_text("no metric nothing; there are samples, cpu_time")
+    expect(page.locator("#what")).to_contain_text("no metric nothing; there are records, cpu_time")
     expect(head).to_have_count(5)
 
 

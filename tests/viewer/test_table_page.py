@@ -40,13 +40,13 @@ def width(page: Page, selector: str) -> float:
 
 
 def test_columns_are_chosen_and_widened_and_remembered(page: Page) -> None:
-    header = page.get_by_role("columnheader", name="samples", exact=True)
+    header = page.get_by_role("columnheader", name="records", exact=True)
     expect(header).to_have_count(1)
     cells = page.locator(".table .row").first.locator(".cell")
     count = cells.count()
     page.get_by_label("Columns", exact=True).click()
-    page.locator(".column-choice label", has_text=re.compile("^samples$")).click()
-    page.locator(".column-choice label", has_text=re.compile("^samples self$")).click()
+    page.locator(".column-choice label", has_text=re.compile("^records$")).click()
+    page.locator(".column-choice label", has_text=re.compile("^records self$")).click()
     page.keyboard.press("Escape")
     expect(header).to_have_count(0)
     expect(cells).to_have_count(count - 2)

@@ -75,9 +75,9 @@ test("calls and memory", () => {
 });
 
 test("phases have their metrics, and what marks each alone", () => {
-  const answer = { of: 1, name: ["solve n=3"], phase: ["solve(n=3)"], calls: [10], threads: [2], seconds: [2], costs: { samples: [9], cpu_time: [1.5] }, notes: [] };
-  const { rows, columns } = phaseRows(answer, [{ name: "samples", unit: "" }, { name: "cpu_time", unit: "s" }]);
+  const answer = { of: 1, name: ["solve n=3"], phase: ["solve(n=3)"], calls: [10], threads: [2], seconds: [2], costs: { records: [9], cpu_time: [1.5] }, notes: [] };
+  const { rows, columns } = phaseRows(answer, [{ name: "records", unit: "" }, { name: "cpu_time", unit: "s" }]);
   assert.equal(rows[0].phase, "solve(n=3)");
   assert.deepEqual(columns.map(({ title, text }) => [title, text(rows[0])]), [
-    ["time", "2.000 s  100.0 %"], ["samples", "9  100.0 %"], ["cpu time", "1.500 s  100.0 %"], ["calls", "10"], ["threads", "2"]]);
+    ["time", "2.000 s  100.0 %"], ["records", "9  100.0 %"], ["cpu time", "1.500 s  100.0 %"], ["calls", "10"], ["threads", "2"]]);
 });

@@ -82,7 +82,7 @@ def test_totals_are_those_of_the_report(
     assert exported or not any(expected.values())
     for metric, total in expected.items():
         # Whole numbers, where a window cuts a wait that is one sample.
-        if kind == "pprof" and metric == "samples" and "time" in "".join(filters):
+        if kind == "pprof" and metric == "records" and "time" in "".join(filters):
             assert exported[metric] == pytest.approx(total, abs=3)
         elif metric in exported or kind not in ("collapsed", "firefox", "perfetto", "otf2"):
             assert exported.get(metric, 0.0) == pytest.approx(total, rel=1e-6, abs=2e-6), metric
@@ -107,7 +107,7 @@ def test_depth_and_metric(db: Database, tmp_path: Path, kind: str) -> None:
     words = ["export", str(db.path), "--format", kind, "-o", str(output)]
     assert main([*words, "--depth", "2", "--metric", "cpu_time"]) == 0
     costs = READERS[kind](output)
-    assert costs.keys() <= {"cpu_time"} | ({"samples"} if kind == "csv" else set())
+    assert costs.keys() <= {"cpu_time"} | ({"records"} if kind == "csv" else set())
     expected = float(db.metrics.exclusive("cpu_time").sum())
     assert sum(costs["cpu_time"].values()) == pytest.approx(expected, rel=1e-6)
     assert max(map(len, costs["cpu_time"])) <= 2
@@ -116,14 +116,14 @@ def test_depth_and_metric(db: Database, tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", READERS)
 def test_a_count_alone(db: Database, tmp_path: Path, kind: str) -> None:
     output = tmp_path / "out"
-    words = ["export", str(db.path), "--format", kind, "-o", str(output), "--metric", "samples"]
+    words = ["export", str(db.path), "--format", kind, "-o", str(output), "--metric", "records"]
     assert main(words) == 0
     if kind == "collapsed":
         counts = [int(line.rpartition(" ")[2]) for line in output.read_text().splitlines()]
-        exported = {"samples": float(sum(counts))}
+        exported = {"records": float(sum(counts))}
     else:
         exported = totals(READERS[kind](output))
-    assert exported == {"samples": db.metrics.exclusive("samples").sum()}
+    assert exported == {"records": db.metrics.exclusive("records").sum()}
 
 
 def test_long_traces_are_read_in_pieces(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,7 +410,7 @@ def test_the_range_of_firefox_holds_what_stands_at_its_end(tmp_path: Path) -> No
 
 def test_the_period_of_pprof_is_that_of_its_samples(db: Database, tmp_path: Path) -> None:
     for metric, period in (("cpu_time", ("cpu_time", "nanoseconds", 1_000_000)),
-                           ("samples", ("samples", "count", 1))):  # fmt: skip
+                           ("records", ("records", "count", 1))):  # fmt: skip
         output = tmp_path / metric
         words = ["export", str(db.path), "--format", "pprof", "-o", str(output)]
         assert main([*words, "--metric", metric]) == 0
@@ -451,7 +451,7 @@ def test_otf2_print_reads_it(db: Database, tmp_path: Path) -> None:
     )
     assert not done.stderr
     samples = done.stdout.count("CALLING_CONTEXT_SAMPLE")
-    assert samples == db.metrics.exclusive("samples").sum()
+    assert samples == db.metrics.exclusive("records").sum()
     for name, unit in zip(db.metrics.names[1:], db.metrics.units[1:], strict=True):
         values = re.findall(rf'\("{name}" <\d+>; UINT64; (\d+)\)', done.stdout)
         assert unit == "s"
@@ -494,7 +494,7 @@ def test_perfettos_classes_read_it(db: Database, tmp_path: Path) -> None:
         if packet.HasField("stack_sample"):
             sample = packet.stack_sample
             total[counters[sample.primary_descriptor_iid]] += sample.primary_weight
-            total["samples"] += 1
+            total["records"] += 1
     expected = {
         name: round(float(db.metrics.exclusive(name).sum()) * (1e9 if unit == "s" else 1))
         for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)

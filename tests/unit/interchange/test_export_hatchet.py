@@ -67,7 +67,7 @@ def test_tau_profiles(db: Database, tmp_path: Path) -> None:
     frame = hatchet.GraphFrame.from_tau(str(exported(db, tmp_path, "tau")))
     # Hatchet's own names of TAU's metrics; times in µs.
     columns = {"cpu_time": ("time", 1e-6), "blocked_time": ("BLOCKED_TIME", 1e-6)}
-    for metric, (column, unit) in {**columns, "samples": ("SAMPLES", 1)}.items():
+    for metric, (column, unit) in {**columns, "records": ("RECORDS", 1)}.items():
         read = {name: cost * unit for name, cost in costs(frame, column).items()}
         assert read == pytest.approx(wanted(db, metric))
 

@@ -30,7 +30,7 @@ def test_samples_and_messages_of_otf2(tmp_path: Path) -> None:
     with hpcd.analysis.open(database) as db:
         messages, volume = communication(db).point_to_point.dense(4)
         samples, seconds = (
-            float(db.metrics.exclusive(name).sum()) for name in ("samples", "cpu_time")
+            float(db.metrics.exclusive(name).sum()) for name in ("records", "cpu_time")
         )
     np.testing.assert_array_equal(trace.comm_matrix("count"), messages)
     np.testing.assert_array_equal(trace.comm_matrix("size"), volume)

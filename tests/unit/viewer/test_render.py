@@ -309,7 +309,7 @@ def test_lines_filtered_and_sorted(database: Path, tmp_path: Path) -> None:
         lines: list[int] = json.loads(call.stdout)["lines"]
         return lines
 
-    assert sorted(lines("--sort", "samples")) == lines()
+    assert sorted(lines("--sort", "records")) == lines()
     assert lines("--lines", "host:.") == lines()
 
 

@@ -60,7 +60,7 @@ _LARGE = "hex(zeroblob(400000000))"
     [
         # Rows without end; of a table that is read as the database is opened, and of another.
         ("DROP TABLE metric",
-         f"CREATE VIEW metric AS {_ENDLESS} SELECT x AS id, 'samples' AS name, '' AS unit FROM c"),
+         f"CREATE VIEW metric AS {_ENDLESS} SELECT x AS id, 'records' AS name, '' AS unit FROM c"),
         ("DROP VIEW process",
          f"CREATE VIEW process AS {_ENDLESS} SELECT x AS id, 1 AS measurement, 1 AS host, x AS pid,"
          " 0 AS parent_pid, 'a' AS name, 'a' AS exe, '[]' AS command, 0 AS uid, 0 AS start_ns,"

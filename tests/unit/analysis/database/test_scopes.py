@@ -36,7 +36,7 @@ def test_every_node_has_its_innermost_scope(database: Path) -> None:
         assert where["main"] == where["solve(Field&, int)"] == str(PROGRAM)
         for kind in ("top-down", "bottom-up", "flat", "lines", "loops"):
             view = make_view(db, kind)
-            assert view.total[0] == db.metrics.inclusive("samples")[0]
+            assert view.total[0] == db.metrics.inclusive("records")[0]
             assert (view.parent[1:] < np.arange(1, len(view))).all()
             if kind != "loops":
                 # No sample is lost by standing in a scope, none counted twice.

@@ -36,7 +36,7 @@ def by_hand(db: Database, metric: str) -> np.ndarray:
     return table
 
 
-@pytest.mark.parametrize("metric", ["samples", "cpu_time", "misses"])
+@pytest.mark.parametrize("metric", ["records", "cpu_time", "misses"])
 def test_statistics_of_every_context(db: Database, metric: str) -> None:
     table = by_hand(db, metric)
     frame = db.frame(

@@ -166,7 +166,7 @@ def test_metrics_add_up(tmp_path: Path) -> None:
     write_measurement(tmp_path / "a", events=2, weighted=True)
     merge([tmp_path / "a"], tmp_path / "db")
     with hpcd.analysis.open(tmp_path / "db") as db:
-        assert db.metrics.names == ["samples", "cpu_time", "misses"]
+        assert db.metrics.names == ["records", "cpu_time", "misses"]
         assert db.metrics.units == ["", "s", ""]
         scale = {0: ("cpu_time", 1e6 * 1e-9), 1: ("misses", 1e6)}
         with db.sql() as tables:
@@ -174,7 +174,7 @@ def test_metrics_add_up(tmp_path: Path) -> None:
         for line in range(len(db.lines)):
             records = db.records(line)
             sums = {name: np.zeros(len(db.cct)) for name in db.metrics.names}
-            np.add.at(sums["samples"], records.node, 1)
+            np.add.at(sums["records"], records.node, 1)
             for event, metric in events.items():
                 mine = records.event == event
                 weight = next(factor for name, factor in scale.values() if name == metric)

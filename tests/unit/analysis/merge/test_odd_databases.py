@@ -78,12 +78,12 @@ def test_every_question_has_an_answer(
         ["scaling", "--strong", "--ranks", "1,2", "--view", "bottom-up", one, two],
         ["compare", one, two],
         ["compare", one, two, "--shares", "--view", "flat", "--calls"],
-        ["compare", one, two, "--metric", "samples", "--json"],
+        ["compare", one, two, "--metric", "records", "--json"],
         ["compare", one, "--time", "0:0.001", "--time", "0.001:9", "--json"],
         ["compare", one, "--phases"],
         ["compare", one, "--phase", "main"],
         ["compare", one, "--iteration", "1", "--iteration", "2"],
         ["imbalance", one],
-        ["imbalance", "--json", "--metric", "samples", two],
+        ["imbalance", "--json", "--metric", "records", two],
     ):
         assert main(arguments) in (0, 2), arguments

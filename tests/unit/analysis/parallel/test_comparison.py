@@ -161,7 +161,7 @@ def test_windows_add_up_to_the_whole(
     path = make(tmp_path_factory.mktemp("cuts") / "db", {0: STEPS, 3: OTHER}, weightless=7)
     with hpcd.analysis.open(path) as db:
         lines = np.arange(len(db.lines))
-        for metric in ("cpu_time", "blocked_time", "samples"):
+        for metric in ("cpu_time", "blocked_time", "records"):
             weights = event_weights(db, metric)
             edges = [0, *sorted({cut * 10**6 for cut in cuts}), 10**10]
             total = np.zeros(len(db.cct))

@@ -189,7 +189,7 @@ def test_lines_of_a_procedure_are_apart_on_request(
 
 
 def test_bottom_up_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = run([str(example), "--view", "bottom-up", "--metric", "samples"], capsys).splitlines()
+    lines = run([str(example), "--view", "bottom-up", "--metric", "records"], capsys).splitlines()
     tree = [line[38:] for line in lines[5:]]
     assert tree[:3] == ["├ dot", "│ └ solve", "│ └ main"]
     assert lines[5].split()[:2] == ["80.00%", "80"]
@@ -223,9 +223,9 @@ def test_json_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "error_of_a_tenth": pytest.approx((0.09 / 96) ** 0.5),
     }
     assert report["unwind"] == {"complete": 96, "truncated": {"stack memory not readable": 4}}
-    assert report["units"] == {"samples": "", "cpu_time": "s"}
+    assert report["units"] == {"records": "", "cpu_time": "s"}
     root = report["tree"]
-    assert root["inclusive"]["samples"] == 100
+    assert root["inclusive"]["records"] == 100
     assert [child["name"] for child in root["children"]] == [
         "main",
         "[truncated: stack memory not readable]",
@@ -233,7 +233,7 @@ def test_json_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
     solve = root["children"][0]["children"][0]
     assert (solve["name"], solve["module"]) == ("solve", "[jit]")
-    assert solve["exclusive"] == {"samples": 0, "cpu_time": 0}
+    assert solve["exclusive"] == {"records": 0, "cpu_time": 0}
     assert solve["inclusive"]["cpu_time"] == pytest.approx(0.080)
 
 

@@ -183,7 +183,7 @@ def test_the_hot_path_goes_where_half_of_it_goes(db: Database) -> None:
 
 
 def test_derived_metrics_are_columns_of_every_view(db: Database) -> None:
-    formula = parse_formula("rest = samples - 900 * cpu_time", db.metrics.names, db.metrics.units)
+    formula = parse_formula("rest = records - 900 * cpu_time", db.metrics.names, db.metrics.units)
     for kind in ("top-down", "flat", "bottom-up", "lines"):
         view = make_view(db, kind, derived=[formula])
         for costs in (view.inclusive, view.exclusive):
@@ -210,7 +210,7 @@ def test_rows_of_csv_say_what_the_tree_says(path: Path, capsys: pytest.CaptureFi
 
 
 def test_ratios_have_no_shares(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ratio = "mean = cpu_time / samples"
+    ratio = "mean = cpu_time / records"
     assert main(["report", str(path), "--metric", ratio, "--metric", "cpu_time"]) == 0
     text = capsys.readouterr().out
     (line,) = [text_line for text_line in text.splitlines() if text_line.endswith("dot")]
@@ -220,7 +220,7 @@ def test_ratios_have_no_shares(path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_hot_path_alone_is_printed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(path), "--hot-path", "--metric", "samples"]) == 0
+    assert main(["report", str(path), "--hot-path", "--metric", "records"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines[-3:]] == ["main", "solve", "dot"]
 
@@ -238,10 +238,10 @@ def test_the_heading_of_a_report_names_its_view(
     monkeypatch.setitem(views._SCOPES, "procedures", (ScopeKind.INLINED,))
     titles = {kind: heading(path, kind) for kind in ("bottom-up", "flat", "lines", "procedures")}
     assert titles == {
-        "bottom-up": "samples, bottom-up",
-        "flat": "samples, flat",
-        "lines": "samples, source lines",
-        "procedures": "samples, procedures",
+        "bottom-up": "records, bottom-up",
+        "flat": "records, flat",
+        "lines": "records, source lines",
+        "procedures": "records, procedures",
     }
     with hpcd.analysis.open(path) as db:
         added, usual = make_view(db, "procedures"), make_view(db, "top-down")

@@ -122,6 +122,6 @@ def test_a_wait_is_drawn_for_as_long_as_it_lasts_and_counted_once(tmp_path: Path
         waiting = int(grid[50])
         # Pixels are 10 ms wide; where two records are as close, the earlier one is drawn.
         assert np.flatnonzero(grid == waiting).tolist() == list(range(2, 103))
-        assert db.metrics.exclusive("samples").sum() == 3
+        assert db.metrics.exclusive("records").sum() == 3
         assert db.metrics.exclusive("blocked_time")[waiting] == 1.0
         assert np.isclose(db.metrics.exclusive("cpu_time").sum(), 0.02)
