@@ -113,7 +113,7 @@ def save(name: str, pid: int, thread: dict[str, object], mappings: ModuleMapping
         entry = mappings.find(pid, 1, mapped_file(pid, region, lambda _: False))
         if entry is None or not len(inside):
             continue
-        table = table_of(region.path)
+        table = table_of(region.path) if region.path != "[vdso]" else vdso_table(pid, region)
         for start, bias, pages, base in place(region, table):
             if table.build_id not in seen:
                 seen[table.build_id] = len(tables)
@@ -136,6 +136,13 @@ def save(name: str, pid: int, thread: dict[str, object], mappings: ModuleMapping
 def table_of(path: str) -> ModuleTable:
     """The unwind table of a file."""
     return build_table(memoryview(Path(path).read_bytes()))
+
+
+def vdso_table(pid: int, region) -> ModuleTable:  # type: ignore[no-untyped-def]
+    """The unwind table of the vDSO, which is in memory alone."""
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        memory.seek(region.start)
+        return build_table(memoryview(memory.read(region.end - region.start)))
 
 
 def place(region, table: ModuleTable):  # type: ignore[no-untyped-def]

@@ -12,7 +12,7 @@ import pytest
 import hpcd.analysis
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.merge.stages import merge
-from hpcd.analysis.profile.views import make_view
+from hpcd.analysis.profile.views import SCOPE_VIEWS, make_view
 from hpcd.errors import FormatError
 from hpcd.model.scope import ScopeKind
 from tests.support.compiled import PROGRAM, compiled
@@ -34,7 +34,7 @@ def test_every_node_has_its_innermost_scope(database: Path) -> None:
         assert "Field::relax(double)" in scopes.name
         where = dict(zip(db.procedures.name, db.procedures.file, strict=True))
         assert where["main"] == where["solve(Field&, int)"] == str(PROGRAM)
-        for kind in ("top-down", "bottom-up", "flat", "lines", "loops"):
+        for kind in SCOPE_VIEWS:
             view = make_view(db, kind)
             assert view.total[0] == db.metrics.inclusive("records")[0]
             assert (view.parent[1:] < np.arange(1, len(view))).all()
