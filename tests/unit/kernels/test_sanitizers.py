@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
 from tests.support.sanitized import run_sanitized
 
 
+@pytest.mark.timeout(900)
 def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
     tests = ("analysis/trace/test_line_pictures", "analysis/trace/test_part",
              "daemon/capture/test_call_paths", "daemon/capture/test_thread_times",
