@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hpcd.analysis.database import Database
 from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import ExportSelection
 from hpcd.model.scope import ScopeKind
-from tests.support.compiled import compiled
+from tests.support.compiled import PROGRAM, compiled
 from tests.support.exports import READERS
 
 
@@ -61,6 +62,21 @@ def test_inlined_calls_are_frames(database: Path, tmp_path: Path, kind: str) -> 
         expected = Counter({tuple(n.replace(" C ", " \\x43 ") for n in path): value
                             for path, value in expected.items()})  # fmt: skip
     assert exported == pytest.approx(dict(expected), abs=1e-9)
+
+
+def test_speedscope_has_the_source_file_of_a_frame_if_it_is_known(
+    database: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    assert main(["export", str(database), "--format", "speedscope", "-o", str(output)]) == 0
+    frames = {
+        frame.pop("name"): frame for frame in json.loads(output.read_text())["shared"]["frames"]
+    }
+    with hpcd.analysis.open(database) as db:
+        lines = dict(zip(db.procedures.name, db.procedures.line.tolist(), strict=True))
+    for name in ("main", "solve(Field&, int)"):
+        assert frames[name] == {"file": str(PROGRAM), "line": lines[name]}
+    assert {} in frames.values()
 
 
 def test_frames_have_the_line_that_is_executed(database: Path) -> None:
