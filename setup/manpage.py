@@ -62,6 +62,8 @@ def options(parser: argparse.ArgumentParser) -> list[str]:
         names = ", ".join(action.option_strings)
         term = " ".join(part for part in (names, value if action.nargs != 0 else "") if part)
         text = (action.help or "") % {"default": action.default, "prog": "hpcd"}
+        if action.choices and not action.metavar:
+            text += f"; one of {', '.join(map(str, action.choices))}"
         out += [".TP", f".B {escape(term)}", escape(text)]
     return out
 
