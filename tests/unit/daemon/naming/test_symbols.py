@@ -558,6 +558,12 @@ def test_demangling(mangled: str, plain: str) -> None:
             "<&T as core::fmt::Debug>::fmt",
         ),
         ("_RNvC6_123foo3bar", "123foo::bar"),
+        # As llvm-cxxfilt has them.
+        ("_RINvC1a1bAhj4_E", "a::b::<[u8; 4]>"),
+        ("_RINvC1a1bRShE", "a::b::<&[u8]>"),
+        ("_RINvC1a1bFhEjE", "a::b::<fn(u8) -> usize>"),
+        ("_RINvC1a1bThjEPhE", "a::b::<(u8, usize), *const u8>"),
+        ("_RINvC1a1bKb1_E", "a::b::<true>"),
         (
             "_RINvMNtCsgEmfK2I1SDS_4core5sliceSh11copy_withinINtNtNtB5_3ops5range"
             "14RangeInclusivejEECsfEOYDRpO4Ta_11miniz_oxide",
