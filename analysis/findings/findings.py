@@ -235,7 +235,7 @@ def _runnable(db: Database, use: TimeUse) -> Iterator[Finding]:
     place, _ = most_of(own, total)
     yield Finding(
         "runnable" if use.demand.own else "outside", "Threads wait for a CPU", total, "s",
-        total / use.lived, whose_time(has_ranks(db)), place, f": {use.demand.text}",
+        total / use.lived, whose_time(has_ranks(db)), place, use.demand.text and f": {use.demand.text}",
     )  # fmt: skip
 
 
