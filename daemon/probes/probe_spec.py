@@ -129,8 +129,8 @@ RETURNS = ("auto", "trampoline", "instructions", "none")
 
 
 def library_matches(pattern: str, path: str) -> bool:
-    """Whether ``path`` is meant: by its whole path, its end (``./program``, ``lib/libf.so``), or its
-    name with or without ``.so.N``."""
+    """Whether ``path`` is meant: by its whole path, its end (``./program``), or its name with or
+    without ``.so.N``."""
     if pattern == PROGRAM:
         return ".so" not in path.rpartition("/")[2]
     if "/" in pattern:
