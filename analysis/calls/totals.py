@@ -196,7 +196,7 @@ def _flows(
 
 def _declared_size(function: CalledFunction, values: I64) -> I64:
     """Return int64[n]: the bytes that calls of a probed function say, ``values`` int64[n, 6], those
-    of ``calloc(count, size)`` the product of both."""
+    of ``calloc(count, size)`` and MPI's ``count`` of a datatype the product of both."""
     columns = [
         (values[:, number], value)
         for number, value in enumerate(function.values)
@@ -206,7 +206,7 @@ def _declared_size(function: CalledFunction, values: I64) -> I64:
     for column, value in columns:
         size += column if value.kind is ValueKind.BYTES else 0
     for column, value in columns:
-        size *= column if value.kind is ValueKind.COUNT and value.name == "count" else 1
+        size *= np.maximum(column, 0) if value.name == "count" else 1
     return size
 
 

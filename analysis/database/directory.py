@@ -123,7 +123,8 @@ def read_manifest(root: Path) -> dict[str, Any]:
     path = root / MANIFEST
     try:
         if not root.is_dir() or not path.is_file():
-            raise FormatError(f"{root}: not an hpcd database")
+            merged = "; hpcd merge makes one of it" if any(root.glob("segment-*.hpcd")) else ""
+            raise FormatError(f"{root}: not an hpcd database{merged}")
         with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size > _MANIFEST_LIMIT:
                 raise FormatError(f"{path}: too big to be a manifest")

@@ -19,7 +19,7 @@ class CpuDemand:
     """CPU seconds of threads during ``span`` seconds on ``cpus`` CPUs.
 
     ``ran``: they had a CPU; ``waited``: they waited for one; ``taken``: others had the CPUs, other
-    programs, hpcd or the hypervisor (None: not known).
+    programs, hpcd or the hypervisor (None: not known). ``cpus`` is 0 where it is not known.
     """
 
     ran: float
@@ -44,7 +44,9 @@ class CpuDemand:
 
     @property
     def text(self) -> str:
-        """The reason in words."""
+        """The reason in words; empty where it is not known."""
+        if not self.cpus:
+            return ""
         cpus = counted(self.cpus, "CPU")
         wanted, got = ((self.ran + self.waited) / self.span, self.ran / self.span)
         if not self.own:
@@ -71,7 +73,7 @@ def measure_demand(db: Database, lines: I64, waited: float) -> CpuDemand:
     span = float(end.max() - start.min()) / 1e9 if len(lines) else 0.0
     ran = float(db.line_totals("cpu_time")[lines].sum())
     ((cpus,),) = db.rows("SELECT sum(cpus) FROM host")
-    return CpuDemand(ran, waited, span or 1.0, int(cpus or 1), _taken(db, span))
+    return CpuDemand(ran, waited, span or 1.0, int(cpus or 0), _taken(db, span))
 
 
 def _taken(db: Database, span: float) -> float | None:

@@ -233,9 +233,10 @@ def _runnable(db: Database, use: TimeUse) -> Iterator[Finding]:
         return
     own = [place for place in use.places(seconds) if place.procedure]
     place, _ = most_of(own, total)
+    why = use.demand.text
     yield Finding(
         "runnable" if use.demand.own else "outside", "Threads wait for a CPU", total, "s",
-        total / use.lived, whose_time(has_ranks(db)), place, f": {use.demand.text}",
+        total / use.lived, whose_time(has_ranks(db)), place, f": {why}" if why else "",
     )  # fmt: skip
 
 

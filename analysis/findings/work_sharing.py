@@ -42,7 +42,7 @@ def meanwhile(
     """Return whether other programs caused ``seconds`` of waiting for others at ``place``, or all
     but a small part, and words on what those others did meanwhile: where much of it was in one
     procedure, and how much of it was without a CPU."""
-    whole = float(sharing.blame.sum()) if sharing else 0.0
+    whole = float(sharing.blame.sum()) + sharing.unblamed if sharing else 0.0
     if sharing is None or whole <= 0:
         return False, ""
     ready = 0.0 if use.demand.own else sharing.blame_while_ready / whole

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 CALLS = " > "
 """Stands between the frames of a call path that begins with the outermost one."""
 CALLED_BY = " < "
 """Stands between the frames of a call path that begins with the innermost one."""
+_LOOP = "loop at "
 
 
 def shorten(name: str, width: int) -> str:
@@ -47,7 +48,7 @@ def run_name(names: Sequence[str], width: int) -> str:
     """The names of a run of frames, outermost first, in at most ``width`` characters.
 
     A procedure that follows itself is named once, with how often. Where there is no room for all,
-    the innermost ones are named and the others counted.
+    the innermost ones are named and the others counted; loops around a loop are left out.
     """
     words: list[str] = []
     counts: list[int] = []
@@ -55,6 +56,16 @@ def run_name(names: Sequence[str], width: int) -> str:
         count = len(list(repeats))
         words.append(name if count == 1 else f"{name} x{count}")
         counts.append(count)
+    whole = CALLS.join(words)
+    if len(whole) <= width:
+        return whole
+    inner = [
+        name
+        for name, within in pairwise([*names, ""])
+        if not (name.startswith(_LOOP) and within.startswith(_LOOP))
+    ]
+    if len(inner) < len(names):
+        return run_name(inner, width)
     text = shorten(words.pop(), width)
     left = sum(counts[:-1])
     for word, count in zip(reversed(words), reversed(counts[:-1]), strict=True):

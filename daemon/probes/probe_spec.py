@@ -129,10 +129,14 @@ RETURNS = ("auto", "trampoline", "instructions", "none")
 
 
 def library_matches(pattern: str, path: str) -> bool:
-    """Whether ``path`` is meant: by its whole path, or its name with or without ``.so.N``."""
+    """Whether ``path`` is meant: by its whole path, its end (``./program``), or its name with or
+    without ``.so.N``."""
     if pattern == PROGRAM:
         return ".so" not in path.rpartition("/")[2]
     if "/" in pattern:
+        if pattern[0] not in "/*":
+            # Which folder it is relative to is not known here.
+            pattern = "*/" + re.sub(r"^(\.{1,2}/)+", "", pattern)
         return path == pattern or fnmatchcase(path, pattern)
     name = path.rpartition("/")[2]
     stem = name.partition(".so")[0]

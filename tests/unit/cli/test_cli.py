@@ -250,6 +250,8 @@ def test_a_result_is_found_beside_what_is_called_like_it(tmp_path: Path) -> None
         done = subprocess.run([*HPCD, "report", word], env=environment, capture_output=True,
                               cwd=tmp_path / "bin", text=True)  # fmt: skip
         assert (done.returncode, done.stderr) == (7, "hpcd: .: not an hpcd database\n")
+    refused = hpcd("report", tmp_path / "m/node-00000", check=False)
+    assert refused.stderr.endswith(": not an hpcd database; hpcd merge makes one of it\n")
 
 
 def test_columns_are_heeded_into_a_pipe(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,10 @@ BETWEEN = CalledFunction(
     (VALUES[0], CallValue("moved", ValueKind.BYTES, "B"), VALUES[2],
      CallValue("other", ValueKind.OBJECT)),
 )  # fmt: skip
+SEND = CalledFunction(
+    3, "MPI_Send", "/lib/libmpi.so", Group.MPI,
+    (CallValue("count", ValueKind.SIGNED), CallValue("datatype_size", ValueKind.BYTES, "B")),
+)  # fmt: skip
 SECOND = 10**9
 
 
@@ -58,7 +63,9 @@ def some_calls(count: int, seed: int = 3) -> Calls:
     )
 
 
-def write(path: Path, parts: list[Calls], *, host: str = "h") -> None:
+def write(
+    path: Path, parts: list[Calls], *, host: str = "h", more: Sequence[CalledFunction] = ()
+) -> None:
     """A measurement with one sample a line and these calls, a chunk each."""
     writer = MeasurementWriter(path, Host(host, "b", "6", "x86_64", 1), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
@@ -74,7 +81,7 @@ def write(path: Path, parts: list[Calls], *, host: str = "h") -> None:
     )
     lines = np.arange(3, dtype=np.uint32)
     writer.add_records(lines, np.full(3, SECOND, np.uint64), np.full(3, 3, np.uint32), 0)
-    for function in (READ, WRITE, BETWEEN):
+    for function in (READ, WRITE, BETWEEN, *more):
         writer.add_function(function)
     writer.add_object(
         CalledObject(5, "file", "/data/a\x1b[1m", {"file_system": "ext4", "mount": "/data"})
@@ -226,6 +233,13 @@ def test_a_call_counts_for_those_it_stands_for(tmp_path: Path) -> None:
         totals = total_calls(db)
         assert (totals.calls[0], totals.read[0]) == (16, 112)
         assert db.sql().execute("SELECT calls, records FROM call_total").fetchall() == [(16, 1)]
+
+
+def test_bytes_of_a_message_are_those_of_all_its_elements(tmp_path: Path) -> None:
+    write(tmp_path / "m", [one_call(3, [1000, 8, 0, 0, 0, 0])], more=[SEND])
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with open_database(tmp_path / "db") as db:
+        assert total_calls(db).size.tolist() == [8000]
 
 
 def test_calls_of_several_hosts_merge_in_any_order(tmp_path: Path) -> None:

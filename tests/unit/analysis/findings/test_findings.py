@@ -166,6 +166,24 @@ def test_who_had_the_cpus_that_threads_wanted(
     assert demand.own is own and words in demand.text
 
 
+def test_where_the_number_of_cpus_is_not_known_none_is_stated() -> None:
+    """Recordings of other tools do not have it."""
+    assert CpuDemand(0.7, 0.3, 1.0, 0, None).text == ""
+
+
+def test_threads_that_wait_for_each_other_are_not_said_to_lack_a_cpu(tmp_path: Path) -> None:
+    lock = "main/pthread_mutex_lock/k_wait"
+    steps: dict[int, list[Step]] = {
+        0: [("main/begin", "runnable", 0.1), (lock, "blocked", 2.9)],
+        1: [(lock, "blocked", 3.0)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
+        assert [finding.text for finding in findings(db)] == [
+            "Threads wait for locks: 5.900 s, 98 % of the threads' time, in main >"
+            " pthread_mutex_lock."
+        ]
+
+
 def test_shares_of_the_threads_time_are_of_one_whole(tmp_path: Path) -> None:
     """Also where other programs had the CPUs for a part of it."""
     steps: dict[int, list[Step]] = {

@@ -174,6 +174,9 @@ def test_frames_that_pass_on_their_cost_share_a_row(
         (["main", "f", "f", "f", "g"], 14, "(+1) f x3 > g"),
         (["main", "f", "f", "f", "g"], 7, "(+4) g"),
         (["a_very_long_name_indeed"], 10, "a_very…eed"),
+        (["f", "loop at +0x1", "loop at +0x2"], 31, "f > loop at +0x1 > loop at +0x2"),
+        (["f", "loop at +0x1", "loop at +0x2"], 30, "f > loop at +0x2"),
+        (["f", "loop at a.c:1", "loop at a.c:1", "g"], 22, "f > loop at a.c:1 > g"),
     ],
 )
 def test_a_run_of_frames_fits_its_room(names: list[str], width: int, text: str) -> None:

@@ -108,6 +108,10 @@ def test_nonsense_is_one_clear_line(text: str, why: str) -> None:
         ("/opt/lmp", "/opt/lmp", True),
         ("/opt/lmp", "/usr/lmp", False),
         ("/opt/*/lmp", "/opt/a/lmp", True),
+        ("./lmp", "/opt/lmp", True),
+        ("../bin/lmp", "/opt/bin/lmp", True),
+        ("bin/lmp", "/opt/sbin/lmp", False),
+        ("*bin/lmp", "/opt/sbin/lmp", True),
     ],
 )
 def test_libraries_are_found_by_name_or_path(pattern: str, path: str, matches: bool) -> None:
