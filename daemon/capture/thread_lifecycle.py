@@ -30,6 +30,13 @@ _SWITCHES = {
     "t": Switch.STOPPED,
 }
 _STACK_HEAD = struct.Struct("<QIIIIHHHH")  # STACK_EVENT
+# Endings of a walk by the rules of another file than the one that is mapped.
+_STRAYED = frozenset(
+    {
+        UnwindStatus.NO_ROWS, UnwindStatus.READ_FAULT, UnwindStatus.BAD_ADDRESS,
+        UnwindStatus.NO_PROGRESS, UnwindStatus.REGISTER_LOST, UnwindStatus.BROKEN_CHAIN,
+    }
+)  # fmt: skip
 _ENDING, _ENDING_AT = struct.Struct("<H"), 28
 assert _STACK_HEAD.size == STACK_EVENT.itemsize
 
@@ -219,7 +226,7 @@ class ThreadLifecycle:
         for pid in self._mapped:
             since = self._targets.replaced_at(pid)
             if since is not None:
-                self._replaced.setdefault(pid, (since, _STILL))
+                self._note_replaced(pid, since)
 
     def refresh_mappings(self) -> None:
         """Read the mappings that are out of date."""
@@ -229,21 +236,32 @@ class ThreadLifecycle:
         for pid in self._out_of_date | self._targets.withheld:
             self._targets.refresh(pid)
         self._out_of_date.clear()
+        for pid, since in self._targets.drain_replaced().items():
+            self._note_replaced(pid, since)
         if self._replaced:
             now = time.monotonic_ns()
             self._replaced = {
                 pid: (since, min(until, now)) for pid, (since, until) in self._replaced.items()
             }
 
+    def _note_replaced(self, pid: int, since: int) -> None:
+        """``pid`` has been walked since then by mappings of code that another file replaced."""
+        begun, _ = self._replaced.get(pid, (since, _STILL))
+        self._replaced[pid] = (min(begun, since), _STILL)
+
     def mark_replaced(self, stacks: list[bytes]) -> list[bytes]:
         """``stacks``, as the ring of events has them; those that were walked by mappings of code
-        that had been replaced do not pass for whole."""
+        that had been replaced ended where no mapping was known.
+
+        Where mappings are read on demand, up to a round later, that is also said of those that
+        seem to be whole."""
         return [self._marked(event) for event in stacks] if self._replaced else stacks
 
     def _marked(self, event: bytes) -> bytes:
         taken, _, pid, *_, ending, _ = _STACK_HEAD.unpack_from(event)
         since, until = self._replaced.get(pid, (_STILL, 0))
-        if ending != UnwindStatus.COMPLETE or not since <= taken <= until:
+        wrong = ending in _STRAYED or (self._on_demand and ending == UnwindStatus.COMPLETE)
+        if not wrong or not since <= taken <= until:
             return event
         return event[:_ENDING_AT] + _ENDING.pack(UnwindStatus.NO_MAPPING) + event[_ENDING_AT + 2 :]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
@@ -98,6 +100,7 @@ class Targets:
         """The address spaces in table memory."""
         # Processes whose mappings are out of date and whose user has had enough read for now.
         self._postponed: set[int] = set()
+        self._replaced: dict[int, int] = {}
         self.watcher: MappingWatcher | None = None
         """Receives what targets map, start and that they end."""
         self.withheld: set[int] = set()
@@ -133,9 +136,17 @@ class Targets:
             return None
         since = None
         for time_ns, new in self._history.mapped_after(pid, target.read_ns):
-            if any(_hides(new, old) for old in target.regions):
+            first = bisect_right(target.regions, new.start, key=_end)
+            last = bisect_left(target.regions, new.end, first, key=_start)
+            if any(_hides(new, old) for old in target.regions[first:last]):
                 since = time_ns
         return since
+
+    def drain_replaced(self) -> dict[int, int]:
+        """What :meth:`replaced_at` said of processes whose mappings have been read since the last
+        call."""
+        replaced, self._replaced = self._replaced, {}
+        return replaced
 
     def space_of(self, pid: int, number: int, regions: Sequence[Region]) -> Space | None:
         """The space in which the programs walk ``pid``, number ``number``, if that is of these
@@ -278,6 +289,9 @@ class Targets:
         regions, mappings = reported or self._mappings.mappings(pid, target.process.id)
         if not regions:
             return  # it has just ended; its exit event is on its way
+        since = self.replaced_at(pid)
+        if since is not None:
+            self._replaced.setdefault(pid, since)
         target.read_ns = time.monotonic_ns()
         if self.watcher:
             self.watcher.on_mapped(pid, regions)
@@ -347,10 +361,11 @@ class Targets:
             self.spaces.release(target.shared)
 
 
+_start, _end = attrgetter("start"), attrgetter("end")
+
+
 def _hides(new: Region, old: Region) -> bool:
-    """Whether ``new`` lies where ``old`` does, and is of another file or place in it."""
-    if new.start >= old.end or old.start >= new.end:
-        return False
+    """Whether ``new``, which lies where ``old`` does, is of another file or place in it."""
     return (new.device, new.inode) != (old.device, old.inode) or (
         new.file_backed and new.start - new.offset != old.start - old.offset
     )

@@ -189,6 +189,10 @@ class OneProcess:
     def refresh_postponed(self) -> None:
         """Nothing had to wait."""
 
+    def drain_replaced(self) -> dict[int, int]:
+        """Nothing was replaced."""
+        return {}
+
 
 class NoKernel:
     """Stands for the kernel's symbols."""

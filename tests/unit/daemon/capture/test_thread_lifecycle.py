@@ -1,6 +1,7 @@
 """Threads that come and go: their trace lines, and the events passed on."""
 
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ class RecordedCalls:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.withheld: set[int] = set()
+        self.drain_replaced: Callable[[], dict[int, int]] = dict
         self.spaces = SimpleNamespace(free_retired=lambda: None)
         self.process = Process(1, 1, 0, "one", "", (), 0, 0)
 
@@ -127,23 +129,35 @@ def test_on_demand_mappings_are_read_when_the_programs_ask(calls: RecordedCalls)
     assert [name for name, *_ in calls.calls if name == "refresh"] == ["refresh"]
 
 
-def test_paths_through_code_that_was_replaced_are_not_whole(calls: RecordedCalls) -> None:
+@pytest.mark.parametrize("on_demand", [True, False])
+def test_paths_through_code_that_was_replaced_are_not_whole(
+    calls: RecordedCalls, on_demand: bool
+) -> None:
     stand_in: Any = calls
     stand_in.has_space = lambda _pid: True
     stand_in.replaced_at = lambda pid: 50 if pid == 1 else None
-    threads = ThreadLifecycle(stand_in, stand_in, stand_in, None, on_demand=True)
+    stand_in.drain_replaced = lambda: {} if on_demand else {1: 50}
+    threads = ThreadLifecycle(stand_in, stand_in, stand_in, None, on_demand=on_demand)
     threads.request_refresh([1, 2])
     threads.refresh_mappings()
     later = time.monotonic_ns() + 1
     stacks = []
-    for pid, taken, ending in ((1, 49, 0), (1, 50, 0), (1, 51, 6), (2, 50, 0), (1, later, 0)):
+    lost, whole, deep = UnwindStatus.READ_FAULT, UnwindStatus.COMPLETE, UnwindStatus.DEPTH_LIMIT
+    for pid, taken, ending in ((1, 49, lost), (1, 50, lost), (1, 51, whole), (1, 51, deep),
+                               (2, 50, lost), (1, later, lost)):  # fmt: skip
         head = np.zeros(1, STACK_EVENT)
         head["time"], head["tgid"], head["ending"], head["cache"] = taken, pid, ending, 3
         stacks.append(head.tobytes() + b"12345678")
     marked = threads.mark_replaced(stacks)
     endings = [int(np.frombuffer(event, STACK_EVENT, 1)["ending"][0]) for event in marked]
-    assert endings == [0, UnwindStatus.NO_MAPPING, 6, 0, 0]
+    unknown = UnwindStatus.NO_MAPPING
+    assert endings == [lost, unknown, unknown if on_demand else whole, deep, lost, lost]
     assert [event[30:] for event in marked] == [event[30:] for event in stacks]
+    # Once more, before the first is forgotten.
+    threads.request_refresh([1])
+    threads.refresh_mappings()
+    assert threads.mark_replaced(stacks)[-1] != stacks[-1]
+    stand_in.drain_replaced = dict
     threads.end_round()
     threads.end_round()
     assert threads.mark_replaced(stacks) == stacks

@@ -111,3 +111,8 @@ def test_code_in_the_place_of_another_is_known_until_it_is_read(parts: Any) -> N
     history.on_map(1, read + 8, code(6, 0x9000, 1))
     assert targets.replaced_at(1) == read + 7
     assert targets.replaced_at(2) is None
+    assert targets.drain_replaced() == {}
+    targets.refresh(1)
+    assert targets.replaced_at(1) is None
+    assert targets.drain_replaced() == {1: read + 7}
+    assert targets.drain_replaced() == {}
