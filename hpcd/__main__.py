@@ -131,11 +131,11 @@ def main(arguments: list[str] | None = None) -> int:
         return _INTERRUPTED
     except BrokenPipeError:
         # The reader of a pipe closed it: no error.
-        _silence()
+        _silence(1, 2)
         return 0
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _STORAGE:
-            _silence()
+            _silence(1)
             where = error.filename or "writing output"
             message = f"{where}: {os.strerror(error.errno)}"
             return _failed(error, message, StorageError.exit_code)
@@ -224,14 +224,18 @@ def _failed(error: Exception, message: str, code: int) -> int:
     line = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in message
     )
-    print(f"hpcd: {line}", file=sys.stderr)
+    try:
+        print(f"hpcd: {line}", file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        _silence(1, 2)
     return code
 
 
-def _silence() -> None:
+def _silence(*descriptors: int) -> None:
     """Discard buffered output, which the interpreter would try to write again as it exits."""
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
+    for descriptor in descriptors:
+        os.dup2(null, descriptor)
     os.close(null)
 
 

@@ -17,6 +17,7 @@ from hpcd.measurement.summary import (
 from hpcd.model.calls import Group
 from hpcd.wording import counted
 
+_NOTHING_PROBED = "nothing was probed: no process has loaded such a library"
 _MOST_FUNCTIONS = 20
 # Threads that want a CPU for less than this share of their time may hang.
 _HANGING = 0.03
@@ -57,7 +58,9 @@ def caveats(summary: Summary) -> Iterator[str]:
     """Yield what was requested and not recorded, and why: reports of the data do not show that."""
     if summary.probes is not None:
         yield from summary.probes.problems
-        if summary.probes.functions and not any(f.hits for f in summary.probes.functions):
+        if not summary.probes.functions and not summary.probes.problems:
+            yield _NOTHING_PROBED
+        elif summary.probes.functions and not any(f.hits for f in summary.probes.functions):
             yield "none of the probed functions was called"
     if summary.calls is not None:
         yield from _missing_calls(summary.calls)
@@ -135,6 +138,9 @@ def _missing_tables(unwind: UnwindCounts) -> Iterator[str]:
 def _probe_lines(probes: ProbesSummary) -> Iterator[str]:
     """Yield a line for each of the functions called most, and for each problem."""
     functions = sorted(probes.functions, key=lambda function: -function.hits)
+    if not functions and not probes.problems:
+        yield _NOTHING_PROBED
+        return
     called = [function for function in functions if function.hits]
     calls = sum(function.hits for function in called)
     yield (

@@ -121,6 +121,15 @@ def test_a_closed_pipe_is_no_error(arguments: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(("verb", "code"), [("results", 0), ("no-such-verb", 2), ("check", 2)])
+def test_closed_pipes_of_both_streams_change_no_exit_code(verb: str, code: int) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*HPCD, verb], stdout=write, stderr=write)
+    os.close(write)
+    assert done.returncode == code
+
+
 @pytest.mark.parametrize("arguments", ["doctor", "--help", "--version"])
 def test_a_full_disk_under_the_output_is_one_line(arguments: str) -> None:
     with Path("/dev/full").open("w") as full:
