@@ -279,6 +279,10 @@ def test_tables_top_down_bottom_up_and_flat(page: Page) -> None:
     page.go_back()
     expect(page.get_by_role("columnheader", name="blocked time self ▾")).to_have_count(0)
     assert rows(page)[0] != "exchange"
+    # It is about names in tables, not about trace lines.
+    page.fill("#only", "ass")
+    page.get_by_role("button", name="Over lines").click()
+    page.wait_for_selector("main[data-over]")
 
 
 def test_a_link_leads_to_the_chosen_row(page: Page) -> None:

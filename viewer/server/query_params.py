@@ -64,7 +64,7 @@ class QueryParameters:
         """Return the choice of lines and their order."""
         return Choice(
             self.text("filter"), self.text("sort") or "rank", self.text("group"),
-            self.has("fold"), self.has("unfolded"), tuple(self.numbers("only")),
+            self.has("fold"), self.has("unfolded"), tuple(self.numbers("rows")),
             tuple(self.numbers("moved", _LONGEST_MOVED)),
         )  # fmt: skip
 

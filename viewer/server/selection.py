@@ -45,7 +45,7 @@ class Choice:
     ``field:expression`` for one of them; empty for all lines. ``fold`` gives the lines that are not
     the program's own (:func:`hpcd.analysis.profile.launchers.own_lines`) one row, unless they are
     ``unfolded`` or the filter leaves nothing else; and has those that lived briefly share rows
-    (:mod:`hpcd.analysis.profile.shared_rows`). Where ``only`` names lines, the rows are these, in
+    (:mod:`hpcd.analysis.profile.shared_rows`). Where ``rows`` names lines, the rows are these, in
     this order, whatever the filter; each has what it has in the whole choice. ``moved`` are rows
     moved by hand, one after another: the line of a row, and of the one that it goes directly below,
     its own where it goes to the top.
@@ -56,7 +56,7 @@ class Choice:
     group: str = ""
     fold: bool = False
     unfolded: bool = False
-    only: tuple[int, ...] = ()
+    rows: tuple[int, ...] = ()
     moved: tuple[int, ...] = ()
 
 
@@ -191,11 +191,11 @@ class LineSelection:
     def _make(self, choice: Choice) -> Order:
         if choice.group not in GROUPS:
             raise UsageError(f"lines are grouped by {', '.join(GROUPS[1:])}")
-        if choice.only:
-            if max(choice.only) >= len(self._db.lines):
+        if choice.rows:
+            if max(choice.rows) >= len(self._db.lines):
                 raise UsageError("no such trace line")
-            whole = self._made(replace(choice, only=()))
-            return replace(whole, rows=np.array(choice.only, np.int64))
+            whole = self._made(replace(choice, rows=()))
+            return replace(whole, rows=np.array(choice.rows, np.int64))
         lines = self._matching(choice.filter)
         row_of: I64 | None = None
         shared: dict[int, I64] = {}

@@ -64,8 +64,8 @@ def test_rows_that_are_named_alone(tmp_path: Path) -> None:
             order.remove(line)
             order.insert(0 if above == line else order.index(above) + 1, line)
         assert selection.order(Choice(moved=tuple(often))).tolist() == order
-        named = Choice("one", only=(5, 0))
+        named = Choice("one", rows=(5, 0))
         assert selection.order(named).tolist() == [5, 0]
         assert sorted(selection.with_folded(selection.order(named), named).tolist()) == [0, 5]
         with pytest.raises(UsageError, match="no such trace line"):
-            selection.order(Choice(only=(6,)))
+            selection.order(Choice(rows=(6,)))

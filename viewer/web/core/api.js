@@ -211,10 +211,10 @@ function treeColumns(words) {
  * @param {LineChoice} choice
  * @param {Record<string, string | number | undefined>} [more] parameters
  */
-function choiceQuery({ filter, sort, group, all, unfolded, moved, only }, more = {}) {
+function choiceQuery({ filter, sort, group, all, unfolded, moved, rows }, more = {}) {
   const query = new URLSearchParams();
   const fold = all ? "" : "1";
-  for (const [name, value] of Object.entries({ filter, sort, group, fold, unfolded, moved: moved?.replaceAll(".", ","), only })) if (value) query.set(name, value);
+  for (const [name, value] of Object.entries({ filter, sort, group, fold, unfolded, moved: moved?.replaceAll(".", ","), rows })) if (value) query.set(name, value);
   for (const [name, value] of Object.entries(more)) if (value !== undefined) query.set(name, String(value));
   return query;
 }

@@ -2,9 +2,9 @@
 // Types of the server's answers; docs/viewer-api.md says what they hold. Nothing here runs.
 
 /**
- * only: numbers of lines, that alone have rows.
- * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group" | "all" | "unfolded" | "moved"> & { only?: string }} LineChoice which lines, in which order
- * @typedef {import("./store.js").Window & { only?: string }} Window lines and time
+ * rows: numbers of lines, that alone have rows.
+ * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group" | "all" | "unfolded" | "moved"> & { rows?: string }} LineChoice which lines, in which order
+ * @typedef {import("./store.js").Window & { rows?: string }} Window lines and time
  *
  * @typedef {{ name: string, unit: string, additive?: boolean }} Metric additive: true where left out
  *

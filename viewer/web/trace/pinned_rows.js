@@ -20,7 +20,7 @@ export class PinnedRows {
       api, name: "pinned", label: "Pinned trace lines over time", cross, marks,
       source: () => {
         const lines = context.pinned();
-        const window = { ...store.window(), only: lines.join(","), l0: 0, l1: lines.length };
+        const window = { ...store.window(), rows: lines.join(","), l0: 0, l1: lines.length };
         return context.database && lines.length ? { db: store.db, window, database: context.database } : null;
       },
       on: {
