@@ -150,27 +150,32 @@ class DeferredPaths:
             self._unnamed[number] = joined(known, marked(copy)) if known else marked(copy)
         by_number.update(self._unnamed)
         indices = self.stand_ins.add(len(events))
+        kept_out: list[int] = []
         for index, event in zip(indices, events, strict=True):
             number = event[16:20] + event[30:32]
             self._unnamed.pop(number, None)
-            self._defer(index, event, by_number.get(number))
+            if not self._defer(index, event, by_number.get(number)):
+                kept_out.append(index)
+        self._finish(kept_out, [events[index - indices.start] for index in kept_out])
         return np.array(indices, np.uint32) | np.uint32(STAND_IN)
 
     def add_one(self, event: bytes, copy: bytes) -> int:
         """Take a stack that comes with its copy, by no ring; its stand-in."""
         index = self.stand_ins.add(1)[0]
-        self._defer(index, event, copy)
+        if not self._defer(index, event, copy):
+            self._finish([index], [event])
         return index | STAND_IN
 
-    def _defer(self, index: int, event: bytes, copy: bytes | None) -> None:
+    def _defer(self, index: int, event: bytes, copy: bytes | None) -> bool:
+        """Return whether the path waits; else there is no room, or no copy."""
         if copy is None or self._bytes + self._mapped_bytes + len(copy) > _MAX_BYTES:
             self.counts.no_room += 1
-            self._finish([index], [event])
-            return
+            return False
         time, _, tgid = _COPY_HEAD.unpack_from(copy)
         self._bytes += len(copy)
         deferred = _Deferred(index, tgid, time, event, copy)
         self._waiting[index] = self._fresh[index] = deferred
+        return True
 
     def tables_came(self) -> None:
         """Unwind tables have arrived: walk those that wait for one again."""
@@ -192,9 +197,10 @@ class DeferredPaths:
         overdue = now - self._oldest() > _MAX_WAIT_NS
         self._recent.clear()
         due = list(self._waiting.values()) if last or overdue else self._due()
+        walker = self._walker.result()
         try:
             for deferred in due:
-                event = self._finished(deferred, spaces, now, last)
+                event = self._finished(deferred, walker, spaces, now, last)
                 if event is not None:
                     done.append(deferred.index)
                     events.append(event)
@@ -236,10 +242,14 @@ class DeferredPaths:
             del self._by_module[deferred.module]
 
     def _finished(
-        self, deferred: _Deferred, spaces: PastSpaces, now: int, last: bool
+        self,
+        deferred: _Deferred,
+        walker: SavedWalker | None,
+        spaces: PastSpaces,
+        now: int,
+        last: bool,
     ) -> bytes | None:
         """The stack event of a path that waits no longer."""
-        walker = self._walker.result()
         if walker is None:
             self.counts.gave_up += 1
             return deferred.event

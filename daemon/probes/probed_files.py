@@ -20,7 +20,7 @@ from hpcd.bpf.uprobes import RETURN_POINT, ProbedInstruction, Uprobes
 from hpcd.daemon.probes.found_points import find_points
 from hpcd.daemon.probes.heap_probes import allocator_code, has_allocator
 from hpcd.daemon.probes.probe_rights import MOST_FILES, MOST_PROCESSES, ProbeRights
-from hpcd.daemon.probes.probe_spec import ProbeSpec
+from hpcd.daemon.probes.probe_spec import ProbeSpec, library_matches
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
 from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.target_files import LAYERED, Pin, mapped_file, open_file
@@ -69,6 +69,7 @@ class ProbedFiles:
         rights: ProbeRights | None = None,
     ) -> None:
         self._specs = list(specs)
+        self._libraries = sorted({spec.library for spec in specs})
         self._functions = functions
         self._uprobes = uprobes
         self._decoder = decoder
@@ -93,11 +94,15 @@ class ProbedFiles:
             known = self._by_region.get((region.device, region.inode))
             if known is None:
                 path = region.path.removesuffix(_DELETED)
-                if not any(spec.applies_to(path) for spec in self._specs):
+                if not self._is_wanted(path):
                     continue
                 known = self._meet(pid, region, path)
             if known is not None:
                 self._attach(known, pid)
+
+    def _is_wanted(self, path: str) -> bool:
+        # Hundreds of functions are of a few libraries.
+        return any(library_matches(library, path) for library in self._libraries)
 
     def on_fork(self, parent: int, child: int) -> None:
         """A target has started a process, which has its mappings."""
@@ -116,7 +121,7 @@ class ProbedFiles:
         """Attach to files that process ``pid`` is about to map: its first call is recorded too."""
         for path in paths:
             text = str(path)
-            if not any(spec.applies_to(text) for spec in self._specs):
+            if not self._is_wanted(text):
                 continue
             try:
                 file = open_file(text, os.getpid())

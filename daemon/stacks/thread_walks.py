@@ -29,7 +29,7 @@ _MOST_PIECES = 512
 _MOST_SECONDS = 2.0
 # How often a reading goes back to threads that ran meanwhile, and to processes that have executed a
 # program or mapped code. Ranks that yield to each other are missed half of the time.
-_MOST_ROUNDS = 12
+_MOST_ROUNDS = 24
 _NAP_SECONDS = 0.0002
 _EARLY = (UnwindStatus.NO_MAPPING, UnwindStatus.NO_TABLE, UnwindStatus.NO_PROCESS)
 # Within these the registers are the old program's, and the memory may be the new one's.
