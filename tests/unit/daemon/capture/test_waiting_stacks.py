@@ -214,6 +214,30 @@ def test_stacks_beyond_the_bound_are_counted(
     assert waiting.waiting == 2 and waiting.counts.no_room == 3
 
 
+def test_stacks_without_copies_are_resolved_together(
+    waiting: DeferredPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = []
+
+    def insert(events: list[bytes]) -> U32:
+        resolved.append(events)
+        return np.arange(1, len(events) + 1, dtype=np.uint32)
+
+    monkeypatch.setattr(waiting, "_insert", insert)
+    events, copies = zip(*map(copied, range(1, 6)), strict=True)
+    nodes = waiting.add(events, copies[2:3])
+    assert resolved == [[events[at] for at in (0, 1, 3, 4)]]
+    assert waiting.waiting == 1 and waiting.counts.no_room == 4
+    known, waits = waiting.stand_ins.translate(nodes)
+    assert known[~waits].tolist() == [1, 2, 3, 4] and waits.tolist() == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+
+
 def piece(start: int, stack: bytes, unread: int = 0) -> bytes:
     """A copy of a stack from ``start`` on."""
     head = np.zeros(1, STACK_COPY)
