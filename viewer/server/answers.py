@@ -96,9 +96,11 @@ def _cct(database: OpenDatabase, _: QueryParameters) -> Arrays:
 
 
 def _selection(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """Number of lines of a choice of lines."""
+    """The numbers of rows and of lines of a choice of lines."""
+    choice = parameters.choice()
     return {
-        "count": len(database.selection.order(parameters.choice())),
+        "count": len(database.selection.order(choice)),
+        "lines": database.selection.line_count(choice),
         "of": len(database.db.lines),
     }
 

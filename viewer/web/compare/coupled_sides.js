@@ -3,6 +3,7 @@
 // stands beside the window of the first.
 
 import { OpenDatabase } from "../core/open_database.js";
+import { sharedColours } from "../core/picture_colours.js";
 
 /**
  * @typedef {import("../core/api_types.js").LineChoice} LineChoice
@@ -88,7 +89,7 @@ export async function loadSides(view) {
 function openDatabase(page, name) {
   const { store, context } = page;
   if (name === store.state.db) return context.opened;
-  const key = JSON.stringify([name, store.state.colours]);
+  const key = JSON.stringify([store.state.db, name, store.state.colours]);
   const pending = context.compared.get(key) ?? loadDatabase(page, name);
   context.compared.set(key, pending);
   pending.catch(() => context.compared.delete(key));
@@ -99,9 +100,11 @@ function openDatabase(page, name) {
  * @param {PageParts} page
  * @param {string} name
  */
-async function loadDatabase({ store, api }, name) {
+async function loadDatabase({ store, api, context }, name) {
   const [summary, cct] = await Promise.all([api.summary(name), api.cct(name)]);
   const database = new OpenDatabase(store, summary, cct);
   if (store.state.colours) await database.recolour(api, name);
+  // What has one name has one colour on all sides.
+  database.tree.paint(sharedColours(database.tree, context.opened.tree, summary.palette));
   return database;
 }

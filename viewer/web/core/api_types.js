@@ -62,7 +62,7 @@
  *
  * @typedef {import("./grid.js").Grid} Grid
  *
- * @typedef {{ count: number, of: number }} SelectionAnswer how many of the lines a choice has
+ * @typedef {{ count: number, lines: number, of: number }} SelectionAnswer count: of rows; lines: of the choice
  *
  * folded: number of helpers' lines that a row shows, 0 for the program's own.
  * @typedef {{ labels: string[], lines: number[], groups: string[], measurements: number[], folded: number[], processes: number[] }} LinesAnswer

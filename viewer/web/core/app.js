@@ -33,7 +33,7 @@ const api = new Api(store.token);
 let mounted = null;
 
 const context = new PageContext(store, {
-  count: () => choice.count(),
+  size: () => choice.size(),
   toggleFold: () => choice.toggleFold(),
   reach: () => mounted?.reach?.(),
   fail(error) {
@@ -117,7 +117,7 @@ function put(database) {
 async function renew(now) {
   const { db } = store;
   const key = store.key();
-  const [summary, cct, { count }, depths, findings] = await Promise.all([
+  const [summary, cct, size, depths, findings] = await Promise.all([
     api.summary(db), api.cct(db, now.revision), api.selection(db, store.state, now.revision),
     api.depths(db, now.revision), api.findings(db, now.revision),
   ]);
@@ -125,10 +125,10 @@ async function renew(now) {
   if (key !== store.key() || summary.live?.revision !== now.revision) return;
   const database = new OpenDatabase(store, summary, cct);
   const beginning = !context.summary.lines || !context.summary.duration_ns;
-  const patch = stateInRevision(store.state, context.opened, database, now.lines, { before: context.count(), now: count });
+  const patch = stateInRevision(store.state, context.opened, database, now.lines, { before: context.count(), now: size.count });
   put(database);
   await recoloured();
-  choice.rowCounts.renew(count);
+  choice.sizes.renew(size);
   store.settle(patch);
   depthChoice.renew(depths);
   choice.show();
@@ -213,9 +213,9 @@ function isOf(db) { return store.state.db === undefined || store.state.db === db
 async function linkedWindow(db, summary) {
   if (!isOf(db)) return null;
   const chooses = CHOICE.some((key) => store.state[key]);
-  const lines = chooses ? await choice.rowCounts.ask(store.state, db).catch(() => 0) : summary.rows;
-  const { t0 = 0, t1 = summary.duration_ns, l0 = 0, l1 = lines } = store.state;
-  const fits = t0 >= 0 && t1 > t0 && t1 <= summary.duration_ns && l0 >= 0 && l1 > l0 && l1 <= lines;
+  const rows = chooses ? await choice.sizes.ask(store.state, db).then(({ count }) => count, () => 0) : summary.rows;
+  const { t0 = 0, t1 = summary.duration_ns, l0 = 0, l1 = rows } = store.state;
+  const fits = t0 >= 0 && t1 > t0 && t1 <= summary.duration_ns && l0 >= 0 && l1 > l0 && l1 <= rows;
   return fits ? { t0, t1, l0, l1 } : null;
 }
 

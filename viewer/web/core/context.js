@@ -10,7 +10,7 @@
  * @typedef {{ x: number, y: number }} Position
  *
  * @typedef {object} Page what the context needs of the page around the panes
- * @property {() => number} count how many lines the chosen filter leaves
+ * @property {() => Pick<import("./api_types.js").SelectionAnswer, "count" | "lines">} size rows and lines that the chosen filter leaves
  * @property {() => void} toggleFold folds or unfolds launchers and helper threads
  * @property {() => number | undefined} reach where the mounted pane's time ends, ns; undefined: where the recording does
  * @property {(error: unknown) => void} fail reports an error
@@ -74,7 +74,9 @@ export class PageContext {
   get tree() { return this.opened.tree; }
   get summary() { return this.opened.summary; }
 
-  count() { return this.page.count(); }
+  // Of rows, and of the lines that these show.
+  count() { return this.page.size().count; }
+  lineCount() { return this.page.size().lines; }
 
   // Until when there is something to look at, ns.
   reach() { return this.page.reach() ?? this.summary.duration_ns; }

@@ -3,6 +3,8 @@
 // procedures, or by the frames at one depth. As viewer/picture_colours.py; tests/data/vectors/palette.json
 // holds both to it.
 
+import { bareName } from "./cct.js";
+
 /**
  * @typedef {object} PictureColours
  * @property {Uint32Array} shown procedure of each node
@@ -24,6 +26,32 @@ export function pictureColours(tree, depth, { palette, rest }) {
     return { shown, colours };
   }
   return { shown, colours: depthColours(shown, tree.cost, own, distinct, Uint32Array.from(palette, opaque), opaque(rest)) };
+}
+
+/**
+ * Colours of another run's procedures: those that `first` has distinct ones of have them here, too; the rest of the
+ * distinct ones go to this run's own, which keep theirs where they can.
+ * @param {Pick<import("./cct.js").CallingContextTree, "names" | "colours" | "distinct">} tree
+ * @param {Pick<import("./cct.js").CallingContextTree, "names" | "colours" | "distinct">} first
+ * @param {ArrayLike<number>} palette
+ * @returns {number[]} as CallingContextTree.paint takes them
+ */
+export function sharedColours(tree, first, palette) {
+  /** @type {Map<string, number | undefined>} by name */
+  const colourOf = new Map();
+  first.names.forEach((name, i) => { if (first.distinct[i]) colourOf.set(bareName(name), first.colours[i]); });
+  const taken = new Set(colourOf.values());
+  const free = new Set(Array.from(palette, opaque).filter((colour) => !taken.has(colour)));
+  return tree.names.map((label, i) => {
+    const name = bareName(label);
+    if (tree.distinct[i] && !colourOf.has(name)) {
+      const [colour] = free.has(tree.colours[i]) ? [tree.colours[i]] : free;
+      free.delete(colour);
+      colourOf.set(name, colour);
+    }
+    const colour = colourOf.get(name);
+    return colour === undefined ? tree.colours[i] & 0xffffff : (colour & 0xffffff) | 1 << 24;
+  });
 }
 
 /**

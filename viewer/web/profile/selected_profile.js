@@ -89,12 +89,12 @@ function placed(values, { place, parent, stands }) {
  * @param {import("../core/context.js").PageContext} context
  * @param {import("../core/api_types.js").Summary} summary
  */
-function note(kind, pixels, context, { lines: total, rows, duration_ns: duration }) {
-  const { t0, t1, l0, l1, all, phase } = context.extent();
+function note(kind, pixels, context, { duration_ns: duration }) {
+  const { t0, t1, l0, l1, phase } = context.extent();
   const time = `the time ${context.extentWord()}`;
-  const folded = !all && rows < total;
-  const count = folded && l1 - l0 === rows ? total : l1 - l0;
-  const lines = `${formatCount(count)} line${count === 1 ? "" : "s"}${folded && count !== total ? " and their helper threads" : ""}`;
+  const whole = l1 - l0 === context.count();
+  const count = whole ? context.lineCount() : l1 - l0;
+  const lines = `${formatCount(count)} line${count === 1 ? "" : "s"}${!whole && context.count() < context.lineCount() ? " and their helper threads" : ""}`;
   if (phase) return `${lines}, ${t0 > 0 || t1 < duration ? time : "all their time"} in phase ${phase}: exact`;
   if (kind === SUMS) return `${lines}, all ${count === 1 ? "its" : "their"} time: exact`;
   if (kind === TIMES) return `${lines}, ${time}: exact`;

@@ -23,8 +23,12 @@ const HTML = `
     <button id="extent-choice" title="Costs, calls and messages are of this range; a click or Escape selects nothing"></button>
     <output id="count" aria-live="polite"></output>`;
 
-/** The number of rows of choices of lines, each requested once. */
-class RowCounts {
+/**
+ * @typedef {Pick<import("../core/api_types.js").SelectionAnswer, "count" | "lines">} ChoiceSize rows and lines of a choice
+ */
+
+/** The sizes of choices of lines, each requested once. */
+class ChoiceSizes {
   /**
    * @param {import("../core/store.js").Store} store
    * @param {Pick<import("../core/api.js").Api, "selection">} api
@@ -32,7 +36,7 @@ class RowCounts {
   constructor(store, api) {
     this.store = store;
     this.api = api;
-    /** @type {Map<string, number>} by database and choice */
+    /** @type {Map<string, ChoiceSize>} by database and choice */
     this.counts = new Map();
   }
 
@@ -58,18 +62,18 @@ class RowCounts {
     const key = this.key(choice, db);
     const counted = this.counts.get(key);
     if (counted !== undefined) return counted;
-    const { count } = await this.api.selection(db, choice);
-    this.counts.set(key, count);
-    return count;
+    const size = await this.api.selection(db, choice);
+    this.counts.set(key, size);
+    return size;
   }
 
   /**
    * Of a newer revision of the database.
-   * @param {number} count of the store's choice
+   * @param {ChoiceSize} size of the store's choice
    */
-  renew(count) {
+  renew(size) {
     this.counts.clear();
-    this.counts.set(this.key(this.store.state), count);
+    this.counts.set(this.key(this.store.state), size);
   }
 }
 
@@ -89,7 +93,7 @@ export class LineChoiceBar {
     this.allLinesLabel = part(element, "all-lines-label", HTMLElement);
     this.output = part(element, "count", HTMLOutputElement);
     this.extent = part(element, "extent-choice", HTMLButtonElement);
-    this.rowCounts = new RowCounts(page.store, page.api);
+    this.sizes = new ChoiceSizes(page.store, page.api);
     this.changes = 0;
     /** @type {LineChoice} changes whose number of rows is not known yet */
     this.pending = {};
@@ -129,14 +133,14 @@ export class LineChoiceBar {
   showCount() {
     const { store, context } = this.page;
     const choice = { ...store.state };
-    if (this.rowCounts.known(choice) !== undefined || !CHOICE.some((key) => choice[key])) {
-      this.say(describeChoice(context.summary, context.count(), Boolean(choice.filter)));
+    if (this.sizes.known(choice) !== undefined || !CHOICE.some((key) => choice[key])) {
+      this.say(describeChoice(context.summary, this.size()));
       return;
     }
     this.say("");
-    const key = this.rowCounts.key(choice);
-    const now = () => key === this.rowCounts.key(store.state);
-    this.rowCounts.ask(choice).then(() => { if (now()) this.showCount(); }, (error) => { if (now()) this.say(messageOf(error), true); });
+    const key = this.sizes.key(choice);
+    const now = () => key === this.sizes.key(store.state);
+    this.sizes.ask(choice).then(() => { if (now()) this.showCount(); }, (error) => { if (now()) this.say(messageOf(error), true); });
   }
 
   /** @param {string} text */
@@ -158,7 +162,7 @@ export class LineChoiceBar {
     const next = { filter, sort, group, all, unfolded, moved: sorts ? "" : moved, ...pending };
     const change = ++this.changes;
     try {
-      const count = await this.rowCounts.ask(next);
+      const { count } = await this.sizes.ask(next);
       if (change !== this.changes) return;
       this.pending = {};
       if (!count) { this.say("no line matches", true); return; }
@@ -173,23 +177,22 @@ export class LineChoiceBar {
   // Folds or unfolds launchers and helper threads.
   toggleFold() { this.change({ unfolded: this.page.store.state.unfolded ? "" : "1" }); }
 
-  /** @returns {number} rows of the choice that is shown */
-  count() {
-    const { store, context } = this.page;
-    return this.rowCounts.known(store.state) ?? (store.state.all ? context.summary.lines : context.summary.rows);
+  /** @returns {ChoiceSize} of the choice that is shown */
+  size() {
+    const { store, context: { summary: { lines, rows } } } = this.page;
+    return this.sizes.known(store.state) ?? { count: store.state.all ? lines : rows, lines };
   }
 }
 
 /**
- * How many lines are chosen, how many share rows, and whether samples were dropped.
+ * How many lines are chosen, in how many rows, and whether samples were dropped.
  * @param {import("../core/api_types.js").Summary} summary
- * @param {number} count of rows
- * @param {boolean} filtered
+ * @param {ChoiceSize} size
  */
-function describeChoice({ lines, losses }, count, filtered) {
+function describeChoice({ lines, losses }, size) {
   const dropped = losses.reduce((sum, [, , , samples]) => sum + samples, 0);
   const all = `${formatCount(lines)} line${lines === 1 ? "" : "s"}`;
-  const rows = formatCount(count);
-  return (count === lines ? all : filtered ? `${rows} of ${all}` : `${all} in ${rows} rows`)
+  return (size.lines < lines ? `${formatCount(size.lines)} of ${all}` : all)
+    + (size.count < size.lines ? ` in ${formatCount(size.count)} row${size.count === 1 ? "" : "s"}` : "")
     + (dropped ? `, ${formatCount(dropped)} samples dropped` : "");
 }
