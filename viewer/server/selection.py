@@ -87,9 +87,8 @@ class LineSelection:
         return self._order(choice).rows
 
     def line_count(self, choice: Choice) -> int:
-        """Return the number of lines of ``choice``, folded ones included."""
-        order = self._order(choice)
-        return len(order.rows) if order.row_of is None else int((order.row_of >= 0).sum())
+        """Return the number of lines that the rows of ``choice`` show."""
+        return len(self.with_folded(self.order(choice), choice))
 
     def with_folded(self, lines: I64, choice: Choice) -> I64:
         """``int64[k]``: all lines that the rows of ``lines`` show."""

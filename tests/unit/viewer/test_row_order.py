@@ -67,5 +67,6 @@ def test_rows_that_are_named_alone(tmp_path: Path) -> None:
         named = Choice("one", rows=(5, 0))
         assert selection.order(named).tolist() == [5, 0]
         assert sorted(selection.with_folded(selection.order(named), named).tolist()) == [0, 5]
+        assert selection.line_count(named) == 2 and selection.line_count(Choice()) == 6
         with pytest.raises(UsageError, match="no such trace line"):
             selection.order(Choice(rows=(6,)))
