@@ -15,6 +15,7 @@ import numpy as np
 
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.findings.time_use import TimeUse, Use
 from hpcd.analysis.parallel.program_code import program_procedures
 from hpcd.analysis.parallel.tree_matching import are_regions, innermost
@@ -202,7 +203,7 @@ class PictureTree:
 
         cpu = of("cpu_time")
         if "cpu_time" not in db.metrics.names:
-            return _Times(of("records"), of("blocked_time"), of("runnable_time"),
+            return _Times(of(RECORDS), of("blocked_time"), of("runnable_time"),
                           np.full(count, Use.WORK), np.full(count, Use.EVENTS))  # fmt: skip
         of_cpu, of_wait = TimeUse(db).of_contexts()
         return _Times(cpu, of("blocked_time"), of("runnable_time"), of_cpu, of_wait)

@@ -69,6 +69,11 @@ class Metrics:
             return self.names.index(str(metric))
         raise UsageError(f"no metric {metric}; there are {', '.join(self.names)}")
 
+    @property
+    def record_count(self) -> int:
+        """The number of records, an interval once."""
+        return int(self.exclusive(RECORDS).sum())
+
     def exclusive(self, metric: str | int) -> F64:
         """``float64[nodes]``: cost at each node itself, over all lines."""
         number = self.number(metric)

@@ -9,7 +9,6 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, amount_text, percent
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.parallel.imbalance import Imbalance, measure
@@ -30,8 +29,7 @@ def measure_sharing(db: Database) -> Imbalance | None:
     than can be looked at."""
     ranked = has_ranks(db)
     ranks = find_ranks(db) if ranked else find_threads(db)
-    records = int(db.metrics.exclusive(RECORDS).sum())
-    if len(ranks) < 2 or len(ranks.line) > _MOST_LINES or records > _MOST_RECORDS:
+    if len(ranks) < 2 or len(ranks.line) > _MOST_LINES or db.metrics.record_count > _MOST_RECORDS:
         return None
     return measure(db)
 

@@ -152,7 +152,7 @@ def gather_facts(db: Database) -> Facts:
         idle_lines=int(np.count_nonzero(~working_lines(db))),
         expected=0,
         taken=0,
-        recorded=int(db.metrics.exclusive(RECORDS).sum()),
+        recorded=db.metrics.record_count,
         seconds={
             name: float(db.metrics.exclusive(name).sum())
             for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)

@@ -71,7 +71,7 @@ def as_json(result: Result) -> dict[str, Any]:
         with hpcd.analysis.open(result.path) as db:
             row["duration_s"] = round(db.duration_ns / 1e9, 3)
             row["lines"] = len(db.lines)
-            row["records"] = int(db.metrics.exclusive("records").sum())
+            row["records"] = db.metrics.record_count
             row["command"] = db.measurements[0].options.get("command", [])
     except HpcdError as error:
         row["damage"] = str(error)

@@ -143,8 +143,8 @@ class Targets:
         return since
 
     def drain_replaced(self) -> dict[int, int]:
-        """Return, by pid, the times (ns) that :meth:`replaced_at` had for processes whose mappings
-        have been read since the last call."""
+        """Return, by pid, the times (ns) that :meth:`replaced_at` gave before mappings were read,
+        of all processes read since the last call."""
         replaced, self._replaced = self._replaced, {}
         return replaced
 

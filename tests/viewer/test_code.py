@@ -26,9 +26,9 @@ def opened(page: Page, pane: str, done: str) -> None:
 
 def shown(page: Page) -> list[tuple[str, str]]:
     """(name, inclusive records) of the rows."""
-    samples = page.locator(".table .row .cell:nth-child(4)").all_text_contents()
+    records = page.locator(".table .row .cell:nth-child(4)").all_text_contents()
     names = [text.lstrip("▾▸") for text in page.locator(".table .row .name").all_text_contents()]
-    return [(name, sample.split()[0]) for name, sample in zip(names, samples, strict=True)]
+    return [(name, count.split()[0]) for name, count in zip(names, records, strict=True)]
 
 
 def test_every_view_is_that_of_the_report(page: Page, program: Path) -> None:
@@ -40,8 +40,8 @@ def test_every_view_is_that_of_the_report(page: Page, program: Path) -> None:
             page.wait_for_selector(f"main[data-rows^={view}]")
             tree = make_view(db, view)
             names = NodeNames(db, tree)
-            samples = tree.inclusive[db.metrics.number("records")]
-            expected = [(names(node), f"{samples[node]:.0f}") for node in range(1, len(tree))]
+            records = tree.inclusive[db.metrics.number("records")]
+            expected = [(names(node), f"{records[node]:.0f}") for node in range(1, len(tree))]
             assert sorted(shown(page)) == sorted(expected)
     page.get_by_role("button", name="Top-down").click()
     page.wait_for_selector("main[data-rows^=down]")

@@ -55,7 +55,7 @@ def describe(database: OpenDatabase) -> dict[str, object]:
         "cpus": int(db.rows("SELECT sum(cpus) FROM host")[0][0] or 0),
         "origin_ns": db.origin_ns,
         "nodes": len(picture),
-        "records": int(db.metrics.exclusive("records").sum()),
+        "records": db.metrics.record_count,
         "losses": db.losses,
         "seen": seen_part(db).sentence(),
         "measurements": [measurement.name for measurement in db.measurements],
