@@ -100,11 +100,17 @@ class CpuClock:
         for fd in self._fds:
             syscalls.perf_attach(fd, program)
 
-    def close(self) -> None:
-        """Stop all clocks; calling again does nothing."""
+    def stop(self) -> None:
+        """Stop all clocks, in microseconds; calling again does nothing."""
         self._closing.set()
         if self._starter:
             self._starter.join()
+        for fd in self._fds:
+            syscalls.perf_disable(fd)
+
+    def close(self) -> None:
+        """Stop and free all clocks; calling again does nothing."""
+        self.stop()
         for fd in self._fds:
             os.close(fd)
         self._fds.clear()

@@ -24,12 +24,15 @@ class Overhead:
 
     ``switches`` is the part spent on threads leaving CPUs and coming back, walks included,
     ``calls`` that of recorded calls. Walking copies of stacks is not counted: the process that asks
-    for it pays.
+    for it pays. ``skipped`` is the number of events, of whatever process, that the kernel ran no
+    program for since the CPU was running it already (``recursion_misses``, 5.12): on preemptible
+    kernels a program can be interrupted by a thread with the same event.
     """
 
     seconds: float
     switches: float
     calls: float
+    skipped: int
 
 
 class Sampler:
@@ -135,12 +138,14 @@ class Sampler:
     def overhead(self) -> Overhead:
         """Cost of the sampling program, the walk included, and of the lifecycle ones."""
         fds = {name: fd for name, fd in self.programs.fds.items() if name != "walk_saved"}
-        run_ns = {name: program_info(fd).run_time_ns for name, fd in fds.items()}
+        programs = {name: program_info(fd) for name, fd in fds.items()}
+        run_ns = {name: program.run_time_ns for name, program in programs.items()}
         calls = self.calls.NAMES if self.calls else ()
         return Overhead(
             sum(run_ns.values()) / 1e9,
             sum(run_ns.get(name, 0) for name in _SWITCH_PROGRAMS) / 1e9,
             sum(run_ns.get(name, 0) for name in calls) / 1e9,
+            sum(program.recursion_misses for program in programs.values()),
         )
 
     def close(self) -> None:

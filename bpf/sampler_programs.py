@@ -69,6 +69,7 @@ class SamplerPrograms:
         hits = [n for n, event in numbered if event.type == syscalls.PERF_TYPE_TRACEPOINT]
         opened = {f"sample_{n}": event for n, event in numbered if n not in hits}
         with ExitStack() as resources:
+            resources.callback(self._close_events)
             resources.callback(self.stop)
             self._open_events({**opened, **options.events()}, cpus)
             self.memory = KernelMemory()
@@ -235,7 +236,22 @@ class SamplerPrograms:
             if refusal and not fds:
                 raise refusal
 
-    def _detach(self) -> None:
+    def stop_events(self) -> None:
+        """Take no sample from now on. The tracepoints still tell of threads."""
+        for clock in self._clocks.values():
+            clock.stop()
+        for fds in self._counters.values():
+            for fd in fds:
+                syscalls.perf_disable(fd)
+
+    def stop(self) -> None:
+        """Detach from every CPU. What is in the rings can still be taken."""
+        self.stop_events()
+        for fd in self._tracepoints:
+            os.close(fd)
+        self._tracepoints.clear()
+
+    def _close_events(self) -> None:
         for clock in self._clocks.values():
             clock.close()
         self._clocks.clear()
@@ -243,13 +259,6 @@ class SamplerPrograms:
             for fd in fds:
                 os.close(fd)
         self._counters.clear()
-
-    def stop(self) -> None:
-        """Detach from every CPU. What is in the rings can still be taken."""
-        self._detach()
-        for fd in self._tracepoints:
-            os.close(fd)
-        self._tracepoints.clear()
 
     def _close_walkers(self) -> None:
         if self._walkers:

@@ -23,7 +23,7 @@ _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT = 0, 1, 2
 SW_CPU_CLOCK, SW_TASK_CLOCK, SW_PAGE_FAULTS, SW_DUMMY = 0, 1, 2, 9
 SW_CLOCKS = (SW_CPU_CLOCK, SW_TASK_CLOCK)
-_IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
+_IOC_ENABLE, _IOC_DISABLE, _IOC_SET_BPF = 0x2400, 0x2401, 0x40042408
 _FLAG_CLOEXEC = 8
 
 # Bits of struct perf_event_attr's flag word.
@@ -122,6 +122,12 @@ def perf_event_open(event: PerfEvent, pid: int, cpu: int) -> int:
 def perf_enable(fd: int) -> None:
     """Start a perf event that was opened disabled."""
     fcntl.ioctl(fd, _IOC_ENABLE, 0)
+
+
+def perf_disable(fd: int) -> None:
+    """Stop a perf event. Closing it takes 16 ms on real-time kernels (6.1), where it waits for all
+    readers of what it frees."""
+    fcntl.ioctl(fd, _IOC_DISABLE, 0)
 
 
 def perf_attach(fd: int, program: int) -> None:

@@ -42,6 +42,11 @@ def summary_lines(summary: Summary) -> Iterator[str]:
         yield from _probe_lines(summary.probes)
     if summary.calls is not None:
         yield from _call_lines(summary.calls)
+    if summary.skipped:
+        yield (
+            f"up to {counted(summary.skipped, 'event')} not seen: the kernel runs a BPF program"
+            " once at a time on a CPU"
+        )
     if summary.limit is not None:
         yield summary.limit
     if len(summary.rates) > 1:

@@ -110,6 +110,7 @@ class RecordingAccount:
             machine=self._used or machine_time(self._machine),
             seen=parts.threads.cpu.seen if final else SeenPart(),
             switches=SwitchCounts(int(counters["switches"]), parts.collector.switches),
+            skipped=overhead.skipped,
             time=times,
             jobs=parts.thread_times.jobs() if parts.thread_times else {},
             unwind=_count_paths(parts, counters),

@@ -164,11 +164,14 @@ class Session:
         files are still being analysed. A request to stop ends the wait for them.
         """
         self._ends.close()
-        # Before: of threads that end from now on the programs still tell.
+        programs = self._parts.sampler.programs
+        programs.stop_events()
+        # In between: CPU time is that in which samples were taken, and of threads that end from now
+        # on the tracepoints tell.
         self._parts.threads.cpu.read()
         if self._parts.probes:
             self._parts.probes.detach()
-        self._parts.sampler.programs.stop()
+        programs.stop()
         self._stopped = time.monotonic()
         self._account.stop()
         self._parts.mmaps.take()

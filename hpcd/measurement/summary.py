@@ -191,6 +191,8 @@ class Summary(NamedTuple):
     machine: MachineTime = MachineTime()
     seen: SeenPart = SeenPart()
     switches: SwitchCounts = SwitchCounts()
+    skipped: int = 0
+    """Events of any process that no program was run for since its CPU was running it already."""
     time: ThreadSeconds | None = None
     """None, ``{}`` in JSON, if waits are not recorded."""
     jobs: Mapping[str, JobSeconds] = {}

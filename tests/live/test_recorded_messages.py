@@ -51,7 +51,7 @@ def recorded(
     command = ["env", f"LD_PRELOAD={library}", f"TRUTH={truth}", "LINGER=1", str(program), *names]
     verb = ["run", "--mpi", "-o", str(folder / "m"), *options]
     done = subprocess.run(
-        [*HPCD, *verb, "--", *launch, *command], check=True, capture_output=True, timeout=200
+        [*HPCD, *verb, "--", *launch, *command], check=True, capture_output=True, timeout=600
     )
     merge([folder / "m"], folder / "db", workers=1)
     return read(truth, flavour, ranks, done.stdout.decode()), folder / "db"
@@ -64,6 +64,7 @@ def matrix_is_true(traffic: Communication, truth: Truth) -> None:
     assert len(traffic.messages) == truth.sent[:, :, 0].sum()
 
 
+@pytest.mark.timeout(900)  # on an emulated processor with a real-time kernel five parts take 400 s
 def test_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
     """Parts of one run, so that handles of communicators and requests are used again."""
     names = ("halo", "subcommunicators", "two_groups", "wildcards", "persistent")
