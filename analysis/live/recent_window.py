@@ -118,6 +118,11 @@ class Live:
         """Whether nothing more will come: the writer finished, or is gone."""
         return self._measurement.closed or not self._measurement.being_written
 
+    @property
+    def begun(self) -> bool:
+        """Whether the recorder has written what it saw, once or more often."""
+        return bool(self._summaries)
+
     def refresh(self) -> None:
         """Take in what was written since."""
         self._measurement.refresh()

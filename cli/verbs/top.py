@@ -186,9 +186,15 @@ class Recorder:
 
 
 def wait_window(live: Live, stop: threading.Event, seconds: float) -> None:
-    """Wait until the window of ``seconds`` is full, the recording ends or ``stop`` is set."""
+    """Wait until the window of ``seconds`` is full, the recording ends or ``stop`` is set.
+
+    The recorder attaches, writes for the first time a second later, on a busy machine a few, and
+    then every second.
+    """
     end = time.monotonic() + seconds + _REFRESH_SECONDS
-    while time.monotonic() < end and not live.ended and not stop.wait(_REFRESH_SECONDS / 2):
+    while not live.ended and (time.monotonic() < end or not live.begun):
+        if stop.wait(_REFRESH_SECONDS / 2):
+            break
         live.refresh()
 
 
