@@ -68,12 +68,14 @@ def run() -> Table:
             try:
                 pid = ("-p", str(target.pid))
                 attached = [_first_record(hpcd("attach", "-d", "0.3", *pid)) for _ in range(RUNS)]
+                by_service = _attached_by_service(folder, target.pid)
                 perf_attached = [
                     _first_sample(perf(*pid, "--", "sleep", "0.3"), folder) for _ in range(RUNS)
                 ]
             finally:
                 target.kill()
         table.add_row("attach to the first sample", _ms(attached), _ms(perf_attached))
+        table.add_row("attach through a service to the first sample", _ms(by_service), "")
     table.add_section()
     for what, code in (
         ("python starts", "pass"),
@@ -89,6 +91,37 @@ def run() -> Table:
     for what, seconds in zip(("sampling", "walking"), stages, strict=True):
         table.add_row(f"programs for {what} loaded in", _ms(seconds), "")
     return table
+
+
+def _attached_by_service(folder: Path, pid: int) -> list[float]:
+    """Seconds from ``hpcd attach --background`` to the first sample of ``pid``."""
+    socket, configuration = folder / "control.sock", folder / "hpcd.toml"
+    configuration.write_text(
+        f'[store]\ndirectory = "{folder / "store"}"\n[control]\nsocket = "{socket}"\n'
+    )
+    service = subprocess.Popen(
+        [*HPCD, "daemon", "--config", str(configuration)],
+        stderr=subprocess.PIPE, env=_ENVIRONMENT, text=True,
+    )  # fmt: skip
+    assert service.stderr
+    try:
+        while "ready" not in service.stderr.readline():
+            pass
+        attach = ["attach", "--socket", str(socket), "--background", "-d", "0.3", "--json"]
+        seconds = []
+        for _ in range(RUNS):
+            time.sleep(2)  # until the last one's recorder has ended
+            begun = time.monotonic()
+            done = subprocess.run(
+                [*HPCD, *attach, "-p", str(pid)],
+                env=_ENVIRONMENT, capture_output=True, check=True,
+            )  # fmt: skip
+            seconds.append((begun, json.loads(done.stdout)["measurement"]))
+        time.sleep(2)
+        return [timeline(Path(measurement))[0] - begun for begun, measurement in seconds]
+    finally:
+        service.terminate()
+        service.communicate()
 
 
 def _ms(seconds: list[float] | tuple[float, ...]) -> str:

@@ -106,16 +106,13 @@ class Control:
     ) -> RecordingProcess:
         peer = permission.peer
         options = self._options(request, permission)
-        pass_fds: tuple[int, ...] = ()
         if fd is None:
             options.output = make_measurement(self._store, peer.uid, peer.gid)
             shown = str(options.output)
         else:
             _check_directory(fd, peer.uid)
-            # The recorder reaches it by this descriptor: what its name leads to by then is
-            # nothing to it.
-            options.output = Path(f"/proc/self/fd/{fd}")
-            shown, pass_fds = str(request.get("output", ""))[:4096], (fd,)
+            # The recorder is handed this descriptor.
+            shown = str(request.get("output", ""))[:4096]
         try:
             with self._room_for_one(permission):
                 recording = self._recordings.start(
@@ -123,7 +120,7 @@ class Control:
                     peer.uid,
                     options.selector.describe(),
                     shown,
-                    pass_fds=pass_fds,
+                    directory=fd,
                     stored=options.output if fd is None else None,
                 )
             journal.log(

@@ -1,17 +1,21 @@
 """One recording in a process of its own: what it costs or breaks ends with it.
 
-Started by :class:`hpcd.daemon.service.recordings.Recordings` with a specification (JSON) on its
-standard input. It tells how it goes in lines of JSON on its standard output: ``{"state":
-"attached"}``, ``{"state": "recording", "progress": ..., "summary": ...}`` about once a second, and
-at the end ``{"state": "ended", "summary": ...}`` or ``{"state": "failed", "error": ...}``. SIGTERM
-ends it properly.
+Started by :class:`hpcd.daemon.service.recordings.Recordings` before anybody asks for it, so that
+nothing is to be imported then. Its standard input is a socket, on which it waits for a
+specification (JSON), with the descriptor of the directory to record into where the service has
+opened it for a user; it ends where there is none. It tells how it goes in lines of JSON on its
+standard output: ``{"state": "attached"}``, about once a second ``{"state": "recording",
+"progress": ..., "summary": ...}``, and at the end ``{"state": "ended", "summary": ...}`` or
+``{"state": "failed", "error": ...}``. SIGTERM ends it properly.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
+import socket
 import sys
 from dataclasses import asdict
 from itertools import islice
@@ -24,17 +28,28 @@ from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.child_process import end_first_without_memory, tuples
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError
+from hpcd.fast_imports import fast_imports
+from hpcd.kernels.library import open_library
 from hpcd.measurement.summary import ProbesSummary, Summary, UnwindCounts
 
 # Names of a kind in a summary, and characters of a name or a cause.
 _NAMES = 100
 _LONGEST = 500
+# Bytes of a specification that are read at a time.
+_BLOCK = 1 << 16
 
 
 def main() -> int:
     """Record what standard input specifies."""
     try:
-        options = options_of(json.load(sys.stdin))
+        _prepare()
+        specification, directory = _receive()
+        if not specification:
+            return 0
+        options = options_of(json.loads(specification))
+        if directory is not None:
+            # Whatever its name leads to by now.
+            options.output = Path(f"/proc/self/fd/{directory}")
         if options.max_memory:
             end_first_without_memory()
         recording = prepare_recording(options)
@@ -58,6 +73,23 @@ def main() -> int:
         raise
     _tell({"state": "ended", "summary": _shown(summary)})
     return 0
+
+
+def _prepare() -> None:
+    """Do what does not depend on what is recorded."""
+    with fast_imports():
+        importlib.import_module("hpcd.daemon.capture.recording")
+        importlib.import_module("hpcd.bpf.sampler")
+    open_library()
+
+
+def _receive() -> tuple[bytes, int | None]:
+    """The specification, empty if the service has ended, and a directory."""
+    with socket.socket(fileno=os.dup(0)) as channel:
+        data, descriptors, _, _ = socket.recv_fds(channel, _BLOCK, 1)
+        while block := channel.recv(_BLOCK):
+            data += block
+    return data, descriptors[0] if descriptors else None
 
 
 def options_of(specification: dict[str, Any]) -> Options:

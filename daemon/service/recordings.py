@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from hpcd.daemon.service.child_process import after_service
 from hpcd.isolation import python_command, python_environment
 from hpcd.measurement.summary import Summary
 
-_STARTING, _FINISHED = "starting", ("ended", "failed")
+_STARTING, _ATTACHED, _FINISHED = "starting", "attached", ("ended", "failed")
 # Recordings that are over and still shown, of each user.
 _KEPT = 50
 # Characters of a description that its user may choose.
@@ -85,6 +85,41 @@ class RecordingProcess:
         }
 
 
+class ReadyRecorder:
+    """A recorder that has imported what it needs, or is about to, and waits for what to record."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                python_command("-m", "hpcd.daemon.service.recorder_process"),
+                stdin=theirs.fileno(),
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd="/",
+                # numpy's threads each reserve memory; nothing here multiplies matrices.
+                env=python_environment(OPENBLAS_NUM_THREADS="1"),
+                # Where there are no control groups the scheduler shares CPUs out between sessions:
+                # what recorders take is not the service's. Ctrl-C is for the service alone, which
+                # ends them.
+                start_new_session=True,
+            )
+
+    def specify(self, specification: bytes, directory: int | None) -> None:
+        """Have it record what ``specification`` (JSON) says, into a directory it is handed."""
+        descriptors = [] if directory is None else [directory]
+        with contextlib.suppress(BrokenPipeError), self._channel as channel:
+            sent = socket.send_fds(channel, [specification], descriptors)
+            channel.sendall(specification[sent:])
+
+    def close(self) -> None:
+        """End it: there is nothing to record."""
+        self._channel.close()
+        assert self.process.stdout
+        self.process.stdout.close()
+        self.process.wait()
+
+
 class Recordings:
     """Starts recordings and keeps account of them. Safe to use from several threads."""
 
@@ -92,6 +127,14 @@ class Recordings:
         self._lock = threading.Lock()
         self._next = 1
         self._known: dict[int, RecordingProcess] = {}
+        self._ready: ReadyRecorder | None = None
+        self._stopped = False
+
+    def prepare(self) -> None:
+        """Start a recorder for whoever asks next, if there is none."""
+        with self._lock:
+            if not (self._ready or self._stopped):
+                self._ready = ReadyRecorder()
 
     def start(
         self,
@@ -100,29 +143,18 @@ class Recordings:
         what: str,
         shown_output: str,
         *,
-        pass_fds: Sequence[int] = (),
+        directory: int | None = None,
         stored: Path | None = None,
         monitor: bool = False,
     ) -> RecordingProcess:
-        """Start recording; returns at once."""
-        process = subprocess.Popen(
-            python_command("-m", "hpcd.daemon.service.recorder_process"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=pass_fds,
-            text=True,
-            cwd="/",
-            # numpy's threads each reserve memory; nothing here multiplies matrices.
-            env=python_environment(OPENBLAS_NUM_THREADS="1"),
-            # Where there are no control groups the scheduler shares CPUs out between sessions: what
-            # recorders take is not the service's. Ctrl-C is for the service alone, which ends them.
-            start_new_session=True,
-        )
+        """Start recording, into ``directory`` (a descriptor) if given; returns at once."""
+        with self._lock:
+            ready, self._ready = self._ready, None
+        recorder = ready if ready and ready.process.poll() is None else ReadyRecorder()
+        process = recorder.process
         if options.max_cpu is not None:
             after_service(process.pid)
-        assert process.stdin
-        with contextlib.suppress(BrokenPipeError), process.stdin:
-            json.dump(asdict(options), process.stdin, default=str)
+        recorder.specify(json.dumps(asdict(options), default=str).encode(), directory)
         with self._lock:
             recording = RecordingProcess(
                 self._next,
@@ -146,6 +178,8 @@ class Recordings:
                 for line in lines:
                     try:
                         self._take(recording, json.loads(line))
+                        if recording.state != _ATTACHED:  # it has begun: its CPU time is at hand
+                            self.prepare()
                     except Exception as error:
                         journal.log(
                             "not understood", journal.ERROR, id=recording.id, error=repr(error)
@@ -207,6 +241,10 @@ class Recordings:
     def stop_all(self, seconds: float) -> None:
         """End all, waiting for each to close its measurement."""
         deadline = time.monotonic() + seconds
+        with self._lock:
+            ready, self._ready, self._stopped = self._ready, None, True
+        if ready:
+            ready.close()
         running = self.running()
         for recording in running:
             recording.stop()

@@ -106,6 +106,7 @@ class Service:
         control = Control(self._configuration, self._recordings, self._store, self.rotate)
         requests = ControlSocket(listener, control)
         keeper = StoreKeeper(self._store, self._store_limits, self._end_stored, _STORE_SECONDS)
+        self._recordings.prepare()
         journal.log(
             "ready", store=str(self._store), socket=self._configuration.control.socket,
             monitor=self._configuration.monitor.enabled,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcd.daemon.service.recordings import ReadyRecorder
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from tests.service.conftest import RunningService
@@ -200,13 +201,12 @@ def test_a_pid_that_is_anothers_by_now_is_not_recorded(sleeper: Sleeper, tmp_pat
     folder.mkdir()
     selector = {"pids": [sleeper(ALICE)], "names": [], "users": [], "control_groups": [],
                 "containers": [], "jobs": [], "everything": False}  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-m", "hpcd.daemon.service.recorder_process"],
-        input=json.dumps({"selector": selector, "output": str(folder), "only_user": MALLORY,
-                          "existing": True, "duration": 5.0}),
-        capture_output=True, text=True, cwd="/",
-    )  # fmt: skip
-    assert json.loads(done.stdout.splitlines()[-1])["state"] == "failed"
+    specification = {"selector": selector, "output": str(folder), "only_user": MALLORY,
+                     "existing": True, "duration": 5.0}  # fmt: skip
+    recorder = ReadyRecorder()
+    recorder.specify(json.dumps(specification).encode(), None)
+    told, _ = recorder.process.communicate()
+    assert json.loads(told.splitlines()[-1])["state"] == "failed"
     assert not list(folder.iterdir())
 
 

@@ -36,6 +36,37 @@ def owner(path: Path) -> tuple[int, int]:
     return path.stat().st_uid, path.stat().st_mode & 0o7777
 
 
+def recorders_of(running: RunningService) -> list[psutil.Process]:
+    """The processes of recordings, and the one that waits for the next."""
+    children = psutil.Process(running.process.pid).children()
+    return [child for child in children if "recorder_process" in child.cmdline()[-1]]
+
+
+def test_a_recorder_is_ready_until_the_service_ends(service: Start, sleeper: Sleeper) -> None:
+    running = service()
+    recorders = set(recorders_of(running))
+    for _ in range(2):
+        begun = running.json("attach", "--background", "--pid", sleeper())
+        assert begun["state"] in ("attached", "recording")
+        (ready,) = next(
+            ready
+            for _ in running.watch(begun["id"])
+            if (ready := set(recorders_of(running)) - recorders)
+        )
+        recorders.add(ready)
+        # One that has ended is not asked.
+        ready.kill()
+        next(None for _ in running.watch(begun["id"]) if ready.status() == psutil.STATUS_ZOMBIE)
+    assert running.end() == 0
+
+
+def test_the_recorder_that_is_ready_ends_with_the_service(service: Start) -> None:
+    running = service()
+    (ready,) = recorders_of(running)
+    assert running.end() == 0
+    assert not psutil.pid_exists(ready.pid)
+
+
 def test_a_recording_from_attach_to_detach(service: Start, sleeper: Sleeper) -> None:
     running = service()
     pid = sleeper()
@@ -60,9 +91,8 @@ def test_users_record_what_they_own_and_own_what_they_record(
     home = tmp_path / "home"
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)
+    (recorder,) = recorders_of(running)  # it waits for a request
     kept = running.json("attach", "--pid", pid, "--background", user=NOBODY)
-    children = psutil.Process(running.process.pid).children()
-    recorder = next(child for child in children if "recorder_process" in child.cmdline()[-1])
     # It comes after the service, which answers everybody, and takes nothing of the service's share.
     assert recorder.nice() == os.getpriority(os.PRIO_PROCESS, running.process.pid) + 5
     assert os.getsid(recorder.pid) == recorder.pid
