@@ -17,7 +17,7 @@ from hpcd.measurement.summary import (
 from hpcd.model.calls import Group
 from hpcd.wording import counted
 
-_NOTHING_PROBED = "nothing was probed: no process has loaded such a library"
+_NOTHING_PROBED = "nothing was probed: no such library was seen in a process while it ran"
 _MOST_FUNCTIONS = 20
 # Threads that want a CPU for less than this share of their time may hang.
 _HANGING = 0.03

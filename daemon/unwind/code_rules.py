@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.unwind.code_gap import CodeGap, Rows, Steps, decode_steps
+from hpcd.daemon.unwind.leaf_code import leaf_rows
 from hpcd.daemon.unwind.stack_state import StackState
 from hpcd.daemon.unwind.unwind_rules import Rule
 from hpcd.daemon.unwind.work_limit import UNLIMITED, WorkLimit
@@ -37,12 +38,13 @@ def code_rows(
 
     ``text`` is a section at ``text_vaddr``; ``gaps`` are (start, end) addresses in it without call
     frame information; ``functions`` are known (start, size). Returns (pc ``int64[n]``, n rules),
-    pcs strictly increasing within each gap. Only x86-64 is analysed; elsewhere compilers and
-    assemblers give information, or there are none (aarch64 kernels are leaf functions that
-    keep their return address in the link register, which no table is needed to find: untested).
+    pcs strictly increasing within each gap. On aarch64 only leaf functions and the entries of the
+    procedure linkage table have rows (:mod:`hpcd.daemon.unwind.leaf_code`).
 
     About 0.25 µs an instruction, and 1.5 µs more for one that is followed.
     """
+    if machine == "aarch64":
+        return leaf_rows(text, text_vaddr, gaps)
     if machine != "x86_64":
         return np.zeros(0, np.int64), []
     spans = [

@@ -8,7 +8,7 @@ from hpcd.measurement.summary import ProbesSummary, Summary
 
 def test_a_recording_that_probed_nothing_says_so() -> None:
     assert [*caveats(Summary(probes=ProbesSummary()))] == [
-        "nothing was probed: no process has loaded such a library"
+        "nothing was probed: no such library was seen in a process while it ran"
     ]
     problem = "x: no symbols"
     assert [*caveats(Summary(probes=ProbesSummary(problems=(problem,))))] == [problem]

@@ -1,0 +1,95 @@
+"""Rows for aarch64 code without call frame information."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcd.daemon.unwind.leaf_code import LEAF, leaf_rows
+from hpcd.daemon.unwind.table_builder import build_table
+from hpcd.daemon.unwind.unwind_rules import NONE, CfaKind, RaKind, Rule
+from hpcd.elf.elf_view import ElfView
+
+LEAVES = {
+    "moves": "mov x0, sp\n add x1, sp, #16\n str x1, [x0], #8\n ldp x2, x3, [x1, #16]\n cmp sp, x4",
+    "jumps": "cbz x0, 1f\n br x16\n1: b .\n tst x0, x1",
+}
+OTHERS = {
+    "pushes": "stp x29, x30, [sp, #-16]!",
+    "pushes_one": "str x19, [sp, #-16]!",
+    "pops": "ldp d8, d9, [sp], #16",
+    "makes_room": "sub sp, sp, #32",
+    "makes_much_room": "sub sp, sp, x16",
+    "aligns": "and sp, x9, #0xfffffffffffffff0",
+    "calls": "bl callee",
+    "calls_by_register": "blr x8",
+    "loads_the_link": "ldr x30, [x0]",
+    "loads_both": "ldp x29, x30, [x0]",
+    "sets_the_link": "mov x30, x17",
+}
+CALLS_TWO = """.globl f, g, h
+.type f, %function
+f:
+.cfi_startproc
+stp x29, x30, [sp, #-16]!
+.cfi_def_cfa_offset 16
+bl g
+bl h
+ldp x29, x30, [sp], #16
+ret
+.cfi_endproc
+.size f, .-f
+"""
+
+
+def library(folder: Path, source: str, *options: str) -> bytes:
+    (folder / "a.s").write_text(".text\n" + source)
+    target = folder / "a.so"
+    command = ["clang", "--target=aarch64-linux-gnu", "-shared", "-nostdlib", "-fuse-ld=lld"]
+    subprocess.run([*command, *options, "-o", target, folder / "a.s"], check=True)
+    return target.read_bytes()
+
+
+def rule_at(data: bytes, address: int) -> Rule:
+    table = build_table(memoryview(data))
+    row = int(np.searchsorted(table.pc, address - table.base, "right")) - 1
+    rule: Rule = tuple(table.rules[table.rule[row]].tolist())
+    return rule
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    *((name, LEAF) for name in LEAVES), *((name, NONE) for name in OTHERS),
+])  # fmt: skip
+def test_only_what_leaves_the_stack_and_the_link_alone_has_a_row(
+    tmp_path: Path, name: str, expected: Rule
+) -> None:
+    body = (LEAVES | OTHERS)[name]
+    data = library(tmp_path, f".hidden callee\ncallee: ret\n{body}\nret\n")
+    elf = ElfView(memoryview(data))
+    (section,) = elf.code_sections()
+    text = elf.text(section)
+    at = section.address + 4
+    pcs, rules = leaf_rows(text, section.address, [(at, section.address + section.size)])
+    assert (pcs.tolist(), rules) == ([at], [expected])
+
+
+@pytest.mark.parametrize("options", [(), ("-Wl,-z,force-bti",)])
+def test_entries_of_the_procedure_linkage_table(tmp_path: Path, options: tuple[str, ...]) -> None:
+    data = library(tmp_path, CALLS_TWO, *options)
+    elf = ElfView(memoryview(data))
+    plt = elf.sections[".plt"]
+    code = bytes(elf.text(plt))
+    pushed = code.index(bytes.fromhex("f07bbfa9"))
+    assert rule_at(data, plt.address + pushed) == LEAF
+    first = rule_at(data, plt.address + pushed + 4)
+    assert (first[0], first[2], first[4], first[6]) == (CfaKind.SP, RaKind.AT_CFA, 16, -8)
+    entries = [match.start() for match in re.finditer(re.escape(bytes.fromhex("20021fd6")), code)]
+    assert len(entries) == 3
+    for end in entries[1:]:
+        assert rule_at(data, plt.address + end - 12) == LEAF
+        assert rule_at(data, plt.address + end) == LEAF
+    assert rule_at(data, elf.functions()[0][0]) == LEAF
