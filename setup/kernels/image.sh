@@ -45,7 +45,9 @@ of_another() {
 	site=$root$PWD/.venv/lib/python3.11/site-packages
 	mkdir -p "$site"
 	cp -a .venv/bin .venv/pyvenv.cfg "$root$PWD/.venv/"
-	cp -a .venv/lib/python3.11/site-packages/__editable__* .venv/lib/python3.11/site-packages/hpcd* "$site/"
+	for package in __editable__ hpcd sdnotify; do # sdnotify has no wheel
+		cp -a .venv/lib/python3.11/site-packages/$package* "$site/"
+	done
 	logged sh setup/site-aarch64.sh "$site"
 }
 
