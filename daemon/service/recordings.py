@@ -115,9 +115,8 @@ class ReadyRecorder:
     def close(self) -> None:
         """End it: there is nothing to record."""
         self._channel.close()
-        assert self.process.stdout
-        self.process.stdout.close()
-        self.process.wait()
+        self.process.kill()
+        self.process.communicate()
 
 
 class Recordings:

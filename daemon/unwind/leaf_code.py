@@ -31,22 +31,21 @@ def leaf_rows(
 ) -> tuple[npt.NDArray[np.int64], list[Rule]]:
     """Rows of ``gaps``, (start, end) addresses in ``text``, a section at ``address``: the addresses
     ``int64[n]`` and the rule from each on."""
-    words = np.frombuffer(text[: len(text) // 4 * 4], "<u4")
-    before = np.concatenate([[0], np.cumsum(_moves(words))])
     pcs: list[int] = []
     rules: list[Rule] = []
     for low, high in gaps:
-        start, stop = (min(max(at - address, 0) // 4, len(words)) for at in (low, high))
-        pushed = np.flatnonzero(words[start : min(start + 2, stop)] == _PUSH)
+        code = text[max(low - address, 0) : max(high - address, 0)]
+        words = np.frombuffer(code, "<u4", len(code) // 4)
+        pushed = np.flatnonzero(words[:2] == _PUSH)
         if len(pushed):
             pcs += [low, low + 4 * (int(pushed[0]) + 1)]
             rules += [LEAF, _FIRST_ENTRY]
             low += _FIRST_ENTRY_BYTES
-            start += _FIRST_ENTRY_BYTES // 4
+            words = words[_FIRST_ENTRY_BYTES // 4 :]
         if low < high:
             pcs.append(low)
             # Said of others too: the section before may have ended with a rule.
-            rules.append(LEAF if before[start] == before[stop] else NONE)
+            rules.append(NONE if _moves(words).any() else LEAF)
     return np.array(pcs, np.int64), rules
 
 
