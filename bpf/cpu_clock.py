@@ -102,6 +102,8 @@ class CpuClock:
 
     def stop(self) -> None:
         """Stop all clocks, in microseconds; calling again does nothing."""
+        if self._closing.is_set():
+            return
         self._closing.set()
         if self._starter:
             self._starter.join()

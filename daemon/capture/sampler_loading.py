@@ -59,13 +59,18 @@ def prepare_recording(options: Options) -> Recording:
     """
     loading = SamplerLoading(options)
     try:
-        with fast_imports():
-            from hpcd.daemon.capture.recording import Recording
-
-        return Recording(options, loading)
+        return import_recorder()(options, loading)
     except BaseException:
         loading.close()
         raise
+
+
+def import_recorder() -> type[Recording]:
+    """Import the recorder, which takes longer than all else of Python's at the start."""
+    with fast_imports():
+        from hpcd.daemon.capture.recording import Recording
+
+    return Recording
 
 
 class SamplerLoading:

@@ -11,7 +11,6 @@ standard output: ``{"state": "attached"}``, about once a second ``{"state": "rec
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
@@ -23,12 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcd.daemon.capture.recording_options import Options
-from hpcd.daemon.capture.sampler_loading import prepare_recording
+from hpcd.daemon.capture.sampler_loading import import_recorder, prepare_recording
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.child_process import end_first_without_memory, tuples
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError
-from hpcd.fast_imports import fast_imports
 from hpcd.kernels.library import open_library
 from hpcd.measurement.summary import ProbesSummary, Summary, UnwindCounts
 
@@ -42,7 +40,9 @@ _BLOCK = 1 << 16
 def main() -> int:
     """Record what standard input specifies."""
     try:
-        _prepare()
+        # What does not depend on what is recorded.
+        import_recorder()
+        open_library()
         specification, directory = _receive()
         if not specification:
             return 0
@@ -73,14 +73,6 @@ def main() -> int:
         raise
     _tell({"state": "ended", "summary": _shown(summary)})
     return 0
-
-
-def _prepare() -> None:
-    """Do what does not depend on what is recorded."""
-    with fast_imports():
-        importlib.import_module("hpcd.daemon.capture.recording")
-        importlib.import_module("hpcd.bpf.sampler")
-    open_library()
 
 
 def _receive() -> tuple[bytes, int | None]:

@@ -86,7 +86,7 @@ class RecordingProcess:
 
 
 class ReadyRecorder:
-    """A recorder that has imported what it needs, or is about to, and waits for what to record."""
+    """A recorder process that imports what it needs, then waits for its specification."""
 
     def __init__(self) -> None:
         self._channel, theirs = socket.socketpair()
@@ -106,7 +106,8 @@ class ReadyRecorder:
             )
 
     def specify(self, specification: bytes, directory: int | None) -> None:
-        """Have it record what ``specification`` (JSON) says, into a directory it is handed."""
+        """Send the ``specification`` (JSON) of what to record, and the descriptor of the
+        ``directory`` to record into unless the specification names it."""
         descriptors = [] if directory is None else [directory]
         with contextlib.suppress(BrokenPipeError), self._channel as channel:
             sent = socket.send_fds(channel, [specification], descriptors)

@@ -205,8 +205,8 @@ def test_a_pid_that_is_anothers_by_now_is_not_recorded(sleeper: Sleeper, tmp_pat
                      "existing": True, "duration": 5.0}  # fmt: skip
     recorder = ReadyRecorder()
     recorder.specify(json.dumps(specification).encode(), None)
-    told, _ = recorder.process.communicate()
-    assert json.loads(told.splitlines()[-1])["state"] == "failed"
+    output, _ = recorder.process.communicate()
+    assert json.loads(output.splitlines()[-1])["state"] == "failed"
     assert not list(folder.iterdir())
 
 
