@@ -18,6 +18,8 @@ from hpcd.model import frame
 from hpcd.model.unwind_status import UnwindStatus
 from hpcd.wording import counted
 
+# Of the CPU time: what the hypervisor took, for a line of its own.
+_STOLEN_SHARE = 0.02
 _ENDINGS = {status.value: status for status in UnwindStatus}
 
 
@@ -43,6 +45,7 @@ class Facts:
     seconds: dict[str, float] = field(default_factory=dict)
     damage: int = 0
     unclosed: int = 0
+    stolen_s: float = 0.0
     idle_lines: int = 0
     seen: SeenPart = field(default_factory=SeenPart)
     findings: list[str] = field(default_factory=list)
@@ -69,6 +72,7 @@ class Facts:
                 "error_of_a_tenth": self.share_error(0.1),
             },
             "seconds": self.seconds,
+            "stolen_s": self.stolen_s,
             "seen": {**self.seen._asdict(), "sentence": self.seen.sentence()},
             "unwind": {"complete": self.complete, "truncated": dict(self.truncated)},
             "damage": self.damage,
@@ -125,6 +129,11 @@ class Facts:
                     )
                 )
             )
+        if self.stolen_s >= _STOLEN_SHARE * self.seconds.get("cpu_time", 0.0) > 0:
+            lines.append(
+                f"stolen: a hypervisor took {self.stolen_s:,.1f} s of the machine's CPU time, which the "
+                "times above are without"
+            )
         paths = self.complete + sum(self.truncated.values())
         if paths:
             lines.append(
@@ -167,6 +176,7 @@ def gather_facts(db: Database) -> Facts:
         facts.taken = _plus(facts.taken, samples.taken)
         facts.unexplained += samples.unexplained
         facts.uncounted += samples.uncounted
+        facts.stolen_s += row.summary.machine.stolen_s
         facts.dropped.update(samples.dropped)
         facts.damage += len(row.damage)
         facts.unclosed += not row.closed

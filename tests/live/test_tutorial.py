@@ -14,6 +14,7 @@ import pytest
 
 import hpcd.analysis
 from hpcd.analysis.findings.findings import findings
+from tests.support.machine import stolen_seconds
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.root
@@ -76,6 +77,7 @@ def unevenness(database: Path) -> str:
 def test_every_command_does_what_the_text_says(tmp_path: Path) -> None:
     program, record, threads, imbalance, look, remedy, compare, send, delete = blocks()
     typed(program, tmp_path)
+    stolen = stolen_seconds()
     report = typed(record, tmp_path)
     assert "stands out: Most work is done in LAMMPS_NS::PairLJCut::compute" in report
     assert "stands out: Rank 0 works" in report
@@ -86,6 +88,8 @@ def test_every_command_does_what_the_text_says(tmp_path: Path) -> None:
     typed(look, tmp_path)
     assert (tmp_path / "before.png").read_bytes().startswith(b"\x89PNG")
     typed(remedy, tmp_path)
+    # The program's own clock goes on while the hypervisor has its CPU.
+    stolen = stolen_seconds() - stolen
     before, after = (unevenness(tmp_path / "results" / name) for name in ("before", "after"))
     assert before.startswith("Rank 0 works")
     assert _excess(before) > 0.5 > _excess(after)
@@ -96,7 +100,7 @@ def test_every_command_does_what_the_text_says(tmp_path: Path) -> None:
     )
     ((*loops, error),) = ([float(number) for number in numbers] for numbers in times)
     own = [float(number) for number in re.findall(r"Loop time of (\S+)", output)]
-    assert loops == pytest.approx(own, rel=0.01, abs=4 * error)
+    assert loops == pytest.approx(own, rel=0.01, abs=4 * error + stolen)
     typed(send, tmp_path)
     assert "PairLJCut" in (tmp_path / "before.html").read_text()
     assert "before" in typed(delete, tmp_path)

@@ -36,10 +36,22 @@ def owner(path: Path) -> tuple[int, int]:
     return path.stat().st_uid, path.stat().st_mode & 0o7777
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Whether it runs no more; the service may have reaped it or not."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def recorders_of(running: RunningService) -> list[psutil.Process]:
     """The processes of recordings, and the one that waits for the next."""
-    children = psutil.Process(running.process.pid).children()
-    return [child for child in children if "recorder_process" in child.cmdline()[-1]]
+    recorders = []
+    for child in psutil.Process(running.process.pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            if "recorder_process" in " ".join(child.cmdline()):
+                recorders.append(child)
+    return recorders
 
 
 def test_a_recorder_is_ready_until_the_service_ends(service: Start, sleeper: Sleeper) -> None:
@@ -56,7 +68,7 @@ def test_a_recorder_is_ready_until_the_service_ends(service: Start, sleeper: Sle
         recorders.add(ready)
         # One that has ended is not asked.
         ready.kill()
-        next(None for _ in running.watch(begun["id"]) if ready.status() == psutil.STATUS_ZOMBIE)
+        next(None for _ in running.watch(begun["id"]) if has_ended(ready))
     assert running.end() == 0
 
 

@@ -247,6 +247,18 @@ def test_threads_not_seen_running_have_no_path_to_count(tmp_path: Path) -> None:
     assert (facts.recorded, facts.complete, facts.truncated) == (3, 0, {})
 
 
+@pytest.mark.parametrize(("stolen_s", "shown"), [(0.0, False), (0.001, False), (0.01, True)])
+def test_stolen_time_is_a_line_where_it_matters(
+    tmp_path: Path, stolen_s: float, shown: bool
+) -> None:
+    path = database(tmp_path, [((("fib", 1),), 100)])
+    with hpcd.analysis.open(path) as db:
+        facts = gather_facts(db)
+    facts.seconds |= {"cpu_time": 0.1, "blocked_time": 0.0}
+    facts.stolen_s = stolen_s
+    assert any(line.startswith("stolen: ") for line in facts.as_text()) == shown
+
+
 def test_how_well_shares_are_known(tmp_path: Path) -> None:
     """Samples come as if at random: their number has a standard error."""
     path = database(tmp_path, [((("fib", 1),), 3)])
