@@ -162,6 +162,7 @@ def test_back_and_forward_go_through_panes_zooms_and_selections(page: Page) -> N
     drag(page, (0.2, 0.5), (0.4, 0.5))
     at(page, "s0=")
     page.keyboard.press("w")
+    expect(page).not_to_have_url(re.compile("t0=0&"))
     zoomed = window(page)
     page.keyboard.press("2")
     page.wait_for_selector("main[data-boxes]")
