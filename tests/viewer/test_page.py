@@ -26,6 +26,7 @@ def test_zoom_by_dragging_keys_and_wheel_and_back(page: Page) -> None:
     assert abs(t0 - whole[1] / 4) < whole[1] / 50 and abs(t1 - whole[1] / 2) < whole[1] / 50
     assert (l0, l1) == (2, 6)
     page.keyboard.press("w")
+    expect(page).not_to_have_url(re.compile(f"t0={t0}&"))
     assert window(page)[1] - window(page)[0] < 0.75 * (t1 - t0)
     page.keyboard.press("d")
     page.keyboard.press("u")
