@@ -25,7 +25,7 @@ struct value_program {
 	u32 marks;    /* 1: a value that cannot be read is UNREADABLE, not 0 */
 	struct value_step step[PROBE_STEPS];
 };
-#define NO_SOURCE 31
+#define NO_SOURCE 63 /* more than either machine has registers */
 #define UNREADABLE (1ULL << 63)
 
 /* Flags: the function's returns are seen; the kernel is to trap them. */

@@ -78,7 +78,7 @@ static __always_inline u64 register_at(struct walk *w, u32 source)
 {
 	const u64 *word = (const u64 *)&w->regs;
 
-	source &= 31;
+	source &= NO_SOURCE;
 	if (source >= sizeof w->regs / 8)
 		return 0;
 	return word[source];

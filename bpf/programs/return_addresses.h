@@ -11,8 +11,11 @@
 #ifdef HPCD_AARCH64
 #define REPLACED_AT(w) ((w)->sp)
 #define PROBE_SLOT_BYTES 4
+#define MOST_RESTORED (COPY_BYTES / 8) /* words looked at */
+#define CALLERS_A_WORD 8
 #else
 #define REPLACED_AT(w) ((w)->sp - 8)
+#define MOST_RESTORED MOST_REPLACED
 #define PROBE_SLOT_BYTES 128 /* arch/x86/include/asm/uprobes.h; the first is the trampoline */
 #endif
 
@@ -38,6 +41,8 @@ static __always_inline void find_trampoline(struct walk *w)
 	READ_FIELD(w->trampoline, ((struct mm_struct *)w->trampoline)->uprobes_state.xol_area);
 	if (w->trampoline)
 		READ_FIELD(w->trampoline, ((struct xol_area *)w->trampoline)->vaddr);
+	/* On aarch64 processors of 52-bit addresses that page alone has one of more than 48. */
+	w->trampoline = CODE_ADDRESS(w->trampoline);
 }
 
 #ifndef HPCD_AARCH64
@@ -70,13 +75,14 @@ static __always_inline int leave_ended_trampoline(struct walk *w, u64 within)
  * a function has returned to its caller, elsewhere a copy of the probed instruction is executed. */
 static __always_inline void leave_probe_page(struct walk *w)
 {
-	u64 within = w->ip - w->trampoline;
+	u64 within = CODE_ADDRESS(w->ip) - w->trampoline;
 
 	if (!PROBING || !w->trampoline || within >= 4096)
 		return;
 	if (within >= PROBE_SLOT_BYTES) {
 		READ_FIELD(w->spill, this_task()->utask);
 		READ_FIELD(w->ip, ((struct uprobe_task *)w->spill)->vaddr);
+		w->regs.ip = w->ip; /* for a copy of the stack */
 		return;
 	}
 	if (leave_ended_trampoline(w, within))
@@ -95,8 +101,31 @@ static __always_inline void leave_probe_page(struct walk *w)
 
 struct restoring {
 	struct copier *copier;
+	u64 trampoline;
 };
 
+#ifdef HPCD_AARCH64
+/* A function keeps its return address where it likes, below the place that the kernel notes: its caller's sp. */
+static __attribute__((noinline)) long restore_one(u32 number, struct restoring *restoring)
+{
+	struct copier *copier = restoring->copier;
+	u64 at = 8 * (u64)number;
+
+	if (!copier || !copier->replaced || at >= copier->copy.size)
+		return 1;
+	u64 *word = (u64 *)(copier->copy.bytes + (at & (COPY_BYTES - 8)));
+	NOUNROLL
+	for (u32 i = 0; i < CALLERS_A_WORD; i++) {
+		struct return_instance *instance = (void *)copier->replaced;
+		if (!instance || copier->copy.start + at < FIELD(instance->stack))
+			break;
+		READ_FIELD(copier->replaced, instance->next);
+	}
+	if (copier->replaced && CODE_ADDRESS(*word) == restoring->trampoline)
+		*word = FIELD(((struct return_instance *)copier->replaced)->orig_ret_vaddr);
+	return 0;
+}
+#else
 static __attribute__((noinline)) long restore_one(u32 number, struct restoring *restoring)
 {
 	struct copier *copier = restoring->copier;
@@ -106,23 +135,28 @@ static __attribute__((noinline)) long restore_one(u32 number, struct restoring *
 	struct return_instance *instance = (void *)copier->replaced;
 	u64 address = FIELD(instance->orig_ret_vaddr);
 	u64 at = FIELD(instance->stack) - copier->copy.start;
-	if (at < copier->copy.size && !(at & 7)) /* not in the link register */
+	if (at < copier->copy.size && !(at & 7))
 		*(u64 *)(copier->copy.bytes + (at & (COPY_BYTES - 8))) = address;
 	READ_FIELD(copier->replaced, instance->next);
 	return 0;
 }
+#endif
 
 /* Puts the addresses that were there back into a copy of the stack: it is walked when the kernel's list
  * is another. */
-static __always_inline void restore_copied(struct copier *copier)
+static __always_inline void restore_copied(struct walk *w, struct copier *copier)
 {
-	struct restoring restoring = {copier};
+	struct restoring restoring = {copier, w->trampoline};
 
-	if (!PROBING)
+	if (!PROBING || !w->trampoline)
 		return;
 	copier->replaced = (u64)innermost_replaced();
+#ifdef HPCD_AARCH64
+	if (copier->replaced && CODE_ADDRESS(copier->copy.regs.x[30]) == w->trampoline)
+		copier->copy.regs.x[30] = FIELD(innermost_replaced()->orig_ret_vaddr);
+#endif
 	if (copier->replaced)
-		run_loop(MOST_REPLACED, restore_one, &restoring, 0);
+		run_loop(MOST_RESTORED, restore_one, &restoring, 0);
 }
 
 /* The address that was on the stack where the trampoline's is now. Callers' stand later in the list. */

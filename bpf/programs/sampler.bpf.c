@@ -71,7 +71,7 @@ static __always_inline void restore_return_address(struct walk *w);
 #else
 #define PROBING 0
 #define find_trampoline(w)
-#define restore_copied(copier)
+#define restore_copied(w, copier)
 #define leave_probe_page(w)
 #endif
 
@@ -468,7 +468,7 @@ static __always_inline u32 copy_stack(struct walk *w, struct counters *count, u6
 		copier->room -= size + COPY_OVERHEAD;
 		copy->start = start;
 		copy->size = size;
-		restore_copied(copier);
+		restore_copied(w, copier);
 		if (function && !piece)
 			copy_as_entered(copy, function);
 		/* Read again: of what was compared before, compilers lose what the verifier needs. */

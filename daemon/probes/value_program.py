@@ -18,7 +18,7 @@ MAX_STEPS = 4
 MAX_VALUES = 6
 """Values of a call."""
 
-NO_REGISTER = 31
+NO_REGISTER = 63
 """In place of a register: the value begins as 0."""
 _OFFSETS = 1 << 31
 _STEP = struct.Struct("<iBBBx")

@@ -38,13 +38,14 @@ def code_rows(
 
     ``text`` is a section at ``text_vaddr``; ``gaps`` are (start, end) addresses in it without call
     frame information; ``functions`` are known (start, size). Returns (pc ``int64[n]``, n rules),
-    pcs strictly increasing within each gap. On aarch64 only leaf functions and the entries of the
-    procedure linkage table have rows (:mod:`hpcd.daemon.unwind.leaf_code`).
+    pcs strictly increasing within each gap. On aarch64 only leaf functions, those that push and pop
+    a frame record, and the entries of the procedure linkage table have rows
+    (:mod:`hpcd.daemon.unwind.leaf_code`).
 
     About 0.25 µs an instruction, and 1.5 µs more for one that is followed.
     """
     if machine == "aarch64":
-        return leaf_rows(text, text_vaddr, gaps)
+        return leaf_rows(text, text_vaddr, gaps, functions)
     if machine != "x86_64":
         return np.zeros(0, np.int64), []
     spans = [

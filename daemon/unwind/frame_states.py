@@ -65,6 +65,13 @@ def state_rule(registers: Registers, state: State) -> Rule:
     cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = state
     if ra == UNDEFINED:
         return END
+    if _ends_beyond(registers, state):
+        # Of glibc's _dl_runtime_resolve (aarch64) the return address is what its caller, the first
+        # entry of the procedure linkage table, has pushed: the stack of who called that is beyond.
+        assert isinstance(ra, int)
+        beyond = (ra + 16) & ~15
+        cfa_off, ra = cfa_off + beyond, ra - beyond
+        fp = fp - beyond if isinstance(fp, int) else fp
     if sp is not None:  # setcontext: the caller's stack is another one
         return UNSUPPORTED
     ra_kind, ra_off, ra_register = RaKind.AT_CFA, 0, 0
@@ -97,6 +104,13 @@ def state_rule(registers: Registers, state: State) -> Rule:
         kind, off, reg=reg, fp=fp_kind, fp_off=fp_off, ra=ra_kind, ra_off=ra_off, bx_off=bx_off,
         bx=bx_kind,
     )  # fmt: skip
+
+
+def _ends_beyond(registers: Registers, state: State) -> bool:
+    """Whether the frame is said to end below its return address, where no call pushes that."""
+    cfa_reg, _, cfa_expr, _, ra, _, _ = state
+    below = isinstance(ra, int) and ra >= 0
+    return below and not registers.cfa_offset and cfa_reg == registers.sp and cfa_expr is None
 
 
 def _fp(saved: Saved) -> tuple[FpKind, int]:

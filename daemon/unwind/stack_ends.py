@@ -50,6 +50,10 @@ _CLONE = re.compile(rb"(?:\xb8(?:\x38\x00|\xb3\x01)\x00\x00|\x31\xc0\xb0\x38)")
 _BEFORE_CLONE = 48
 # or: mov $SYS_rt_sigreturn, %rax or %eax
 _RETURN_FROM_SIGNAL = (b"\x48\xc7\xc0\x0f\x00\x00\x00", b"\xb8\x0f\x00\x00\x00")
+# On aarch64 the vDSO's, behind an instruction that is there to be looked up for its address - 1:
+# nop; mov x8, #SYS_rt_sigreturn; svc #0 (arch/arm64/kernel/vdso/sigreturn.S; no call frame
+# information since Linux 5.8).
+_ARM_RETURN_FROM_SIGNAL = re.compile(rb"\x1f\x20\x03\xd5\x68\x11\x80\xd2\x01\x00\x00\xd4")
 _SYS_EXIT = 60
 _RET = 0xC3
 # System calls of a section that are looked at; the C library has 700.
@@ -71,6 +75,8 @@ class CodeSpan:
 
 def stack_ends(elf: ElfView) -> list[CodeSpan]:
     """The spans of a module, in no order."""
+    if elf.machine == "aarch64":
+        return list(_arm_signal_spans(elf))
     if elf.machine != "x86_64":
         return []
     spans = []
@@ -93,6 +99,14 @@ def stack_ends(elf: ElfView) -> list[CodeSpan]:
     for name, function in named:
         spans += _function_spans(name, function)
     return spans + _go_stacks(named)
+
+
+def _arm_signal_spans(elf: ElfView) -> Iterator[CodeSpan]:
+    for section in elf.code_sections():
+        for place in _ARM_RETURN_FROM_SIGNAL.finditer(elf.text(section)):
+            if place.start() % 4 == 0:
+                start, end = (section.address + at for at in place.span())
+                yield CodeSpan(start, end, rule(CfaKind.SIGNAL))
 
 
 def _byte_before(text: memoryview, at: int) -> int:

@@ -77,7 +77,9 @@ struct registers { /* struct pt_regs up to syscallno */
 };
 #define REGISTER_FP(regs) ((regs)->x[29])
 #define IN_USER_MODE(regs) (((regs)->pstate & 15) == 0)
-#define IN_SYSTEM_CALL(regs) ((regs)->syscall_number >= 0)
+/* An exec returns to the new program's first instruction, with all registers but the call's number cleared. */
+#define BEGINS_PROGRAM(regs) ((regs)->x[30] == 0 && (regs)->x[29] == 0 && (regs)->x[8] == 0)
+#define IN_SYSTEM_CALL(regs) ((regs)->syscall_number >= 0 && !BEGINS_PROGRAM(regs))
 /* Pointer authentication codes fill the bits above the address. */
 #define CODE_ADDRESS(word) ((word) & ((1ULL << 48) - 1))
 #else
@@ -618,8 +620,8 @@ static __always_inline u32 unwind_step(struct walk *w, int copied, struct known_
 		w->bx_at = cfa + rule->bx_off;
 
 	if (rule->ra_kind == RA_IN_LINK) {
-		if (!w->link)
-			return stop(w, END_REGISTER_LOST);
+		if (!w->link) /* of the innermost frame it is 0: what begins a program has no caller */
+			return stop(w, w->depth == 1 ? END_COMPLETE : END_REGISTER_LOST);
 		w->ip = CODE_ADDRESS(w->link);
 		w->link = 0;
 		if (rule->fp_kind == FP_AT_CFA) {

@@ -12,7 +12,12 @@ from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
 from hpcd.daemon.probes.probe_set import parse_probes, read_probes
 from hpcd.daemon.probes.probe_spec import ProbeSpec, library_matches, parse_probe
 from hpcd.daemon.probes.static_tracepoints import operand_programs
-from hpcd.daemon.probes.value_program import PROGRAM_BYTES, ValueProgram, register_index
+from hpcd.daemon.probes.value_program import (
+    NO_REGISTER,
+    PROGRAM_BYTES,
+    ValueProgram,
+    register_index,
+)
 from hpcd.daemon.probes.value_types import type_called
 from hpcd.errors import HpcdError, NotFoundError, UsageError
 
@@ -183,8 +188,8 @@ def test_operands_of_static_tracepoints() -> None:
     programs = operand_programs(text, "x86_64")
     known = [program for program in programs if isinstance(program, ValueProgram)]
     assert [program.register for program in known] == [
-        *(register_index(name, "x86_64") for name in ("rdi", "r10", "rbp")), 31, 31,
-        register_index("rax", "x86_64"),
+        *(register_index(name, "x86_64") for name in ("rdi", "r10", "rbp")),
+        NO_REGISTER, NO_REGISTER, register_index("rax", "x86_64"),
     ]  # fmt: skip
     assert steps(known[2]) == [(-16, 2, True, True)]
     assert steps(known[4])[0][0] == -5
@@ -193,7 +198,7 @@ def test_operands_of_static_tracepoints() -> None:
         "its place (%rax,%rbx,8) is not understood",
     ]
     arm = operand_programs("8@x0 -4@[sp, 16] 4@w3 -4@7", "aarch64")
-    assert [p.register for p in arm if isinstance(p, ValueProgram)] == [0, 31, 3, 31]
+    assert [p.register for p in arm if isinstance(p, ValueProgram)] == [0, 31, 3, NO_REGISTER]
 
 
 def test_the_budget_records_fewer_calls_and_lets_go_of_what_costs_too_much() -> None:
@@ -245,3 +250,11 @@ def test_what_a_poll_leaves_when_it_found_nothing() -> None:
         "MPI_Test": "flag", "MPI_Testall": "flag", "MPI_Testany": "flag", "MPI_Testsome": "ended",
         "MPI_Iprobe": "flag",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_a_constant_is_in_no_register(machine: str) -> None:
+    """On aarch64 it was what stands for the stack pointer."""
+    names = [f"x{number}" for number in range(31)] if machine == "aarch64" else ["r15", "rax"]
+    registers = {register_index(name, machine) for name in (*names, "sp", "rsp")} - {-1}
+    assert len(registers) >= 3 and max(registers) < NO_REGISTER

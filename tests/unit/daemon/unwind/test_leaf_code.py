@@ -11,7 +11,7 @@ import pytest
 
 from hpcd.daemon.unwind.leaf_code import LEAF, leaf_rows
 from hpcd.daemon.unwind.table_builder import build_table
-from hpcd.daemon.unwind.unwind_rules import NONE, CfaKind, RaKind, Rule
+from hpcd.daemon.unwind.unwind_rules import NONE, CfaKind, FpKind, RaKind, Rule, rule
 from hpcd.elf.elf_view import ElfView
 
 LEAVES = {
@@ -73,8 +73,53 @@ def test_only_what_leaves_the_stack_and_the_link_alone_has_a_row(
     (section,) = elf.code_sections()
     text = elf.text(section)
     at = section.address + 4
-    pcs, rules = leaf_rows(text, section.address, [(at, section.address + section.size)])
+    pcs, rules = leaf_rows(text, section.address, [(at, section.address + section.size)], [])
     assert (pcs.tolist(), rules) == ([at], [expected])
+
+
+def test_a_function_that_pushes_a_frame_record_and_pops_it(tmp_path: Path) -> None:
+    """As crtstuff.c of GCC makes it."""
+    body = "stp x29, x30, [sp, #-32]!\nmov x29, sp\nstr x19, [sp, #16]\nbl callee"
+    body += "\nldr x19, [sp, #16]"
+    data = library(
+        tmp_path, f"callee: ret\n{body}\nldp x29, x30, [sp], #32\nret\nnop\n{body}\nb callee\n"
+    )
+    elf = ElfView(memoryview(data))
+    (section,) = elf.code_sections()
+    whole = (section.address, section.address + section.size)
+    record = rule(CfaKind.SP, 32, fp=FpKind.AT_CFA, fp_off=-32, ra_off=-24)
+    pcs, rules = leaf_rows(elf.text(section), section.address, [(whole[0], whole[0] + 36)], [])
+    assert rules == [LEAF, record, LEAF]
+    assert (pcs - section.address).tolist() == [0, 8, 28]
+    # The second is never popped.
+    assert leaf_rows(elf.text(section), section.address, [whole], [])[1] == [NONE]
+    functions = [(whole[0] + 36, whole[1] - whole[0] - 36)]
+    pcs, rules = leaf_rows(elf.text(section), section.address, [whole], functions)
+    assert rules == [LEAF, record, LEAF, NONE]
+    assert (pcs - section.address).tolist() == [0, 8, 28, 36]
+
+
+def test_the_return_from_a_signal_is_that_of_the_interrupted_code(tmp_path: Path) -> None:
+    """As the kernel's vDSO has it; the address before is the one looked up."""
+    data = library(tmp_path, "nop\nnop\nmov x8, #139\nsvc #0\nstr x0, [x1]\nret\n")
+    (section,) = ElfView(memoryview(data)).code_sections()
+    kinds = [rule_at(data, section.address + at)[0] for at in (0, 7, 8, 12, 16)]
+    assert kinds == [CfaKind.SP, *[CfaKind.SIGNAL] * 3, CfaKind.SP]
+
+
+def test_a_return_address_beyond_its_frame_is_within_it(tmp_path: Path) -> None:
+    """As glibc describes what resolves a symbol: it is what the procedure linkage table pushed."""
+    source = """.cfi_startproc
+    nop
+    .cfi_offset x30, 8
+    sub sp, sp, #208
+    .cfi_def_cfa_offset 208
+    nop
+    .cfi_endproc
+    """
+    data = library(tmp_path, source)
+    (section,) = ElfView(memoryview(data)).code_sections()
+    assert rule_at(data, section.address + 8) == rule(CfaKind.SP, 224, ra_off=-8)
 
 
 @pytest.mark.parametrize("options", [(), ("-Wl,-z,force-bti",)])
