@@ -106,6 +106,15 @@ class CpuAccount:
         thread = self._running.get(number)
         return processes.thread_name(thread.pid, thread.tid) if thread else ""
 
+    def not_running(self) -> list[int]:
+        """Return the threads whose end is not known here, but is to the kernel. Reads a /proc file
+        for each."""
+        return [
+            number
+            for number, thread in self._running.items()
+            if processes.has_ended(thread.pid, thread.tid)
+        ]
+
     def read(self) -> None:
         """Bring all that have not ended up to date. Reads a /proc file for each."""
         self._read_ns = time.monotonic_ns()

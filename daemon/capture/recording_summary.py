@@ -58,6 +58,10 @@ class RecordingAccount:
         """Return the number of samples lost so far, by the BPF programs or since."""
         return sum(dropped(self._parts, self._parts.sampler.counters()[0]).values())
 
+    def events_lost(self) -> int:
+        """Return the number of events lost so far: stacks, and what threads and processes did."""
+        return int(self._parts.sampler.counters()[0]["dropped"][DROPS.index("event ring full")])
+
     def progress(self, now: float) -> Progress:
         """Return the progress by ``now`` (monotonic s); its rate is that since the last call."""
         parts = self._parts

@@ -90,7 +90,7 @@ class Session:
         self._start = self._account.start
         self._summarized = -math.inf
         """When it was summed up last."""
-        self._lost = 0
+        self._lost = self._events_lost = 0
         if parts.calls:
             parts.calls.start(self._start)
         if terms.selector.everything:
@@ -177,6 +177,7 @@ class Session:
         self._parts.mmaps.take()
         self._parts.deferred.wait_for_walker()
         self._drain()
+        self._end_unreported()
         self._wait_for_tables(analysing)
         # Threads that go on were recorded until then, however long the tables took.
         self._parts.collector.finish(round(self._stopped * 1e9))
@@ -295,6 +296,12 @@ class Session:
         self._parts.collector.drain()
         self._attach_new()
 
+    def _end_unreported(self) -> None:
+        lost = self._account.events_lost()
+        if lost != self._events_lost:
+            self._events_lost = lost
+            self._parts.threads.end_unreported()
+
     def _attach_new(self) -> None:
         for pid in self._parts.threads.drain_candidates():
             self._parts.attachment.on_exec(pid)
@@ -313,6 +320,7 @@ class Session:
         if self.summary and lost != self._lost and self._summarized < before:
             writer.flush(self.summary)  # none were until the clocks were read last
         writer.add_clock_pair(*_clock_pair())
+        self._end_unreported()
         collector.name_jit_frames()
         collector.settle_waits()
         self._keep_budget(now)

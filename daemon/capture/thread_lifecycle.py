@@ -12,6 +12,7 @@ from hpcd.daemon.capture.cpu_account import CpuAccount
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lines import ThreadLines
 from hpcd.daemon.capture.thread_times import BORN, ThreadTimes
+from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.processes import ThreadState
@@ -194,6 +195,17 @@ class ThreadLifecycle:
             name = _text(event.comm) or thread.name
             self._writer.add_thread(replace(thread, name=name, end_ns=event.time, cpu_ns=used_ns))
             self._ended[number] = event.time
+
+    def end_unreported(self) -> None:
+        """End the threads and processes whose ends were not reported, as the ring of events was
+        full: the recording of a command would go on for ever. They end now."""
+        now = time.monotonic_ns()
+        for number in self.cpu.not_running():
+            if number in self._threads and number not in self._exiting:
+                self._on_end(ThreadEvent(now, EventKind.FREE, 0, 0, number, 0, 0, 0, 0, b""))
+        for pid in self._targets.alive:
+            if all(processes.has_ended(pid, tid) for tid in processes.thread_ids(pid)):
+                self._targets.on_exit(pid, now)
 
     def _new_line(
         self, number: int, pid: int, tid: int, name: str, start_ns: int, used_ns: int, time_ns: int,

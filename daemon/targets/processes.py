@@ -197,6 +197,12 @@ def pids() -> list[int]:
     return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
 
 
+def has_ended(pid: int, tid: int) -> bool:
+    """Whether thread ``tid`` of ``pid`` runs no more; its parent may not have waited for it yet."""
+    state = stat_fields(pid, tid)[:1]
+    return not state or state[0] in "ZX"
+
+
 def descendants(*ancestors: int) -> list[int]:
     """All processes that come from ``ancestors`` at this moment, in one pass over /proc."""
     children: dict[int, list[int]] = {}

@@ -328,6 +328,34 @@ def test_a_chroot_in_a_mount_namespace_of_its_own_is_followed(
     assert unwind["complete"] >= 0.8 * unwind["paths"] > 400
 
 
+def test_the_end_of_a_process_is_known_where_its_event_was_lost(tmp_path: Path) -> None:
+    """Too many events while the recorder does not run: the last of them say that it ended."""
+    source, program = tmp_path / "many.c", tmp_path / "many"
+    source.write_text(
+        """#include <pthread.h>
+        #include <stdio.h>
+        static void *end(void *unused) { return unused; }
+        int main(void)
+        {
+            pthread_t thread;
+            getchar();
+            for (int i = 0; i < 60000; i++)
+                if (!pthread_create(&thread, 0, end, 0))
+                    pthread_join(thread, 0);
+        }
+        """
+    )
+    subprocess.run(["gcc", "-O2", "-pthread", "-o", program, source], check=True)
+    with subprocess.Popen([program], stdin=subprocess.PIPE) as process:
+        recorder = Recorder(tmp_path / "m", "-p", process.pid)
+        recorder.send(signal.SIGSTOP)
+        process.communicate(b"x")
+        recorder.send(signal.SIGCONT)
+        summary = recorder.wait()
+    assert summary["samples"]["dropped"]["event ring full"] > 0
+    assert (summary["seen"]["processes"], summary["seen"]["going_on"]) == (1, 0)
+
+
 def test_a_32_bit_program_is_announced_and_explained(tmp_path: Path) -> None:
     source, program = tmp_path / "old.c", tmp_path / "old"
     source.write_text(

@@ -49,6 +49,10 @@ class Recorder:
         self._process.send_signal(signal.SIGINT)
         return self.wait()
 
+    def send(self, number: signal.Signals) -> None:
+        """Send the recorder a signal."""
+        self._process.send_signal(number)
+
     def wait(self) -> dict[str, Any]:
         """Its summary, when it has ended."""
         out, error = self._process.communicate()
