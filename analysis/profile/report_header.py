@@ -131,8 +131,8 @@ class Facts:
             )
         if self.stolen_s >= _STOLEN_SHARE * self.seconds.get("cpu_time", 0.0) > 0:
             lines.append(
-                f"stolen: a hypervisor took {self.stolen_s:,.1f} s of the machine's CPU time, which "
-                "the times above are without"
+                f"stolen: a hypervisor took {self.stolen_s:,.1f} s of the machine's CPU time; "
+                "the times above are without it"
             )
         paths = self.complete + sum(self.truncated.values())
         if paths:

@@ -15,6 +15,8 @@ ln -sf /proc/self/fd /dev/fd
 ip link set lo up
 hostname emulated
 mkdir -p /results
+# Of an image whose packages were unpacked only, nothing has been set up.
+[ -e /etc/ld.so.cache ] || ldconfig
 # The console shows how far it is.
 bash /job 2>&1 | tee /results/output.txt >/dev/console
 [ -e /results/code ] || echo 1 >/results/code

@@ -6,6 +6,7 @@ reports in RESULTS/KERNEL.
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from datetime import UTC, datetime
@@ -51,36 +52,49 @@ def _is_of(name: str, test: str) -> bool:
     return name == test or name.startswith(f"{test}[")
 
 
-def _order(folder: Path) -> tuple[list[int], str]:
-    """Order results by the kernel's version, then by its flavour."""
-    series, _, flavour = folder.name.partition("-")
+def row_of(folder: Path) -> tuple[str, str]:
+    """Return the kernel that ``folder`` has the results of, and its row of the table; a kernel that
+    did not boot has one, too."""
+    outcome = outcomes(folder / "report.xml")
+    name = folder / "release"
+    release = name.read_text(encoding="utf-8").strip() if name.is_file() else folder.name
+    day = datetime.fromtimestamp(folder.stat().st_mtime, UTC).strftime("%-d %B %Y")
+    cells = [release, day, *(cell(tests, outcome) for tests in cases().values())]
+    return folder.name, f"| {' | '.join(cells)} |"
+
+
+def _kernel_of(row: str) -> str:
+    """Return the kernel of a row of the table, as ``setup/kernels.sh`` names it."""
+    release = row.split(" | ")[0].removeprefix("| ")
+    return re.sub(r"^(\d+\.\d+)\S*?-((?:[a-z]+-)?[a-z][a-z0-9]+)$", r"\1-\2", release)
+
+
+def _order(kernel: str) -> tuple[list[int], str]:
+    """Order kernels by their version, then by their flavour."""
+    series, _, flavour = kernel.partition("-")
     return [int(number) for number in series.split(".")], flavour
 
 
-def table(results: Path) -> str:
-    """Return the table: a row for each kernel, also for one that did not boot."""
+def table(results: Path, rows: dict[str, str]) -> str:
+    """Return the table: ``rows`` of kernels that were tried before, and of those in ``results``."""
     columns = cases()
+    rows = rows | dict(map(row_of, results.iterdir()))
     lines = [
-        f"| kernel | {' | '.join(f'`{column}`' for column in columns)} |",
-        "| --- |" + " --- |" * len(columns),
+        f"| kernel | tried on | {' | '.join(f'`{column}`' for column in columns)} |",
+        "| --- | --- |" + " --- |" * len(columns),
+        *(rows[kernel] for kernel in sorted(rows, key=_order)),
     ]
-    folders = sorted(results.iterdir(), key=_order)
-    for folder in folders:
-        outcome = outcomes(folder / "report.xml")
-        row = [cell(tests, outcome) for tests in columns.values()]
-        name = folder / "release"
-        release = name.read_text(encoding="utf-8").strip() if name.is_file() else folder.name
-        lines.append(f"| {release} | {' | '.join(row)} |")
-    newest = max(folder.stat().st_mtime for folder in folders)
-    day = datetime.fromtimestamp(newest, UTC).strftime("%d %B %Y").lstrip("0")
-    return "\n".join([*lines, "", f"Last run: {day}."]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def write(results: Path, document: Path) -> None:
     """Replace the table in ``document``."""
     before, _, rest = document.read_text(encoding="utf-8").partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    document.write_text(f"{before}{_BEGIN}\n{table(results)}\n{_END}{after}", encoding="utf-8")
+    old, _, after = rest.partition(_END)
+    rows = {_kernel_of(line): line for line in old.splitlines() if re.match(r"\| \d", line)}
+    document.write_text(
+        f"{before}{_BEGIN}\n{table(results, rows)}\n{_END}{after}", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

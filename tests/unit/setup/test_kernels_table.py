@@ -51,18 +51,26 @@ def test_a_column_says_whether_all_its_tests_passed(
 
 
 def test_the_document_keeps_what_is_around_the_table(table: dict[str, Any], tmp_path: Path) -> None:
-    for name, release in (("6.12-amd64", "6.12.9"), ("6.1-rt-amd64", "6.1.2-rt")):
+    for name, release in (
+        ("6.12-amd64", "6.12.95+deb12-amd64"),
+        ("6.1-rt-amd64", "6.1.0-56-rt-amd64"),
+    ):
         folder = tmp_path / "results" / name
         folder.mkdir(parents=True)
         (folder / "release").write_text(f"{release}\n")
         (folder / "report.xml").write_text(REPORT)
     (tmp_path / "results/6.6-amd64").mkdir()  # did not boot
     document = tmp_path / "kernels.md"
-    document.write_text("before\n<!-- written by make test-kernels -->\nold\n<!-- end -->\nafter\n")
+    old = "| 6.1.0-55-rt-amd64 | old |\n| 6.12.95+deb12-arm64 | 1 May 2026 | kept |\n"
+    document.write_text(
+        f"before\n<!-- written by make test-kernels -->\n{old}<!-- end -->\nafter\n"
+    )
     for _ in range(2):
         table["write"](tmp_path / "results", document)
         text = document.read_text()
-        assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
-        rows = [text.index(f"| {name} |") for name in ("6.1.2-rt", "6.6-amd64", "6.12.9")]
-        assert rows == sorted(rows)
+        assert text.startswith("before\n") and text.endswith("after\n") and "old |" not in text
+        rows = [text.index(f"| {name} |") for name in (
+            "6.1.0-56-rt-amd64", "6.6-amd64", "6.12.95+deb12-amd64", "6.12.95+deb12-arm64",
+        )]  # fmt: skip
+        assert rows == sorted(rows) and "| 1 May 2026 | kept |" in text
         assert text.count("<!-- end -->") == 1
