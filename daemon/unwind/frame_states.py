@@ -65,10 +65,11 @@ def state_rule(registers: Registers, state: State) -> Rule:
     cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = state
     if ra == UNDEFINED:
         return END
-    if _ends_beyond(registers, state):
-        # Of glibc's _dl_runtime_resolve (aarch64) the return address is what its caller, the first
-        # entry of the procedure linkage table, has pushed: the stack of who called that is beyond.
-        assert isinstance(ra, int)
+    if isinstance(ra, int) and ra >= 0 and not registers.cfa_offset:
+        # aarch64, where no call pushes a return address: it is in the frame of who pushed it.
+        if cfa_reg != registers.sp or cfa_expr:
+            return UNSUPPORTED  # setcontext: the caller's stack is another one
+        # _dl_runtime_resolve: the first entry of the procedure linkage table has pushed it.
         beyond = (ra + 16) & ~15
         cfa_off, ra = cfa_off + beyond, ra - beyond
         fp = fp - beyond if isinstance(fp, int) else fp
@@ -104,13 +105,6 @@ def state_rule(registers: Registers, state: State) -> Rule:
         kind, off, reg=reg, fp=fp_kind, fp_off=fp_off, ra=ra_kind, ra_off=ra_off, bx_off=bx_off,
         bx=bx_kind,
     )  # fmt: skip
-
-
-def _ends_beyond(registers: Registers, state: State) -> bool:
-    """Whether the frame is said to end below its return address, where no call pushes that."""
-    cfa_reg, _, cfa_expr, _, ra, _, _ = state
-    below = isinstance(ra, int) and ra >= 0
-    return below and not registers.cfa_offset and cfa_reg == registers.sp and cfa_expr is None
 
 
 def _fp(saved: Saved) -> tuple[FpKind, int]:

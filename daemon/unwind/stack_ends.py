@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 from iced_x86 import Code, Decoder, FlowControl, Instruction, Mnemonic, OpKind, Register
 
 from hpcd.daemon.unwind.unwind_rules import END, BxKind, CfaKind, FpKind, RaKind, Rule, rule
@@ -54,6 +55,9 @@ _RETURN_FROM_SIGNAL = (b"\x48\xc7\xc0\x0f\x00\x00\x00", b"\xb8\x0f\x00\x00\x00")
 # nop; mov x8, #SYS_rt_sigreturn; svc #0 (arch/arm64/kernel/vdso/sigreturn.S; no call frame
 # information since Linux 5.8).
 _ARM_RETURN_FROM_SIGNAL = re.compile(rb"\x1f\x20\x03\xd5\x68\x11\x80\xd2\x01\x00\x00\xd4")
+# mov x0, x19; cbnz x0, setcontext: within so many bytes behind it.
+_SETCONTEXT = "setcontext"
+_ARM_NEXT_CONTEXT, _ARM_IF_THERE_IS_ONE, _ARM_BEHIND = 0xAA1303E0, 0xB5000000, 64
 _SYS_EXIT = 60
 _RET = 0xC3
 # System calls of a section that are looked at; the C library has 700.
@@ -76,7 +80,7 @@ class CodeSpan:
 def stack_ends(elf: ElfView) -> list[CodeSpan]:
     """The spans of a module, in no order."""
     if elf.machine == "aarch64":
-        return list(_arm_signal_spans(elf))
+        return list(_arm_spans(elf))
     if elf.machine != "x86_64":
         return []
     spans = []
@@ -101,12 +105,29 @@ def stack_ends(elf: ElfView) -> list[CodeSpan]:
     return spans + _go_stacks(named)
 
 
-def _arm_signal_spans(elf: ElfView) -> Iterator[CodeSpan]:
+def _arm_spans(elf: ElfView) -> Iterator[CodeSpan]:
     for section in elf.code_sections():
-        for place in _ARM_RETURN_FROM_SIGNAL.finditer(elf.text(section)):
+        text = elf.text(section)
+        for place in _ARM_RETURN_FROM_SIGNAL.finditer(text):
             if place.start() % 4 == 0:
                 start, end = (section.address + at for at in place.span())
                 yield CodeSpan(start, end, rule(CfaKind.SIGNAL))
+    for name, function in _named_functions(elf):
+        if name == _SETCONTEXT:
+            yield from _arm_context_end(function)
+
+
+def _arm_context_end(setcontext: _Function) -> Iterator[CodeSpan]:
+    """Where the function of a context returns to: what sets the next context, behind
+    ``setcontext`` (glibc, sysdeps/unix/sysv/linux/aarch64/setcontext.S: __startcontext)."""
+    end = setcontext.size & ~3
+    words = np.frombuffer(setcontext.text[end : end + _ARM_BEHIND], "<u4")
+    for at in np.flatnonzero(words[:-1] == _ARM_NEXT_CONTEXT).tolist():
+        distance = (-(end + 4 * at + 4) >> 2) & 0x7FFFF
+        if int(words[at + 1]) == _ARM_IF_THERE_IS_ONE | distance << 5:
+            start = setcontext.start + end + 4 * at
+            # What is looked up is the address before; it may begin with a landing pad.
+            yield CodeSpan(start - 8, start + 12, END)
 
 
 def _byte_before(text: memoryview, at: int) -> int:
@@ -151,7 +172,7 @@ class _Function:
 
 
 def _named_functions(elf: ElfView) -> list[tuple[str, _Function]]:
-    names = [*_CONTEXTS, _SWAP]
+    names = [_SETCONTEXT] if elf.machine == "aarch64" else [*_CONTEXTS, _SWAP]
     if _is_go(elf):
         go = (*_GO_ENDS, _GO_SCHEDULER, _GO_SYSTEM_STACK, _GO_GROWTH)
         names += [*go, *(f"{name}.abi0" for name in go)]

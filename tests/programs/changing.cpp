@@ -105,19 +105,45 @@ FRAME word switches(word n)
 	return let_others_run(n);
 }
 
-/* push %rbp; mov %rsp, %rbp; sub $SPACE, %rsp; movabs $FUNCTION, %rax; call *%rax; leave; ret */
-FRAME word made(word n)
+#ifdef __aarch64__
+/* stp x29, x30, [sp, #-16]!; mov x29, sp; sub sp, sp, #SPACE; movz, movk, movk x16, #FUNCTION; blr x16;
+ * mov sp, x29; ldp x29, x30, [sp], #16; ret */
+static void write_code(unsigned char *at, word pad, word function, unsigned space)
 {
-	unsigned char *at = (unsigned char *)state->code + draw(CODE - 4096), *begin = at;
-	word (*function)(word) = draw(2) ? let_others_run : ends_in_a_call;
-	unsigned space = 16 * (unsigned)draw(64);
-	for (word pad = draw(64); pad; pad--)
+	const unsigned code[] = {
+		0xa9bf7bfd, 0x910003fd, 0xd10003ff | space << 10,
+		0xd2800010 | (unsigned)(function & 0xffff) << 5,
+		0xf2a00010 | (unsigned)(function >> 16 & 0xffff) << 5,
+		0xf2c00010 | (unsigned)(function >> 32 & 0xffff) << 5,
+		0xd63f0200, 0x910003bf, 0xa8c17bfd, 0xd65f03c0,
+	};
+	const unsigned nop = 0xd503201f;
+	unsigned char *begin = at;
+	for (; pad; pad--, at += 4)
+		memcpy(at, &nop, 4);
+	memcpy(at, code, sizeof code);
+	__builtin___clear_cache((char *)begin, (char *)at + sizeof code);
+}
+#else
+/* push %rbp; mov %rsp, %rbp; sub $SPACE, %rsp; movabs $FUNCTION, %rax; call *%rax; leave; ret */
+static void write_code(unsigned char *at, word pad, word function, unsigned space)
+{
+	for (; pad; pad--)
 		*at++ = 0x90;
 	memcpy(at, "\x55\x48\x89\xe5\x48\x81\xec", 7);
 	memcpy(at + 7, &space, 4);
 	memcpy(at + 11, "\x48\xb8", 2);
 	memcpy(at + 13, &function, 8);
 	memcpy(at + 21, "\xff\xd0\xc9\xc3", 4);
+}
+#endif
+
+FRAME word made(word n)
+{
+	unsigned char *begin = (unsigned char *)state->code + (draw(CODE - 4096) & ~3UL);
+	word (*function)(word) = draw(2) ? let_others_run : ends_in_a_call;
+	unsigned space = 16 * (unsigned)draw(64);
+	write_code(begin, draw(64), (word)function, space);
 	word r = ((word(*)(word))begin)(n);
 	KEEP(r);
 	return r;

@@ -107,6 +107,32 @@ def test_the_return_from_a_signal_is_that_of_the_interrupted_code(tmp_path: Path
     assert kinds == [CfaKind.SP, *[CfaKind.SIGNAL] * 3, CfaKind.SP]
 
 
+def test_a_context_ends_where_its_function_returns_to(tmp_path: Path) -> None:
+    """As glibc has it: there the next context is set, if there is one."""
+    source = """.globl setcontext, exit_here
+    .type setcontext, %function
+    setcontext: br x16
+    .size setcontext, .-setcontext
+    nop
+    nop
+    mov x0, x19
+    cbnz x0, setcontext
+    b exit_here
+    exit_here: b .
+    """
+    data = library(tmp_path, source, "-Wl,-Bsymbolic")
+    (section,) = (s for s in ElfView(memoryview(data)).code_sections() if s.size == 28)
+    kinds = [rule_at(data, section.address + at)[0] for at in (0, 11, 12, 20, 24)]
+    assert kinds == [CfaKind.SP, *[CfaKind.END] * 3, CfaKind.SP]
+
+
+def test_a_return_address_in_what_is_no_stack(tmp_path: Path) -> None:
+    source = ".cfi_startproc\n.cfi_def_cfa x0, 0\n.cfi_offset x30, 424\nnop\n.cfi_endproc\n"
+    data = library(tmp_path, source)
+    (section,) = ElfView(memoryview(data)).code_sections()
+    assert rule_at(data, section.address)[0] == CfaKind.UNSUPPORTED
+
+
 def test_a_return_address_beyond_its_frame_is_within_it(tmp_path: Path) -> None:
     """As glibc describes what resolves a symbol: it is what the procedure linkage table pushed."""
     source = """.cfi_startproc
