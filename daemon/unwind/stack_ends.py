@@ -118,7 +118,7 @@ def _arm_spans(elf: ElfView) -> Iterator[CodeSpan]:
 
 
 def _arm_context_end(setcontext: _Function) -> Iterator[CodeSpan]:
-    """Where the function of a context returns to: what sets the next context, behind
+    """The code that the function of a context returns to: it sets the next context, and is behind
     ``setcontext`` (glibc, sysdeps/unix/sysv/linux/aarch64/setcontext.S: __startcontext)."""
     end = setcontext.size & ~3
     words = np.frombuffer(setcontext.text[end : end + _ARM_BEHIND], "<u4")
