@@ -72,7 +72,7 @@ class Facts:
                 "error_of_a_tenth": self.share_error(0.1),
             },
             "seconds": self.seconds,
-            "stolen_s": self.stolen_s,
+            "stolen_s": round(self.stolen_s, 2),
             "seen": {**self.seen._asdict(), "sentence": self.seen.sentence()},
             "unwind": {"complete": self.complete, "truncated": dict(self.truncated)},
             "damage": self.damage,

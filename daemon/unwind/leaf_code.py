@@ -41,17 +41,21 @@ def leaf_rows(
     the rule from each on."""
     pcs: list[int] = []
     rules: list[Rule] = []
-    borders = np.unique([at for start, size in functions for at in (start, start + size)])
+    stop = address + len(text)
+    edges = (at for start, size in functions for at in (start, start + size))
+    borders = np.unique(np.array([at for at in edges if at < stop and at % 4 == 0], np.int64))
     for begin, end in gaps:
-        low, high = max(begin, address), min(end, address + len(text))
-        words = np.frombuffer(text[low - address : high - address], "<u4", max(high - low, 0) // 4)
+        low, high = max(begin, address), min(end, stop)
+        if high - low < 4:
+            continue
+        words = np.frombuffer(text[low - address : high - address], "<u4", (high - low) // 4)
         first = np.flatnonzero(words[:2] == _PUSH)
         if len(first):
             pcs += [low, low + 4 * (int(first[0]) + 1)]
             rules += [LEAF, _FIRST_ENTRY]
             low += _FIRST_ENTRY_BYTES
             words = words[_FIRST_ENTRY_BYTES // 4 :]
-        inside = borders[(borders > low) & (borders < high) & (borders % 4 == 0)]
+        inside = borders[np.searchsorted(borders, low, "right") : np.searchsorted(borders, high)]
         for start, part in zip(
             [low, *inside.tolist()], np.split(words, (inside - low) // 4), strict=True
         ):

@@ -121,7 +121,8 @@ def _arm_context_end(setcontext: _Function) -> Iterator[CodeSpan]:
     """The code that the function of a context returns to: it sets the next context, and is behind
     ``setcontext`` (glibc, sysdeps/unix/sysv/linux/aarch64/setcontext.S: __startcontext)."""
     end = setcontext.size & ~3
-    words = np.frombuffer(setcontext.text[end : end + _ARM_BEHIND], "<u4")
+    behind = setcontext.text[end : end + _ARM_BEHIND]
+    words = np.frombuffer(behind, "<u4", len(behind) // 4)
     for at in np.flatnonzero(words[:-1] == _ARM_NEXT_CONTEXT).tolist():
         distance = (-(end + 4 * at + 4) >> 2) & 0x7FFFF
         if int(words[at + 1]) == _ARM_IF_THERE_IS_ONE | distance << 5:
