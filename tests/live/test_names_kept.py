@@ -13,6 +13,7 @@ import pytest
 import hpcd.analysis
 from tests.support.recorded import hpcd as run_hpcd
 from tests.support.recorded import record
+from tests.support.waiting import Recorder
 
 pytestmark = pytest.mark.root
 
@@ -32,18 +33,16 @@ def names(folder: Path) -> set[str]:
 
 
 WRITES_TO_ITS_LIBRARY = """
-import ctypes, sys, time
+import ctypes, select, sys
 library = ctypes.CDLL(sys.argv[1])
-def work(seconds):
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        library.old_name()
-work(0.2)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    library.old_name()
 with open(sys.argv[1], "r+b") as file:
     text = file.read().replace(b"old_name", b"new_name")
     file.seek(0)
     file.write(text)
-work(0.1)
+for _ in range(50):
+    library.old_name()
 """
 
 
@@ -77,7 +76,17 @@ def test_a_library_that_is_written_to_while_it_is_mapped(tmp_path: Path) -> None
     source = "void old_name(void) { for (volatile int i = 0; i < 1000000; i++) ; }"
     command = ["gcc", "-shared", "-O1", "-Wl,--build-id=none", "-x", "c", "-", "-o", library]
     subprocess.run(command, input=source, text=True, check=True)
-    record(tmp_path / "m", [sys.executable, "-c", WRITES_TO_ITS_LIBRARY, library])
+    command = [sys.executable, "-c", WRITES_TO_ITS_LIBRARY, str(library)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as program:
+        recorder = Recorder(tmp_path / "m", "-p", program.pid)
+        recorder.wait_until(
+            lambda measurement: any(
+                module.path == str(library) and module.build_id
+                for module in measurement.modules.values()
+            )
+        )
+        program.communicate(b"x")
+        recorder.wait()
     assert not names(tmp_path) & {"old_name", "new_name"}
 
 
