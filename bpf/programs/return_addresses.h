@@ -12,7 +12,7 @@
 #define REPLACED_AT(w) ((w)->sp)
 #define PROBE_SLOT_BYTES 4
 #define MOST_RESTORED (COPY_BYTES / 8) /* words looked at */
-#define CALLERS_A_WORD 8
+#define CALLERS_A_WORD 8 /* of the kernel's list passed at one word: functions that jump share a place */
 #else
 #define REPLACED_AT(w) ((w)->sp - 8)
 #define MOST_RESTORED MOST_REPLACED
@@ -41,7 +41,7 @@ static __always_inline void find_trampoline(struct walk *w)
 	READ_FIELD(w->trampoline, ((struct mm_struct *)w->trampoline)->uprobes_state.xol_area);
 	if (w->trampoline)
 		READ_FIELD(w->trampoline, ((struct xol_area *)w->trampoline)->vaddr);
-	/* On aarch64 processors of 52-bit addresses that page alone has one of more than 48. */
+	/* Where aarch64 has addresses of 52 bits, the kernel puts this page above 2^48. */
 	w->trampoline = CODE_ADDRESS(w->trampoline);
 }
 
@@ -105,7 +105,7 @@ struct restoring {
 };
 
 #ifdef HPCD_AARCH64
-/* A function keeps its return address where it likes, below the place that the kernel notes: its caller's sp. */
+/* A function may save its return address anywhere below its caller's sp, which is what the kernel notes. */
 static __attribute__((noinline)) long restore_one(u32 number, struct restoring *restoring)
 {
 	struct copier *copier = restoring->copier;
@@ -150,10 +150,11 @@ static __always_inline void restore_copied(struct walk *w, struct copier *copier
 
 	if (!PROBING || !w->trampoline)
 		return;
-	copier->replaced = (u64)innermost_replaced();
+	struct return_instance *innermost = innermost_replaced();
+	copier->replaced = (u64)innermost;
 #ifdef HPCD_AARCH64
-	if (copier->replaced && CODE_ADDRESS(copier->copy.regs.x[30]) == w->trampoline)
-		copier->copy.regs.x[30] = FIELD(innermost_replaced()->orig_ret_vaddr);
+	if (innermost && CODE_ADDRESS(copier->copy.regs.x[30]) == w->trampoline)
+		copier->copy.regs.x[30] = FIELD(innermost->orig_ret_vaddr);
 #endif
 	if (copier->replaced)
 		run_loop(MOST_RESTORED, restore_one, &restoring, 0);

@@ -107,8 +107,8 @@ class CpuAccount:
         return processes.thread_name(thread.pid, thread.tid) if thread else ""
 
     def not_running(self) -> list[int]:
-        """Return the threads whose end is not known here, but is to the kernel. Reads a /proc file
-        for each."""
+        """Return the numbers of threads that have ended without a call of :meth:`end`. Reads a
+        /proc file for each thread."""
         return [
             number
             for number, thread in self._running.items()

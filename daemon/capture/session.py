@@ -320,7 +320,8 @@ class Session:
         if self.summary and lost != self._lost and self._summarized < before:
             writer.flush(self.summary)  # none were until the clocks were read last
         writer.add_clock_pair(*_clock_pair())
-        self._end_unreported()
+        if lost != self._lost:
+            self._end_unreported()
         collector.name_jit_frames()
         collector.settle_waits()
         self._keep_budget(now)

@@ -197,8 +197,8 @@ class ThreadLifecycle:
             self._ended[number] = event.time
 
     def end_unreported(self) -> None:
-        """End the threads and processes whose ends were not reported, as the ring of events was
-        full: the recording of a command would go on for ever. They end now."""
+        """End the threads and processes that have ended while the event ring was full, so that no
+        event reported it; else a recording of a command would never end. Their end is now."""
         now = time.monotonic_ns()
         for number in self.cpu.not_running():
             if number in self._threads and number not in self._exiting:

@@ -198,9 +198,13 @@ def pids() -> list[int]:
 
 
 def has_ended(pid: int, tid: int) -> bool:
-    """Whether thread ``tid`` of ``pid`` runs no more; its parent may not have waited for it yet."""
-    state = stat_fields(pid, tid)[:1]
-    return not state or state[0] in "ZX"
+    """Whether thread ``tid`` of ``pid`` is gone, or its end has not been waited for yet."""
+    return _is_end(stat_fields(pid, tid))
+
+
+def _is_end(fields: list[str]) -> bool:
+    """Whether these fields of :func:`stat_fields` are of a thread that has ended."""
+    return not fields or fields[0] in "ZX"
 
 
 def descendants(*ancestors: int) -> list[int]:
@@ -253,7 +257,7 @@ _PLACE = r"(?m)^\[<\w*>\] ([\w.]+\+0x[0-9a-f]+)/0x"
 def thread_state(pid: int, tid: int) -> ThreadState | None:
     """Return what thread ``tid`` of ``pid`` is doing; None if it is gone."""
     fields = stat_fields(pid, tid)
-    if len(fields) < 20 or fields[0] in "ZX":
+    if _is_end(fields) or len(fields) < 20:
         return None
     stack = "" if fields[0] == "R" else _read(f"/proc/{pid}/task/{tid}/stack").decode()
     return ThreadState(

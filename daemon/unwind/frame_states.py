@@ -66,7 +66,7 @@ def state_rule(registers: Registers, state: State) -> Rule:
     if ra == UNDEFINED:
         return END
     if isinstance(ra, int) and ra >= 0 and not registers.cfa_offset:
-        # aarch64, where no call pushes a return address: it is in the frame of who pushed it.
+        # On aarch64 calls push no return address: one at or above the CFA was pushed before.
         if cfa_reg != registers.sp or cfa_expr:
             return UNSUPPORTED  # setcontext: the caller's stack is another one
         # _dl_runtime_resolve: the first entry of the procedure linkage table has pushed it.

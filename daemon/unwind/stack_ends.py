@@ -51,11 +51,11 @@ _CLONE = re.compile(rb"(?:\xb8(?:\x38\x00|\xb3\x01)\x00\x00|\x31\xc0\xb0\x38)")
 _BEFORE_CLONE = 48
 # or: mov $SYS_rt_sigreturn, %rax or %eax
 _RETURN_FROM_SIGNAL = (b"\x48\xc7\xc0\x0f\x00\x00\x00", b"\xb8\x0f\x00\x00\x00")
-# On aarch64 the vDSO's, behind an instruction that is there to be looked up for its address - 1:
-# nop; mov x8, #SYS_rt_sigreturn; svc #0 (arch/arm64/kernel/vdso/sigreturn.S; no call frame
+# On aarch64, in the vDSO: nop; mov x8, #SYS_rt_sigreturn; svc #0. The nop is there for unwinders,
+# which look up the return address less one (arch/arm64/kernel/vdso/sigreturn.S; no call frame
 # information since Linux 5.8).
 _ARM_RETURN_FROM_SIGNAL = re.compile(rb"\x1f\x20\x03\xd5\x68\x11\x80\xd2\x01\x00\x00\xd4")
-# mov x0, x19; cbnz x0, setcontext: within so many bytes behind it.
+# mov x0, x19; cbnz x0, setcontext: at most _ARM_BEHIND bytes after the end of setcontext.
 _SETCONTEXT = "setcontext"
 _ARM_NEXT_CONTEXT, _ARM_IF_THERE_IS_ONE, _ARM_BEHIND = 0xAA1303E0, 0xB5000000, 64
 _SYS_EXIT = 60
@@ -118,7 +118,7 @@ def _arm_spans(elf: ElfView) -> Iterator[CodeSpan]:
 
 
 def _arm_context_end(setcontext: _Function) -> Iterator[CodeSpan]:
-    """The code that the function of a context returns to: it sets the next context, and is behind
+    """The code that a context's function returns to, which sets the next context; it follows
     ``setcontext`` (glibc, sysdeps/unix/sysv/linux/aarch64/setcontext.S: __startcontext)."""
     end = setcontext.size & ~3
     behind = setcontext.text[end : end + _ARM_BEHIND]
@@ -127,7 +127,7 @@ def _arm_context_end(setcontext: _Function) -> Iterator[CodeSpan]:
         distance = (-(end + 4 * at + 4) >> 2) & 0x7FFFF
         if int(words[at + 1]) == _ARM_IF_THERE_IS_ONE | distance << 5:
             start = setcontext.start + end + 4 * at
-            # What is looked up is the address before; it may begin with a landing pad.
+            # The return address less one is looked up; the first instruction may be a landing pad.
             yield CodeSpan(start - 8, start + 12, END)
 
 

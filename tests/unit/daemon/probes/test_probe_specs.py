@@ -254,7 +254,7 @@ def test_what_a_poll_leaves_when_it_found_nothing() -> None:
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_a_constant_is_in_no_register(machine: str) -> None:
-    """On aarch64 it was what stands for the stack pointer."""
+    """On aarch64 it had the stack pointer's number."""
     names = [f"x{number}" for number in range(31)] if machine == "aarch64" else ["r15", "rax"]
     registers = {register_index(name, machine) for name in (*names, "sp", "rsp")} - {-1}
     assert len(registers) >= 3 and max(registers) < NO_REGISTER
