@@ -84,6 +84,7 @@ struct return_instance {
 struct uprobe_task {
 	struct return_instance *return_instances;
 	unsigned long vaddr;
+	unsigned long xol_vaddr;
 };
 
 struct thread_info {

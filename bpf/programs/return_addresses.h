@@ -11,12 +11,14 @@
 #ifdef HPCD_AARCH64
 #define REPLACED_AT(w) ((w)->sp)
 #define PROBE_SLOT_BYTES 4
+#define MOST_INSTRUCTION_BYTES 4
 #define MOST_RESTORED (COPY_BYTES / 8) /* words looked at */
 #define CALLERS_A_WORD 8 /* of the kernel's list passed at one word: functions that jump share a place */
 #else
 #define REPLACED_AT(w) ((w)->sp - 8)
 #define MOST_RESTORED MOST_REPLACED
 #define PROBE_SLOT_BYTES 128 /* arch/x86/include/asm/uprobes.h; the first is the trampoline */
+#define MOST_INSTRUCTION_BYTES 15
 #endif
 
 /* The innermost return address of this thread that the kernel has replaced, in its list; 0: there is none. */
@@ -82,6 +84,11 @@ static __always_inline void leave_probe_page(struct walk *w)
 	if (within >= PROBE_SLOT_BYTES) {
 		READ_FIELD(w->spill, this_task()->utask);
 		READ_FIELD(w->ip, ((struct uprobe_task *)w->spill)->vaddr);
+		/* Once the copy has been executed, the thread is past it, and its sp is that of the next instruction. */
+		READ_FIELD(w->spill, ((struct uprobe_task *)w->spill)->xol_vaddr);
+		within = CODE_ADDRESS(w->trampoline + within) - CODE_ADDRESS(w->spill);
+		if (within <= MOST_INSTRUCTION_BYTES)
+			w->ip += within;
 		w->regs.ip = w->ip; /* for a copy of the stack */
 		return;
 	}

@@ -16,7 +16,7 @@ from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import open_measurement
 from tests.support.paths import ROOT
 from tests.support.probed_server import first_byte
-from tests.support.recorded import HPCD, Names, hpcd, record
+from tests.support.recorded import HPCD, Names, call_paths, hpcd, record
 
 pytestmark = pytest.mark.root
 SOURCE = ROOT / "tests/programs/probed.cpp"
@@ -155,6 +155,19 @@ def test_samples_in_the_kernels_trap_at_a_return_are_whole(
     # Not those taken after the kernel has written its address and before it notes the one replaced.
     assert unwind["paths"] > 100
     assert unwind["complete"] >= 0.97 * unwind["paths"]
+
+
+def test_samples_beside_a_probed_instruction_are_where_it_leads(
+    tmp_path: Path, program: Path
+) -> None:
+    """The kernel executes a copy of it elsewhere; most samples are of the trap that follows."""
+    record(tmp_path / "m", [program, "moves stack"], "--probe", "probed:moves_stack")
+    paths = call_paths(tmp_path / "m", program)
+    probed = {path: count for path, count in paths.items() if "moves_stack" in path}
+    assert sum(probed.values()) > 100
+    called = sum(count for path, count in probed.items() if "main" in path)
+    # Not those taken after the kernel has written its address and before it notes the one replaced.
+    assert called >= 0.97 * sum(probed.values())
 
 
 def test_a_running_program_is_attached_to_and_left_alone(tmp_path: Path, program: Path) -> None:

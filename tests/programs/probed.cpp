@@ -104,6 +104,20 @@ static void children(int count, int calls)
 	}
 }
 
+// Its first instruction moves the stack pointer.
+#ifdef __aarch64__
+asm(".text\n.type moves_stack, %function\nmoves_stack: .cfi_startproc\n"
+    "sub sp, sp, #0x100\n.cfi_def_cfa_offset 0x100\nnop\n"
+    "add sp, sp, #0x100\n.cfi_def_cfa_offset 0\nret\n"
+    ".cfi_endproc\n.size moves_stack, . - moves_stack\n");
+#else
+asm(".text\n.type moves_stack, @function\nmoves_stack: .cfi_startproc\n"
+    "sub $0x108, %rsp\n.cfi_def_cfa_offset 0x110\nnop\n"
+    "add $0x108, %rsp\n.cfi_def_cfa_offset 8\nret\n"
+    ".cfi_endproc\n.size moves_stack, . - moves_stack\n");
+#endif
+extern "C" void moves_stack();
+
 int main(int, char **arguments)
 {
 	box inside = {{}, 100};
@@ -140,6 +154,9 @@ int main(int, char **arguments)
 	} else if (!strcmp(mode, "often")) {
 		for (int turn = 0; turn < 100000; turn++)
 			work(turn, &inside);
+	} else if (!strcmp(mode, "moves stack")) {
+		for (int turn = 0; turn < 100000; turn++)
+			moves_stack();
 	} else if (!strcmp(mode, "pauses")) {
 		for (int turn = 0; turn < 20; turn++)
 			pauses(5);
