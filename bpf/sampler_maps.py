@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,9 @@ class SamplerMaps(maps.MapSet):
 class KernelMemory:
     """Table memory in the kernel (:mod:`hpcd.bpf.table_memory` says what is stored there).
 
-    An array of maps; inner ones are made as they are needed.
+    An array of maps; inner ones are made as they are needed. Each is entered at once, but the
+    kernel then waits until no program sees what was there before (maybe_wait_bpf_programs() of
+    kernel/bpf/syscall.c), some 10 ms: a thread waits for the first one while programs are loaded.
     """
 
     def __init__(self) -> None:
@@ -75,7 +78,9 @@ class KernelMemory:
             self.map = maps.Map("memory", maps.ARRAY_OF_MAPS, 4, 4, MAX_SEGMENTS, inner=first.fd)
             resources.callback(self.map.close)
             self._segments: list[maps.Map] = [first]
-            self._publish(0)
+            beside = ThreadPoolExecutor(1, "table memory")
+            self._entering = beside.submit(self._publish, 0)
+            beside.shutdown(wait=False)
             resources.pop_all()
 
     @staticmethod
@@ -104,8 +109,13 @@ class KernelMemory:
                 self._segments[segment].update_range(first, some)
             done += part
 
+    def wait(self) -> None:
+        """Wait until the first map has been entered. Raises :class:`PlatformError`."""
+        self._entering.result()
+
     def close(self) -> None:
         """Drop the maps."""
+        self._entering.exception()
         for segment in self._segments:
             segment.close()
         self.map.close()

@@ -92,6 +92,7 @@ class SamplerPrograms:
             """The processes and threads that the programs record."""
             self._programs = self._load(options, hits)
             resources.callback(self._programs.close)
+            self.memory.wait()
             resources.callback(self._close_walkers)
             resources.callback(os.close, libbpf.enable_stats())
             self._raw, self._hits = options.tracepoints(), hits

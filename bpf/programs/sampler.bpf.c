@@ -407,29 +407,36 @@ static __always_inline void copy_as_entered(struct stack_copy *copy, u64 functio
 #endif
 }
 
-/* Copies the stack from `start` on, `used` bytes at most; returns how many. Pages between that cannot be
- * read, such as those of an array that were never used, are marked. */
-static __always_inline u32 copy_piece(struct stack_copy *copy, u64 start, u64 used)
+#define READ_AGAIN(variable) (*(volatile __typeof__(variable) *)&(variable))
+
+/* Copies the next piece of the stack, from copy.start on; returns how much. Pages between that cannot be
+ * read, such as those of an array that were never used, are marked.
+ *
+ * Sizes are in memory, of which the verifier does not follow what values there are: else it verifies all that
+ * comes after anew for each page that may have been the last. */
+static __always_inline u32 copy_piece(struct copier *copier)
 {
+	struct stack_copy *copy = &copier->copy;
+	u64 start = copy->start;
 	u32 first = 4096 - ((u32)start & 4095);
 
-	copy->size = first; /* in memory, of which the verifier does not follow what values there are */
+	copy->size = first;
 	copy->unread = 0;
 	if (read_user(copy->bytes, first, start))
 		copy->unread = 1;
 	NOUNROLL
 	for (u32 i = 0; i < COPY_BYTES / 4096 - 1; i++) {
 		u32 at = first + 4096 * i;
-		if (at >= used)
+		if (at >= READ_AGAIN(copier->left))
 			break;
 		if (read_user(copy->bytes + at, 4096, start + at))
 			copy->unread |= 2 << i;
 		else
 			copy->size = at + 4096;
 	}
-	u32 size = *(volatile u32 *)&copy->size;
-	if (size > used)
-		size = used;
+	u32 size = READ_AGAIN(copy->size), left = READ_AGAIN(copier->left);
+	if (size > left)
+		size = left;
 	return size > COPY_BYTES ? COPY_BYTES : size;
 }
 
@@ -462,17 +469,18 @@ static __always_inline u32 copy_stack(struct walk *w, struct counters *count, u6
 	copy->stack = COPIED | ++copier->copies;
 	copy->cache = w->cache;
 	copy->regs = w->regs;
+	copy->start = start;
+	copier->left = used;
 	NOUNROLL
 	for (u32 piece = 0; piece < COPY_PIECES; piece++) {
-		u32 size = copy_piece(copy, start, used);
+		u32 size = copy_piece(copier);
 		copier->room -= size + COPY_OVERHEAD;
-		copy->start = start;
 		copy->size = size;
 		restore_copied(w, copier);
 		if (function && !piece)
 			copy_as_entered(copy, function);
 		/* Read again: of what was compared before, compilers lose what the verifier needs. */
-		u64 length = *(volatile u32 *)&copy->size;
+		u64 length = READ_AGAIN(copy->size);
 		if (length > COPY_BYTES ||
 		    ring_output(MAP(COPIES), copy, sizeof *copy - COPY_BYTES + length,
 				urgency_of(MAP(COPIES), 16))) {
@@ -481,11 +489,11 @@ static __always_inline u32 copy_stack(struct walk *w, struct counters *count, u6
 			count->not_copied++; /* the rest of it: the ring is full */
 			break;
 		}
-		u64 covered = COPY_BYTES - (start & 4095);
-		if (used <= covered)
+		u32 covered = COPY_BYTES - ((u32)copy->start & 4095);
+		if (READ_AGAIN(copier->left) <= covered)
 			break;
-		start += covered;
-		used -= covered;
+		copy->start += covered;
+		copier->left -= covered;
 	}
 	return copy->stack;
 }

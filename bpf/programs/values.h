@@ -167,7 +167,7 @@ struct copier {
 	u64 refilled;
 	u64 room;
 	u32 copies;
-	u32 pad;
+	u32 left; /* bytes of the stack, from the piece that is copied now */
 	u64 replaced; /* return addresses the kernel has replaced, while they are put back */
 	struct stack_copy copy;
 };

@@ -104,13 +104,23 @@ def listed_start(start_ns: int) -> int:
 
 def identify(pid: int, number: int) -> Process:
     """Identify ``pid``, as process ``number`` of a measurement. Unknown parts stay empty."""
+    environment, command = _read_memory(pid, "environ", "cmdline")
+    return _identify(pid, number, _environment(environment), command)
+
+
+def identify_child(pid: int, number: int) -> Process:
+    """Identify a child of this process that has its environment and is to begin a program, or has:
+    of that nothing is read."""
+    return _identify(pid, number, dict(os.environ), b"")
+
+
+def _identify(pid: int, number: int, environment: dict[str, str], command: bytes) -> Process:
     fields = stat_fields(pid)
     parent = int(fields[1]) if len(fields) > 1 else 0
     start_ns = int(fields[19]) * TICK_NS if len(fields) > 19 else 0
     uid = user_of(pid)
-    environment, command = _read_memory(pid, "environ", "cmdline")
     name = name_of(pid)
-    place = _place(pid, _environment(environment), name)
+    place = _place(pid, environment, name)
     return _process(pid, number, parent, name, command, -1 if uid is None else uid, start_ns, place)
 
 

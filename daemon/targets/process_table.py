@@ -18,7 +18,12 @@ from hpcd.bpf.mapping_history import MappingHistory
 from hpcd.bpf.table_memory import Space, UnwindTables
 from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.targets.patience import WithheldError
-from hpcd.daemon.targets.process_identity import identify, identify_reported, listed_start
+from hpcd.daemon.targets.process_identity import (
+    identify,
+    identify_child,
+    identify_reported,
+    listed_start,
+)
 from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.daemon.targets.shared_spaces import SharedSpace, SharedSpaces
 from hpcd.daemon.targets.user_accounts import UserAccounts
@@ -170,11 +175,13 @@ class Targets:
         """The target with this pid, made now when it is new; ``name`` is what the kernel called it,
         should it be gone by now."""
         target = self._by_pid.get(pid)
-        if target is None:
-            self._count += 1
-            process = identify(pid, self._count)
-            target = self._by_pid[pid] = Target(replace(process, name=process.name or name))
-            self._announce(target.process)
+        return target or self._add(identify(pid, self._count + 1), name)
+
+    def _add(self, process: Process, name: str) -> Target:
+        self._count += 1
+        process = replace(process, name=process.name or name)
+        target = self._by_pid[process.pid] = Target(process)
+        self._announce(process)
         return target
 
     def set_cpu_before(self, pid: int, cpu_ns: int) -> None:
@@ -184,9 +191,9 @@ class Targets:
         self._announce(target.process)
 
     def adopt(self, pid: int, name: str) -> None:
-        """Make ``pid``, called ``name``, a target that the programs know already: it has begun no
-        program yet that is recorded, or an event will say so."""
-        self.target(pid, name).added = True
+        """Make ``pid``, a child called ``name``, a target that the programs know already: it has
+        begun no program yet that is recorded, or an event will say so."""
+        self._add(identify_child(pid, self._count + 1), name).added = True
         self.set_cpu_before(pid, 0)
 
     def on_fork(
