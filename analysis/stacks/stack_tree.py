@@ -64,8 +64,8 @@ _MOST_PIDS = 3
 _MOST_RANGES = 12
 
 
-def whose(threads: Iterable[ThreadStack], processes: dict[int, Process]) -> str:
-    """Whose threads these are: ranks as ranges, processes by pid or, of many, their number."""
+def process_names(threads: Iterable[ThreadStack], processes: dict[int, Process]) -> str:
+    """The processes of ``threads``: ranks as ranges, others by pid or, of many, their number."""
     pids = dict.fromkeys(thread.pid for thread in threads)
     ranks: dict[str, list[int]] = {}
     alone = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from hpcd.analysis.stacks.named_paths import Frame
 from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.stack_sentences import standing_groups, waiting
-from hpcd.analysis.stacks.stack_tree import StackNode, merged, whose
+from hpcd.analysis.stacks.stack_tree import StackNode, merged, process_names
 from hpcd.analysis.stacks.wait_words import span
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.model.identity import Process
@@ -19,12 +19,12 @@ _MOST_COMMAND = 120
 def tree_lines(
     reading: Reading, threads: Iterable[ThreadStack], *, kernel: bool = False
 ) -> Iterator[str]:
-    """The merged tree of ``threads``: how many stand in a procedure, whose they are, since when."""
+    """The merged tree of ``threads``: the number in a procedure, their processes, since when."""
     processes, by_tid = reading.snapshot.processes, reading.by_tid
     root = merged(threads, reading.paths, kernel=kernel)
     rows = list(_rows(root, "", processes, by_tid))
     widths = [max(len(row[column]) for row in rows) if rows else 0 for column in range(3)]
-    heads = ("threads", "whose", "since")
+    heads = ("threads", "processes", "since")
     widths = [max(width, len(head)) for width, head in zip(widths, heads, strict=True)]
     yield f"{heads[0]:>{widths[0]}}  {heads[1]:<{widths[1]}}  {heads[2]:>{widths[2]}}  call path"
     for count, who, since, lines, name in rows:
@@ -68,7 +68,7 @@ def _standing_rows(
 
 
 def _figures(threads: list[ThreadStack], processes: dict[int, Process]) -> tuple[str, str, str]:
-    return str(len(threads)), whose(threads, processes), span(thread.seconds for thread in threads)
+    return str(len(threads)), process_names(threads, processes), span(thread.seconds for thread in threads)
 
 
 def _frame_words(frame: Frame) -> str:

@@ -244,7 +244,7 @@ def test_the_viewer_shows_where_a_followed_recordings_processes_stand(
         assert get(f"db/{name}")[1]["present"] is True
         status, answer = get(f"db/{name}/stacks?now=1")
         assert status == 200 and answer["threads"] == 1
-        assert answer["whose"][0] == f"pid {pid}"
+        assert answer["processes"][0] == f"pid {pid}"
         assert answer["names"][1][0].startswith("waits for clock_nanosleep: a timer of 120 s")
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)

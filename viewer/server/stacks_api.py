@@ -9,7 +9,7 @@ from hpcd.analysis import Database
 from hpcd.analysis.stacks.reading import Reading, reading_of
 from hpcd.analysis.stacks.recorded_stacks import recorded_stacks
 from hpcd.analysis.stacks.stack_sentences import findings, headline, standing_groups
-from hpcd.analysis.stacks.stack_tree import StackNode, merged, whose
+from hpcd.analysis.stacks.stack_tree import StackNode, merged, process_names
 from hpcd.analysis.stacks.wait_words import activity_words, span
 from hpcd.errors import TargetError
 from hpcd.model.stack_snapshot import ThreadStack
@@ -53,7 +53,7 @@ def _answer(
 ) -> dict[str, Any]:
     snapshot = reading.snapshot
     rows = list(_rows(reading, kernel, line_of))
-    keys = ("parent", "kind", "names", "threads_of", "whose", "since", "longest", "line")
+    keys = ("parent", "kind", "names", "threads_of", "processes", "since", "longest", "line")
     return {
         "headline": headline(snapshot, None if at is None else at / 1e9),
         "findings": list(findings(reading)),
@@ -82,7 +82,7 @@ def _rows(
         count += 1
         seconds = [thread.seconds for thread in members if thread.seconds is not None]
         return (
-            parent, kind, names, len(members), whose(members, processes), span(seconds),
+            parent, kind, names, len(members), process_names(members, processes), span(seconds),
             max(seconds, default=None), line,
         )  # fmt: skip
 

@@ -131,7 +131,7 @@
  * @property {number[]} kind 0 frames, 1 what those that stand there do, 2 a thread, 3 how many more
  * @property {string[][]} names of frames with no branch between them; of others one text
  * @property {number[]} threads_of how many stand there or below
- * @property {string[]} whose
+ * @property {string[]} processes
  * @property {string[]} since in words
  * @property {(number | null)[]} longest seconds
  * @property {(number | null)[]} line the trace line of a thread

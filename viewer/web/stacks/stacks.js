@@ -168,8 +168,8 @@ export class Stacks extends AnswerPane {
   csv() {
     if (!this.shown) return [["no stacks"]];
     const { answer, table } = this.shown;
-    return [["depth", "call path", "threads", "whose", "longest (s)"], ...table.shown.map(({ row: { number }, level }) => [
-      level, answer.names[number].join(" > "), answer.threads_of[number], answer.whose[number], answer.longest[number] ?? ""])];
+    return [["depth", "call path", "threads", "processes", "longest (s)"], ...table.shown.map(({ row: { number }, level }) => [
+      level, answer.names[number].join(" > "), answer.threads_of[number], answer.processes[number], answer.longest[number] ?? ""])];
   }
 }
 
@@ -236,10 +236,10 @@ function openPlaces(table, top, { kind }) {
  * @param {StacksAnswer} answer
  * @returns {import("../widgets/table.js").Column<Row>[]}
  */
-function columns({ threads, threads_of, whose, since, longest }) {
+function columns({ threads, threads_of, processes, since, longest }) {
   return [
     { title: "threads", value: ({ number }) => threads_of[number], text: ({ number }) => formatCount(threads_of[number]), share: ({ number }) => threads_of[number] / threads },
-    { title: "whose", value: ({ number }) => -(Number(/\d+/.exec(whose[number])?.[0] ?? 0)), text: ({ number }) => whose[number], share: () => 0, mark: () => "words" },
+    { title: "processes", value: ({ number }) => -(Number(/\d+/.exec(processes[number])?.[0] ?? 0)), text: ({ number }) => processes[number], share: () => 0, mark: () => "words" },
     { title: "off its CPU since", value: ({ number }) => longest[number] ?? 0, text: ({ number }) => since[number], share: () => 0, mark: () => "words" },
   ];
 }

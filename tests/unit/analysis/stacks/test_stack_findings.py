@@ -13,7 +13,7 @@ from hpcd.analysis.stacks.outliers import outliers
 from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.recorded_stacks import _Event, _wait_at
 from hpcd.analysis.stacks.stack_sentences import findings
-from hpcd.analysis.stacks.stack_tree import merged, ranges, whose
+from hpcd.analysis.stacks.stack_tree import merged, process_names, ranges
 from hpcd.analysis.stacks.wait_words import duration, named_wait, span, wait_text
 from hpcd.analysis.stacks.waiting_chains import waiting_chains
 from hpcd.cli.output.stack_text import tree_lines
@@ -89,16 +89,16 @@ def test_a_thread_without_user_frames_shows_the_kernels() -> None:
 def test_whose_threads_they_are() -> None:
     processes = {pid: rank(pid - 100, pid) for pid in range(100, 104)}
     threads = [thread(pid) for pid in (100, 101, 103, 500)]
-    assert whose(threads, processes) == "ranks 0-1,3, pid 500"
-    assert whose([thread(pid) for pid in range(500, 506)], processes) == "6 processes"
+    assert process_names(threads, processes) == "ranks 0-1,3, pid 500"
+    assert process_names([thread(pid) for pid in range(500, 506)], processes) == "6 processes"
 
 
 def test_ranks_in_many_ranges_are_counted() -> None:
     """A list of thousands of scattered ranks would say nothing."""
     processes = {pid: rank(2 * pid, pid) for pid in range(1, 14)}
     threads = [thread(pid) for pid in processes]
-    assert whose(threads, processes) == "13 ranks (2,4,6 ...)"
-    assert whose(threads[:-1], processes) == "ranks " + ",".join(map(str, range(2, 26, 2)))
+    assert process_names(threads, processes) == "13 ranks (2,4,6 ...)"
+    assert process_names(threads[:-1], processes) == "ranks " + ",".join(map(str, range(2, 26, 2)))
 
 
 def test_a_deadlock_and_those_behind_it() -> None:
@@ -303,6 +303,6 @@ def test_text_says_what_stands_out_first() -> None:
     assert lines[0] == "deadlock: 2 threads wait for each other"
     assert "thread 1 (t1) of process 9 waits for mutex 0x10 held by thread 2 (t2)" in lines[1]
     tree = list(tree_lines(reading, threads))
-    assert tree[0].split() == ["threads", "whose", "since", "call", "path"]
+    assert tree[0].split() == ["threads", "processes", "since", "call", "path"]
     assert tree[1].split() == ["2", "pid", "9", "2.0", "s", "main"]
     assert [line.split()[-1] for line in tree[1:3]] == ["main", "work"]
