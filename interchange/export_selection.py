@@ -11,6 +11,7 @@ import numpy as np
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter, apart
+from hpcd.analysis.profile.groups import command_lines
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.analysis.trace.trace_lines import Line
@@ -23,6 +24,8 @@ Progress = Callable[[str, int, int], None]
 """Called with the stage, the amount done, and the total."""
 
 _LINES_AT_ONCE = 1024
+# Characters of a process's name: viewers show the beginning.
+_MOST_NAME = 100
 
 
 def whole_numbers(costs: F64) -> I64:
@@ -221,6 +224,20 @@ class ExportedPhases:
         yield from zip(
             segments.begin.tolist(), segments.end.tolist(), segments.group.tolist(), strict=True
         )
+
+
+class ProcessNames:
+    """Names of processes by what tells them apart, for formats that have one name for each."""
+
+    def __init__(self, selection: ExportSelection) -> None:
+        self._process = selection.db.lines.process
+        self._command = command_lines(selection.db)
+
+    def __call__(self, line: Line) -> str:
+        """Return the name of the process of a line: its rank, else its command line."""
+        if line.rank is not None:
+            return f"rank {line.rank} {line.process}"
+        return self._command[int(self._process[line.number])][:_MOST_NAME]
 
 
 class ProcessIds:

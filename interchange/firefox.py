@@ -19,7 +19,7 @@ from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import I64
 from hpcd.interchange.context_table import ContextTable, Detail
 from hpcd.interchange.decimal_text import decimals, numbers
-from hpcd.interchange.export_selection import ExportSelection, ProcessIds
+from hpcd.interchange.export_selection import ExportSelection, ProcessIds, ProcessNames
 from hpcd.interchange.json_text import as_json, json_columns
 from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.text import utf8
@@ -46,11 +46,11 @@ def write(selection: ExportSelection, raw: BinaryIO, folder: Path) -> None:
         file.write(',"libs":' + as_json(_libraries(selection)) + ',"shared":{')
         phase_names = _write_shared(file, selection, table, stacks)
         file.write('},"threads":[')
-        ids = ProcessIds(selection)
+        ids, names = ProcessIds(selection), ProcessNames(selection)
         for number, line in enumerate(selection.iterate_lines()):
             file.write("," if number else "")
             markers = _markers(selection, line.number, phase_names)
-            _write_thread(file, folder, selection, stacks, line, *ids(line), markers)
+            _write_thread(file, folder, selection, stacks, line, *ids(line), names(line), markers)
         file.write("]}\n")
 
 
@@ -277,7 +277,7 @@ def _function_table(functions: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
 
 def _write_thread(
     file: TextIO, folder: Path, selection: ExportSelection, stacks: _StackTable, line: Line,
-    pid: int, tid: int, markers: dict[str, Any],
+    pid: int, tid: int, process: str, markers: dict[str, Any],
 ) -> None:  # fmt: skip
     thread = {
         "processType": "default",
@@ -288,7 +288,7 @@ def _write_thread(
         "pausedRanges": [],
         "name": utf8(line.label),
         "isMainThread": line.pid == line.tid,
-        "processName": utf8(line.process),
+        "processName": utf8(process),
         "pid": str(pid),
         "tid": tid,
         "markers": markers,

@@ -16,7 +16,12 @@ import numpy as np
 from hpcd.analysis.database.metrics import RECORDS
 from hpcd.array_types import I64, Mask
 from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import ExportSelection, ProcessIds, whole_numbers
+from hpcd.interchange.export_selection import (
+    ExportSelection,
+    ProcessIds,
+    ProcessNames,
+    whole_numbers,
+)
 from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.protobuf import encode_varints, integer, message, text
 from hpcd.interchange.trace_blocks import TraceBlock
@@ -74,14 +79,13 @@ class _Writer:
                      message(_CLOCK_SNAPSHOT, *clocks))  # fmt: skip
         self._intern_code()
         self._intern([message(_COUNTERS, *self._counter(n)) for n in range(len(self._rows))])
-        ids = ProcessIds(self._selection)
+        ids, names = ProcessIds(self._selection), ProcessNames(self._selection)
         pids: set[int] = set()
         for task, line in enumerate(self._selection.iterate_lines(), start=1):
             pid, tid = ids(line)
             if pid not in pids:
                 pids.add(pid)
-                name = f"rank {line.rank} {line.process}" if line.rank is not None else line.process
-                process = message(3, integer(1, pid), text(6, name))
+                process = message(3, integer(1, pid), text(6, names(line)))
                 self._packet(integer(_SEQUENCE, 1), message(_TRACK, integer(1, pid), process))
             self._thread(task, line.label, pid, tid)
             self._phases(task, line.number, origin)

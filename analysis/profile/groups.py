@@ -161,29 +161,40 @@ def _line_groups(db: Database, by: str) -> tuple[I64, list[str], list[dict[str, 
     return group, names, [{} for _ in names]
 
 
+def command_lines(db: Database) -> list[str]:
+    """Return the command line of each process, in the order of the process table, without the words
+    that most processes of its program have: … instead.
+
+    Programs are named without their folder. Of a compiler, say, that leaves the file it compiles.
+    """
+    return _without_common_words(
+        [place["command"] or [place["comm"] or "[unknown]"] for place in _process_details(db)]
+    )
+
+
 def _processes(db: Database) -> tuple[I64, list[str], list[dict[str, Any]]]:
-    commands, details = [], []
+    details = _process_details(db)
+    names = [
+        f"{place['pid']} {text}" for place, text in zip(details, command_lines(db), strict=True)
+    ]
+    return db.lines.process.astype(np.int64), names, details
+
+
+def _process_details(db: Database) -> list[dict[str, Any]]:
+    details = []
     rows = db.rows("SELECT pid, parent_pid, name, exe, command, rank FROM process ORDER BY id")
     for pid, parent, name, executable, command, rank in rows:
         words: list[str] = []
         with contextlib.suppress(ValueError, TypeError):
             words = [str(word) for word in json.loads(command)]
-        commands.append(words or [name or "[unknown]"])
         details.append(
             {"pid": pid, "parent_pid": parent, "comm": name, "executable": executable,
              "command": words, "rank": rank}
         )  # fmt: skip
-    names = [
-        f"{place['pid']} {text}" for place, text in zip(details, _tell_apart(commands), strict=True)
-    ]
-    return db.lines.process.astype(np.int64), names, details
+    return details
 
 
-def _tell_apart(commands: list[list[str]]) -> list[str]:
-    """Return command lines without the words that most processes of their program have: … instead.
-
-    Programs are named without their folder. Of a compiler, say, that leaves the file it compiles.
-    """
+def _without_common_words(commands: list[list[str]]) -> list[str]:
     programs = Counter(words[0] for words in commands)
     uses = Counter((words[0], word) for words in commands for word in set(words[1:]))
     texts = []

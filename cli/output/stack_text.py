@@ -68,7 +68,8 @@ def _standing_rows(
 
 
 def _figures(threads: list[ThreadStack], processes: dict[int, Process]) -> tuple[str, str, str]:
-    return str(len(threads)), process_names(threads, processes), span(thread.seconds for thread in threads)
+    since = span(thread.seconds for thread in threads)
+    return str(len(threads)), process_names(threads, processes), since
 
 
 def _frame_words(frame: Frame) -> str:

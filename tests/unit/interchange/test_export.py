@@ -27,6 +27,7 @@ from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.formats import FORMATS
 from hpcd.interchange.text import readable
+from hpcd.measurement.summary import Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -475,6 +476,35 @@ def test_long_lines_are_flushed_to_otf2(tmp_path: Path, monkeypatch: pytest.Monk
     with hpcd.analysis.open(tmp_path / "db") as db:
         total = float(db.metrics.exclusive("cpu_time").sum())
     assert sum(costs["cpu_time"].values()) == pytest.approx(total)
+
+
+def test_processes_are_named_by_what_tells_their_commands_apart(tmp_path: Path) -> None:
+    """Compilers are named by the file they compile, ranks by their number."""
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
+    writer.add_clock_pair(10**9, 2 * 10**18)
+    for number, (words, job, rank) in enumerate(
+        [(("/usr/cc1", "-O2", "-quiet", "a.c"), "", None),
+         (("/usr/cc1", "-O2", "-quiet", "b.c"), "", None),
+         (("/opt/lmp", "-in", "x"), "job", 3)]
+    ):  # fmt: skip
+        pid, name = 100 + number, Path(words[0]).name
+        writer.add_process(Process(number, pid, 1, name, words[0], words, 0, 10**9, job, rank))
+        writer.add_thread(Thread(number, number, pid, name, 10**9))
+    writer.add_nodes(np.zeros(1, np.uint32), np.full(1, module_frame(0, 5), np.uint64))
+    times = 10**9 + np.arange(3, dtype=np.uint64)
+    writer.add_records(np.arange(3, dtype=np.uint32), times, np.ones(3, np.uint32), 0)
+    writer.close(Summary())
+    merge([tmp_path / "m"], tmp_path / "db")
+    for kind in ("firefox", "perfetto"):
+        words = ["export", str(tmp_path / "db"), "--format", kind, "-o", str(tmp_path / kind)]
+        assert main(words) == 0
+    expected = ["cc1 … a.c", "cc1 … b.c", "rank 3 lmp"]
+    threads = json.loads((tmp_path / "firefox").read_text())["threads"]
+    assert sorted(thread["processName"] for thread in threads) == expected
+    tracks = [packet.track_descriptor for packet in parsed(tmp_path / "perfetto").packet]
+    names = [track.process.process_name for track in tracks if track.HasField("process")]
+    assert sorted(names) == expected
 
 
 def test_perfettos_classes_read_it(db: Database, tmp_path: Path) -> None:
