@@ -1,4 +1,4 @@
-"""Records programs whose first screens are looked at: MPI, a build, a server, Java.
+"""Records programs whose first screens are looked at: MPI, a build, a server, Java, OpenMP.
 
 Run ``sudo .venv/bin/python setup/first_recordings.py OUT [NAME ...]`` after ``make setup-test`` and
 ``make objects``; databases are OUT/NAME.db, for ``setup/first_screens.py``. HPCD_COMMAND in the
@@ -116,7 +116,20 @@ def _java(folder: Path) -> tuple[list[str], None]:
     return ["java", *named, "-XX:+DumpPerfMapAtExit", "Work"], None
 
 
-PROGRAMS = {"lammps": _lammps, "build": _build, "server": _server, "java": _java}
+def _openmp(folder: Path) -> tuple[list[str], None]:
+    source = ROOT / "tests/programs/openmp.c"
+    built = ["gcc", "-O2", "-g", "-fopenmp", "-o", "openmp", str(source), "-lm"]
+    subprocess.run(built, cwd=folder, check=True)
+    return ["env", "OMP_NUM_THREADS=4", "./openmp", "3"], None
+
+
+PROGRAMS = {
+    "lammps": _lammps,
+    "build": _build,
+    "server": _server,
+    "java": _java,
+    "omp": _openmp,
+}
 
 
 def main(out: Path, names: list[str]) -> None:
