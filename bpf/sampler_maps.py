@@ -16,10 +16,12 @@ from hpcd.bpf.map_sizes import (
     CLOCK_PARTS,
     CLOCK_PHASE_BYTES,
     COUNTERS_BYTES,
+    KERNEL_PART_BYTES,
     KNOWN_RULES_BYTES,
     LONG_WALK_BYTES,
     MAX_RULES,
     MAX_SEGMENTS,
+    MOST_KERNEL_PARTS,
     PROCESS,
     RULE_BYTES,
     SEGMENT_BLOCKS,
@@ -52,6 +54,7 @@ class SamplerMaps(maps.MapSet):
         self.create("scratch", maps.PERCPU_ARRAY, walk_bytes(), caches // cpus)
         self.create("stack_cache", maps.ARRAY, CACHE_SET_BYTES, caches << CACHE_SET_BITS)
         self.create("known", maps.ARRAY, KNOWN_RULES_BYTES, caches)
+        self.create("kernel_parts", maps.PERCPU_ARRAY, KERNEL_PART_BYTES, MOST_KERNEL_PARTS)
         self.settings = self.create("settings", maps.ARRAY, SETTINGS.size, 1)
         self.create("clock_phases", maps.ARRAY, CLOCK_PHASE_BYTES, CLOCK_PARTS * cpus)
         self.create("long_walk", maps.PERCPU_ARRAY, LONG_WALK_BYTES, 1)

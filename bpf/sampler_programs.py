@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 from hpcd.bpf import libbpf, maps, syscalls
 from hpcd.bpf.cpu_clock import CpuClock, periods
 from hpcd.bpf.kernel_targets import KernelTargets
-from hpcd.bpf.loading.kernel_facilities import require_memory_reads, require_user_registers
+from hpcd.bpf.loading.kernel_facilities import (
+    Helper,
+    has_helper,
+    require_memory_reads,
+    require_user_registers,
+)
 from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.map_sizes import CALL_SLOTS, FIRST_CALL_CONTEXT, MAX_EVENTS, SETTINGS
@@ -108,6 +113,7 @@ class SamplerPrograms:
             **self.maps.constants(),
             **options.constants(),
             "PROBING": 0,
+            "KEEPING_KERNEL_PARTS": int(has_helper(Helper.LOOP)),
             **(self.calls.constants() if self.calls else {}),
         }
         self.walks_later = options.background and chosen_loader(options.loader) == "object"

@@ -66,6 +66,10 @@ static __always_inline void restore_return_address(struct walk *w);
 #include "stack/unwind.h"
 #include "records.h"
 #include "values.h"
+#if defined(HPCD_OBJECT) && !defined(HPCD_AARCH64) /* bcc lacks what it needs; see there */
+#include "kernel_part.h"
+#define KEEPS_KERNEL_PARTS
+#endif
 #ifdef HPCD_CALLS
 #include "return_addresses.h"
 #else
@@ -406,8 +410,6 @@ static __always_inline void copy_as_entered(struct stack_copy *copy, u64 functio
 		*(u64 *)(copy->bytes + (at & (COPY_BYTES - 8))) = address;
 #endif
 }
-
-#define READ_AGAIN(variable) (*(volatile __typeof__(variable) *)&(variable))
 
 /* Copies the next piece of the stack, from copy.start on; returns how much. Pages between that cannot be
  * read, such as those of an array that were never used, are marked.
@@ -830,9 +832,41 @@ static __always_inline int prepare_walk(struct walk *w, u32 tgid, u32 flags, int
 	return 1;
 }
 
+/* Takes the kernel's part of the current thread's path: from what is kept of it if the thread is `leaving` its
+ * CPU, else, and where that is not known, by the kernel. */
+static __always_inline void take_kernel_part(void *ctx, struct walk *w, int leaving)
+{
+#ifdef KEEPS_KERNEL_PARTS
+	struct kernel_stack stack = {};
+	int keeping = leaving && KEEPING_KERNEL_PARTS && !place_kernel_part(w, &stack);
+
+	if (keeping && (w->kernel_frames = kept_frames(w, &stack))) {
+		w->frames = w->kernel_frames;
+		return;
+	}
+#endif
+	long size = get_stack(ctx, w->frame, 8 * MAX_KERNEL_FRAMES, 0);
+	u32 frames = size > 0 ? (u32)size / 8 : 0;
+	if (frames > MAX_KERNEL_FRAMES)
+		frames = MAX_KERNEL_FRAMES;
+	w->hash = 0;
+	NOUNROLL
+	for (u32 i = 0; i < MAX_KERNEL_FRAMES; i++) {
+		if (i >= frames)
+			break;
+		w->hash = hash_mix(w->hash, w->frame[i]);
+	}
+	w->frames = frames;
+	w->kernel_frames = frames;
+#ifdef KEEPS_KERNEL_PARTS
+	if (keeping)
+		keep_frames(w, &stack);
+#endif
+}
+
 /* Takes the current thread's path: the kernel's part here, the user's by tail calls of walk(). */
 static __always_inline void take_path(void *ctx, struct walk *w, struct thread *thread, u32 tgid,
-				      u32 flags, int in_user_mode, unsigned long programs)
+				      u32 flags, int in_user_mode, int leaving, unsigned long programs)
 {
 	w->time = bpf_ktime_get_ns();
 	w->thread = thread->number;
@@ -843,20 +877,8 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 	w->kernel_frames = 0;
 	w->depth = 0; /* also of a thread without a user stack, of which no walk begins */
 
-	if (!in_user_mode) {
-		long size = get_stack(ctx, w->frame, 8 * MAX_KERNEL_FRAMES, 0);
-		u32 frames = size > 0 ? (u32)size / 8 : 0;
-		if (frames > MAX_KERNEL_FRAMES)
-			frames = MAX_KERNEL_FRAMES;
-		NOUNROLL
-		for (u32 i = 0; i < MAX_KERNEL_FRAMES; i++) {
-			if (i >= frames)
-				break;
-			w->hash = hash_mix(w->hash, w->frame[i]);
-		}
-		w->frames = frames;
-		w->kernel_frames = frames;
-	}
+	if (!in_user_mode)
+		take_kernel_part(ctx, w, leaving);
 	if (prepare_walk(w, tgid, flags, in_user_mode)) {
 		tail_call(ctx, programs, 0);
 		/* Not loaded yet: it takes longer to verify than all the rest. */
@@ -988,7 +1010,7 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 	w->context = CONTEXT_SAMPLE;
 	w->event = number;
 	w->value = value;
-	take_path(ctx, w, thread, tgid, flags, in_user_mode, MAP(PROGRAMS));
+	take_path(ctx, w, thread, tgid, flags, in_user_mode, 0, MAP(PROGRAMS));
 	return 0;
 }
 
@@ -1032,7 +1054,7 @@ static __always_inline int on_hit(void *ctx, u32 number)
 	w->context = CONTEXT_SWITCH;
 	w->event = number;
 	w->value = 1;
-	take_path(ctx, w, thread, id >> 32, FIELD(this_task()->flags), 0, MAP(HIT_PROGRAMS));
+	take_path(ctx, w, thread, id >> 32, FIELD(this_task()->flags), 0, 0, MAP(HIT_PROGRAMS));
 	return 0;
 }
 
@@ -1139,7 +1161,7 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		finish(w);
 		return 0;
 	}
-	take_path(ctx, w, thread, id >> 32, flags, 0, MAP(SWITCH_PROGRAMS));
+	take_path(ctx, w, thread, id >> 32, flags, 0, 1, MAP(SWITCH_PROGRAMS));
 	return 0;
 }
 

@@ -172,6 +172,20 @@ struct copier {
 	struct stack_copy copy;
 };
 
+#define MOST_KERNEL_PARTS 512 /* of each CPU; the first is not used */
+#define KERNEL_PART_FRAMES 24
+
+/* The kernel's part of a call path, and where its return addresses are on the stack. */
+struct kernel_part {
+	u32 bytes; /* from the program's frame to the end of the stack; 0: nothing is kept */
+	u32 frames;
+	u64 hash;
+	struct {
+		s32 address; /* all code of x86-64's kernel is in the highest 2 GB */
+		u32 at;      /* bytes from the program's frame; the first, of the program itself, has none */
+	} frame[KERNEL_PART_FRAMES];
+};
+
 /* A copied stack that is walked now, at user space's request. */
 struct saved {
 	u64 start;

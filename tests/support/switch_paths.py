@@ -1,8 +1,9 @@
 """Paths where threads left their CPU, taken by two recorders at once: one whose programs keep the
-rules they look up, one whose programs look up each.
+rules they look up and the kernel's parts of paths, one whose programs look up each.
 
 ``python -m tests.support.switch_paths FILE KEPT ARGUMENT...`` is ``hpcd ARGUMENT...`` that also
-writes the paths to FILE. With KEPT 0 address spaces have no numbers, and the programs keep nothing.
+writes the paths to FILE. With KEPT 0 address spaces have no numbers and parts of paths no room:
+the programs keep nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import U64
+from hpcd.bpf import sampler_maps
 from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.layouts import EVENT_HEADER, STACK_EVENT, THREAD_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.bpf.sampler import Sampler
@@ -116,9 +118,10 @@ class _Paths:
         elif kind in (EventKind.STACK, EventKind.COPIED):
             head = np.frombuffer(raw, STACK_EVENT, 1)[0]
             frames = np.frombuffer(raw, np.uint64, offset=STACK_EVENT.itemsize)
-            # Modules are numbered as they are met, and the kernel's frames are the program's own.
-            user = frames[int(head["kernel_frames"]) :] & np.uint64(OFFSET_MASK)
-            text = user.tobytes() + bytes([int(head["ending"])])
+            # Modules are numbered as they are met, and the innermost frame is the recorder's own.
+            kernel, user = np.split(frames, [int(head["kernel_frames"])])
+            user = user & np.uint64(OFFSET_MASK)
+            text = kernel[1:].tobytes() + user.tobytes() + bytes([int(head["ending"])])
             digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
             key = int(head["cache"]) << 32 | int(head["stack"])
             early = kind == EventKind.COPIED or int(head["ending"]) in _EARLY
@@ -143,7 +146,8 @@ class _Paths:
 
 
 def _keep_nothing() -> None:
-    """Give address spaces no numbers."""
+    """Give address spaces no numbers, and the kernel's parts of paths no room."""
+    sampler_maps.MOST_KERNEL_PARTS = 1
     add_space = UnwindTables.add_space
 
     def without_number(tables: UnwindTables, mappings: npt.NDArray[np.void]) -> object:

@@ -76,6 +76,7 @@ struct registers { /* struct pt_regs up to syscallno */
 	s32 syscall_number, pad;
 };
 #define REGISTER_FP(regs) ((regs)->x[29])
+#define SYSTEM_CALL(regs) ((regs)->orig_x0)
 #define IN_USER_MODE(regs) (((regs)->pstate & 15) == 0)
 /* An exec returns to the new program's first instruction, with all registers but the call's number cleared. */
 #define BEGINS_PROGRAM(regs) ((regs)->x[30] == 0 && (regs)->x[29] == 0 && (regs)->x[8] == 0)
@@ -88,6 +89,7 @@ struct registers { /* x86-64 struct pt_regs */
 	u64 orig_ax, ip, cs, flags, sp, ss;
 };
 #define REGISTER_FP(regs) ((regs)->bp)
+#define SYSTEM_CALL(regs) ((regs)->orig_ax)
 #define IN_USER_MODE(regs) (((regs)->cs & 3) == 3)
 /* A call that a signal interrupts returns to the signal's handler (arch/x86/kernel/signal_64.c):
  * the handler's first instruction stands behind no call. */
@@ -175,6 +177,9 @@ struct walk {
 		*(volatile u64 *)&(w)->spill = (value);   \
 		*(volatile u64 *)&(w)->spill;             \
 	})
+
+/* The same for a variable that is in a map already: it is read again. */
+#define READ_AGAIN(variable) (*(volatile __typeof__(variable) *)&(variable))
 
 /* step when a < b, else 0: as arithmetic, because the processor cannot guess which way a search
  * goes, and the verifier would follow both. Without KEEP the compiler makes it a branch again. */

@@ -144,6 +144,8 @@ NUMBERS = {
     "CACHE_SET_BITS": map_sizes.CACHE_SET_BITS,
     "GENERATION_BITS": layouts.GENERATION_BITS,
     "sizeof(struct cache_set)": map_sizes.CACHE_SET_BYTES,
+    "sizeof(struct kernel_part)": map_sizes.KERNEL_PART_BYTES,
+    "MOST_KERNEL_PARTS": map_sizes.MOST_KERNEL_PARTS,
     "CLOCK_PARTS": map_sizes.CLOCK_PARTS,
     "sizeof(struct long_walk)": map_sizes.LONG_WALK_BYTES,
     "THREAD_CPU_BITS": map_sizes.THREAD_CPU_BITS,
