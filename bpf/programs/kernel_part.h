@@ -73,7 +73,10 @@ static __attribute__((noinline)) long look_at_word(u32 number, struct kernel_sta
 	struct walk *w = stack->walk;
 	u32 at = 8 * number, next = stack->next;
 
-	if (!part || !copier || !w || at >= stack->bytes || next - 1 >= KERNEL_PART_FRAMES - 1)
+	if (!part || !copier || !w || at >= stack->bytes || !next)
+		return 1;
+	KEEP(next); /* of two comparisons made one the verifier takes nothing */
+	if (next >= KERNEL_PART_FRAMES)
 		return 1;
 	if (stack->back)
 		at = stack->bytes - 8 - at;
@@ -92,12 +95,14 @@ static __attribute__((noinline)) long look_at_word(u32 number, struct kernel_sta
 static __always_inline void keep_frames(struct walk *w, struct kernel_stack *stack)
 {
 	struct kernel_part *part = stack->part;
-	u32 frames = READ_AGAIN(w->kernel_frames), cache = w->cache;
+	u32 frames = READ_AGAIN(w->kernel_frames), cache = w->cache, bytes = stack->bytes;
 
+	KEEP(bytes); /* or the compiler, which knows its limit, leaves out what tells the verifier */
+	bytes &= 2 * KERNEL_STACK_BYTES - 1;
 	part->bytes = 0;
 	stack->copier = map_lookup(MAP(COPIERS), &cache);
 	if (!stack->copier || frames < 2 || frames > KERNEL_PART_FRAMES ||
-	    read_kernel(stack->copier->copy.bytes, stack->bytes & (2 * KERNEL_STACK_BYTES - 1), stack->frame))
+	    read_kernel(stack->copier->copy.bytes, bytes, stack->frame))
 		return;
 	stack->walk = w;
 	stack->next = 1;
