@@ -137,6 +137,20 @@ def comparing(page: Page) -> None:
     keep(page, "16-compare-flame-dark")
 
 
+def stacks(page: Page) -> None:
+    """Capture where all threads are at a moment."""
+    page.wait_for_selector("main[data-exact]")
+    box = page.locator("#trace-canvas canvas").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + 0.55 * box["width"], box["y"] + 20)
+    expect(page.locator("#path li").first).to_be_visible()
+    page.get_by_role("tab", name="Stacks").click()
+    expect(page.get_by_text("asleep").first).to_be_visible()
+    page.mouse.move(0, 0)
+    keep(page, "19-stacks")
+    page.get_by_role("tab", name="Trace").click()
+
+
 def messages(page: Page) -> None:
     """Capture the waits between ranks, and the messages of one such wait."""
     page.fill("#search", "process:lmp")
@@ -185,4 +199,4 @@ if __name__ == "__main__":
     if len(sys.argv) == 5:
         main(sys.argv[1:2], (trace, waiting, rest))
         main(sys.argv[2:4], (comparing,))
-        main(sys.argv[4:], (messages,))
+        main(sys.argv[4:], (stacks, messages))

@@ -74,7 +74,9 @@ class Synthesizer:
         ranks = np.arange(first, min(first + shape.ranks_per_node, shape.ranks))
         random = np.random.default_rng([shape.seed, number])
         writer = MeasurementWriter(
-            path, Host(f"node{number:05d}", f"synthetic-{shape.seed}-{number}", "", "x86_64", 2),
+            path,
+            # A CPU a rank.
+            Host(f"node{number:05d}", f"synthetic-{shape.seed}-{number}", "", "x86_64", len(ranks)),
             options={"synthetic": True}, sync=False,
         )  # fmt: skip
         self._announce(writer, ranks)
