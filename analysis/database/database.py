@@ -12,7 +12,6 @@ for. Arrays handed out may be read-only views of the files.
 from __future__ import annotations
 
 import importlib
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -29,7 +28,7 @@ from hpcd.analysis.database.measurement_rows import Loss, MeasurementRow, losses
 from hpcd.analysis.database.metrics import Metrics, require_costs
 from hpcd.analysis.database.recorded_calls import RecordedCalls
 from hpcd.analysis.database.scopes import Scopes
-from hpcd.analysis.database.sqlite_reader import connect, each_row
+from hpcd.analysis.database.sqlite_reader import BoundedConnection, connect, each_row
 from hpcd.analysis.database.statistics import Statistics
 from hpcd.analysis.trace import pixel_samples
 from hpcd.analysis.trace.records import Records, Trace, TraceMap
@@ -151,7 +150,7 @@ class Database:
         """Close the SQLite file. Arrays stay valid."""
         self._connection.close()
 
-    def sql(self) -> sqlite3.Connection:
+    def sql(self) -> BoundedConnection:
         """A new read-only connection to the tables of ``docs/database.md``."""
         return connect(self._sqlite)
 
@@ -324,7 +323,8 @@ class Database:
             pandas = importlib.import_module("pandas")
         except ImportError:
             raise PlatformError("tables need pandas: pip install pandas") from None
-        return pandas.read_sql_query(query, self._connection)
+        with self._connection.lock:
+            return pandas.read_sql_query(query, self._connection)
 
     # --- trace ---
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
@@ -39,12 +40,24 @@ _STEPS_AT_ONCE = 1_000_000
 # Bytes that SQLite may take in this process: 16 million rows sorted by a number.
 _MOST_HEAP = 512 << 20
 
+# Rows that a thread takes before another may have the connection.
+_ROWS_AT_ONCE = 1000
+
 _LINE_TOTALS = "trace_line_total"
 """The table with a column for each metric."""
 
 
 class BoundedConnection(sqlite3.Connection):
-    """A connection whose statements are interrupted when they take too many steps."""
+    """A connection whose statements are interrupted when they take too many steps.
+
+    Several threads may use it, each with its ``lock``: the one that counts steps has SQLite's
+    own lock and waits for the interpreter's, while another that reads a column (``sqlite3module``
+    gives the interpreter away only for steps) would wait the other way round, for ever.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.lock = Lock()
 
     def bound_steps(self, size: int) -> None:
         """Bound the steps of a statement for a file of ``size`` bytes."""
@@ -100,11 +113,17 @@ def connect(path: Path) -> BoundedConnection:
 
 
 def each_row(
-    connection: sqlite3.Connection, path: Path, query: str, *parameters: object
+    connection: BoundedConnection, path: Path, query: str, *parameters: object
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of ``query`` one by one. Raises :class:`FormatError` naming ``path``."""
     try:
-        yield from connection.execute(query, parameters)
+        with connection.lock:
+            cursor = connection.execute(query, parameters)
+            rows = cursor.fetchmany(_ROWS_AT_ONCE)
+        while rows:
+            yield from rows
+            with connection.lock:
+                rows = cursor.fetchmany(_ROWS_AT_ONCE)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise FormatError(f"{path}: {error}") from None
     except MemoryError:

@@ -45,7 +45,7 @@ export class Curves {
     this.rows = new Map();
     this.ends = [
       store.subscribe(["curves"], () => { this.arrange(); this.load(); }),
-      store.subscribe(WINDOW, () => { this.draw(); this.load(); }),
+      store.subscribe(WINDOW, () => this.load()),
       store.subscribe(["s0", "r0", "r1"], () => { this.show(); this.load(); }),
     ];
     this.arrange();

@@ -473,3 +473,28 @@ def test_merge_command(database: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert "not a measurement directory" in output.err
     assert "4 trace lines" in output.out
     assert main(["merge", str(tmp_path / "absent"), "-o", str(tmp_path / "y")]) == 8
+
+
+# Steps are counted often: whoever counts waits for the interpreter with SQLite's lock.
+_READING_THREADS = """
+import sys, threading
+import hpcd.analysis
+from hpcd.analysis.database import sqlite_reader
+
+sqlite_reader._STEPS_AT_ONCE = 1
+sqlite_reader._LEAST_STEPS = 1 << 40
+with hpcd.analysis.open(sys.argv[1]) as db:
+    def read():
+        for _ in range(100):
+            assert db.rows("SELECT a.id + 0.5 FROM process a, thread b, event c")
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_threads_that_read_do_not_wait_for_one_another(database: Path) -> None:
+    command = [sys.executable, "-c", _READING_THREADS, str(database)]
+    subprocess.run(command, check=True, timeout=120)
