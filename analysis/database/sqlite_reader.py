@@ -50,9 +50,9 @@ _LINE_TOTALS = "trace_line_total"
 class BoundedConnection(sqlite3.Connection):
     """A connection whose statements are interrupted when they take too many steps.
 
-    Several threads may use it, each with its ``lock``: the one that counts steps has SQLite's
-    own lock and waits for the interpreter's, while another that reads a column (``sqlite3module``
-    gives the interpreter away only for steps) would wait the other way round, for ever.
+    Several threads may use it, each while it holds ``lock``. Else one that counts steps has
+    SQLite's own lock and waits for the interpreter's, and another that reads a column has the
+    interpreter's (the module gives it away for steps alone) and waits for SQLite's, for ever.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

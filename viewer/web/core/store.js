@@ -87,6 +87,9 @@ export const EXTENT = [...WINDOW, "s0", "s1", "r0", "r1"];
 
 const SETTLED_MS = 150; // after the last step of a gesture the URL says what it has led to
 
+// How the history takes a change. Each call costs the browser some milliseconds.
+const REPLACE = 0, PUSH = 1, LATER = 2;
+
 export class Store {
   constructor() {
     // The window is set as soon as a database is open.
@@ -133,10 +136,9 @@ export class Store {
     const goesOn = Boolean(gesture) && gesture === this.gesture;
     if (!goesOn) {
       this.flush();
-      history.pushState({ place: this.place + 1 }, "", location.hash);
       this.gesture = gesture;
     }
-    this.change(patch, goesOn);
+    this.change(patch, goesOn ? LATER : PUSH);
   }
 
   /**
@@ -158,15 +160,15 @@ export class Store {
 
   /**
    * @param {Partial<State>} patch
-   * @param {boolean} [goesOn] the URL follows when the gesture pauses: browsers refuse many changes a second
+   * @param {number} [entry] of the history: LATER when the gesture pauses, as browsers refuse many changes a second
    */
-  change(patch, goesOn = false) {
+  change(patch, entry = REPLACE) {
     const changed = this.changed(patch);
     for (const key of changed) Object.assign(this.state, { [key]: patch[key] });
-    if (goesOn) {
+    if (entry === LATER) {
       clearTimeout(this.timer);
       this.timer = window.setTimeout(() => this.mirror(), SETTLED_MS);
-    } else this.mirror();
+    } else this.mirror(entry);
     for (const listener of [...this.listeners]) {
       // One that was called before may have ended another.
       if (this.listeners.includes(listener) && changed.some((key) => listener.keys.has(key))) listener.react(this.state);
@@ -196,7 +198,7 @@ export class Store {
 
   flush() { if (this.timer) this.mirror(); }
 
-  mirror() {
+  mirror(entry = REPLACE) {
     clearTimeout(this.timer);
     this.timer = 0;
     const parameters = new URLSearchParams({ token: this.token });
@@ -204,7 +206,9 @@ export class Store {
       const value = this.state[key];
       if (value !== undefined && value !== "") parameters.set(key, String(value));
     }
-    history.replaceState({ place: this.place }, "", "#" + parameters);
+    const url = "#" + parameters;
+    if (entry === PUSH) history.pushState({ place: this.place + 1 }, "", url);
+    else history.replaceState({ place: this.place }, "", url);
   }
 }
 
