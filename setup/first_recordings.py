@@ -1,4 +1,4 @@
-"""Records programs whose first screens are looked at: MPI, a build, a server, Java, OpenMP.
+"""Records programs for pictures of first screens: MPI, a build, a server, Java, OpenMP.
 
 Run ``sudo .venv/bin/python setup/first_recordings.py OUT [NAME ...]`` after ``make setup-test`` and
 ``make objects``; databases are OUT/NAME.db, for ``setup/first_screens.py``. HPCD_COMMAND in the

@@ -31,6 +31,14 @@ def keep(page: Page, name: str) -> None:
         picture.convert("RGB").quantize(_COLOURS).save(OUT / f"{name}.png", optimize=True)
 
 
+def put_crosshair(page: Page, x: float) -> None:
+    """Put the crosshair on the first row, at a share ``x`` of the picture's width."""
+    box = page.locator("#trace-canvas canvas").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + x * box["width"], box["y"] + 20)
+    expect(page.locator("#path li").first).to_be_visible()
+
+
 def first_look(page: Page) -> None:
     """The first screen of the recording that hpcd brings."""
     page.wait_for_selector("main[data-exact]")
@@ -46,10 +54,7 @@ def trace(page: Page) -> None:
     expect(page.locator("#trace-labels span").first).to_contain_text("rank 0")
     page.wait_for_selector("main[data-exact*='process:hpcc']")
     keep(page, "1-trace")
-    box = page.locator("#trace-canvas canvas").bounding_box()
-    assert box
-    page.mouse.click(box["x"] + 0.4 * box["width"], box["y"] + 20)
-    expect(page.locator("#path li").first).to_be_visible()
+    put_crosshair(page, 0.4)
     keep(page, "2-crosshair")
     page.fill("#search", "MPI_ process:hpcc")
     page.mouse.move(0, 0)
@@ -140,10 +145,7 @@ def comparing(page: Page) -> None:
 def stacks(page: Page) -> None:
     """Capture where all threads are at a moment."""
     page.wait_for_selector("main[data-exact]")
-    box = page.locator("#trace-canvas canvas").bounding_box()
-    assert box
-    page.mouse.click(box["x"] + 0.55 * box["width"], box["y"] + 20)
-    expect(page.locator("#path li").first).to_be_visible()
+    put_crosshair(page, 0.55)
     page.get_by_role("tab", name="Stacks").click()
     expect(page.get_by_text("asleep").first).to_be_visible()
     page.mouse.move(0, 0)

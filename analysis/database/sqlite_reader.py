@@ -50,9 +50,9 @@ _LINE_TOTALS = "trace_line_total"
 class BoundedConnection(sqlite3.Connection):
     """A connection whose statements are interrupted when they take too many steps.
 
-    Several threads may use it, each while it holds ``lock``. Else one that counts steps has
-    SQLite's own lock and waits for the interpreter's, and another that reads a column has the
-    interpreter's (the module gives it away for steps alone) and waits for SQLite's, for ever.
+    Several threads may use it, each while it holds ``lock``: without that they deadlock. The
+    handler that counts steps waits for the GIL with SQLite's mutex held; a thread that reads a
+    column waits for this mutex with the GIL held, which sqlite3 releases for steps alone.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

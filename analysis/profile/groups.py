@@ -167,16 +167,13 @@ def command_lines(db: Database) -> list[str]:
 
     Programs are named without their folder. Of a compiler, say, that leaves the file it compiles.
     """
-    return _without_common_words(
-        [place["command"] or [place["comm"] or "[unknown]"] for place in _process_details(db)]
-    )
+    return _command_lines(_process_details(db))
 
 
 def _processes(db: Database) -> tuple[I64, list[str], list[dict[str, Any]]]:
     details = _process_details(db)
-    names = [
-        f"{place['pid']} {text}" for place, text in zip(details, command_lines(db), strict=True)
-    ]
+    commands = _command_lines(details)
+    names = [f"{place['pid']} {text}" for place, text in zip(details, commands, strict=True)]
     return db.lines.process.astype(np.int64), names, details
 
 
@@ -194,7 +191,8 @@ def _process_details(db: Database) -> list[dict[str, Any]]:
     return details
 
 
-def _without_common_words(commands: list[list[str]]) -> list[str]:
+def _command_lines(details: list[dict[str, Any]]) -> list[str]:
+    commands = [place["command"] or [place["comm"] or "[unknown]"] for place in details]
     programs = Counter(words[0] for words in commands)
     uses = Counter((words[0], word) for words in commands for word in set(words[1:]))
     texts = []

@@ -6,8 +6,8 @@
  * addresses there has the same path. From the innermost frame on each address says how large the next frame is (of the
  * few functions that align their stack the depth does), so that the first address that differs is seen.
  *
- * A path is kept where its addresses are on the stack, in this order, in one way only. On aarch64 they are signed there,
- * and nothing is kept; nor before Linux 5.17, which has no loops.
+ * A path is kept only if its addresses are on the stack, in this order, in one way. Nothing is kept on aarch64, whose
+ * kernel signs them there, and before Linux 5.17, which has no bpf_loop().
  */
 #ifndef HPCD_KERNEL_PART_H
 #define HPCD_KERNEL_PART_H
@@ -21,7 +21,7 @@ struct kernel_stack {
 	u64 frame; /* the program's own */
 	u32 bytes;
 	u32 next; /* the frame whose address was not met yet */
-	u32 back;
+	u32 back; /* whether words are looked at towards the program's frame */
 };
 
 /* Finds the place for the path of this stack. Not 0: it cannot be kept. */
@@ -65,7 +65,7 @@ static __always_inline u32 kept_frames(struct walk *w, struct kernel_stack *stac
 	return READ_AGAIN(part->frames);
 }
 
-/* Looks at a word of the stack, from the program's frame outwards and then back. Not 0: that is all. */
+/* Looks at a word of the stack, from the program's frame outwards and then back. Not 0: no further word is needed. */
 static __attribute__((noinline)) long look_at_word(u32 number, struct kernel_stack *stack)
 {
 	struct kernel_part *part = stack->part;
@@ -75,7 +75,7 @@ static __attribute__((noinline)) long look_at_word(u32 number, struct kernel_sta
 
 	if (!part || !copier || !w || at >= stack->bytes || !next)
 		return 1;
-	KEEP(next); /* of two comparisons made one the verifier takes nothing */
+	KEEP(next); /* the compiler would join the two comparisons, from which the verifier learns no bound */
 	if (next >= KERNEL_PART_FRAMES)
 		return 1;
 	if (stack->back)

@@ -66,7 +66,7 @@ static __always_inline void restore_return_address(struct walk *w);
 #include "stack/unwind.h"
 #include "records.h"
 #include "values.h"
-#if defined(HPCD_OBJECT) && !defined(HPCD_AARCH64) /* bcc lacks what it needs; see there */
+#if defined(HPCD_OBJECT) && !defined(HPCD_AARCH64) /* bcc has no subprograms; aarch64: see there */
 #include "kernel_part.h"
 #define KEEPS_KERNEL_PARTS
 #endif

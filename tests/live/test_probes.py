@@ -157,7 +157,7 @@ def test_samples_in_the_kernels_trap_at_a_return_are_whole(
     assert unwind["complete"] >= 0.97 * unwind["paths"]
 
 
-def test_samples_beside_a_probed_instruction_are_where_it_leads(
+def test_samples_after_a_probed_instruction_have_their_callers(
     tmp_path: Path, program: Path
 ) -> None:
     """The kernel executes a copy of it elsewhere; most samples are of the trap that follows."""

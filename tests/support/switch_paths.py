@@ -118,7 +118,7 @@ class _Paths:
         elif kind in (EventKind.STACK, EventKind.COPIED):
             head = np.frombuffer(raw, STACK_EVENT, 1)[0]
             frames = np.frombuffer(raw, np.uint64, offset=STACK_EVENT.itemsize)
-            # Modules are numbered as they are met, and the innermost frame is the recorder's own.
+            # Each recorder numbers modules by itself, and the innermost frame is its own program.
             kernel, user = np.split(frames, [int(head["kernel_frames"])])
             user = user & np.uint64(OFFSET_MASK)
             text = kernel[1:].tobytes() + user.tobytes() + bytes([int(head["ending"])])

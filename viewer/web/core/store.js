@@ -87,9 +87,6 @@ export const EXTENT = [...WINDOW, "s0", "s1", "r0", "r1"];
 
 const SETTLED_MS = 150; // after the last step of a gesture the URL says what it has led to
 
-// How the history takes a change. Each call costs the browser some milliseconds.
-const REPLACE = 0, PUSH = 1, LATER = 2;
-
 export class Store {
   constructor() {
     // The window is set as soon as a database is open.
@@ -136,9 +133,10 @@ export class Store {
     const goesOn = Boolean(gesture) && gesture === this.gesture;
     if (!goesOn) {
       this.flush();
+      history.pushState({ place: this.place + 1 }, "", location.hash);
       this.gesture = gesture;
     }
-    this.change(patch, goesOn ? LATER : PUSH);
+    this.change(patch, goesOn);
   }
 
   /**
@@ -160,15 +158,15 @@ export class Store {
 
   /**
    * @param {Partial<State>} patch
-   * @param {number} [entry] of the history: LATER when the gesture pauses, as browsers refuse many changes a second
+   * @param {boolean} [goesOn] the URL follows when the gesture pauses: browsers refuse many changes a second
    */
-  change(patch, entry = REPLACE) {
+  change(patch, goesOn = false) {
     const changed = this.changed(patch);
     for (const key of changed) Object.assign(this.state, { [key]: patch[key] });
-    if (entry === LATER) {
+    if (goesOn) {
       clearTimeout(this.timer);
       this.timer = window.setTimeout(() => this.mirror(), SETTLED_MS);
-    } else this.mirror(entry);
+    } else this.mirror();
     for (const listener of [...this.listeners]) {
       // One that was called before may have ended another.
       if (this.listeners.includes(listener) && changed.some((key) => listener.keys.has(key))) listener.react(this.state);
@@ -198,7 +196,7 @@ export class Store {
 
   flush() { if (this.timer) this.mirror(); }
 
-  mirror(entry = REPLACE) {
+  mirror() {
     clearTimeout(this.timer);
     this.timer = 0;
     const parameters = new URLSearchParams({ token: this.token });
@@ -206,9 +204,7 @@ export class Store {
       const value = this.state[key];
       if (value !== undefined && value !== "") parameters.set(key, String(value));
     }
-    const url = "#" + parameters;
-    if (entry === PUSH) history.pushState({ place: this.place + 1 }, "", url);
-    else history.replaceState({ place: this.place }, "", url);
+    history.replaceState({ place: this.place }, "", "#" + parameters);
   }
 }
 

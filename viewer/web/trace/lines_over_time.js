@@ -98,7 +98,7 @@ export class LinesOverTime {
     if (!(window.t1 > window.t0) || !(window.l1 > window.l0)) return;
     this.request?.abort();
     const request = this.request = new AbortController();
-    this.fit(); // what lies beside it may have come since
+    this.fit(); // views that share its space may have been added since
     let grid;
     try {
       grid = await this.api.picture(db, window, this.canvas.height, this.canvas.width, request.signal);

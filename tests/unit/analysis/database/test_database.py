@@ -475,7 +475,7 @@ def test_merge_command(database: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["merge", str(tmp_path / "absent"), "-o", str(tmp_path / "y")]) == 8
 
 
-# Steps are counted often: whoever counts waits for the interpreter with SQLite's lock.
+# The handler runs at each step: it waits for the GIL with SQLite's mutex held.
 _READING_THREADS = """
 import sys, threading
 import hpcd.analysis
@@ -495,6 +495,6 @@ with hpcd.analysis.open(sys.argv[1]) as db:
 """
 
 
-def test_threads_that_read_do_not_wait_for_one_another(database: Path) -> None:
+def test_threads_that_read_at_once_do_not_deadlock(database: Path) -> None:
     command = [sys.executable, "-c", _READING_THREADS, str(database)]
     subprocess.run(command, check=True, timeout=120)
