@@ -8,6 +8,10 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, ViewportSize, expect
 
+# A page that never comes to what is expected fails by this and says why. These tests run on CPU
+# time that is left (SCHED_IDLE): a load has taken more than 60 s beside programs that use every CPU.
+PATIENCE_MS = 240_000
+
 SIZE: ViewportSize = {"width": 1400, "height": 900}
 # Tabs of tests that are over, by server, the latest last: a load in one takes half of the CPU time
 # that it takes in a new one.
@@ -21,7 +25,7 @@ def watched(browser: Browser, url: str) -> Iterator[Page]:
     server = url.partition("#")[0]
     tab = _tabs.pop(server, None)
     page = tab or browser.new_page(viewport=SIZE)
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(PATIENCE_MS)
     errors: list[str] = []
 
     def on_error(error: Error) -> None:

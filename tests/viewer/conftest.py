@@ -10,12 +10,10 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.called import ranks_that_call
 from tests.support.compiled import compiled
-from tests.support.page import watched
+from tests.support.page import PATIENCE_MS, watched
 from tests.support.viewer import eight_ranks, ranks_with_helpers, served, two_runs
 
-# A page that never comes to what is expected fails by this and says why. Playwright's own 5 s are
-# too few where other programs have the processors.
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="session")
