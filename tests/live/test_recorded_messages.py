@@ -64,11 +64,12 @@ def matrix_is_true(traffic: Communication, truth: Truth) -> None:
     assert len(traffic.messages) == truth.sent[:, :, 0].sum()
 
 
-@pytest.mark.timeout(900)  # on an emulated processor with a real-time kernel five parts take 400 s
-def test_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
+@pytest.mark.timeout(900)  # emulated processors
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str, ranks: int) -> None:
     """Parts of one run, so that handles of communicators and requests are used again."""
     names = ("halo", "subcommunicators", "two_groups", "wildcards", "persistent")
-    truth, path = recorded(built, tmp_path, flavour, names, 3)
+    truth, path = recorded(built, tmp_path, flavour, names, ranks)
     with hpcd.analysis.open(path) as db:
         traffic = communication(db)
         matrix_is_true(traffic, truth)
