@@ -1,8 +1,9 @@
 """Attaching programs to instructions of files: uprobes.
 
 From Linux 6.13 on one link serves many functions of a file, and its program both ends of a call
-(``BPF_TRACE_UPROBE_SESSION``); before, each function is a perf event of its own, and another where
-it returns. Whatever is attached goes with its descriptors, however the process ends.
+(``BPF_TRACE_UPROBE_SESSION``); on 6.12 one link serves their entries and one their returns; before,
+each function is a perf event of its own, and another where it returns. Whatever is attached goes
+with its descriptors, however the process ends.
 Source: include/uapi/linux/bpf.h, kernel/trace/bpf_trace.c.
 """
 
@@ -28,6 +29,7 @@ from hpcd.errors import HpcdError, PlatformError, PrivilegeError, TargetError
 ATTACH_MULTI, ATTACH_SESSION = 48, 57
 """BPF_TRACE_UPROBE_MULTI, BPF_TRACE_UPROBE_SESSION."""
 _ATTACH_PERF_EVENT = 41
+_MULTI_RETURN = 1  # BPF_F_UPROBE_MULTI_RETURN
 _LINK_CREATE = 28
 _SYSTEM_CALL = {"x86_64": 321, "aarch64": 280}
 RETURN_POINT = 1 << 63
@@ -54,15 +56,24 @@ class ProbedInstruction:
     returns: bool = False
 
 
-def session_supported() -> bool:
-    """Whether this kernel has uprobe sessions."""
-    return _has_sessions() and os.environ.get("HPCD_UPROBES", "session") == "session"
+def way_to_attach() -> str:
+    """``session``, ``multi`` or ``perf``: the first of them that this kernel has, or the one that
+    the environment names."""
+    ways = _ways()
+    named = os.environ.get("HPCD_UPROBES", "")
+    return named if named in ways else ways[0]
 
 
 @cache
-def _has_sessions() -> bool:
+def _ways() -> tuple[str, ...]:
     with closing(KernelTypes()) as types:
-        return types.has_enumerator("bpf_attach_type", "BPF_TRACE_UPROBE_SESSION")
+        if types.has_enumerator("bpf_attach_type", "BPF_TRACE_UPROBE_SESSION"):
+            return "session", "multi", "perf"
+        # Links are older (6.6), but those of one process did not see all of its threads, and each
+        # of their functions was detached by itself.
+        if types.member("uprobe_consumer", "cons_node") is not None:
+            return "multi", "perf"
+    return ("perf",)
 
 
 PROBE_PROGRAMS = ("on_probe", "on_probe_entry", "on_probe_return")
@@ -71,9 +82,11 @@ PROBE_PROGRAMS = ("on_probe", "on_probe_entry", "on_probe_return")
 
 def program_attach_types() -> dict[str, int]:
     """The programs that serve probes here, each with what it is attached as (0: a perf event)."""
-    if session_supported():
+    way = way_to_attach()
+    if way == "session":
         return {"on_probe": ATTACH_SESSION, "on_probe_entry": ATTACH_MULTI}
-    return {"on_probe_entry": 0, "on_probe_return": 0}
+    link = ATTACH_MULTI if way == "multi" else 0
+    return {"on_probe_entry": link, "on_probe_return": link}
 
 
 def require_uprobes() -> None:
@@ -83,29 +96,39 @@ def require_uprobes() -> None:
 
 
 def attach_multi(
-    program: int, attach_type: int, path: str, places: Sequence[ProbedInstruction], pid: int = 0
-) -> int:
+    program: int,
+    attach_type: int,
+    path: str,
+    places: Sequence[ProbedInstruction],
+    pid: int = 0,
+    *,
+    at_return: bool = False,
+) -> list[int]:
     """Run ``program``, loaded for ``attach_type`` (:data:`ATTACH_SESSION`: also at the returns), at
-    ``places`` of the file at ``path``, in process ``pid`` or any (0); returns the descriptor of the
-    link. In other processes nothing traps.
+    ``places`` of the file at ``path`` (``at_return``: where their functions return), in process
+    ``pid`` or any (0); returns the descriptor of the link, none of no places. In other processes
+    nothing traps.
 
     Nothing is attached when the kernel refuses one of the places. Raises
     :class:`KernelRefusedError` or :class:`PrivilegeError`.
     """
+    if not places:
+        return []
     count = len(places)
     words = ctypes.c_uint64 * count
     offsets = words(*(place.offset for place in places))
     cookies = words(*(place.cookie for place in places))
     counters = words(*(place.reference_count for place in places))
     text = ctypes.create_string_buffer(os.fsencode(path))
-    return _create_link(
+    link = _create_link(
         _UPROBE_LINK.pack(
             program, 0, attach_type, 0,
             ctypes.addressof(text), ctypes.addressof(offsets),
             ctypes.addressof(counters) if any(counters) else 0, ctypes.addressof(cookies),
-            count, 0, pid, 0,
+            count, _MULTI_RETURN if at_return else 0, pid, 0,
         )
     )  # fmt: skip
+    return [link]
 
 
 def attach_event(
@@ -146,12 +169,12 @@ def _create_link(attributes: bytes) -> int:
 class Uprobes:
     """The places of files that are probed, in groups that are attached and detached at once.
 
-    ``programs`` are descriptors by name: ``on_probe`` of sessions with ``on_probe_entry`` for what
-    needs no return, or ``on_probe_entry`` and ``on_probe_return``.
+    ``programs`` are descriptors by name, those of :func:`program_attach_types`.
     """
 
     def __init__(self, programs: dict[str, int]) -> None:
         self._programs = programs
+        self._way = way_to_attach()
         self._held: dict[int, list[int]] = {}
         self._count = 0
 
@@ -192,24 +215,28 @@ class Uprobes:
         ]
 
     def _attach_all(self, path: str, places: list[ProbedInstruction], pid: int) -> list[int]:
-        session, entry = self._programs.get("on_probe"), self._programs["on_probe_entry"]
+        entry = self._programs["on_probe_entry"]
+        ended = [place for place in places if place.returns]
         held: list[int] = []
         try:
-            if session is not None:
+            if self._way == "perf":
+                end = self._programs["on_probe_return"]
+                for place in places:
+                    if place.returns:
+                        held += attach_event(end, path, place, pid, at_return=True)
+                    held += attach_event(entry, path, place, pid, at_return=False)
+            elif self._way == "multi":
+                # Returns first: each call that is seen to begin is seen to end.
+                end = self._programs["on_probe_return"]
+                held += attach_multi(end, ATTACH_MULTI, path, ended, pid, at_return=True)
+                held += attach_multi(entry, ATTACH_MULTI, path, places, pid)
+            else:
                 # Of a session in another process, too, the kernel traps the return when a call
                 # comes to this place: there must be none where returns must not be replaced.
-                ended = [place for place in places if place.returns]
+                session = self._programs["on_probe"]
                 entries = [place for place in places if not place.returns]
-                if ended:
-                    held.append(attach_multi(session, ATTACH_SESSION, path, ended, pid))
-                if entries:
-                    held.append(attach_multi(entry, ATTACH_MULTI, path, entries, pid))
-                return held
-            end = self._programs["on_probe_return"]
-            for place in places:
-                if place.returns:
-                    held += attach_event(end, path, place, pid, at_return=True)
-                held += attach_event(entry, path, place, pid, at_return=False)
+                held += attach_multi(session, ATTACH_SESSION, path, ended, pid)
+                held += attach_multi(entry, ATTACH_MULTI, path, entries, pid)
         except BaseException:
             _close(held)
             raise

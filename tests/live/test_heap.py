@@ -84,7 +84,7 @@ def test_allocator_of_a_static_program(tmp_path: Path, build: Callable[..., Path
     assert _below(heap, "borrow") == (200_000_000, 0)
 
 
-@pytest.mark.parametrize("way", ["session", "perf"])
+@pytest.mark.parametrize("way", ["session", "multi", "perf"])
 def test_every_way_to_allocate_counts_once(
     tmp_path: Path, build: Callable[..., Path], way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,7 +135,7 @@ def test_durations_are_those_of_the_calls(tmp_path: Path, program: Path) -> None
     assert 5 <= duration.min() < 6  # others may be late: the machine is shared
 
 
-@pytest.mark.parametrize("way", ["session", "perf"])
+@pytest.mark.parametrize("way", ["session", "multi", "perf"])
 def test_children_are_recorded_from_their_first_call(
     tmp_path: Path, program: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +145,7 @@ def test_children_are_recorded_from_their_first_call(
     assert len(np.unique(seen.calls["work"].line)) == 5
 
 
-@pytest.mark.parametrize("way", ["session", "perf"])
+@pytest.mark.parametrize("way", ["session", "multi", "perf"])
 def test_samples_in_the_kernels_trap_at_a_return_are_whole(
     tmp_path: Path, program: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
