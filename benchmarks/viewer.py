@@ -38,10 +38,17 @@ window.shown = () => new Promise((resolve) => requestAnimationFrame(() => {
   port1.onmessage = resolve;
   port2.postMessage(0);
 }));
+let pictures = 0;
+const fetched = window.fetch;
+window.fetch = (...request) => {
+  pictures += String(request[0]).includes("/grid?");
+  return fetched(...request);
+};
 // Milliseconds of act itself, and from it to the frame after attribute name of <main> was set anew;
-// null for an act that changes nothing, such as a shift at the end of the recording.
+// null for an act that changes nothing, such as a shift at the end of the recording: neither the
+// URL, which follows the wheel when it rests, nor the picture, which is requested at once.
 window.timed = (name, act) => new Promise((resolve) => {
-  const before = location.hash;
+  const before = [location.hash, pictures].join();
   const began = performance.now();
   let acted = 0;
   const watch = new MutationObserver(async () => {
@@ -52,7 +59,7 @@ window.timed = (name, act) => new Promise((resolve) => {
   watch.observe(document.getElementById("main"), { attributes: true, attributeFilter: [name] });
   act();
   acted = performance.now() - began;
-  if (location.hash === before) { watch.disconnect(); resolve(null); }
+  if ([location.hash, pictures].join() === before) { watch.disconnect(); resolve(null); }
 });
 window.press = (key) =>
   document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
@@ -66,7 +73,7 @@ window.wheel = (x, y, deltaY, shiftKey) => {
 # Bytes of the pictures since this was asked last, as they were sent.
 _BYTES = """() => {
   const sizes = performance.getEntriesByType("resource")
-    .filter(({ name }) => name.includes("/grid?")).map(({ encodedBodySize }) => encodedBodySize);
+    .filter(({ name }) => name.includes("/grid?") && !name.includes("line=")).map(({ encodedBodySize }) => encodedBodySize);
   performance.clearResourceTimings();
   performance.setResourceTimingBufferSize(100000);
   return sizes;
