@@ -73,7 +73,8 @@ window.wheel = (x, y, deltaY, shiftKey) => {
 # Bytes of the pictures since this was asked last, as they were sent.
 _BYTES = """() => {
   const sizes = performance.getEntriesByType("resource")
-    .filter(({ name }) => name.includes("/grid?") && !name.includes("line=")).map(({ encodedBodySize }) => encodedBodySize);
+    .filter(({ name }) => name.includes("/grid?") && !name.includes("line="))
+    .map(({ encodedBodySize }) => encodedBodySize);
   performance.clearResourceTimings();
   performance.setResourceTimingBufferSize(100000);
   return sizes;

@@ -19,6 +19,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.syscall.restype = ctypes.c_long
 
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
+_MEMBARRIER = {"x86_64": 324, "aarch64": 283}
+_MEMBARRIER_CMD_GLOBAL = 1
 
 PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT = 0, 1, 2
 SW_CPU_CLOCK, SW_TASK_CLOCK, SW_PAGE_FAULTS, SW_DUMMY = 0, 1, 2, 9
@@ -136,3 +138,9 @@ def perf_attach(fd: int, program: int) -> None:
         fcntl.ioctl(fd, _IOC_SET_BPF, program)
     except OSError as error:
         raise KernelRefusedError("attaching the sampler to an event", error.errno or 0) from None
+
+
+def wait_for_running_programs() -> None:
+    """Wait until the BPF programs that run on any CPU have ended: for a grace period of RCU, which
+    membarrier(2) waits for. Not on kernels whose CPUs are without ticks (``nohz_full``)."""
+    _LIBC.syscall(_MEMBARRIER[platform.machine()], _MEMBARRIER_CMD_GLOBAL, 0, 0)

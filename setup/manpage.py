@@ -19,8 +19,8 @@ from hpcd.daemon.service.configuration import Configuration
 ENVIRONMENT = {
     "HPCD_SOCKET": "Control socket of the service (default: /run/hpcd/control.sock).",
     "HPCD_LOADER": "How BPF programs are loaded where --loader is not given: object, bcc or auto.",
-    "HPCD_UPROBES": "How probes are attached: session or multi (links for many functions), where the"
-    " kernel has those, or perf (a perf event for each function).",
+    "HPCD_UPROBES": "How probes are attached: session or multi (links for many functions), where"
+    " the kernel has those, or perf (a perf event for each function).",
     "HPCD_CACHE": "Directory of cached kernel headers, unwind tables and program structure "
     "(default: /var/cache/hpcd when recording as root, otherwise hpcd below XDG_CACHE_HOME).",
     "HPCD_DEBUG": "When set, errors are printed with their tracebacks.",

@@ -77,7 +77,7 @@ struct heap_block {
 };
 
 struct probed_function {
-	u32 one_in;   /* one call of this number is recorded */
+	u32 one_in;   /* one call of this number is recorded; 0: none any more, the probe is being detached */
 	u32 values;
 	u32 flags;
 	u32 number;   /* of the recorded function, in struct call */

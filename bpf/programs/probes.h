@@ -449,7 +449,7 @@ static __always_inline int probe_entry(struct user_registers *ctx, u32 index)
 	struct probed_function *function = map_lookup(MAP(PROBED), &index);
 	struct probe_count *count = map_lookup(MAP(PROBE_COUNTS), &index);
 
-	if (!counted || !function || !count)
+	if (!counted || !function || !count || !function->one_in)
 		return IGNORE_RETURN;
 	struct thread *thread = probed_thread(id, counted);
 	if (!thread) {
@@ -560,7 +560,7 @@ static __always_inline int probe_return(u32 index, int at_instruction)
 	struct probe_count *count = map_lookup(MAP(PROBE_COUNTS), &index);
 
 	/* Of a thread that is no target's, nothing is open. */
-	if (!counted || !function || !count || !map_lookup(MAP(OPEN_THREADS), &tid))
+	if (!counted || !function || !count || !function->one_in || !map_lookup(MAP(OPEN_THREADS), &tid))
 		return 0;
 	u32 slot = take_slot();
 	if (slot >= CALL_SLOTS) {

@@ -114,8 +114,7 @@ class ProbedFiles:
         for key in self._attached.pop(pid, ()):
             self._postponed.pop((key, pid), None)
             probed = self._files.get(key)
-            for link in (probed.links.pop(pid, None) or {}).values() if probed else ():
-                self._detach(link)
+            self._detach_later(*(probed.links.pop(pid, None) or {}).values() if probed else ())
 
     def prepare(self, paths: Iterable[Path], pid: int) -> None:
         """Attach to files that process ``pid`` is about to map: its first call is recorded too."""
@@ -248,10 +247,12 @@ class ProbedFiles:
             probed.places = kept
             path = f"/proc/self/fd/{probed.file.fileno()}"
             part = self._part(index)
+            rest = [place for place in kept if self._part(place.cookie) == part]
+            # Two links at a time would count each call of the rest twice.
+            detach = self._detach if rest else self._detach_later
             for pid, links in probed.links.items():
                 if part in links:
-                    self._detach(links.pop(part))
-                rest = [place for place in kept if self._part(place.cookie) == part]
+                    detach(links.pop(part))
                 if rest:
                     with contextlib.suppress(TargetError):
                         links[part], _ = self._attach_places(path, rest, pid)
@@ -355,6 +356,12 @@ class ProbedFiles:
     def _detach(self, link: int) -> None:
         began = time.monotonic()
         self._uprobes.detach(link)
+        self._spend(began)
+
+    def _detach_later(self, *links: int) -> None:
+        """Detach from what makes no calls that would be recorded."""
+        began = time.monotonic()
+        self._uprobes.detach_later(*links)
         self._spend(began)
 
     def _spend(self, began: float) -> None:

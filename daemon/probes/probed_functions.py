@@ -199,6 +199,11 @@ class ProbedFunctions:
         """Calls of processes that are no targets, of the functions with these numbers."""
         return sum(int(self._maps.counts(index)[0]["foreign"]) for index in indices)
 
+    def stop(self, functions: Iterable[ProbedFunction]) -> None:
+        """Record no call of ``functions`` from now on, nor the ends of those that have begun."""
+        for function in functions:
+            self._maps.set_one_in(function.index, 0)
+
     def set_one_in(self, function: ProbedFunction, one_in: int) -> None:
         """Record one in ``one_in`` calls of ``function`` from now on."""
         function.one_in = one_in

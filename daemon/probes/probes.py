@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from hpcd.bpf import syscalls
 from hpcd.bpf.probe_maps import MAX_BLOCKS, HeapRole, ProbeMaps
 from hpcd.bpf.uprobes import Uprobes
 from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
@@ -107,6 +108,7 @@ class Probes:
                 self._functions.set_one_in(function, max(change.one_in, function.spec.one_in))
             else:
                 function.let_go = True
+                self._functions.stop([function])
                 self._files.let_go(change.index)
         heap = self._costs(heap=True)
         for change in self._heap_budget.step(now, targets, heap):
@@ -141,12 +143,14 @@ class Probes:
             self._ended.clear()
 
     def detach(self) -> None:
-        """Detach everything; what has been counted can still be requested."""
+        """Detach everything; what has been counted can still be requested, and is final."""
+        self._functions.stop(self._functions.all)
+        syscalls.wait_for_running_programs()
         self._files.close()
 
     def close(self) -> None:
         """Detach everything and end."""
-        self.detach()
+        self._files.close()
         self._decoder.close()
 
     def summary(self, *, final: bool = False) -> ProbesSummary:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, ViewportSize, expect
 
 # A page that never comes to what is expected fails by this and says why. These tests run on CPU
-# time that is left (SCHED_IDLE): a load has taken more than 60 s beside programs that use every CPU.
+# time that is left (SCHED_IDLE): a load has taken more than 60 s beside programs that use all.
 PATIENCE_MS = 240_000
 
 SIZE: ViewportSize = {"width": 1400, "height": 900}
