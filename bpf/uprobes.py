@@ -272,8 +272,9 @@ def close_in_child(descriptors: list[int]) -> int:
     """Have a child close its copies of ``descriptors`` when all others are closed; returns its
     process id. Raises OSError.
 
-    The kernel takes 50 to 90 ms for the event of a probe, one after another, 20 s for those of MPI
-    (``tracepoint_synchronize_unregister`` with ``event_mutex`` held), and 0.2 to 0.4 s for a link.
+    The kernel takes 50 to 90 ms for each event, one after another
+    (``tracepoint_synchronize_unregister`` with ``event_mutex`` held): for the 113 functions of MPI
+    20 s, for the links of them 1 to 2 s (6.18).
     """
     child = os.fork()
     if child == 0:
