@@ -118,10 +118,11 @@ class _Paths:
         elif kind in (EventKind.STACK, EventKind.COPIED):
             head = np.frombuffer(raw, STACK_EVENT, 1)[0]
             frames = np.frombuffer(raw, np.uint64, offset=STACK_EVENT.itemsize)
-            # Each recorder numbers modules by itself, and the innermost frame is its own program.
+            # Each recorder numbers modules by itself, and the innermost frame is its own program
+            # (on aarch64 the second, too).
             kernel, user = np.split(frames, [int(head["kernel_frames"])])
-            user = user & np.uint64(OFFSET_MASK)
-            text = kernel[1:].tobytes() + user.tobytes() + bytes([int(head["ending"])])
+            kernel, user = kernel[kernel != kernel[:1]], user & np.uint64(OFFSET_MASK)
+            text = kernel.tobytes() + user.tobytes() + bytes([int(head["ending"])])
             digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
             key = int(head["cache"]) << 32 | int(head["stack"])
             early = kind == EventKind.COPIED or int(head["ending"]) in _EARLY
@@ -166,7 +167,6 @@ if __name__ == "__main__":
     _observed.observe()
     if _kept == "0":
         _keep_nothing()
-    try:
-        main()
-    finally:
-        _observed.write(_file)
+    _code = main()
+    _observed.write(_file)
+    sys.exit(_code)
