@@ -178,8 +178,10 @@ class Uprobes:
         self._way = way_to_attach()
         self._held: dict[int, list[int]] = {}
         self._count = 0
-        self._closing: set[int] = set()
-        """Children that close descriptors, not yet waited for."""
+        self._detached: list[int] = []
+        """Descriptors to be closed when the child that closes others has ended."""
+        self._closing = 0
+        """The process id of that child; 0: there is none."""
 
     def attach(
         self, path: str, places: Sequence[ProbedInstruction], pid: int = 0
@@ -250,17 +252,25 @@ class Uprobes:
         _close(self._held.pop(number, []))
 
     def detach_later(self, *numbers: int) -> None:
-        """Detach what :meth:`attach` attached, without waiting: its program may still run."""
-        held = [fd for number in numbers for fd in self._held.pop(number, [])]
-        self._closing = {child for child in self._closing if not os.waitpid(child, os.WNOHANG)[0]}
-        if held:
-            with contextlib.suppress(OSError):  # no process more: it takes its time here
-                self._closing.add(close_in_child(held))
-        _close(held)
+        """Detach what :meth:`attach` attached, without waiting: its program may still run, until
+        the next call if what was detached before has not been closed yet."""
+        self._detached += [fd for number in numbers for fd in self._held.pop(number, [])]
+        if not self._closing or os.waitpid(self._closing, os.WNOHANG)[0]:
+            self._close_detached()
 
     def close(self) -> None:
         """Detach everything, without waiting."""
-        self.detach_later(*self._held)
+        self._detached += [fd for held in self._held.values() for fd in held]
+        self._held.clear()
+        self._close_detached()
+
+    def _close_detached(self) -> None:
+        self._closing = 0
+        if self._detached:
+            with contextlib.suppress(OSError):  # no process more: it takes its time here
+                self._closing = close_in_child(self._detached)
+        _close(self._detached)
+        self._detached.clear()
 
 
 def _close(descriptors: list[int]) -> None:

@@ -359,10 +359,14 @@ class ProbedFiles:
         self._spend(began)
 
     def _detach_later(self, *links: int) -> None:
-        """Detach from what makes no calls that would be recorded."""
-        began = time.monotonic()
-        self._uprobes.detach_later(*links)
-        self._spend(began)
+        """Detach from what makes no calls that would be recorded. A user's recorder waits for it,
+        which is counted: else processes that begin and end would be attached to faster than the
+        kernel detaches from them."""
+        if self._rights:
+            for link in links:
+                self._detach(link)
+        elif links:
+            self._uprobes.detach_later(*links)
 
     def _spend(self, began: float) -> None:
         if self._rights:
