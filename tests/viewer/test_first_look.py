@@ -149,7 +149,7 @@ def test_a_database_of_another_host_is_served_until_this_end_ends(
     finally:
         view.send_signal(end)
         view.communicate()
-    assert psutil.wait_procs(there, timeout=60)[1] == []
+    assert psutil.wait_procs(there, timeout=240)[1] == []
     assert not list(Path.home().glob("reached"))
 
 

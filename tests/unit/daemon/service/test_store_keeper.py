@@ -41,7 +41,7 @@ class Store:
         while self.looks.acquire(blocking=False):
             pass
         for _ in range(2):
-            assert self.looks.acquire(timeout=60)
+            assert self.looks.acquire(timeout=240)
 
 
 def test_what_is_too_old_goes_also_when_the_process_was_killed(
