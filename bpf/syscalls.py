@@ -1,4 +1,5 @@
-"""perf_event_open(2) and what is done with its descriptors; the standard library lacks both.
+"""perf_event_open(2), what is done with its descriptors, and membarrier(2); the standard library
+lacks them.
 
 Numbers and layouts are those of ``include/uapi/linux/perf_event.h``.
 """

@@ -255,7 +255,7 @@ class Uprobes:
         """Detach what :meth:`attach` attached, without waiting: its program may still run, until
         the next call if what was detached before has not been closed yet."""
         self._detached += [fd for number in numbers for fd in self._held.pop(number, [])]
-        if not self._closing or os.waitpid(self._closing, os.WNOHANG)[0]:
+        if not self._closing or has_ended(self._closing):
             self._close_detached()
 
     def close(self) -> None:
@@ -279,8 +279,8 @@ def _close(descriptors: list[int]) -> None:
 
 
 def close_in_child(descriptors: list[int]) -> int:
-    """Have a child close its copies of ``descriptors`` when all others are closed; returns its
-    process id. Raises OSError.
+    """Fork a child that keeps nothing but ``descriptors`` open, and ends; returns its process id.
+    The caller closes its own copies: the child's are the last then. Raises OSError.
 
     The kernel takes 50 to 90 ms for each event, one after another
     (``tracepoint_synchronize_unregister`` with ``event_mutex`` held): for the 113 functions of MPI
@@ -298,6 +298,14 @@ def close_in_child(descriptors: list[int]) -> int:
         finally:
             os._exit(0)
     return child
+
+
+def has_ended(child: int) -> bool:
+    """Whether a child of this process has ended; it is reaped then."""
+    try:
+        return os.waitpid(child, os.WNOHANG)[0] == child
+    except ChildProcessError:  # reaped by the kernel: whoever started hpcd ignores SIGCHLD
+        return True
 
 
 def _reason(error: HpcdError) -> str:
