@@ -85,13 +85,13 @@ tar -C "$files/root" -cf "$files/files.tar" .
 code=0
 export folder here files
 # shellcheck disable=SC2016  # expanded by the shells that xargs starts
-printf '%s\n' "$@" | xargs -P 2 -I NAME sh -c '
-	results=$folder/results/NAME
+printf '%s\n' "$@" | xargs -P 2 -n 1 sh -c '
+	results=$folder/results/$1
 	rm -rf "$results"
 	began=$(date +%s)
-	code=0
-	sh "$here/boot.sh" "$folder" NAME "$files/files.tar" "$results" || code=1
-	echo "NAME: $(($(date +%s) - began)) s; $results/output.txt"
-	exit $code' || code=1
+	sh "$here/boot.sh" "$folder" "$1" "$files/files.tar" "$results"
+	code=$?
+	echo "$1: $(($(date +%s) - began)) s; $results/output.txt"
+	exit $code' sh || code=1
 .venv/bin/python "$here/table.py" write "$folder/results" docs/kernels.md
 exit $code
