@@ -1,4 +1,4 @@
-"""An hour at full load: the service and its recorders keep their memory and their descriptors.
+"""An hour at full load: memory, descriptors and CPU time of the service and a recorder stay flat.
 
 The service records the host, in measurements of ten minutes, and for the whole time a program that
 starts threads and processes as others compute; every minute somebody has it record for a moment.
@@ -29,6 +29,8 @@ _ROUND_SECONDS = 60.0
 _SETTLED = 10
 _GROWTH_BYTES = 10e6
 _GROWTH_DESCRIPTORS = 4
+# Of its CPU time in a minute, which depends on what else runs.
+_GROWTH_CPU = 1.25
 
 
 def run(rounds: int, seed: int) -> list[str]:
@@ -64,7 +66,8 @@ def run(rounds: int, seed: int) -> list[str]:
         hpcd("attach", "-p", str(churn), "--background")
         long_one = max(_recorders(service), key=lambda recorder: recorder.create_time())
         seen = {"service": service, "recorder": long_one}
-        figures: dict[str, list[tuple[int, int]]] = {name: [] for name in seen}
+        # Bytes of memory, descriptors, and CPU seconds so far, each minute.
+        figures: dict[str, list[tuple[int, int, float]]] = {name: [] for name in seen}
         began = time.monotonic()
         for number in range(rounds):
             hpcd("attach", "-p", str(churn), "-d", "2", "--background")
@@ -74,26 +77,34 @@ def run(rounds: int, seed: int) -> list[str]:
             for name, process in seen.items():
                 if process.poll() is not None if process is service else not process.is_running():
                     return [*findings, f"the {name} ended in minute {number + 1}"]
-                figures[name].append((process.memory_info().rss, process.num_fds()))
-            figures = (f"{name} {rows[-1][0] / 1e6:.1f} MB {rows[-1][1]} fds"
-                    for name, rows in figures.items())  # fmt: skip
-            print(f"  minute {number + 1}: {', '.join(figures)}", flush=True)
+                cpu = sum(process.cpu_times()[:2])
+                figures[name].append((process.memory_info().rss, process.num_fds(), cpu))
+            shown = (f"{name} {rows[-1][0] / 1e6:.1f} MB {rows[-1][1]} fds {rows[-1][2]:.1f} s"
+                     for name, rows in figures.items())  # fmt: skip
+            print(f"  minute {number + 1}: {', '.join(shown)}", flush=True)
     for name, rows in figures.items():
         findings += _growth(name, rows)
     return findings
 
 
-def _growth(name: str, rows: list[tuple[int, int]]) -> list[str]:
+def _growth(name: str, rows: list[tuple[int, int, float]]) -> list[str]:
     """A quarter's median beside an earlier quarter's: what a minute's load adds comes and goes."""
-    settled = rows[min(_SETTLED, len(rows) - 1) :]
+    minutes = np.array(rows)
+    minutes[1:, 2] = np.diff(minutes[:, 2])  # of CPU time that of the minute
+    settled = minutes[min(_SETTLED, len(rows) - 1) :]
     quarter = -(-len(settled) // 4)
     early, late = (np.median(part, axis=0) for part in (settled[:quarter], settled[-quarter:]))
-    memory, descriptors = late - early
+    memory, descriptors, _ = late - early
     findings = []
     if memory > _GROWTH_BYTES:
         findings.append(f"the {name} grew by {memory / 1e6:.1f} MB")
     if descriptors > _GROWTH_DESCRIPTORS:
         findings.append(f"the {name} has {descriptors:.0f} descriptors more")
+    print(f"  {name}: {early[2]:.2f} s of CPU time a minute, then {late[2]:.2f} s")
+    if late[2] > _GROWTH_CPU * early[2]:
+        findings.append(
+            f"the {name} takes {late[2]:.2f} s of CPU time a minute, after {early[2]:.2f}"
+        )
     return findings
 
 
