@@ -31,7 +31,7 @@ class TokenBucket:
     def spend(self, now: float, cpu_seconds: float) -> None:
         """Count work that has just been done."""
         saved_since = max(self.next_allowed, now - self._saved_seconds)
-        self.next_allowed = saved_since + min(cpu_seconds / self._share, self._max_delay)
+        self.next_allowed = min(saved_since + cpu_seconds / self._share, now + self._max_delay)
 
 
 class UserBuckets:

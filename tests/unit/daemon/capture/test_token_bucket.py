@@ -35,3 +35,10 @@ def test_in_the_long_run_work_uses_its_share() -> None:
         used += 0.003
         now += 0.003
     assert 0.045 < used / now < 0.055
+
+
+def test_pieces_of_work_close_together_wait_no_longer() -> None:
+    bucket = TokenBucket(0.05, 0.0, 0.02, now=0.0)
+    for _ in range(10):
+        bucket.spend(1.0, 1.0)
+    assert math.isclose(bucket.delay(1.0), 0.02, abs_tol=1e-9)
