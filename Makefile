@@ -57,7 +57,7 @@ rpm:
 	@sh setup/rpm.sh build/rpm; $(as_owner)
 
 PACKAGES = tests/packages
-test-packages: setup-test
+test-packages: setup-test objects
 	@sh setup/packages.sh setup/packages-object.txt setup/packages-deb.txt setup/packages-docs.txt \
 		setup/rpm-packages.txt
 	@sh setup/venv.sh dev docs
