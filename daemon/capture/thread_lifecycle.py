@@ -6,6 +6,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import takewhile
 
 from hpcd.bpf.layouts import STACK_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.daemon.capture.cpu_account import CpuAccount
@@ -22,6 +23,9 @@ from hpcd.model.identity import Thread
 from hpcd.model.unwind_status import UnwindStatus
 
 _MAX_PROGRAMS = 256
+# How long the end of a thread is waited for that has begun to end: the kernel may drop it 10 s late
+# (CONFIG_RCU_LAZY).
+_MAX_EXIT_NS = 20_000_000_000
 _STILL = 1 << 63
 # By the state in /proc.
 _SWITCHES = {
@@ -85,8 +89,10 @@ class ThreadLifecycle:
         self._programs: dict[int, ReportedProgram] = {}
         self.cpu = CpuAccount()
         """The CPU time of the threads, as the scheduler counts it."""
-        # Threads that have begun to end, and when they were last known to run.
+        # Threads that have begun to end, and when they were last known to run; and those of them
+        # whose end is all that can come yet: not main threads of processes that go on.
         self._exiting: dict[int, int] = {}
+        self._leaving: dict[int, int] = {}
 
     @property
     def line_count(self) -> int:
@@ -183,6 +189,8 @@ class ThreadLifecycle:
             self._threads[event.thread] = replace(thread, name=name)
             self._exiting[event.thread] = event.time
             self.cpu.update(event.thread, event.runtime)
+            if event.other or event.tid != event.tgid:
+                self._leaving[event.thread] = event.time
         if event.other:
             self._targets.on_exit(event.tgid, event.time)
 
@@ -190,6 +198,7 @@ class ThreadLifecycle:
         number = event.thread
         thread = self._threads.pop(number, None)
         self._exiting.pop(number, None)
+        self._leaving.pop(number, None)
         used_ns = self.cpu.end(number, event.runtime, event.time)
         if thread:
             name = _text(event.comm) or thread.name
@@ -206,6 +215,13 @@ class ThreadLifecycle:
         for pid in self._targets.alive:
             if all(processes.has_ended(pid, tid) for tid in processes.thread_ids(pid)):
                 self._targets.on_exit(pid, now)
+
+    def _end_overdue(self) -> None:
+        """End the threads that began to end long ago: no kernel is sure to report their end."""
+        before = time.monotonic_ns() - _MAX_EXIT_NS
+        overdue = takewhile(lambda leaving: leaving[1] < before, self._leaving.items())
+        for number, when in list(overdue):
+            self._on_end(ThreadEvent(when, EventKind.FREE, 0, 0, number, 0, 0, 0, 0, b""))
 
     def _new_line(
         self, number: int, pid: int, tid: int, name: str, start_ns: int, used_ns: int, time_ns: int,
@@ -281,6 +297,7 @@ class ThreadLifecycle:
         """Ends (ns) by trace line of the threads of which no sample can come any more."""
         ends = {self.numbered.pop(number): time for number, time in self._ended_last_round.items()}
         self._ended_last_round, self._ended = self._ended, {}
+        self._end_overdue()
         self._targets.refresh_postponed()
         self._targets.spaces.free_retired()
         if self._replaced:

@@ -116,6 +116,25 @@ def test_a_thread_keeps_its_line_for_a_round_after_its_end(
     assert threads.line_count == 1
 
 
+def test_a_thread_whose_end_is_not_reported_ended_at_its_exit(
+    threads: ThreadLifecycle, calls: RecordedCalls
+) -> None:
+    """But for main threads: their process may go on, and another thread take over their tid."""
+    now = time.monotonic_ns()
+    for number in (33, 34, 35, 36):
+        threads.on_event(event(EventKind.THREAD, 1, tid=number - 32, thread=number))
+    for number, exited, other in ((33, 40, 0), (34, 41, 0), (36, 43, 1), (35, now, 0)):
+        left = event(EventKind.EXIT, 1, tid=number - 32, thread=number, time=exited, other=other)
+        threads.on_event(left)
+    assert threads.end_round() == {}
+    written = [arguments[0] for name, *arguments in calls.calls if name == "add_thread"]
+    assert [(thread.line, thread.end_ns) for thread in written[4:]] == [(1, 41), (3, 43)]
+    assert threads.end_round() == {}
+    assert threads.end_round() == {1: 41, 3: 43}
+    threads.on_event(event(EventKind.FREE, 1, tid=2, thread=34, time=99))
+    assert len([name for name, *_ in calls.calls if name == "add_thread"]) == len(written)
+
+
 def test_on_demand_mappings_are_read_when_the_programs_ask(calls: RecordedCalls) -> None:
     stand_in: Any = calls
     stand_in.is_known = stand_in.on_fork = lambda *_, **__: True
