@@ -1223,7 +1223,7 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	/* This tid was another thread's, which is still there: its end was not reported. Linux 6.18 was
 	 * seen to call no program at sched_process_free for 1 to 4 in 1,000. Left alone, it would be
-	 * the new one that is recorded, whosever it is. User space may have numbered the new one. */
+	 * the new one that is recorded, of whatever user. User space may have numbered the new one. */
 	u32 tid = FIELD(child->pid);
 	struct thread *before = map_lookup(MAP(THREADS), &tid);
 	if (before && (before->left || (before->number & THREAD_CPU_MASK) != THREAD_CPU_MASK))
