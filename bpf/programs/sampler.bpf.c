@@ -247,8 +247,8 @@ static __always_inline struct thread *register_current_thread(u32 tid, struct co
 	return register_thread(this_task(), tid, 0, count);
 }
 
-/* Ends a recorded thread that runs no more: of no task, one whose end was not seen; then only what was
- * known of it is sent. */
+/* Ends a recorded thread that runs no more, and reports it. task is 0 when the kernel has freed it without
+ * a report: then its last CPU time and name are not known. */
 NOT_INLINED int end_thread(struct task_struct *task, u32 tid)
 {
 	struct thread_event event;

@@ -49,7 +49,7 @@ def test_a_number_is_never_given_again(tmp_path: Path, build: Callable[..., Path
 
 
 def wave(process: subprocess.Popen[str]) -> tuple[int, int]:
-    """Have ``waves`` start its processes; the first one's pid, and when the last had ended (ns)."""
+    """Start the processes of ``waves``; return the first pid, and when the last ended (ns)."""
     assert process.stdin
     assert process.stdout
     process.stdin.write("\n")
