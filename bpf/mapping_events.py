@@ -1,10 +1,10 @@
 """Changes of processes' code on the whole node, as they happen: perf's records of mappings,
-forks and execs.
+forks, execs and exits.
 
 A dummy software event per CPU with ``attr.mmap2`` costs nothing until something is mapped
 executable. (Samples alone would not do: another library may be loaded where one was unloaded, and
-the old rows would then be used for the new code.) A second one reports forks and execs, which wake
-nobody. Records: ``include/uapi/linux/perf_event.h``.
+the old rows would then be used for the new code.) A second one reports forks, execs and exits,
+which wake nobody. Records: ``include/uapi/linux/perf_event.h``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import select
 import struct
 import sys
 import time
+from pathlib import Path
 
 from hpcd.bpf import syscalls
 from hpcd.bpf.libbpf import KernelRefusedError
 from hpcd.bpf.mapping_history import MappingHistory, ReportKind
 from hpcd.model.region import Region
 
-_LOST, _COMM, _FORK, _MMAP2 = 2, 3, 7, 10
+_LOST, _COMM, _EXIT, _FORK, _MMAP2 = 2, 3, 4, 7, 10
 _MISC_EXEC = 1 << 13
 _MMAP, _WITH_COMM, _TASK, _WATERMARK = 1 << 8, 1 << 9, 1 << 13, 1 << 14
 _SAMPLE_ID_ALL, _WITH_MMAP2, _COMM_EXEC, _USE_CLOCK = 1 << 18, 1 << 23, 1 << 24, 1 << 25
@@ -56,6 +57,8 @@ class MmapEvents:
         self.lost = 0
         """Times that the kernel had more to report than its memory for it held."""
         self._forgotten_at = 0
+        # By pid, when the last of its threads to end did.
+        self._ended: dict[int, int] = {}
         self._mapped: set[int] = set()
         """Pids of the processes that have mapped code since :meth:`take`."""
         self._files: dict[bytes, tuple[int, str, int, str]] = {}
@@ -126,7 +129,14 @@ class MmapEvents:
             self.history.clear(now)
         elif now - self._forgotten_at > _REMEMBERED_NS:
             self._forgotten_at = now
-            self.history.forget_before(min(now - _REMEMBERED_NS, self.needed_since))
+            self._forget_before(min(now - _REMEMBERED_NS, self.needed_since))
+
+    def _forget_before(self, time_ns: int) -> None:
+        self.history.forget_before(time_ns)
+        for pid, ended in list(self._ended.items()):
+            if ended < time_ns and not Path(f"/proc/{pid}").exists():
+                self.history.forget(pid, ended)
+                del self._ended[pid]
 
     def _take_ring(self, ring: mmap.mmap) -> None:
         head = struct.unpack_from("<Q", ring, _HEAD)[0]
@@ -147,6 +157,10 @@ class MmapEvents:
                 if kind == _MMAP2 or (pid != parent if kind == _FORK else misc & _MISC_EXEC):
                     when = int.from_bytes(record[-8:], "little")  # its time is its end
                     self.history.on_report(pid, when, _KINDS[kind], record)
+            elif kind == _EXIT:
+                record = _piece(ring, tail % size, length, size)
+                pid, when = _EXITED.unpack_from(record, _HEADER.size)
+                self._ended[pid] = max(when, self._ended.get(pid, 0))
             elif kind == _LOST:
                 self.lost += 1
             tail += length
@@ -189,6 +203,8 @@ _PATH = _FILE.size + 8 + 8  # then the inode's generation, protection and flags
 _MAX_FILES = 1024
 # After the header: of PERF_RECORD_FORK pid and ppid, of PERF_RECORD_COMM and _MMAP2 pid and tid.
 _PIDS = struct.Struct("<II")
+# PERF_RECORD_EXIT's pid and time; between them are its parent and the two threads.
+_EXITED = struct.Struct("<I12xQ")
 _KINDS = {_FORK: ReportKind.FORK, _COMM: ReportKind.EXEC, _MMAP2: ReportKind.MAP}
 
 

@@ -122,6 +122,21 @@ class MappingHistory:
                     self._shorten(pid, entries, last)
                     break
 
+    def forget(self, pid: int, until: int) -> None:
+        """Forget a process that has ended: what was reported of ``pid`` until then (ns)."""
+        unread = self._unread.pop(pid, [])
+        later = [report for report in unread if report.time > until]
+        self._unread_count -= len(unread) - len(later)
+        if later:  # of another process, with the same pid
+            self._unread[pid] = later
+        entries = self._entries.get(pid, [])
+        count = bisect_right(entries, until, key=_time)
+        del entries[:count]
+        self._count -= count
+        if not entries:
+            self._entries.pop(pid, None)
+            self._shortened.pop(pid, None)
+
     def clear(self, time: int) -> None:
         """Reports were lost before ``time``: nothing from before it can be relied on."""
         self._entries.clear()

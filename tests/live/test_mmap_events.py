@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from hpcd.bpf import mapping_history
+from hpcd.bpf import mapping_events, mapping_history
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import possible_cpus
+from hpcd.daemon.targets import processes
 
 pytestmark = pytest.mark.root
 
@@ -49,5 +50,38 @@ def test_what_was_mapped_is_known_by_time(monkeypatch: pytest.MonkeyPatch) -> No
         pid, address, path, when = newer[-1]
         mapped = events.history.lookup(pid, address, when)
         assert mapped and mapped.path == path
+    finally:
+        events.close()
+
+
+# Its main thread ends, and another goes on, and maps another library when its standard input ends.
+GOES_ON = """
+import ctypes, sys, threading
+def go_on():
+    sys.stdin.read()
+    ctypes.CDLL("libz.so.1")
+threading.Thread(target=go_on).start()
+print("started", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_of_processes_that_ended_long_ago_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = MmapEvents(possible_cpus())
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-c", GOES_ON], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as going_on:
+            assert going_on.stdout and going_on.stdout.readline()
+            while not processes.has_ended(going_on.pid, going_on.pid):
+                time.sleep(0.01)
+            pid, address, _, when = libc_of_a_child(events)
+            monkeypatch.setattr(mapping_events, "_REMEMBERED_NS", 0)
+            assert events.history.lookup(pid, address, when)
+            events.take()
+            assert events.history.lookup(pid, address, when) is None
+            assert events.history.program_of(going_on.pid, time.monotonic_ns())
+        events.take()
+        assert not events.history.program_of(going_on.pid, time.monotonic_ns())
     finally:
         events.close()

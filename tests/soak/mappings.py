@@ -111,6 +111,7 @@ def run(rounds: int, seed: int) -> list[str]:
         if len(model.pages) > 200:
             for pid in chance.sample(list(model.pages), 150):
                 del model.pages[pid]
+                history.forget(pid, time)
         if events % 7 == 0:
             history.forget_before(time - 400)
     # Of forks whose parent's past was forgotten before they were ever read.

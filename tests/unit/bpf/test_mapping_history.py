@@ -76,6 +76,21 @@ def test_reports_are_read_when_somebody_asks_for_their_process() -> None:
     assert [region.inode for region in history.at(2, 20) or ()] == [3, 4]
 
 
+def test_a_process_that_ended_is_forgotten_but_not_the_next_one_of_its_pid() -> None:
+    history = ReportedHistory(lambda _: (0, code(2, 0x9000, 1)))
+    for pid in (1, 2):
+        history.on_report(pid, 10, ReportKind.EXEC, b"")
+        history.on_report(pid, 11, ReportKind.MAP, b"")
+        history.on_report(pid, 30, ReportKind.EXEC, b"")
+    assert history.lookup(1, 0x9000, 12)  # of the other one nothing was asked
+    for pid in (1, 2):
+        history.forget(pid, 20)
+        assert history.lookup(pid, 0x9000, 12) is None
+        assert history.executed_after(pid, 20)
+        history.forget(pid, 30)
+    assert not (history._unread or history._unread_count or history._entries or history._count)
+
+
 def test_memory_is_bounded() -> None:
     history = ReportedHistory()
     for pid in range(3 * mapping_history._MAX_ENTRIES):
