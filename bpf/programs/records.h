@@ -122,7 +122,7 @@ struct object_event {
 
 enum drop {
 	DROP_SAMPLE_RING = 0, /* sample ring full */
-	DROP_EVENT_RING = 1,  /* event ring full: the stack or thread could not be announced */
+	DROP_EVENT_RING = 1,  /* event ring full: a stack, or what a thread or process did */
 	DROP_THREAD_TABLE = 2,
 	DROP_EXITING = 3,     /* fired in a thread that was not registered when it began to end */
 	DROPS = 8,

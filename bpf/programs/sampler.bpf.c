@@ -208,6 +208,17 @@ static __always_inline int owner_changed(struct task_struct *task)
 	return value && !is_only_user(&FIELD(cred->user_ns)->owner);
 }
 
+/* Sends what a thread or a process did. Not 0: there was no room, which is counted. */
+static __always_inline long send_event(struct thread_event *event, u64 urgency)
+{
+	long full = ring_output(MAP(EVENTS), event, sizeof *event, urgency);
+	struct counters *count = counters();
+
+	if (full && count)
+		count->dropped[DROP_EVENT_RING]++;
+	return full;
+}
+
 /* Gives a thread that was not seen before its number and announces it; 0: neither was possible. */
 NOT_INLINED struct thread *register_thread(struct task_struct *task, u32 tid, u32 born,
 					   struct counters *count)
@@ -234,9 +245,8 @@ NOT_INLINED struct thread *register_thread(struct task_struct *task, u32 tid, u3
 	u64 urgency = NO_WAKEUP;
 	if (EVERYTHING && !born && !map_lookup(MAP(PROCESSES), &event.tgid))
 		urgency = FORCE_WAKEUP;
-	if (ring_output(MAP(EVENTS), &event, sizeof event, urgency)) {
+	if (send_event(&event, urgency)) {
 		map_delete(MAP(THREADS), &tid);
-		count->dropped[DROP_EVENT_RING]++;
 		return 0;
 	}
 	return map_lookup(MAP(THREADS), &tid);
@@ -252,10 +262,9 @@ static __always_inline struct thread *register_current_thread(u32 tid, struct co
 NOT_INLINED int end_thread(struct task_struct *task, u32 tid)
 {
 	struct thread_event event;
-	struct counters *count = counters();
 	struct thread *thread = map_lookup(MAP(THREADS), &tid);
 
-	if (!thread || !count)
+	if (!thread)
 		return 0;
 	if (task)
 		fill_thread_event(&event, EVENT_FREE, task);
@@ -268,8 +277,7 @@ NOT_INLINED int end_thread(struct task_struct *task, u32 tid)
 	if (thread->left)
 		event.time = thread->left;
 	map_delete(MAP(THREADS), &tid);
-	if (ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP))
-		count->dropped[DROP_EVENT_RING]++;
+	send_event(&event, NO_WAKEUP);
 	return 0;
 }
 
@@ -1251,8 +1259,7 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 		event.other = parent;
 		/* Probes that are attached process by process are wanted in this one too. */
 		u64 urgency = PROBING ? FORCE_WAKEUP : NO_WAKEUP;
-		if (ring_output(MAP(EVENTS), &event, sizeof event, urgency))
-			count->dropped[DROP_EVENT_RING]++;
+		send_event(&event, urgency);
 	} else if (process && process->excluded)
 		return 0;
 	/* Registered from its birth, so that its first wait for a CPU counts too. */
@@ -1338,7 +1345,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 			event.kind = EVENT_EXIT;
 			event.other = 1;
 			__builtin_memset(event.comm, 0, sizeof event.comm); /* the new program's */
-			ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
+			send_event(&event, NO_WAKEUP);
 			event.kind = EVENT_FREE;
 			urgency = FORCE_WAKEUP; /* what is probed in it is to be let go of, too */
 		} else
@@ -1347,12 +1354,12 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 		urgency = FORCE_WAKEUP; /* every instruction until then is one not recorded */
 	else if (!EVERYTHING)
 		return 0;
-	ring_output(MAP(EVENTS), &event, sizeof event, urgency);
+	send_event(&event, urgency);
 	if (ended) {
 		event.kind = EVENT_FREE;
 		event.thread = ended;
 		__builtin_memset(event.comm, 0, sizeof event.comm);
-		ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
+		send_event(&event, NO_WAKEUP);
 	}
 	return 0;
 }
@@ -1365,7 +1372,7 @@ int on_cgroup(struct bpf_raw_tracepoint_args *ctx)
 
 	fill_thread_event(&event, EVENT_MOVED, (void *)ctx->args[2]);
 	if (!map_lookup(MAP(PROCESSES), &event.tgid))
-		ring_output(MAP(EVENTS), &event, sizeof event, FORCE_WAKEUP);
+		send_event(&event, FORCE_WAKEUP);
 	return 0;
 }
 
@@ -1392,7 +1399,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 		event.other = 1;
 		map_delete(MAP(PROCESSES), &event.tgid);
 	}
-	ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
+	send_event(&event, NO_WAKEUP);
 	return 0;
 }
 

@@ -1,4 +1,5 @@
-"""The reader of the programs' rings sleeps until they say that they fill."""
+"""The reader of the programs' rings sleeps until they say that they fill; what has no room in them
+is counted."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from contextlib import closing
 import pytest
 
 from hpcd.bpf import syscalls
+from hpcd.bpf.layouts import DROPS, THREAD_EVENT, EventKind
 from hpcd.bpf.maps import possible_cpus
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
@@ -36,3 +38,17 @@ def test_a_ring_says_that_it_fills() -> None:
         assert 8 * sampler.samples.pending >= sampler.samples.size
         assert len(sampler.take_samples())
         assert not readable([sampler.full_descriptor], 0)
+
+
+def test_programs_begun_that_a_full_ring_has_no_room_for_are_counted() -> None:
+    clock = syscalls.PerfEvent(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, frequency=1)
+    options = SamplerOptions(selecting=True, rings=(1 << 15, 1 << 12, 1 << 22))
+    programs = SamplerPrograms([clock], list(range(possible_cpus())), options)
+    with closing(Sampler(programs)) as sampler:
+        sampler.programs.attach()
+        for _ in range(100):
+            subprocess.run(["true"], check=True)
+        sampler.programs.stop()
+        kinds = [THREAD_EVENT.unpack_from(event)[1] for event in sampler.take_events()]
+        lost = int(sampler.counters()[0]["dropped"][DROPS.index("event ring full")])
+    assert lost and kinds.count(EventKind.EXEC) + lost >= 100
