@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import takewhile
+from typing import NamedTuple
 
 from hpcd.bpf.layouts import STACK_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.daemon.capture.cpu_account import CpuAccount
@@ -44,6 +45,14 @@ _STRAYED = frozenset(
 )  # fmt: skip
 _ENDING, _ENDING_AT = struct.Struct("<H"), 28
 assert _STACK_HEAD.size == STACK_EVENT.itemsize
+
+
+class _Exit(NamedTuple):
+    """When a thread began to end, and since when nothing but its end can come (monotonic ns): not
+    yet (``_STILL``) of the main thread of a process that goes on."""
+
+    time: int
+    left: int
 
 
 class ThreadLifecycle:
@@ -89,10 +98,8 @@ class ThreadLifecycle:
         self._programs: dict[int, ReportedProgram] = {}
         self.cpu = CpuAccount()
         """The CPU time of the threads, as the scheduler counts it."""
-        # Threads that have begun to end, and when they were last known to run; and those of them
-        # whose end is all that can come yet: not main threads of processes that go on.
-        self._exiting: dict[int, int] = {}
-        self._leaving: dict[int, int] = {}
+        # Threads that have begun to end.
+        self._exiting: dict[int, _Exit] = {}
 
     @property
     def line_count(self) -> int:
@@ -181,24 +188,25 @@ class ThreadLifecycle:
             self._thread_times.restart(thread.line, event.time)
 
     def _on_exit(self, event: ThreadEvent) -> None:
-        """The thread begins to end; what it does yet is recorded until :meth:`_on_end`."""
+        """The thread begins to end; what it does until :meth:`_on_end` is recorded."""
         thread = self._threads.get(event.thread)
         if thread:
             # No name is sent when it ended for hpcd alone: it belongs to another user now.
             name = _text(event.comm) or thread.name
             self._threads[event.thread] = replace(thread, name=name)
-            self._exiting[event.thread] = event.time
+            left = event.time if event.tid != event.tgid else _STILL
+            self._exiting[event.thread] = _Exit(event.time, left)
             self.cpu.update(event.thread, event.runtime)
-            if event.other or event.tid != event.tgid:
-                self._leaving[event.thread] = event.time
         if event.other:
+            for number, exiting in self._exiting.items():
+                if exiting.left == _STILL and self._threads[number].tid == event.tgid:
+                    self._exiting[number] = exiting._replace(left=event.time)
             self._targets.on_exit(event.tgid, event.time)
 
     def _on_end(self, event: ThreadEvent) -> None:
         number = event.thread
         thread = self._threads.pop(number, None)
         self._exiting.pop(number, None)
-        self._leaving.pop(number, None)
         used_ns = self.cpu.end(number, event.runtime, event.time)
         if thread:
             name = _text(event.comm) or thread.name
@@ -219,9 +227,11 @@ class ThreadLifecycle:
     def _end_overdue(self) -> None:
         """End the threads that began to end long ago: no kernel is sure to report their end."""
         before = time.monotonic_ns() - _MAX_EXIT_NS
-        overdue = takewhile(lambda leaving: leaving[1] < before, self._leaving.items())
-        for number, when in list(overdue):
-            self._on_end(ThreadEvent(when, EventKind.FREE, 0, 0, number, 0, 0, 0, 0, b""))
+        begun = takewhile(lambda exiting: exiting[1].time < before, self._exiting.items())
+        for number, exiting in list(begun):
+            if exiting.left < before:
+                when = exiting.time
+                self._on_end(ThreadEvent(when, EventKind.FREE, 0, 0, number, 0, 0, 0, 0, b""))
 
     def _new_line(
         self, number: int, pid: int, tid: int, name: str, start_ns: int, used_ns: int, time_ns: int,
@@ -316,12 +326,12 @@ class ThreadLifecycle:
         """The recording ends, and with it all threads that go on, which have the names that they
         have now. :meth:`end_round` has the ends of those that were about to end."""
         for number, thread in self._threads.items():
-            end_ns = self._exiting.get(number)
+            end_ns = self._exiting[number].time if number in self._exiting else None
             name = thread.name if end_ns else self.cpu.name_of(number) or thread.name
             used_ns = self.cpu.end(number, 0, end_ns)
             self._writer.add_thread(replace(thread, name=name, end_ns=end_ns, cpu_ns=used_ns))
         self._threads.clear()
-        self._ended |= self._exiting
+        self._ended |= {number: exiting.time for number, exiting in self._exiting.items()}
         self._exiting.clear()
 
 

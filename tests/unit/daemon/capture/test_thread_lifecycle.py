@@ -119,20 +119,25 @@ def test_a_thread_keeps_its_line_for_a_round_after_its_end(
 def test_a_thread_whose_end_is_not_reported_ended_at_its_exit(
     threads: ThreadLifecycle, calls: RecordedCalls
 ) -> None:
-    """But for main threads: their process may go on, and another thread take over their tid."""
+    """Main threads with their process: another thread may take over their tid until then."""
     now = time.monotonic_ns()
-    for number in (33, 34, 35, 36):
+    for number in (33, 34, 35):
         threads.on_event(event(EventKind.THREAD, 1, tid=number - 32, thread=number))
-    for number, exited, other in ((33, 40, 0), (34, 41, 0), (36, 43, 1), (35, now, 0)):
-        left = event(EventKind.EXIT, 1, tid=number - 32, thread=number, time=exited, other=other)
+    for number, pid, tid, exited, other in (
+        (33, 1, 1, 40, 0), (34, 1, 2, 41, 0), (36, 8, 9, 43, 1), (35, 1, 3, now, 0)
+    ):  # fmt: skip
+        left = event(EventKind.EXIT, pid, tid=tid, thread=number, time=exited, other=other)
         threads.on_event(left)
     assert threads.end_round() == {}
     written = [arguments[0] for name, *arguments in calls.calls if name == "add_thread"]
-    assert [(thread.line, thread.end_ns) for thread in written[4:]] == [(1, 41), (3, 43)]
+    assert [(thread.line, thread.end_ns) for thread in written[3:]] == [(1, 41)]
     assert threads.end_round() == {}
-    assert threads.end_round() == {1: 41, 3: 43}
+    assert threads.end_round() == {1: 41}
     threads.on_event(event(EventKind.FREE, 1, tid=2, thread=34, time=99))
     assert len([name for name, *_ in calls.calls if name == "add_thread"]) == len(written)
+    threads.on_event(event(EventKind.EXIT, 1, tid=4, time=50, other=1))
+    ends = [threads.end_round() for _ in range(3)]
+    assert ends == [{}, {}, {0: 40}]
 
 
 def test_on_demand_mappings_are_read_when_the_programs_ask(calls: RecordedCalls) -> None:
