@@ -55,6 +55,8 @@ class Measurement(Description):
             if not len(self._segments):
                 if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
                     raise NotFoundError(f"{path}: permission denied")
+                if any(path.glob("*/segment-*.hpcd")):
+                    raise FormatError(f"{path}: a directory of measurements; give {path}/*")
                 raise FormatError(f"{path}: not a measurement directory (it has no segments)")
             if self.id is None:
                 raise FormatError(self.damage[0] if self.damage else f"{path}: nothing readable")

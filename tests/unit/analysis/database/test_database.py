@@ -472,6 +472,8 @@ def test_merge_command(database: Path, tmp_path: Path, capsys: pytest.CaptureFix
     output = capsys.readouterr()
     assert "not a measurement directory" in output.err
     assert "4 trace lines" in output.out
+    assert main(["merge", source, str(database.parent), "-o", str(tmp_path / "z")]) == 7
+    assert f"a directory of measurements; give {database.parent}/*" in capsys.readouterr().err
     assert main(["merge", str(tmp_path / "absent"), "-o", str(tmp_path / "y")]) == 8
 
 
