@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import importlib
 import os
 import re
@@ -56,7 +57,8 @@ FORMATS = {
         rb'\{"\$schema":"[^"]*","exporter":"hpcd"',
     ),
     "pprof": Format(
-        "pprof", ".pb.gz", False, "profile of go tool pprof", rb"\x1f\x8b\x08\x08.{6}hpcd\.pb\0"
+        "pprof", ".pb.gz", False, "profile of go tool pprof",
+        rb"\x1f\x8b\x08\x08.{6}hpcd\.",  # so do all that are compressed
     ),
     "firefox": Format(
         "firefox", ".firefox.json", False, "profile of https://profiler.firefox.com",
@@ -87,7 +89,8 @@ FORMATS = {
 
 
 def export(selection: ExportSelection, kind: str, path: Path, *, replace: bool = False) -> None:
-    """Write ``selection`` to ``path`` in the format ``kind``; see :func:`is_stream`.
+    """Write ``selection`` to ``path`` in the format ``kind``, by gzip if the name ends in .gz; see
+    :func:`is_stream`.
 
     Raises UsageError for an unknown format, PlatformError when a library that it needs is missing,
     StorageError when it cannot be written.
@@ -119,7 +122,11 @@ def export(selection: ExportSelection, kind: str, path: Path, *, replace: bool =
             write(selection, place)
         else:
             with place.open("wb") as file:
-                write(selection, file, place.parent)
+                if path.suffix == ".gz" and not entry.suffix.endswith(".gz"):
+                    with gzip.GzipFile(f"hpcd{entry.suffix}", "wb", 6, file, 0) as packed:
+                        write(selection, packed, place.parent)
+                else:
+                    write(selection, file, place.parent)
 
 
 def is_stream(path: Path) -> bool:

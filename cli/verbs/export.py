@@ -37,7 +37,8 @@ class Export(Command):
         )
         parser.add_argument(
             "-o", "--output", type=Path, metavar="PATH",
-            help="file to write (- is standard output), or directory where the format is one"
+            help="file to write (- is standard output), compressed if its name ends in .gz; or"
+            " directory where the format is one"
             " (default: the database's name with the format's ending, in the current directory)",
         )  # fmt: skip
         parser.add_argument(

@@ -333,6 +333,20 @@ def test_files_are_replaced_if_an_export_wrote_them(
 
 
 @pytest.mark.parametrize("kind", FILES)
+def test_a_file_named_as_compressed_is_compressed_once(
+    db: Database, tmp_path: Path, kind: str
+) -> None:
+    words = ["export", str(db.path), "--format", kind, "-o"]
+    plain, packed = tmp_path / "out", tmp_path / "out.gz"
+    assert main([*words, str(plain)]) == main([*words, str(packed)]) == 0
+    content = plain.read_bytes()
+    assert gzip.decompress(packed.read_bytes()) == (
+        gzip.decompress(content) if kind == "pprof" else content
+    )
+    assert main([*words, str(packed), "--force"]) == 0
+
+
+@pytest.mark.parametrize("kind", FILES)
 def test_files_are_written_to_standard_output(db: Database, tmp_path: Path, kind: str) -> None:
     words = ["export", str(db.path), "--format", kind, "-o"]
     assert main([*words, str(tmp_path / "out")]) == 0
