@@ -52,7 +52,8 @@ class Ring:
                 self.map.fd, page + size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page
             )
             resources.callback(self._producer.close)
-            # Edge-triggered: only records sent with a wake-up make it readable.
+            # Edge-triggered: only records sent with a wake-up make it readable, and those that are
+            # there already.
             self._urgent = select.epoll()
             resources.callback(self._urgent.close)
             self._urgent.register(self.map.fd, select.EPOLLIN | select.EPOLLET)

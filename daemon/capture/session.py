@@ -152,8 +152,9 @@ class Session:
             woken = self._wait(min(self._patience(), seconds_left))
             if self._install_tables(woken):
                 woken.remove(self._parts.modules.installer.ready)
-            self._drain_when_due(woken)
-            if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
+            due = time.monotonic() - self._flushed >= _FLUSH_SECONDS
+            self._drain_when_needed(woken, due=due)
+            if due:
                 self._flush(progress)
             self._keep_to_limits()
 
@@ -272,17 +273,19 @@ class Session:
         heap.trim_heap()
         return True
 
-    def _drain_when_due(self, woken: list[int]) -> None:
+    def _drain_when_needed(self, woken: list[int], *, due: bool) -> None:
+        """Empty the rings if that is ``due`` or one fills; else take what cannot wait."""
         parts = self._parts
         now, cpu = time.monotonic(), time.thread_time()
-        due = now - self._flushed >= _FLUSH_SECONDS
+        # Readable until it is emptied, though it may hold little by now.
+        full = parts.sampler.full_descriptor in woken or parts.sampler.filling
         mapped = parts.mmaps.take() if due or woken else set()
         parts.threads.request_refresh(mapped)
         urgent = parts.sampler.urgent_descriptor in woken
         if self._includes_target(mapped):
             urgent, self._mapped = True, now
         urgent |= self._ends.take(woken)
-        if due or parts.sampler.filling or parts.collector.backlog > _MOST_BACKLOG:
+        if due or full or parts.collector.backlog > _MOST_BACKLOG:
             self._drain()
         elif urgent:
             parts.collector.take_events()

@@ -248,7 +248,7 @@ def test_copies_are_taken_while_the_recorder_is_busy(
 ) -> None:
     """As if its loop did not come round before the end, by when their ring were full twice over."""
     enter_no_walkers(monkeypatch)
-    monkeypatch.setattr(Session, "_drain_when_due", lambda *_: None)
+    monkeypatch.setattr(Session, "_drain_when_needed", lambda *_, **__: None)
     monkeypatch.setattr(sampler_options, "_COPY_RING", 1 << 18)
     executable = build("paths.c")
     with subprocess.Popen([executable, "60"]) as process:

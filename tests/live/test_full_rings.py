@@ -3,9 +3,11 @@ is counted."""
 
 from __future__ import annotations
 
+import select
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,10 @@ from hpcd.bpf.maps import possible_cpus
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
-from hpcd.daemon.capture.session import readable
+from hpcd.daemon.capture.recording import Recording
+from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.capture.session import Session, readable
+from hpcd.daemon.targets.selector import Selector
 
 pytestmark = pytest.mark.root
 WAITING = "import time\nwhile True: time.sleep(0.0001)"
@@ -52,3 +57,29 @@ def test_programs_begun_that_a_full_ring_has_no_room_for_are_counted() -> None:
         kinds = [THREAD_EVENT.unpack_from(event)[1] for event in sampler.take_events()]
         lost = int(sampler.counters()[0]["dropped"][DROPS.index("event ring full")])
     assert lost and kinds.count(EventKind.EXEC) + lost >= 100
+
+
+def test_a_ring_that_holds_little_does_not_keep_the_recorder_awake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is readable also for what was in it when its reader began to listen."""
+    wait = Session._wait
+    waits: list[bool] = []
+
+    def wait_for_news(session: Session, seconds: float) -> list[int]:
+        samples = session._parts.sampler.samples
+        if samples.pending and not any(waits):
+            samples._urgent.unregister(samples.map.fd)
+            samples._urgent.register(samples.map.fd, select.EPOLLIN | select.EPOLLET)
+            waits.append(True)
+        else:
+            waits.append(False)
+        return wait(session, seconds)
+
+    monkeypatch.setattr(Session, "_wait", wait_for_news)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        selector = Selector(pids=(busy.pid,))
+        Recording(Options(selector, tmp_path / "m", duration=3)).run()
+        busy.kill()
+    assert any(waits)
+    assert len(waits) < 500
