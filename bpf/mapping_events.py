@@ -141,16 +141,15 @@ class MmapEvents:
     def _take_ring(self, ring: mmap.mmap) -> None:
         head = struct.unpack_from("<Q", ring, _HEAD)[0]
         tail = struct.unpack_from("<Q", ring, _TAIL)[0]
-        size = _PAGES * mmap.PAGESIZE
-        while tail < head:
-            # Records are whole multiples of 8 bytes; the header never wraps.
-            at = mmap.PAGESIZE + tail % size
-            kind, misc, length = _HEADER.unpack_from(ring, at)
+        pending = _pending(ring, tail, head)
+        at = 0
+        while at < len(pending):
+            kind, misc, length = _HEADER.unpack_from(pending, at)
             if length < _HEADER.size:
-                tail = head
                 break
+            record = pending[at : at + length]
+            at += length
             if kind in _KINDS:
-                record = _piece(ring, tail % size, length, size)
                 pid, parent = _PIDS.unpack_from(record, _HEADER.size)
                 if kind == _MMAP2:
                     self._mapped.add(pid)
@@ -158,12 +157,10 @@ class MmapEvents:
                     when = int.from_bytes(record[-8:], "little")  # its time is its end
                     self.history.on_report(pid, when, _KINDS[kind], record)
             elif kind == _EXIT:
-                record = _piece(ring, tail % size, length, size)
                 pid, when = _EXITED.unpack_from(record, _HEADER.size)
                 self._ended[pid] = max(when, self._ended.get(pid, 0))
             elif kind == _LOST:
                 self.lost += 1
-            tail += length
         struct.pack_into("<Q", ring, _TAIL, head)
 
     def _read(self, record: bytes) -> tuple[int, Region | None]:
@@ -208,10 +205,10 @@ _EXITED = struct.Struct("<I12xQ")
 _KINDS = {_FORK: ReportKind.FORK, _COMM: ReportKind.EXEC, _MMAP2: ReportKind.MAP}
 
 
-def _piece(ring: mmap.mmap, at: int, length: int, size: int) -> bytes:
-    """``length`` bytes from ``at`` on, around the ring's end."""
-    base = mmap.PAGESIZE
-    if at + length <= size:
-        return ring[base + at : base + at + length]
-    first = ring[base + at : base + min(at + length, size)]
-    return first + ring[base : base + max(at + length - size, 0)]
+def _pending(ring: mmap.mmap, tail: int, head: int) -> bytes:
+    """The records between the positions ``tail`` and ``head``, around the ring's end."""
+    size = _PAGES * mmap.PAGESIZE
+    begin = tail % size
+    end = begin + head - tail
+    data = ring[mmap.PAGESIZE + begin : mmap.PAGESIZE + min(end, size)]
+    return data + ring[mmap.PAGESIZE : mmap.PAGESIZE + max(end - size, 0)]
