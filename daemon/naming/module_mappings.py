@@ -116,14 +116,14 @@ class ModuleMappings:
         """Return the :data:`MAPPING` rows of ``regions`` that ``pid``, number ``process``, had at
         some time; the number is 0 if the process has ended."""
         now = time.monotonic()
-        # A process that has ended had its files in this one's namespace, as far as they are found.
-        here = _mount_namespace(pid) in (0, self._own_space)
         entry_of: dict[Region, KnownModule | None] = {}
         unknown = []
         for region in regions:
             if region.file_backed and region.path != "[vdso]":
                 known = self._paths.at(0, region, now)
-                if known is None and here:
+                # A process that has ended had its files in this one's namespace, as far as they
+                # are found.
+                if known is None and _mount_namespace(pid) in (0, self._own_space):
                     known = self._paths.at(self._own_space, region, now)
                 if known is None:
                     unknown.append(region)

@@ -111,6 +111,8 @@ def place(
     proxies report to.
     """
     group = re.search(_SLURM, control_group)
+    if not (environment or group):
+        return JobPlace(launcher=is_launcher(name))
     batch = group[1] if group else ""
     batch = batch or next((text for key in _BATCH if (text := _text(environment, key))), "")
     if is_launcher(name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 from hpcd.daemon.targets import jobs, target_reader
 from hpcd.daemon.targets.jobs import JobPlace
@@ -81,10 +82,13 @@ def ancestor_commands(pid: int, *, itself: bool = False) -> list[tuple[str, ...]
     return commands
 
 
-def identify_reported(pid: int, number: int, name: str, program: ReportedProgram) -> Process:
-    """Identify a process, which may have ended, that has begun ``program`` and is called ``name``:
-    only what was not reported is requested."""
-    arguments, environment = program.arguments, program.environment
+def identify_reported(
+    before: Process, name: str, program: ReportedProgram, past_path: Callable[[], str]
+) -> Process:
+    """Identify a process that was ``before`` and has begun ``program``, by which it is called
+    ``name``: only what was not reported is requested. If it has ended, ``past_path`` gives the
+    program's path, and its job is the one that it had."""
+    pid, arguments, environment = before.pid, program.arguments, program.environment
     if arguments is None:  # then so is what follows
         environment, arguments = _read_memory(pid, "environ", "cmdline")
     elif environment is None:
@@ -92,8 +96,13 @@ def identify_reported(pid: int, number: int, name: str, program: ReportedProgram
     variables = jobs.said_of_jobs(environment)
     ancestors = ancestor_commands(program.parent, itself=True) if "PMI_RANK" in variables else []
     place = jobs.place(variables, control_group_of(pid, program.group), name, ancestors)
-    started = listed_start(program.start)
-    return _process(pid, number, program.parent, name, arguments, program.user, started, place)
+    exe, job = _executable_of(pid), place.job
+    if not exe:  # its control group is that of what started it
+        exe, job = past_path(), job or before.job
+    return Process(
+        before.id, pid, program.parent, name, exe, _command(arguments), program.user,
+        listed_start(program.start), job, place.rank, place.size, before.cpu_before_ns,
+    )  # fmt: skip
 
 
 def listed_start(start_ns: int) -> int:
@@ -121,18 +130,15 @@ def _identify(pid: int, number: int, environment: dict[str, str], command: bytes
     uid = user_of(pid)
     name = name_of(pid)
     place = _place(pid, environment, name)
-    return _process(pid, number, parent, name, command, -1 if uid is None else uid, start_ns, place)
-
-
-def _process(
-    pid: int, number: int, parent: int, name: str, command: bytes, uid: int, start_ns: int,
-    place: JobPlace,
-) -> Process:  # fmt: skip
-    try:
-        exe = os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 (may hold " (deleted)")
-    except OSError:
-        exe = ""
-    words = _command(command)
     return Process(
-        number, pid, parent, name, exe, words, uid, start_ns, place.job, place.rank, place.size
-    )
+        number, pid, parent, name, _executable_of(pid), _command(command),
+        -1 if uid is None else uid, start_ns, place.job, place.rank, place.size,
+    )  # fmt: skip
+
+
+def _executable_of(pid: int) -> str:
+    """The path of the program that ``pid`` runs, "" when it is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 (may hold " (deleted)")
+    except OSError:
+        return ""

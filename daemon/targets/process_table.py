@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import Protocol
 
@@ -249,19 +250,23 @@ class Targets:
         # Those known may be the old program's.
         self.spaces.release(target.shared)
         target.shared = target.mappings = target.regions = None
+        before = target.process
         if program:
-            process = identify_reported(pid, target.process.id, name, program)
-            if not process.exe:  # it has ended: its control group is that of who started it
-                self._catch_up(time_ns)
-                exe = self._history.program_of(pid, time_ns)
-                process = replace(process, exe=exe, job=process.job or target.process.job)
+            path = partial(self._program_of, pid, time_ns)
+            process = identify_reported(before, name, program, path)
         else:
-            process = identify(pid, target.process.id)
+            process = identify(pid, before.id)
+            process = replace(process, cpu_before_ns=before.cpu_before_ns)
         if not (process.name and (process.exe or process.command)):
             # It has ended, or is about to: user, job and rank are those it had.
-            process = replace(target.process, name=process.name or name, exe="", command=())
-        target.process = replace(process, cpu_before_ns=target.process.cpu_before_ns)
-        self._announce(target.process)
+            process = replace(before, name=process.name or name, exe="", command=())
+        target.process = process
+        self._announce(process)
+
+    def _program_of(self, pid: int, time_ns: int) -> str:
+        """The path of the program that ``pid`` began at ``time_ns``, "" when it is not known."""
+        self._catch_up(time_ns)
+        return self._history.program_of(pid, time_ns)
 
     def on_exit(self, pid: int, time_ns: int | None = None) -> None:
         """``pid`` has ended with all its threads, by default now."""

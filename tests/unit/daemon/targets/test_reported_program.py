@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hpcd.bpf.layouts import PROGRAM_EVENT, EventKind
 from hpcd.daemon.targets import process_identity
 from hpcd.daemon.targets.reported_program import ReportedProgram
+from hpcd.model.identity import Process
 
 PID = 4_000_001  # beyond those there are
 ARGUMENTS = b"solve\0-n\0\xff\x1b[31m\0\0"
@@ -25,6 +27,11 @@ def event(arguments: bytes, environment: bytes, room: int = 1 << 15, **fields: i
     for name, value in fields.items():
         head[name] = value
     return head.tobytes() + (arguments + environment)[:room]
+
+
+def before(pid: int, number: int = 1) -> Process:
+    """A process that is to begin a program."""
+    return Process(number, pid, 1, "sh", "/bin/sh", (), 0, 0, job="job6", cpu_before_ns=9)
 
 
 @pytest.fixture
@@ -42,12 +49,15 @@ def asked(monkeypatch: Any) -> list[str]:
 
 def test_who_has_begun_a_program_is_not_asked(asked: list[str]) -> None:
     pid, program = ReportedProgram.of(event(ARGUMENTS, ENVIRONMENT, parent=7, start=12_345_678_901))
-    process = process_identity.identify_reported(pid, 5, "solve", program)
+    process = process_identity.identify_reported(before(pid, 5), "solve", program, str)
     assert (process.id, process.pid, process.parent_pid, process.uid) == (5, PID, 7, 1000)
     assert process.command == ("solve", "-n", "\ufffd\x1b[31m", "")
     assert (process.job, process.rank, process.size) == ("job7", 3, 8)
-    assert process.exe == ""  # it has ended
+    assert (process.exe, process.cpu_before_ns) == ("", 9)  # it has ended
     assert not asked
+    assert process_identity.identify_reported(
+        before(pid), "solve", program._replace(environment=b""), lambda: "/bin/solve"
+    ) == replace(process, id=1, exe="/bin/solve", job="job6", rank=None, size=None)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +66,7 @@ def test_who_has_begun_a_program_is_not_asked(asked: list[str]) -> None:
 )
 def test_what_was_cut_is_asked_for(asked: list[str], room: int, wanted: list[str]) -> None:
     pid, program = ReportedProgram.of(event(ARGUMENTS, ENVIRONMENT, room))
-    process = process_identity.identify_reported(pid, 1, "solve", program)
+    process = process_identity.identify_reported(before(pid), "solve", program, str)
     assert (process.command[0], process.rank) == ("solve", 3)
     assert asked == wanted
 
@@ -66,7 +76,7 @@ def test_lengths_may_be_anything(asked: list[str]) -> None:
         head = np.frombuffer(event(b"a\0", b""), PROGRAM_EVENT, 1).copy()
         head["arguments"], head["environment"] = arguments, environment
         pid, program = ReportedProgram.of(head.tobytes() + b"a\0")
-        process_identity.identify_reported(pid, 1, "a", program)
+        process_identity.identify_reported(before(pid), "a", program, str)
     assert asked == ["environ", "cmdline", "environ"]
 
 
@@ -78,8 +88,8 @@ def test_a_living_process_is_what_proc_says_of_it() -> None:
         arguments, environment, tgid=pid, parent=os.getppid(), user=os.geteuid(),
         start=proc.start_ns + 5,
     )  # fmt: skip
-    same, program = ReportedProgram.of(output)
-    reported = process_identity.identify_reported(same, 1, proc.name, program)
+    _, program = ReportedProgram.of(output)
+    reported = process_identity.identify_reported(proc, proc.name, program, str)
     assert abs(reported.start_ns - proc.start_ns) < 20_000_000
     assert reported.command == proc.command
     assert (reported.exe, reported.uid, reported.parent_pid, reported.job) == (
