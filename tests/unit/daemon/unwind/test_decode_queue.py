@@ -27,6 +27,7 @@ class Bench:
         self.now = 0.0
         self.order: list[str] = []
         self.go, self.go_large = threading.Event(), threading.Event()
+        self.making = threading.Event()
         self.queue = DecodeQueue(self, clock=lambda: self.now)
 
     def knows(self, _fd: int) -> bool:
@@ -48,6 +49,7 @@ class Bench:
         self._take(label)
 
     def make(self, _fd: int, label: str) -> PackedTable:
+        self.making.set()
         self.go.wait()
         self._take(label)
 
@@ -146,7 +148,9 @@ def test_no_more_files_of_a_user_wait_than_have_room(
 ) -> None:
     monkeypatch.setattr(decode_queue, "MOST_WAITING", 3)
     descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    futures = [bench.submit(MALLORY, f"odd{n} 0") for n in range(10)]
+    futures = [bench.submit(MALLORY, "odd0 0")]
+    assert bench.making.wait(240)  # so that it waits no more
+    futures += [bench.submit(MALLORY, f"odd{n} 0") for n in range(1, 10)]
     with pytest.raises(DecodeError, match="odd9 0: 3 files of user 48002 are waiting"):
         futures[9].result(timeout=240)
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 4  # noqa: PTH208
