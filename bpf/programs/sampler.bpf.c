@@ -257,6 +257,16 @@ static __always_inline struct thread *register_current_thread(u32 tid, struct co
 	return register_thread(this_task(), tid, 0, count);
 }
 
+/* Whether a task was the last of its process's threads: do_exit() counts signal->live down before
+ * sched_process_exit. */
+static __always_inline int process_has_ended(struct task_struct *task)
+{
+	u32 live = 1;
+
+	READ_FIELD(live, FIELD(task->signal)->live.counter);
+	return live == 0;
+}
+
 /* Ends a recorded thread that runs no more, and reports it. task is 0 when the kernel has freed it without
  * a report: then its last CPU time and name are not known. */
 NOT_INLINED int end_thread(struct task_struct *task, u32 tid)
@@ -1175,10 +1185,8 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 	if (flags & PF_EXITING) {
 		thread->left = bpf_ktime_get_ns(); /* the last time is its end */
 		if (state & TASK_DEAD) {
-			u32 live = 1;
 			/* A process goes on without its main thread: another one may take over its tid. */
-			READ_FIELD(live, FIELD(previous->signal)->live.counter);
-			if (!live || tid != id >> 32)
+			if (process_has_ended(previous) || tid != id >> 32)
 				end_thread(previous, tid);
 			return 0;
 		}
@@ -1383,7 +1391,6 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
 	struct task_struct *task = (void *)ctx->args[0];
-	u32 live = 1;
 
 	fill_thread_event(&event, EVENT_EXIT, task);
 	struct thread *thread = map_lookup(MAP(THREADS), &event.tid);
@@ -1393,9 +1400,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 	}
 	if (!map_lookup(MAP(PROCESSES), &event.tgid) && !event.thread)
 		return 0;
-	/* do_exit() counts signal->live down before this tracepoint. */
-	READ_FIELD(live, FIELD(task->signal)->live.counter);
-	if (live == 0) {
+	if (process_has_ended(task)) {
 		event.other = 1;
 		map_delete(MAP(PROCESSES), &event.tgid);
 	}
