@@ -17,13 +17,14 @@ from tests.support.paths import ROOT
 PROGRAM = ROOT / "tests/programs/hot.cpp"
 
 
-def compiled(folder: Path, source: Path = PROGRAM) -> Path:
+def compiled(folder: Path, source: Path = PROGRAM, *flags: str, first: int = 1) -> Path:
     """One sample at every third byte of a program's code, below its own entry: ``folder/db``.
 
-    The program is ``folder/hot``, the measurement ``folder/m``.
+    The program is ``folder/hot``, compiled with ``flags``, the measurement ``folder/m``. The first
+    byte has ``first`` samples.
     """
     program = folder / "hot"
-    subprocess.run(["g++", "-g", "-O2", "-o", str(program), str(source)], check=True)
+    subprocess.run(["g++", "-g", "-O2", *flags, "-o", str(program), str(source)], check=True)
     with ElfFile.open(program) as elf:
         (text,) = [section for section in elf.sections if section.name == ".text"]
         build_id = elf.build_id()
@@ -37,7 +38,9 @@ def compiled(folder: Path, source: Path = PROGRAM) -> Path:
     frames = np.array([frame.module_frame(1, place) for place in places], np.uint64)
     parents = np.array([0, *[1] * (len(places) - 1)], np.uint32)
     writer.add_nodes(parents, frames)
-    nodes = np.arange(2, len(places) + 1, dtype=np.uint32)
+    samples = np.ones(len(places) - 1, np.int64)
+    samples[0] = first
+    nodes = np.repeat(np.arange(2, len(places) + 1, dtype=np.uint32), samples)
     times = 10**9 + 10**6 * np.arange(len(nodes), dtype=np.uint64)
     writer.add_records(np.zeros(len(nodes), np.uint32), times.astype(np.uint64), nodes, 0)
     writer.close()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.compiled import PROGRAM, compiled
 from tests.support.page import watched
 from tests.support.viewer import served
 
@@ -101,23 +102,38 @@ def test_a_link_to_the_callers_of_a_procedure_needs_no_window(browser: Browser, 
         expect(names.nth(1)).to_contain_text("force [inlined]")
 
 
-def test_procedures_without_names_share_rows_until_each_is_wanted(page: Page) -> None:
-    page.get_by_role("button", name="Flat").click()
-    page.wait_for_selector("main[data-rows^=flat]")
-    names = page.locator(".table .row .name")
-    module = re.compile(r"\[mca_btl_vader\.so\]")
-    address = re.compile(r"\[mca_btl_vader\.so\+0x")
-    expect(names.filter(has_text=module)).to_have_count(1)
-    expect(names.filter(has_text=address)).to_have_count(0)
-    # Its instructions are those of the procedures that are folded into it.
-    names.filter(has_text=module).click()
-    page.keyboard.press("6")
-    expect(page.locator(".code .heading").first).to_contain_text("[mca_btl_vader.so+0x4d50] of")
-    page.keyboard.press("3")
-    page.get_by_label("nameless").check()
-    expect(names.filter(has_text=address)).to_have_count(1)
-    expect(page).to_have_url(re.compile("nameless=1"))
-    names.filter(has_text=address).click()
-    page.keyboard.press("4")
-    expect(page.locator("#of")).to_contain_text("[mca_btl_vader.so+0x4d50]")
-    expect(page.locator("#what")).to_contain_text("exact")
+@pytest.fixture(scope="module")
+def stripped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a viewer of a program without names, most of whose procedures cost little."""
+    database = compiled(tmp_path_factory.mktemp("stripped"), PROGRAM, "-s", first=20_000)
+    with served(database) as (url, _):
+        yield url
+
+
+def test_procedures_without_names_share_rows_until_each_is_wanted(
+    browser: Browser, stripped: str
+) -> None:
+    with watched(browser, stripped + "&pane=calls") as page:
+        page.wait_for_selector("main[data-rows]")
+        page.get_by_role("button", name="Flat").click()
+        page.wait_for_selector("main[data-rows^=flat]")
+        names = page.locator(".table .row .name")
+        module = names.filter(has_text=re.compile(r"\[hot\]"))
+        addresses = names.filter(has_text=re.compile(r"\[hot\+0x"))
+        expect(module).to_have_count(1)
+        expect(addresses).to_have_count(1)  # the costly one
+        # Its instructions are those of the procedures that are folded into it.
+        module.click()
+        page.keyboard.press("6")
+        heading = page.locator(".code .heading").first
+        expect(heading).to_contain_text(re.compile(r"\[hot\+0x[0-9a-f]+\] of"))
+        folded = re.search(r"\[hot\+0x[0-9a-f]+\]", heading.inner_text())
+        assert folded
+        page.keyboard.press("3")
+        page.get_by_label("nameless").check()
+        expect(page).to_have_url(re.compile("nameless=1"))
+        expect(addresses.nth(4)).to_be_visible()
+        names.filter(has_text=folded[0]).click()
+        page.keyboard.press("4")
+        expect(page.locator("#of")).to_contain_text(folded[0])
+        expect(page.locator("#what")).to_contain_text("exact")
