@@ -32,7 +32,7 @@ sys.exit(main())
 END
 mkfifo input
 # Ranks that sleep when they wait, at real-time priority: what else runs here is not in the picture.
-chrt --rr 1 mpirun.openmpi --allow-run-as-root --oversubscribe -n 4 ./particles <input >output &
+chrt --rr 1 mpirun.openmpi --allow-run-as-root --oversubscribe -n 4 ./particles 25 <input >output &
 exec 3>input
 until grep -q ready output 2>/dev/null; do sleep 0.1; done
 # shellcheck disable=SC2046 # a word for each rank

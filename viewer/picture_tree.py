@@ -1,15 +1,17 @@
 """The tree of call paths that pictures and the viewer's page show: inlined calls and loops between
 procedures, and of each node its state and the procedure whose colour it has.
 
-All follows from the tree and its sums, once for each node: a picture looks nodes up, never records.
+A call path has a node for each state that threads are in there (:mod:`hpcd.viewer.state_nodes`).
+What a node shows follows from the tree and its sums, once for each: a picture looks nodes up, never
+records.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +24,26 @@ from hpcd.analysis.parallel.tree_matching import are_regions, innermost
 from hpcd.analysis.profile.launchers import own_lines
 from hpcd.analysis.profile.nameless import is_address
 from hpcd.analysis.profile.views import ViewTree, contexts
+from hpcd.analysis.trace.states import (
+    BLOCKED_TIME,
+    RUNNABLE_TIME,
+    State,
+    nodes_of,
+    states_of,
+)
 from hpcd.array_types import F64, I64, U8, U32, Mask
 from hpcd.model.cct import CCT, NO_NODE
 from hpcd.model.scope import ScopeKind
 from hpcd.viewer.marks import BLOCKED, COMMUNICATION, INTERRUPT, SLEEPING, marks
 from hpcd.viewer.palette import DISTINCT
+from hpcd.viewer.state_nodes import (
+    NOT_SAMPLED,
+    ContextTimes,
+    StateNodes,
+    costs_by_node,
+    divide,
+    unpack,
+)
 
 RUNNING, RUNNABLE, ASLEEP, WAITING = range(4)
 """States of a thread: it has a CPU; it could use one; it has nothing to do, or waits for a device;
@@ -43,6 +60,16 @@ CAUSES = {
     Use.RUNNABLE: "for a CPU",
 }
 """What a thread that does not run waits for, in words."""
+
+
+def causes() -> list[str]:
+    """Return what a thread waits for, in words, by the causes that nodes have."""
+    words = [CAUSES.get(use, "") for use in Use]
+    return words + [f"{cause}, on a CPU" if cause else "" for cause in words]
+
+
+ON_CPU = len(Use)
+"""Added to the cause of a thread that waits on a CPU: some libraries poll for a while."""
 
 _FOR_OTHERS = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 _INLINED = " [inlined]"
@@ -66,7 +93,15 @@ _ONE_COLOUR = 0.9
 _COLOURS, _COLOURED = len(DISTINCT), 0.6
 _DEEPEST = 24
 _EXACT_LINES = 2000
-_BLOCKED_WEIGHT = 0.25
+# Metrics of the time in each state, and how much they count in the choice of colours.
+_METRICS = ("cpu_time", BLOCKED_TIME, RUNNABLE_TIME)
+_WEIGHTS = (1.0, 0.25, 1.0)
+
+
+def _look(state: int, cause: Any) -> Any:
+    """Return the number of a look: a state of a thread and a cause."""
+    return cause << 2 | state
+
 
 OWN, OUTSIDE_SYSTEM, ANY = (
     "the innermost procedure of the program's own",
@@ -75,42 +110,37 @@ OWN, OUTSIDE_SYSTEM, ANY = (
 )
 
 
-@dataclass(frozen=True)
-class _Times:
-    """Seconds of the database's contexts ``float64[nodes]``, and the use of these times."""
-
-    cpu: F64
-    blocked: F64
-    runnable: F64
-    of_cpu: I64
-    of_wait: I64
-
-
 class PictureTree:
     """A database's call paths with scopes, and what pictures show of each.
 
-    ``tree`` has ``n`` nodes, whose frames are entities (:class:`.entities.Entities`); ``place``
-    ``uint32[contexts]`` says where the database's contexts are in it. ``state`` ``uint8[n]`` and
-    ``cause`` ``uint8[n]`` (a :class:`Use`) of a thread there; ``owner`` ``uint32[n]``: the entity
-    whose colour a node has where colours are by procedure, by ``rule``, in words.
+    ``tree`` has ``n`` nodes, whose frames are entities (:class:`.entities.Entities`); ``places``
+    ``uint32[STATES, contexts]`` says where the database's contexts are in it, by the state of the
+    thread. ``state`` ``uint8[n]`` and ``cause`` ``uint8[n]`` (a :class:`Use`; with :data:`ON_CPU`
+    added where it waits on a CPU) of a thread there; ``owner`` ``uint32[n]``: the entity whose
+    colour a node has where colours are by procedure, by ``rule``, in words.
     """
 
     def __init__(self, db: Database, basis: ViewTree | None = None) -> None:
         self._db = db
         basis = basis or contexts(db, "top-down", nameless=False)
-        self.tree: CCT = basis.tree
-        self.place: U32 = basis.place
         self.entities = basis.entities
-        self.entity: U32 = basis.tree.frame.astype(np.uint32)
         self.names = [self.entities.label(number) for number in range(len(self.entities))]
+        # The root is no frame of a path, and its entity no other node's.
+        self.names[0] = NOT_SAMPLED
         self.bare_names = [name.removesuffix(_INLINED) for name in self.names]
         """Names of entities without what says that they are inlined."""
         self.marks: U8 = marks(self.names)
+        times = self._times(basis)
+        nodes = self._divided(basis, times)
+        self.tree: CCT = nodes.tree
+        self.paths = len(basis.tree)
+        """How many of the nodes are call paths; those behind are of further states of theirs."""
+        self.places: U32 = nodes.place
+        self.entity: U32 = self.tree.frame.astype(np.uint32)
+        self.state, self.cause = unpack(nodes.look)
         self._mark = self.marks[self.entity]
         self.stands = self._stands()
-        times = self._times()
-        self.state, self.cause = self._states(times)
-        self.cost = self._cost(times)
+        self.cost = self._cost(times.seconds)
         self.rule, self.owner = self._owners()
 
     def __len__(self) -> int:
@@ -141,8 +171,9 @@ class PictureTree:
     @cached_property
     def _levels(self) -> list[I64]:
         level = self.tree.depth()
-        bounds = np.searchsorted(level, np.arange(1, int(level.max(initial=0)) + 1))
-        return np.split(np.arange(len(level)), bounds)
+        order = np.argsort(level, kind="stable")
+        bounds = np.searchsorted(level[order], np.arange(1, int(level.max(initial=0)) + 1))
+        return np.split(order, bounds)
 
     def at(self, depth: int) -> U32:
         """``uint32[n]``: the entity of each node at call path depth ``depth`` (1: outermost), its
@@ -171,16 +202,25 @@ class PictureTree:
             at[deeper] = at[self.tree.parent[deeper]]
         return at
 
-    def of_pixels(self, nodes: U32) -> U32:
-        """Return the tree's node of each of the database's ``nodes``; NO_NODE where there is
-        none."""
-        table = np.append(self.place, NO_NODE).astype(np.uint32)
-        picture: U32 = np.take(table, nodes, mode="clip")
+    @property
+    def place(self) -> U32:
+        """``uint32[contexts]``: where threads that run are in the tree."""
+        running: U32 = self.places[State.SAMPLED]
+        return running
+
+    def of_pixels(self, pixels: U32) -> U32:
+        """Return the tree's node of each of the database's ``pixels``
+        (:mod:`hpcd.analysis.trace.states`); NO_NODE where there is none."""
+        table = np.append(self.places, NO_NODE).astype(np.uint32)
+        contexts = self.places.shape[1]
+        at = states_of(pixels) * np.int64(contexts) + nodes_of(pixels)
+        picture: U32 = np.take(table, np.where(pixels == NO_NODE, len(table), at), mode="clip")
         return picture
 
     def costs(self, values: F64) -> F64:
-        """``float64[n]``: costs of the database's contexts by node."""
-        return sum_by(self.place, values, len(self))
+        """Return ``float64[n]``: costs of the database's contexts by node, ``values``
+        ``float64[STATES, contexts]``."""
+        return costs_by_node(self.places, values, len(self))
 
     def _stands(self) -> U32:
         """``uint32[n]``: where the thread stands: below an interrupt that took its CPU, at the
@@ -193,55 +233,46 @@ class PictureTree:
 
     # --- states ---
 
-    def _times(self) -> _Times:
-        db, count = self._db, len(self.place)
+    def _times(self, basis: ViewTree) -> ContextTimes:
+        """Return the contexts' seconds by state, and what pictures show of each."""
+        db, count = self._db, len(basis.place)
 
         def of(metric: str) -> F64:
             if metric not in db.metrics.names:
                 return np.zeros(count)
             return np.asarray(db.metrics.exclusive(metric), np.float64)
 
-        cpu = of("cpu_time")
-        if "cpu_time" not in db.metrics.names:
-            return _Times(of(RECORDS), of("blocked_time"), of("runnable_time"),
-                          np.full(count, Use.WORK), np.full(count, Use.EVENTS))  # fmt: skip
-        of_cpu, of_wait = TimeUse(db).of_contexts()
-        return _Times(cpu, of("blocked_time"), of("runnable_time"), of_cpu, of_wait)
+        measured = "cpu_time" in db.metrics.names
+        of_cpu, of_wait = np.full(count, Use.WORK), np.full(count, Use.EVENTS)
+        if measured:
+            of_cpu, of_wait = TimeUse(db).of_contexts()
+            of_cpu, of_wait = of_cpu.copy(), of_wait.copy()
+            team = self._in_runtime
+            of_cpu[team & (of_cpu != Use.LOCKS)] = Use.OPENMP
+            of_wait[team & (of_wait != Use.LOCKS)] = Use.OPENMP
+            at_once = np.array([_AT_ONCE.fullmatch(name) is not None for name in self.names], bool)
+            inside = innermost(basis.tree, at_once[basis.tree.frame.astype(np.int64)]) > 0
+            of_cpu[inside[basis.place]] = Use.WORK
+        held, waits = np.isin(of_cpu, _FOR_OTHERS), np.isin(of_wait, _FOR_OTHERS)
+        look = np.stack([
+            np.where(held, _look(WAITING, of_cpu + ON_CPU), _look(RUNNING, of_cpu)),
+            np.where(waits, _look(WAITING, of_wait), _look(ASLEEP, of_wait)),
+            np.full(count, _look(RUNNABLE, Use.RUNNABLE)),
+        ])  # fmt: skip
+        running = of("cpu_time") if measured else of(RECORDS)
+        seconds = np.stack([running, of(BLOCKED_TIME), of(RUNNABLE_TIME)])
+        return ContextTimes(seconds, look)
 
-    def _states(self, times: _Times) -> tuple[U8, U8]:
-        """Return the state and the cause that most of the time of each node has."""
-        of_cpu, of_wait = times.of_cpu.copy(), times.of_wait.copy()
-        team = self._in_runtime
-        of_cpu[team & (of_cpu != Use.LOCKS)] = Use.OPENMP
-        of_wait[team & (of_wait != Use.LOCKS)] = Use.OPENMP
-        at_once = np.array([_AT_ONCE.fullmatch(name) is not None for name in self.names], bool)
-        of_cpu[(innermost(self.tree, at_once[self.entity]) > 0)[self.place]] = Use.WORK
-        held = np.isin(of_cpu, _FOR_OTHERS)
-        kinds = (
-            (times.cpu, np.where(held, WAITING, RUNNING), of_cpu),
-            (times.blocked, np.where(np.isin(of_wait, _FOR_OTHERS), WAITING, ASLEEP), of_wait),
-            (times.runnable, np.where(held, WAITING, RUNNABLE),
-             np.where(held, of_cpu, Use.RUNNABLE)),
-        )  # fmt: skip
-        key = np.concatenate(
-            [(self.place.astype(np.int64) << 8) | (state << 4) | use for _, state, use in kinds]
-        )
-        time = np.concatenate([seconds for seconds, _, _ in kinds])
-        codes, of_code = np.unique(key[time > 0], return_inverse=True)
-        spent = np.bincount(of_code, time[time > 0], len(codes))
-        order = np.lexsort((spent, codes >> 8))
-        # The last of each node is what most of its time was.
-        asleep = self._mark == BLOCKED
-        asleep |= innermost(self.tree, self._mark == SLEEPING) > 0
-        state = np.where(asleep, ASLEEP, RUNNING).astype(np.uint8)
-        cause = np.where(asleep, Use.EVENTS, Use.WORK).astype(np.uint8)
-        codes = codes[order]
-        state[codes >> 8] = codes >> 4 & 15
-        cause[codes >> 8] = codes & 15
-        # A thread that waits for others and lost its CPU still waits for others.
-        preempted = (self.stands != np.arange(len(self))) & (state != WAITING)
-        state[preempted], cause[preempted] = RUNNABLE, Use.RUNNABLE
-        return state, cause
+    def _divided(self, basis: ViewTree, times: ContextTimes) -> StateNodes:
+        """Return the nodes of ``basis`` by state."""
+        tree, db = basis.tree, self._db
+        mark = self.marks[tree.frame.astype(np.int64)]
+        # Of a recording without waits the path alone tells.
+        asleep = (mark == BLOCKED) | (innermost(tree, mark == SLEEPING) > 0)
+        runs = _look(RUNNING, Use.WORK)
+        usual = np.where(asleep, _look(ASLEEP, Use.EVENTS), runs)
+        in_kernel = db.procedures.kernel[db.procedure_of_node]
+        return divide(tree, basis.place, times, usual, int(runs), in_kernel)
 
     @cached_property
     def _in_runtime(self) -> Mask:
@@ -260,19 +291,16 @@ class PictureTree:
 
     # --- colours ---
 
-    def _cost(self, times: _Times) -> F64:
+    def _cost(self, seconds: F64) -> F64:
         """``float64[n]``: how much each node counts in the choice of what has a colour of its own:
         the time of the lines that work, waits less."""
         db, lines = self._db, np.flatnonzero(own_lines(self._db))
-        cpu, blocked, runnable = times.cpu, times.blocked, times.runnable
         if len(lines) < len(db.lines) <= _EXACT_LINES:
-            cpu, blocked, runnable = (
+            seconds = np.stack([
                 db.metrics.of_lines(name, lines) if name in db.metrics.names else total
-                for name, total in (
-                    ("cpu_time", cpu), ("blocked_time", blocked), ("runnable_time", runnable),
-                )
-            )  # fmt: skip
-        return self.costs(cpu + runnable + _BLOCKED_WEIGHT * blocked)
+                for name, total in zip(_METRICS, seconds, strict=True)
+            ])  # fmt: skip
+        return self.costs(seconds * np.array(_WEIGHTS)[:, None])
 
     def _owners(self) -> tuple[str, U32]:
         """Return the rule by which colours tell most, and each node's entity by it."""
@@ -377,8 +405,8 @@ class PictureTree:
         where there are none."""
         regions = are_regions(self.bare_names)
         inside = np.zeros(len(self), bool)
-        inside[self.place[self._in_runtime]] = True
-        inside &= ~regions[self.entity[node]] & (self.cause == Use.OPENMP)
+        inside[self.places[:, self._in_runtime]] = True
+        inside &= ~regions[self.entity[node]] & (self.cause % ON_CPU == Use.OPENMP)
         if not bool(inside.any()):
             return None
         runtime = self._modules(_RUNTIME)[self._db.procedures.module[self.entities.procedure]]

@@ -36,14 +36,13 @@ from hpcd.analysis.trace.trace_lines import LineColumns, Lines
 from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import FormatError, PlatformError
 from hpcd.model.cct import CCT
-from hpcd.model.identity import ModuleKind
+from hpcd.model.identity import KERNEL_KINDS
 from hpcd.model.scope import ScopeKind
 
 # Numbers of things that a manifest has.
 _COUNTS = ("measurements", "parts", "lines", "records", "nodes", "procedures", "cells")
 # The types of these are checked as they are made arrays of.
 _CHECKED_ELSEWHERE = {"procedure", "scope", "cct"}
-_KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
 
 
 class ModuleRow(NamedTuple):
@@ -204,7 +203,7 @@ class Database:
                 size=np.array([row[3] or 0 for row in rows], np.uint64),
                 file=[str(row[4] or "") for row in rows],
                 line=np.array([row[5] or 0 for row in rows], np.uint32),
-                kernel=np.array([row[6] in _KERNEL_KINDS for row in rows], bool),
+                kernel=np.array([row[6] in KERNEL_KINDS for row in rows], bool),
             )
         except (TypeError, ValueError, OverflowError):
             raise FormatError(f"{self._sqlite}: procedure table is damaged") from None
@@ -346,10 +345,12 @@ class Database:
         height: int,
         width: int,
     ) -> U32:
-        """CCT nodes ``uint32[h, width]`` of a picture of ``lines`` (None: all) over [t0, t1).
+        """Return the pixels, ``uint32[h, width]``, of ``lines`` (None: all) over [t0, t1).
 
-        ``h`` is ``min(height, len(lines))``; :meth:`sample_lines` names the rows' lines. NO_NODE
-        where a line did not exist or was not watched. O(h · w · log t).
+        ``h`` is ``min(height, len(lines))``; :meth:`sample_lines` names the rows' lines. A pixel is
+        a CCT node and the state of the thread there, which ``nodes_of`` and ``states_of`` of
+        :mod:`hpcd.analysis.trace.states` give; NO_NODE where a line did not exist or was not
+        watched. O(h · w · log t).
         """
         return pixel_samples.sample_grid(self.trace, self._columns, lines, t0, t1, height, width)
 

@@ -19,7 +19,7 @@ from hpcd.errors import FormatError, NotFoundError
 from hpcd.regular_file import open_regular
 
 FORMAT = "hpcd-database"
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 SQLITE = "hpcd.sqlite"
 

@@ -12,9 +12,7 @@ from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.array_types import U64
 from hpcd.measurement.reader import Measurement
 from hpcd.model import frame as frames
-from hpcd.model.identity import ModuleKind
-
-_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
+from hpcd.model.identity import KERNEL_KINDS, ModuleKind
 
 
 class ModuleNamer(Protocol):
@@ -54,7 +52,7 @@ class FrameLookup:
             selected = (module == number) & frames.is_module(values)
             names = self._namer(number).names(offset[selected].astype(np.uint64))
             load_module = self._measurement.modules.get(number)
-            in_kernel = load_module is not None and load_module.kind in _KERNEL
+            in_kernel = load_module is not None and load_module.kind in KERNEL_KINDS
             for value, name in zip(values[selected].tolist(), names, strict=True):
                 self.name_of[value] = name, in_kernel
 

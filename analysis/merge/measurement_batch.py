@@ -21,14 +21,16 @@ from hpcd.analysis.merge.measurement_contents import (
 )
 from hpcd.analysis.merge.part_groups import unite_as_met
 from hpcd.analysis.merge.record_batches import Batch, RecordColumns
+from hpcd.analysis.merge.resumed_paths import innermost_user_nodes
 from hpcd.analysis.merge.united_events import UNKNOWN_EVENT, event_key
 from hpcd.analysis.trace.part_contents import MeasurementContents
 from hpcd.array_types import I64, U16, U32
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import Measurement, open_measurement
+from hpcd.model import frame
 from hpcd.model.cct_union import DEPTH_LIMIT
-from hpcd.model.identity import Event
+from hpcd.model.identity import KERNEL_KINDS, Event
 
 _EVENTS = 1 << 16
 
@@ -135,7 +137,7 @@ class MeasurementBatch:
 
     def _unite_trees(self) -> None:
         contents = [member.contents for member in self.members]
-        _, maps = unite_modules(
+        united, maps = unite_modules(
             [one.modules for one in contents], [one.host for one in contents],
             [one.id for one in contents],
         )  # fmt: skip
@@ -144,6 +146,7 @@ class MeasurementBatch:
             for member, modules in zip(self.members, maps, strict=True)
         ]
         self.tree, node = unite_as_met(trees)
+        self._kernel_modules = [one.id for one in united if one.kind in KERNEL_KINDS]
         bounds = bounds_of([len(tree) for tree in trees]).tolist()
         for member, modules, low, high in zip(self.members, maps, bounds, bounds[1:], strict=False):
             member.modules = modules
@@ -180,6 +183,12 @@ class MeasurementBatch:
             (code for code in range(self.unknown_event) if codes[code] != code), self.unknown_event
         )
         return codes, same
+
+    def user_nodes(self) -> U32:
+        """Return the innermost node of the user's code on the path of each node of the tree,
+        ``uint32[n]``; 0 where there is none."""
+        is_kernel = np.isin(frame.module_of(self.tree.frame), self._kernel_modules)
+        return innermost_user_nodes(self.tree, is_kernel)
 
     @property
     def bytes_read(self) -> int:

@@ -32,6 +32,7 @@ from hpcd.analysis.trace.part_contents import (
     pack_measurement,
 )
 from hpcd.analysis.trace.part_writer import PartWriter
+from hpcd.analysis.trace.short_waits import ShortWaits
 from hpcd.array_types import U32
 from hpcd.measurement.codec import MONOTONIC_LIMIT, TIME_UNIT_NS
 
@@ -115,7 +116,8 @@ class PartMaking:
         clock_pairs = [contents.clock_pairs for contents in measurements]
         archive = pack_contents(identities, clock_pairs, events) | calls
         source = np.concatenate([member.lines for member in members])
-        part.finish(source, output.counts, output.first, output.last, overviews, archive)
+        short = ShortWaits.joined(output.short_waits)
+        part.finish(source, output.counts, output.first, output.last, overviews, short, archive)
         # Before the part is where it is looked for.
         save_scratch(
             self._place, self._batch.tree, output.order, sums,
@@ -164,9 +166,9 @@ def new_output(
     batch: MeasurementBatch, order: U32, part: PartWriter, spool: IO[bytes]
 ) -> PartOutput:
     """Return the output into which the records of ``batch`` are put."""
-    nodes = len(batch.tree)
-    overview = OverviewBuilder(batch.rows, spool, nodes)
-    return PartOutput(batch.rows, nodes, order, part, overview, Intervals(batch.events))
+    overview = OverviewBuilder(batch.rows, spool, len(batch.tree))
+    user, intervals = batch.user_nodes(), Intervals(batch.events)
+    return PartOutput(batch.rows, user, order, part, overview, intervals)
 
 
 def put_records(

@@ -9,7 +9,7 @@ import numpy as np
 from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.merge.record_batches import SLICE_RECORDS, Batch
 from hpcd.analysis.trace.intervals import Intervals
-from hpcd.array_types import I64, U16, U32, U64, Array
+from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.kernels.library import kernels, structure
 
 # Entries of the table that a line's records are counted in, 16 bytes each.
@@ -23,14 +23,15 @@ class LaidOut:
     """Entries of records with the ends of intervals, valid until the next are laid out.
 
     Line ``i`` has the entries from ``start[i]`` on, blocks begin at ``cuts`` (both ``int64``, with
-    an end); ``time`` is in ticks. ``event`` and ``value`` are None where all are 0 and 1. ``sums``
-    are those of the records, in no order.
+    an end); ``time`` is in ticks. ``state`` is None where all are SAMPLED, ``event`` and ``value``
+    where all are 0 and 1. ``sums`` are those of the records, in no order.
     """
 
     start: I64
     cuts: I64
     time: I64
     node: U32
+    state: U8 | None
     event: U16 | None
     value: U64 | None
     sums: Cells
@@ -50,13 +51,15 @@ class RecordLayout:
         self._event_of = np.zeros(1 << 16, np.uint16)
 
     def lay_out(
-        self, rows: I64, batch: Batch, low: int, high: int, lines: tuple[I64, I64, I64]
-    ) -> LaidOut | None:
+        self, rows: I64, batch: Batch, low: int, high: int, resumed: U32 | None,
+        lines: tuple[I64, I64, I64],
+    ) -> LaidOut | None:  # fmt: skip
         """Lines ``low`` to ``high`` of ``batch``, whose rows are ``rows``; None where a line is out
         of order, or there are too many nodes or events to count them in a table.
 
-        ``lines`` are how many entries all lines have so far, and the ticks of their first and last
-        ones, which are brought up to date.
+        ``resumed`` is what :class:`.resumed_paths.ResumedPaths` found for the batch. ``lines`` are
+        how many entries all lines have so far, and the ticks of their first and last ones, which
+        are brought up to date.
         """
         stretches = structure(
             "line_records", rows, len(rows), batch.first[low : high + 1], batch.begin, batch.end,
@@ -69,19 +72,19 @@ class RecordLayout:
             return None
         if records > self._room:
             self._make_room(records)
-        numbering = structure(
-            "numbering", self._number, len(self._number), self._intervals.length_ns, self._slot_of,
-            self._event_of, self._slots, self._table,
-        )  # fmt: skip
-        sizes = np.empty(4, np.int64)
+        numbering = self._intervals.as_numbering(
+            self._number, len(self._number), self._slot_of, self._event_of, self._slots, self._table
+        )
+        sizes = np.empty(5, np.int64)
         if not kernels.lay_out_records(
-            stretches, numbering, so_far, structure("laid_out", *self._columns), sizes
+            stretches, resumed, numbering, so_far, structure("laid_out", *self._columns), sizes
         ):
             raise IndexError("records of nodes that do not exist")
-        entries, blocks, cells, plain = sizes.tolist()
-        start, time, node, event, value, cuts, _, *sums = self._columns
+        entries, blocks, cells, plain, sampled = sizes.tolist()
+        start, time, node, state, event, value, cuts, _, *sums = self._columns
         return LaidOut(
             start[: len(rows) + 1], cuts[: blocks + 1], time[:entries], node[:entries],
+            None if sampled else state[:entries],
             None if plain else event[:entries], None if plain else value[:entries],
             Cells(*(column[:cells].copy() for column in sums)),
         )  # fmt: skip
@@ -103,8 +106,8 @@ class RecordLayout:
         most = 2 * room + 1
         self._columns: tuple[Array, ...] = (
             np.empty(room + 1, np.int64), np.empty(most, np.int64),
-            np.empty(most, np.uint32), np.empty(most, np.uint16), np.empty(most, np.uint64),
-            np.empty(most, np.int64), np.empty(room, np.int64), np.empty(room, np.uint32),
-            np.empty(room, np.uint32), np.empty(room, np.uint16), np.empty(room, np.uint64),
-            np.empty(room, np.uint64),
+            np.empty(most, np.uint32), np.empty(most, np.uint8), np.empty(most, np.uint16),
+            np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(room, np.int64),
+            np.empty(room, np.uint32), np.empty(room, np.uint32), np.empty(room, np.uint16),
+            np.empty(room, np.uint64), np.empty(room, np.uint64),
         )  # fmt: skip

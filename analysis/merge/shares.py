@@ -21,6 +21,7 @@ from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.merge.part_output import PartOutput
 from hpcd.analysis.trace.overview import OverviewEntries
 from hpcd.analysis.trace.part_writer import PartWriter
+from hpcd.analysis.trace.short_waits import ShortWaits
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 
@@ -106,6 +107,8 @@ class ReadShare:
         }  # fmt: skip
         columns |= {name: getattr(output, name) for name in _COUNTS}
         columns |= {f"sum_{name}": getattr(cells, name) for name in _SUMS}
+        short = ShortWaits.joined(output.short_waits)
+        columns |= {f"short_{name}": column for name, column in short._asdict().items()}
         columns |= {
             f"overview_{name}": getattr(overviews, name)
             for name in OverviewEntries.__slots__
@@ -153,6 +156,8 @@ class LoadedShare:
             Cells(rows[cells.line].astype(np.uint32), cells.node, cells.event, cells.records,
                   cells.value)
         )  # fmt: skip
+        short = ShortWaits(*(columns[f"short_{name}"] for name in ShortWaits._fields))
+        output.short_waits.append(short._replace(line=rows[short.line]))
         output.go_on(rows, *(columns[name] for name in _COUNTS))
         output.unsorted.update(np.searchsorted(source, self.unsorted).tolist())
         kind = columns["kind"].dtype

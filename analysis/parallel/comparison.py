@@ -114,10 +114,12 @@ class Comparison:
         rows = []
         for side in self.sides:
             to = self.matching.node_of[databases.index(side.database)]
-            sequences = (
-                to[side.database.records(line, *_bounds(side, at)).node]
+            records = (
+                side.database.records(line, *_bounds(side, at))
                 for at, line in enumerate(side.lines.tolist())
             )
+            # What a thread does after a wait is no record of its own.
+            sequences = (to[some.node[some.value > 0]] for some in records)
             rows.append(count_visits(self.matching.tree, sequences) / side.ranks)
         return np.stack(rows) * self.looked_at
 

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.program_code import is_program_code
-from hpcd.model.identity import ModuleKind
+from hpcd.model.identity import KERNEL_KINDS, ModuleKind
 
 _CLONE = re.compile(r"( \[clone )?\.(constprop|isra|lto_priv|llvm|clone)\.\d+\]?")
 _NUMBER = re.compile(r"(?<=\.(?:part|cold))\.\d+")
-_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
 PROGRAM = "\0program"
 """Key of the module that the ranks' executables are."""
 
@@ -47,7 +46,7 @@ def list_candidates(db: Database, program: str) -> list[ProcedureCandidate]:
     if there are several."""
     modules = [("", "", "", False, False)]
     for row in db.modules:
-        kernel = row.kind in _KERNEL
+        kernel = row.kind in KERNEL_KINDS
         name = row.kind if row.kind in (ModuleKind.KERNEL, ModuleKind.VDSO, ModuleKind.JIT) else ""
         name = name or PurePath(row.path.removesuffix(" (deleted)")).name
         key = PROGRAM if program and row.path == program else name

@@ -86,7 +86,8 @@ class StretchReader:
         """Return the activity of ``line``, from its beginning to its last record.
 
         A sample tells of the time before it, a wait of its own time; between a sample and a wait
-        the thread is taken to have been where the sample saw it.
+        the thread is taken to have been where the sample saw it, and between two waits without a
+        sample where it waited: it may have called anything meanwhile, and has returned.
         """
         records = self._db.records(line)
         sums = self._sum[records.event]
@@ -102,7 +103,10 @@ class StretchReader:
         owner[1:] -= begins[:-1] | begins[1:]
         begin = np.concatenate(([min(int(self._db.lines.start[line]), int(records.time[0]))],
                                 records.time[:-1]))  # fmt: skip
-        node = self._node_of[records.node[owner]]
+        contexts = records.node.copy()
+        ends = np.flatnonzero(self._interval[records.event] & (records.value == 0))
+        contexts[ends] = contexts[np.maximum(ends - 1, 0)]
+        node = self._node_of[contexts[owner]]
         idle = self._waits[node] | (self._sleep[records.event] & begins)[owner]
         ready = (self._ready[records.event] & begins)[owner]
         return Stretches(begin, np.maximum(records.time, begin), node, idle, ready)

@@ -8,7 +8,7 @@ do; and ``work``: CPU time outside of calls that wait for others
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.trace.records import Records
+from hpcd.analysis.trace.states import BLOCKED_TIME, RUNNABLE_TIME
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
 from hpcd.model.heap_events import ALLOCATED, HELD
@@ -27,7 +28,7 @@ TIME = "time"
 WORK = "work"
 # Enough to know the usual value of a record.
 _SAMPLED_LINES, _SAMPLED_RECORDS = 4, 1 << 18
-_PARTS_OF_TIME = ("cpu_time", "blocked_time", "runnable_time")
+_PARTS_OF_TIME = ("cpu_time", BLOCKED_TIME, RUNNABLE_TIME)
 
 
 def metric_parts(db: Database, metric: str) -> list[int]:
@@ -165,42 +166,6 @@ def records_reaching(db: Database, line: int, low: int, high: int) -> Records:
         if (len(records) and records.time[0] < low) or low - back < 0:
             return with_allocations(db, line, records, low, high)
         back *= 8
-
-
-def occupancy(db: Database, lines: Iterable[int], t0: int, t1: int) -> F64:
-    """Return float64[nodes]: seconds of [t0, t1) ns that ``lines`` were in each node itself.
-
-    O(records of the lines).
-    """
-    seconds = np.zeros(len(db.cct))
-    for line in lines:
-        if min(t1, int(db.lines.end[line])) <= max(t0, int(db.lines.start[line])):
-            continue
-        records = db.records(line)
-        if not len(records):
-            continue
-        length = np.diff(np.clip(record_borders(db, line, records), t0, t1))
-        used = np.flatnonzero(length)
-        seconds += np.bincount(records.node[used], length[used] * 1e-9, len(seconds))
-    return seconds
-
-
-def record_borders(db: Database, line: int, records: Records) -> I64:
-    """``int64[n + 1]``: from when to when, ns, each of all ``records`` of ``line`` says what its
-    thread did.
-
-    A moment belongs to the record closest to it, as in pictures (Tallent et al., ICS 2011, section
-    5.2); but beside a wait, whose begin and end are known, to the sample there: threads that often
-    lose their CPU would seem to run too little by the time from a wait to the next sample.
-    """
-    intervals = [int(number) for (number,) in db.rows("SELECT id FROM event WHERE interval")]
-    waits = np.isin(records.event, intervals)
-    ended = waits & (records.value == 0)
-    time = records.time.astype(np.int64)
-    middle = (time[1:] + time[:-1]) // 2
-    middle = np.where(ended[:-1] & ~waits[1:], time[:-1], middle)
-    middle = np.where(~waits[:-1] & waits[1:], time[1:], middle)
-    return np.concatenate(([db.lines.start[line]], middle, [db.lines.end[line]])).astype(np.int64)
 
 
 def with_allocations(db: Database, line: int, records: Records, low: int, high: int) -> Records:

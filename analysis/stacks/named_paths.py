@@ -11,10 +11,8 @@ from hpcd.analysis.symbols.frame_names import RAW_NAME, marker_name, omitted_nam
 from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.array_types import U64
 from hpcd.model import frame as frames
-from hpcd.model.identity import Module, ModuleKind
+from hpcd.model.identity import KERNEL_KINDS, Module, ModuleKind
 from hpcd.model.stack_snapshot import StackSnapshot
-
-_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
 
 
 class Frame(NamedTuple):
@@ -72,7 +70,7 @@ class PathNames:
             selected = (module == number) & frames.is_module(values)
             names = self._names(number, load_module, snapshot, offset[selected].astype(np.uint64))
             path = load_module.path if load_module else "[unknown]"
-            in_kernel = load_module is not None and load_module.kind in _KERNEL
+            in_kernel = load_module is not None and load_module.kind in KERNEL_KINDS
             for value, name in zip(values[selected].tolist(), names, strict=True):
                 self._frames[value] = Frame(name, path, in_kernel)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.stacks.named_paths import Frame, Path
+from hpcd.analysis.trace.states import nodes_of
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.errors import UsageError
 from hpcd.model.cct import NO_NODE
@@ -44,9 +45,10 @@ class _Event:
 def recorded_stacks(db: Database, seconds: float) -> tuple[StackSnapshot, list[Path]]:
     """Return the activities of the threads of ``db`` ``seconds`` after its origin, and their paths.
 
-    A thread's path is that of the record closest in time. Of processes of several hosts pids may
-    be the same: they are told apart by their rows of the process table, which stand for pids in
-    the snapshot. Raises :class:`UsageError` for a time outside of the recording.
+    A thread's path is that of the wait it is in, or of the sample closest in time. Of processes of
+    several hosts pids may be the same: they are told apart by their rows of the process table,
+    which stand for pids in the snapshot. Raises :class:`UsageError` for a time outside of the
+    recording.
     """
     if not 0 <= seconds <= db.duration_ns / 1e9:
         raise UsageError(f"--at must be between 0 and {db.duration_ns / 1e9:g} seconds")
@@ -59,7 +61,7 @@ def recorded_stacks(db: Database, seconds: float) -> tuple[StackSnapshot, list[P
     ]
     node = np.full(len(lines), NO_NODE, np.uint32)
     if lines:
-        node = db.sample_grid(None, time, time + 1, len(lines), 1)[:, 0]
+        node = nodes_of(db.sample_grid(None, time, time + 1, len(lines), 1)[:, 0])
     numbers: dict[int, int] = {}
     paths: list[Path] = []
     threads, processes = [], {}
@@ -84,7 +86,9 @@ def recorded_stacks(db: Database, seconds: float) -> tuple[StackSnapshot, list[P
 
 
 def _path(db: Database, node: int) -> Path:
-    """The procedures from the root to ``node``."""
+    """Return the procedures from the root to ``node``."""
+    if not node:
+        return (Frame("[running, not sampled]", "", False),)
     names, modules, kernel = db.procedures.name, db.procedures.module, db.procedures.kernel
     path = []
     while node:

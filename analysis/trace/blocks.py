@@ -2,9 +2,10 @@
 
 A block's times and nodes are byte planes, a byte of each record together: first of the times since
 the record before (in ticks, less the block's least step), then of the nodes; as many planes of each
-as its greatest number needs. A node is 0 where it is that of the record before it, which then has a
-number, else one more than it is: the end of an interval is always of its beginning's node. (That no
-two in a row are 0 costs few bytes, and nodes are read in one step.)
+as its greatest number needs. In blocks with waits states follow, four in a byte, the first in its
+lowest bits (:class:`hpcd.analysis.trace.states.State`). A node is 0 where it is that of the record
+before it, which then has a number, else one more than it is: the end of an interval is mostly of
+its beginning's node. (That no two in a row are 0 costs few bytes, and nodes are read in one step.)
 
 For records that are not all of event 0 and value 1, each has a *code*: its event times four, and
 what its value is.
@@ -57,10 +58,10 @@ MOST_CONTENT = 1 << 18
 """More bytes than any frame holds."""
 # As many as a picture's share of a small machine may be.
 _THREADS = min(processor_count(), 4)
-# Bits of a block's width where the planes of nodes, codes and other values stand.
-_NODE_SHIFT, _CODE_SHIFT, _OTHER_SHIFT = np.uint16(4), np.uint16(8), np.uint16(10)
-# What a record takes at most before it is compressed: times and nodes; codes and values.
-_PLACE_BYTES, _CODE_BYTES = 8, 11
+# Bits of a block's width where planes of nodes, of codes and of other values, and states stand.
+_NODE_SHIFT, _CODE_SHIFT, _OTHER_SHIFT, _STATE_SHIFT = np.array([4, 8, 10, 14], np.uint16)
+# What a record takes at most before it is compressed: times, nodes and states; codes and values.
+_PLACE_BYTES, _CODE_BYTES = 9, 11
 # What level 1 does, with matches from 6 bytes on and a small hash table: levels above 1 save 1 %
 # and cost a fifth more, shorter matches save 0.3 % at best and cost a tenth. Codes repeat in longer
 # stretches: there two tables find a tenth more, for nothing.
@@ -84,7 +85,7 @@ class Encoded:
     they begin; ``code_frame`` and ``code_at`` the same of its codes, -1 where it has none.
     ``least`` ``uint32[n]`` their least step in ticks; ``width`` ``uint16[n]`` the planes of times
     (bits 0 to 3), of nodes (bits 4 to 7), of codes (bits 8 and 9) and of other values (bits 10 to
-    13).
+    13), and whether it has states (bit 14).
     """
 
     data: list[bytes]
@@ -201,19 +202,21 @@ def cut(start: I64, time: I64) -> I64:
     return np.append(cuts, start[-1])
 
 
-def encode(cuts: I64, time: I64, node: U32, event: U16 | None, value: U64 | None) -> Encoded:
+def encode(
+    cuts: I64, time: I64, node: U32, state: U8 | None, event: U16 | None, value: U64 | None
+) -> Encoded:
     """Blocks of the records between ``cuts``; ``event`` and ``value`` both or neither.
 
     Nodes are below 2^32 - 1. A block's first time is not in it: the part's table has it. Raises
     :class:`IndexError` for cuts that are not blocks of the records.
     """
     count, n = max(len(cuts) - 1, 0), len(time)
-    entries = structure("block_entries", cuts, count, time, node, event, value, n)
+    entries = structure("block_entries", cuts, count, time, node, state, event, value, n)
     data, begin = np.empty(_PLACE_BYTES * n, np.uint8), np.zeros(count + 1, np.int64)
     least = np.empty(count, np.uint32)
-    times, nodes = np.empty(count, np.uint16), np.empty(count, np.uint16)
-    _check(kernels.encode_places(entries, data, begin, least, times, nodes))
-    width = times | nodes << _NODE_SHIFT
+    times, nodes, states = np.empty((3, count), np.uint16)
+    _check(kernels.encode_places(entries, data, begin, least, times, nodes, states))
+    width = times | nodes << _NODE_SHIFT | states << _STATE_SHIFT
     start = cuts[:-1] - cuts[:1]
     group = start // _PLACES_TOGETHER
     frames, content, frame, at = _packed(data, begin, group, _PLACE_PARAMETERS)
@@ -263,15 +266,18 @@ def _packed(
     return frames, np.diff(bounds), frame, begin[:-1] - bounds[frame]
 
 
-def decode_places(stored: StoredBlocks, least: U32) -> tuple[Unsigned, U32]:
+def decode_places(
+    stored: StoredBlocks, least: U32, state: U8 | None = None
+) -> tuple[Unsigned, U32]:
     """Ticks since each block's first record and nodes (``uint32``), both ``[n, 1024]``.
 
-    ``least`` is that of :class:`Encoded`. Ticks are ``uint32`` where they all fit, else ``uint64``.
+    States are written into ``state``, of the same shape, if there is one. ``least`` is that of
+    :class:`Encoded`. Ticks are ``uint32`` where they all fit, else ``uint64``.
     A block that is not full repeats its last record. Raises :class:`FormatError`.
     """
     shape = (len(stored), BLOCK_RECORDS)
     step, node = np.empty(shape, np.uint32), np.empty(shape, np.uint32)
-    highest = kernels.decode_places(stored.as_structure(), np.array(least), step, node)
+    highest = kernels.decode_places(stored.as_structure(), np.array(least), step, node, state)
     if highest < 0:
         raise damaged_block()
     if highest * BLOCK_RECORDS <= MAX_STEP:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpcd.array_types import F64, I64, U16, U32, U64
-from hpcd.kernels.library import kernels, structure
+from hpcd.analysis.trace.states import short_wait_tables, state_table
+from hpcd.array_types import F64, I64, U8, U16, U32, U64
+from hpcd.kernels.library import CStructure, kernels, structure
 from hpcd.measurement.codec import RecordChunk
 from hpcd.model.identity import Event
 
@@ -23,12 +24,21 @@ class Intervals:
     """Knows which events are intervals and how long a unit of their value is."""
 
     def __init__(self, events: Iterable[Event]) -> None:
+        events = list(events)
         self.key = tuple(sorted(
             (event.id, event.length_ns)
             for event in events
             if event.length_ns != 0 and 0 <= event.id < 1 << 16
         ))  # fmt: skip
         """The events that are intervals, and how long one of their value lasts."""
+        self.state_of = state_table(
+            (event.id, event.unit, event.metric, event.length_ns != 0) for event in events
+        )
+        """``uint8[65536]``: the state of a thread from a record of each event on."""
+        self.short_ns, self.short_state = short_wait_tables(
+            (event.id, event.unit, event.metric, event.length_ns != 0, event.scale)
+            for event in events
+        )
 
     @cached_property
     def length_ns(self) -> F64:
@@ -38,31 +48,40 @@ class Intervals:
             table[code] = length
         return table
 
-    def expand(self, records: RecordChunk) -> Entries:
-        """The entries of ``records``: one more at the end of each interval, of the same node and
-        event, with value 0. The end is never after the next record of the line."""
+    def expand(self, records: RecordChunk, resumed: U32 | None = None) -> Entries:
+        """Return the entries of ``records``: one more at the end of each interval, of the same
+        event, with value 0. The end is never after the next record of the line. Its node is that
+        which ``resumed`` ``uint32[n]`` has for the record, the interval's own if that is NO_NODE.
+        """
         event, value = np.ascontiguousarray(records.event), np.ascontiguousarray(records.value)
         total = kernels.count_entries(event, value, len(event), self.length_ns)
         start, time = np.empty(len(records.start), np.int64), np.empty(total, np.int64)
         node, events = np.empty(total, np.uint32), np.empty(total, np.uint16)
-        values = np.empty(total, np.uint64)
+        states, values = np.empty(total, np.uint8), np.empty(total, np.uint64)
         is_plain = kernels.expand_records(
             records.start, len(records.line), np.ascontiguousarray(records.time_ns),
-            np.ascontiguousarray(records.node), event, value, self.length_ns,
-            structure("laid_out", start, time, node, events, values, *[None] * 7),
+            np.ascontiguousarray(records.node), event, value, resumed,
+            self.as_numbering(None, np.iinfo(np.uint32).max, *[None] * 2, 0, None),
+            structure("laid_out", start, time, node, states, events, values, *[None] * 7),
         )  # fmt: skip
+        some = states if bool(states.any()) else None
         if is_plain:
-            return Entries(start, time, node, None, None)
-        return Entries(start, time, node, events, values)
+            return Entries(start, time, node, some, None, None)
+        return Entries(start, time, node, some, events, values)
+
+    def as_numbering(self, number: Any, nodes: int, *slots: Any) -> CStructure:
+        """Return a ``struct numbering``; ``slots`` are its fields behind the events' states."""
+        return structure("numbering", number, nodes, self.length_ns, self.state_of, *slots)
 
 
 class Entries(NamedTuple):
     """Entries of trace lines: line ``i`` has ``start[i]:start[i + 1]`` (``int64``) of ``time``
-    ``int64[n]`` in ticks, ``node`` ``uint32[n]``, ``event`` ``uint16[n]`` and ``value``
-    ``uint64[n]``, the last two None where all are 0 and 1."""
+    ``int64[n]`` in ticks, ``node`` ``uint32[n]``, ``state`` ``uint8[n]`` (None where all are
+    SAMPLED), ``event`` ``uint16[n]`` and ``value`` ``uint64[n]`` (None where all are 0 and 1)."""
 
     start: I64
     time: I64
     node: U32
+    state: U8 | None
     event: U16 | None
     value: U64 | None

@@ -1,4 +1,4 @@
-"""Drawing trace lines: the call path that each pixel shows.
+"""Drawing trace lines: the call path and the state that each pixel shows.
 
 Zoomed out, from the lines' overviews, at computed places; zoomed in, from their records. Kernels
 do both (``line_pictures.c``): first it is chosen what is drawn of every row, then the compressed
@@ -20,6 +20,7 @@ from hpcd.analysis.arrays.read_ahead import Span, read_ahead
 from hpcd.analysis.trace.frame_ring import THREADS, TOGETHER_BYTES, FrameRing
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_format import FRAMED_LEVELS, NARROW, NARROWEST, WIDE
+from hpcd.analysis.trace.short_waits import SHORTEST_PIXEL_NS
 from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
 from hpcd.kernels.library import CStructure, address_of, kernels, structure, structure_size
@@ -30,13 +31,19 @@ _WORTH_A_THREAD = 100  # rows
 # Columns of struct shown, and of struct frame all.
 _KIND, _FIRST, _COUNT, _WIDTH = 0, 4, 5, 6
 _FRAME_COLUMNS = 5
+# Fields of struct row behind the part's number.
+_ROW = ("place", "local", "begin", "end")
+_ROW_COLUMNS = 1 + len(_ROW)
 # Of line_pictures.c: kinds of what is shown.
 _RECORDS, _STORED, _DRAWN = 0, 1, 3
 _FAULTS = {4: "damaged (overview of line {})", 5: "damaged (records of line {})",
            6: "records of nodes that do not exist", 7: "records are not in time order"}  # fmt: skip
 _OF_BLOCKS = {
-    "base": np.int64, "node": np.uint32, "frame": np.uint32, "at": np.uint32, "least": np.uint32,
+    "base": np.int64, "word": np.uint32, "frame": np.uint32, "at": np.uint32, "least": np.uint32,
     "width": np.uint16, "records": np.uint16,
+}  # fmt: skip
+_OF_SHORT_WAITS = {
+    "since": np.int64, "until": np.int64, "word": np.uint32, "share": np.float32,
 }  # fmt: skip
 _OF_FRAMES = {"offset": np.int64, "size": np.uint32, "content": np.uint32}
 
@@ -81,6 +88,11 @@ class _Addresses:
         words += [len(part.dictionary), self._of(lines.block, np.int64)]
         words += [len(columns["block_base"]), *blocks, len(columns["frame_offset"]), *frames]
         held = np.zeros(len(columns["frame_offset"]), np.int64)
+        self.short_waits = [
+            np.ascontiguousarray(columns[f"short_{name}"], kind)
+            for name, kind in _OF_SHORT_WAITS.items()
+        ]
+        """Columns of waits without records of their own."""
         self.words = np.array([*words, self._of(held, np.int64), 0, 0, 0], np.int64)
         assert self.words.nbytes == structure_size("part")
         self._table: tuple[U32, int] | None = None
@@ -108,9 +120,12 @@ class LinePictures:
         self._addresses: WeakKeyDictionary[Part, _Addresses] = WeakKeyDictionary()
         self._ring = FrameRing()
 
-    def draw(self, groups: Sequence[PartRows], times: I64, spacing: float, nodes: U32) -> None:
-        """Draw the rows of ``groups``, each of another part, in ``nodes`` ``uint32[rows, pixels]``
-        at ``times`` (``int64[pixels]`` ns, ``spacing`` apart). Raises :class:`FormatError`."""
+    def draw(self, groups: Sequence[PartRows], times: I64, spacing: float, drawn: U32) -> None:
+        """Draw the rows of ``groups``, each of another part, in ``drawn`` ``uint32[rows, pixels]``
+        (:mod:`hpcd.analysis.trace.states`) at ``times`` (``int64[pixels]`` ns, ``spacing`` apart).
+
+        Raises :class:`FormatError`.
+        """
         if not groups:
             return
         pixels = structure("pixels", times, len(times), spacing)
@@ -119,7 +134,9 @@ class LinePictures:
             addresses = self._words_of(groups, kept)
             rows, shown = self._chosen(groups, addresses, pixels)
             for begin, end in self._batches(groups, addresses, rows, shown):
-                self._paint(addresses, rows, shown, begin, end, pixels, len(times), nodes)
+                self._paint(addresses, rows, shown, begin, end, pixels, len(times), drawn)
+            if spacing >= SHORTEST_PIXEL_NS:
+                self._show_short_waits(groups, kept, pixels, drawn)
         for row in np.flatnonzero(shown[:, _KIND] != _DRAWN).tolist():
             path, line = groups[int(rows[row, 0])].part.path, int(rows[row, 2])
             raise FormatError(f"{path}: {_FAULTS[int(shown[row, _KIND])].format(line)}")
@@ -154,9 +171,9 @@ class LinePictures:
     ) -> tuple[I64, I64]:
         """The rows as ``struct row``, and what is shown of each as ``struct shown``."""
         count = [len(group.place) for group in groups]
-        rows = np.empty((sum(count), 5), np.int64)
+        rows = np.empty((sum(count), _ROW_COLUMNS), np.int64)
         rows[:, 0] = np.repeat(np.arange(len(groups)), count)
-        for column, name in enumerate(("place", "local", "begin", "end"), 1):
+        for column, name in enumerate(_ROW, 1):
             rows[:, column] = np.concatenate([getattr(group, name) for group in groups])
         shown = np.zeros((len(rows), structure_size("shown") // 8), np.int64)
         kernels.choose_rows(addresses, rows, len(rows), pixels, shown)
@@ -190,7 +207,7 @@ class LinePictures:
 
     def _paint(
         self, addresses: I64, rows: I64, shown: I64, begin: int, end: int, pixels: CStructure,
-        columns: int, nodes: U32,
+        columns: int, drawn: U32,
     ) -> None:  # fmt: skip
         """Draw the rows ``begin`` to ``end``, side by side where they are many."""
         pieces = max(1, min(THREADS, (end - begin) // _WORTH_A_THREAD))
@@ -199,7 +216,27 @@ class LinePictures:
         def paint(piece: int) -> None:
             kernels.draw_rows(
                 addresses, rows, shown, bounds[piece], bounds[piece + 1], self._ring.words, pixels,
-                np.empty(kernels.draw_words(columns), np.int64), nodes,
+                np.empty(kernels.draw_words(columns), np.int64), drawn,
             )  # fmt: skip
 
         side_by_side(paint, pieces)
+
+    def _show_short_waits(
+        self, groups: Sequence[PartRows], kept: Sequence[_Addresses], pixels: CStructure, drawn: U32
+    ) -> None:
+        """Show waits without records of their own where threads seem to run. Raises
+        :class:`FormatError`."""
+        for group, addresses in zip(groups, kept, strict=True):
+            short = addresses.short_waits
+            if not len(short[0]):
+                continue
+            first = np.ascontiguousarray(group.part.lines.short)
+            waits = structure(
+                "short_waits", first, len(group.part), *short, len(short[0]), group.table,
+                len(group.table), group.shift,
+            )  # fmt: skip
+            rows = np.zeros((len(group.place), _ROW_COLUMNS), np.int64)
+            for column, name in enumerate(_ROW, 1):
+                rows[:, column] = getattr(group, name)
+            if not kernels.show_short_waits(waits, rows, len(rows), pixels, drawn):
+                raise FormatError(f"{group.part.path}: damaged (short waits)")

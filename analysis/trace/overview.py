@@ -1,8 +1,9 @@
 """The overview of a trace line: what it did at evenly spaced moments.
 
 Zoomed out, a pixel covers many records and any moment inside it speaks for it as well as its middle
-does (Tallent et al., ICS 2011, section 5.2: the picture is a sample anyway). So the node of the
-record closest to every multiple of a *step* is kept, about one entry per two records, with coarser
+does (Tallent et al., ICS 2011, section 5.2: the picture is a sample anyway). So the node and the
+state of the thread at every multiple of a *step* are kept, as a *word* (the node times four, plus
+the state), about one entry per two records, with coarser
 levels of every eighth entry: a picture of any zoom reads one array at computed places. Finer zooms
 decode blocks (:mod:`hpcd.analysis.trace.blocks`).
 
@@ -18,7 +19,8 @@ from typing import IO
 
 import numpy as np
 
-from hpcd.array_types import I64, U16, U32, Array
+from hpcd.analysis.trace.states import State, borders
+from hpcd.array_types import I64, U8, U16, U32, Array
 from hpcd.kernels.library import kernels, structure
 
 FACTOR = 8
@@ -91,7 +93,7 @@ class OverviewBuilder:
 
     def __init__(self, lines: int, spool: IO[bytes] | None, nodes: int = 1 << 32) -> None:
         """For nodes below ``nodes``. Without a ``spool`` all is kept in memory."""
-        self._kind = np.dtype(np.uint16 if nodes <= 1 << 16 else np.uint32)
+        self._kind = np.dtype(np.uint16 if nodes <= 1 << 14 else np.uint32)
         self._spool = spool
         self._written = 0
         # Entries that are not in the spool, and their bytes.
@@ -114,18 +116,19 @@ class OverviewBuilder:
         self._seen[line] = self._made[line] = 0
         self._pieces = [piece[piece[:, 0] != line] for piece in self._pieces]
 
-    def add(self, line: I64, start: I64, time: I64, node: U32) -> None:
-        """Records ``start[i]:start[i + 1]`` of ``line[i]`` (no line twice), times in ticks."""
+    def add(self, line: I64, start: I64, time: I64, node: U32, state: U8 | None = None) -> None:
+        """Add the records ``start[i]:start[i + 1]`` of ``line[i]`` (no line twice), times in ticks;
+        without a ``state`` all are samples."""
         if not len(line):
             return
         known = structure(
             "overviews", self._shift, self._seen, self._made, self._next, self._first.time,
-            self._last.time, self._first.node, self._last.node,
+            self._last.time, self._first.word, self._last.word,
         )  # fmt: skip
         pieces = np.empty((len(line), 4), np.int64)
-        total = kernels.overview_pieces(line, len(line), start, time, node, known, pieces)
+        total = kernels.overview_pieces(line, len(line), start, time, node, state, known, pieces)
         values = np.empty(total + 2, np.uint32)
-        kernels.overview_entries(len(line), start, time, node, known, pieces, values)
+        kernels.overview_entries(len(line), start, time, node, state, known, pieces, values)
         self._write(pieces, values[:total])
 
     def _write(self, pieces: I64, values: U32) -> None:
@@ -159,8 +162,8 @@ class OverviewBuilder:
             # As an array like others: slices of a mapped one take ten times as long to make.
             entries = np.asarray(np.memmap(self._spool, self._kind, "r", shape=(self._written,)))
         return OverviewEntries(
-            pieces[order], entries, self._seen, self._first.time, self._first.node,
-            self._last.time, self._last.node,
+            pieces[order], entries, self._seen, self._first.time, self._first.word,
+            self._last.time, self._last.word,
         )  # fmt: skip
 
 
@@ -170,25 +173,25 @@ class OverviewEntries:
     stretch.
 
     ``pieces`` ``int64[k, 5]``, by line: line, shift of its step, index of the first entry, how many
-    there are, and where they begin in ``entries`` (``uint16`` or ``uint32``, nodes). ``seen``
+    there are, and where they begin in ``entries`` (``uint16`` or ``uint32``, words). ``seen``
     ``int64[n]`` how many records; ``first_time``, ``last_time`` ``int64[n]`` in ticks and
-    ``first_node``, ``last_node`` ``uint32[n]``: the first and the last of them.
+    ``first_word``, ``last_word`` ``uint32[n]``: the first and the last of them.
     """
 
     pieces: I64
     entries: U16 | U32
     seen: I64
     first_time: I64
-    first_node: U32
+    first_word: U32
     last_time: I64
-    last_node: U32
+    last_word: U32
 
     def of_rows(self, rows: I64, lines: int) -> OverviewEntries:
         """Return these entries with line ``i`` as row ``rows[i]`` (ascending) of ``lines``."""
         pieces = self.pieces.copy()
         pieces[:, 0] = rows[pieces[:, 0]]
         columns = []
-        for column in (self.seen, self.first_time, self.first_node, self.last_time, self.last_node):
+        for column in (self.seen, self.first_time, self.first_word, self.last_time, self.last_word):
             moved = np.zeros(lines, column.dtype)
             moved[rows] = column
             columns.append(moved)
@@ -199,16 +202,16 @@ class OverviewEntries:
         seen = self.seen.copy()
         seen[rows] = 0
         pieces = self.pieces[~np.isin(self.pieces[:, 0], rows)]
-        return OverviewEntries(pieces, self.entries, seen, self.first_time, self.first_node,
-                               self.last_time, self.last_node)  # fmt: skip
+        return OverviewEntries(pieces, self.entries, seen, self.first_time, self.first_word,
+                               self.last_time, self.last_word)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """The first or the last record of each line: ``time`` ``int64[n]``, ``node`` ``uint32[n]``."""
+    """The first or the last record of each line: ``time`` ``int64[n]``, ``word`` ``uint32[n]``."""
 
     time: I64
-    node: U32
+    word: U32
 
     @staticmethod
     def of(lines: int) -> _Ends:
@@ -233,7 +236,7 @@ class OverviewSource:
         return lines
 
     def line(self, line: int) -> tuple[int, int, U16 | U32]:
-        """(step, index of the first entry, nodes) of one line's finest level.
+        """(step, index of the first entry, words) of one line's finest level.
 
         From before its first record to after its last; no entries for a line with few records.
         """
@@ -250,22 +253,32 @@ class OverviewSource:
         ticks = to_time - from_time
         step = max(round((ticks >> widest) * _RECORDS_PER_ENTRY / seen), 1) << widest
         begin, end = from_time // step, -(-to_time // step)
-        nodes = np.empty(end - begin + 1, self._kind)
+        words = np.empty(end - begin + 1, self._kind)
         thin = kernels.thin_entries16 if self._kind.itemsize == 2 else kernels.thin_entries32
         low = 0
-        before = None
+        before: tuple[int, int] | None = None
         for stretch, pieces in parts:
-            first_time = int(stretch.first_time[line])
+            first = int(stretch.first_time[line]), int(stretch.first_word[line])
             if before is not None:
-                # The record before owns the moments up to the middle between it and the next.
-                low = (before + first_time) // (2 * step) + 1 - begin
-            before = int(stretch.last_time[line])
+                # The record before owns the moments up to its border with the next.
+                low = _border(before, first) // step + 1 - begin
+            before = int(stretch.last_time[line]), int(stretch.last_word[line])
             # What the pieces do not reach are the first record's moments and the last one's.
             thinned = structure(
-                "thinned", step, begin, low, int(stretch.first_node[line]),
-                int(stretch.last_node[line]), len(nodes),
-            )  # fmt: skip
+                "thinned", step, begin, low, _shown(first[1]), _shown(before[1]), len(words)
+            )
             entries = stretch.entries.astype(self._kind, copy=False)
-            if not thin(pieces, len(pieces), entries, len(entries), thinned, nodes):
+            if not thin(pieces, len(pieces), entries, len(entries), thinned, words):
                 raise IndexError("pieces of an overview that do not exist")
-        return step, begin, nodes
+        return step, begin, words
+
+
+def _border(before: tuple[int, int], after: tuple[int, int]) -> int:
+    """Return when a record ends and the next one begins; both are a time and a word."""
+    time, word = np.array([before, after], np.int64).T
+    return int(borders(time, (word & 3).astype(np.uint8))[0])
+
+
+def _shown(word: int) -> int:
+    """Return the word of an entry in a picture (``common.h:shown_word``)."""
+    return word & ~3 if word & 3 == State.RESUMED else word

@@ -54,8 +54,8 @@ class StoredPart:
 
     ``body`` ``uint8[bytes]`` are the frames, ``levels`` ``int64[levels, lines, 4]`` step, first,
     count and offset of each line's levels, the finest :data:`FRAMED_LEVELS` of which are
-    compressed; ``entries`` the others by width; ``columns`` the tables of blocks and frames,
-    ``block_`` and ``frame_``.
+    compressed; ``entries`` the others by width; ``columns`` the tables of blocks, of frames and of
+    short waits, ``block_``, ``frame_`` and ``short_``.
     """
 
     body: U8
@@ -83,7 +83,7 @@ class Part:
         self.lines = PartLineTable(*(columns[column.name] for column in fields(PartLineTable)))
         self.dictionary: U32 = columns["words"]
         file.check_end()
-        self._check_lines(header.blocks, header.words)
+        self._check_lines(header.blocks, header.words, header.short)
         self._overview = self._levels()
 
     def __len__(self) -> int:
@@ -126,12 +126,12 @@ class Part:
         """Return the places of the tables in the file."""
         return [self._tables]
 
-    def places(self, chosen: slice) -> tuple[Unsigned, U32]:
+    def places(self, chosen: slice, state: U8 | None = None) -> tuple[Unsigned, U32]:
         """Ticks since each block's first record and nodes ``[n, 1024]`` of the blocks ``chosen``;
-        short ones filled up with their last.
+        short ones filled up with their last. States are written into ``state``, if there is one.
         """
         self.file.read_here_and_there(False)
-        return decode_places(self.stored_places(chosen), self.blocks.least[chosen])
+        return decode_places(self.stored_places(chosen), self.blocks.least[chosen], state)
 
     def stored_places(self, chosen: slice) -> StoredBlocks:
         """The times and nodes of the blocks ``chosen``, undecoded. Raises :class:`FormatError`."""
@@ -159,11 +159,12 @@ class Part:
         """
         return decode_codes(self.stored_codes(chosen), since)
 
-    def _check_lines(self, count: int, words: int) -> None:
+    def _check_lines(self, count: int, words: int, short: int) -> None:
         lines = self.lines
         if not (
             _bounds(lines.block, count)
             and _bounds(lines.word, words)
+            and _bounds(lines.short, short)
             and int(lines.entries.min(initial=0)) >= 0
             and int(np.abs(lines.origin).max(initial=0)) < 1 << 61
             and 0 <= int(lines.step.min(initial=0)) <= int(lines.step.max(initial=0)) < 1 << 61

@@ -102,7 +102,7 @@ class PartFile:
         """Return the columns of all tables and the dictionary, ``words``, by name."""
         header = self.header
         wanted = [
-            *tables(header.lines, header.blocks, header.frames),
+            *tables(header.lines, header.blocks, header.frames, header.short),
             ("words", np.dtype("<u4"), header.words),
         ]
         if header.packed:

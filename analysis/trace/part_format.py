@@ -15,13 +15,13 @@ from hpcd.array_types import I64, U16, U32
 from hpcd.errors import FormatError
 
 MAGIC = b"HPCDPART"
-VERSION = 1
+VERSION = 2
 FRAMED_LEVELS = 2
 """Levels of each line's overview that are compressed, the finest ones."""
 # magic, version, lines, blocks, frames, bytes of frames, overview entries of 8, of 16 and of 32
-# bits, dictionary entries, bytes of the archive, bytes of packed tables (0: they are not), CRC-32
-# of what stands before it
-HEADER = struct.Struct("<8sIIQQQQQQQQQII")
+# bits, dictionary entries, short waits, bytes of the archive, bytes of packed tables (0: they are
+# not), CRC-32 of what stands before it
+HEADER = struct.Struct("<8sIIQQQQQQQQQQII")
 PACKED_TABLES = 64 << 10
 """Bytes of tables and dictionary that are packed at most: larger ones are mapped."""
 PACKED_SHORT_TABLES = 16 << 20
@@ -37,12 +37,13 @@ ENTRIES: dict[int, np.dtype[Any]] = {
 """The types of overviews' entries, in the order their sections have."""
 
 BLOCK = np.dtype(
-    [("line", "<i8"), ("base", "<i8"), ("node", "<u4"), ("frame", "<u4"), ("at", "<u4"),
+    [("line", "<i8"), ("base", "<i8"), ("word", "<u4"), ("frame", "<u4"), ("at", "<u4"),
      ("code_frame", "<u4"), ("code_at", "<u4"), ("least", "<u4"), ("width", "<u2"),
      ("records", "<u2")]
 )  # fmt: skip
 NO_FRAME = (1 << 32) - 1
 _FRAME = (("offset", "<i8"), ("size", "<u4"), ("content", "<u4"))
+_SHORT = (("since", "<i8"), ("until", "<i8"), ("word", "<u4"), ("share", "<f4"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class PartLineTable:
     and ``word[n + 1]`` where their blocks and their dictionary begin; ``step[n]``, ``origin[n]``,
     ``entries[n]`` the finest level of the overview (see :class:`Levels`), ``wide[n]`` whether it
     has entries of 16 bits (0), 32 (1) or 8 (2); ``finest[n]`` the first of the frames that the
-    finest levels are stored in, one after another, :data:`FRAME_ENTRIES` each.
+    finest levels are stored in, one after another, :data:`FRAME_ENTRIES` each; ``short[n + 1]``
+    where their short waits begin.
     """
 
     source: I64
@@ -68,21 +70,23 @@ class PartLineTable:
     entries: I64
     wide: I64
     finest: I64
+    short: I64
 
 
 @dataclass(frozen=True, slots=True)
 class BlockTable:
     """The blocks of a part, ``n`` of them, line by line in time order.
 
-    ``base`` ``int64[n]`` time of the first record in ticks; ``node``, ``least`` ``uint32[n]``: node
-    of the first record, the least step in ticks; ``frame`` and ``at`` ``uint32[n]``: the frame of
-    times and nodes, and where in it they begin; ``code_frame`` and ``code_at`` the same of codes,
-    NO_FRAME where all events are 0 and all values 1; ``width`` and ``records`` ``uint16[n]``: the
-    planes (see :class:`hpcd.analysis.trace.blocks.Encoded`) and how many records.
+    ``base`` ``int64[n]`` time of the first record in ticks; ``word``, ``least`` ``uint32[n]``: four
+    times the node of the first record plus its state, the least step in ticks; ``frame`` and ``at``
+    ``uint32[n]``: the frame of times and nodes, and where in it they begin; ``code_frame`` and
+    ``code_at`` the same of codes, NO_FRAME where all events are 0 and all values 1; ``width`` and
+    ``records`` ``uint16[n]``: the planes (see :class:`hpcd.analysis.trace.blocks.Encoded`) and how
+    many records.
     """
 
     base: I64
-    node: U32
+    word: U32
     frame: U32
     at: U32
     code_frame: U32
@@ -103,13 +107,15 @@ class FrameTable:
     content: U32
 
 
-_BOUNDS = ("block", "word")
+_BOUNDS = ("block", "word", "short")
 
 FRAME_ENTRIES = 8192
 """Entries of a level of an overview that are compressed together."""
 
 
-def tables(lines: int, count: int, frames: int) -> Iterator[tuple[str, np.dtype[Any], int]]:
+def tables(
+    lines: int, count: int, frames: int, short: int
+) -> Iterator[tuple[str, np.dtype[Any], int]]:
     """Name, type and length of every table, in order."""
     for column in fields(PartLineTable):
         yield column.name, np.dtype("<i8"), lines + (column.name in _BOUNDS)
@@ -118,6 +124,8 @@ def tables(lines: int, count: int, frames: int) -> Iterator[tuple[str, np.dtype[
         yield f"block_{column.name}", kind, count
     for name, code in _FRAME:
         yield f"frame_{name}", np.dtype(code), frames
+    for name, code in _SHORT:
+        yield f"short_{name}", np.dtype(code), short
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,7 @@ class PartHeader:
     entries: tuple[int, int, int]
     """Of 8, 16 and 32 bits."""
     words: int
+    short: int
     archive: int
     packed: int
 
@@ -147,7 +156,7 @@ class PartHeader:
             )
         if crc != zlib.crc32(data[: HEADER.size - 8]):
             raise FormatError(f"{path}: damaged (checksum of its header)")
-        lines, count, frames, blob, narrowest, narrow, wide, words, archive, packed = numbers
+        lines, count, frames, blob, narrowest, narrow, wide, words, short, archive, packed = numbers
         return PartHeader(
-            lines, count, frames, blob, (narrowest, narrow, wide), words, archive, packed
+            lines, count, frames, blob, (narrowest, narrow, wide), words, short, archive, packed
         )

@@ -36,6 +36,7 @@ from hpcd.analysis.trace.part_format import (
     VERSION,
     tables,
 )
+from hpcd.analysis.trace.short_waits import ShortWaits
 from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.kernels.library import kernels
 from hpcd.measurement.planes import ranked, to_planes
@@ -76,10 +77,11 @@ class PartWriter:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def add(self, line: I64, base: I64, node: U32, records: I64, encoded: Encoded) -> None:
-        """Append blocks: the row, first time and node, and the number of records of each."""
+    def add(self, line: I64, base: I64, word: U32, records: I64, encoded: Encoded) -> None:
+        """Append blocks: the row, the first record's time and word (its node times four, plus its
+        state), and the number of records of each."""
         table = np.empty(len(line), BLOCK)
-        table["line"], table["base"], table["node"] = line, base, node
+        table["line"], table["base"], table["word"] = line, base, word
         table["records"], table["least"], table["width"] = records, encoded.least, encoded.width
         table["frame"], table["at"] = encoded.frame + self._count, encoded.at
         coded = encoded.code_frame >= 0
@@ -118,8 +120,9 @@ class PartWriter:
             raise storage_error(path, error) from None
         self._at += size
 
-    def take_back(self, line: int) -> tuple[I64, U32, U16 | None, U64 | None]:
-        """All records of one row so far, which then has none: times in ticks, nodes, weights."""
+    def take_back(self, line: int) -> tuple[I64, U32, U8, U16 | None, U64 | None]:
+        """All records of one row so far, which then has none: times in ticks, nodes, states,
+        weights."""
         mine = [table[table["line"] == line] for table in self._tables]
         self._tables = [table[table["line"] != line] for table in self._tables]
         blocks = np.concatenate(mine)
@@ -134,10 +137,10 @@ class PartWriter:
 
     def finish(
         self, source: I64, records: I64, first: I64, last: I64, overview: OverviewSource,
-        archive: Mapping[str, bytes],
+        short: ShortWaits, archive: Mapping[str, bytes],
     ) -> None:  # fmt: skip
         """Write everything else; the arrays of lines are those of :class:`PartLineTable`, whose
-        overviews are those of ``overview``."""
+        overviews are those of ``overview``, and whose waits without records are ``short``."""
         lines = len(source)
         table = self._all_blocks()
         if bool((np.diff(table["line"].astype(np.int64)) < 0).any()):
@@ -153,10 +156,13 @@ class PartWriter:
             "block": np.searchsorted(table["line"], np.arange(lines + 1)),
             "word": np.concatenate(([0], np.cumsum(mine.pop("words")))), **mine,
             "frame_offset": offset, "frame_size": size, "frame_content": content,
+            "short": np.searchsorted(short.line, np.arange(lines + 1)),
+            "short_since": short.since, "short_until": short.until, "short_word": short.word,
+            "short_share": short.share,
         } | {f"block_{name}": table[name] for name in table.dtype.names or ()}  # fmt: skip
         whole = [
             columns[name].astype(kind, copy=False)
-            for name, kind, _ in tables(lines, len(table), len(offset))
+            for name, kind, _ in tables(lines, len(table), len(offset), len(short.line))
         ]
         whole.append(dictionary.astype("<u4", copy=False))
         packed = 0
@@ -172,8 +178,9 @@ class PartWriter:
         archived = pack_archive(archive)
         self._write(archived)
         head = part_header(
-            lines, len(table), len(offset), blob, sizes, len(dictionary), len(archived), packed
-        )
+            lines, len(table), len(offset), blob, sizes, len(dictionary), len(short.line),
+            len(archived), packed,
+        )  # fmt: skip
         try:
             self._file.seek(0)
             self._file.write(head)
@@ -194,17 +201,17 @@ class PartWriter:
         frames: list[bytes] = []
         content: list[int] = []
         for line in overview.long_lines():
-            step, origin, nodes = overview.line(line)
-            if not len(nodes):
+            step, origin, words = overview.line(line)
+            if not len(words):
                 continue
-            # An overview names nodes by their place in the line's dictionary, if there is one.
-            distinct, places = _dictionary(nodes)
+            # An overview has the places of words in the line's dictionary, if there is one.
+            distinct, places = _dictionary(words)
             top = len(distinct) or int(places.max()) + 1
             width = next(
                 width for width, kind in ENTRIES.items() if top <= 1 << (8 * kind.itemsize)
             )
             values = places.astype(ENTRIES[width], copy=False)
-            facts = (step, origin, len(nodes), width, self._count + len(frames), len(distinct))
+            facts = (step, origin, len(words), width, self._count + len(frames), len(distinct))
             for name, fact in zip(names, facts, strict=True):
                 columns[name][line] = fact
             dictionaries.append(distinct)
@@ -266,43 +273,44 @@ class PartWriter:
 
 def part_header(
     lines: int, blocks: int, frames: int, blob: int, entries: Sequence[int], words: int,
-    archive: int, packed: int,
+    short: int, archive: int, packed: int,
 ) -> bytes:  # fmt: skip
     """The header of a part, with the count of each (see :data:`HEADER`)."""
-    facts = (MAGIC, VERSION, lines, blocks, frames, blob, *entries, words, archive, packed)
+    facts = (MAGIC, VERSION, lines, blocks, frames, blob, *entries, words, short, archive, packed)
     return HEADER.pack(*facts, zlib.crc32(HEADER.pack(*facts, 0, 0)[:-8]), 0)
 
 
-def _dictionary(nodes: U16 | U32) -> tuple[U32, U8 | U16 | U32]:
-    """The distinct ``nodes``, and the place of each of ``nodes`` among them; or none and ``nodes``.
+def _dictionary(words: U16 | U32) -> tuple[U32, U8 | U16 | U32]:
+    """The distinct ``words``, and the place of each of ``words`` among them; or none and ``words``.
 
     Numbers of nodes that occur most are small: they do without a dictionary, unless with one a byte
     is enough for an entry.
     """
     none = np.zeros(0, np.uint32)
-    top = int(nodes.max(initial=0)) + 1
+    top = int(words.max(initial=0)) + 1
     if top > 1 << 16:
-        return ranked(nodes.astype(np.uint32))
+        return ranked(words.astype(np.uint32))
     if top <= 1 << 8:
-        return none, nodes
-    distinct, places = np.empty(1 << 8, np.uint32), np.empty(len(nodes), np.uint8)
-    count = kernels.rank_nodes(
-        np.ascontiguousarray(nodes, np.uint16), len(nodes), np.zeros(1 << 16, np.uint16), distinct,
+        return none, words
+    distinct, places = np.empty(1 << 8, np.uint32), np.empty(len(words), np.uint8)
+    count = kernels.rank_words(
+        np.ascontiguousarray(words, np.uint16), len(words), np.zeros(1 << 16, np.uint16), distinct,
         places,
     )  # fmt: skip
-    return (none, nodes) if count < 0 else (distinct[:count], places)
+    return (none, words) if count < 0 else (distinct[:count], places)
 
 
-def _decode(frames: StoredFrames, table: Array) -> tuple[I64, U32, U16 | None, U64 | None]:
-    """Times, nodes, events and values of all records of the blocks ``table``, in order."""
+def _decode(frames: StoredFrames, table: Array) -> tuple[I64, U32, U8, U16 | None, U64 | None]:
+    """Times, nodes, states, events and values of all records of the blocks ``table``, in order."""
     count, width = table["records"], table["width"]
     full = np.arange(BLOCK_RECORDS) < count[:, None]
+    state = np.empty(full.shape, np.uint8)
     ticks, node = decode_places(
-        frames.blocks(table["frame"], table["at"], count, width), table["least"]
+        frames.blocks(table["frame"], table["at"], count, width), table["least"], state
     )
     time = ticks.astype(np.int64) + table["base"][:, None]
     if bool((table["code_frame"] == NO_FRAME).all()):
-        return time[full], node[full], None, None
+        return time[full], node[full], state[full], None, None
     codes = frames.blocks(table["code_frame"], table["code_at"], count, width, none=NO_FRAME)
     event, value = decode_codes(codes, ticks)
-    return time[full], node[full], event[full], value[full]
+    return time[full], node[full], state[full], event[full], value[full]

@@ -1,8 +1,8 @@
 """The Trace View's data: a picture of any size by sampling, in time independent of the trace's.
 
 Tallent et al., ICS 2011, section 5.2: of the lines, ``height`` are chosen systematically; of the
-interval, ``width`` virtual timestamps; each pixel shows the record closest to its timestamp, or to
-a moment inside the pixel where it covers many.
+interval, ``width`` virtual timestamps; each pixel shows the wait at its timestamp, or else the
+sample closest to it, or to a moment inside the pixel where it covers many.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def sample_grid(
     height: int,
     width: int,
 ) -> U32:
-    """Nodes ``uint32[h, width]`` of the lines :func:`choose_lines` gives, ``h <= height``.
+    """Pixels ``uint32[h, width]`` of the lines :func:`choose_lines` gives, ``h <= height``, as
+    :mod:`hpcd.analysis.trace.states` describes them.
 
     ``lines`` None means all; times are ns since the origin. NO_NODE where a line did not exist,
     was not watched, or has no records. Raises :class:`UsageError` for an empty picture or
@@ -73,7 +74,7 @@ def sample_rows(
     t1: int,
     width: int,
 ) -> U32:
-    """Nodes ``uint32[len(rows), width]``, each row of several lines of which one lives at a time.
+    """Pixels ``uint32[len(rows), width]``, each row of several lines of which one lives at a time.
 
     As :func:`sample_grid`. O(lines + h · w · log t).
     """
@@ -96,15 +97,15 @@ def _sample(
     return trace.sample(lines, times, (t1 - t0) / width, first, last, row)
 
 
-def pixel_runs(nodes: npt.NDArray[np.unsignedinteger]) -> tuple[U32, U16]:
-    """The runs of ``nodes`` ``[h, w]``, row after row: the node of each, and the column behind it;
-    a row's last ends at ``w``."""
-    rows, width = nodes.shape
-    if not nodes.size:
+def pixel_runs(pixels: npt.NDArray[np.unsignedinteger]) -> tuple[U32, U16]:
+    """The runs of equal ``pixels`` ``[h, w]``, row after row: the pixel of each, and the column
+    behind it; a row's last ends at ``w``."""
+    rows, width = pixels.shape
+    if not pixels.size:
         return np.zeros(0, np.uint32), np.zeros(0, np.uint16)
-    pixels = np.ascontiguousarray(nodes, np.uint32)
+    pixels = np.ascontiguousarray(pixels, np.uint32)
     runs = kernels.count_runs(pixels, rows, width)
     # One more, that is written and not counted.
-    node, end = np.empty(runs + 1, np.uint32), np.empty(runs + 1, np.uint16)
-    kernels.pixel_runs(pixels, rows, width, node, end)
-    return node[:runs], end[:runs]
+    shown, end = np.empty(runs + 1, np.uint32), np.empty(runs + 1, np.uint16)
+    kernels.pixel_runs(pixels, rows, width, shown, end)
+    return shown[:runs], end[:runs]

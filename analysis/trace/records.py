@@ -204,17 +204,18 @@ class Trace:
     def sample(
         self, lines: I64, times: I64, spacing: float, begin: I64, end: I64, row: I64 | None = None
     ) -> U32:
-        """Nodes ``uint32[len(lines), len(times)]`` at ``times`` (ns, ascending, evenly spaced).
+        """Pixels ``uint32[len(lines), len(times)]`` at ``times`` (ns, ascending, evenly spaced), as
+        :mod:`hpcd.analysis.trace.states` describes them.
 
         Row ``i`` is drawn from column ``begin[i]`` to ``end[i]``, NO_NODE elsewhere and on lines
         without records. With ``row`` ``int64[len(lines)]`` line ``i`` is drawn in that row instead,
-        of as many as the last of them says. Each pixel shows the record closest to its time, the
-        earlier of two; where it covers several records, the one closest to a moment less than half
-        a pixel (``spacing`` ns) away, if that saves decoding them. O(h · w) and, below that, O(h ·
-        records shown).
+        of as many as the last of them says. Each pixel shows the wait that its time is in, else the
+        sample closest to it between the same waits, the earlier of two; where it covers several
+        records, a moment less than half a pixel (``spacing`` ns) away, if that saves decoding them.
+        O(h · w) and, below that, O(h · records shown).
         """
         places = np.arange(len(lines)) if row is None else row
-        nodes = np.full((int(places.max(initial=-1)) + 1, len(times)), NO_NODE, np.uint32)
+        pixels = np.full((int(places.max(initial=-1)) + 1, len(times)), NO_NODE, np.uint32)
         drawn = np.flatnonzero((begin < end) & (self._first[lines + 1] > self._first[lines]))
         parts, shifts = self._map.part[lines], self.shifts(lines)
         order = drawn[np.lexsort((shifts[drawn], parts[drawn]))]
@@ -232,9 +233,9 @@ class Trace:
         together = max(self._most_open // 2, 1)
         for at in range(0, len(spans), together):
             groups = self._groups(spans[at : at + together], columns)
-            self._pictures.draw(groups, times, spacing, nodes)
+            self._pictures.draw(groups, times, spacing, pixels)
         self.release_beyond(_MOST_MAPPED)
-        return nodes
+        return pixels
 
     def _groups(
         self, spans: Sequence[tuple[int, int, tuple[int, int]]], columns: tuple[I64, ...]

@@ -99,6 +99,10 @@ class ModuleKind(StrEnum):
     """The same, of the kernel or its modules."""
 
 
+KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
+"""Kinds of load modules whose code is the kernel's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
     """A load module. ``base`` is the run-time start of a JIT region, else 0."""

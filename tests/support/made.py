@@ -18,7 +18,8 @@ START = 10**9
 MS = 10**6
 
 Step = tuple[str, str, float]
-"""(call path as ``main/solve/MPI_Send``, ``cpu``, ``blocked`` or ``runnable``, seconds)."""
+"""(call path as ``main/solve/MPI_Send``; ``cpu``, ``blocked``, ``runnable``, or ``unseen``: it runs
+and no sample tells; seconds)."""
 
 TWO_RANKS = {
     0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
@@ -105,7 +106,9 @@ def make(
         at = START
         for chain, kind, seconds in steps:
             length = round(seconds * 1e9)
-            if kind != "cpu":
+            if kind == "unseen":
+                pass
+            elif kind != "cpu":
                 rows.append((line, at, node(chain), 1 if kind == "blocked" else 2, length))
             else:
                 rows += [

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from hpcd.analysis import open as open_database
 from hpcd.analysis.parallel.comparison import compare
 from hpcd.analysis.parallel.comparison_sides import whole_runs
+from hpcd.viewer.picture_tree import PictureTree
 from hpcd.viewer.server.app import WEB
 from tests.support.recorded import hpcd
 from tests.support.viewer import ask, served
@@ -68,7 +69,8 @@ def test_a_grid_is_what_the_library_samples(url: str, database: Path) -> None:
     place, nodes = picture(body)
     assert status == 200 and place.tolist() == [1, 3, 5, 7] and nodes.shape == (4, 100)
     with open_database(database) as db:
-        assert nodes.tolist() == db.sample_grid(None, 0, 10**9, 4, 100).tolist()
+        pixels = db.sample_grid(None, 0, 10**9, 4, 100)
+        assert nodes.tolist() == PictureTree(db).of_pixels(pixels).tolist()
     assert ask(url, path, **{"accept-encoding": "gzip, zstd"})[1] == body
 
 

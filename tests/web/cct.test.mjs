@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { BLOCKED, CallingContextTree, INTERRUPT, LOOP } from "../../viewer/web/core/cct.js";
+import { ASLEEP, BLOCKED, CallingContextTree, INTERRUPT, isOnCpu, LOOP, RUNNABLE, RUNNING, WAITING } from "../../viewer/web/core/cct.js";
 
 // root > main > (solve > kernel, MPI_Send > schedule, solve)
 const NAMES = ["<root>", "main", "solve", "kernel", "MPI_Send", "schedule"];
@@ -77,4 +77,19 @@ test("loops are frames on request, and inlined procedures are one with those of 
 
 test("a pixel beyond the tree shows no node", () => {
   assert.ok(tree.has(6) && !tree.has(7) && !tree.has(0xffff));
+});
+
+test("a call path has the same children whatever states threads are in there", () => {
+  // main calls work and wait; node 4 is wait again, in another state.
+  const columns = { parent: Uint32Array.from([0, 0, 1, 1, 1]), procedure: Uint32Array.from([0, 1, 2, 3, 3]), paths: 4 };
+  const tree = new CallingContextTree(columns, { procedures: ["", "main", "work", "wait"], colours: [0, 0, 0, 0], marks: [0, 0, 0, 0] });
+  assert.deepEqual(tree.children(1), [2, 3]);
+  assert.deepEqual(tree.children(3), []);
+  assert.deepEqual(tree.path(4), [1, 4]);
+  assert.deepEqual([...tree.inclusive([0, 0, 1, 2, 4])], [7, 7, 1, 2, 4]);
+});
+
+test("a thread has a CPU where it runs, and where it waits on one", () => {
+  const causes = ["", "for a lock", "", "for a lock, on a CPU"];
+  assert.deepEqual([RUNNING, RUNNABLE, ASLEEP, WAITING | 1 << 2, WAITING | 3 << 2].map((state) => isOnCpu(state, causes)), [true, false, false, false, true]);
 });

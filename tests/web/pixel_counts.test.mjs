@@ -50,3 +50,10 @@ test("runs count as their pixels do", () => {
     for (let i = 0; i < stretches; i++) assert.deepEqual(sums(other, i, i + 1), sums(one, i, i + 1));
   }
 });
+
+test("seconds are those of all lines that the rows represent", () => {
+  const counts = new PixelCounts(grid, 3, 2);
+  assert.deepEqual([...counts.seconds(3, 10e9)], [6, 6, 6]);
+  counts.scale = 8; // 16 lines in two rows
+  assert.deepEqual([...counts.seconds(3, 10e9)], [48, 48, 48]);
+});

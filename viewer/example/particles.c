@@ -20,7 +20,7 @@ __attribute__((noinline)) static void move_particles(int count)
 	for (int i = 0; i < count; i++) {
 		double sum = 0;
 		for (int j = 0; j < NEIGHBOURS; j++)
-			sum += force(fabs(position[i] - position[(i + j) % count]));
+			sum += force(fabs(position[i] - position[i + j < count ? i + j : i + j - count]));
 		velocity[i] += 1e-6 * sum;
 	}
 	for (int i = 0; i < count; i++)

@@ -72,8 +72,9 @@ class PictureView:
 
 @dataclass(slots=True)
 class Drawn:
-    """Contents of a picture: the lines in it and their time, and for pictures over time the depth
-    and the share of pixels of each procedure, for others the metric.
+    """Contents of a picture: the lines in it and their time, and for pictures over time the depth,
+    the share of pixels of each procedure and the seconds of its lines by state, for others the
+    metric.
     """
 
     path: str
@@ -84,6 +85,7 @@ class Drawn:
     depth: int = 0
     metric: str = ""
     shares: list[tuple[str, float]] = field(default_factory=list)
+    states: dict[str, float] = field(default_factory=dict)
 
 
 class Page:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hpcd.analysis.profile.state_times import times_by_state
 from hpcd.array_types import U8, U32
 from hpcd.model.cct import NO_NODE
 from hpcd.viewer.depth_slice import NO_PROCEDURE, entities_shown, shares
 from hpcd.viewer.palette import RGB
 from hpcd.viewer.picture_colours import colours_of_rest, depth_colours, entity_colours
-from hpcd.viewer.picture_tree import ASLEEP, RUNNABLE, RUNNING, WAITING, PictureTree
+from hpcd.viewer.picture_tree import ASLEEP, ON_CPU, RUNNABLE, RUNNING, WAITING, PictureTree
 from hpcd.viewer.pictures.picture import Page
 
 ASLEEP_GROUND = ((244, 245, 247), (32, 35, 42))
@@ -26,6 +27,7 @@ _NOTES = {
     ASLEEP: "blank below a thin line: asleep",
     WAITING: "tinted below a line: waits for others",
 }
+_NAMES = {RUNNING: "running", RUNNABLE: "ready", WAITING: "waiting", ASLEEP: "asleep"}
 
 
 class ThreadStates:
@@ -51,9 +53,21 @@ class ThreadStates:
         """The rule or the depth of the colours, in words."""
         return f"call path depth {self.depth}" if self.depth else self.picture.rule
 
-    def nodes(self, contexts: U32) -> U32:
-        """The tree's nodes of a picture of the database's ``contexts``."""
-        return self.picture.of_pixels(contexts)
+    def seconds(self, page: Page) -> dict[str, float]:
+        """Return how long the lines of ``page`` were in each state in its time, in seconds.
+
+        ``waiting`` is for others; ``waiting_on_cpu`` the part of it that was spent on a CPU.
+        """
+        times = times_by_state(page.db, page.lines, page.start, page.end)
+        by_node = self.picture.costs(times.seconds)
+        by_state = np.bincount(self.picture.state, by_node, len(_NAMES))
+        seconds = {name: round(float(by_state[kind]), 6) for kind, name in _NAMES.items()}
+        on_cpu = (self.picture.state == WAITING) & (self.picture.cause >= ON_CPU)
+        return {**seconds, "waiting_on_cpu": round(float(by_node[on_cpu].sum()), 6)}
+
+    def nodes(self, pixels: U32) -> U32:
+        """Return the tree's nodes of a picture of the database's ``pixels``."""
+        return self.picture.of_pixels(pixels)
 
     def state(self, nodes: U32) -> U8:
         """``uint8``, as ``nodes``: the state of each pixel's thread; RUNNING where none is."""

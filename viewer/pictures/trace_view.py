@@ -19,7 +19,7 @@ from hpcd.viewer.pictures.thread_states import ThreadStates
 # States of threads in the summary.
 _FROM_BELOW = (RUNNING, RUNNABLE, WAITING, ASLEEP)
 _MAX_LINE_LABELS = 40
-_NEAREST = "each pixel shows the sample closest in time"
+_NEAREST = "each pixel shows the wait at its time, or the closest sample"
 
 
 def trace(page: Page) -> Drawn:
@@ -50,7 +50,7 @@ def trace(page: Page) -> Drawn:
     page.titles(states.title, what, _NEAREST)
     return Drawn(
         str(page.output), "trace", selected, page.start, page.end, view.depth,
-        shares=states.named(ranked),
+        shares=states.named(ranked), states=states.seconds(page),
     )  # fmt: skip
 
 
@@ -164,5 +164,5 @@ def summary(page: Page) -> Drawn:
     page.titles(f"summary, {states.title}", page.lines_text(), _NEAREST)
     return Drawn(
         str(page.output), "summary", selected, page.start, page.end, view.depth,
-        shares=states.named(ranked),
+        shares=states.named(ranked), states=states.seconds(page),
     )  # fmt: skip

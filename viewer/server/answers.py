@@ -17,14 +17,13 @@ import numpy.typing as npt
 
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.findings.findings import findings, scene
-from hpcd.analysis.findings.time_use import Use
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_runs
 from hpcd.array_types import U32, Mask
 from hpcd.errors import UsageError
 from hpcd.viewer.palette import DISTINCT, REST, parse_patterns
 from hpcd.viewer.picture_colours import entity_colours, view_colours
-from hpcd.viewer.picture_tree import CAUSES
+from hpcd.viewer.picture_tree import causes
 from hpcd.viewer.server.curves_api import curve
 from hpcd.viewer.server.find_api import stretches, telling_place
 from hpcd.viewer.server.open_database import OpenDatabase
@@ -70,7 +69,7 @@ def describe(database: OpenDatabase) -> dict[str, object]:
         "palette": _words(DISTINCT).tolist(),
         "rest": int(_words(np.array(REST, np.uint8))),
         "rule": picture.rule,
-        "causes": [CAUSES.get(use, "") for use in Use],
+        "causes": causes(),
     }
 
 
@@ -78,11 +77,12 @@ def describe(database: OpenDatabase) -> dict[str, object]:
 
 
 def calling_contexts(database: OpenDatabase) -> Arrays:
-    """The tree: u32 n, then parent, procedure, owner, state u32[n] each, cost f32[n]."""
+    """The tree: u32 n, u32 m, then parent, procedure, owner, state u32[n] each, cost f32[n]; the
+    first m nodes are call paths, those behind further states of theirs."""
     picture = database.picture
     state = picture.state.astype(np.uint32) | picture.cause.astype(np.uint32) << 2
     return [
-        np.array([len(picture)], np.uint32),
+        np.array([len(picture), picture.paths], np.uint32),
         np.asarray(picture.tree.parent, np.uint32),
         picture.entity,
         picture.owner,
@@ -183,7 +183,7 @@ def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
         l0, l1 = parameters.rows(len(order))
         place = choose_lines(np.arange(l0, l1), height, len(order))
         lines = order[place]
-    nodes = database.selection.sample(lines, parameters.choice(), t0, t1, width)
+    shown = database.selection.sample(lines, parameters.choice(), t0, t1, width)
     kind = np.uint16 if len(database.picture) < np.iinfo(np.uint16).max else np.uint32
     folded: Arrays = []
     if parameters.has("folds"):
@@ -192,16 +192,17 @@ def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
     head = [len(lines), width, np.dtype(kind).itemsize]
     pixels: Arrays = []
     if parameters.has("runs"):
-        node, end = pixel_runs(nodes)  # a run's node is looked up once
-        shorter = len(node) * (head[2] + end.itemsize) < nodes.size * head[2]
-        head.append(len(node) if shorter else 0)
-        pixels = [database.picture.of_pixels(node).astype(kind, copy=False), end] if shorter else []
+        first, end = pixel_runs(shown)  # a run's node is looked up once
+        shorter = len(first) * (head[2] + end.itemsize) < shown.size * head[2]
+        head.append(len(first) if shorter else 0)
+        if shorter:
+            pixels = [database.picture.of_pixels(first).astype(kind, copy=False), end]
     return [
         np.array(head, np.uint32),
         lines.astype(np.uint32),
         place.astype(np.uint32),
         *folded,
-        *(pixels or [database.picture.of_pixels(nodes).ravel().astype(kind, copy=False)]),
+        *(pixels or [database.picture.of_pixels(shown).ravel().astype(kind, copy=False)]),
     ]
 
 
@@ -209,12 +210,12 @@ def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 
 def _profile(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """Costs by context, with ``times`` by node of the tree: u32 n, u32 m, u32 kind, u32 pixels,
-    then f64[m, n], exclusive."""
+    """Costs by context, with ``times`` seconds by node of the tree: u32 n, u32 m, u32 kind, u32
+    pixels, then f64[m, n], exclusive."""
     profile = database.profile(parameters)
     value = np.asarray(profile.value, np.float64)
     if parameters.has("times"):
-        value = np.stack([database.picture.costs(costs) for costs in value])
+        value = database.picture.costs(value)[None]
     size = [value.shape[1], len(value), profile.kind, profile.pixels]
     return [np.array(size, np.uint32), value.ravel()]
 

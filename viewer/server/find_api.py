@@ -12,8 +12,9 @@ import numpy as np
 
 from hpcd.analysis import Database
 from hpcd.analysis.findings.finding import Finding
-from hpcd.analysis.profile.costs import record_borders
 from hpcd.analysis.profile.filters import below, inside_of
+from hpcd.analysis.profile.state_times import RecordStates
+from hpcd.analysis.trace.states import nodes_of
 from hpcd.array_types import F64, I64, Mask
 from hpcd.viewer.server.selection import Choice, LineSelection
 
@@ -75,11 +76,12 @@ def stretches(db: Database, selection: LineSelection, choice: Choice, text: str)
 def _recorded(db: Database, lines: I64, inside: Mask) -> I64:
     """Lines, begins and ends ``int64[3, n]`` of the stretches ``inside``, by the records."""
     parts = [np.zeros((3, 0), np.int64)]
+    states = RecordStates(db)
     for line in lines.tolist():
         records = db.records(line)
         if not len(records):
             continue
-        edges = record_borders(db, line, records)
+        edges = states.borders(line, records)
         first, last = _runs(inside[records.node][None])[1:]
         parts.append(np.stack([np.full(len(first), line), edges[first], edges[last]]))
     return np.concatenate(parts, axis=1)
@@ -94,7 +96,7 @@ def _pictured(db: Database, lines: I64, inside: Mask) -> I64:
 
 
 def _hits(db: Database, lines: I64, inside: Mask) -> Mask:
-    nodes = db.sample_grid(lines, 0, db.duration_ns, len(lines), _COLUMNS)
+    nodes = nodes_of(db.sample_grid(lines, 0, db.duration_ns, len(lines), _COLUMNS))
     there: Mask = np.append(inside, False)[np.minimum(nodes, len(inside))]
     return there
 

@@ -9,19 +9,14 @@ import numpy.typing as npt
 
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.analysis.profile.costs import occupancy
 from hpcd.analysis.profile.launchers import own_lines
 from hpcd.analysis.profile.phase_costs import PhaseCosts
+from hpcd.analysis.profile.state_times import times_by_state
 from hpcd.array_types import F64, I64, U32
-from hpcd.model.cct import NO_NODE
 
 SUMS, TIMES, SAMPLED = 0, 1, 2
 """How a profile was made: metrics added up, time of records added up, or time by sampling."""
 
-# Records read for one profile: about a second.
-_MOST_RECORDS = 8_000_000
-# Pixels of a sampled profile: shares are right to 0.1 % (twice the standard error).
-_ROWS, _COLUMNS = 1000, 1000
 _CURVE = 1000
 _BINS = 60
 
@@ -30,7 +25,8 @@ _BINS = 60
 class SelectedCosts:
     """``value`` ``float64[metrics, nodes]``, exclusive; ``pixels`` it was estimated from, or 0.
 
-    ``kind`` :data:`SUMS` has all metrics; the others have one, seconds of the lines' time.
+    ``kind`` :data:`SUMS` has all metrics; the others have seconds of the lines' time by
+    :class:`hpcd.analysis.trace.states.State`, or in all.
     """
 
     kind: int
@@ -41,19 +37,14 @@ class SelectedCosts:
 def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) -> SelectedCosts:
     """Return the costs of ``lines`` from ``t0`` to ``t1``, exact if that takes a moment.
 
-    Whole lines have their metrics' sums, unless ``times`` requests time.
+    Whole lines have their metrics' sums, unless ``times`` requests time by state.
     """
     if not times and t0 <= 0 and t1 >= db.duration_ns:
         values = [db.metrics.of_lines(metric, lines) for metric in range(len(db.metrics.names))]
         return SelectedCosts(SUMS, 0, np.stack(values))
-    if int(db.lines.records[lines].sum()) <= _MOST_RECORDS and len(lines) <= _MOST_RECORDS // 1000:
-        return SelectedCosts(TIMES, 0, occupancy(db, lines.tolist(), t0, t1)[None])
-    nodes = db.sample_grid(lines, t0, t1, _ROWS, _COLUMNS)
-    rows = len(nodes)
-    nodes = nodes[nodes != NO_NODE]
-    pixel = (t1 - t0) * 1e-9 / _COLUMNS * len(lines) / max(rows, 1)
-    count = np.bincount(nodes, minlength=len(db.cct)).astype(np.float64)
-    return SelectedCosts(SAMPLED, len(nodes), (count * pixel)[None])
+    times_of = times_by_state(db, lines, t0, t1)
+    value = times_of.seconds if times else times_of.seconds.sum(axis=0)[None]
+    return SelectedCosts(SAMPLED if times_of.pixels else TIMES, times_of.pixels, value)
 
 
 def over_lines(

@@ -132,7 +132,7 @@ class LineSelection:
         return folded
 
     def sample(self, lines: I64, choice: Choice, t0: int, t1: int, width: int) -> U32:
-        """Nodes ``uint32[len(lines), width]`` of the rows of ``lines`` over [t0, t1)."""
+        """Pixels ``uint32[len(lines), width]`` of the rows of ``lines`` over [t0, t1)."""
         shared = self._order(choice).shared
         if not any(line in shared for line in lines.tolist()):
             return self._db.sample_grid(lines, t0, t1, len(lines), width)

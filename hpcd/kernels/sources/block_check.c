@@ -56,9 +56,9 @@ bool check_places(const struct stored_blocks *blocks, const uint32_t *least, int
 	for (int64_t block = 0; block < blocks->n; block++) {
 		int64_t n = blocks->count[block], at = blocks->begin[block], end = blocks->end[block];
 		int64_t times = time_planes(blocks->width[block]), planes = node_planes(blocks->width[block]);
-		int64_t smallest = least[block], total = 0;
+		int64_t smallest = least[block], total = 0, states = state_bytes(blocks->width[block], n);
 		if (n < 1 || n > BLOCK_RECORDS || at < 0 || end > blocks->size || times < 1 || planes < 1 ||
-		    times > MOST_PLANES || planes > MOST_PLANES || at > end - n * (times + planes))
+		    times > MOST_PLANES || planes > MOST_PLANES || at > end - n * (times + planes) - states)
 			return false;
 		if (times < MOST_PLANES && smallest < WORD - ((int64_t)1 << 8 * times)) {
 			for (int64_t plane = 0; plane < times; plane++) {

@@ -32,6 +32,17 @@ static inline int64_t other_planes(int64_t width)
 	return width >> 10 & 15;
 }
 
+/* Bytes of a block's states behind its planes of nodes, four in a byte; 0 of a block whose entries are all SAMPLED. */
+static inline int64_t state_bytes(int64_t width, int64_t count)
+{
+	return width >> 14 & 1 ? (count + 3) / 4 : 0;
+}
+
+static inline uint8_t block_state(const uint8_t *states, int64_t at)
+{
+	return states[at / 4] >> 2 * (at % 4) & 3;
+}
+
 /* Steps in time of a block of count records, the first of them 0; the highest. */
 static inline uint32_t block_steps(const uint8_t *restrict planes, int64_t width, uint32_t least,
 				   int64_t count, uint32_t *restrict step)

@@ -1,16 +1,19 @@
 /* Records of blocks, which hpcd/analysis/trace/blocks.py documents. */
 #include "block_planes.h"
 
-/* Steps in time and nodes of blocks, 1024 of each: the last of a short one is repeated. The highest step, or -1 where
- * a block does not have the bytes it needs. */
-int64_t decode_places(const struct stored_blocks *blocks, const uint32_t *least, uint32_t *step, uint32_t *node)
+/* Steps in time, nodes and, unless state is NULL, states of blocks, 1024 of each: the last of a short one is repeated.
+ * The highest step, or -1 where a block does not have the bytes it needs. */
+int64_t decode_places(const struct stored_blocks *blocks, const uint32_t *least, uint32_t *step, uint32_t *node,
+		      uint8_t *state)
 {
 	uint32_t highest = 0;
 	for (int64_t block = 0; block < blocks->n; block++) {
 		int64_t n = blocks->count[block], begin = blocks->begin[block], end = blocks->end[block];
 		int64_t times = time_planes(blocks->width[block]), nodes = node_planes(blocks->width[block]);
+		int64_t states = state_bytes(blocks->width[block], n);
 		if (n < 1 || n > BLOCK_RECORDS || times < 1 || times > MOST_PLANES || nodes < 1 ||
-		    nodes > MOST_PLANES || begin < 0 || end > blocks->size || begin > end - n * (times + nodes))
+		    nodes > MOST_PLANES || begin < 0 || end > blocks->size ||
+		    begin > end - n * (times + nodes) - states)
 			return -1;
 		const uint8_t *planes = blocks->data + begin;
 		uint32_t top = block_steps(planes, times, least[block], n, step);
@@ -31,6 +34,14 @@ int64_t decode_places(const struct stored_blocks *blocks, const uint32_t *least,
 		for (int64_t at = n; at < BLOCK_RECORDS; at++) {
 			step[at] = 0;
 			code[at] = code[n - 1];
+		}
+		if (state) {
+			const uint8_t *packed = planes + n * nodes;
+			for (int64_t at = 0; at < n; at++)
+				state[at] = states ? block_state(packed, at) : SAMPLED;
+			for (int64_t at = n; at < BLOCK_RECORDS; at++)
+				state[at] = state[n - 1];
+			state += BLOCK_RECORDS;
 		}
 		step += BLOCK_RECORDS;
 		node += BLOCK_RECORDS;

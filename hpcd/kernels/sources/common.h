@@ -20,4 +20,33 @@ static inline int64_t at_least(int64_t value, int64_t least)
 	return value > least ? value : least;
 }
 
+#define LONGEST_NS ((double)((uint64_t)1 << 60))
+
+/* The ns that a record lasts for a length, which a file may claim to be anything; 0 of a record without one. */
+static inline uint64_t lasting(double length)
+{
+	length = length < LONGEST_NS ? length : LONGEST_NS;
+	return (uint64_t)(int64_t)(length > 0 ? length : 0);
+}
+
+/* Twice the time at which an entry of a line ends and the next begins. Between two samples it is the middle: a moment
+ * belongs to the closest (Tallent et al., ICS 2011, section 5.2). Times of waits are known: one ends where the next
+ * entry is, and a thread runs until one begins. What a thread resumed is where the next sample saw it, if any did
+ * before it waits again.
+ *
+ *     time    10 BLOCKED   20 RESUMED   26 SAMPLED   32 SAMPLED   40 BLOCKED
+ *     border             20           20           29           40          */
+static inline int64_t twice_border(int64_t time, uint8_t state, int64_t next, uint8_t next_state)
+{
+	if (!(state | next_state))
+		return (int64_t)((uint64_t)time + (uint64_t)next);
+	return (int64_t)(2 * (uint64_t)(state == RESUMED && next_state == SAMPLED ? time : next));
+}
+
+/* State of a word's pixels: of a thread that resumed, that it runs. */
+static inline uint32_t shown_word(uint32_t word)
+{
+	return (word & 3) == RESUMED ? word & ~(uint32_t)3 : word;
+}
+
 #endif

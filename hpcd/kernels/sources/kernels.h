@@ -52,7 +52,8 @@ struct stored_blocks {
 	int64_t n;
 };
 
-int64_t decode_places(const struct stored_blocks *blocks, const uint32_t *least, uint32_t *step, uint32_t *node);
+int64_t decode_places(const struct stored_blocks *blocks, const uint32_t *least, uint32_t *step, uint32_t *node,
+		      uint8_t *state);
 void sum_steps32(uint32_t *step, int64_t blocks);
 void sum_steps64(const uint32_t *step, int64_t blocks, uint64_t *since);
 bool decode_codes(const struct stored_blocks *blocks, const uint32_t *ticks, const uint64_t *long_ticks,
@@ -67,17 +68,26 @@ struct block_entries {
 	int64_t blocks;
 	const int64_t *time;
 	const uint32_t *node;
+	const uint8_t *state; /* NULL: all are SAMPLED */
 	const uint16_t *event;
 	const uint64_t *value;
 	int64_t n;
 };
 
 bool encode_places(const struct block_entries *entries, uint8_t *data, int64_t *begin, uint32_t *least, uint16_t *wide,
-		   uint16_t *wide_node);
+		   uint16_t *wide_node, uint16_t *has_states);
 bool encode_codes(const struct block_entries *entries, uint8_t *data, int64_t *begin, uint16_t *wide,
 		  uint16_t *wide_other);
 
-/* --- entries of trace lines: line_entries.c, overviews.c --- */
+/* --- entries of trace lines: line_entries.c, resumed_paths.c, overviews.c --- */
+
+/* State of a thread from an entry on: hpcd/analysis/trace/states.py:State has the same. */
+enum state {
+	SAMPLED, /* it runs, seen by a sample */
+	BLOCKED, /* it waits until the next entry */
+	READY,	 /* it waits for a CPU until the next entry */
+	RESUMED, /* it runs again after a wait */
+};
 
 /* Records of trace lines: line i is row rows[i] and has the stretches from first[i] on, which begin and end in the
  * columns as begin and end say. */
@@ -91,12 +101,14 @@ struct line_records {
 	const uint64_t *value;
 };
 
-/* The part's number of each of its nodes; of each of the 65,536 events its length (ns per unit of a value) and
- * its slot; of each slot, a power of two of them, its event; table is of two numbers for each node and slot. */
+/* The part's number of each of its nodes; of each of the 65,536 events its length (ns per unit of a value), the state
+ * of its records and its slot; of each slot, a power of two of them, its event; table is of two numbers for each node
+ * and slot. */
 struct numbering {
 	const uint32_t *number;
 	int64_t nodes;
 	const double *length;
+	const uint8_t *state_of;
 	const int32_t *slot_of;
 	const uint16_t *event_of;
 	int64_t slots;
@@ -113,6 +125,7 @@ struct lines_so_far {
 struct laid_out {
 	int64_t *start, *times;
 	uint32_t *nodes;
+	uint8_t *states;
 	uint16_t *events;
 	uint64_t *values;
 	int64_t *cuts, *sum_key;
@@ -123,38 +136,62 @@ struct laid_out {
 
 int64_t count_entries(const uint16_t *event, const uint64_t *value, int64_t n, const double *length);
 bool expand_records(const int64_t *start, int64_t lines, const uint64_t *time, const uint32_t *node,
-		    const uint16_t *event, const uint64_t *value, const double *length, const struct laid_out *out);
+		    const uint16_t *event, const uint64_t *value, const uint32_t *resumed,
+		    const struct numbering *numbering, const struct laid_out *out);
 int64_t examine_records(const struct line_records *records, const struct lines_so_far *so_far, int32_t *slot_of,
 			uint16_t *event_of, int32_t *used);
-bool lay_out_records(const struct line_records *records, const struct numbering *numbering,
+bool lay_out_records(const struct line_records *records, const uint32_t *resumed, const struct numbering *numbering,
 		     const struct lines_so_far *so_far, const struct laid_out *out, int64_t *sizes);
 
+/* Samples of a stretch of a line's records by the user frames of the waits before and behind them: node and time of one
+ * sample, valid where mark is the number of the stretch. A power of two of places. */
+struct seen_samples {
+	int64_t places;
+	uint32_t *from, *to, *node;
+	uint64_t *time;
+	int64_t *mark;
+};
+
+/* The tree that records are of: user is the innermost node of the user's code on the path of each node. */
+struct resumption {
+	const uint32_t *user;
+	int64_t nodes;
+	const double *length;
+	const uint8_t *state_of;
+	int64_t stretches_before; /* numbers of stretches that marks may have */
+};
+
+bool find_resumed_paths(const int64_t *begin, const int64_t *end, int64_t stretches,
+			const struct record_columns *records, const struct resumption *tree,
+			const struct seen_samples *seen, uint64_t *before, uint32_t *resumed, uint64_t *running);
+
 /* What is known of the overviews of lines: the shift of the step of each (below 0 of one without records), its
- * records, its entries, the next entry, times and nodes of its first and last records. */
+ * records, its entries, the next entry, times and words of its first and last records. A word is a node times four and
+ * the state. */
 struct overviews {
 	int64_t *shift, *seen, *entries, *following;
 	int64_t *first_time, *last_time;
-	uint32_t *first_node, *last_node;
+	uint32_t *first_word, *last_word;
 };
 
 int64_t overview_pieces(const int64_t *line, int64_t lines, const int64_t *start, const int64_t *time,
-			const uint32_t *node, const struct overviews *known, int64_t *pieces);
+			const uint32_t *node, const uint8_t *state, const struct overviews *known, int64_t *pieces);
 void overview_entries(int64_t lines, const int64_t *start, const int64_t *time, const uint32_t *node,
-		      const struct overviews *known, const int64_t *pieces, uint32_t *values);
+		      const uint8_t *state, const struct overviews *known, const int64_t *pieces, uint32_t *values);
 
 /* Moments of an overview from the index begin on, in steps of step ticks; n of them, of which those from low on are
- * filled in. What no piece reaches is the first node, or the last. */
+ * filled in. What no piece reaches is the first word, or the last. */
 struct thinned {
 	int64_t step, begin, low;
-	uint32_t first_node, last_node;
+	uint32_t first_word, last_word;
 	int64_t n;
 };
 
 bool thin_entries16(const int64_t *pieces, int64_t count, const uint16_t *entries, int64_t total,
-		    const struct thinned *thinned, uint16_t *nodes);
+		    const struct thinned *thinned, uint16_t *words);
 bool thin_entries32(const int64_t *pieces, int64_t count, const uint32_t *entries, int64_t total,
-		    const struct thinned *thinned, uint32_t *nodes);
-int64_t rank_nodes(const uint16_t *nodes, int64_t n, uint16_t *place_of, uint32_t *distinct, uint8_t *places);
+		    const struct thinned *thinned, uint32_t *words);
+int64_t rank_words(const uint16_t *words, int64_t n, uint16_t *place_of, uint32_t *distinct, uint8_t *places);
 
 /* --- sums: record_sums.c, cell_order.c, context_extremes.c --- */
 
@@ -231,7 +268,7 @@ int64_t unite_trees(const uint32_t *parent, const uint64_t *frame, const int64_t
 void translate_frames(const uint64_t *frame, int64_t n, const uint32_t *module_map, int64_t modules,
 		      uint64_t *translated);
 
-/* --- pictures: line_pictures.c, pixel_runs.c --- */
+/* --- pictures: line_pictures.c, short_waits.c, pixel_runs.c --- */
 
 /* A part in this process's memory. */
 struct part {
@@ -248,13 +285,14 @@ struct part {
 	int64_t size32;
 	const uint8_t *entries8;
 	int64_t size8;
-	const int64_t *word;
+	const int64_t *first_word; /* where the dictionary of each line begins in words */
 	const uint32_t *words;
 	int64_t word_count;
 	const int64_t *block;
 	int64_t blocks;
 	const int64_t *base;
-	const uint32_t *node, *frame, *at, *least;
+	const uint32_t *word; /* of each block's first record: its node times four, and its state */
+	const uint32_t *frame, *at, *least;
 	const uint16_t *width, *records;
 	int64_t frames;
 	const int64_t *offset;
@@ -303,6 +341,23 @@ bool gather_frames(const struct part *parts, const struct frame *frames, int64_t
 int64_t draw_words(int64_t columns);
 void draw_rows(const struct part *parts, struct row *rows, struct shown *shown, int64_t from, int64_t end,
 	       const struct ring *ring, const struct pixels *pixels, int64_t *room, uint32_t *nodes);
+/* Waits without records of their own, n of them: line i has the waits from first[i] to first[i + 1], in order of time.
+ * From the tick since to until, a share of the time outside of recorded waits belongs to a word: the wait's node times
+ * four, and its state. */
+struct short_waits {
+	const int64_t *first;
+	int64_t lines;
+	const int64_t *since, *until;
+	const uint32_t *word;
+	const float *share;
+	int64_t n;
+	/* The database's number of each node, and the shift of times. */
+	const uint32_t *table;
+	int64_t table_size, shift;
+};
+
+bool show_short_waits(const struct short_waits *waits, const struct row *rows, int64_t n, const struct pixels *pixels,
+		      uint32_t *shown);
 int64_t count_runs(const uint32_t *nodes, int64_t rows, int64_t columns);
 void pixel_runs(const uint32_t *nodes, int64_t rows, int64_t columns, uint32_t *node, uint16_t *end);
 

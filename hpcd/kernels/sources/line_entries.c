@@ -3,18 +3,10 @@
 
 /* As in hpcd/measurement/codec.py, hpcd/analysis/trace/intervals.py and blocks.py. */
 #define TIME_UNIT_NS ((uint64_t)TIME_UNIT)
-#define LONGEST_NS ((double)((uint64_t)1 << 60))
 #define BLOCK_RECORDS 1024
 #define MAX_STEP UINT32_MAX
 /* Records whose keys are kept until they are counted. */
 #define AT_ONCE 512
-
-/* What is added to the begin of a record that lasts for length; 0 of one without. */
-static inline uint64_t lasting(double length)
-{
-	length = length < LONGEST_NS ? length : LONGEST_NS;
-	return (uint64_t)(int64_t)(length > 0 ? length : 0);
-}
 
 /* The number of entries of n records. length is that of each of the 65,536 events. */
 int64_t count_entries(const uint16_t *event, const uint64_t *value, int64_t n, const double *length)
@@ -25,42 +17,87 @@ int64_t count_entries(const uint16_t *event, const uint64_t *value, int64_t n, c
 	return total;
 }
 
-/* Fills in entries (start, times, nodes, events, values), of which there is room for count_entries, and where lines
- * begin in them; whether all are of event 0 and value 1. */
-bool expand_records(const int64_t *start, int64_t lines, const uint64_t *time, const uint32_t *node,
-		    const uint16_t *event, const uint64_t *value, const double *length, const struct laid_out *out)
+/* The entries that are laid out. */
+struct entries {
+	int64_t *restrict times;
+	uint32_t *restrict nodes;
+	uint8_t *restrict states;
+	uint16_t *restrict events;
+	uint64_t *restrict values;
+};
+
+static inline void put_entry(const struct entries *out, int64_t to, int64_t time, uint32_t node, uint8_t state,
+			     uint16_t event, uint64_t value)
 {
-	int64_t *restrict starts = out->start, *restrict ticks = out->times;
-	uint32_t *restrict nodes = out->nodes;
-	uint16_t *restrict events = out->events;
-	uint64_t *restrict values = out->values;
+	out->times[to] = time;
+	out->nodes[to] = node;
+	out->states[to] = state;
+	out->events[to] = event;
+	out->values[to] = value;
+}
+
+/* Whether the sum of short waits belongs before the latest entry, which lasts until a time: recorders write sums behind
+ * a line's latest record, which may be a wait that lasts beyond them. */
+static inline bool is_sum_inside(const struct entries *out, int64_t to, uint8_t state, uint64_t time, uint64_t until)
+{
+	return state == RESUMED && (time < until || (int64_t)(time / TIME_UNIT_NS) <= out->times[to - 1]);
+}
+
+/* Puts such a sum before the latest entry, to - 1, at the same time. */
+static inline void put_sum_before(const struct entries *out, int64_t to, uint32_t node, uint16_t event, uint64_t value)
+{
+	int64_t at = to - 1;
+	put_entry(out, to, out->times[at], out->nodes[at], out->states[at], out->events[at], out->values[at]);
+	put_entry(out, at, out->times[at], node, RESUMED, event, value);
+}
+
+/* The state of the entry at the end of a record, which has a state itself. */
+static inline uint8_t state_after(uint8_t state)
+{
+	return state == BLOCKED || state == READY ? RESUMED : SAMPLED;
+}
+
+/* Fills in entries (start, times, nodes, states, events, values), of which there is room for count_entries, and where
+ * lines begin in them; whether all are of event 0 and value 1. At the end of a wait is the node that resumed has of its
+ * record (a number of the part's; NULL: of none), if that is a node, else the wait's own. Of the numbering the events'
+ * lengths and states are used. */
+bool expand_records(const int64_t *start, int64_t lines, const uint64_t *time, const uint32_t *node,
+		    const uint16_t *event, const uint64_t *value, const uint32_t *resumed,
+		    const struct numbering *numbering, const struct laid_out *laid)
+{
+	const struct entries out = {laid->times, laid->nodes, laid->states, laid->events, laid->values};
+	const double *length = numbering->length;
 	int64_t to = 0;
 	uint64_t odd = length[0] > 0; /* ends have the value 0 */
 	for (int64_t line = 0; line < lines; line++) {
-		starts[line] = to;
-		for (int64_t at = start[line]; at < start[line + 1]; at++) {
+		laid->start[line] = to;
+		for (int64_t at = start[line]; at < start[line + 1];) {
 			uint16_t code = event[at];
+			uint8_t state = numbering->state_of[code];
 			uint64_t amount = value[at], when = time[at];
 			odd |= code | (amount ^ 1);
-			ticks[to] = (int64_t)(when / TIME_UNIT_NS);
-			nodes[to] = node[at];
-			events[to] = code;
-			values[to++] = amount;
+			put_entry(&out, to++, (int64_t)(when / TIME_UNIT_NS), node[at], state, code, amount);
 			double lasts = length[code] * (double)amount;
-			if (lasts > 0) {
-				uint64_t end = when + lasting(lasts);
-				if (at + 1 < start[line + 1]) {
-					uint64_t next = time[at + 1] > when ? time[at + 1] : when;
-					end = end < next ? end : next;
-				}
-				ticks[to] = (int64_t)(end / TIME_UNIT_NS);
-				nodes[to] = node[at];
-				events[to] = code;
-				values[to++] = 0;
+			uint64_t end = when + lasting(lasts);
+			int64_t next = at + 1;
+			for (; next < start[line + 1] &&
+			       is_sum_inside(&out, to, numbering->state_of[event[next]], time[next], end); next++) {
+				odd = 1;
+				put_sum_before(&out, to++, node[next], event[next], value[next]);
 			}
+			if (lasts > 0) {
+				if (next < start[line + 1]) {
+					uint64_t following = time[next] > when ? time[next] : when;
+					end = end < following ? end : following;
+				}
+				bool known = resumed && resumed[at] < numbering->nodes;
+				put_entry(&out, to++, (int64_t)(end / TIME_UNIT_NS), known ? resumed[at] : node[at],
+					  state_after(state), code, 0);
+			}
+			at = next;
 		}
 	}
-	starts[lines] = to;
+	laid->start[lines] = to;
 	return !odd;
 }
 
@@ -97,11 +134,11 @@ int64_t examine_records(const struct line_records *records, const struct lines_s
 
 /* Entries of records with the ends of intervals, where blocks of them begin, and their sums. Records are in order
  * (examine_records), and numbering->table is 0, and so again at the end. There is room for two entries a record, and
- * one more.
+ * one more. resumed is as find_resumed_paths has filled it in, or NULL.
  *
- * Fills in sizes: the number of entries, of blocks and of sums, and whether all entries are of event 0 and value 1.
- * False where there is a node that does not exist. */
-bool lay_out_records(const struct line_records *records, const struct numbering *numbering,
+ * Fills in sizes: the number of entries, of blocks and of sums, whether all entries are of event 0 and value 1, and
+ * whether all are SAMPLED. False where there is a node that does not exist. */
+bool lay_out_records(const struct line_records *records, const uint32_t *resumed, const struct numbering *numbering,
 		     const struct lines_so_far *so_far, const struct laid_out *out, int64_t *sizes)
 {
 	const int64_t *rows = records->rows, *first = records->first, *begin = records->begin, *end = records->end;
@@ -113,10 +150,11 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 	int64_t lines = records->lines, most = numbering->nodes, slots = numbering->slots;
 	int slot_bits = __builtin_ctzll((uint64_t)slots);
 	uint64_t (*table)[2] = (uint64_t (*)[2])numbering->table;
-	int64_t *restrict times = out->times, *restrict sum_key = out->sum_key;
-	uint32_t *restrict nodes = out->nodes;
-	uint16_t *restrict events = out->events;
-	uint64_t *restrict values = out->values;
+	int64_t *restrict sum_key = out->sum_key;
+	const int64_t *times = out->times;
+	const uint8_t *state_of = numbering->state_of;
+	const struct entries entries = {out->times, out->nodes, out->states, out->events, out->values};
+	uint8_t any_state = SAMPLED;
 	int64_t to = 0, cells = 0, blocks = 0, keys[AT_ONCE];
 	uint64_t odd = length[0] > 0; /* ends have the value 0 */
 	for (int64_t line = 0; line < lines; line++) {
@@ -126,8 +164,9 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 		 * in any case, and written over where there is none. */
 		int64_t waits = 0;
 		uint64_t until = 0;
-		uint32_t place = 0;
+		uint32_t after = 0;
 		uint16_t code = 0;
+		uint8_t state = SAMPLED;
 		for (int64_t stretch = first[line]; stretch < first[line + 1]; stretch++) {
 			int64_t stop, at;
 			for (int64_t piece = begin[stretch]; piece < end[stretch]; piece = stop) {
@@ -136,18 +175,25 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 					uint64_t now = time[at], amount = value[at];
 					if (node[at] >= most)
 						return false;
-					times[to] = (int64_t)((until < now ? until : now) / TIME_UNIT_NS);
-					nodes[to] = place;
-					events[to] = code;
-					values[to] = 0;
+					uint16_t event_of = event[at];
+					uint8_t next_state = state_of[event_of];
+					uint32_t number_of = number[node[at]];
+					any_state |= next_state;
+					keys[at - piece] = (int64_t)number_of << slot_bits | slot_of[event_of];
+					if (to > a && is_sum_inside(&entries, to, next_state, now, waits ? until : 0)) {
+						put_sum_before(&entries, to++, number_of, event_of, amount);
+						continue;
+					}
+					put_entry(&entries, to, (int64_t)((until < now ? until : now) / TIME_UNIT_NS),
+						  after, state_after(state), code, 0);
 					to += waits;
-					code = event[at];
-					place = number[node[at]];
-					times[to] = (int64_t)(now / TIME_UNIT_NS);
-					nodes[to] = place;
-					events[to] = code;
-					values[to++] = amount;
-					keys[at - piece] = (int64_t)place << slot_bits | slot_of[code];
+					code = event_of;
+					state = next_state;
+					after = number_of;
+					if (resumed && resumed[at] < most)
+						after = number[resumed[at]];
+					put_entry(&entries, to++, (int64_t)(now / TIME_UNIT_NS), number_of, state, code,
+						  amount);
 					double lasts = length[code] * (double)amount;
 					waits = lasts > 0;
 					until = now + lasting(lasts);
@@ -166,12 +212,8 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 					odd = event[at] | (value[at] ^ 1);
 			}
 		}
-		if (waits) {
-			times[to] = (int64_t)(until / TIME_UNIT_NS);
-			nodes[to] = place;
-			events[to] = code;
-			values[to++] = 0;
-		}
+		if (waits)
+			put_entry(&entries, to++, (int64_t)(until / TIME_UNIT_NS), after, state_after(state), code, 0);
 		for (int64_t cell = first_cell; cell < cells; cell++) {
 			int64_t key = sum_key[cell];
 			out->sum_row[cell] = (uint32_t)row;
@@ -204,5 +246,6 @@ bool lay_out_records(const struct line_records *records, const struct numbering 
 	sizes[1] = blocks;
 	sizes[2] = cells;
 	sizes[3] = !odd;
+	sizes[4] = any_state == SAMPLED;
 	return true;
 }

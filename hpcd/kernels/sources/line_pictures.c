@@ -1,10 +1,11 @@
-/* Pictures of trace lines: the call path that each pixel shows.
+/* Pictures of trace lines: the call path that each pixel shows, and the state of its thread there. A pixel is a node of
+ * the database, with the state in its two highest bits.
  *
  * First it is chosen for every row what is drawn: of its overview, or its records. Then room is found for the
  * frames that are compressed, in a ring of contents; these are decompressed elsewhere; then rows are
  * drawn. Everything that a file says is looked at when it is used: the kind of a row of which something is not as
  * it must be says what. A row that shows more blocks than are held at once is drawn in pieces: each owns the pixels
- * up to the middle between its last record and the first one behind it. */
+ * up to the border between its last record and the first one behind it. */
 #include "block_planes.h"
 
 #define FRAME_ENTRIES 8192
@@ -269,19 +270,21 @@ static const uint8_t *content(const struct part *part, const struct ring *ring, 
 typedef uint16_t __attribute__((aligned(1))) loose16;
 typedef uint32_t __attribute__((aligned(1))) loose32;
 
-/* Shows what an entry's node, or its place among a line's words if that has any, is in the database; whether
- * there is such a one. */
-static inline bool show_node(uint32_t node, const uint32_t *words, int64_t count,
+#define STATE_SHIFT 30
+
+/* Fills in the pixel of an entry's word, or of the word whose place among a line's words the entry is if that has any;
+ * whether there is such a one. */
+static inline bool show_word(uint32_t word, const uint32_t *words, int64_t count,
 			     const uint32_t *table, int64_t table_size, uint32_t *shown)
 {
 	if (count) {
-		if (node >= count)
+		if (word >= count)
 			return false;
-		node = words[node];
+		word = words[word];
 	}
-	if (node >= table_size)
+	if (word >> 2 >= table_size || (word & 3) == RESUMED)
 		return false;
-	*shown = table[node];
+	*shown = table[word >> 2] | (word & 3) << STATE_SHIFT;
 	return true;
 }
 
@@ -293,8 +296,8 @@ static inline bool show_node(uint32_t node, const uint32_t *words, int64_t count
 		for (int64_t column = 0; column < columns; column++) {                             \
 			int64_t entry = at_most(at_least(minus(at[column], first), 0), entries - 1); \
 			const TYPE *mine = (const TYPE *)frame[entry / FRAME_ENTRIES];             \
-			uint32_t node = mine[entry % FRAME_ENTRIES];                               \
-			if (!show_node(node, words, count, table, table_size, shown + column))     \
+			uint32_t word = mine[entry % FRAME_ENTRIES];                               \
+			if (!show_word(word, words, count, table, table_size, shown + column))     \
 				return false;                                                      \
 		}                                                                                  \
 		return true;                                                                       \
@@ -309,9 +312,9 @@ SHOW_ENTRIES(show32, loose32)
 			 const uint32_t *table, int64_t table_size, uint32_t *shown)               \
 	{                                                                                          \
 		for (int64_t column = 0; column < columns; column++) {                             \
-			uint32_t node =                                                            \
+			uint32_t word =                                                            \
 				stored[at_most(at_least(minus(at[column], first), 0), entries - 1)]; \
-			if (!show_node(node, words, count, table, table_size, shown + column))     \
+			if (!show_word(word, words, count, table, table_size, shown + column))     \
 				return false;                                                      \
 		}                                                                                  \
 		return true;                                                                       \
@@ -344,7 +347,7 @@ static bool draw_entries(const struct part *part, const struct row *row, const s
 			 const struct ring *ring, const int64_t *at, uint32_t *nodes)
 {
 	const void *const stored[] = {part->entries16, part->entries32, part->entries8};
-	int64_t low = part->word[row->line], high = part->word[row->line + 1], width = shown->width;
+	int64_t low = part->first_word[row->line], high = part->first_word[row->line + 1], width = shown->width;
 	if (low < 0 || high < low || high > part->word_count)
 		return false;
 	const uint32_t *words = part->words + low;
@@ -377,9 +380,9 @@ static bool draw_entries(const struct part *part, const struct row *row, const s
 		part->table_size, nodes);
 }
 
-/* A block of a row: its planes of times and of nodes. */
+/* A block of a row: its planes of times and of nodes, and its states (NULL: all are SAMPLED). */
 struct block {
-	const uint8_t *times, *nodes;
+	const uint8_t *times, *nodes, *states;
 	int64_t time_planes, node_planes, count, base;
 	uint32_t least;
 };
@@ -389,40 +392,54 @@ static bool block_at(const struct part *part, const struct ring *ring, int64_t n
 {
 	int64_t width = part->width[number], count = part->records[number], at = part->at[number];
 	int64_t times = time_planes(width), nodes = node_planes(width);
+	int64_t states = state_bytes(width, count);
 	if (times < 1 || times > MOST_PLANES || nodes < 1 || nodes > MOST_PLANES || count < 1 || count > BLOCK_RECORDS)
 		return false;
-	const uint8_t *planes = content(part, ring, part->frame[number], at, count * (times + nodes));
-	*block = (struct block){planes, planes + count * times, times, nodes, count,
-				nanoseconds(part->base[number], part->shift), part->least[number]};
+	const uint8_t *planes = content(part, ring, part->frame[number], at, count * (times + nodes) + states);
+	*block = (struct block){planes, planes + count * times, states ? planes + count * (times + nodes) : NULL,
+				times, nodes, count, nanoseconds(part->base[number], part->shift), part->least[number]};
 	return planes;
 }
 
-static inline uint32_t node_at(const struct block *block, int64_t at)
+static inline uint8_t state_at(const struct block *block, int64_t at)
 {
-	return block_node(block->nodes, block->node_planes, block->count, at);
+	return block->states ? block_state(block->states, at) : SAMPLED;
 }
 
-/* The first record behind the blocks of a row: its time, and its node in the database. */
+/* Fills in the pixel of a record of a block; whether its node exists. */
+static inline bool show_record(const struct part *part, const struct block *block, int64_t at, uint32_t *shown)
+{
+	uint32_t node = block_node(block->nodes, block->node_planes, block->count, at);
+	if (node >= part->table_size)
+		return false;
+	*shown = part->table[node] | (shown_word(state_at(block, at)) & 3) << STATE_SHIFT;
+	return true;
+}
+
+/* The first record behind the blocks of a row: its time, its state and its pixel. Without one, a wait that begins at
+ * NEVER, so that the row's last record lasts to the end. */
 struct follower {
 	bool there;
+	uint8_t state;
 	int64_t time;
-	uint32_t node;
+	uint32_t pixel;
 };
 
 static enum kind follower_of(const struct part *part, const struct row *row, const struct shown *shown,
 			     struct follower *behind)
 {
 	int64_t high = shown->first + shown->count;
-	*behind = (struct follower){high < part->block[row->line + 1], NEVER, 0};
+	*behind = (struct follower){high < part->block[row->line + 1], BLOCKED, NEVER, 0};
 	if (!behind->there)
 		return DRAWN;
 	if (high >= part->blocks)
 		return DAMAGED_RECORDS;
-	uint32_t node = part->node[high];
-	if (node >= part->table_size)
+	uint32_t word = part->word[high];
+	if (word >> 2 >= part->table_size)
 		return NO_SUCH_NODE;
 	behind->time = nanoseconds(part->base[high], part->shift);
-	behind->node = part->table[node];
+	behind->state = word & 3;
+	behind->pixel = part->table[word >> 2] | (shown_word(word) & 3) << STATE_SHIFT;
 	return DRAWN;
 }
 
@@ -431,18 +448,27 @@ static enum kind draw_follower(const struct follower *behind, int64_t reached, i
 			  uint32_t *nodes)
 {
 	for (int64_t column = reached; column < end; column++)
-		nodes[column] = behind->node;
+		nodes[column] = behind->pixel;
 	return behind->there || reached == end ? DRAWN : OUT_OF_ORDER;
 }
 
-/* Rows whose pixels have many records each: which own none is written over by those that follow.
- * owner has room for a column more than there are. Fills in the first pixel that no record owns. */
+/* The border of two records in pixels (twice_border). No arithmetic where it is known: borders stay in order. */
+static inline float border_place(float place, uint8_t state, float next, uint8_t next_state)
+{
+	float known = state == RESUMED && next_state == SAMPLED ? place : next;
+	return state | next_state ? known : (place + next) * 0.5f;
+}
+
+/* Rows whose pixels have many records each: each record's index is written at its first pixel, and a later record with
+ * the same first pixel overwrites it. owner has room for a column more than there are. Fills in the first pixel that no
+ * record owns. */
 static enum kind draw_many(const struct part *part, const struct row *row, const struct shown *shown,
 			   const struct ring *ring, const struct pixels *pixels, int32_t *owner,
 			   uint32_t *nodes, int64_t *first_free)
 {
 	uint32_t step[BLOCK_RECORDS];
 	float place[BLOCK_RECORDS + 1];
+	uint8_t state[BLOCK_RECORDS + 1];
 	int32_t upto[BLOCK_RECORDS + 1];
 	struct follower behind;
 	struct block block;
@@ -472,12 +498,15 @@ static enum kind draw_many(const struct part *part, const struct row *row, const
 		}
 		for (int64_t record = 0; record < count; record++)
 			next[record] = next[record] * scale + offset;
+		for (int64_t record = 0; record < count; record++)
+			state[kept + record] = state_at(&block, record);
 		count += kept - 1;
 		for (int64_t record = 0; record < count; record++) {
-			float middle = (place[record] + place[record + 1]) * 0.5f + 1.0f;
-			middle = middle > 0.0f ? middle : 0.0f;
-			middle = middle < most ? middle : most;
-			int32_t column = (int32_t)middle;
+			float border = border_place(place[record], state[record], place[record + 1],
+						    state[record + 1]) + 1.0f;
+			border = border > 0.0f ? border : 0.0f;
+			border = border < most ? border : most;
+			int32_t column = (int32_t)border;
 			column = column > low ? column : low;
 			upto[record] = column < high ? column : high;
 		}
@@ -494,10 +523,11 @@ static enum kind draw_many(const struct part *part, const struct row *row, const
 			mine[reached - low] = number + (int32_t)(record - pending) + 1;
 		}
 		place[0] = place[count];
+		state[0] = state[count];
 		kept = 1;
 	}
-	float last = (float)((double)place[0] + (double)minus(behind.time, start) / pixels->spacing);
-	last = last * 0.5f + 1.0f;
+	float final = (float)((double)minus(behind.time, start) / pixels->spacing);
+	float last = border_place(place[0], state[0], final, behind.state) + 1.0f;
 	last = last > 0.0f ? last : 0.0f;
 	last = last < most ? last : most;
 	int32_t column = (int32_t)last;
@@ -510,7 +540,7 @@ static enum kind draw_many(const struct part *part, const struct row *row, const
 		return OUT_OF_ORDER;
 	int64_t at = -1;
 	int32_t current = 0, before = -1;
-	uint32_t node = 0;
+	uint32_t pixel = 0;
 	for (int32_t place_of = low; place_of < reached; place_of++) {
 		current = owner[place_of] > current ? owner[place_of] : current;
 		if (current != before) {
@@ -519,13 +549,11 @@ static enum kind draw_many(const struct part *part, const struct row *row, const
 				if (!block_at(part, ring, shown->first + at, &block))
 					return DAMAGED_RECORDS;
 			}
-			uint32_t local = node_at(&block, current & (BLOCK_RECORDS - 1));
-			if (local >= part->table_size)
+			if (!show_record(part, &block, current & (BLOCK_RECORDS - 1), &pixel))
 				return NO_SUCH_NODE;
-			node = part->table[local];
 			before = current;
 		}
-		nodes[place_of] = node;
+		nodes[place_of] = pixel;
 	}
 	return draw_follower(&behind, reached, end, nodes);
 }
@@ -552,6 +580,7 @@ static enum kind draw_few(const struct part *part, const struct row *row, const 
 {
 	struct block blocks[MOST_FEW];
 	uint32_t step[BLOCK_RECORDS];
+	uint8_t state[MOST_FEW * BLOCK_RECORDS];
 	int64_t first[MOST_FEW + 1];
 	struct follower behind;
 	enum kind fault = follower_of(part, row, shown, &behind);
@@ -567,6 +596,7 @@ static enum kind draw_few(const struct part *part, const struct row *row, const 
 		uint64_t since = 0;
 		for (int64_t record = 0; record < block->count; record++) {
 			since += step[record];
+			state[n] = state_at(block, record);
 			time[n++] = nanoseconds((int64_t)since, block->base);
 		}
 	}
@@ -576,9 +606,11 @@ static enum kind draw_few(const struct part *part, const struct row *row, const 
 	/* With the first record after the last pixel, where there is one. */
 	int64_t last = at_least(at_most(high, n - 1), low), at = 0, reached = row->begin;
 	for (int64_t record = low; record <= last; record++) {
-		int64_t next = record < last ? time[record + 1] : high < n ? NEVER : behind.time;
-		int64_t middle = plus(time[record], next) >> 1;
-		int64_t column = columns_until(pixels, middle);
+		bool is_last = record == last;
+		int64_t next = !is_last ? time[record + 1] : high < n ? NEVER : behind.time;
+		uint8_t next_state = !is_last ? state[record + 1] : behind.state;
+		int64_t border = next == NEVER ? NEVER : twice_border(time[record], state[record], next, next_state) >> 1;
+		int64_t column = columns_until(pixels, border);
 		column = at_most(at_least(column, row->begin), row->end);
 		if (column < reached)
 			return OUT_OF_ORDER;
@@ -586,14 +618,27 @@ static enum kind draw_few(const struct part *part, const struct row *row, const 
 			continue;
 		while (record >= first[at + 1])
 			at++;
-		uint32_t local = node_at(blocks + at, record - first[at]);
-		if (local >= part->table_size)
+		uint32_t pixel;
+		if (!show_record(part, blocks + at, record - first[at], &pixel))
 			return NO_SUCH_NODE;
-		uint32_t node = part->table[local];
 		for (; reached < column; reached++)
-			nodes[reached] = node;
+			nodes[reached] = pixel;
 	}
 	return draw_follower(&behind, reached, row->end, nodes);
+}
+
+/* A thread ran before its first wait, at a call path that is not known: the root. */
+static void draw_begin(const struct part *part, const struct row *row, const struct pixels *pixels, uint32_t *nodes)
+{
+	int64_t block = part->block[row->line];
+	if (block < 0 || block >= part->blocks || block >= part->block[row->line + 1] || part->table_size < 1)
+		return;
+	uint8_t state = part->word[block] & 3;
+	int64_t time = nanoseconds(part->base[block], part->shift);
+	if (state != BLOCKED && state != READY)
+		return;
+	for (int64_t column = row->begin; column < row->end && pixels->times[column] < time; column++)
+		nodes[column] = 0;
 }
 
 /* Draws a row, or a piece of it; fills in the first pixel that no record of the piece owns. */
@@ -637,6 +682,8 @@ void draw_rows(const struct part *parts, struct row *rows, struct shown *shown, 
 		int64_t first_free = row->end;
 		enum kind kind = draw_row(part, row, mine, ring, pixels, room, at,
 					  nodes + row->place * pixels->columns, &first_free);
+		if (kind == DRAWN)
+			draw_begin(part, row, pixels, nodes + row->place * pixels->columns);
 		if (kind != DRAWN || !mine->left || first_free == row->end) {
 			mine->kind = kind;
 			continue;

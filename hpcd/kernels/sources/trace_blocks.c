@@ -34,11 +34,11 @@ static bool are_blocks(const struct block_entries *entries)
 	return !entries->blocks || cuts[entries->blocks] <= entries->n;
 }
 
-/* Times and nodes of blocks: their bytes, of which there is room for 8 a record, where each block begins
- * and the last ends, least steps, planes of times and of nodes. False where blocks are not what they
- * should be. */
+/* Fills in the bytes of times, nodes and states of blocks (at most 9 a record), where each block begins and the last
+ * ends, least steps, planes of times and of nodes, and whether a block has states. Returns false for cuts that are no
+ * blocks of the entries. */
 bool encode_places(const struct block_entries *entries, uint8_t *data, int64_t *begin, uint32_t *least, uint16_t *wide,
-		   uint16_t *wide_node)
+		   uint16_t *wide_node, uint16_t *has_states)
 {
 	const int64_t *cuts = entries->cuts;
 	uint32_t step[BLOCK_RECORDS], code[BLOCK_RECORDS];
@@ -72,6 +72,17 @@ bool encode_places(const struct block_entries *entries, uint8_t *data, int64_t *
 		wide_node[block] = bytes_of(top);
 		to = put_planes(to, step, count, wide[block]);
 		to = put_planes(to, code, count, wide_node[block]);
+		has_states[block] = 0;
+		if (entries->state) {
+			const uint8_t *states = entries->state + cuts[block];
+			uint8_t any = SAMPLED;
+			for (int64_t at = 0; at < count; at++) {
+				any |= states[at];
+				to[at / 4] = (uint8_t)((at % 4 ? to[at / 4] : 0) | states[at] << 2 * (at % 4));
+			}
+			has_states[block] = any != SAMPLED;
+			to += any != SAMPLED ? (count + 3) / 4 : 0;
+		}
 		begin[block + 1] = to - data;
 	}
 	return true;

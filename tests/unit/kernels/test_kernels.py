@@ -29,6 +29,7 @@ from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_writer import _dictionary
+from hpcd.analysis.trace.states import State
 from hpcd.errors import FormatError, PlatformError
 from hpcd.kernels import library
 from hpcd.kernels.library import Kernels, kernels, library_path, structure
@@ -38,9 +39,10 @@ from hpcd.measurement.record_columns import by_line_and_time, in_order
 from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import recorded_source
 from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
-from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from hpcd.model.identity import KERNEL_KINDS, Event, Host, Module, ModuleKind, Process, Thread
 from tests.support.chunk_oracle import read_records
 from tests.support.ingested import ingest_one
 from tests.support.paths import ROOT
@@ -81,19 +83,87 @@ def random_batch(seed: int, lengths: list[int], gap: int) -> RecordChunk:
 Row = tuple[int, int, int, int]
 
 
-def entries_of(rows: list[Row], intervals: Intervals) -> list[Row]:
+def entries_of(
+    rows: list[Row], intervals: Intervals, resumed: list[int | None] | None = None
+) -> list[Row]:
     """The entries of one line's records (ns, node, event, value): ticks in place of times, and one
-    more at the end of each interval."""
-    entries = []
+    more at the end of each interval, at the node that ``resumed`` has of it if it has any. Sums of
+    short waits inside of another record are put before it, at its time."""
+    # Of what is not a sum inside of another record: its entry, and its end.
+    pieces: list[tuple[Row, Row | None]] = []
+    inside: list[list[Row]] = []
+    until = 0
     for at, (time, node, event, value) in enumerate(rows):
-        entries.append((time // TIME_UNIT_NS, node, event, value))
+        tick = time // TIME_UNIT_NS
+        is_sum = intervals.state_of[event] == State.RESUMED
+        if is_sum and pieces and (time < until or tick <= pieces[-1][0][0]):
+            inside[-1].append((pieces[-1][0][0], node, event, value))
+            continue
+        if pieces and pieces[-1][1] is not None:
+            ((began, *rest), (ends, *others)) = pieces[-1]
+            pieces[-1] = ((began, *rest), (min(ends, max(tick, began)), *others))
         length = float(intervals.length_ns[event]) * value
-        if length > 0:
-            end = time + int(min(length, float(1 << 60)))
-            if at + 1 < len(rows):
-                end = min(end, max(rows[at + 1][0], time))
-            entries.append((end // TIME_UNIT_NS, node, event, 0))
+        until = time + int(min(length, float(1 << 60))) if length > 0 else time
+        after = resumed[at] if resumed is not None else None
+        end = (until // TIME_UNIT_NS, node if after is None else after, event, 0)
+        pieces.append(((tick, node, event, value), end if length > 0 else None))
+        inside.append([])
+    entries: list[Row] = []
+    for sums, (entry, ended) in zip(inside, pieces, strict=True):
+        entries += [*sums, entry] + ([ended] if ended else [])
     return entries
+
+
+def user_nodes(path: Path) -> list[int]:
+    """The innermost node outside of the kernel on the path of each node of a measurement."""
+    user = [0]
+    with open_measurement(path) as measurement:
+        tree, modules = measurement.cct, measurement.modules
+        for node, (parent, module) in enumerate(
+            zip(tree.parent.tolist(), frame.module_of(tree.frame).tolist(), strict=True)
+        ):
+            in_kernel = module in modules and modules[module].kind in KERNEL_KINDS
+            if node:
+                user.append(user[parent] if in_kernel else node)
+    return user
+
+
+def resumed_nodes(rows: list[Row], intervals: Intervals, user: list[int]) -> list[int | None]:
+    """Return the node that a thread runs in behind each record where no sample shows it.
+
+    ``rows`` are the records of one line in one chunk. For comparison with ``resumed_paths.c``.
+    """
+    state = [State(int(intervals.state_of[row[2]])) for row in rows]
+    waits = [at for at, kind in enumerate(state) if kind in (State.BLOCKED, State.READY)]
+    # Between each two waits: their user frames, and the first and the last sample.
+    gaps = []
+    for wait, following in pairwise([*waits, len(rows)]):
+        seen = [at for at in range(wait, following) if state[at] == State.SAMPLED]
+        behind = user[rows[following][1]] if following < len(rows) else None
+        gaps.append(((user[rows[wait][1]], behind), seen))
+    answer: list[int | None] = [None] * len(rows)
+    until = 0
+    for number, at in enumerate(waits):
+        time, leaf, event, value = rows[at]
+        follows = number > 0 and time // TIME_UNIT_NS <= until
+        preempted = state[at] == State.READY and not follows
+        end = time + int(float(intervals.length_ns[event]) * value)
+        until = end // TIME_UNIT_NS
+        pair, seen = gaps[number]
+        at_once = number + 1 < len(waits) and rows[waits[number + 1]][0] // TIME_UNIT_NS <= until
+        if seen or at_once:
+            continue
+        answer[at] = user[leaf] if preempted else 0
+        if pair[1] is None:
+            continue
+        before = [some[-1] for other, some in gaps[:number] if other == pair and some]
+        after = [some[0] for other, some in gaps[number:] if other == pair and some]
+        closest = before[-1] if before else None
+        if after and (closest is None or rows[after[0]][0] - end < end - rows[closest][0]):
+            closest = after[0]
+        if closest is not None:
+            answer[at] = rows[closest][1]
+    return answer
 
 
 def rows_of(start: Any, *columns: Any) -> list[list[Row]]:
@@ -205,7 +275,15 @@ def test_entries_have_the_ends_of_intervals(seed: int, lengths: list[int], gap: 
     if entries.event is None or entries.value is None:
         assert all(row[2:] == (0, 1) for rows in lines for row in rows)
         return
-    assert rows_of(entries.start, *entries[1:]) == expected
+    plain = (entries.time, entries.node, entries.event, entries.value)
+    assert rows_of(entries.start, *plain) == expected
+    states = [0] * len(entries.time) if entries.state is None else entries.state.tolist()
+    events, values = entries.event.tolist(), entries.value.tolist()
+    for state, event, value in zip(states, events, values, strict=True):
+        own = int(intervals.state_of[event])
+        ends = value == 0 and own in (State.BLOCKED, State.READY)
+        # A wait of no length has no end.
+        assert state == own or (ends and state == State.RESUMED)
 
 
 def unusual(path: Path, *, events: int) -> None:
@@ -257,6 +335,7 @@ def check_part(path: Path, folder: Path, memory: int = 1 << 30, *, by_chunk: boo
     with open_measurement(path) as measurement:
         codes = {event.name: event.id for event in measurement.events.values()}
         intervals, nodes = Intervals(measurement.events.values()), len(measurement.cct)
+    user = user_nodes(path)
     tree, order = Scratch(part.path).tree()
     # Siblings differ: the tree of one measurement is its own.
     assert len(tree) == nodes
@@ -272,8 +351,13 @@ def check_part(path: Path, folder: Path, memory: int = 1 << 30, *, by_chunk: boo
         real = np.arange(blocks.BLOCK_RECORDS) < part.blocks.records[selected][:, None]
         rows = [record for chunk in chunks for record in chunk]
         times = [record[0] for record in rows]
-        together = chunks if by_chunk else [rows]
-        expected = [entry for some in together for entry in entries_of(some, intervals)]
+        resumed = [resumed_nodes(chunk, intervals, user) for chunk in chunks]
+        together = list(zip(chunks, resumed, strict=True))
+        if not by_chunk:
+            together = [(rows, [node for some in resumed for node in some])]
+        expected = [
+            entry for some, nodes in together for entry in entries_of(some, intervals, nodes)
+        ]
         assert time[real].tolist() == sorted(entry[0] for entry in expected)
         if times == sorted(times):
             codes_met = code_of[event[real]].tolist()
@@ -314,11 +398,11 @@ def test_a_part_has_the_records_of_an_unusual_measurement(
 def test_checking_finds_what_decoding_shows(seed: int, damaged: bool) -> None:
     """Blocks of a batch, sound or with changed bytes."""
     random = np.random.default_rng(seed)
-    start, ticks, nodes_of, event, value = Intervals(EVENTS).expand(
+    start, ticks, nodes_of, states, event, value = Intervals(EVENTS).expand(
         random_batch(seed, [3000, 1, 1100], 300)
     )
     cuts = blocks.cut(start, ticks)
-    encoded = blocks.encode(cuts, ticks, nodes_of, event, value)
+    encoded = blocks.encode(cuts, ticks, nodes_of, states, event, value)
     count, nodes, events = np.diff(cuts), int(nodes_of.max()) + 1, 71
     contents = [bytearray(zstandard.decompress(frame)) for frame in encoded.data]
     if damaged:
@@ -469,9 +553,9 @@ def test_blocks_that_do_not_exist_are_refused() -> None:
     time = (batch.time_ns // TIME_UNIT_NS).astype(np.int64)
     for cuts in ([0, 0, 110], [0, 111], [-1, 110], [50, 20]):
         with pytest.raises(IndexError):
-            blocks.encode(np.array(cuts), time, batch.node, None, None)
+            blocks.encode(np.array(cuts), time, batch.node, None, None, None)
         with pytest.raises(IndexError):
-            blocks.encode(np.array(cuts), time, batch.node, batch.event, batch.value)
+            blocks.encode(np.array(cuts), time, batch.node, None, batch.event, batch.value)
     data, one = np.zeros(100, np.uint8), np.ones(1, np.int64)
     length, wrong, least = np.zeros(1, np.int64), np.zeros(1, bool), np.zeros(1, np.uint32)
     width = np.array([1 | 1 << 4 | 1 << 8], np.uint16)
@@ -485,7 +569,7 @@ def test_blocks_that_do_not_exist_are_refused() -> None:
     for begin, end, count in ((-1, 100, 1), (0, 101, 1), (99, 100, 1), (0, 100, 51), (0, 100, 0),
                               (huge, 100, 1), (0, 100, huge), (0, -huge, 1)):  # fmt: skip
         assert not kernels.check_places(stored(begin, end, count), least, 9, length, wrong)
-        assert kernels.decode_places(stored(begin, end, count), least, step, node) == -1
+        assert kernels.decode_places(stored(begin, end, count), least, step, node, None) == -1
     value = np.zeros(1024, np.uint64)
     for begin, end, count in ((0, 101, 1), (100, 100, 1), (0, 100, 101), (0, 100, huge)):
         codes = stored(begin, end, count)
@@ -525,7 +609,7 @@ def test_overviews_stay_within_their_entries() -> None:
     columns = [np.full(2, -1), *(np.zeros(2, np.int64) for _ in range(5)),
                *(np.zeros(2, np.uint32) for _ in range(2))]  # fmt: skip
     known, pieces = structure("overviews", *columns), np.empty((2, 4), np.int64)
-    arguments = (batch.start, time[::-1].copy(), batch.node, known, pieces)
+    arguments = (batch.start, time[::-1].copy(), batch.node, None, known, pieces)
     total = kernels.overview_pieces(np.arange(2), 2, *arguments)
     assert pieces[:, 3].sum() == total
     kernels.overview_entries(2, *arguments, np.empty(total + 2, np.uint32))

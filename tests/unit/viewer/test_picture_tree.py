@@ -5,22 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import hpcd.analysis
 from hpcd.analysis.findings.time_use import Use
+from hpcd.analysis.profile.state_times import RecordStates
+from hpcd.analysis.profile.views import contexts
+from hpcd.analysis.trace.states import State, states_of
 from hpcd.model.scope import ScopeKind
-from hpcd.viewer.picture_tree import ASLEEP, OWN, RUNNING, WAITING, PictureTree
+from hpcd.viewer.picture_tree import (
+    ASLEEP,
+    ON_CPU,
+    OWN,
+    RUNNABLE,
+    RUNNING,
+    WAITING,
+    PictureTree,
+)
+from hpcd.viewer.state_nodes import NOT_SAMPLED
 from tests.support.compiled import compiled
 from tests.support.made import Step, make
 
 
-def node_of(tree: PictureTree, *path: str) -> int:
-    """The node of a call path of names."""
-    node = 0
+def nodes_at(tree: PictureTree, *path: str) -> list[int]:
+    """The nodes of a call path of names: one for each state of a thread there, the first of which
+    has the children."""
+    nodes = [0]
     for name in path:
-        children = np.flatnonzero(tree.tree.parent == node)
-        (node,) = [at for at in children.tolist() if at and tree.names[tree.entity[at]] == name]
-    return node
+        children = np.flatnonzero(tree.tree.parent == nodes[0])
+        nodes = [at for at in children.tolist() if at and tree.names[tree.entity[at]] == name]
+    return nodes
 
 
 def test_states_and_owners_of_colours(tmp_path: Path) -> None:
@@ -32,20 +46,67 @@ def test_states_and_owners_of_colours(tmp_path: Path) -> None:
     with hpcd.analysis.open(make(tmp_path / "db", {0: steps})) as db:
         tree = PictureTree(db)
         assert tree.rule == OWN
+        on_cpu = Use.OTHERS + ON_CPU
         known = {
-            ("main", "solve"): (RUNNING, "solve"),
+            ("main", "solve"): (RUNNING, Use.WORK, "solve"),
             # The kernel counts to its caller.
-            ("main", "solve", "k_fault [k]"): (RUNNING, "solve"),
+            ("main", "solve", "k_fault [k]"): (RUNNING, Use.SYSTEM, "solve"),
             # MPI has colours of its own; who polls in a receive waits, who starts a send works.
-            ("main", "exchange", "MPI_Recv"): (WAITING, "MPI_Recv"),
-            ("main", "exchange", "MPI_Recv", "k_poll [k]"): (WAITING, "MPI_Recv"),
-            ("main", "exchange", "MPI_Isend"): (RUNNING, "MPI_Isend"),
-            ("main", "write", "k_nanosleep [k]"): (ASLEEP, "write"),
+            ("main", "exchange", "MPI_Recv"): (WAITING, Use.OTHERS, "MPI_Recv"),
+            ("main", "exchange", "MPI_Recv", "k_poll [k]"): (WAITING, on_cpu, "MPI_Recv"),
+            ("main", "exchange", "MPI_Isend"): (RUNNING, Use.WORK, "MPI_Isend"),
+            ("main", "write", "k_nanosleep [k]"): (ASLEEP, Use.DEVICES, "write"),
         }
         for path, expected in known.items():
-            node = node_of(tree, *path)
-            assert (tree.state[node], tree.names[tree.owner[node]]) == expected, path
-        assert tree.cause[node_of(tree, "main", "exchange", "MPI_Recv")] == Use.OTHERS
+            node = nodes_at(tree, *path)[0]
+            look = tree.state[node], tree.cause[node], tree.names[tree.owner[node]]
+            assert look == expected, path
+
+
+def test_a_call_path_has_a_node_for_each_state_of_threads_there(tmp_path: Path) -> None:
+    """The state is that of the record, not of most records of its call path."""
+    steps: list[Step] = [
+        ("main/lock/k_futex", "blocked", 0.3), ("main/lock/k_futex", "runnable", 0.2),
+        ("main/lock/k_futex", "cpu", 0.1), ("main/lock/k_futex", "blocked", 0.1),
+        ("main/work", "cpu", 0.3), ("main/work", "runnable", 0.1),
+    ]  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", {0: steps})) as db:
+        tree = PictureTree(db)
+        states = {
+            path: [int(tree.state[node]) for node in nodes_at(tree, *path)]
+            for path in (("main", "lock", "k_futex [k]"), ("main", "work"))
+        }
+        # The first is that of most of the time.
+        assert states == {
+            ("main", "lock", "k_futex [k]"): [ASLEEP, RUNNABLE, RUNNING],
+            ("main", "work"): [RUNNING, RUNNABLE],
+        }
+        # Call paths have the numbers of the view from the top.
+        plain = contexts(db, "top-down", nameless=False).tree
+        assert np.array_equal(tree.tree.parent[: tree.paths], plain.parent)
+        assert np.array_equal(tree.tree.frame[: tree.paths], plain.frame)
+        nodes = tree.of_pixels(db.sample_grid(None, 0, db.duration_ns, 1, 1000))[0]
+        seconds = np.bincount(tree.state[nodes], minlength=4) * db.duration_ns / 1e12
+        # From the first sample on, 0.5 ms after the begin.
+        assert seconds == pytest.approx([0.4, 0.3, 0.4, 0], abs=0.003)
+        exact = tree.costs(RecordStates(db).occupancy([0], 0, db.duration_ns))
+        by_state = np.bincount(tree.state, exact, 4)
+        assert by_state == pytest.approx([0.4, 0.3, 0.4, 0], abs=0.002)
+
+
+def test_a_thread_that_runs_where_no_sample_tells_is_at_a_node_of_its_own(tmp_path: Path) -> None:
+    steps: list[Step] = [
+        ("main/nap/k_nanosleep", "blocked", 0.1), ("main", "unseen", 0.05),
+        ("main/nap/k_nanosleep", "blocked", 0.1),
+    ]  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", {0: steps})) as db:
+        tree = PictureTree(db)
+        pixels = db.sample_grid(None, 0, db.duration_ns, 1, 250)
+        runs = tree.of_pixels(pixels)[states_of(pixels) == State.SAMPLED]
+        assert len(runs) == pytest.approx(50, abs=2)
+        (node,) = set(runs.tolist())
+        assert tree.names[tree.entity[node]] == NOT_SAMPLED
+        assert (tree.state[node], tree.depth[node]) == (RUNNING, 1)
 
 
 def test_inlined_calls_are_frames_and_loops_are_none(tmp_path: Path) -> None:

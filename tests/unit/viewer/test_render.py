@@ -95,6 +95,7 @@ def test_a_preempted_thread_is_shown_where_it_stood(tmp_path: Path) -> None:
     """An interrupt that is handled shows itself."""
     writer = MeasurementWriter(tmp_path / "m", Host("host", "b", "6", "x86_64", 2), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    writer.add_event(Event(1, "preempted", "s", 1e-3, "runnable_time", interval=True))
     writer.add_module(Module(1, ModuleKind.KERNEL, "[kernel]"))
     names = ["work", "asm_sysvec_apic_timer_interrupt", "schedule", "handler"]
     writer.add_symbols(1, [(16 * at, 16, name) for at, name in enumerate(names)])
@@ -105,7 +106,9 @@ def test_a_preempted_thread_is_shown_where_it_stood(tmp_path: Path) -> None:
     writer.add_nodes(np.array([0, 1, 2, 2], np.uint32), frames)
     times = np.arange(0, SECOND, SECOND // 100, dtype=np.uint64)
     nodes = np.where(times < SECOND // 2, 3, 4).astype(np.uint32)
-    writer.add_records(np.zeros(len(times), np.uint32), times, nodes, 0)
+    events = np.where(times < SECOND // 2, 1, 0).astype(np.uint16)
+    values = np.where(times < SECOND // 2, 10, 1).astype(np.uint64)
+    writer.add_records(np.zeros(len(times), np.uint32), times, nodes, events, values)
     writer.close()
     merge([tmp_path / "m"], tmp_path / "db")
     with hpcd.analysis.open(tmp_path / "db") as db:

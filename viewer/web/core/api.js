@@ -201,9 +201,9 @@ export class Api extends Connection {
 
 /** @param {Uint32Array} words as cct has them */
 function treeColumns(words) {
-  const n = words[0];
-  const [parent, procedure, owner, state, cost] = [0, 1, 2, 3, 4].map((i) => words.subarray(1 + i * n, 1 + (i + 1) * n));
-  return { parent, procedure, owner, state, cost: new Float32Array(cost.buffer, cost.byteOffset, n) };
+  const [n, paths] = words;
+  const [parent, procedure, owner, state, cost] = [0, 1, 2, 3, 4].map((i) => words.subarray(2 + i * n, 2 + (i + 1) * n));
+  return { paths, parent, procedure, owner, state, cost: new Float32Array(cost.buffer, cost.byteOffset, n) };
 }
 
 /**

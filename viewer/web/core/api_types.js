@@ -37,8 +37,9 @@
  * @property {Record<string, string[]>} recorded names of the recorded functions by group: io, memory, mpi, probe
  *
  * Parents precede their children; node 0 is the root. Of a database's tree also the owner of each node's colour,
- * its state in two bits and the cause above, and how much it counts among colours.
- * @typedef {{ parent: Uint32Array, procedure: Uint32Array, owner?: Uint32Array, state?: Uint32Array, cost?: Float32Array }} TreeColumns
+ * its state in two bits and the cause above, and how much it counts among colours; the first nodes, as many as
+ * paths says, are call paths, and those behind are further states of theirs.
+ * @typedef {{ parent: Uint32Array, procedure: Uint32Array, paths?: number, owner?: Uint32Array, state?: Uint32Array, cost?: Float32Array }} TreeColumns
  *
  * @typedef {TreeColumns & { place: Uint32Array }} ViewColumns place: of each node of the database's tree, where its exclusive cost belongs
  *

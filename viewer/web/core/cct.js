@@ -10,6 +10,13 @@ export const RUNNABLE = 1;
 export const ASLEEP = 2;
 export const WAITING = 3;
 
+/**
+ * Whether a thread has a CPU: it runs, or waits for others on one.
+ * @param {number} state of a node: RUNNING and so on in the lowest two bits, the cause above
+ * @param {string[]} causes the second half of which are those of threads on a CPU
+ */
+export function isOnCpu(state, causes) { return (state & 3) === RUNNING || state >> 2 >= causes.length / 2; }
+
 // Kinds of what a tree's nodes are: procedures, inlined calls of some, loops, source lines.
 export const LOOP = 2;
 export const STATEMENT = 3;
@@ -30,7 +37,7 @@ export class CallingContextTree {
    * @param {Pick<Summary, "procedures" | "colours" | "marks">} summary of what the nodes are
    * @param {ArrayLike<number> | null} kinds of what the nodes are; null: procedures
    */
-  constructor({ parent, procedure, owner, state, cost }, summary, kinds = null) {
+  constructor({ parent, procedure, paths = parent.length, owner, state, cost }, summary, kinds = null) {
     this.parent = parent;
     this.names = summary.procedures;
     this.kinds = kinds;
@@ -70,7 +77,7 @@ export class CallingContextTree {
     const interrupt = new Uint32Array(n);
     // The node whose procedure each node shows: of a preempted thread where it was interrupted.
     this.stands = Uint32Array.from({ length: n }, (_, node) => node);
-    // The children of a node follow one another, from firstChild on.
+    // The call paths that are children of a node follow one another, from firstChild on.
     this.firstChild = new Uint32Array(n + 1);
     for (let node = 1; node < n; node++) {
       const own = mark[this.procedure[node]];
@@ -78,7 +85,7 @@ export class CallingContextTree {
       const above = this.stands[parent[node]];
       if (above !== parent[node]) this.stands[node] = above;
       else if (interrupt[node] && own === BLOCKED) this.stands[node] = parent[interrupt[node]];
-      this.firstChild[parent[node] + 1] = node + 1;
+      if (node < paths) this.firstChild[parent[node] + 1] = node + 1;
     }
     this.firstChild[0] = 1;
     for (let node = 1; node <= n; node++) this.firstChild[node] = Math.max(this.firstChild[node], this.firstChild[node - 1]);

@@ -132,7 +132,7 @@ export class FindBox {
     const hits = this.context.opened.searchHits();
     const { names } = this.context.tree;
     // Those of one name are one.
-    this.count = hits ? new Set(names.filter((_, i) => hits[i])).size : 0;
+    this.count = hits ? new Set(names.filter((_, i) => i && hits[i])).size : 0; // the root is no procedure
     this.say(this.count ? `${formatCount(this.count)} procedure${this.count === 1 ? "" : "s"}` : "no match", !this.count);
   }
 

@@ -3,7 +3,7 @@
 // blocked, from the picture itself; memory, bytes and messages on request, from the server. They are of the
 // rows that are selected, or else of all in view.
 
-import { ASLEEP, RUNNABLE, RUNNING, WAITING } from "../core/cct.js";
+import { isOnCpu, RUNNABLE } from "../core/cct.js";
 import { formatBytes, formatCount, formatTime } from "../core/format.js";
 import { WINDOW } from "../core/store.js";
 import { cssVariable, fittedCanvas, relativePosition } from "../widgets/canvas.js";
@@ -22,6 +22,7 @@ export const ON_REQUEST = [
   { kind: "messages", title: "messages under way", group: "mpi" },
 ];
 const CPUS = "cpus";
+const [BUSY, READY, BLOCKED] = [0, 1, 2]; // what a thread is counted as
 const COLOURS = ["--state-running", "--state-awaiting"];
 const POINTS = 600;
 const PAUSE_MS = 250;
@@ -131,19 +132,21 @@ export class Curves {
     const pixels = this.counts(this.context.curveRows());
     if (!pixels) return;
     const { state } = this.context.tree;
-    const values = [RUNNING, RUNNABLE, ASLEEP, WAITING].map(() => new Float64Array(pixels.stretches));
+    const { causes } = this.context.summary;
+    const kind = Uint8Array.from(state, (one) => (isOnCpu(one, causes) ? BUSY : (one & 3) === RUNNABLE ? READY : BLOCKED));
+    const values = [BUSY, READY, BLOCKED].map(() => new Float64Array(pixels.stretches));
     const sums = new Float64Array(values.length);
     for (let stretch = 0; stretch < pixels.stretches; stretch++) {
-      pixels.add(sums.fill(0), (node) => state[node] & 3, stretch, stretch + 1);
+      pixels.add(sums.fill(0), (node) => kind[node], stretch, stretch + 1);
       const width = pixels.width[stretch] / Math.max(1, pixels.rows);
       for (let i = 0; i < sums.length; i++) values[i][stretch] = width ? (sums[i] / width) * pixels.scale : 0;
     }
     const { t0, t1 } = this.store.state;
     this.curves.set(CPUS, {
       t0, t1, unit: "", stacked: true, series: [
-        { name: "CPUs busy", colour: "--state-running", values: values[RUNNING] },
-        { name: "ready", colour: "--state-ready", values: values[RUNNABLE] },
-        { name: "blocked", colour: "--state-asleep", values: values[ASLEEP].map((count, at) => count + values[WAITING][at]) },
+        { name: "CPUs busy", colour: "--state-running", values: values[BUSY] },
+        { name: "ready", colour: "--state-ready", values: values[READY] },
+        { name: "blocked", colour: "--state-asleep", values: values[BLOCKED] },
       ],
     });
   }

@@ -78,6 +78,16 @@ export class PixelCounts {
     for (let i = this.start[from]; i < this.start[to]; i++) sums[key(this.node[i])] += this.count[i];
     return sums;
   }
+
+  /**
+   * Seconds by node of all lines that the rows represent.
+   * @param {number} n nodes
+   * @param {number} span ns of all columns
+   */
+  seconds(n, span) {
+    const perPixel = (span / 1e9 / Math.max(1, this.columns)) * this.scale;
+    return this.add(new Float64Array(n), (node) => node).map((count) => count * perPixel);
+  }
 }
 
 /**

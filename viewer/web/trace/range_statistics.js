@@ -2,7 +2,7 @@
 // Statistics beside the picture, of what is selected or else of what is in view: what the threads do, in
 // which procedures, their messages and waits; and what can be done with a selection.
 
-import { ASLEEP, RUNNABLE, RUNNING, WAITING } from "../core/cct.js";
+import { ASLEEP, isOnCpu, RUNNABLE, RUNNING, WAITING } from "../core/cct.js";
 import { formatBytes, formatCount, formatPercent, formatTime } from "../core/format.js";
 import { SAMPLED } from "../profile/selected_profile.js";
 import { part, textElement } from "../widgets/elements.js";
@@ -122,9 +122,7 @@ export class RangeStatistics {
     const pixels = context.selection() ? null : this.counts();
     if (!pixels) return null;
     const { t0, t1 } = this.store.state;
-    const values = pixels.add(new Float64Array(context.tree.parent.length), (node) => node);
-    const perPixel = (t1 - t0) / 1e9 / Math.max(1, pixels.columns);
-    return { values: values.map((count) => count * perPixel), exact: false };
+    return { values: pixels.seconds(context.tree.parent.length, t1 - t0), exact: false };
   }
 
   /** @param {number} span ns */
@@ -157,7 +155,8 @@ export class RangeStatistics {
       row.append(label, textElement("td", formatTime(seconds * 1e9)), textElement("td", formatPercent(share)));
       return row;
     }));
-    const busy = span ? sums[RUNNING] / (span / 1e9) : 0;
+    const onCpu = sums.reduce((sum, seconds, key) => sum + (isOnCpu(key, causes) ? seconds : 0), 0);
+    const busy = span ? onCpu / (span / 1e9) : 0;
     const facts = total ? [`${busy.toFixed(2)} CPUs busy on average`, ...(this.facts?.key === this.key() ? this.facts.lines : [])] : [];
     this.at("facts").replaceChildren(...facts.map((text) => textElement("li", text)));
   }

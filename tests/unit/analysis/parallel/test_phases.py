@@ -85,6 +85,20 @@ def test_a_wait_that_looks_more_than_once_whether_it_is_over_is_no_iteration(
     assert len(pattern.instances) == 20
 
 
+def test_a_thread_that_no_sample_shows_between_two_waits_has_not_left_the_call(
+    tmp_path: Path,
+) -> None:
+    """The closest sample behind such a wait is that of the next iteration."""
+    again: list[Step] = [("main/MPI_Barrier/k_sleep", "blocked", 0.01), ("main", "unseen", 0.0004)]
+    steps: list[Step] = []
+    for _ in range(STEPS):
+        steps += [("main/assemble", "cpu", 0.02), ("main/solve", "cpu", 0.05), *again * 3]
+    ranks = {0: steps, 1: steps}
+    pattern = timeline(make(tmp_path / "db", ranks)).iterations()
+    assert (len(pattern.instances), pattern.alike) == (STEPS, STEPS)
+    assert pattern.calls == ["assemble", "solve", "MPI_Barrier"]
+
+
 def test_a_short_last_iteration_leaves_what_follows_to_itself(tmp_path: Path) -> None:
     """As on a machine that others use, where most iterations take longer than by themselves."""
     steps: list[Step] = [("main/setup", "cpu", 0.1)]

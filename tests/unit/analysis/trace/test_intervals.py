@@ -10,6 +10,7 @@ import hpcd.analysis
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.trace.intervals import Intervals
+from hpcd.analysis.trace.states import State, nodes_of, states_of
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
@@ -119,9 +120,10 @@ def test_a_wait_is_drawn_for_as_long_as_it_lasts_and_counted_once(tmp_path: Path
     assert check_database(tmp_path / "db") == []
     with hpcd.analysis.open(tmp_path / "db") as db:
         grid = db.sample_grid(None, 0, 1_040_000_000, 1, 104)[0]
-        waiting = int(grid[50])
-        # Pixels are 10 ms wide; where two records are as close, the earlier one is drawn.
-        assert np.flatnonzero(grid == waiting).tolist() == list(range(2, 103))
+        waiting = int(nodes_of(grid)[50])
+        # Pixels are 10 ms wide, and show what is in their middle; a wait has its own time.
+        assert np.flatnonzero(grid == grid[50]).tolist() == list(range(2, 102))
+        assert states_of(grid).tolist() == [0] * 2 + [State.BLOCKED] * 100 + [0] * 2
         assert db.metrics.exclusive("records").sum() == 3
         assert db.metrics.exclusive("blocked_time")[waiting] == 1.0
         assert np.isclose(db.metrics.exclusive("cpu_time").sum(), 0.02)

@@ -21,6 +21,7 @@ from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import built_in_source
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Event, Host, Process, Thread
+from tests.support.plain_states import pieces_of
 from tests.support.random_measurements import long_measurement
 
 
@@ -49,21 +50,22 @@ def random_windows(duration: int, count: int) -> list[tuple[int, int, int]]:
 
 
 def check_pictures(path: Path, windows: list[tuple[int, int, int]]) -> None:
-    """That every pixel shows a record closest to some moment in it, also when drawn again."""
+    """Check that every pixel shows what its thread did at some moment in it, and does so again."""
     with hpcd.analysis.open(path) as db:
-        records = [db.records(line) for line in range(len(db.lines))]
+        lines = [pieces_of(db, line) for line in range(len(db.lines))]
+        ends = [np.array([piece.end for piece in pieces]) for pieces in lines]
+        shown = [np.array([piece.pixel for piece in pieces]) for pieces in lines]
         for begin, end, width in windows:
             grid = db.sample_grid(None, begin, end, len(db.lines), width)
             again = db.sample_grid(None, begin, end, len(db.lines), width)
             assert np.array_equal(grid, again)
             times, half = pixel_times(begin, end, width), (end - begin) / width / 2 + 1
-            for line, record in enumerate(records):
+            for line, end_of in enumerate(ends):
                 alive = (times >= db.lines.start[line]) & (times <= db.lines.end[line])
-                middle = record.time[:-1] + (record.time[1:] - record.time[:-1]) / 2
-                low = np.searchsorted(middle, times - half)
-                high = np.searchsorted(middle, times + half)
+                low = np.searchsorted(end_of, times - half)
+                high = np.searchsorted(end_of, times + half, side="right")
                 for column in np.flatnonzero(alive).tolist():
-                    assert grid[line, column] in record.node[low[column] : high[column] + 1]
+                    assert grid[line, column] in shown[line][low[column] : high[column] + 1]
 
 
 @pytest.mark.parametrize("kind", ["bytes", "words", "wide", "waits"])

@@ -24,7 +24,7 @@ from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_contents import read_contents
 from hpcd.analysis.trace.part_format import HEADER
 from hpcd.analysis.trace.pixel_samples import pixel_times
-from hpcd.array_types import I64
+from hpcd.array_types import I64, U8
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import to_planes
 from hpcd.measurement.synthetic import Shape, Synthesizer
@@ -77,14 +77,19 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     cuts = blocks.cut(start, time)
     assert np.diff(cuts).max() <= blocks.BLOCK_RECORDS
     assert set(start.tolist()) <= set(cuts.tolist())
-    encoded = blocks.encode(cuts, time, node, event, value)
+    state = random.integers(0, 4, total).astype(np.uint8) if weighted else None
+    if state is not None:
+        state[: total // 2] = 0  # blocks without states beside others
+    encoded = blocks.encode(cuts, time, node, state, event, value)
     count = np.diff(cuts)
     full = np.arange(blocks.BLOCK_RECORDS) < count[:, None]
     places = stored(encoded, encoded.frame, encoded.at, count)
-    since, found_node = blocks.decode_places(places, encoded.least)
+    found_state = np.full(full.shape, 9, np.uint8)
+    since, found_node = blocks.decode_places(places, encoded.least, found_state)
     found_time = since.astype(np.int64) + time[cuts[:-1]][:, None]
     assert np.array_equal(found_time[full], time)
     assert np.array_equal(found_node[full], node)
+    assert np.array_equal(found_state[full], np.zeros(total) if state is None else state)
     # A block that is not full repeats its last record.
     last = found_time[np.arange(len(count)), count - 1]
     assert np.array_equal(found_time[:, -1], last)
@@ -119,7 +124,7 @@ def test_parts_of_other_versions_are_refused(tmp_path: Path) -> None:
     head = content[:8] + (9).to_bytes(4, "little") + content[12 : HEADER.size - 8]
     crc = zlib.crc32(head).to_bytes(4, "little")
     (tmp_path / "other.part").write_bytes(head + crc + content[HEADER.size - 4 :])
-    with pytest.raises(FormatError, match="part format 9, this hpcd reads format 1: merge"):
+    with pytest.raises(FormatError, match="part format 9, this hpcd reads format 2: merge"):
         Part(tmp_path / "other.part")
 
 
@@ -143,14 +148,27 @@ def test_a_block_that_lies_about_its_size_is_refused() -> None:
         frames.blocks(nothing, nothing, np.array([6]), np.array([0x11], np.uint16))
 
 
-def closest(time: I64, moments: I64) -> I64:
-    """Index of the record closest to each moment, the earlier of two."""
-    return np.abs(time[None, :] - moments[:, None]).argmin(axis=1)
+def owners(time: I64, state: U8, moments: I64) -> list[int]:
+    """Return the index of the record whose time each moment is in, the earlier of two."""
+    answer = []
+    at = 0
+    for moment in moments.tolist():
+        while at + 1 < len(time):
+            before, after = int(time[at]), int(time[at + 1])
+            if not state[at] and not state[at + 1]:
+                border = (before + after) / 2
+            else:
+                border = before if (state[at], state[at + 1]) == (3, 0) else after
+            if moment <= border:
+                break
+            at += 1
+        answer.append(at)
+    return answer
 
 
-def check_overview(time: I64, cuts: list[int], handed_over: set[int]) -> None:
-    """That an overview of these records, which come in batches, shows the closest one at every
-    step. Another worker goes on where a batch that begins at ``handed_over`` comes."""
+def check_overview(time: I64, cuts: list[int], handed_over: set[int], state: U8) -> None:
+    """Check that an overview of these records, which come in batches, shows at every step the one
+    whose time it is. Another worker goes on where a batch that begins at ``handed_over`` comes."""
     count = len(time)
     node = np.arange(count, dtype=np.uint32)
     with contextlib.ExitStack() as stack:
@@ -161,20 +179,23 @@ def check_overview(time: I64, cuts: list[int], handed_over: set[int]) -> None:
             # Another line beside it, to be kept apart.
             both = np.concatenate([time[low:high], time[low:high] * 0 + 7])
             nodes = np.concatenate([node[low:high], node[low:high] * 0 + 9])
+            states = np.concatenate([state[low:high], state[low:high] * 0])
             start = np.array([0, high - low, 2 * (high - low)])
             if low in handed_over:
                 stretches.append(builder.finish())
                 builder = OverviewBuilder(3, stack.enter_context(tempfile.TemporaryFile()))
-            builder.add(np.array([1, 2]), start, both, nodes)
+            builder.add(np.array([1, 2]), start, both, nodes, states if state.any() else None)
         overview = OverviewSource([*stretches, builder.finish()])
         step, first, entries = overview.line(1)
         assert len(overview.line(0)[2]) == 0
     moments = (first + np.arange(len(entries))) * step
     assert moments[0] <= time[0]
     assert moments[-1] >= time[-1]
-    expected = closest(time, moments)
+    expected = owners(time, state, moments)
+    shown = (entries >> 2).astype(np.int64)
     # Of records at one moment any may be shown.
-    assert np.array_equal(time[entries], time[expected])
+    assert np.array_equal(time[shown], time[expected])
+    assert (entries & 3).tolist() == [0 if kind == 3 else kind for kind in state[shown].tolist()]
     assert len(entries) <= 2 * count + 2
 
 
@@ -191,14 +212,21 @@ def test_an_overview_shows_the_closest_record_at_every_step(data: st.DataObject)
     handed_over = set(data.draw(st.lists(st.sampled_from([0, *cuts]), max_size=2)))
     # Bytes that are kept in memory before they are put into the spool.
     with patch("hpcd.analysis.trace.overview._MOST_KEPT", data.draw(st.sampled_from([0, 1 << 20]))):
-        check_overview(time, cuts, handed_over)
+        check_overview(time, cuts, handed_over, states(random, count) * data.draw(st.booleans()))
+
+
+def states(random: np.random.Generator, count: int) -> U8:
+    """Return the states of records that may follow one another: no wait is without an end."""
+    state = random.choice(np.array([0, 0, 1, 2, 3], np.uint8), count)
+    state[1:][(state[:-1] == 1) | (state[:-1] == 2)] = 3
+    return state
 
 
 def test_a_stretch_of_two_records_begins_with_the_first() -> None:
     """Its only entry falls away when it is thinned; what was before it was shown as the last."""
     time = np.cumsum(np.random.default_rng(0).integers(0, 2, 2048))
     time[2048 // 3 :] += 1000
-    check_overview(time, [2], {2})
+    check_overview(time, [2], {2}, np.zeros(2048, np.uint8))
 
 
 @pytest.mark.parametrize(("pauses", "nodes"), [(False, 50), (True, 50), (False, 70_000)])

@@ -1,0 +1,106 @@
+"""States of threads in a trace: whether one runs or waits, from each entry of its line on.
+
+The begin and the end of a wait are known, and between two waits a thread runs, whether or not a
+sample saw it there. So a trace line is divided by its entries without a gap: a wait lasts until the
+next entry, and the time outside of waits is divided among its samples
+(``hpcd/kernels/sources/common.h:twice_border``).
+
+A *pixel* is a node of the database and, in its two highest bits, the state of the thread there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+import numpy as np
+
+from hpcd.array_types import F64, I64, U8, U32
+from hpcd.model.cct import NO_NODE
+from hpcd.model.identity import SECONDS
+
+BLOCKED_TIME, RUNNABLE_TIME = "blocked_time", "runnable_time"
+"""Metrics of waits."""
+
+
+class State(IntEnum):
+    """State of a thread from an entry of its trace line on.
+
+    ``enum state`` of ``hpcd/kernels/sources/kernels.h`` has the same values. Pixels have the first
+    three: a thread that resumed runs.
+    """
+
+    SAMPLED = 0
+    """It runs, seen by a sample."""
+    BLOCKED = 1
+    """It waits until the next entry."""
+    READY = 2
+    """It waits for a CPU until the next entry."""
+    RESUMED = 3
+    """It runs again after a wait, and no sample has seen it yet."""
+
+
+STATES = 3
+"""States that pixels have."""
+STATE_SHIFT = np.uint32(30)
+_NODE = np.uint32((1 << 30) - 1)
+_EVENTS = 1 << 16
+
+
+def state_table(events: Iterable[tuple[int, str, str, bool]]) -> U8:
+    """Return the state of a record of each event, ``uint8[65536]``.
+
+    ``events`` are id, unit, metric and whether it is an interval. A record that is the sum of short
+    waits tells nothing of its moment but that the thread runs: :attr:`State.RESUMED`.
+    """
+    table = np.zeros(_EVENTS, np.uint8)
+    waits = {BLOCKED_TIME: State.BLOCKED, RUNNABLE_TIME: State.READY}
+    for number, unit, metric, interval in events:
+        if metric in waits and unit in SECONDS and 0 <= number < _EVENTS:
+            table[number] = waits[metric] if interval else State.RESUMED
+    return table
+
+
+def short_wait_tables(events: Iterable[tuple[int, str, str, bool, float]]) -> tuple[F64, U8]:
+    """Return the ns of a unit of the value of each event that is a sum of short waits, 0 of others,
+    and the state in which a thread waits: ``float64[65536]`` and ``uint8[65536]``.
+
+    ``events`` are id, unit, metric, whether it is an interval, and scale.
+    """
+    length, state = np.zeros(_EVENTS), np.full(_EVENTS, int(State.BLOCKED), np.uint8)
+    for number, unit, metric, interval, scale in events:
+        if metric in (BLOCKED_TIME, RUNNABLE_TIME) and unit in SECONDS and not interval:
+            length[number] = scale * SECONDS[unit] * 1e9
+            state[number] = State.READY if metric == RUNNABLE_TIME else State.BLOCKED
+    return length, state
+
+
+def nodes_of(pixels: U32) -> U32:
+    """Return the node of each pixel, NO_NODE where it has none."""
+    nodes: U32 = np.where(pixels == NO_NODE, NO_NODE, pixels & _NODE)
+    return nodes
+
+
+def states_of(pixels: U32) -> U8:
+    """Return the state of each pixel, ``uint8``; SAMPLED where there is no thread."""
+    state = (pixels >> STATE_SHIFT).astype(np.uint8)
+    return np.where(pixels == NO_NODE, np.uint8(State.SAMPLED), state)
+
+
+def pixels_of(nodes: U32, states: U8) -> U32:
+    """Return ``nodes`` with ``states`` as pixels."""
+    shown = np.where(states == State.RESUMED, np.uint8(State.SAMPLED), states)
+    pixels: U32 = nodes | shown.astype(np.uint32) << STATE_SHIFT
+    return pixels
+
+
+def borders(time: I64, state: U8) -> I64:
+    """Return when each entry of a line ends and the next begins, ``int64[n - 1]``.
+
+    ``time`` ``int64[n]`` ascends; ``state`` ``uint8[n]``. As ``twice_border`` of ``common.h``, of
+    which an entry that begins after the last border is the last one.
+    """
+    before, after = state[:-1], state[1:]
+    middle = (time[1:] + time[:-1]) // 2
+    known = np.where((before == State.RESUMED) & (after == State.SAMPLED), time[:-1], time[1:])
+    return np.where((before | after) > 0, known, middle)
