@@ -8,6 +8,7 @@ import errno
 import importlib
 import io
 import os
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -15,6 +16,7 @@ from textwrap import dedent
 from typing import TextIO
 
 from hpcd import __version__
+from hpcd.cli.caller_state import caller_state
 from hpcd.cli.verbs import GROUPS, VERBS, load
 from hpcd.errors import HpcdError, NotFoundError, StorageError, UsageError, did_you_mean
 from hpcd.fast_imports import fast_imports
@@ -110,7 +112,10 @@ def main(arguments: list[str] | None = None) -> int:
     Without ``arguments`` those of this process, whose import path is isolated first. Exits by
     itself, with 0, only after ``--help`` and ``--version``.
     """
+    caller_state()  # before anything of it changes
     if arguments is None:
+        # A process whose caller ignores SIGCHLD cannot wait for its children (sigaction(2)).
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         isolate_import_path()
         arguments = sys.argv[1:]
     # None is a stream that was closed before the start.

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpcd.cli.caller_state import caller_environment, caller_state
 from hpcd.cli.command import Command
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.record_options import (
@@ -131,17 +132,21 @@ def _say_analysing(files: int) -> None:
 class HeldChild:
     """A child process that waits before its exec until it is released.
 
-    It does not hold on to the parent: when hpcd dies before releasing it, the child ends.
+    The command inherits what hpcd inherited from its caller (:mod:`hpcd.cli.caller_state`). The
+    child does not hold on to the parent: when hpcd dies before releasing it, the child ends.
     """
 
     def __init__(self, command: list[str]) -> None:
         hold, self._release = os.pipe()
         failed, report_failure = os.pipe()
+        # Ctrl-C ends the child only when the child no longer takes it for hpcd's own.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._release)
             os.close(failed)
-            _become(command, hold, report_failure)
+            _become(command, hold, report_failure, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(hold)
         os.close(report_failure)
         self._failed = failed
@@ -151,7 +156,8 @@ class HeldChild:
         """Let the command start; calling again does nothing."""
         if self._release >= 0:
             release, self._release = self._release, -1
-            os.write(release, b"!")
+            with contextlib.suppress(BrokenPipeError):  # Ctrl-C ended the child
+                os.write(release, b"!")
             os.close(release)
 
     def runs(self) -> bool:
@@ -176,12 +182,17 @@ class HeldChild:
             pass
 
 
-def _become(command: list[str], hold: int, report_failure: int) -> None:
-    """In the child: wait for the word, then exec. Never returns."""
+def _become(command: list[str], hold: int, report_failure: int, mask: set[int]) -> None:
+    """In the child: wait for the release, then exec with the signals ``mask`` blocked.
+
+    Never returns.
+    """
     try:
-        # Ctrl-C reaches the whole foreground group; the command decides for itself.
+        # Before the wait: the child ends at Ctrl-C, which the whole foreground group gets.
+        caller_state().restore()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if os.read(hold, 1):
-            os.execvp(command[0], command)
+            os.execvpe(command[0], command, caller_environment())
     except OSError as error:
         os.write(report_failure, (error.strerror or str(error)).encode())
     finally:
