@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hpcd.bpf.event_spec import EventSpec
@@ -82,11 +82,6 @@ class Recording:
         _require_privilege()
         heap.limit_arenas()
         raise_descriptor_limit()
-        # On a machine that is busy with what is recorded, the recorder must still get its turn.
-        # A user's recorder has the priority that the service gave it.
-        if options.max_cpu is None:
-            with contextlib.suppress(PermissionError):
-                os.setpriority(os.PRIO_PROCESS, 0, _NICE)
         writer = MeasurementWriter(
             options.output,
             _host(),
@@ -94,8 +89,11 @@ class Recording:
             owner=options.owner,
             existing=options.existing,
         )
+        # A user's recorder keeps the priority that the service gave it.
+        priority = _raised_priority() if options.max_cpu is None else contextlib.nullcontext()
         try:
-            return self._record(writer, progress, attached)
+            with priority:
+                return self._record(writer, progress, attached)
         except BaseException:
             if self._session:
                 with contextlib.suppress(StorageError):
@@ -170,6 +168,23 @@ class Recording:
             max_memory=options.max_memory,
             first_rate=RateChange.now(cpu_event.frequency) if cpu_event else None,
         )
+
+
+@contextlib.contextmanager
+def _raised_priority() -> Iterator[None]:
+    """Run the block at a higher priority where that is allowed.
+
+    On a machine that is busy with the recorded programs, the recorder must still get its turn; what
+    its process does afterwards need not.
+    """
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 def _host() -> Host:

@@ -31,6 +31,11 @@ class Recorder:
         first = self._process.stderr.readline()
         assert first == "hpcd: attached\n", first + self._process.stderr.read()
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def wait_until(self, condition: Callable[[Measurement], bool]) -> None:
         """Until what is recorded meets ``condition``; the recorder must not end before."""
         wait_until(self._output, self._process, condition)
