@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from hpcd.daemon.capture.sampler_loading import prepare_recording
 from hpcd.daemon.targets import processes
 from hpcd.elf.word_size import IS_32_BIT
 from hpcd.errors import HpcdError, StorageError, TargetError
+from hpcd.signals import ENDING, handle
 
 if TYPE_CHECKING:
     from hpcd.daemon.capture.recording import Recording
@@ -64,8 +64,7 @@ def record_by_service(args: argparse.Namespace, output: Path | None) -> Summary:
 
 def stop_on_signals(recording: Recording) -> None:
     """End ``recording`` cleanly on Ctrl-C, SIGTERM and SIGHUP."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: recording.request_stop())
+    handle(ENDING, recording.request_stop)
 
 
 def record(

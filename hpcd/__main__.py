@@ -22,6 +22,7 @@ from hpcd.errors import HpcdError, NotFoundError, StorageError, UsageError, did_
 from hpcd.fast_imports import fast_imports
 from hpcd.isolation import isolate_import_path
 from hpcd.sandbox.limits import raise_descriptor_limit
+from hpcd.signals import interrupt_on, is_ignored
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130  # as shells say of a command ended by SIGINT
@@ -109,15 +110,27 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code (``docs/exit-codes.md``).
 
-    Without ``arguments`` those of this process, whose import path is isolated first. Exits by
-    itself, with 0, only after ``--help`` and ``--version``.
+    Without ``arguments`` those of this process, which is hpcd's own then: its import path is
+    isolated first, and Ctrl-C shows no traceback. Exits by itself, with 0, only after ``--help``
+    and ``--version``.
     """
     caller_state()  # before anything of it changes
-    if arguments is None:
-        # A process whose caller ignores SIGCHLD cannot wait for its children (sigaction(2)).
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        isolate_import_path()
-        arguments = sys.argv[1:]
+    _open_streams()
+    if arguments is not None:
+        return _main(arguments)
+    interrupt_on((signal.SIGINT,))
+    # A process whose caller ignores SIGCHLD cannot wait for its children (sigaction(2)).
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    isolate_import_path()
+    try:
+        return _main(sys.argv[1:])
+    finally:
+        # What is left is Python's end, of which an exception would be shown as a traceback.
+        if not is_ignored(signal.SIGINT):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _open_streams() -> None:
     # None is a stream that was closed before the start.
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
@@ -125,6 +138,9 @@ def main(arguments: list[str] | None = None) -> int:
         # Paths of programs may hold any byte; a terminal may know ASCII only.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _main(arguments: list[str]) -> int:
     raise_descriptor_limit()
     try:
         with warnings.catch_warnings():

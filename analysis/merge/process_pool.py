@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.forkserver import ensure_running
@@ -29,6 +30,7 @@ from typing import Any, ParamSpec, TypeVar
 from hpcd.errors import HpcdError
 from hpcd.garbage import fewer_collections
 from hpcd.isolation import isolated_children
+from hpcd.signals import blocked, is_ignored
 
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
@@ -221,7 +223,10 @@ def start_fork_server() -> None:
     CONTEXT.set_forkserver_preload(_IMPORTED)
     # numpy's library would have threads there, and nothing multiplies matrices.
     with isolated_children(OPENBLAS_NUM_THREADS="1"):
-        ensure_running()
+        # The server starts it otherwise, and Python 3.11 unblocks SIGINT then.
+        resource_tracker.ensure_running()
+        with blocked((signal.SIGINT,)):  # it would end the imports there with a traceback
+            ensure_running()
 
 
 def describe_ending(process: BaseProcess) -> str:
@@ -241,8 +246,11 @@ def describe_ending(process: BaseProcess) -> str:
 
 def _work(connection: Connection) -> None:
     """A worker: one task after another, until there are no more."""
-    # Ctrl-C reaches the workers too: they end silently, and who asked says so once.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Ctrl-C reaches the workers too, unless it is ignored: they end silently, and the process that
+    # started them reports it once.
+    if not is_ignored(signal.SIGINT):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
     with contextlib.suppress(EOFError, OSError), fewer_collections():
         while True:
             connection.send_bytes(_answer(connection.recv_bytes()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.errors import UsageError
 from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.formats import FORMATS, default_path, export, is_stream
+from hpcd.signals import ENDING, interrupt_on
 from hpcd.wording import counted
 
 
@@ -65,8 +65,7 @@ class Export(Command):
         parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     def run(self, args: argparse.Namespace) -> int:
-        # SIGTERM cleans up as Ctrl-C does.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        interrupt_on(ENDING)
         if args.phases and not FORMATS[args.format].phases:
             holding = ", ".join(name for name, entry in FORMATS.items() if entry.phases)
             raise UsageError(f"--phases: formats that hold phases are {holding}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +16,7 @@ from hpcd.interchange.importing import (
     ImportOptions,
     import_recording,
 )
+from hpcd.signals import ENDING, interrupt_on
 
 _MAX_HERTZ = 1e9
 _MAX_RANKS = 1 << 24
@@ -59,8 +59,7 @@ class Import(Command):
         parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     def run(self, args: argparse.Namespace) -> int:
-        # SIGTERM cleans up as Ctrl-C does.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        interrupt_on(ENDING)
         imported = import_recording(args.file, args.output, _options(args))
         if args.json:
             print(json.dumps({"measurement": str(args.output), **asdict(imported)}))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.daemon.service.configuration import size_of
 from hpcd.errors import FormatError
 from hpcd.fast_imports import fast_imports
+from hpcd.signals import ENDING, interrupt_on
 from hpcd.wording import counted
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class Merge(Command):
         parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     def run(self, args: argparse.Namespace) -> int:
-        # SIGTERM cleans up as Ctrl-C does.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        interrupt_on(ENDING)
         if args.engine == ENGINES[0] and workers_for(args.measurements, args.workers) > 1:
             # What forks the workers imports the same, at the same time.
             start_fork_server()

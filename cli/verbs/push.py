@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import resource
-import signal
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ from hpcd.cli.output.terminal_text import harmless
 from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError, UsageError
 from hpcd.interchange.profile_push import Pusher, Receiver
 from hpcd.interchange.push_requests import FORMATS
+from hpcd.signals import ENDING, handle
 from hpcd.wording import counted
 
 # Time for a recorder to begin its measurement.
@@ -73,8 +73,7 @@ class Push(Command):
             raise UsageError("--every must be between 1 and 86400 seconds")
         receiver = Receiver(args.to, args.format, read_headers(args.headers))
         stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
+        handle(ENDING, stop.set)
         # Root reads no files of others itself.
         naming = ConfinedNaming() if os.geteuid() == 0 else None
         with contextlib.ExitStack() as stack:

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -33,6 +32,7 @@ from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import TargetError, UsageError
 from hpcd.model.stack_snapshot import ThreadStack
+from hpcd.signals import ENDING, handle
 
 _LONG_SECONDS = 2.0
 
@@ -91,8 +91,7 @@ class Stacks(Command):
         _require_targets(selector)
         stop = threading.Event()
         if args.watch is not None:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, lambda *_: stop.set())
+            handle(ENDING, stop.set)
         stacks = present_stacks(selector, args.socket, children=not args.no_children)
         with contextlib.closing(stacks):
             with _patience():

@@ -40,6 +40,7 @@ from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, TargetError, UsageError
 from hpcd.isolation import python_command, python_environment
+from hpcd.signals import ENDING, handle
 
 # Measurements are flushed once a second: there is nothing newer to be seen.
 _REFRESH_SECONDS = 1.0
@@ -93,8 +94,7 @@ class Top(Command):
         if args.rows < 0:
             raise UsageError("--rows must not be negative")
         stop = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: stop.set())
+        handle(ENDING, stop.set)
         path, selector = resolve_source(args)
         if path:
             with contextlib.closing(Live(path, args.window)) as live:
@@ -240,26 +240,27 @@ def _recorded_here(args: argparse.Namespace, path: Path, lock: int) -> Iterator[
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         text=True, env=python_environment(), pass_fds=(lock,),
-        preexec_fn=_interrupted_with(os.getpid()),
+        preexec_fn=_ended_with(os.getpid()),
     )  # fmt: skip
     try:
         yield Recorder(process, path)
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.communicate()
 
 
-def _interrupted_with(parent: int) -> Callable[[], None]:
-    """For a child of ``parent``, before its program begins: whatever ends the one interrupts the
-    other. A recorder whose ``hpcd top`` was killed would go on for ever."""
+def _ended_with(parent: int) -> Callable[[], None]:
+    """Return what a child of ``parent`` does before its program begins: it has SIGTERM end it, and
+    gets that when ``parent`` ends. The recorder of a killed ``hpcd top`` would go on for ever."""
     prctl = ctypes.CDLL(None).prctl
 
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
+    def prepare() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # which hpcd top may ignore
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
 
-    return ask
+    return prepare
 
 
 def _with_code(message: str, code: int) -> HpcdError:

@@ -34,6 +34,7 @@ from hpcd.cli.result_store import database_argument, latest_result
 from hpcd.daemon.service.configuration import ControlSettings
 from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.errors import NotFoundError, PrivilegeError, StorageError, TargetError, UsageError
+from hpcd.signals import ENDING, interrupt_on, is_ignored
 from hpcd.viewer.live_revisions import LiveRevisions
 from hpcd.viewer.server.app import create_app
 from hpcd.viewer.server.selection import Choice, LineSelection
@@ -114,10 +115,7 @@ class ViewCommand(Command):
             raise UsageError("--port must be between 0 and 65535")
         if args.live and args.example:
             raise UsageError("--live follows a recording: no --example")
-        # Signals clean up as Ctrl-C does, which a shell's background jobs ignore until the server
-        # has started.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler)
+        interrupt_on(ENDING)
         remote = remote_databases(args.databases)
         if remote:
             return _show_remote(args, remote)
@@ -170,7 +168,21 @@ def _serve(args: argparse.Namespace, stack: ExitStack) -> None:
     config = uvicorn.Config(
         create_app(opened, token, host, args.source, present), log_level="error", lifespan="off"
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    _Server(config).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals ignored, which uvicorn takes for requests to end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ignored = [number for number in ENDING if is_ignored(number)]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve ``sockets``; uvicorn has set its signal handlers just before."""
+        for number in self._ignored:
+            signal.signal(number, signal.SIG_IGN)
+        await super().startup(sockets)
 
 
 def _paths(args: argparse.Namespace, stack: ExitStack) -> list[Path]:

@@ -75,6 +75,7 @@ class Pushes:
             stdout=subprocess.DEVNULL,
             cwd="/",
             env=python_environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1"),
+            start_new_session=True,  # Ctrl-C is for the service alone, which ends them
         )
         journal.log("pushing", measurement=str(measurement), to=wanted.url, format=wanted.format)
 

@@ -36,6 +36,7 @@ from hpcd.daemon.service.store import make_measurement
 from hpcd.daemon.service.store_keeper import StoreKeeper
 from hpcd.daemon.targets.selector import Selector, user_id
 from hpcd.errors import HpcdError, PrivilegeError, StorageError
+from hpcd.signals import handle
 
 # sd_listen_fds(3): the first descriptor systemd hands over.
 _FIRST_FD = 3
@@ -88,8 +89,8 @@ class Service:
                 f"the service may not load BPF programs{why}: {privilege_remedy()}"
             )
         sys.setswitchinterval(_SWITCH_SECONDS)
-        signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
-        signal.signal(signal.SIGINT, lambda *_: self._stop.set())
+        handle((signal.SIGTERM, signal.SIGINT), self._stop.set)
+        # No hang-up but a request, also to a service that nohup(1) started.
         signal.signal(signal.SIGHUP, lambda *_: self._reload.set())
         try:
             if not self._store.is_dir():

@@ -98,6 +98,7 @@ def _read(specification: dict[str, object]) -> tuple[bytes, float]:
         cwd="/",
         # numpy's threads each reserve memory; nothing here multiplies matrices.
         env=python_environment(OPENBLAS_NUM_THREADS="1"),
+        start_new_session=True,  # Ctrl-C is for the service alone
     )
     assert process.stdin and process.stdout
     timer = threading.Timer(_MOST_SECONDS, process.kill)

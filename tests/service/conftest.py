@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,10 +102,17 @@ class RunningService:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
-    """Starts services; extra text goes to their configuration, ``keeping`` to that of the store."""
+    """Starts services; extra text goes to their configuration, ``keeping`` to that of the store;
+    ``before`` is a command that starts them."""
     started: list[RunningService] = []
 
-    def start(extra: str = "", *, store: Path | None = None, keeping: str = "") -> RunningService:
+    def start(
+        extra: str = "",
+        *,
+        store: Path | None = None,
+        keeping: str = "",
+        before: Sequence[str] = (),
+    ) -> RunningService:
         # Other users must get to the socket.
         let_all_users_reach(tmp_path)
         configuration = tmp_path / "hpcd.toml"
@@ -114,7 +121,7 @@ def service(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
             f'[control]\nsocket = "{tmp_path / "control.sock"}"\n{extra}'
         )
         process = subprocess.Popen(
-            [*HPCD, "daemon", "--config", str(configuration)],
+            [*before, *HPCD, "daemon", "--config", str(configuration)],
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,

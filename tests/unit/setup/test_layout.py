@@ -20,7 +20,7 @@ FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 # Part → the parts it may import; import-linter keeps the finer contracts in `make lint`.
 BASE = {
     "hpcd.errors", "hpcd.array_types", "hpcd.distinct", "hpcd.fast_imports", "hpcd.garbage",
-    "hpcd.isolation", "hpcd.processors", "hpcd.wording",
+    "hpcd.isolation", "hpcd.processors", "hpcd.signals", "hpcd.wording",
     "hpcd.kernels", "hpcd.regular_file",
 }  # fmt: skip
 ARROWS: dict[str, set[str]] = {
@@ -31,6 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "hpcd.garbage": set(),
     "hpcd.isolation": set(),
     "hpcd.processors": set(),
+    "hpcd.signals": set(),
     "hpcd.wording": set(),
     "hpcd.regular_file": {"hpcd.errors"},
     "hpcd.kernels": {"hpcd.errors"},

@@ -1,0 +1,80 @@
+"""Signals that end what hpcd does. Those that are ignored when hpcd starts stay ignored."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, kill(1), and the end of the terminal."""
+
+
+def is_ignored(number: signal.Signals) -> bool:
+    """Return whether a signal is ignored.
+
+    nohup(1) ignores SIGHUP of what it starts, a shell without job control SIGINT of background
+    jobs.
+    """
+    return signal.getsignal(number) is signal.SIG_IGN
+
+
+def handle(numbers: Iterable[signal.Signals], handler: Callable[[], object]) -> None:
+    """Call ``handler`` on each of the signals ``numbers`` from now on, unless it is ignored."""
+    for number in numbers:
+        if not is_ignored(number):
+            signal.signal(number, lambda *_: handler())
+
+
+@contextlib.contextmanager
+def ignored(numbers: Iterable[signal.Signals]) -> Iterator[None]:
+    """Ignore the signals ``numbers`` while the block runs: processes started there ignore them
+    from then on."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def blocked(numbers: Iterable[signal.Signals]) -> Iterator[None]:
+    """Deliver the signals ``numbers`` to this thread when the block has run; processes started
+    there have them blocked from then on."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def say_once(numbers: Iterable[signal.Signals], line: str) -> None:
+    """At the first of the signals ``numbers`` write ``line`` to standard error; none has another
+    effect."""
+    lines = [f"hpcd: {line}\n".encode()]
+
+    def say() -> None:
+        # A signal may interrupt this handler, but only one of them takes the line; and it may have
+        # interrupted a print(), which is not to be called again.
+        with contextlib.suppress(IndexError, OSError):
+            os.write(2, lines.pop())
+
+    handle(numbers, say)
+
+
+def interrupt_on(numbers: Iterable[signal.Signals]) -> None:
+    """Raise :class:`KeyboardInterrupt` at the first of the signals ``numbers``.
+
+    Later ones do not interrupt the clean-up.
+    """
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        say_once(numbers, "ending already; Ctrl-\\ ends it at once")
+        raise KeyboardInterrupt
+
+    for number in numbers:
+        if not is_ignored(number):
+            signal.signal(number, interrupt)
