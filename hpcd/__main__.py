@@ -17,6 +17,7 @@ from typing import TextIO
 
 from hpcd import __version__
 from hpcd.cli.caller_state import caller_state
+from hpcd.cli.output.standard_streams import outlive_readers
 from hpcd.cli.verbs import GROUPS, VERBS, load
 from hpcd.errors import HpcdError, NotFoundError, StorageError, UsageError, did_you_mean
 from hpcd.fast_imports import fast_imports
@@ -122,6 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
     # A process whose caller ignores SIGCHLD cannot wait for its children (sigaction(2)).
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     isolate_import_path()
+    outlive_readers()
     try:
         return _main(sys.argv[1:])
     finally:

@@ -60,3 +60,12 @@ def test_top_ends_its_recorder_where_ctrl_c_is_ignored(tmp_path: Path, spinning:
     top.terminate()
     assert top.wait() == 0
     assert not list(tmp_path.glob("hpcd-top-*"))
+
+
+def test_an_exit_code_is_kept_where_nobody_reads_messages(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [*HPCD, "run", "-o", str(tmp_path / "m"), "--", "sh", "-c", "exit 3"]
+    done = subprocess.run(command, stderr=writer)
+    os.close(writer)
+    assert done.returncode == 3
