@@ -13,6 +13,7 @@ from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.record_options import recording_options, selection
 from hpcd.cli.service_client import held_by_service, wait_for_end
 from hpcd.daemon.capture.sampler_loading import prepare_recording
+from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.targets import processes
 from hpcd.elf.word_size import IS_32_BIT
 from hpcd.errors import HpcdError, StorageError, TargetError
@@ -53,10 +54,12 @@ def say_32_bit(name: str) -> None:
 def record_by_service(args: argparse.Namespace, output: Path | None) -> Summary:
     """Let the service record them until it or this process ends; returns the summary."""
     options = recording_options(args, selection(args), Path())
+    stop = StopRequest()
     # The service ends the recording with this process, however that ends.
     with held_by_service(args.socket, options, output) as recording:
+        handle(ENDING, stop.set)
         _print_attached()
-        ended = wait_for_end(args.socket, recording["id"])
+        ended = wait_for_end(args.socket, recording["id"], stop)
     if ended["state"] == "failed":
         raise HpcdError(ended["failure"])
     return ended_recording(ended)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from hpcd.errors import HpcdError, StorageError
 
 if TYPE_CHECKING:
     from hpcd.daemon.capture.recording_options import Options
+    from hpcd.daemon.capture.stop_request import StopRequest
     from hpcd.daemon.targets.selector import Selector
 
 _POLL_SECONDS = 0.25
@@ -125,14 +125,15 @@ def _new_directory(output: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def wait_for_end(socket: str, number: int) -> dict[str, Any]:
-    """Wait until recording ``number`` ends; Ctrl-C ends it. Returns its final description."""
-    try:
-        while True:
-            recording: dict[str, Any]
-            (recording,) = _ask(socket, {"verb": "status", "id": number})["recordings"]
-            if recording["state"] in ("ended", "failed"):
-                return recording
-            time.sleep(_POLL_SECONDS)
-    except KeyboardInterrupt:
-        return _ask(socket, {"verb": "detach", "id": number})
+def wait_for_end(socket: str, number: int, stop: StopRequest) -> dict[str, Any]:
+    """Wait until recording ``number`` ends, and end it on ``stop``. Returns its final description.
+
+    A signal that sets ``stop`` again does not disturb the end.
+    """
+    while True:
+        recording: dict[str, Any]
+        (recording,) = _ask(socket, {"verb": "status", "id": number})["recordings"]
+        if recording["state"] in ("ended", "failed"):
+            return recording
+        if stop.wait(_POLL_SECONDS):
+            return _ask(socket, {"verb": "detach", "id": number})

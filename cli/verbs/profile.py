@@ -6,14 +6,13 @@ import argparse
 import os
 import pwd
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from hpcd.cli.command import Command
 from hpcd.cli.output.summary_text import caveats
@@ -33,6 +32,10 @@ from hpcd.cli.verbs.run import command_of, run_recorded
 from hpcd.daemon.targets import processes
 from hpcd.errors import HpcdError, StorageError, UsageError
 from hpcd.isolation import python_command, python_environment
+from hpcd.signals import ENDING, ignored, say_once
+
+if TYPE_CHECKING:
+    from hpcd.measurement.summary import Summary
 
 _LARGE = "/var/tmp"
 
@@ -43,7 +46,8 @@ class ProfileCommand(Command):
     Needs root to record, or the hpcd service for one's own processes. The database is kept by name
     in the results of the user who asked (under sudo, of the user who ran sudo); the measurement is
     not. hpcd view shows the latest result in a browser, hpcd results lists all. Every option of
-    hpcd report works on a result: hpcd report --view flat.
+    hpcd report works on a result: hpcd report --view flat. Ctrl-C, SIGTERM and the end of the
+    terminal end the recording, never the merge.
 
     A command keeps its standard output, so the report of one goes to standard error, or to -o FILE.
     """
@@ -77,33 +81,41 @@ class ProfileCommand(Command):
             raise StorageError(f"there is a result {name}; give another --name")
         with _report_stream(args.output, own=not command) as stream, _private_directory() as folder:
             measurement = folder / "measurement"
-            code = 0
-            if command:
-                summary, code = run_recorded(args, command, measurement)
-            elif os.geteuid() == 0:
-                summary = record_here(args, measurement)
-            else:
-                summary = record_by_service(args, measurement)
-            # From here on Ctrl-C ends the program that runs, as it does everywhere.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            _hand_over(folder, owner)
-            try:
+            with _kept_on_failure(measurement, owner):
+                summary, code = _record(args, command, measurement)
+                # Neither a second Ctrl-C nor the end of the terminal is to cost the result.
+                say_once(ENDING, f"the recording has ended; its result is kept as {name}")
+                _hand_over(folder, owner)
                 _as_user(owner, _hpcd("merge", measurement, "-o", database), subprocess.DEVNULL)
-            except HpcdError:
-                kept = folder.rename(f"{folder}-kept") / measurement.name
-                print(f"hpcd: what was recorded is kept: {kept}", file=sys.stderr)
-                raise
             if args.json or args.json_file:
                 report(summary, args, database)
             else:
                 if command and stream.isatty():
                     print(file=stream)  # parts the report from what the command wrote
-                _as_user(owner, _hpcd("report", "--brief", database), stream)
-                for caveat in caveats(summary):
-                    print(harmless(f"note: {caveat}"), file=stream)
-                print(f"kept as {name}; look closer: hpcd view, hpcd report --by thread,"
-                      " hpcd results", file=stream)  # fmt: skip
+                _print_report(summary, database, owner, stream)
         return code
+
+
+def _record(args: argparse.Namespace, command: list[str], measurement: Path) -> tuple[Summary, int]:
+    """Record ``command``, or the processes that ``args`` select, into ``measurement``.
+
+    Returns the summary and the command's exit code, 0 of processes.
+    """
+    if command:
+        return run_recorded(args, command, measurement)
+    if os.geteuid() == 0:
+        return record_here(args, measurement), 0
+    return record_by_service(args, measurement), 0
+
+
+def _print_report(summary: Summary, database: Path, owner: User, stream: TextIO) -> None:
+    try:
+        _as_user(owner, _hpcd("report", "--brief", database), stream)
+        for caveat in caveats(summary):
+            print(harmless(f"note: {caveat}"), file=stream)
+    finally:
+        print(f"kept as {database.name}; look closer: hpcd view, hpcd report --by thread,"
+              " hpcd results", file=stream)  # fmt: skip
 
 
 def _hpcd(*arguments: object) -> list[str]:
@@ -161,6 +173,30 @@ def _private_directory() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def _kept_on_failure(measurement: Path, owner: User) -> Iterator[None]:
+    """Keep ``measurement``, if anything is recorded, where the block that merges it fails."""
+    try:
+        yield
+    except BaseException:
+        if _has_records(measurement):
+            folder = measurement.parent
+            _hand_over(folder, owner)
+            kept = folder.rename(f"{folder}-kept") / measurement.name
+            print(f"hpcd: what was recorded is kept: {kept}", file=sys.stderr)
+        raise
+
+
+def _has_records(measurement: Path) -> bool:
+    from hpcd.measurement.reader import open_measurement  # only now: failures are rare
+
+    try:
+        with open_measurement(measurement) as opened:
+            return any(map(len, opened.record_chunks()))
+    except HpcdError:  # there is none, or it is damaged, which others may read better
+        return any(measurement.glob("segment-*"))
+
+
 def _hand_over(folder: Path, owner: User) -> None:
     """Give the directory to ``owner``, itself last: until then no user can put a link into it."""
     if not owner.other:
@@ -174,7 +210,7 @@ def _hand_over(folder: Path, owner: User) -> None:
 def _as_user(owner: User, command: Sequence[str], output: TextIO | int) -> None:
     """Run a command with the rights of ``owner``, its standard output going to ``output``.
 
-    Raises :class:`HpcdError` when it fails.
+    It ignores the signals that say to end. Raises :class:`HpcdError` when it fails.
     """
     rights: dict[str, object] = {}
     environment = python_environment()
@@ -186,17 +222,18 @@ def _as_user(owner: User, command: Sequence[str], output: TextIO | int) -> None:
         environment["HOME"] = str(owner.home)
     if not isinstance(output, int):
         output.flush()
-    done = subprocess.run(
-        command,
-        env=environment,
-        stdout=output,
-        check=False,
-        **rights,  # type: ignore[call-overload]
-    )
+    with ignored(ENDING):
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=output,
+            **rights,  # type: ignore[call-overload]
+        )
+    code = process.wait()
     # Damaged parts (7) are reported, and what could be read is there.
-    if done.returncode not in (0, 7):
-        error = HpcdError(f"{' '.join(command[3:5])} ended with exit code {done.returncode}")
-        error.exit_code = done.returncode
+    if code not in (0, 7):
+        error = HpcdError(f"{' '.join(command[3:5])} ended with exit code {code}")
+        error.exit_code = code
         raise error
 
 

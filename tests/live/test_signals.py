@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
+import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+import hpcd.analysis
+from hpcd.measurement.check import check_measurement
 from tests.support.recorded import HPCD
 from tests.support.signals import IGNORING, ignored_signals
 from tests.support.waiting import Recorder
@@ -69,3 +75,64 @@ def test_an_exit_code_is_kept_where_nobody_reads_messages(tmp_path: Path) -> Non
     done = subprocess.run(command, stderr=writer)
     os.close(writer)
     assert done.returncode == 3
+
+
+def profile(name: str, results: Path, spinning: int) -> list[str]:
+    """The command that profiles a process, its result being ``name`` in the folder ``results``."""
+    return [
+        "env", f"HPCD_RESULTS={results}", *HPCD, "profile", "--name", name, "-p", str(spinning)
+    ]  # fmt: skip
+
+
+def trace_lines_of(database: Path) -> int:
+    """The number of trace lines of a result."""
+    with hpcd.analysis.open(database) as db:
+        return len(db.lines)
+
+
+def test_a_profile_is_kept_when_its_terminal_goes(tmp_path: Path, spinning: int) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        command = profile("kept", tmp_path, spinning)
+        os.execvp(command[0], command)
+    shown = b""
+    while b" samples " not in shown:
+        shown += os.read(terminal, 4096)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert trace_lines_of(tmp_path / "kept") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_profile_is_kept_however_often_it_is_told_to_end(
+    number: signal.Signals, tmp_path: Path, spinning: int
+) -> None:
+    """A terminal sends Ctrl-C to all processes of the group, as often as it is typed."""
+    with subprocess.Popen(
+        profile("kept", tmp_path, spinning),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stderr
+        assert process.stderr.readline() == "hpcd: attached\n"
+        while not (tmp_path / "kept").exists():
+            os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.1)
+                raise AssertionError(process.stderr.read())
+        _, messages = process.communicate()
+    said = [line for line in messages.splitlines() if line.startswith("hpcd: ")]
+    assert said == ["hpcd: the recording has ended; its result is kept as kept"]
+    assert (process.returncode, "Traceback" in messages) == (0, False)
+    assert trace_lines_of(tmp_path / "kept") == 1
+
+
+def test_what_cannot_be_merged_is_kept_as_it_was_recorded(tmp_path: Path, spinning: int) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", tmp_path], check=True)
+    try:
+        command = profile("lost", tmp_path, spinning)
+        done = subprocess.run([*command, "-d", "0.5"], capture_output=True, text=True)
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    (kept,) = re.findall("hpcd: what was recorded is kept: (.*)\n", done.stderr)
+    assert (done.returncode, check_measurement(Path(kept))) == (6, [])
+    shutil.rmtree(Path(kept).parent)
