@@ -32,7 +32,7 @@ from hpcd.cli.verbs.run import command_of, run_recorded
 from hpcd.daemon.targets import processes
 from hpcd.errors import HpcdError, StorageError, UsageError
 from hpcd.isolation import python_command, python_environment
-from hpcd.signals import ENDING, ignored, say_once
+from hpcd.signals import ENDING, ignored, interrupt_on, say_once
 
 if TYPE_CHECKING:
     from hpcd.measurement.summary import Summary
@@ -73,6 +73,7 @@ class ProfileCommand(Command):
         if command and any((args.pid, args.comm, args.user, args.cgroup, args.container, args.job,
                             args.all)):  # fmt: skip
             raise UsageError("give a command or running processes, not both")
+        interrupt_on(ENDING)  # until the recording begins
         owner = user()
         name = args.name or new_name(command[0] if command else _target(args))
         database = results_folder(owner) / name

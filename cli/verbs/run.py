@@ -29,7 +29,7 @@ from hpcd.cli.recorder import (
 from hpcd.daemon.capture.sampler_loading import prepare_recording
 from hpcd.daemon.targets.selector import Selector
 from hpcd.elf.word_size import is_32_bit
-from hpcd.errors import NotFoundError, UsageError
+from hpcd.errors import NotFoundError, TargetError, UsageError
 from hpcd.wording import counted
 
 if TYPE_CHECKING:
@@ -83,8 +83,9 @@ def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> 
         recording = prepare_recording(options)
         stop_on_signals(recording)
         summary = record(recording, as_json=args.json, attached=lambda: None)
-    except BaseException:
-        child.kill()
+    except BaseException as error:
+        if child.kill() == -signal.SIGINT and isinstance(error, TargetError):
+            raise KeyboardInterrupt from None  # the command did not begin
         raise
     try:
         return summary, _exit_code(child)
@@ -173,13 +174,14 @@ class HeldChild:
             raise NotFoundError(f"{self.name}: {message.decode()}")
         return os.waitstatus_to_exitcode(status)
 
-    def kill(self) -> None:
-        """End the child, whatever it is doing."""
-        try:
+    def kill(self) -> int | None:
+        """End the child, whatever it is doing; returns its exit code as :meth:`wait` does, None if
+        that is taken already."""
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass
+            _, status = os.waitpid(self.pid, 0)
+            return os.waitstatus_to_exitcode(status)
+        return None
 
 
 def _become(command: list[str], hold: int, report_failure: int, mask: set[int]) -> None:

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,20 @@ from tests.support.waiting import Recorder
 pytestmark = pytest.mark.root
 
 BOTH = {signal.SIGINT, signal.SIGHUP}
+
+# hpcd run, with a Ctrl-C that its process group gets before it has attached to the command.
+INTERRUPTED_EARLY = """
+import os, signal, sys
+from hpcd.cli.verbs import run
+record = run.record
+def interrupted(*arguments, **options):
+    os.killpg(os.getpgrp(), signal.SIGINT)
+    return record(*arguments, **options)
+run.record = interrupted
+os.setpgid(0, 0)
+from hpcd.__main__ import main
+sys.exit(main())
+"""
 
 
 @pytest.fixture
@@ -136,3 +151,30 @@ def test_what_cannot_be_merged_is_kept_as_it_was_recorded(tmp_path: Path, spinni
     (kept,) = re.findall("hpcd: what was recorded is kept: (.*)\n", done.stderr)
     assert (done.returncode, check_measurement(Path(kept))) == (6, [])
     shutil.rmtree(Path(kept).parent)
+
+
+def test_a_profile_that_ends_before_it_records_leaves_nothing(
+    tmp_path: Path, spinning: int
+) -> None:
+    """In a mount namespace, where the folder for large temporary files is the test's own."""
+    folder, results = tmp_path / "large", tmp_path / "results"
+    folder.mkdir()
+    enter = ["unshare", "--mount", "sh", "-c", f'mount --bind {folder} /var/tmp && exec "$@"', "-"]
+    with subprocess.Popen([*enter, *profile("kept", results, spinning)]) as process:
+        while not list(folder.iterdir()):
+            assert process.poll() is None
+        process.terminate()
+    assert not list(folder.iterdir())
+
+
+def test_ctrl_c_before_a_command_begins_is_silent(tmp_path: Path) -> None:
+    """The command waits until its unwind tables are made, as none are kept."""
+    (tmp_path / "cache").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_EARLY, "run", "-o", tmp_path / "m", "--", "true"],
+        env={**os.environ, "HPCD_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert not (tmp_path / "m").exists()
