@@ -6,6 +6,8 @@ hpcd does not change: ``tests/live/test_inherited.py`` compares all of it.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import resource
 import signal
 from dataclasses import dataclass
@@ -13,7 +15,10 @@ from functools import cache
 from pathlib import Path
 
 # Python ignores these as it starts.
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+_IGNORED_BY_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
+_SHELLS = frozenset(
+    ["ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "sh", "tcsh", "zsh"]
+)
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,32 @@ class CallerState:
 def caller_state() -> CallerState:
     """Return the state as of the first call, which the command makes before it changes anything."""
     ignored = {
-        number
-        for number in signal.valid_signals()
-        if signal.getsignal(number) is signal.SIG_IGN and number not in _IGNORED_BY_PYTHON
+        number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN
     }
+    ignored -= _IGNORED_BY_PYTHON - _ignored_by_shell()
     return CallerState(frozenset(ignored), resource.getrlimit(resource.RLIMIT_NOFILE))
+
+
+def _ignored_by_shell() -> set[int]:
+    """Return the signals that the shell ignores which called hpcd, directly or by sudo.
+
+    Its commands ignore the same. Other callers say nothing of what they start: Python and sshd
+    ignore SIGPIPE themselves, and their children do not.
+    """
+    with contextlib.suppress(OSError):  # there is no /proc, or it is another user's process
+        pid = os.getppid()
+        while (name := Path(f"/proc/{pid}/exe").readlink().name) == "sudo":
+            pid = int(_status(pid, "PPid"))
+        if name in _SHELLS:
+            mask = int(_status(pid, "SigIgn"), 16)
+            return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
+    return set()
+
+
+def _status(pid: int, name: str) -> str:
+    """Return a field of /proc/PID/status."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line for line in lines if line.startswith(f"{name}:")).split()[1]
 
 
 def caller_environment() -> dict[bytes, bytes]:

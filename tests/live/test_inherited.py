@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ pytestmark = pytest.mark.root
 CALLERS = {
     "usual": ["env"],
     "ignored signals": ["env", "--ignore-signal=INT,TERM,HUP,QUIT,USR1,TSTP,CHLD"],
+    "a shell's ignored signals": ["bash", "-c", 'trap "" PIPE XFSZ; "$@"; exit $?', "-"],
     "blocked signals": ["env", "--block-signal=INT,TERM,USR1,PIPE"],
     "limits": ["bash", "-c", 'ulimit -Sn 256; ulimit -Ss 4096; ulimit -Sc 0; exec "$@"', "-"],
     "priority": ["nice", "-n", "5", "chrt", "-b", "0", "taskset", "-c", "0"],
@@ -39,7 +42,8 @@ def inherited(program: Path, caller: str, recorder: list[str]) -> list[str]:
     done = subprocess.run(
         [*CALLERS[caller], *recorder, program], stdout=subprocess.PIPE, text=True, check=True
     )
-    return done.stdout.splitlines()
+    # Shells name the command there that they start, which is hpcd.
+    return [line for line in done.stdout.splitlines() if not line.startswith("environment _=")]
 
 
 @pytest.mark.parametrize("caller", CALLERS)
@@ -48,6 +52,21 @@ def test_a_recorded_command_inherits_what_it_does_without_hpcd(
 ) -> None:
     program = build("inherited.c")
     assert inherited(program, caller, run(tmp_path / "m")) == inherited(program, caller, [])
+
+
+def test_sudo_passes_on_what_a_shell_ignores(tmp_path: Path) -> None:
+    """A shell of that name starts its arguments as sudo does."""
+    sudo = tmp_path / "sudo"
+    shutil.copy("/bin/dash", sudo)
+
+    def ignored(*recorder: str) -> int:
+        started = ["-c", '"$@"; exit $?', "-", *recorder, "grep", "SigIgn", "/proc/self/status"]
+        command = ["bash", "-c", 'trap "" PIPE; "$@"; exit $?', "-", str(sudo), *started]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        return int(done.stdout.split()[1], 16)
+
+    assert ignored(*run(tmp_path / "m")) == ignored()
+    assert ignored() & 1 << (signal.SIGPIPE - 1)
 
 
 def test_a_profiled_command_inherits_what_it_does_without_hpcd(
