@@ -172,7 +172,11 @@ def _serve(args: argparse.Namespace, stack: ExitStack) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals ignored, which uvicorn takes for requests to end."""
+    """A server that ends at any signal of ``ENDING`` that is not ignored.
+
+    uvicorn by itself takes SIGINT and SIGTERM, also where they are ignored. Nothing may be raised
+    while it serves: it takes what is raised during a request for that request's failure.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -180,8 +184,9 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve ``sockets``; uvicorn has set its signal handlers just before."""
-        for number in self._ignored:
-            signal.signal(number, signal.SIG_IGN)
+        for number in ENDING:
+            ignored = number in self._ignored
+            signal.signal(number, signal.SIG_IGN if ignored else self.handle_exit)
         await super().startup(sockets)
 
 
