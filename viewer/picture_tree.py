@@ -65,7 +65,7 @@ CAUSES = {
 def causes() -> list[str]:
     """Return what a thread waits for, in words, by the causes that nodes have."""
     words = [CAUSES.get(use, "") for use in Use]
-    return words + [f"{cause}, on a CPU" if cause else "" for cause in words]
+    return words + [f"{cause}, polling" if cause else "" for cause in words]
 
 
 ON_CPU = len(Use)

@@ -72,9 +72,9 @@ def test_times_by_state_are_the_reports(database: Path) -> None:
         assert seconds[State.BLOCKED] == pytest.approx(blocked, rel=0.01, abs=near / 10)
         assert seconds[State.READY] == pytest.approx(ready, rel=0.01, abs=near / 10)
         assert seconds[State.SAMPLED] == pytest.approx(lived - blocked - ready, rel=0.01, abs=near)
-        # Samples are random: five standard errors, and what a thread does while it is switched.
+        # Samples are random, and a hypervisor may take some: five standard errors and a tenth.
         assert seconds[State.SAMPLED] == pytest.approx(
-            cpu, abs=5 * math.sqrt(cpu * period) + 0.03 * cpu
+            cpu, abs=5 * math.sqrt(cpu * period) + 0.1 * cpu
         )
 
 
