@@ -1,4 +1,4 @@
-"""Signals that end what hpcd does. Those that are ignored when hpcd starts stay ignored."""
+"""Signals that end a command of hpcd. Signals ignored when hpcd starts stay ignored."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
-    """Have Ctrl-C end what tests start, also where they run in a shell's background."""
+    """Make Ctrl-C end the programs that tests start, also in a background job of a shell."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -26,6 +26,7 @@ from hpcd.analysis.profile.nameless import is_address
 from hpcd.analysis.profile.views import ViewTree, contexts
 from hpcd.analysis.trace.states import (
     BLOCKED_TIME,
+    NOT_SAMPLED,
     RUNNABLE_TIME,
     State,
     nodes_of,
@@ -37,7 +38,6 @@ from hpcd.model.scope import ScopeKind
 from hpcd.viewer.marks import BLOCKED, COMMUNICATION, INTERRUPT, SLEEPING, marks
 from hpcd.viewer.palette import DISTINCT
 from hpcd.viewer.state_nodes import (
-    NOT_SAMPLED,
     ContextTimes,
     StateNodes,
     costs_by_node,

@@ -17,9 +17,6 @@ from hpcd.analysis.trace.states import STATES, State
 from hpcd.array_types import F64, I64, U8, U32, Mask
 from hpcd.model.cct import CCT
 
-NOT_SAMPLED = "[running, not sampled]"
-"""Name of the call path of a thread between two waits without a sample."""
-
 
 @dataclass(frozen=True)
 class ContextTimes:

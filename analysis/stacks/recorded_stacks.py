@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.stacks.named_paths import Frame, Path
-from hpcd.analysis.trace.states import nodes_of
+from hpcd.analysis.trace.states import NOT_SAMPLED, nodes_of
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.errors import UsageError
 from hpcd.model.cct import NO_NODE
@@ -88,7 +88,7 @@ def recorded_stacks(db: Database, seconds: float) -> tuple[StackSnapshot, list[P
 def _path(db: Database, node: int) -> Path:
     """Return the procedures from the root to ``node``."""
     if not node:
-        return (Frame("[running, not sampled]", "", False),)
+        return (Frame(NOT_SAMPLED, "", False),)
     names, modules, kernel = db.procedures.name, db.procedures.module, db.procedures.kernel
     path = []
     while node:

@@ -21,6 +21,8 @@ from hpcd.model.identity import SECONDS
 
 BLOCKED_TIME, RUNNABLE_TIME = "blocked_time", "runnable_time"
 """Metrics of waits."""
+NOT_SAMPLED = "[running, not sampled]"
+"""Name of the call path, the root, of a thread between two waits without a sample."""
 
 
 class State(IntEnum):
@@ -85,13 +87,6 @@ def states_of(pixels: U32) -> U8:
     """Return the state of each pixel, ``uint8``; SAMPLED where there is no thread."""
     state = (pixels >> STATE_SHIFT).astype(np.uint8)
     return np.where(pixels == NO_NODE, np.uint8(State.SAMPLED), state)
-
-
-def pixels_of(nodes: U32, states: U8) -> U32:
-    """Return ``nodes`` with ``states`` as pixels."""
-    shown = np.where(states == State.RESUMED, np.uint8(State.SAMPLED), states)
-    pixels: U32 = nodes | shown.astype(np.uint32) << STATE_SHIFT
-    return pixels
 
 
 def borders(time: I64, state: U8) -> I64:

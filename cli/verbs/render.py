@@ -120,6 +120,7 @@ class Render(Command):
                 metric=args.metric,
                 procedure=args.procedure,
                 phases=args.phases,
+                states=args.json,
                 colours=parse_patterns(args.procedure_color),
                 dark=args.dark,
             )

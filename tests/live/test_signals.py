@@ -135,8 +135,8 @@ def test_a_profile_is_kept_however_often_it_is_told_to_end(
                 process.wait(timeout=0.1)
                 raise AssertionError(process.stderr.read())
         _, messages = process.communicate()
-    said = [line for line in messages.splitlines() if line.startswith("hpcd: ")]
-    assert said == ["hpcd: the recording has ended; its result is kept as kept"]
+    own = [line for line in messages.splitlines() if line.startswith("hpcd: ")]
+    assert own == ["hpcd: the recording has ended; its result is kept as kept"]
     assert (process.returncode, "Traceback" in messages) == (0, False)
     assert trace_lines_of(tmp_path / "kept") == 1
 

@@ -1,4 +1,4 @@
-"""Clients of the service that are told to end, or not."""
+"""Signals to clients of the service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Sleeper = Callable[..., int]
 
 
 def client(running: RunningService, *command: str, **variables: str) -> subprocess.Popen[str]:
-    """A command of another user's, who needs the service, in a session of its own."""
+    """A command of an unprivileged user, which needs the service, in its own session."""
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,

@@ -51,7 +51,7 @@ class PictureView:
     another, share rows of the trace view. ``line``: the depth view's, None the first. ``metric``
     empty is the one that tells most; ``procedure``: whose cost over lines, everything if empty.
     ``phases``: those to draw over the rows of the trace view, as ``hpcd report --by phase=`` takes
-    them.
+    them. ``states``: whether :attr:`Drawn.states` is wanted; it takes reading the lines' records.
     """
 
     kind: str = "trace"
@@ -66,6 +66,7 @@ class PictureView:
     metric: str = ""
     procedure: str = ""
     phases: str = ""
+    states: bool = False
     colours: Sequence[palette.ColourPattern] = ()
     dark: bool = False
 
@@ -73,8 +74,8 @@ class PictureView:
 @dataclass(slots=True)
 class Drawn:
     """Contents of a picture: the lines in it and their time, and for pictures over time the depth,
-    the share of pixels of each procedure and the seconds of its lines by state, for others the
-    metric.
+    the share of pixels of each procedure and, if the view wants them, the seconds of its lines by
+    state; for others the metric.
     """
 
     path: str

@@ -56,8 +56,11 @@ class ThreadStates:
     def seconds(self, page: Page) -> dict[str, float]:
         """Return how long the lines of ``page`` were in each state in its time, in seconds.
 
-        ``waiting`` is for others; ``waiting_on_cpu`` the part of it that was spent on a CPU.
+        Nothing if its view does not want them. ``waiting`` is for others; ``waiting_on_cpu`` the
+        part of it that was spent on a CPU.
         """
+        if not page.view.states:
+            return {}
         times = times_by_state(page.db, page.lines, page.start, page.end)
         by_node = self.picture.costs(times.seconds)
         by_state = np.bincount(self.picture.state, by_node, len(_NAMES))

@@ -1,4 +1,4 @@
-"""A command goes on where nobody reads its output any more."""
+"""A command continues after the reader of its output has ended."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import hpcd.analysis
 from hpcd.analysis.findings.time_use import Use
 from hpcd.analysis.profile.state_times import RecordStates
 from hpcd.analysis.profile.views import contexts
-from hpcd.analysis.trace.states import State, states_of
+from hpcd.analysis.trace.states import NOT_SAMPLED, State, states_of
 from hpcd.model.scope import ScopeKind
 from hpcd.viewer.picture_tree import (
     ASLEEP,
@@ -22,7 +22,6 @@ from hpcd.viewer.picture_tree import (
     WAITING,
     PictureTree,
 )
-from hpcd.viewer.state_nodes import NOT_SAMPLED
 from tests.support.compiled import compiled
 from tests.support.made import Step, make
 
