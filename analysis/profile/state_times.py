@@ -92,6 +92,7 @@ class RecordStates:
             records = db.records(line)
             if not len(records):
                 continue
+            last = min(int(db.lines.end[line]), db.duration_ns) - 1
             state = self.of_records(records)
             edges = np.clip(self.borders(line, records), t0, t1)
             length = np.diff(edges) * 1e-9
@@ -100,7 +101,9 @@ class RecordStates:
             state[state == State.RESUMED] = State.SAMPLED
             runs = state == State.SAMPLED
             short = self._short_ns[records.event] * records.value * 1e-9
-            short[(records.time < t0) | (records.time >= t1)] = 0
+            # The last sum may be recorded as the line ends, and counts in its last moment.
+            summed_at = np.minimum(records.time.astype(np.int64), last)
+            short[(summed_at < t0) | (summed_at >= t1)] = 0
             running, waited = float(length[runs].sum()), float(short.sum())
             if waited > 0 and running > 0:
                 part = min(waited, running)
