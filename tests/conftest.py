@@ -20,9 +20,13 @@ settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
-    """Make Ctrl-C end the programs that tests start, also in a background job of a shell."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Make SIGINT and SIGHUP end the programs that tests start, also under nohup(1) and in a
+    background job of a shell."""
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL),
+    ):  # fmt: skip
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
