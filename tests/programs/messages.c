@@ -1,5 +1,8 @@
 /* Programs of known traffic and known waits. `messages NAME`: one of the functions at the end.
-   Those that plant waits print, on rank 0, how many seconds ranks waited by their own clocks. */
+   Those that plant waits print, on rank 0, how many seconds ranks waited: by when the library that is
+   loaded before MPI says that each call began (tests/support/mpi_truth.py), else by their own clocks. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
@@ -18,6 +21,17 @@ static double now(void)
 	struct timespec time;
 	clock_gettime(CLOCK_MONOTONIC, &time);
 	return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+/* When the latest MPI call began: \p before, if nothing recorded it. A process that loses its CPU
+   between its reading of the clock and the call is as late in both. */
+static double call_began(double before)
+{
+	static long long (*recorded)(void);
+	static int looked;
+	if (!looked++)
+		recorded = (long long (*)(void))dlsym(RTLD_DEFAULT, "latest_call_began");
+	return recorded ? recorded() / 1e9 : before;
 }
 
 static void delay(void)
@@ -339,7 +353,7 @@ static void polling(void)
 	vectors();
 }
 
-/* Seconds that ranks waited, by when each began: summed over rounds on rank 0 and printed. */
+/* Seconds that ranks waited, by when each began: each round's and their sum are printed on rank 0. */
 static void say(const double *began, int waiter, int delayer)
 {
 	double all[2 * ROUNDS], seconds = 0;
@@ -349,10 +363,13 @@ static void say(const double *began, int waiter, int delayer)
 	if (rank == waiter) {
 		MPI_Recv(all + ROUNDS, ROUNDS, MPI_DOUBLE, delayer, 99, MPI_COMM_WORLD,
 			 MPI_STATUS_IGNORE);
-		for (int round = 0; round < ROUNDS; round++)
-			if (all[ROUNDS + round] > all[round])
-				seconds += all[ROUNDS + round] - all[round];
-		printf("{\"waiter\": %d, \"seconds\": %.9f}\n", waiter, seconds);
+		printf("{\"waiter\": %d, \"waits\": [", waiter);
+		for (int round = 0; round < ROUNDS; round++) {
+			double wait = all[ROUNDS + round] - all[round];
+			seconds += wait > 0 ? wait : 0;
+			printf("%s%.9f", round ? ", " : "", wait > 0 ? wait : 0);
+		}
+		printf("], \"seconds\": %.9f}\n", seconds);
 		fflush(stdout);
 	}
 }
@@ -375,6 +392,7 @@ static void late_sender(void)
 			began[round] = now();
 			MPI_Waitall(1, &request, MPI_STATUSES_IGNORE);
 		}
+		began[round] = call_began(began[round]);
 	}
 	say(began, 0, 1);
 }
@@ -392,6 +410,7 @@ static void late_receiver(void)
 			began[round] = now();
 			MPI_Recv(in, MOST, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 		}
+		began[round] = call_began(began[round]);
 	}
 	say(began, 0, 1);
 }
@@ -417,6 +436,7 @@ static void collective(int kind)
 			MPI_Allreduce(out, in, 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 		else
 			MPI_Reduce(out, in, 100, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+		began[round] = call_began(began[round]);
 	}
 	for (int waiter = 0; waiter < (kind == 2 ? 1 : size); waiter++)
 		if (waiter != 1)
