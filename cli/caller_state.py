@@ -85,5 +85,5 @@ def caller_environment() -> dict[bytes, bytes]:
     for entry in Path("/proc/self/environ").read_bytes().split(b"\0"):
         name, assigned, value = entry.partition(b"=")
         if assigned:
-            variables.setdefault(name, value)  # of equal names, getenv(3) returns the first
+            variables.setdefault(name, value)  # getenv(3) returns the first of equal names
     return variables

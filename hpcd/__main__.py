@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _main(sys.argv[1:])
     finally:
-        # What is left is Python's end, of which an exception would be shown as a traceback.
+        # From here on Python ends, and would show a KeyboardInterrupt as a traceback.
         if not is_ignored(signal.SIGINT):
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -74,7 +74,7 @@ def sample_rows(
     t1: int,
     width: int,
 ) -> U32:
-    """Pixels ``uint32[len(rows), width]``, each row of several lines of which one lives at a time.
+    """Return pixels ``uint32[len(rows), width]``; the lines of a row live one after another.
 
     As :func:`sample_grid`. O(lines + h · w · log t).
     """

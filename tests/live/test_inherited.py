@@ -1,4 +1,4 @@
-"""A command that hpcd starts inherits what it does without hpcd."""
+"""A command that hpcd starts inherits the same as without hpcd."""
 
 from __future__ import annotations
 

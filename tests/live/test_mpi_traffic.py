@@ -186,7 +186,7 @@ def test_planted_waits(built: tuple[Path, Path], tmp_path: Path, flavour: str, n
         claimed = np.array([wait for wait in output["waits"] if wait > 0.01])
         assert len(claimed) > 10
         assert np.abs(claimed[:, None] - seconds).min(axis=1).max() < 1e-6
-        # The message of what it printed may have been waited for as well.
+        # Rank 0 may have waited for the message with the times, too.
         assert len(seconds) <= len(claimed) + (name == "late_sender")
         assert set(operations.rank[waits.delayer[long]].tolist()) == {1}
 

@@ -1,4 +1,4 @@
-"""States of threads in pictures and on the page are those of the report, for real programs."""
+"""States of threads in pictures and on the page agree with the report, for real programs."""
 
 from __future__ import annotations
 

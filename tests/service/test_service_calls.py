@@ -60,7 +60,7 @@ def calls_in(summary: dict[str, Any]) -> tuple[dict[str, Calls], set[int]]:
 
 
 def freed(server: ProbedServer) -> None:
-    """Wait until its probe is gone: nobody waits for the kernel to detach it."""
+    """Wait until its probe is gone: a recording ends before the kernel has detached it."""
     while server.trapped:
         server.call(1)
 

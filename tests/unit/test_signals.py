@@ -1,4 +1,4 @@
-"""Signals end what they are to end, once, and leave the rest alone."""
+"""Handlers of the signals that end a command."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ export const WAITING = 3;
 /**
  * Whether a thread has a CPU: it runs, or waits for others on one.
  * @param {number} state of a node: RUNNING and so on in the lowest two bits, the cause above
- * @param {string[]} causes the second half of which are those of threads on a CPU
+ * @param {string[]} causes of waits; the second half is for threads on a CPU
  */
 export function isOnCpu(state, causes) { return (state & 3) === RUNNING || state >> 2 >= causes.length / 2; }
 
