@@ -41,24 +41,24 @@ def ignored(numbers: Iterable[signal.Signals]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def blocked(numbers: Iterable[signal.Signals]) -> Iterator[None]:
+def blocked(numbers: Iterable[signal.Signals]) -> Iterator[set[int]]:
     """Deliver the signals ``numbers`` to this thread when the block has run; processes started
-    there have them blocked from then on."""
+    there have them blocked from then on. Gives the signals that were blocked before."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
-        yield
+        yield {*before}
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def say_once(numbers: Iterable[signal.Signals], line: str) -> None:
-    """At the first of the signals ``numbers`` write ``line`` to standard error; none has another
+    """Write ``line`` to standard error at the first of the signals ``numbers``; they have no other
     effect."""
     lines = [f"hpcd: {line}\n".encode()]
 
     def say() -> None:
-        # A signal may interrupt this handler, but only one of them takes the line; and it may have
-        # interrupted a print(), which is not to be called again.
+        # Another signal may interrupt this handler: only one takes the line. A print() that the
+        # signal interrupted must not be entered again.
         with contextlib.suppress(IndexError, OSError):
             os.write(2, lines.pop())
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from functools import cached_property
 from pathlib import PurePath
-from typing import Any
 
 import numpy as np
 
@@ -40,8 +39,8 @@ from hpcd.viewer.palette import DISTINCT
 from hpcd.viewer.state_nodes import (
     ContextTimes,
     StateNodes,
-    costs_by_node,
     divide,
+    look_of,
     unpack,
 )
 
@@ -96,12 +95,6 @@ _EXACT_LINES = 2000
 # Metrics of the time in each state, and how much they count in the choice of colours.
 _METRICS = ("cpu_time", BLOCKED_TIME, RUNNABLE_TIME)
 _WEIGHTS = (1.0, 0.25, 1.0)
-
-
-def _look(state: int, cause: Any) -> Any:
-    """Return the number of a look: a state of a thread and a cause."""
-    return cause << 2 | state
-
 
 OWN, OUTSIDE_SYSTEM, ANY = (
     "the innermost procedure of the program's own",
@@ -220,7 +213,7 @@ class PictureTree:
     def costs(self, values: F64) -> F64:
         """Return ``float64[n]``: costs of the database's contexts by node, ``values``
         ``float64[STATES, contexts]``."""
-        return costs_by_node(self.places, values, len(self))
+        return sum_by(self.places.ravel(), values.ravel(), len(self))
 
     def _stands(self) -> U32:
         """``uint32[n]``: where the thread stands: below an interrupt that took its CPU, at the
@@ -255,9 +248,9 @@ class PictureTree:
             of_cpu[inside[basis.place]] = Use.WORK
         held, waits = np.isin(of_cpu, _FOR_OTHERS), np.isin(of_wait, _FOR_OTHERS)
         look = np.stack([
-            np.where(held, _look(WAITING, of_cpu + ON_CPU), _look(RUNNING, of_cpu)),
-            np.where(waits, _look(WAITING, of_wait), _look(ASLEEP, of_wait)),
-            np.full(count, _look(RUNNABLE, Use.RUNNABLE)),
+            np.where(held, look_of(WAITING, of_cpu + ON_CPU), look_of(RUNNING, of_cpu)),
+            np.where(waits, look_of(WAITING, of_wait), look_of(ASLEEP, of_wait)),
+            np.full(count, look_of(RUNNABLE, Use.RUNNABLE)),
         ])  # fmt: skip
         running = of("cpu_time") if measured else of(RECORDS)
         seconds = np.stack([running, of(BLOCKED_TIME), of(RUNNABLE_TIME)])
@@ -269,8 +262,8 @@ class PictureTree:
         mark = self.marks[tree.frame.astype(np.int64)]
         # Of a recording without waits the path alone tells.
         asleep = (mark == BLOCKED) | (innermost(tree, mark == SLEEPING) > 0)
-        runs = _look(RUNNING, Use.WORK)
-        usual = np.where(asleep, _look(ASLEEP, Use.EVENTS), runs)
+        runs = look_of(RUNNING, Use.WORK)
+        usual = np.where(asleep, look_of(ASLEEP, Use.EVENTS), runs)
         in_kernel = db.procedures.kernel[db.procedure_of_node]
         return divide(tree, basis.place, times, usual, int(runs), in_kernel)
 

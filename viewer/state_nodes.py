@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.trace.states import STATES, State
 from hpcd.array_types import F64, I64, U8, U32, Mask
 from hpcd.model.cct import CCT
@@ -85,9 +84,9 @@ def divide(
     )  # fmt: skip
 
 
-def costs_by_node(place: U32, seconds: F64, nodes: int) -> F64:
-    """Return ``float64[nodes]``: the sums of ``seconds`` ``float64[STATES, c]`` by ``place``."""
-    return sum_by(place.ravel(), seconds.ravel(), nodes)
+def look_of(state: int, cause: int | I64) -> int | I64:
+    """Return the look of a thread's state and its cause, ``int64[n]`` of ``n`` causes."""
+    return cause << 2 | state
 
 
 def unpack(look: I64) -> tuple[U8, U8]:

@@ -55,7 +55,7 @@ class ResumedPaths:
         """``user`` is that of :func:`innermost_user_nodes` for the tree that records are of."""
         self._user = user
         self._intervals = intervals
-        self._tells = intervals.state_of != State.SAMPLED
+        self._tells = intervals.states.state != State.SAMPLED
         self._stretches = 0
         # Twice as many places as nodes: few pairs of a stretch share one.
         places = 1 << max(2 * len(user) - 1, 1).bit_length()
@@ -77,7 +77,7 @@ class ResumedPaths:
         records = structure("record_columns", None, time, node, event, value, len(time))
         tree = structure(
             "resumption", self._user, len(self._user), self._intervals.length_ns,
-            self._intervals.state_of, self._stretches,
+            self._intervals.states.state, self._stretches,
         )  # fmt: skip
         begin, end = batch.begin, batch.end
         if not kernels.find_resumed_paths(
@@ -93,13 +93,14 @@ class ResumedPaths:
         each state at the call path of most of it. ``running`` ``uint64[stretches]`` is that time.
         """
         time, node, event, value = batch.columns
-        sums = np.flatnonzero(self._intervals.short_ns[event] > 0)
+        states = self._intervals.states
+        sums = np.flatnonzero(states.short_ns[event] > 0)
         if not len(sums):
             return None
         order = np.argsort(batch.begin, kind="stable")
         stretch = order[np.searchsorted(batch.begin[order], sums, side="right") - 1]
-        state = self._intervals.short_state[event[sums]]
-        length = value[sums] * self._intervals.short_ns[event[sums]]
+        state = states.short_state[event[sums]]
+        length = value[sums] * states.short_ns[event[sums]]
         key = stretch * STATES + state
         by_key = np.lexsort((-length, key))
         first = np.flatnonzero(np.diff(key[by_key], prepend=-1))

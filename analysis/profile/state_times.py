@@ -11,11 +11,10 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.trace.records import Records
 from hpcd.analysis.trace.states import (
     STATES,
+    EventStates,
     State,
     borders,
     nodes_of,
-    short_wait_tables,
-    state_table,
     states_of,
 )
 from hpcd.array_types import F64, I64, U8
@@ -54,16 +53,14 @@ class RecordStates:
     """The states of threads of a database over time, as its records tell."""
 
     def __init__(self, db: Database) -> None:
-        rows = db.rows("SELECT id, unit, metric, interval, scale FROM event")
         self._db = db
-        self._state_of = state_table(
-            (number, unit, metric, interval) for number, unit, metric, interval, _ in rows
+        self._events = EventStates.of(
+            db.rows("SELECT id, unit, metric, interval, scale FROM event")
         )
-        self._short_ns, self._short_state = short_wait_tables(rows)
 
     def of_records(self, records: Records) -> U8:
         """Return the state of a thread from each record on, ``uint8[n]`` (:class:`State`)."""
-        state = self._state_of[records.event]
+        state = self._events.state[records.event]
         ended = ((state == State.BLOCKED) | (state == State.READY)) & (records.value == 0)
         return np.where(ended, np.uint8(State.RESUMED), state)
 
@@ -100,7 +97,7 @@ class RecordStates:
             seconds[0] += max(int(before), 0) * 1e-9
             state[state == State.RESUMED] = State.SAMPLED
             runs = state == State.SAMPLED
-            short = self._short_ns[records.event] * records.value * 1e-9
+            short = self._events.short_ns[records.event] * records.value * 1e-9
             # The last sum may be recorded as the line ends, and counts in its last moment.
             summed_at = np.minimum(records.time.astype(np.int64), last)
             short[(summed_at < t0) | (summed_at >= t1)] = 0
@@ -109,7 +106,7 @@ class RecordStates:
                 part = min(waited, running)
                 length[runs] *= 1 - part / running
                 summed = np.flatnonzero(short)
-                state_of = self._short_state[records.event[summed]].astype(np.int64)
+                state_of = self._events.short_state[records.event[summed]].astype(np.int64)
                 place = state_of * count + records.node[summed]
                 seconds += np.bincount(place, short[summed] * (part / waited), len(seconds))
             used = np.flatnonzero(length)

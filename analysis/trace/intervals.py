@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpcd.analysis.trace.states import short_wait_tables, state_table
+from hpcd.analysis.trace.states import EventStates
 from hpcd.array_types import F64, I64, U8, U16, U32, U64
 from hpcd.kernels.library import CStructure, kernels, structure
 from hpcd.measurement.codec import RecordChunk
@@ -31,11 +31,7 @@ class Intervals:
             if event.length_ns != 0 and 0 <= event.id < 1 << 16
         ))  # fmt: skip
         """The events that are intervals, and how long one of their value lasts."""
-        self.state_of = state_table(
-            (event.id, event.unit, event.metric, event.length_ns != 0) for event in events
-        )
-        """``uint8[65536]``: the state of a thread from a record of each event on."""
-        self.short_ns, self.short_state = short_wait_tables(
+        self.states = EventStates.of(
             (event.id, event.unit, event.metric, event.length_ns != 0, event.scale)
             for event in events
         )
@@ -71,7 +67,7 @@ class Intervals:
 
     def as_numbering(self, number: Any, nodes: int, *slots: Any) -> CStructure:
         """Return a ``struct numbering``; ``slots`` are its fields behind the events' states."""
-        return structure("numbering", number, nodes, self.length_ns, self.state_of, *slots)
+        return structure("numbering", number, nodes, self.length_ns, self.states.state, *slots)
 
 
 class Entries(NamedTuple):

@@ -33,7 +33,6 @@ _KIND, _FIRST, _COUNT, _WIDTH = 0, 4, 5, 6
 _FRAME_COLUMNS = 5
 # Fields of struct row behind the part's number.
 _ROW = ("place", "local", "begin", "end")
-_ROW_COLUMNS = 1 + len(_ROW)
 # Of line_pictures.c: kinds of what is shown.
 _RECORDS, _STORED, _DRAWN = 0, 1, 3
 _FAULTS = {4: "damaged (overview of line {})", 5: "damaged (records of line {})",
@@ -170,11 +169,7 @@ class LinePictures:
         self, groups: Sequence[PartRows], addresses: I64, pixels: CStructure
     ) -> tuple[I64, I64]:
         """The rows as ``struct row``, and what is shown of each as ``struct shown``."""
-        count = [len(group.place) for group in groups]
-        rows = np.empty((sum(count), _ROW_COLUMNS), np.int64)
-        rows[:, 0] = np.repeat(np.arange(len(groups)), count)
-        for column, name in enumerate(_ROW, 1):
-            rows[:, column] = np.concatenate([getattr(group, name) for group in groups])
+        rows = _rows_of(groups)
         shown = np.zeros((len(rows), structure_size("shown") // 8), np.int64)
         kernels.choose_rows(addresses, rows, len(rows), pixels, shown)
 
@@ -235,8 +230,16 @@ class LinePictures:
                 "short_waits", first, len(group.part), *short, len(short[0]), group.table,
                 len(group.table), group.shift,
             )  # fmt: skip
-            rows = np.zeros((len(group.place), _ROW_COLUMNS), np.int64)
-            for column, name in enumerate(_ROW, 1):
-                rows[:, column] = getattr(group, name)
+            rows = _rows_of([group])
             if not kernels.show_short_waits(waits, rows, len(rows), pixels, drawn):
                 raise FormatError(f"{group.part.path}: damaged (short waits)")
+
+
+def _rows_of(groups: Sequence[PartRows]) -> I64:
+    """Return the rows of ``groups``, one group after another, as ``struct row``."""
+    count = [len(group.place) for group in groups]
+    rows = np.empty((sum(count), 1 + len(_ROW)), np.int64)
+    rows[:, 0] = np.repeat(np.arange(len(groups)), count)
+    for column, name in enumerate(_ROW, 1):
+        rows[:, column] = np.concatenate([getattr(group, name) for group in groups])
+    return rows

@@ -3,9 +3,9 @@
 Zoomed out, a pixel covers many records and any moment inside it speaks for it as well as its middle
 does (Tallent et al., ICS 2011, section 5.2: the picture is a sample anyway). So the node and the
 state of the thread at every multiple of a *step* are kept, as a *word* (the node times four, plus
-the state), about one entry per two records, with coarser
-levels of every eighth entry: a picture of any zoom reads one array at computed places. Finer zooms
-decode blocks (:mod:`hpcd.analysis.trace.blocks`).
+the state): about one entry per two records, and coarser levels of every eighth entry. A picture of
+any zoom reads one array at computed places. Finer zooms decode blocks
+(:mod:`hpcd.analysis.trace.blocks`).
 
 Moments are multiples of the step in the measurement's clock, so a coarser level's are among the
 finer one's, and entry ``j`` of a level is entry ``8 j`` of the finer one.
@@ -19,7 +19,7 @@ from typing import IO
 
 import numpy as np
 
-from hpcd.analysis.trace.states import State, borders
+from hpcd.analysis.trace.states import borders
 from hpcd.array_types import I64, U8, U16, U32, Array
 from hpcd.kernels.library import kernels, structure
 
@@ -264,9 +264,7 @@ class OverviewSource:
                 low = _border(before, first) // step + 1 - begin
             before = int(stretch.last_time[line]), int(stretch.last_word[line])
             # What the pieces do not reach are the first record's moments and the last one's.
-            thinned = structure(
-                "thinned", step, begin, low, _shown(first[1]), _shown(before[1]), len(words)
-            )
+            thinned = structure("thinned", step, begin, low, first[1], before[1], len(words))
             entries = stretch.entries.astype(self._kind, copy=False)
             if not thin(pieces, len(pieces), entries, len(entries), thinned, words):
                 raise IndexError("pieces of an overview that do not exist")
@@ -277,8 +275,3 @@ def _border(before: tuple[int, int], after: tuple[int, int]) -> int:
     """Return when a record ends and the next one begins; both are a time and a word."""
     time, word = np.array([before, after], np.int64).T
     return int(borders(time, (word & 3).astype(np.uint8))[0])
-
-
-def _shown(word: int) -> int:
-    """Return the word of an entry in a picture (``common.h:shown_word``)."""
-    return word & ~3 if word & 3 == State.RESUMED else word

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,32 +50,37 @@ _NODE = np.uint32((1 << 30) - 1)
 _EVENTS = 1 << 16
 
 
-def state_table(events: Iterable[tuple[int, str, str, bool]]) -> U8:
-    """Return the state of a record of each event, ``uint8[65536]``.
+class EventStates(NamedTuple):
+    """Tables of thread states by event.
 
-    ``events`` are id, unit, metric and whether it is an interval. A record that is the sum of short
-    waits tells nothing of its moment but that the thread runs: :attr:`State.RESUMED`.
+    ``state`` ``uint8[65536]`` is the state from a record of the event on. ``short_ns``
+    ``float64[65536]`` is the time of short waits for each unit of the value of an event that is
+    their sum, 0 of other events, and ``short_state`` ``uint8[65536]`` the state in these waits.
     """
-    table = np.zeros(_EVENTS, np.uint8)
-    waits = {BLOCKED_TIME: State.BLOCKED, RUNNABLE_TIME: State.READY}
-    for number, unit, metric, interval in events:
-        if metric in waits and unit in SECONDS and 0 <= number < _EVENTS:
-            table[number] = waits[metric] if interval else State.RESUMED
-    return table
 
+    state: U8
+    short_ns: F64
+    short_state: U8
 
-def short_wait_tables(events: Iterable[tuple[int, str, str, bool, float]]) -> tuple[F64, U8]:
-    """Return the ns of a unit of the value of each event that is a sum of short waits, 0 of others,
-    and the state in which a thread waits: ``float64[65536]`` and ``uint8[65536]``.
+    @staticmethod
+    def of(events: Iterable[tuple[int, str, str, bool, float]]) -> EventStates:
+        """Return the states of ``events``: id, unit, metric, whether it is an interval, scale.
 
-    ``events`` are id, unit, metric, whether it is an interval, and scale.
-    """
-    length, state = np.zeros(_EVENTS), np.full(_EVENTS, int(State.BLOCKED), np.uint8)
-    for number, unit, metric, interval, scale in events:
-        if metric in (BLOCKED_TIME, RUNNABLE_TIME) and unit in SECONDS and not interval:
-            length[number] = scale * SECONDS[unit] * 1e9
-            state[number] = State.READY if metric == RUNNABLE_TIME else State.BLOCKED
-    return length, state
+        A record that is the sum of short waits tells nothing of its moment but that the thread
+        runs: :attr:`State.RESUMED`.
+        """
+        state, short_state = np.zeros((2, _EVENTS), np.uint8)
+        short_ns = np.zeros(_EVENTS)
+        waits = {BLOCKED_TIME: State.BLOCKED, RUNNABLE_TIME: State.READY}
+        for number, unit, metric, interval, scale in events:
+            if metric not in waits or unit not in SECONDS or not 0 <= number < _EVENTS:
+                continue
+            if interval:
+                state[number] = waits[metric]
+            else:
+                state[number], short_state[number] = State.RESUMED, waits[metric]
+                short_ns[number] = scale * SECONDS[unit] * 1e9
+        return EventStates(state, short_ns, short_state)
 
 
 def nodes_of(pixels: U32) -> U32:
@@ -92,8 +98,7 @@ def states_of(pixels: U32) -> U8:
 def borders(time: I64, state: U8) -> I64:
     """Return when each entry of a line ends and the next begins, ``int64[n - 1]``.
 
-    ``time`` ``int64[n]`` ascends; ``state`` ``uint8[n]``. As ``twice_border`` of ``common.h``, of
-    which an entry that begins after the last border is the last one.
+    ``time`` ``int64[n]`` ascends; ``state`` ``uint8[n]``. As ``twice_border`` of ``common.h``.
     """
     before, after = state[:-1], state[1:]
     middle = (time[1:] + time[:-1]) // 2

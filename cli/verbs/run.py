@@ -30,6 +30,7 @@ from hpcd.daemon.capture.sampler_loading import prepare_recording
 from hpcd.daemon.targets.selector import Selector
 from hpcd.elf.word_size import is_32_bit
 from hpcd.errors import NotFoundError, TargetError, UsageError
+from hpcd.signals import blocked
 from hpcd.wording import counted
 
 if TYPE_CHECKING:
@@ -141,13 +142,12 @@ class HeldChild:
         hold, self._release = os.pipe()
         failed, report_failure = os.pipe()
         # Ctrl-C ends the child only when the child no longer takes it for hpcd's own.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(self._release)
-            os.close(failed)
-            _become(command, hold, report_failure, mask)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with blocked((signal.SIGINT,)) as mask:
+            self.pid = os.fork()
+            if self.pid == 0:
+                os.close(self._release)
+                os.close(failed)
+                _become(command, hold, report_failure, mask)
         os.close(hold)
         os.close(report_failure)
         self._failed = failed

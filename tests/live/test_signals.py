@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pty
 import re
@@ -18,7 +17,7 @@ import pytest
 import hpcd.analysis
 from hpcd.measurement.check import check_measurement
 from tests.support.recorded import HPCD
-from tests.support.signals import IGNORING, ignored_signals
+from tests.support.signals import IGNORING, ignored_signals, signalled_until
 from tests.support.waiting import Recorder
 
 pytestmark = pytest.mark.root
@@ -122,19 +121,11 @@ def test_a_profile_is_kept_when_its_terminal_goes(tmp_path: Path, spinning: int)
 def test_a_profile_is_kept_however_often_it_is_told_to_end(
     number: signal.Signals, tmp_path: Path, spinning: int
 ) -> None:
-    """A terminal sends Ctrl-C to all processes of the group, as often as it is typed."""
     with subprocess.Popen(
         profile("kept", tmp_path, spinning),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as process:  # fmt: skip
-        assert process.stderr
-        assert process.stderr.readline() == "hpcd: attached\n"
-        while not (tmp_path / "kept").exists():
-            os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=0.1)
-                raise AssertionError(process.stderr.read())
-        _, messages = process.communicate()
+        messages = signalled_until(process, number, tmp_path / "kept")
     own = [line for line in messages.splitlines() if line.startswith("hpcd: ")]
     assert own == ["hpcd: the recording has ended; its result is kept as kept"]
     assert (process.returncode, "Traceback" in messages) == (0, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -14,7 +13,7 @@ import pytest
 
 from tests.service.conftest import HPCD, NOBODY, RunningService
 from tests.support.paths import ROOT
-from tests.support.signals import IGNORING, ignored_signals
+from tests.support.signals import IGNORING, ignored_signals, signalled_until
 
 pytestmark = pytest.mark.root
 
@@ -41,14 +40,7 @@ def test_a_profile_by_the_service_is_kept_however_often_it_is_told_to_end(
     os.chown(results, NOBODY, NOBODY)
     command = [*HPCD, "profile", "--name", "kept", "-p", str(sleeper(NOBODY))]
     with client(running, *command, HPCD_RESULTS=str(results)) as asking:
-        assert asking.stderr
-        assert asking.stderr.readline() == "hpcd: attached\n"
-        while not (results / "kept").exists():
-            os.killpg(asking.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                asking.wait(timeout=0.1)
-                raise AssertionError(asking.stderr.read())
-        _, messages = asking.communicate()
+        messages = signalled_until(asking, number, results / "kept")
     assert (asking.returncode, "Traceback" in messages) == (0, False)
     assert running.end() == 0
 
@@ -56,7 +48,7 @@ def test_a_profile_by_the_service_is_kept_however_often_it_is_told_to_end(
 def test_a_recording_by_the_service_ends_when_its_client_is_told_to(
     service: Start, sleeper: Sleeper
 ) -> None:
-    """Those that the client ignores do not end it; the summary comes at the end of all others."""
+    """Signals that the client ignores do not end it; any other ends it with the summary."""
     running = service()
     command = [*IGNORING, *HPCD, "attach", "--json", "-p", str(sleeper(NOBODY))]
     with client(running, *command) as asking:

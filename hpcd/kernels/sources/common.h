@@ -43,10 +43,24 @@ static inline int64_t twice_border(int64_t time, uint8_t state, int64_t next, ui
 	return (int64_t)(2 * (uint64_t)(state == RESUMED && next_state == SAMPLED ? time : next));
 }
 
-/* State of a word's pixels: of a thread that resumed, that it runs. */
+static inline bool is_wait(uint8_t state)
+{
+	return state == BLOCKED || state == READY;
+}
+
+/* The word that pictures and overviews have for an entry's word: a thread that resumed runs. */
 static inline uint32_t shown_word(uint32_t word)
 {
 	return (word & 3) == RESUMED ? word & ~(uint32_t)3 : word;
+}
+
+/* A pixel has its state in the two highest bits (hpcd/analysis/trace/states.py). */
+#define STATE_SHIFT 30
+
+/* The pixel of a thread in a state at a node of the database. */
+static inline uint32_t pixel_of(uint32_t node, uint32_t state)
+{
+	return node | shown_word(state) << STATE_SHIFT;
 }
 
 #endif

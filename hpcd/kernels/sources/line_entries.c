@@ -54,13 +54,13 @@ static inline void put_sum_before(const struct entries *out, int64_t to, uint32_
 /* The state of the entry at the end of a record, which has a state itself. */
 static inline uint8_t state_after(uint8_t state)
 {
-	return state == BLOCKED || state == READY ? RESUMED : SAMPLED;
+	return is_wait(state) ? RESUMED : SAMPLED;
 }
 
-/* Fills in entries (start, times, nodes, states, events, values), of which there is room for count_entries, and where
- * lines begin in them; whether all are of event 0 and value 1. At the end of a wait is the node that resumed has of its
- * record (a number of the part's; NULL: of none), if that is a node, else the wait's own. Of the numbering the events'
- * lengths and states are used. */
+/* Fills in entries (start, times, nodes, states, events, values; room for as many as count_entries returns), and where
+ * lines begin in them. Returns whether all entries are of event 0 and value 1. The end of a wait has the node that
+ * resumed has for the wait's record (a number of the part's; NULL: for none), if that is a node, else the wait's own.
+ * Only the events' lengths and states of the numbering are used. */
 bool expand_records(const int64_t *start, int64_t lines, const uint64_t *time, const uint32_t *node,
 		    const uint16_t *event, const uint64_t *value, const uint32_t *resumed,
 		    const struct numbering *numbering, const struct laid_out *laid)

@@ -270,8 +270,6 @@ static const uint8_t *content(const struct part *part, const struct ring *ring, 
 typedef uint16_t __attribute__((aligned(1))) loose16;
 typedef uint32_t __attribute__((aligned(1))) loose32;
 
-#define STATE_SHIFT 30
-
 /* Fills in the pixel of an entry's word, or of the word whose place among a line's words the entry is if that has any;
  * whether there is such a one. */
 static inline bool show_word(uint32_t word, const uint32_t *words, int64_t count,
@@ -284,7 +282,7 @@ static inline bool show_word(uint32_t word, const uint32_t *words, int64_t count
 	}
 	if (word >> 2 >= table_size || (word & 3) == RESUMED)
 		return false;
-	*shown = table[word >> 2] | (word & 3) << STATE_SHIFT;
+	*shown = pixel_of(table[word >> 2], word & 3);
 	return true;
 }
 
@@ -412,7 +410,7 @@ static inline bool show_record(const struct part *part, const struct block *bloc
 	uint32_t node = block_node(block->nodes, block->node_planes, block->count, at);
 	if (node >= part->table_size)
 		return false;
-	*shown = part->table[node] | (shown_word(state_at(block, at)) & 3) << STATE_SHIFT;
+	*shown = pixel_of(part->table[node], state_at(block, at));
 	return true;
 }
 
@@ -439,7 +437,7 @@ static enum kind follower_of(const struct part *part, const struct row *row, con
 		return NO_SUCH_NODE;
 	behind->time = nanoseconds(part->base[high], part->shift);
 	behind->state = word & 3;
-	behind->pixel = part->table[word >> 2] | (shown_word(word) & 3) << STATE_SHIFT;
+	behind->pixel = pixel_of(part->table[word >> 2], behind->state);
 	return DRAWN;
 }
 
@@ -635,7 +633,7 @@ static void draw_begin(const struct part *part, const struct row *row, const str
 		return;
 	uint8_t state = part->word[block] & 3;
 	int64_t time = nanoseconds(part->base[block], part->shift);
-	if (state != BLOCKED && state != READY)
+	if (!is_wait(state))
 		return;
 	for (int64_t column = row->begin; column < row->end && pixels->times[column] < time; column++)
 		nodes[column] = 0;

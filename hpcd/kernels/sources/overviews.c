@@ -92,7 +92,7 @@ void overview_entries(int64_t lines, const int64_t *start, const int64_t *time, 
 		int64_t low = at_least(thinned->low, 0);                                           \
 		bool whole = false;                                                                \
 		for (int64_t at = low; at < n; at++)                                               \
-			words[at] = (TYPE)thinned->last_word;                                      \
+			words[at] = (TYPE)shown_word(thinned->last_word);                          \
 		for (int64_t piece = 0; piece < count; piece++) {                                  \
 			int64_t shift = pieces[piece][1], first = pieces[piece][2];                \
 			int64_t size = pieces[piece][3], where = pieces[piece][4];                 \
@@ -109,7 +109,7 @@ void overview_entries(int64_t lines, const int64_t *start, const int64_t *time, 
 			}                                                                          \
 			if (!whole)                                                                \
 				for (int64_t at = low; at < at_most(place, n); at++)               \
-					words[at] = (TYPE)thinned->first_word;                     \
+					words[at] = (TYPE)shown_word(thinned->first_word);         \
 			whole = true;                                                              \
 			for (; skip < size && place < n; skip += factor)                           \
 				words[place++] = entries[where + skip];                            \

@@ -9,16 +9,11 @@ static inline uint64_t end_of(const struct record_columns *records, const struct
 	return records->time[at] + lasting(tree->length[records->event[at]] * (double)records->value[at]);
 }
 
-static inline bool is_wait(uint8_t state)
-{
-	return state == BLOCKED || state == READY;
-}
-
 /* Places that are looked at for a pair: more are never taken where half of the table is free. */
 #define MOST_PROBES 32
 
-/* The place of the sample between waits in two user frames: the pair's own, or one that is free in this stretch; where
- * the table is crowded, that of another pair. */
+/* The place of the sample between waits in two user frames: the pair's own place, or a free one in this stretch, or
+ * another pair's place if the table is crowded. */
 static inline int64_t place_of(const struct seen_samples *seen, uint32_t from, uint32_t to, int64_t mark)
 {
 	uint64_t key = ((uint64_t)from << 32 | to) * 0x9E3779B97F4A7C15u;
@@ -52,7 +47,7 @@ static inline int64_t find_sample(const struct seen_samples *seen, uint32_t from
 /* Fills in, for each wait behind which a thread runs without a sample until it waits again or the stretch ends, the
  * node that it runs in:
  *   1. that of the closest sample of the stretch between two waits in the same user frames as these two, else
- *   2. the user frames of the wait itself where the thread lost its CPU, since it resumes what it did, else
+ *   2. the user frames of the wait itself where the thread lost its CPU, since it resumes there, else
  *   3. 0, the root: not known.
  * All other records get NO_NODE. Stretch s has the records begin[s] to end[s], of one line, in order.
  *

@@ -1,8 +1,6 @@
 /* Short waits in pictures (hpcd/analysis/trace/short_waits.py). */
 #include "common.h"
 
-#define STATE_SHIFT 30
-
 /* A number from 0 to 1 for a time. Numbers of evenly spaced times are evenly spread (Fibonacci hashing: Knuth, The Art
  * of Computer Programming, volume 3, section 6.4). */
 static inline float share_of(int64_t time)
@@ -39,7 +37,7 @@ bool show_short_waits(const struct short_waits *waits, const struct row *rows, i
 				uint32_t word = waits->word[wait];
 				if (word >> 2 >= waits->table_size || (word & 3) == RESUMED)
 					return false;
-				mine[column] = waits->table[word >> 2] | (word & 3) << STATE_SHIFT;
+				mine[column] = pixel_of(waits->table[word >> 2], word & 3);
 				break;
 			}
 		}

@@ -95,7 +95,7 @@ def entries_of(
     until = 0
     for at, (time, node, event, value) in enumerate(rows):
         tick = time // TIME_UNIT_NS
-        is_sum = intervals.state_of[event] == State.RESUMED
+        is_sum = intervals.states.state[event] == State.RESUMED
         if is_sum and pieces and (time < until or tick <= pieces[-1][0][0]):
             inside[-1].append((pieces[-1][0][0], node, event, value))
             continue
@@ -133,7 +133,7 @@ def resumed_nodes(rows: list[Row], intervals: Intervals, user: list[int]) -> lis
 
     ``rows`` are the records of one line in one chunk. For comparison with ``resumed_paths.c``.
     """
-    state = [State(int(intervals.state_of[row[2]])) for row in rows]
+    state = [State(int(intervals.states.state[row[2]])) for row in rows]
     waits = [at for at, kind in enumerate(state) if kind in (State.BLOCKED, State.READY)]
     # Between each two waits: their user frames, and the first and the last sample.
     gaps = []
@@ -280,7 +280,7 @@ def test_entries_have_the_ends_of_intervals(seed: int, lengths: list[int], gap: 
     states = [0] * len(entries.time) if entries.state is None else entries.state.tolist()
     events, values = entries.event.tolist(), entries.value.tolist()
     for state, event, value in zip(states, events, values, strict=True):
-        own = int(intervals.state_of[event])
+        own = int(intervals.states.state[event])
         ends = value == 0 and own in (State.BLOCKED, State.READY)
         # A wait of no length has no end.
         assert state == own or (ends and state == State.RESUMED)
