@@ -17,6 +17,7 @@ from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.targets import processes
 from hpcd.elf.word_size import IS_32_BIT
 from hpcd.errors import HpcdError, StorageError, TargetError
+from hpcd.output_file import open_output
 from hpcd.signals import ENDING, handle
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ def report(
         document |= {"measurement": None, "database": str(database)}
     if args.json_file:
         try:
-            args.json_file.write_text(json.dumps(document) + "\n")
+            with open_output(args.json_file) as file:
+                file.write(json.dumps(document).encode() + b"\n")
         except OSError as error:
             raise StorageError(f"{args.json_file}: {error.strerror}") from None
     if args.json:

@@ -7,7 +7,7 @@ import gzip
 import importlib
 import os
 import re
-import shutil
+import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +17,12 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.errors import PlatformError, StorageError, UsageError, did_you_mean
 from hpcd.interchange.collapsed import looks_collapsed
 from hpcd.interchange.export_selection import ExportSelection
+from hpcd.output_file import open_output
+from hpcd.output_folder import OutputFolder
 
 _MARK = ".hpcd-export"
+# Names in the private folder: of the export, and of an earlier one that it replaces.
+_EXPORT, _REPLACED = "export", "replaced"
 _HEAD = 1 << 16
 _STANDARD_OUTPUT = ("-", "/dev/stdout")
 
@@ -114,7 +118,7 @@ def export(selection: ExportSelection, kind: str, path: Path, *, replace: bool =
         if entry.directory:
             raise UsageError(f"--format {kind} is a directory, which has to have a name")
         standard = str(path) in _STANDARD_OUTPUT
-        with os.fdopen(os.dup(1), "wb") if standard else path.open("wb") as file:
+        with os.fdopen(os.dup(1), "wb") if standard else open_output(path) as file:
             write(selection, file, Path(tempfile.gettempdir()))
         return
     with _put_in_place(path, directory=entry.directory, replace=replace) as place:
@@ -162,25 +166,27 @@ def _put_in_place(path: Path, *, directory: bool, replace: bool) -> Iterator[Pat
     if not path.parent.is_dir():
         raise StorageError(f"{path.parent}: no such directory")
     _check_target(path, replace=replace)
-    try:
-        work = Path(tempfile.mkdtemp(prefix=".hpcd-export-", dir=path.parent))
-    except OSError as error:
-        raise storage_error(path, error) from None
-    try:
-        target = work / "export"
-        if directory:
-            target.mkdir()
-            (target / _MARK).touch()
-        yield target
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif directory:
-            path.unlink(missing_ok=True)
-        target.replace(path)
-    except OSError as error:
-        raise storage_error(path, error) from None
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with OutputFolder(path, f".hpcd-export-{secrets.token_hex(4)}") as work:
+        target = work.path / _EXPORT
+        try:
+            if directory:
+                target.mkdir()
+                (target / _MARK).touch()
+            yield target
+            # Checked again: another user who owns the folder may have renamed things meanwhile.
+            replaced = work.take_away(_REPLACED)
+            try:
+                if replaced:
+                    _check_target(work.path / _REPLACED, replace=replace)
+                work.put_in_place(_EXPORT)
+            except BaseException:
+                if replaced:
+                    work.put_in_place(_REPLACED)
+                raise
+        except OSError as error:
+            raise storage_error(path, error) from None
+        finally:
+            work.remove()
 
 
 def _check_target(path: Path, *, replace: bool) -> None:

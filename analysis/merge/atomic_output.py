@@ -8,6 +8,7 @@ import ctypes
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,11 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.executors import WorkerDiedError
 from hpcd.errors import StorageError
+from hpcd.output_folder import OutputFolder
+
+DATABASE = "database"
+"""The name of a database in its work folder."""
+_REPLACED = "replaced"
 
 # Files that wait for the disk at a time.
 _SYNCING = 32
@@ -38,34 +44,46 @@ def check_output(out: Path, *, replace: bool) -> None:
 
 
 @contextlib.contextmanager
-def work_directory(out: Path) -> Iterator[Path]:
+def work_folder(out: Path) -> Iterator[OutputFolder]:
     """A directory beside ``out`` that is gone afterwards; a killed merge's parts are still in it.
 
-    Raises :class:`StorageError` when another merge uses it.
+    Raises :class:`StorageError` when another merge uses it, or it is not this user's alone.
     """
-    work = out.parent / f".{out.name}.merging"
-    try:
-        work.mkdir(mode=0o700, exist_ok=True)
-        lock = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError as error:
-        raise storage_error(work, error) from None
-    try:
+    with OutputFolder(out, f".{out.name}.merging") as work:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(work.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StorageError(f"{out}: another merge is writing it") from None
-        _clear(work)
+        if not work.is_there:  # it was another merge's, which has just ended
+            raise StorageError(f"{out}: another merge is writing it")
+        _clear(work.path)
         try:
             yield work
         except WorkerDiedError:
-            _clear(work)
+            _clear(work.path)
             raise
         except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
+            work.remove()
             raise
-        shutil.rmtree(work, ignore_errors=True)
-    finally:
-        os.close(lock)
+        work.remove()
+
+
+def workers_path(work: OutputFolder) -> Path:
+    """The path of ``work`` for workers that may be on other machines, which no descriptor leads to.
+
+    Raises :class:`StorageError` for root where another user could make it lead elsewhere.
+    """
+    path = work.shown.absolute()
+    if os.geteuid() == 0:
+        for folder in path.parents:
+            status = folder.stat()
+            shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if status.st_uid or (shared and not status.st_mode & stat.S_ISVTX):
+                raise StorageError(
+                    f"{folder} can be changed by other users than root: as root, merge there"
+                    " without --engine, or elsewhere"
+                )
+    return path
 
 
 def _clear(work: Path) -> None:
@@ -89,25 +107,23 @@ def remove_beside(complete: Path) -> None:
             _remove(path)
 
 
-def put_in_place(complete: Path, out: Path, *, sync: bool = True) -> None:
-    """Make the finished database appear under its name, at once; with ``sync`` it is on the disk
-    before."""
+def put_in_place(work: OutputFolder, out: Path, *, sync: bool = True) -> None:
+    """Make the finished database of ``work`` appear as ``out``, at once; with ``sync`` it is on the
+    disk before. Raises :class:`StorageError`."""
     try:
-        # As private as the measurements: command lines and paths are in it.
-        complete.chmod(0o700)
         if sync:
-            _sync(complete)
-        retired = complete.parent / "replaced"
-        if out.exists():
-            out.rename(retired)
+            _sync(work.path / DATABASE)
+        replaced = work.take_away(_REPLACED)
         try:
-            complete.rename(out)
-        except OSError:
-            if retired.exists():
-                retired.rename(out)
+            if replaced and not layout.is_database(work.path / _REPLACED):
+                raise StorageError(f"{out} is not an hpcd database; it is not replaced")
+            work.put_in_place(DATABASE)
+        except BaseException:
+            if replaced:
+                work.put_in_place(_REPLACED)
             raise
         if sync:
-            _sync_one(out.parent)
+            work.sync_parent()
     except OSError as error:
         raise storage_error(out, error) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.executors import Progress, run_all, together
 from hpcd.analysis.trace.part_contents import PartContents
+from hpcd.regular_file import open_regular
 
 # Files whose checksums one task makes, in bytes.
 _CHECK_BYTES = 16 << 20
@@ -38,16 +40,26 @@ def place_parts(
                 if part.checksums:
                     kept[name] = layout.FileEntry(place.stat().st_size, part.checksums)
                 continue
-            try:
-                place.hardlink_to(part.path)
-            except OSError:
-                shutil.copyfile(part.path, place)
+            _add_old(part.path, place)
         except OSError as error:
             raise storage_error(place, error) from None
         before = f"trace/{part.path.name}"
         if before in checked:
             kept[name] = checked[before]
     return kept
+
+
+def _add_old(part: Path, place: Path) -> None:
+    """Make ``place`` the same file as ``part`` where it is this user's, else a copy."""
+    with open_regular(part) as file:
+        fd = file.fileno()
+        if os.fstat(fd).st_uid == os.geteuid():
+            with contextlib.suppress(OSError):  # on another file system
+                # The very file that was opened, whatever its name leads to by now.
+                os.link(f"/proc/self/fd/{fd}", place, src_dir_fd=fd)
+                return
+        with place.open("xb") as copy:
+            shutil.copyfileobj(file, copy)
 
 
 def all_checksums(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +12,9 @@ from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+from urllib.parse import quote
 
+from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.database.schema import INDEXES, SCHEMA, line_totals_schema
 from hpcd.errors import StorageError
 
@@ -59,7 +63,7 @@ def write_tables(path: Path, tables: Iterable[tuple[str, Iterable[Row]]], metric
     Raises :class:`StorageError`.
     """
     try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with closing(_create(path)) as connection:
             # The directory is renamed into place when all is written: no journal is needed.
             connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
             connection.executescript(SCHEMA + line_totals_schema(metrics))
@@ -70,6 +74,31 @@ def write_tables(path: Path, tables: Iterable[tuple[str, Iterable[Row]]], metric
             connection.executescript(INDEXES)
     except sqlite3.Error as error:
         raise StorageError(f"{path}: {error}") from None
+
+
+def _create(path: Path) -> sqlite3.Connection:
+    """Make a file and connect to it. SQLite resolves the links of a path and opens what it found by
+    name: another file, if another user changed a folder of that path meanwhile."""
+    try:
+        with path.open("xb") as new_file:
+            uri = f"file:{quote(str(path))}?mode=rw"
+            connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+            if not _is_open(new_file.fileno()):
+                connection.close()
+                raise StorageError(f"{path}: moved by another process")
+            return connection
+    except OSError as error:
+        raise storage_error(path, error) from None
+
+
+def _is_open(fd: int) -> bool:
+    """Whether this process has the file of descriptor ``fd`` open by another one, too."""
+    mine = os.fstat(fd)
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if int(entry.name) != fd and os.path.samestat(os.fstat(int(entry.name)), mine):
+                return True
+    return False
 
 
 def _insert(connection: sqlite3.Connection, name: str, rows: Iterator[Row]) -> None:

@@ -32,10 +32,12 @@ from hpcd.analysis.arrays.column_files import save_column, storage_error
 from hpcd.analysis.arrays.node_maps import NodeMaps
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.atomic_output import (
+    DATABASE,
     check_output,
     put_in_place,
     remove_beside,
-    work_directory,
+    work_folder,
+    workers_path,
 )
 from hpcd.analysis.merge.call_columns import CallSource, CallTables, unite_calls
 from hpcd.analysis.merge.canonical_modules import CanonicalModule, unite_modules
@@ -131,17 +133,18 @@ def merge(
         raise UsageError("nothing to merge")
     check_output(out, replace=force or add)
     report = progress or (lambda stage, done, total: None)
-    with work_directory(out) as work, contextlib.ExitStack() as stack:
+    with work_folder(out) as work, contextlib.ExitStack() as stack:
         local = executor is None
+        path = work.path if local else workers_path(work)
         if executor is None:
             executor = stack.enter_context(local_executor(workers_for(paths, workers)))
         old = out if add and out.exists() else None
         stack.callback(close_readers)
         stack.enter_context(fewer_collections())
-        result = _Merge(paths, work, old, executor, report).run(memory=memory, local=local)
+        result = _Merge(paths, path, old, executor, report).run(memory=memory, local=local)
         # First, or it would be written to the disk with the database.
-        remove_beside(work / "database")
-        put_in_place(work / "database", out, sync=sync)
+        remove_beside(work.path / DATABASE)
+        put_in_place(work, out, sync=sync)
     result.database = out
     return result
 
@@ -155,7 +158,7 @@ class _Merge:
     ) -> None:  # fmt: skip
         self._paths = list(dict.fromkeys(path.absolute() for path in paths))
         self._work = work
-        self._root = work / "database"
+        self._root = work / DATABASE
         self._old = old
         self._executor = executor
         self._progress = progress
@@ -263,8 +266,10 @@ class _Merge:
         parts = self._work / "parts"
         try:
             parts.mkdir(exist_ok=True)
+            # As private as the measurements: command lines and paths are in it.
+            self._root.mkdir(mode=0o700)
             for folder in layout.FOLDERS:
-                (self._root / folder).mkdir(parents=True)
+                (self._root / folder).mkdir()
         except OSError as error:
             raise storage_error(self._root, error) from None
         return parts

@@ -27,6 +27,7 @@ from hpcd.array_types import I64
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.errors import StorageError, UsageError
 from hpcd.model.scope import ScopeKind
+from hpcd.output_file import open_output
 from hpcd.viewer import palette
 from hpcd.viewer.pictures import PictureView, draw
 from hpcd.viewer.pictures.flame_graph import boxes_of
@@ -60,7 +61,8 @@ def write_html(
     """
     text = "".join(html_parts(db, facts, outline, more, only))
     try:
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        with open_output(path) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror}") from None
 

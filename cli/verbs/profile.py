@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -32,6 +33,7 @@ from hpcd.cli.verbs.run import command_of, run_recorded
 from hpcd.daemon.targets import processes
 from hpcd.errors import HpcdError, StorageError, UsageError
 from hpcd.isolation import python_command, python_environment
+from hpcd.output_file import open_output
 from hpcd.signals import ENDING, ignored, interrupt_on, say_once
 
 if TYPE_CHECKING:
@@ -143,11 +145,7 @@ def _report_stream(output: Path | None, *, own: bool) -> Iterator[TextIO]:
     if output is None:
         yield sys.stdout if own else sys.stderr
         return
-    try:
-        stream = output.open("w", encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{output}: {error.strerror}") from None
-    with stream:
+    with TextIOWrapper(open_output(output), encoding="utf-8") as stream:
         yield stream
 
 

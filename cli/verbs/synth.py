@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from functools import partial
 from pathlib import Path
 
 from hpcd.analysis.merge.executors import WorkerDiedError, local_executor, run_all
 from hpcd.cli.command import Command
 from hpcd.cli.output.progress_bar import progress_bar
-from hpcd.errors import StorageError, UsageError
+from hpcd.errors import UsageError
 from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import SyntheticSource, built_in_source, recorded_source
+from hpcd.output_folder import make_directory
 
 _TASKS = 64
 _IMBALANCE = 0.2
@@ -68,12 +70,7 @@ class Synth(Command):
             raise UsageError("--imbalance must be from 0 to 1, --contexts not negative")
         source = recorded_source(args.scale_up) if args.scale_up else built_in_source(
             shape.contexts or 4000, shape.seed)  # fmt: skip
-        try:
-            args.output.mkdir()
-        except FileExistsError:
-            raise StorageError(f"{args.output} exists already") from None
-        except OSError as error:
-            raise StorageError(f"{args.output}: {error.strerror or error}") from None
+        os.close(make_directory(args.output))
         paths = [args.output / f"node-{number:05d}" for number in range(shape.measurements)]
         # The source goes to a worker with each task: few tasks, each of many measurements.
         step = max(len(paths) // _TASKS, 1)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hpcd.errors import StorageError
 from hpcd.measurement.chunk import SEGMENT_HEADER_BYTES, ChunkKind, encode_chunk, segment_header
+from hpcd.output_folder import make_directory
 
 
 class SegmentWriter:
@@ -46,14 +47,11 @@ class SegmentWriter:
         self._size = 0
         self._made = not existing
         if self._made:
-            try:
-                path.mkdir(mode=0o700)
-            except FileExistsError:
-                raise StorageError(f"{path} exists already; choose another with -o") from None
-            except OSError as error:
-                raise StorageError(f"cannot make {path}: {error.strerror}") from None
+            self._folder = make_directory(path)
             if owner:
-                os.chown(path, *owner, follow_symlinks=False)
+                os.fchown(self._folder, *owner)
+        else:
+            self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def append(self, kind: ChunkKind, payload: bytes) -> None:
         """Append a chunk, in a new segment if this one would be too large."""
@@ -86,11 +84,11 @@ class SegmentWriter:
         )
 
     def _next_segment(self) -> None:
-        self.close()
-        path = self.path / f"segment-{self._segments:06d}.hpcd"
+        self._end_segment()
+        name = f"segment-{self._segments:06d}.hpcd"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            self._fd = os.open(path, flags, 0o600)
+            self._fd = os.open(name, flags, 0o600, dir_fd=self._folder)
             # Readers tell a living writer from a dead one by this lock.
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -104,12 +102,12 @@ class SegmentWriter:
             # A segment without a header would make what follows unreadable.
             os.close(self._fd)
             self._fd = -1
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self._folder)
             raise
         self._segments += 1
 
-    def close(self) -> None:
-        """End the segment that is written. Calling again does nothing."""
+    def _end_segment(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             try:
@@ -120,12 +118,24 @@ class SegmentWriter:
             finally:
                 os.close(fd)
 
+    def close(self) -> None:
+        """End the segment that is written; nothing can be appended after. Calling again does
+        nothing."""
+        try:
+            self._end_segment()
+        finally:
+            folder, self._folder = self._folder, -1
+            if folder >= 0:
+                os.close(folder)
+
     def discard(self) -> None:
         """Remove the measurement: nothing came of it."""
         if self._fd >= 0:
             os.close(self._fd)
-            self._fd = -1
-        for segment in self.path.glob("segment-*.hpcd"):
-            segment.unlink()
+            self._fd = -1  # without waiting for the disk
+        for entry in os.scandir(self._folder):
+            if entry.name.startswith("segment-"):
+                os.unlink(entry.name, dir_fd=self._folder)
+        self.close()
         if self._made:
             self.path.rmdir()

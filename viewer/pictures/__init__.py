@@ -33,7 +33,7 @@ __all__ = ["VIEWS", "Drawn", "PictureView", "draw"]
 
 
 def draw(db: Database, output: Path, view: PictureView) -> Drawn:
-    """Draw ``view`` of ``db`` into ``output`` (.png or .svg), replacing it at once when done.
+    """Draw ``view`` of ``db`` into ``output`` (.png or .svg), which is written when all is drawn.
 
     Raises :class:`UsageError` for a view of nothing, :class:`StorageError` when it cannot write.
     """

@@ -12,7 +12,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from hpcd.analysis.messages.traffic import Matrix
 from hpcd.array_types import F64, I64
-from hpcd.errors import StorageError, UsageError
+from hpcd.errors import UsageError
 from hpcd.viewer.pictures.figure_file import write_figure
 
 _FORMATS = (".png", ".svg")
@@ -53,10 +53,7 @@ def draw_matrix(matrix: Matrix, ranks: I64, output: Path, title: str) -> None:
             figure.colorbar(drawn, cax=bar, format=EngFormatter(unit="B"))
         messages, volume = matrix.messages.sum(), EngFormatter(unit="B")(matrix.bytes.sum())
         axes.set_title(f"{title}: {messages:,.0f} messages, {volume}", loc="left", fontsize=10)
-        try:
-            write_figure(figure, output)
-        except OSError as error:
-            raise StorageError(f"cannot write {output}: {error.strerror}") from None
+        write_figure(figure, output)
 
 
 def binned(matrix: Matrix, size: int, step: int) -> F64:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from io import BytesIO
 from pathlib import Path
 
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from hpcd.errors import StorageError
+from hpcd.output_file import open_output
 from hpcd.wording import harmless
 
 # Far more than a page has room for; laying out a megabyte takes minutes.
@@ -15,7 +18,7 @@ _LONGEST = 10_000
 
 
 def write_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG, by the suffix of ``path``. Raises :class:`OSError`.
+    """Write a figure as PNG or SVG, by the suffix of ``path``. Raises :class:`StorageError`.
 
     Control characters of its texts become escapes: in XML there are none. Labels of ticks are made
     anew when they are drawn; who sets them makes them harmless.
@@ -26,5 +29,11 @@ def write_figure(figure: Figure, path: Path) -> None:
     with warnings.catch_warnings():
         # That a font lacks a character; the warning has the character, for the terminal.
         warnings.filterwarnings("ignore", message=".*[Gg]lyph")
-        vector = path.suffix.lower() == ".svg"
-        figure.savefig(path, metadata={"Date": None} if vector else None)
+        kind = path.suffix.lower().removeprefix(".")
+        picture = BytesIO()
+        figure.savefig(picture, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    try:
+        with open_output(path) as file:
+            file.write(picture.getbuffer())
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror}") from None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -20,7 +18,7 @@ from matplotlib.ticker import EngFormatter
 
 from hpcd.analysis import Database
 from hpcd.array_types import I64
-from hpcd.errors import StorageError, UsageError
+from hpcd.errors import UsageError
 from hpcd.viewer import palette
 from hpcd.viewer.pictures.figure_file import write_figure
 from hpcd.wording import harmless
@@ -225,21 +223,7 @@ class Page:
 
     def write(self) -> None:
         """Save it. Raises :class:`StorageError`."""
-        output, part = self.output, None
-        try:
-            with tempfile.NamedTemporaryFile(
-                dir=output.parent, prefix=f".{output.name}.", suffix=output.suffix, delete=False
-            ) as file:
-                part = Path(file.name)
-            write_figure(self.figure, part)
-            umask = os.umask(0)
-            os.umask(umask)
-            part.chmod(0o666 & ~umask)
-            part.replace(output)
-        except OSError as error:
-            if part:
-                part.unlink(missing_ok=True)
-            raise StorageError(f"cannot write {output}: {error.strerror}") from None
+        write_figure(self.figure, self.output)
 
 
 def short(name: str, width: int) -> str:

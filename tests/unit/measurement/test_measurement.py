@@ -236,6 +236,21 @@ def test_existing_or_impossible_output(tmp_path: Path) -> None:
             MeasurementWriter(path, HOST, options={})
 
 
+def test_segments_follow_the_directory_not_its_name(tmp_path: Path) -> None:
+    """An attacker who owns the folder moves the measurement and puts a link in its place."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    writer = MeasurementWriter(tmp_path / "m", HOST, options={}, segment_bytes=4096)
+    (tmp_path / "m").rename(tmp_path / "moved")
+    (tmp_path / "m").symlink_to(victim)
+    for number in range(3):
+        writer.add_process(Process(number, 1, 0, os.urandom(5000).hex(), "", (), 0, 0))
+        writer.flush()
+    writer.close()
+    assert not list(victim.iterdir())
+    assert len(list((tmp_path / "moved").iterdir())) > 1
+
+
 def test_what_is_no_measurement(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         open_measurement(tmp_path / "missing")

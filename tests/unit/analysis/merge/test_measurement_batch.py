@@ -125,8 +125,7 @@ def test_a_killed_merge_goes_on_with_the_parts_of_batches(
 ) -> None:
     """Not where one of a batch has grown since."""
     paths = few(tmp_path)
-    left = tmp_path / ".db.merging" / "parts"
-    left.mkdir(parents=True)
+    left = left_parts(tmp_path)
     known = sorted(paths, key=lambda path: identify_measurement(path)[0] or 0)
     sources = tuple(MeasurementSource(path, identify_measurement(path)[1]) for path in known)
     (part,) = ingest(IngestTask(sources, left, 1 << 30)).parts
@@ -137,13 +136,21 @@ def test_a_killed_merge_goes_on_with_the_parts_of_batches(
         merge(paths, tmp_path / "db", workers=1)
     assert files(tmp_path / "db") == files(tmp_path / "fresh")
     assert not left.exists()
-    left.mkdir(parents=True)
+    left = left_parts(tmp_path)
     ingest(IngestTask(sources, left, 1 << 30))
     with next(paths[2].iterdir()).open("ab") as segment:
         segment.write(bytes(8))
     merge(paths, tmp_path / "db", workers=1, force=True)
     merge(paths, tmp_path / "grown", workers=1)
     assert files(tmp_path / "db") == files(tmp_path / "grown")
+
+
+def left_parts(folder: Path) -> Path:
+    """An empty directory of parts as a killed merge of ``folder``/db left it."""
+    work = folder / ".db.merging"
+    work.mkdir(mode=0o700)
+    (work / "parts").mkdir()
+    return work / "parts"
 
 
 @pytest.mark.usefixtures("one_batch")
