@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.loader import LOADERS
+from hpcd.cli.output.terminal_text import say
 from hpcd.daemon.capture.recording_options import (
     DEFAULT_FREQUENCY,
     DEFAULT_THRESHOLD_NS,
@@ -211,8 +211,7 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
 
 
 def _say_analysing(files: int) -> None:
-    print(
+    say(
         f"hpcd: the last call paths wait for {counted(files, 'file')} to be analysed, once; "
-        "Ctrl-C ends without",
-        file=sys.stderr,
+        "Ctrl-C ends without"
     )

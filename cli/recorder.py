@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from hpcd.cli.output.terminal_text import harmless
+from hpcd.cli.output.terminal_text import cell, console, harmless, say
 from hpcd.cli.record_options import recording_options, selection
 from hpcd.cli.service_client import held_by_service, wait_for_end
 from hpcd.daemon.capture.sampler_loading import prepare_recording
@@ -39,7 +39,7 @@ def record_here(args: argparse.Namespace, output: Path) -> Summary:
         for pid in filter(processes.is_32_bit, selector.pids):
             say_32_bit(f"process {pid}")
         if selector.open_ended and next(iter(selector.scan()), None) is None:
-            print("hpcd: nothing matches yet: waiting for processes to start", file=sys.stderr)
+            say("hpcd: nothing matches yet: waiting for processes to start")
 
     summary = record(recording, as_json=args.json, attached=attached)
     if selector.open_ended and not summary.threads:
@@ -49,7 +49,7 @@ def record_here(args: argparse.Namespace, output: Path) -> Summary:
 
 def say_32_bit(name: str) -> None:
     """Say, before anything is recorded, how little will be known of a 32-bit program."""
-    print(f"hpcd: {name} runs {IS_32_BIT}; its times are right", file=sys.stderr)
+    say(f"hpcd: {name} runs {IS_32_BIT}; its times are right")
 
 
 def record_by_service(args: argparse.Namespace, output: Path | None) -> Summary:
@@ -83,27 +83,24 @@ def record(
         return recording.run(attached=attached or _print_attached)
 
     # Only now: it takes as long to import as the programs to load.
-    from rich.console import Console
     from rich.live import Live
     from rich.text import Text
-
-    console = Console(stderr=True)
 
     def begun() -> None:
         live.update(Text("attached; Ctrl-C ends the recording"))
         if attached:
             attached()
 
-    with Live(Text("preparing: compiling the sampler, reading unwind tables"), console=console,
-              transient=True) as live:  # fmt: skip
+    preparing = Text("preparing: compiling the sampler, reading unwind tables")
+    with Live(preparing, console=console(stderr=True), transient=True) as live:
         return recording.run(
-            progress=lambda now: live.update(Text(progress_line(now))),
+            progress=lambda now: live.update(cell(progress_line(now))),
             attached=begun,
         )
 
 
 def _print_attached() -> None:
-    print("hpcd: attached", file=sys.stderr, flush=True)
+    say("hpcd: attached")
 
 
 def progress_line(now: Progress) -> str:

@@ -17,7 +17,8 @@ from typing import TextIO
 
 from hpcd import __version__
 from hpcd.cli.caller_state import caller_state
-from hpcd.cli.output.standard_streams import outlive_readers
+from hpcd.cli.output.standard_streams import harmless_streams, outlive_readers
+from hpcd.cli.output.terminal_text import say
 from hpcd.cli.verbs import GROUPS, VERBS, load
 from hpcd.errors import HpcdError, NotFoundError, StorageError, UsageError, did_you_mean
 from hpcd.fast_imports import fast_imports
@@ -144,6 +145,12 @@ def _open_streams() -> None:
 
 def _main(arguments: list[str]) -> int:
     raise_descriptor_limit()
+    with harmless_streams():
+        return _reported(arguments)
+
+
+def _reported(arguments: list[str]) -> int:
+    """Run the command line; errors are said in one line."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _Warnings().show
@@ -188,8 +195,7 @@ class _Warnings:
             self._show(message, category, filename, lineno, file, line)
         elif not self._shown:
             self._shown = True
-            print("hpcd: costs are too large to compute with; some figures are wrong",
-                  file=sys.stderr)  # fmt: skip
+            say("hpcd: costs are too large to compute with; some figures are wrong")
 
 
 def _run(arguments: list[str]) -> int:
@@ -244,11 +250,8 @@ def _failed(error: Exception, message: str, code: int) -> int:
         import traceback
 
         traceback.print_exception(error)
-    line = "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in message
-    )
     try:
-        print(f"hpcd: {line}", file=sys.stderr, flush=True)
+        say(f"hpcd: {message}")
     except BrokenPipeError:
         _silence(1, 2)
     return code

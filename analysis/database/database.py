@@ -239,6 +239,7 @@ class Database:
             or bool((scopes.parent[1:] >= np.arange(1, count)).any())
             or not are_below(scopes.procedure, len(self.procedures))
             or not are_below(self.scope_of_node, count)
+            or not scopes.has_sound_loops()
         ):
             raise FormatError(f"{self._sqlite}: scopes and contexts do not agree")
         return scopes

@@ -6,16 +6,16 @@ debug information the inlined calls, loops and source lines it is in, of others 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hpcd.array_types import U8, U32
 from hpcd.model.scope import ScopeKind
 
-if TYPE_CHECKING:
-    pass
+# The name of a loop whose line is unknown.
+_OFFSET = re.compile(r"(\+0x[0-9a-f]{1,16})?")
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ class Scopes:
 
     def __len__(self) -> int:
         return len(self.parent)
+
+    def has_sound_loops(self) -> bool:
+        """Whether loops of unknown line have an offset for a name, or none."""
+        unknown = np.flatnonzero((self.kind == ScopeKind.LOOP) & (self.line == 0))
+        return all(_OFFSET.fullmatch(self.name[number]) for number in unknown.tolist())
 
     @staticmethod
     def none() -> Scopes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -18,6 +17,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.text import Text
+
+from hpcd.cli.output.terminal_text import console
 
 # Stages whose steps are bytes; those of others are counted.
 _BYTES = ("read",)
@@ -46,15 +47,15 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
 
     Yields a function to call with the stage, the amount done, and the total.
     """
-    console = Console(stderr=True)
+    err = console(stderr=True)
     bar = Progress(
         TextColumn("{task.description:12}"),
         BarColumn(),
         _Amount(),
         TimeRemainingColumn(),
-        console=console,
+        console=err,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not err.is_terminal,
     )
     with bar:
         task = bar.add_task("", total=None)

@@ -1,13 +1,21 @@
-"""Standard output and standard error of a command, which outlive the terminal and readers."""
+"""Standard output and standard error of a command.
+
+They outlive the terminal and readers, and what is printed to them moves no cursor: names in a
+recording are chosen by the programs recorded. Only rich's consoles write escape sequences.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import stat
 import sys
-from typing import Any, TextIO
+from collections.abc import Iterable, Iterator
+from typing import Any, TextIO, cast
+
+from hpcd.wording import harmless
 
 
 def outlive_readers() -> None:
@@ -56,3 +64,40 @@ def _lossy(stream: TextIO, lost: frozenset[int]) -> TextIO:
         errors=stream.errors,
         line_buffering=True,
     )
+
+
+class _HarmlessOutput:
+    """A text stream that writes control characters as escapes; ``styled`` is the stream below,
+    which writes them as they are."""
+
+    def __init__(self, styled: TextIO) -> None:
+        self.styled = styled
+
+    def write(self, text: str) -> int:
+        """Write ``text``; lines and columns stay. Returns the number of its characters."""
+        lines = text.split("\n")
+        self.styled.write("\n".join("\t".join(map(harmless, line.split("\t"))) for line in lines))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write each of ``lines``."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.styled, name)
+
+
+@contextlib.contextmanager
+def harmless_streams() -> Iterator[None]:
+    """Escape control characters in all that is printed meanwhile."""
+    with (
+        contextlib.redirect_stdout(cast("TextIO", _HarmlessOutput(sys.stdout))),
+        contextlib.redirect_stderr(cast("TextIO", _HarmlessOutput(sys.stderr))),
+    ):
+        yield
+
+
+def styled(stream: TextIO) -> TextIO:
+    """The stream to which rich writes what goes to ``stream``, with its escape sequences."""
+    return cast("TextIO", getattr(stream, "styled", stream))

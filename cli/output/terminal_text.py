@@ -8,28 +8,40 @@ style what follows, or fail to parse. Every such text goes through here before i
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
+from hpcd.cli.output.standard_streams import styled
 from hpcd.wording import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["cell", "harmless", "spreadsheet_cell", "wide_console"]
+__all__ = ["cell", "console", "harmless", "say", "spreadsheet_cell", "wide_console"]
 
 # Where there is no terminal to fit: enough to see what a command is.
 _PIPE_WIDTH = 160
 
 
-def wide_console() -> Console:
-    """Standard output for rich's tables, as wide as the terminal or $COLUMNS; wide in a pipe."""
+def say(line: str) -> None:
+    """Print a line for people to standard error, at once."""
+    print(harmless(line), file=sys.stderr, flush=True)
+
+
+def console(*, stderr: bool = False, **options: Any) -> Console:
+    """Standard output or standard error for rich, with rich's ``options``."""
     from rich.console import Console
 
-    console = Console(highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(highlight=False, width=_PIPE_WIDTH)
-    return console
+    return Console(file=styled(sys.stderr if stderr else sys.stdout), highlight=False, **options)
+
+
+def wide_console() -> Console:
+    """Standard output for rich's tables, as wide as the terminal or $COLUMNS; wide in a pipe."""
+    out = console()
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out = console(width=_PIPE_WIDTH)
+    return out
 
 
 def spreadsheet_cell(value: object) -> object:

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import NamedTuple
 
-from rich.console import Console
 from rich.text import Text
 
 from hpcd.analysis.parallel.tree_matching import Matching, path_labels
 from hpcd.analysis.profile.row_text import fit, joined, run_name, shorten
 from hpcd.analysis.profile.tree_rows import Forest
-from hpcd.cli.output.terminal_text import harmless
+from hpcd.cli.output.terminal_text import console, harmless
 from hpcd.errors import UsageError
 
 # Wider than most terminals, narrow enough for a page: what a pipe or file gets without $COLUMNS.
@@ -120,7 +119,7 @@ class TextOutput:
         self.width = width
         self._console = None
         if color == "always" or (color == "auto" and on_terminal):
-            self._console = Console(
+            self._console = console(
                 width=width,
                 soft_wrap=True,
                 force_terminal=True,
@@ -144,7 +143,7 @@ class TextOutput:
                 text = Text.assemble(
                     row.figures, (row.lines, "dim"), (harmless(row.name), row.style)
                 )
-                self._console.print(text, highlight=False)
+                self._console.print(text)
         self.write(harmless(f"{row.figures}{row.lines}{row.name}".rstrip()) + "\n" for row in rows)
 
     def write(self, parts: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hpcd.analysis.database import Database
+from hpcd.cli.output.terminal_text import say
 
 
 def hint(databases: Sequence[Database], *, pane: str = "", find: str = "") -> None:
@@ -17,7 +18,7 @@ def hint(databases: Sequence[Database], *, pane: str = "", find: str = "") -> No
     words += ["--pane", pane] if pane else []
     words += ["--find", find] if find else []
     sys.stdout.flush()  # the report comes first, also where both are one pipe
-    print(f"view in a browser: {shlex.join(words)}", file=sys.stderr)
+    say(f"view in a browser: {shlex.join(words)}")
 
 
 def costliest(db: Database, metric: int) -> str:

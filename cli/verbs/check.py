@@ -13,6 +13,7 @@ from hpcd.analysis.database.check import check_database
 from hpcd.analysis.database.directory import MANIFEST
 from hpcd.analysis.symbols.recorded_files import mistaken_modules
 from hpcd.cli.command import Command
+from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.result_store import database_argument
 from hpcd.errors import FormatError, HpcdError, NotFoundError
 from hpcd.measurement.check import Defect, check_measurement
@@ -57,7 +58,7 @@ class Check(Command):
             print(json.dumps({"sound": code == 0, "paths": [_as_json(*row) for row in report]}))
         else:
             for path, kind, findings in report:
-                print("\n".join(_as_text(path, kind, findings)))
+                print("\n".join(map(harmless, _as_text(path, kind, findings))))
         return code
 
 

@@ -12,6 +12,7 @@ from hpcd.analysis.profile.filters import Filter
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.progress_bar import progress_bar
+from hpcd.cli.output.terminal_text import say
 from hpcd.errors import UsageError
 from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.formats import FORMATS, default_path, export, is_stream
@@ -76,7 +77,7 @@ class Export(Command):
             streamed = is_stream(path)
             export(selection, args.format, path, replace=args.force)
         for note in selection.notes:
-            print(f"note: {note}", file=sys.stderr)
+            say(f"note: {note}")
         files = [] if streamed else [path, *path.rglob("*")]
         size = sum(file.stat().st_size for file in files if file.is_file())
         # Standard output may be the export.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +23,7 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
+from hpcd.cli.output.terminal_text import say
 from hpcd.cli.output.tree_tables import (
     Column,
     Row,
@@ -83,7 +83,7 @@ class ImbalanceCommand(Command):
         with open_database(args.database) as db:
             imbalance = measure(db, metric=args.metric, job=args.job, scopes=args.scopes)
             if imbalance.ranks.note:
-                print(f"note: {imbalance.ranks.note}", file=sys.stderr)
+                say(f"note: {imbalance.ranks.note}")
             page = TextOutput(args.width)
             if args.json:
                 page.write(_as_json(imbalance, args.depth))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
 from hpcd.cli.command import Command
+from hpcd.cli.output.terminal_text import say
 from hpcd.errors import UsageError
 from hpcd.interchange.importing import (
     FORMATS,
@@ -66,7 +66,7 @@ class Import(Command):
             return 0
         print(_summary(args.output, imported))
         for note in filter(None, (*imported.notes, _TIMES[imported.times])):
-            print(f"note: {note}", file=sys.stderr)
+            say(f"note: {note}")
         return 0
 
 

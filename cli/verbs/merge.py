@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from hpcd.analysis.merge.executors import DEFAULT_MEMORY, ENGINES, engine, worke
 from hpcd.analysis.merge.process_pool import start_fork_server
 from hpcd.cli.command import Command
 from hpcd.cli.output.progress_bar import progress_bar
+from hpcd.cli.output.terminal_text import say
 from hpcd.daemon.service.configuration import size_of
 from hpcd.errors import FormatError
 from hpcd.fast_imports import fast_imports
@@ -87,10 +87,10 @@ class Merge(Command):
         else:
             print(summary(result))
         for path, why in [*result.refused, *result.damaged]:
-            print(f"hpcd: {why if path in why else f'{path}: {why}'}", file=sys.stderr)
+            say(f"hpcd: {why if path in why else f'{path}: {why}'}")
         if not args.json:
             for note in result.notes:
-                print(f"note: {note}", file=sys.stderr)
+                say(f"note: {note}")
         return FormatError.exit_code if result.refused or result.damaged else 0
 
 

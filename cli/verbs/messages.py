@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from hpcd.analysis.database import open as open_database
@@ -15,7 +14,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output import message_tables
 from hpcd.cli.output.message_json import as_json
-from hpcd.cli.output.terminal_text import harmless
+from hpcd.cli.output.terminal_text import harmless, say
 from hpcd.cli.output.tree_tables import TextOutput
 from hpcd.errors import UsageError
 
@@ -63,7 +62,7 @@ class MessagesCommand(Command):
         with open_database(args.database) as db:
             job_communication = communication(db, args.job)
             for note in caveats(db, job_communication):
-                print(f"note: {harmless(note)}", file=sys.stderr)
+                say(f"note: {note}")
             if args.phase:
                 job_communication = within_phases(db, job_communication, args.phase)
             delays = delays_of(db, job_communication)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from hpcd.cli.command import Command
 from hpcd.cli.output.summary_text import caveats
-from hpcd.cli.output.terminal_text import harmless
+from hpcd.cli.output.terminal_text import harmless, say
 from hpcd.cli.record_options import (
     add_recording_options,
     add_selection_options,
@@ -182,7 +182,7 @@ def _kept_on_failure(measurement: Path, owner: User) -> Iterator[None]:
             folder = measurement.parent
             _hand_over(folder, owner)
             kept = folder.rename(f"{folder}-kept") / measurement.name
-            print(f"hpcd: what was recorded is kept: {kept}", file=sys.stderr)
+            say(f"hpcd: what was recorded is kept: {kept}")
         raise
 
 

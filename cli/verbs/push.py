@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import resource
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from hpcd.analysis.live.label_profiles import ProfileFollower
 from hpcd.analysis.symbols.confined_naming import ConfinedNaming
 from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.cli.command import Command
-from hpcd.cli.output.terminal_text import harmless
+from hpcd.cli.output.terminal_text import say
 from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError, UsageError
 from hpcd.interchange.profile_push import Pusher, Receiver
 from hpcd.interchange.push_requests import FORMATS
@@ -151,4 +150,4 @@ def read_headers(path: Path | None) -> dict[str, str]:
 
 
 def _report(line: str) -> None:
-    print(f"hpcd push: {harmless(line)}", file=sys.stderr, flush=True)
+    say(f"hpcd push: {line}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hpcd.cli.caller_state import caller_environment, caller_state
 from hpcd.cli.command import Command
-from hpcd.cli.output.terminal_text import harmless
+from hpcd.cli.output.terminal_text import say
 from hpcd.cli.record_options import (
     add_output_option,
     add_recording_options,
@@ -98,15 +98,14 @@ def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> 
 def _exit_code(child: HeldChild) -> int:
     """Return the command's exit code, 128 + N when signal N ended it; report a failure."""
     if child.runs():
-        print(
-            f"hpcd: the recording has ended, {harmless(child.name)} goes on; hpcd stacks --pid"
-            f" {child.pid} shows where its threads stand",
-            file=sys.stderr,
+        say(
+            f"hpcd: the recording has ended, {child.name} goes on; hpcd stacks --pid"
+            f" {child.pid} shows where its threads stand"
         )
     code = child.wait()
     if code:
         end = f"ended with exit code {code}" if code > 0 else f"was ended by {_signal_name(-code)}"
-        print(f"hpcd: {harmless(child.name)} {end}", file=sys.stderr)
+        say(f"hpcd: {child.name} {end}")
     return code if code >= 0 else 128 - code
 
 
@@ -128,7 +127,7 @@ def _is_32_bit(program: str) -> bool:
 
 def _say_analysing(files: int) -> None:
     many = counted(files, "file")
-    print(f"hpcd: {many} to analyse before the command starts, once", file=sys.stderr)
+    say(f"hpcd: {many} to analyse before the command starts, once")
 
 
 class HeldChild:

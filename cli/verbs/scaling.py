@@ -25,6 +25,7 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
+from hpcd.cli.output.terminal_text import say
 from hpcd.cli.output.tree_tables import Row, TextOutput, forest_rows, omitted_row, program_path
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.errors import UsageError
@@ -100,7 +101,7 @@ class ScalingCommand(Command):
             )
             for run in scaling.runs:
                 if run.ranks.note:
-                    print(f"note: {run.ranks.note}", file=sys.stderr)
+                    say(f"note: {run.ranks.note}")
             view = scaling.view(args.view, share=args.percent / 100, depth=args.depth)
             losses = _Losses(scaling, view, args.percent, args.depth)
             if args.json:

@@ -21,6 +21,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.stack_json import as_json
 from hpcd.cli.output.stack_text import each_lines, printable, tree_lines
+from hpcd.cli.output.terminal_text import say
 from hpcd.cli.present_stacks import OwnReading, ServiceReading, present_stacks
 from hpcd.cli.record_options import (
     add_selection_options,
@@ -106,10 +107,8 @@ class Stacks(Command):
 def _patience() -> Iterator[None]:
     """Say on a terminal why it takes long, if it does: tables of new programs are made once."""
 
-    def say() -> None:
-        print("hpcd: analysing the programs; tables are kept for the next time", file=sys.stderr)
-
-    timer = threading.Timer(_LONG_SECONDS, say)
+    reason = "hpcd: analysing the programs; tables are kept for the next time"
+    timer = threading.Timer(_LONG_SECONDS, say, (reason,))
     timer.daemon = True
     if sys.stderr.isatty():
         timer.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 
 from hpcd.analysis.structure import ScopeForest, ScopeKind, Structure, StructureReader
 from hpcd.cli.command import Command
+from hpcd.cli.output.terminal_text import say
 from hpcd.errors import FormatError, NotFoundError, UsageError
 
 
@@ -72,7 +72,7 @@ class StructureCommand(Command):
         if args.json:
             print(json.dumps({"files": printed}))
         for why in refused:
-            print(f"hpcd: {why}", file=sys.stderr)
+            say(f"hpcd: {why}")
         return code
 
 

@@ -28,6 +28,7 @@ from hpcd.analysis.live.live_merge import Following
 from hpcd.cli.command import Command
 from hpcd.cli.example_database import example_database
 from hpcd.cli.options import add_source_option
+from hpcd.cli.output.terminal_text import say
 from hpcd.cli.present_stacks import RecordedProcesses
 from hpcd.cli.remote_view import RemoteDatabases, remote_databases, served_there
 from hpcd.cli.result_store import database_argument, latest_result
@@ -161,8 +162,7 @@ def _serve(args: argparse.Namespace, stack: ExitStack) -> None:
     if args.until_eof:
         threading.Thread(target=_end_with_input, name="input", daemon=True).start()
     elif args.listen:
-        print(f"hpcd: open it after ssh -L {port}:{args.listen.absolute()} "
-              f"{socket.gethostname()}", file=sys.stderr)  # fmt: skip
+        say(f"hpcd: open it after ssh -L {port}:{args.listen.absolute()} {socket.gethostname()}")
     if not (args.listen or args.no_browser or args.json):
         webbrowser.open(stack.enter_context(_leading_to(url)))
     config = uvicorn.Config(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
-from hpcd.analysis.database import sqlite_reader
+from hpcd.analysis.database import directory, sqlite_reader
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError
@@ -342,3 +344,48 @@ def test_an_interval_that_no_time_can_say_is_exported(tmp_path: Path) -> None:
     change_tables(lying, "UPDATE event SET scale = 4294967296.0")
     done = ask("export", lying, "--format", "speedscope", "-o", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+_TEXTS = """
+    SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
+    WHERE t.type = 'table' AND c.type = 'TEXT' AND c.name <> 'kind'
+    AND t.name NOT IN ('measurement', 'metric', 'event')
+"""
+_QUESTIONS = (
+    "report", "report --view flat", "report --by thread", "report --by module", "report --csv",
+    "report --hot-path", "imbalance", "stacks --at 0.1", "calls", "messages", "memory", "check",
+)  # fmt: skip
+
+
+def test_texts_of_every_column_are_harmless(database: Path, tmp_path: Path) -> None:
+    """On standard output and standard error, whatever the answer."""
+    copy = copy_of(database, tmp_path / "db\x1b[2J")
+    with closing(sqlite3.connect(copy / directory.SQLITE)) as connection:
+        texts = connection.execute(_TEXTS).fetchall()
+    assert len(texts) > 10
+    change_tables(
+        copy,
+        *(
+            f"UPDATE OR IGNORE {table} SET {column} = {column} || char(27) || '[2J' || char(10)"
+            for table, column in texts
+        ),
+    )
+    answered = 0
+    for question in _QUESTIONS:
+        verb, *options = question.split()
+        done = ask(verb, copy, *options)
+        text = done.stdout + done.stderr
+        assert "internal error" not in text, question
+        assert "\x1b" not in text, question
+        answered += done.returncode == 0
+    assert answered > 5
+
+
+def test_offsets_of_loops_are_numbers(database: Path, tmp_path: Path) -> None:
+    copy = copy_of(database, tmp_path / "db")
+    change_tables(
+        copy,
+        "INSERT INTO scope (parent, kind, procedure, name) VALUES (NULL, 'loop', 1, 'far')",
+    )
+    for verb in ("check", "imbalance"):
+        assert "scopes and contexts do not agree" in refused(verb, copy)
