@@ -22,6 +22,7 @@ from pathlib import Path
 
 from hpcd.bpf import syscalls
 from hpcd.bpf.map_sizes import CLOCK_PARTS
+from hpcd.bpf.sysfs import require_sysfs
 
 # Of what begins when one of them fires, the clock sees this fraction (1 / PARTS) too little.
 PARTS = CLOCK_PARTS
@@ -35,7 +36,8 @@ _ONLINE = Path("/sys/devices/system/cpu/online")
 
 
 def online_cpus() -> list[int]:
-    """Numbers of the CPUs that run."""
+    """Numbers of the CPUs that run. Raises :class:`hpcd.errors.PlatformError` without /sys."""
+    require_sysfs()
     cpus: list[int] = []
     for part in _ONLINE.read_text(encoding="ascii").strip().split(","):
         first, _, last = part.partition("-")

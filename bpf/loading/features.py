@@ -13,6 +13,12 @@ from pathlib import Path
 
 from hpcd.bpf import libbpf, maps, syscalls
 from hpcd.bpf.loading.cache_directory import cache_directory
+from hpcd.bpf.loading.host_namespaces import (
+    PID_REMEDY,
+    TIME_REMEDY,
+    has_hosts_clock,
+    has_hosts_pids,
+)
 from hpcd.bpf.loading.kernel_facilities import (
     hides_addresses,
     lockdown_mode,
@@ -23,7 +29,6 @@ from hpcd.bpf.loading.kernel_headers import kernel_headers
 from hpcd.bpf.loading.kernel_layouts import count_members
 from hpcd.bpf.loading.loader import chosen_loader, require_calls
 from hpcd.bpf.loading.object_loader import object_path
-from hpcd.bpf.loading.pid_namespace import REMEDY, in_hosts_namespace
 from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
 from hpcd.bpf.privileges import CAPABILITIES, missing_capabilities, privilege_remedy
 from hpcd.bpf.ring import Ring
@@ -56,7 +61,9 @@ def probe() -> list[Feature]:
         _privilege(),
         _capabilities(),
         _pid_namespace(),
+        _clock(),
         _attempt("kernel", _kernel, "Linux 5.15 or later on x86-64 or aarch64", needed=True),
+        _exists("sysfs", "/sys/kernel", "mount -t sysfs sysfs /sys", needed=True),
         _attempt("BTF", _btf, "a kernel built with CONFIG_DEBUG_INFO_BTF", needed=True),
         _attempt("no kernel lockdown", _lockdown, "boot without lockdown=confidentiality",
                  needed=True),
@@ -105,14 +112,15 @@ def _attempt(name: str, try_it: Callable[[], str], remedy: str, *, needed: bool 
         return Feature(name, False, str(error), remedy, needed)
 
 
-def _exists(name: str, path: str, remedy: str) -> Feature:
+def _exists(name: str, path: str, remedy: str, *, needed: bool = False) -> Feature:
     # An unmounted tracefs is an empty directory, not a missing one.
     try:
         if Path(path).exists():
-            return Feature(name, True, path)
+            return Feature(name, True, path, needed=needed)
     except OSError as error:
-        return Feature(name, False, f"{path}: {error.strerror}", privilege_remedy())
-    return Feature(name, False, f"{path} does not exist", remedy)
+        reason = f"{path}: {error.strerror}"
+        return Feature(name, False, reason, privilege_remedy(), needed)
+    return Feature(name, False, f"{path} does not exist", remedy, needed)
 
 
 def _privilege() -> Feature:
@@ -131,9 +139,16 @@ def _capabilities() -> Feature:
 
 def _pid_namespace() -> Feature:
     name = "process numbers"
-    if in_hosts_namespace():
+    if has_hosts_pids():
         return Feature(name, True, "those of the kernel", needed=True)
-    return Feature(name, False, "those of a container, which the kernel has not", REMEDY, True)
+    return Feature(name, False, "those of a container, which the kernel has not", PID_REMEDY, True)
+
+
+def _clock() -> Feature:
+    name = "clock"
+    if has_hosts_clock():
+        return Feature(name, True, "the kernel's", needed=True)
+    return Feature(name, False, "of a time namespace, which the kernel has not", TIME_REMEDY, True)
 
 
 def _kernel() -> str:

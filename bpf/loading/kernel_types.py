@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from hpcd.bpf.libbpf import library, silence
+from hpcd.bpf.sysfs import require_sysfs
 from hpcd.errors import PlatformError
 
 _STRUCT, _UNION, _ENUM, _TYPEDEF = 4, 5, 6, 8
@@ -28,6 +29,7 @@ class KernelTypes:
         with silence():
             handle = lib.btf__load_vmlinux_btf()
         if not handle:
+            require_sysfs()
             raise PlatformError(
                 "this kernel has no BTF (/sys/kernel/btf/vmlinux); it needs CONFIG_DEBUG_INFO_BTF"
             )

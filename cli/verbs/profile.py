@@ -90,9 +90,10 @@ class ProfileCommand(Command):
                 say_once(ENDING, f"the recording has ended; its result is kept as {name}")
                 _hand_over(folder, owner)
                 _as_user(owner, _hpcd("merge", measurement, "-o", database), subprocess.DEVNULL)
-            if args.json or args.json_file:
+            wants_json = args.json or args.json_file
+            if wants_json:
                 report(summary, args, database)
-            else:
+            if args.output or not wants_json:
                 if command and stream.isatty():
                     print(file=stream)  # parts the report from what the command wrote
                 _print_report(summary, database, owner, stream)

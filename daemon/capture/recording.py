@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hpcd.bpf.event_spec import EventSpec
-from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
+from hpcd.bpf.loading.host_namespaces import require_host
 from hpcd.bpf.maps import ARRAY, Map
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.assembly import Assembly
@@ -49,7 +49,7 @@ class Recording:
         """
         if not options.selector:
             raise UsageError("nothing selected to record")
-        require_hosts_namespace()
+        require_host()
         open_library()
         for pid in () if options.before_exec else options.selector.pids:
             processes.require_target(pid)

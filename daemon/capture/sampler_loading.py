@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from hpcd.bpf.cpu_clock import online_cpus
 from hpcd.bpf.event_spec import EventSpec
 from hpcd.bpf.events import parse_events
+from hpcd.bpf.loading.host_namespaces import has_hosts_pids
 from hpcd.bpf.loading.loader import chosen_loader
-from hpcd.bpf.loading.pid_namespace import in_hosts_namespace
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import possible_cpus
 from hpcd.bpf.sampler_options import SamplerOptions
@@ -214,7 +214,7 @@ def _may_begin(options: Options) -> bool:
         options.release
         and not (options.events or options.overhead or options.io or options.memory)
         and not options.probes
-        and in_hosts_namespace()
+        and has_hosts_pids()
         and not options.output.exists()
         and _has_room(options.output.parent)
         and KnownCommands().knows(options.command)

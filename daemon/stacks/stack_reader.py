@@ -12,7 +12,7 @@ import numpy as np
 from hpcd.array_types import U64
 from hpcd.bpf.cpu_clock import online_cpus
 from hpcd.bpf.events import parse_events
-from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
+from hpcd.bpf.loading.host_namespaces import require_host
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
@@ -61,7 +61,7 @@ class StackReader:
             programs = SamplerPrograms([event.perf_event()], online_cpus(), options)
             self._sampler = Sampler(programs)
             resources.callback(self._sampler.close)
-            require_hosts_namespace()
+            require_host()
             self._walker: SavedWalker = self._sampler.saved_walker()
             resources.callback(self._walker.close)
             self._tables = UnwindTables(programs.memory)

@@ -274,8 +274,9 @@ def test_code_loaded_while_recording_is_known(tmp_path: Path, build: Callable[..
             " && echo 'none integrity [confidentiality]' >/sys/kernel/security/lockdown",
             "lockdown",
         ),
+        ("umount -l /sys", "/sys is not mounted"),
     ],
-    ids=["BTF", "lockdown"],
+    ids=["BTF", "lockdown", "sysfs"],
 )
 def test_what_the_kernel_lacks_is_one_line_and_nothing_is_left(
     hide: str, word: str, tmp_path: Path
@@ -312,6 +313,19 @@ def test_a_pid_namespace_of_its_own_is_refused(tmp_path: Path, proc: list[str]) 
     assert done.returncode == 5, done.stderr
     assert done.stderr.count("\n") == 1 and "process numbers" in done.stderr
     assert not (tmp_path / "m").exists()
+
+
+def test_a_time_namespace_of_its_own_is_refused(tmp_path: Path) -> None:
+    """The kernel's times would lie days before the recorder's; one without an offset is none."""
+    for offset, code in ((864_000, 5), (0, 0)):
+        done = subprocess.run(
+            ["unshare", "--time", f"--monotonic={offset}", *HPCD, "run", "-o", tmp_path / "m",
+             "--", "true"],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        assert ("time namespace" in done.stderr) == (code != 0)
+        assert (tmp_path / "m").exists() == (code == 0)
 
 
 def test_a_chroot_in_a_mount_namespace_of_its_own_is_followed(

@@ -48,6 +48,14 @@ def test_a_command_to_a_report(tmp_path: Path, build: Callable[..., Path]) -> No
     assert (done.returncode, done.stdout) == (3, "its own output\n")
     assert "hpcd: sh ended with exit code 3\n" in done.stderr
     assert json.loads(summary.read_text())["database"] == str(tmp_path / "second")
+    # A report that has a file of its own is written, too.
+    hpcd_in(
+        tmp_path, "profile", "--json-file", summary, "-o", tmp_path / "text", "--name", "third",
+        "--", "true",
+    )  # fmt: skip
+    assert "kept as third" in (tmp_path / "text").read_text()
+    assert json.loads(summary.read_text())["database"] == str(tmp_path / "third")
+    hpcd_in(tmp_path, "results", "--delete", "third")
 
     listed = json.loads(hpcd_in(tmp_path, "results", "--json").stdout)["results"]
     assert [result["name"] for result in listed] == ["second", "first"]

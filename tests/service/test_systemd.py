@@ -60,8 +60,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     patch = extra / "usr/lib/hpcd-test"
     patch.mkdir(parents=True)
     (patch / "sitecustomize.py").write_text(
-        "from hpcd.bpf.loading import pid_namespace\n"
-        "pid_namespace.in_hosts_namespace = lambda: True\n"
+        "from hpcd.bpf.loading import host_namespaces\n"
+        "host_namespaces.has_hosts_pids = lambda: True\n"
     )
     # A checkout may lie where the service must not look.
     (dropins / "test.conf").write_text(

@@ -16,7 +16,7 @@ import pytest
 
 from hpcd.bpf import libbpf, maps, sampler_programs, syscalls
 from hpcd.bpf.layouts import SAMPLE
-from hpcd.bpf.loading import features, loader, object_loader, pid_namespace
+from hpcd.bpf.loading import features, host_namespaces, loader, object_loader
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.bpf.loading.object_loader import ObjectPrograms
@@ -311,8 +311,8 @@ def test_a_pid_namespace_of_its_own_lacks_the_process_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another process' namespace stands for it: an inode that is not the host's."""
-    monkeypatch.setattr(pid_namespace, "OWN_NAMESPACE", Path("/proc/self/ns/uts"))
+    monkeypatch.setattr(host_namespaces, "PID_NAMESPACE", Path("/proc/self/ns/uts"))
     with pytest.raises(PlatformError, match=r"process numbers.*--pid=host"):
-        pid_namespace.require_hosts_namespace()
-    monkeypatch.setattr(pid_namespace, "OWN_NAMESPACE", Path("/proc/self/ns/none"))
-    pid_namespace.require_hosts_namespace()
+        host_namespaces.require_host()
+    monkeypatch.setattr(host_namespaces, "PID_NAMESPACE", Path("/proc/self/ns/none"))
+    host_namespaces.require_host()
