@@ -196,7 +196,7 @@ def _command_lines(details: list[dict[str, Any]]) -> list[str]:
     programs = Counter(words[0] for words in commands)
     uses = Counter((words[0], word) for words in commands for word in set(words[1:]))
     texts = []
-    for words in commands:
+    for place, words in zip(details, commands, strict=True):
         program, count = words[0], programs[words[0]]
         common = {word for word in words[1:] if count > 1 and 2 * uses[program, word] > count}
         # Where all words are shared nothing would be left.
@@ -204,5 +204,15 @@ def _command_lines(details: list[dict[str, Any]]) -> list[str]:
             common = set()
         rest = ["…" if word in common else word for word in words[1:]]
         kept = [word for at, word in enumerate(rest) if word != "…" or rest[at - 1 : at] != ["…"]]
-        texts.append(" ".join([PurePath(words[0]).name or words[0], *kept]))
+        texts.append(" ".join([_program(words[0], place["executable"] or ""), *kept]))
     return texts
+
+
+def _program(word: str, executable: str) -> str:
+    """The first word of a command line without the folder. Where it has blanks it is a title that
+    the process gave itself (setproctitle(3)), unless it is the path of the executable."""
+    name = PurePath(word).name or word
+    if " " not in word or name == PurePath(executable).name:
+        return name
+    first, _, rest = word.partition(" ")
+    return f"{PurePath(first).name or first} {rest}"
