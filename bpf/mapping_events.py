@@ -32,6 +32,9 @@ _HEAD, _TAIL = 1024, 1032  # offsets of data_head and data_tail in struct perf_e
 _MANY_BYTES = _PAGES * mmap.PAGESIZE // 4
 # How long ago what is requested may have happened.
 _REMEMBERED_NS = 30_000_000_000
+# How often what is older is forgotten: a process that loads hundreds of libraries a second adds
+# 0.3 MB a second.
+_FORGOTTEN_EVERY_NS = 5_000_000_000
 # A record has its time before it is there to be taken.
 _LATE_NS = 10_000_000
 
@@ -127,7 +130,7 @@ class MmapEvents:
         self.history.settle(now - _LATE_NS)
         if self.lost > lost:
             self.history.clear(now)
-        elif now - self._forgotten_at > _REMEMBERED_NS:
+        elif now - self._forgotten_at > _FORGOTTEN_EVERY_NS:
             self._forgotten_at = now
             self._forget_before(min(now - _REMEMBERED_NS, self.needed_since))
 

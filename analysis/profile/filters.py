@@ -112,6 +112,7 @@ class Filter:
             fits &= inside
         for key, patterns in self.named:
             words, of_line = _user_names(db) if key == "user" else db.lines.texts(_NAMED[key])
+            words = [word or nameless(key) for word in words]
             inside = np.array([_fits(patterns, word) for word in words], bool)[of_line]
             if not bool(inside.any()):
                 near = did_you_mean(patterns[0], words)
@@ -179,8 +180,7 @@ class Filter:
         weights = event_weights(db, metric)
         total = np.zeros(len(db.cct))
         for low, high in apart(self.windows):
-            begin = np.full(len(lines), min(low, db.duration_ns + 1), np.int64)
-            end = np.full(len(lines), min(high, db.duration_ns + 1), np.int64)
+            begin, end = (np.full(len(lines), at, np.int64) for at in (low, high))
             total += costs_in_window(db, weights, lines, begin, end)
         return total
 
@@ -192,7 +192,10 @@ class Filter:
             fits &= below(db.cct, matching(db, self.procedures))
         if self.modules:
             paths = [module.path for module in db.modules]
-            good = [False, *(_fits(self.modules, path, PurePath(path).name) for path in paths)]
+            good = [
+                _fits(self.modules, nameless("module")),
+                *(_fits(self.modules, path, PurePath(path).name) for path in paths),
+            ]
             if not any(good):
                 near = did_you_mean(self.modules[0], (PurePath(path).name for path in paths))
                 raise UsageError(f"{db.path}: no module {' or '.join(self.modules)}{near}")
@@ -255,6 +258,11 @@ def _fits(patterns: Sequence[str], *names: str) -> bool:
     return any(
         name == pattern or fnmatchcase(name, pattern) for pattern in patterns for name in names
     )
+
+
+def nameless(key: str) -> str:
+    """The name, in filters and groups, of lines and code that have no ``key``."""
+    return "[unknown]" if key in ("comm", "module") else f"[no {key}]"
 
 
 def users_of_lines(db: Database) -> tuple[list[int], I64]:

@@ -17,9 +17,9 @@ _MIN_NAME = 24
 
 
 class GroupTable:
-    """Groups, costliest first; of the first of ``metrics`` shares are shown, and groups below
-    ``share`` of it left out, or beyond the first ``most``; phases that last as long a share are
-    shown."""
+    """Groups, costliest first by the first of ``metrics``, whose shares are shown. Left out are
+    groups beyond the first ``most``, and those with less than ``share`` of every metric that has a
+    column, and of the time in phases."""
 
     def __init__(
         self,
@@ -39,10 +39,12 @@ class GroupTable:
         cost = groups.cost[:, metrics[0]]
         self._total = float(cost.sum())
         order = np.argsort(-cost, kind="stable")
-        shown = cost >= share * self._total
-        if groups.seconds is not None:
-            # A phase that waits costs little, and lasts.
-            shown |= groups.seconds >= share * float(groups.seconds.sum())
+        # A thread or a phase that waits costs little, and lasts.
+        columns = list(groups.cost[:, self._columns].T)
+        columns += [groups.seconds] if groups.seconds is not None else []
+        # Of a metric that nothing has, nothing is a share.
+        large = [(column >= share * column.sum()) & (column > 0) for column in columns]
+        shown = np.any(large, axis=0) if share else np.ones(len(order), bool)
         self._order = order[shown[order]][:most].tolist()
         self._omitted = len(order) - len(self._order)
 
@@ -99,5 +101,6 @@ class GroupTable:
                 }
                 for group in self._order
             ],
+            "omitted": self._omitted,
             **({"notes": self._groups.notes} if calls is not None else {}),
         }

@@ -18,7 +18,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.profile.filters import Filter, apart, user_name, users_of_lines
+from hpcd.analysis.profile.filters import Filter, apart, nameless, user_name, users_of_lines
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.phase_costs import phase_costs
 from hpcd.analysis.profile.time_segments import TimeSegments
@@ -119,7 +119,7 @@ def _watched(db: Database, only: Filter, lines: I64) -> float:
 def _of_code(db: Database, by: str, only: Filter) -> Groups:
     if by == "module":
         paths = [module.path for module in db.modules]
-        names = ["[unknown]", *(PurePath(path).name or path for path in paths)]
+        names = [nameless(by), *(PurePath(path).name or path for path in paths)]
         details = [{"module": path} for path in ["", *paths]]
         group = db.procedures.module[db.procedure_of_node].astype(np.int64)
     else:
@@ -155,9 +155,9 @@ def _line_groups(db: Database, by: str) -> tuple[I64, list[str], list[dict[str, 
         )  # fmt: skip
     if by == "comm":
         words, code = lines.texts("process")
-        return code.astype(np.int64), [word or "[unknown]" for word in words], [{} for _ in words]
+        return code.astype(np.int64), [word or nameless(by) for word in words], [{} for _ in words]
     group, ranks = lines.groups(by)
-    names = [f"rank {name}" if by == "rank" else name or f"[no {by}]" for name in ranks]
+    names = [f"rank {name}" if by == "rank" else name or nameless(by) for name in ranks]
     return group, names, [{} for _ in names]
 
 

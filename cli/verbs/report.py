@@ -37,6 +37,7 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 _GROUPS = 8
 _SCREEN = 24
 _CUTS = (0.01, 0.02, 0.05, 0.1, 0.2)
+_PERCENT = 0.5
 _VIEWS = [_NAMES.get(kind, kind) for kind in SCOPE_VIEWS]
 
 
@@ -90,6 +91,8 @@ class Report(Command):
         _add_forms(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        if args.percent is None:
+            args.percent = 0.0 if args.by and args.json else _PERCENT
         _check(args)
         with open_database(args.database or latest_result()) as db:
             if args.by:
@@ -157,9 +160,9 @@ def _add_rows(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--percent",
         type=float,
-        default=0.5,
         metavar="P",
-        help="omit contexts below this percentage of the total (default: %(default)s)",
+        help="omit contexts below this percentage of the total, and groups below it in every"
+        f" column (default: {_PERCENT}; of --by --json: 0)",
     )
     parser.add_argument(
         "--brief",

@@ -77,6 +77,7 @@ def test_of_processes_that_ended_long_ago_nothing_is_kept(monkeypatch: pytest.Mo
                 time.sleep(0.01)
             pid, address, _, when = libc_of_a_child(events)
             monkeypatch.setattr(mapping_events, "_REMEMBERED_NS", 0)
+            monkeypatch.setattr(mapping_events, "_FORGOTTEN_EVERY_NS", 0)
             assert events.history.lookup(pid, address, when)
             events.take()
             assert events.history.lookup(pid, address, when) is None

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from hpcd.analysis.profile.groups import CODE_GROUPS, GROUPINGS, group_costs
 from hpcd.analysis.profile.report import Outline, text_lines
 from hpcd.analysis.profile.views import hot_path, make_view
 from hpcd.errors import UsageError
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.identity import Event, Host, Process, Thread
 from hpcd.model.scope import ScopeKind
 from tests.support.call_paths import chains, database
 from tests.support.random_measurements import write_measurement
@@ -142,6 +145,52 @@ def test_groups_of_what_a_filter_leaves(ranks: Path) -> None:
         assert np.allclose(cost, Filter.parse([f"tid={line.tid}"]).exclusive(db).sum(axis=1))
         (name,) = group_costs(db, "comm", Filter.parse([f"comm={line.process}"])).name
         assert name == line.process
+
+
+@pytest.mark.parametrize("by", ["comm", "job", "host", "user", "module"])
+def test_groups_are_filters(ranks: Path, path: Path, by: str) -> None:
+    """Also lines and code that have no name."""
+    for measured in (ranks, path):
+        with hpcd.analysis.open(measured) as db:
+            groups = group_costs(db, by)
+            for name, cost in zip(groups.name, groups.cost, strict=True):
+                only = Filter.parse([f"{by}={name}"])
+                assert np.allclose(only.exclusive(db).sum(axis=1), cost), name
+
+
+def test_time_without_an_end_is_the_whole(tmp_path: Path) -> None:
+    """A thread waits after its end was reported, while it leaves its memory."""
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 2), options={})
+    writer.add_event(Event(0, "blocked", "ns", 1.0, "blocked_time", interval=True))
+    writer.add_process(Process(0, 1, 0, "", "", (), 0, 1000))
+    writer.add_thread(Thread(0, 0, 1, "", 1000, 5000))
+    rows = ([0, 0], [2000, 6000], [0, 0], [0, 0], [1000, 9000])
+    kinds = (np.uint32, np.uint64, np.uint32, np.uint16, np.uint64)
+    writer.add_records(*(np.array(*row) for row in zip(rows, kinds, strict=True)))
+    writer.close()
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        whole = Filter.parse(["time=0-"]).exclusive(db).sum(axis=1)
+        assert np.allclose(whole, Filter().exclusive(db).sum(axis=1))
+        assert whole[db.metrics.number("blocked_time")] == pytest.approx(10_000e-9)
+
+
+def test_groups_that_wait_are_shown_and_json_has_all(
+    ranks: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def table(*options: str) -> dict[str, Any]:
+        assert main(["report", str(ranks), "--by", "thread", "--json", *options]) == 0
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return answer
+
+    with hpcd.analysis.open(ranks) as db:
+        count = len(db.lines)
+    whole = table()
+    assert (len(whole["groups"]), whole["omitted"]) == (count, 0)
+    costs = [group["cost"][whole["metric"]] for group in whole["groups"]]
+    part = table("--percent", str(99.9 * costs[0] / sum(costs)))
+    assert 0 < len(part["groups"]) < count
+    assert len(part["groups"]) + part["omitted"] == count
 
 
 def test_groups_of_ranks_need_ranks(db: Database) -> None:
