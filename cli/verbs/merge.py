@@ -96,13 +96,12 @@ class Merge(Command):
 
 def summary(result: MergeResult) -> str:
     """The result of a merge in one line."""
-    per_record = f" ({result.bytes / result.records:.1f} bytes a record)" if result.records else ""
     return (
         f"{result.database}: {counted(result.measurements, 'measurement')}, "
         f"{counted(result.lines, 'trace line')}, "
         f"{result.records:,} records, {result.nodes - 1:,} calling contexts "
         f"(from {result.source_nodes - result.measurements:,}), {result.procedures:,} procedures, "
-        f"{result.bytes / 1e6:.1f} MB{per_record}"
+        f"{result.bytes / 1e6:.1f} MB"
     )
 
 
