@@ -28,7 +28,7 @@ ENVIRONMENT = {
     "HPCD_RESULTS": "Where hpcd profile keeps results (default: hpcd/results below XDG_DATA_HOME).",
     "XDG_DATA_HOME": "Base directory of the user's data (default: ~/.local/share).",
     "XDG_CONFIG_HOME": "Base directory of the user's configuration (default: ~/.config);"
-    " hpcd/libraries.txt below it has patterns of libraries that are not a program's own code.",
+    " hpcd/roles.toml below it says what the user's procedures and libraries do (docs/report.md).",
     "SUDO_UID": "The user who ran sudo, to whom the results of hpcd profile then belong.",
     "_ARGCOMPLETE, COMP_LINE": "Set by a shell that completes a command line.",
     "DEBUGINFOD_URLS": "Servers of separate debug information, as for debuginfod-find(1).",

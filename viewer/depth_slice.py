@@ -18,9 +18,6 @@ NO_PROCEDURE = np.uint32(0xFFFFFFFF)
 # A depth tells enough with this part of the variety that any has.
 _INTERESTING = 0.75
 _DEEPEST_DEFAULT = 20
-# An executable's first procedure, and the C library's that it calls, which calls main.
-_ENTRIES = ("_start", "_dl_start_user")
-_STARTS_MAIN = "__libc_start_main"
 # Of depths to choose from: how deep, by how large a picture, and how many procedures are named.
 _DEEPEST_CHOICE, _ROWS, _COLUMNS, _SHOWN = 60, 200, 400, 3
 
@@ -123,10 +120,8 @@ def _varieties(
 
 def _start_up(picture: PictureTree) -> Mask:
     """``bool[nodes]``: the executable's code that has main called, by name or by what it calls."""
-    of_entity = np.array([name in _ENTRIES for name in picture.names], bool)
-    calls_main = np.array([name.startswith(_STARTS_MAIN) for name in picture.names], bool)
-    entries: Mask = of_entity[picture.entity]
-    entries[picture.tree.parent[calls_main[picture.entity]]] = True
+    entries = picture.begins[picture.entity]
+    entries[picture.tree.parent[entries]] = True
     outermost: Mask = entries & (picture.tree.depth() == 1)
     return outermost
 

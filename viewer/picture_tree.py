@@ -8,9 +8,7 @@ records.
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
-from pathlib import PurePath
 
 import numpy as np
 
@@ -19,10 +17,12 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.findings.time_use import TimeUse, Use
 from hpcd.analysis.parallel.program_code import program_procedures
-from hpcd.analysis.parallel.tree_matching import are_regions, innermost
+from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.profile.launchers import own_lines
 from hpcd.analysis.profile.nameless import is_address
 from hpcd.analysis.profile.views import ViewTree, contexts
+from hpcd.analysis.roles.role import NameRole, have
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.trace.states import (
     BLOCKED_TIME,
     NOT_SAMPLED,
@@ -72,20 +72,6 @@ ON_CPU = len(Use)
 
 _FOR_OTHERS = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 _INLINED = " [inlined]"
-# Calls of MPI that return at once, or read and write files: their time is work.
-_AT_ONCE = re.compile(
-    r"P?MPI_(I[a-z]|File_|Comm_(rank|size)|Type_|Pack|Unpack|Get_|Wtime|Init|Finalize|Start|Group_)\w*",
-)
-_RUNTIME = re.compile(r"lib(gomp|omp|iomp)\d*[.-]")
-_SYSTEM = re.compile(r"(ld-(linux|musl)|lib(c|m|pthread|dl|rt|stdc\+\+|gcc_s|mvec)[.-])")
-# Where a thread or a program begins, and stubs: they tell nothing of what it does.
-_BEGINS = re.compile(
-    r"_start|_dl_\w+|__libc_start\w*|(__)?clone3?|start_thread|thread_start|gomp_thread_start|.*@plt"
-)
-# Inlined calls of C++'s and Rust's libraries are no procedures of the program's own.
-_LIBRARY_NAME = re.compile(
-    r"(std|__gnu_cxx|core|alloc|__gnu_parallel)::|__builtin|_mm\d*_|operator "
-)
 # A choice of colours in which one procedure has more of the CPU time than this tells too little.
 _ONE_COLOUR = 0.9
 # As many as viewer/palette.py has distinct colours for should have this share of it, too.
@@ -243,9 +229,6 @@ class PictureTree:
             team = self._in_runtime
             of_cpu[team & (of_cpu != Use.LOCKS)] = Use.OPENMP
             of_wait[team & (of_wait != Use.LOCKS)] = Use.OPENMP
-            at_once = np.array([_AT_ONCE.fullmatch(name) is not None for name in self.names], bool)
-            inside = innermost(basis.tree, at_once[basis.tree.frame.astype(np.int64)]) > 0
-            of_cpu[inside[basis.place]] = Use.WORK
         held, waits = np.isin(of_cpu, _FOR_OTHERS), np.isin(of_wait, _FOR_OTHERS)
         look = np.stack([
             np.where(held, look_of(WAITING, of_cpu + ON_CPU), look_of(RUNNING, of_cpu)),
@@ -271,16 +254,11 @@ class PictureTree:
     def _in_runtime(self) -> Mask:
         """``bool[contexts]``: whether the innermost user's code is OpenMP's run-time library."""
         db = self._db
-        runtime = self._modules(_RUNTIME)[db.procedures.module[db.procedure_of_node]]
+        runtime = have(db.roles, NameRole.OPENMP)[db.procedure_of_node]
         other = ~runtime & ~db.procedures.kernel[db.procedure_of_node]
         other[0] = True
         inside: Mask = innermost(db.cct, runtime) > innermost(db.cct, other)
         return inside
-
-    def _modules(self, pattern: re.Pattern[str]) -> Mask:
-        """``bool[modules + 1]``: whose file's name begins so."""
-        names = [PurePath(row.path.removesuffix(" (deleted)")).name for row in self._db.modules]
-        return np.array([False, *(pattern.match(name) is not None for name in names)], bool)
 
     # --- colours ---
 
@@ -333,16 +311,16 @@ class PictureTree:
         db = self._db
         procedures, owner = db.procedures, self.entities.procedure
         user = ~procedures.kernel[owner] & (self.entities.kind < ScopeKind.LOOP)
-        library = [_LIBRARY_NAME.match(name) is not None for name in self.names]
+        # Inlined calls of C++'s and Rust's libraries are no procedures of the program's own.
         inlined = self.entities.kind == ScopeKind.INLINED
-        user &= ~self._begins & ~(np.array(library, bool) & inlined)
+        user &= ~self.begins & ~(have(self._roles, NameRole.HEADER) & inlined)
         user[0] = False
         named = user & self.is_telling
-        system = self._modules(_SYSTEM)[procedures.module[owner]]
+        system = have(db.roles, NameRole.C_LIBRARY)[owner]
         return [
             (OWN, named & self.is_own), (OUTSIDE_SYSTEM, named & ~system), (ANY, named),
             (ANY, user),
-            (ANY, (self.entities.kind < ScopeKind.LOOP) & ~self._begins),
+            (ANY, (self.entities.kind < ScopeKind.LOOP) & ~self.begins),
         ]  # fmt: skip
 
     @cached_property
@@ -379,13 +357,19 @@ class PictureTree:
         return node
 
     @cached_property
-    def _begins(self) -> Mask:
-        """``bool[entities]``: how threads and programs begin."""
-        return np.array([_BEGINS.fullmatch(name) is not None for name in self.bare_names], bool)
+    def begins(self) -> Mask:
+        """``bool[entities]``: where threads and programs begin, and stubs: these tell nothing of
+        what a program does."""
+        return have(self._roles, NameRole.ENTRY | NameRole.STUB)
+
+    @cached_property
+    def _roles(self) -> U32:
+        """``uint32[entities]``: the roles of names, whatever module they are in."""
+        return role_table().of_labels(self.bare_names)
 
     def _first_telling(self) -> I64:
         """``int64[n]``: the outermost frame of each path that is not how every thread begins."""
-        begins = self._begins | (self.entities.kind >= ScopeKind.LOOP)
+        begins = self.begins | (self.entities.kind >= ScopeKind.LOOP)
         telling = ~begins[self.entity]
         first = np.zeros(len(self), np.int64)
         for level in self._levels[1:]:
@@ -396,19 +380,19 @@ class PictureTree:
     def _waits_for_team(self, node: I64) -> I64 | None:
         """``node`` with the OpenMP run-time's own waits as one, of the master and its workers; None
         where there are none."""
-        regions = are_regions(self.bare_names)
+        regions = have(self._roles, NameRole.REGION)
         inside = np.zeros(len(self), bool)
         inside[self.places[:, self._in_runtime]] = True
         inside &= ~regions[self.entity[node]] & (self.cause % ON_CPU == Use.OPENMP)
         if not bool(inside.any()):
             return None
-        runtime = self._modules(_RUNTIME)[self._db.procedures.module[self.entities.procedure]]
+        runtime = have(self._db.roles, NameRole.OPENMP)[self.entities.procedure]
         entry = runtime[self.entity] & ~runtime[self.entity[self.tree.parent]]
-        entry &= ~self._begins[self.entity]
+        entry &= ~self.begins[self.entity]
         entries = innermost(self.tree, entry)[inside]
         if not bool(entries.any()):
             return None
         count = np.bincount(entries, self.cost[inside] + 1e-9, len(self))
-        called = ~self._begins[self.entity[self.tree.parent]]
+        called = ~self.begins[self.entity[self.tree.parent]]
         representative = int(np.argmax(count * np.where(called, 1e3, 1.0)))
         return np.where(inside, representative, node)

@@ -30,6 +30,7 @@ from hpcd.analysis.database.recorded_calls import RecordedCalls
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.database.sqlite_reader import BoundedConnection, connect, each_row
 from hpcd.analysis.database.statistics import Statistics
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.trace import pixel_samples
 from hpcd.analysis.trace.records import Records, Trace, TraceMap
 from hpcd.analysis.trace.trace_lines import LineColumns, Lines
@@ -210,6 +211,17 @@ class Database:
         if int(procedures.module.max(initial=0)) > len(self.modules):
             raise FormatError(f"{self._sqlite}: a procedure's module does not exist")
         return procedures
+
+    @cached_property
+    def roles(self) -> U32:
+        """``uint32[procedures]``: the :class:`~hpcd.analysis.roles.role.Role` of each."""
+        paths = ["", *(module.path for module in self.modules)]
+        procedures = self.procedures
+        return role_table().of_procedures(
+            procedures.name,
+            procedures.kernel.tolist(),
+            [paths[number] for number in procedures.module.tolist()],
+        )
 
     @cached_property
     def scopes(self) -> Scopes:

@@ -6,8 +6,6 @@ its call path, the kernel's included. Follows from sums that a database has; rea
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -20,9 +18,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.findings.cpu_demand import CpuDemand, measure_demand
 from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.ranks import has_ranks
-from hpcd.analysis.parallel.tree_matching import MPI_START_AND_END, are_regions, innermost
-from hpcd.analysis.parallel.waiting import are_waits
-from hpcd.analysis.profile.advice import is_python
+from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.profile.nameless import named_path
 from hpcd.analysis.profile.process_tree import (
     parents,
@@ -32,6 +28,8 @@ from hpcd.analysis.profile.process_tree import (
 from hpcd.analysis.profile.row_text import run_name
 from hpcd.analysis.profile.scope_nodes import name_contexts
 from hpcd.analysis.profile.working_lines import working_lines
+from hpcd.analysis.roles.role import NameRole, have, wait_for_others
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import F64, I64, Mask
 
 # A thread that runs for less of what its process's busiest one does serves it: it waits for work.
@@ -40,13 +38,6 @@ _SERVES, _WANTS = 0.05, 0.5
 # Call paths that are put into words; the others cost less.
 _MOST_PATHS = 256
 _PATH_WIDTH = 110
-_JOIN = re.compile(r"(__)?(pthread_(timed|try|clock)?join\w*|wait(pid|id|3|4)?|system|pclose)")
-_LOCK = re.compile(
-    r"_*pthread_(mutex|rwlock|spin)_\w*lock\w*|_*lll_(mutex_)?lock_wait\w*|mtx_(timed)?lock"
-    r"|GOMP_(critical|atomic)\w*start|omp_(set|test)_(nest_)?lock\w*|gomp_mutex_lock\w*"
-    r"|__kmpc_(critical\w*|set_(nest_)?lock|ordered)|__kmp_acquire\w*"
-)
-_OPENMP = re.compile(r"lib(gomp|omp|iomp)\d*[.-]")
 
 
 class Use(IntEnum):
@@ -74,23 +65,14 @@ class Use(IntEnum):
 IDLE = (Use.CHILDREN, Use.EVENTS)
 """Uses that are no part of the threads' time: they have nothing to do."""
 
-_PIPE = re.compile(r"(anon_)?pipe_(read|write)|pipe_wait\w*")
-# Kernel procedures that say what a thread waits for; the first that is on the path decides.
+# What a thread waits for, by the kernel's procedures on its path; the first decides.
 _KERNEL_WAITS = (
-    (Use.STOPPED, re.compile(r"do_signal_stop|ptrace_stop\w*|do_jobctl_trap")),
-    # The parent of vfork() and posix_spawn() waits in kernel_clone() for its child's exec.
-    (Use.CHILDREN, re.compile(r"do_wait|kernel_wait4|\w*sys_(wait(4|id)|vfork)|wait_for_vfork\w*"
-                              r"|kernel_clone")),
-    (Use.EVENTS, _PIPE),
-    (Use.EVENTS, re.compile(
-        r"do_sys_poll|do_select|ep_poll|do_epoll_p?wait|\w*accept\w*|\w+_recvmsg|n_tty_read"
-        r"|unix_stream_(read|data)\w*|\w*sigtimedwait|\w*sys_(pause|rt_sigsuspend)|io_cqring_wait"
-        r"|inotify_read|eventfd_read|signalfd\w*|timerfd_read\w*|read_events"
-        r"|do_(group_)?exit|load_elf_binary|\w*sys_execve(at)?|ret_from_fork\w*"  # begin and end
-    )),
-    (Use.SLEEP, re.compile(r"do_nanosleep|hrtimer_nanosleep|\w*sys_(clock_)?nanosleep\w*")),
-    (Use.OTHERS, re.compile(r"futex_wait\w*|do_futex|\w*sys_futex\w*")),
-)  # fmt: skip
+    (Use.STOPPED, NameRole.STOPPED),
+    (Use.CHILDREN, NameRole.CHILDREN),
+    (Use.EVENTS, NameRole.PIPE | NameRole.EVENTS),
+    (Use.SLEEP, NameRole.SLEEP),
+    (Use.OTHERS, NameRole.FUTEX),
+)
 
 
 @dataclass(frozen=True)
@@ -254,44 +236,43 @@ class TimeUse:
 
     def _classify(self) -> None:
         db = self._db
-        names, of_node, kernel = db.procedures.name, db.procedure_of_node, db.procedures.kernel
-        joins = self._below(_fits(_JOIN, names) & ~kernel)
-        locks = self._below(_fits(_LOCK, names) & ~kernel)
-        waits = self._below(are_waits(names))
+        of_node, kernel = db.procedure_of_node, db.procedures.kernel
+        joins, locks = self._below(NameRole.JOIN), self._below(NameRole.LOCK)
+        waits = self._inside(wait_for_others(db.roles))
         self._label, self.labels = name_contexts(db)
-        self._region = are_regions(self.labels)
-        own = program_contexts(db) & ~kernel[of_node] & ~locks & ~waits
-        own &= ~joins & (self._name[of_node] != "_start")
+        self._region = have(role_table().of_labels(self.labels), NameRole.REGION)
+        own = program_contexts(db) & ~kernel[of_node] & ~locks & ~joins & ~waits
+        own &= ~self._below(NameRole.COMMUNICATION) & ~have(db.roles, NameRole.ENTRY)[of_node]
         own[0] = False
         self._own = innermost(db.cct, own)
         user = ~kernel[of_node] & ~own & self._named[of_node]
         called = innermost(db.cct, user & own[db.cct.parent] & (np.arange(len(own)) > 0))
         self._api = np.where(called > self._own, called, 0)
-        runtime = np.array([False, *(
-            _OPENMP.match(PurePath(module.path).name) is not None for module in db.modules
-        )], bool)  # fmt: skip
-        python = np.array([False, *(is_python(module.path) for module in db.modules)], bool)
-        self._interprets = python[db.procedures.module[of_node]]
-        openmp = innermost(db.cct, runtime[db.procedures.module[of_node]]) > self._own
+        self._interprets = have(db.roles, NameRole.PYTHON)[of_node]
+        openmp = innermost(db.cct, have(db.roles, NameRole.OPENMP)[of_node]) > self._own
         in_kernel = kernel[of_node]
         cpu = np.where(in_kernel, Use.SYSTEM, Use.WORK)
-        cpu[openmp], cpu[locks], cpu[waits & ~joins] = Use.OPENMP, Use.LOCKS, Use.OTHERS
+        cpu[openmp], cpu[locks], cpu[waits] = Use.OPENMP, Use.LOCKS, Use.OTHERS
         wait = np.full(len(own), Use.DEVICES)
-        for use, pattern in reversed(_KERNEL_WAITS):
-            wait[self._below(_fits(pattern, names) & kernel)] = use
+        for use, role in reversed(_KERNEL_WAITS):
+            wait[self._below(role)] = use
         wait[innermost(db.cct, ~kernel[of_node] & (np.arange(len(own)) > 0)) == 0] = Use.EVENTS
         # A condition takes its lock again.
         if own.any():
             wait[(self._own == 0) & (wait == Use.DEVICES)] = Use.EVENTS
         wait[openmp], wait[locks], wait[waits] = Use.OPENMP, Use.LOCKS, Use.OTHERS
         wait[joins] = Use.CHILDREN
-        self._pipe = self._below(_fits(_PIPE, names) & kernel) & (wait == Use.EVENTS)
+        self._pipe = self._below(NameRole.PIPE) & (wait == Use.EVENTS)
         # To begin and to end together is no loss that a program can help.
-        begins = self._below(_fits(MPI_START_AND_END, names))
+        begins = self._below(NameRole.STARTUP)
         cpu[begins], wait[begins] = Use.WORK, Use.EVENTS
         self._of_cpu, self._of_wait = cpu, wait
 
-    def _below(self, of_procedure: Mask) -> Mask:
+    def _below(self, role: NameRole) -> Mask:
+        """``bool[nodes]``: contexts of procedures that have ``role``, and all below them."""
+        return self._inside(have(self._db.roles, role))
+
+    def _inside(self, of_procedure: Mask) -> Mask:
         inside = of_procedure[self._db.procedure_of_node]
         inside[0] = False
         below: Mask = innermost(self._db.cct, inside) > 0
@@ -315,7 +296,3 @@ class TimeUse:
             path += dict.fromkeys([name, self.labels[label]])
         path = named_path(path)
         return [*path, db.procedure_names[db.procedure_of_node[called]]] if called else path
-
-
-def _fits(pattern: re.Pattern[str], names: Iterable[str]) -> Mask:
-    return np.array([pattern.fullmatch(name) is not None for name in names], bool)

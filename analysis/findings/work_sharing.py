@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,12 +15,12 @@ from hpcd.analysis.parallel.ranks import find_ranks, find_threads, has_ranks
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.nameless import named_path, without_address
 from hpcd.analysis.profile.row_text import CALLS, run_name
+from hpcd.analysis.roles.role import NameRole, have
 
 _UNEVEN = 0.05
 _PATH = 110
 # Which thread was waited for follows from the records, not from sums; of more it is not said.
 _MOST_RECORDS, _MOST_LINES = 4_000_000, 512
-_TEAM = re.compile(r"(GOMP|gomp|__kmp)\w*(barrier|parallel)|GOMP_parallel\w*|__kmpc_fork\w*")
 
 
 def measure_sharing(db: Database) -> Imbalance | None:
@@ -80,7 +79,7 @@ def uneven_work(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterat
     node = int(own.argmax())
     several = int(np.count_nonzero(sharing.by_rank(node) > LEAST_SHARE * sharing.own.maximum[node]))
     # Threads that share neither barriers nor procedures need not do the same.
-    team = several >= 2 or any(map(_TEAM.match, db.procedures.name))
+    team = several >= 2 or bool(have(db.roles, NameRole.TEAM).any())
     if loss < LEAST_SHARE or not (team or has_ranks(db)):
         return
     names = [name for name in named_path(path_labels(sharing.matching, node)) if name != "_start"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 import numpy as np
@@ -14,12 +13,12 @@ from hpcd.analysis.messages.delays import Delays, Stretches, delays
 from hpcd.analysis.messages.described_communicators import with_described_communicators
 from hpcd.analysis.parallel import waiting
 from hpcd.analysis.parallel.tree_matching import innermost
+from hpcd.analysis.roles.role import NameRole, have
 from hpcd.array_types import I64, U32
 from hpcd.errors import UsageError
 
 _GROUP = "mpi"
 _RANK, _SIZE = "MPI_Comm_rank", "MPI_Comm_size"
-_MPI = re.compile("P?MPI_[A-Z][a-z]\\w*")
 
 
 def call_arrays(db: Database) -> CallArrays:
@@ -89,13 +88,11 @@ def communication(db: Database, job: str | None = None) -> Communication:
 def _places(db: Database) -> U32:
     """``uint32[nodes]``: of each context the one that it counts for: the call of MPI that it is
     within, or else what called the kernel. O(nodes)."""
-    procedures = db.procedures
-    is_mpi = np.array([_MPI.fullmatch(name) is not None for name in procedures.name], bool)
-    calls = is_mpi[db.procedure_of_node]
+    calls = have(db.roles, NameRole.COMMUNICATION)[db.procedure_of_node]
     calls[0] = False
     outermost = calls & (innermost(db.cct, calls)[db.cct.parent] == 0)
     within = innermost(db.cct, outermost)
-    user = innermost(db.cct, ~procedures.kernel[db.procedure_of_node])
+    user = innermost(db.cct, ~db.procedures.kernel[db.procedure_of_node])
     return np.where(within > 0, within, user).astype(np.uint32)
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -13,17 +12,11 @@ from typing import NamedTuple
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.program_code import is_program_code
+from hpcd.analysis.symbols.bare_names import bare_name
 from hpcd.model.identity import KERNEL_KINDS, ModuleKind
 
-_CLONE = re.compile(r"( \[clone )?\.(constprop|isra|lto_priv|llvm|clone)\.\d+\]?")
-_NUMBER = re.compile(r"(?<=\.(?:part|cold))\.\d+")
 PROGRAM = "\0program"
 """Key of the module that the ranks' executables are."""
-
-
-def bare_name(name: str) -> str:
-    """A name without what compilers append for specialised copies."""
-    return _NUMBER.sub("", _CLONE.sub("", name))
 
 
 class ProcedureCandidate(NamedTuple):

@@ -13,43 +13,32 @@ Functions without a name have nothing but their address: they match within one b
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePath
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.parallel.procedure_keys import (
     PROGRAM,
     ProcedureCandidate,
-    bare_name,
     identify,
     list_candidates,
 )
 from hpcd.analysis.profile.scope_nodes import becomes_node, insert_scope_nodes
+from hpcd.analysis.roles.role import NameRole, have
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.structure import ScopeKind
-from hpcd.array_types import I64, U32, U64
+from hpcd.analysis.symbols.bare_names import bare_name
+from hpcd.array_types import I64, U32, U64, Mask
 from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
-
-MPI_START_AND_END = re.compile(r"(P?MPI_|p?mpi_|ompi_mpi_)([Ii]nit(_thread)?|[Ff]inalize)_*")
-"""Names of functions that begin or end MPI, also in Fortran and inside of Open MPI."""
-_MPI = re.compile("P?MPI_[A-Z]|p?mpi_[a-z_]+_$")
-
-
-_REGION = re.compile(r".*(\._omp_fn\.\d+|\.?omp_outlined(_debug__)?(\.\d+)*\.?)")
-
-
-def are_regions(names: Iterable[str]) -> npt.NDArray[np.bool_]:
-    """``bool[n]``: which of these procedures are bodies of OpenMP's parallel regions."""
-    return np.array([_REGION.fullmatch(name) is not None for name in names], bool)
 
 
 class MatchedFrame(NamedTuple):
@@ -94,6 +83,15 @@ class Matching:
         """``uint32[n]``: index of each node's place."""
         return self.tree.frame.astype(np.uint32)
 
+    @cached_property
+    def roles(self) -> U32:
+        """``uint32[places]``: the :class:`~hpcd.analysis.roles.role.NameRole` of each."""
+        return role_table().of_procedures(
+            [place.name for place in self.places],
+            [place.kernel for place in self.places],
+            [place.module for place in self.places],
+        )
+
 
 def match(
     databases: Sequence[Database],
@@ -126,7 +124,7 @@ def match(
         of_node[0] = 0
         cct = db.cct
         if regions:
-            outlined = are_regions(db.procedures.name)[db.procedure_of_node]
+            outlined = have(db.roles, NameRole.REGION)[db.procedure_of_node]
             cct = CCT(np.where(outlined, np.uint32(0), cct.parent), cct.frame)
         if not scopes:
             trees.append(CCT(cct.parent, of_node))
@@ -272,20 +270,21 @@ def owners(matching: Matching) -> I64:
 
     MPI's start and end count as the program's: they are not their caller's doing.
     """
-    program = np.array([_own(place) for place in matching.places])
+    program = _own(matching)
     if not any(place.program for place in matching.places):
         program = np.array([not place.kernel for place in matching.places])
     return innermost(matching.tree, program[matching.place_of])
 
 
-def _own(place: MatchedFrame) -> bool:
-    # A stub that leads into a library is that library's affair, and so is MPI, whatever its
-    # library is called.
-    inside = place.program and not (place.name.endswith("@plt") or _MPI.match(place.name))
-    return inside or MPI_START_AND_END.fullmatch(place.name) is not None
+def _own(matching: Matching) -> Mask:
+    """``bool[places]``: the program's own. A stub that leads into a library is that library's
+    affair, and so is communication, whatever its library is called."""
+    own = np.array([place.program for place in matching.places])
+    own &= ~have(matching.roles, NameRole.STUB | NameRole.COMMUNICATION)
+    return own | have(matching.roles, NameRole.STARTUP)
 
 
-def within(matching: Matching, procedure: str) -> npt.NDArray[np.bool_]:
+def within(matching: Matching, procedure: str) -> Mask:
     """``bool[n]``: which nodes are frames of ``procedure``, or below one.
 
     Raises :class:`UsageError` when there is none.
@@ -296,11 +295,11 @@ def within(matching: Matching, procedure: str) -> npt.NDArray[np.bool_]:
     if not bool(inside.any()):
         near = did_you_mean(procedure, (place.name for place in matching.places[1:]))
         raise UsageError(f"no procedure {procedure} was seen{near}")
-    below: npt.NDArray[np.bool_] = innermost(matching.tree, inside) > 0
+    below: Mask = innermost(matching.tree, inside) > 0
     return below
 
 
-def innermost(tree: CCT, chosen: npt.NDArray[np.bool_]) -> I64:
+def innermost(tree: CCT, chosen: Mask) -> I64:
     """``int64[n]``: the innermost ``chosen`` node on the way to each, itself included, or 0."""
     at = np.where(chosen, np.arange(len(tree)), tree.parent)
     stop = chosen.copy()
@@ -312,6 +311,6 @@ def innermost(tree: CCT, chosen: npt.NDArray[np.bool_]) -> I64:
 
 def path_labels(matching: Matching, node: int) -> list[str]:
     """Names on the way to ``node``: the program's own frames, or all where it has none."""
-    places = [matching.places[int(matching.tree.frame[at])] for at in matching.tree.path(node)]
-    inside = [place.label for place in places if _own(place)]
-    return inside or [place.label for place in places]
+    own, path = _own(matching), [int(matching.tree.frame[at]) for at in matching.tree.path(node)]
+    inside = [place for place in path if own[place]]
+    return [matching.places[place].label for place in inside or path]

@@ -7,8 +7,7 @@ waiting for others.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,15 +15,10 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.tree_matching import Matching, innermost
 from hpcd.analysis.profile.costs import WORK
+from hpcd.analysis.roles.role import NameRole, have, wait_for_others
 from hpcd.analysis.trace.records import Records
 from hpcd.array_types import F64, I64, U32, Mask
 
-_WAITS = re.compile(
-    r"P?MPI_[A-Z]\w*"
-    r"|p?mpi_\w+_+"  # Fortran
-    r"|GOMP_barrier|gomp_(team_)?barrier_wait\w*|__kmp\w*_barrier\w*"
-    r"|pthread_(barrier_wait|join|cond_wait|cond_timedwait)\w*"
-)
 _SLEEP = "blocked"
 """The event of a thread that sleeps in a system call (docs/formats.md)."""
 _SUMS = ("short-blocked", "short-runnable")
@@ -33,7 +27,9 @@ _SUMS = ("short-blocked", "short-runnable")
 
 def waiting_nodes(matching: Matching) -> Mask:
     """``bool[n]``: contexts that are calls others may have to answer, and all below them."""
-    inside = are_waits(place.name for place in matching.places)[matching.place_of]
+    roles = matching.roles
+    waits = wait_for_others(roles) | have(roles, NameRole.JOIN | NameRole.STARTUP)
+    inside = waits[matching.place_of]
     inside[0] = False
     below: Mask = innermost(matching.tree, inside) > 0
     return below
@@ -42,11 +38,6 @@ def waiting_nodes(matching: Matching) -> Mask:
 def counted(matching: Matching, metric: str) -> Mask:
     """``bool[n]``: contexts that count in ``metric``: for ``work`` those that do not wait."""
     return ~waiting_nodes(matching) if metric == WORK else np.ones(len(matching.tree), bool)
-
-
-def are_waits(names: Iterable[str]) -> Mask:
-    """``bool[n]``: which of these procedures are calls others may have to answer."""
-    return np.array([_WAITS.fullmatch(name) is not None for name in names], bool)
 
 
 @dataclass(frozen=True)

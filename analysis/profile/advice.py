@@ -5,7 +5,6 @@ Each piece of advice is one sentence with a figure, said only where the figure m
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
 
 import numpy as np
@@ -14,6 +13,8 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.database import ModuleRow
 from hpcd.analysis.profile.report_header import Facts
+from hpcd.analysis.roles.role import NameRole
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.elf.word_size import IS_32_BIT
 from hpcd.model.identity import ModuleKind
 
@@ -21,7 +22,6 @@ from hpcd.model.identity import ModuleKind
 _WHOLE = 0.95
 # Code of a module without names is worth a sentence from this share of the cost on.
 _SHARE = 0.1
-_PYTHON = re.compile(r"libpython\d|python\d(\.\d+)?$")
 
 _REMEDIES = {
     "process not yet known": "paths of a program's first milliseconds; record longer or attach"
@@ -74,11 +74,6 @@ def _is_32_bit(module: ModuleRow) -> bool:
     return module.symbols.endswith(IS_32_BIT)
 
 
-def is_python(path: str) -> bool:
-    """Whether a load module is Python's interpreter."""
-    return _PYTHON.match(PurePath(path).name) is not None
-
-
 def _of_names(db: Database, metric: int) -> list[str]:
     """Modules whose code has no names, run-time compilers, interpreters."""
     if metric >= len(db.metrics.names):
@@ -106,7 +101,8 @@ def _of_names(db: Database, metric: int) -> list[str]:
                 f"{100 * share:.0f} % is in code of {name} that has no names: install its debug"
                 " package (or set DEBUGINFOD_URLS), or link it without stripping, and merge again"
             )
-        if row.kind == ModuleKind.ELF and is_python(row.path) and every[row.id] >= _SHARE:
+        interprets = bool(role_table().of_module(row.path) & NameRole.PYTHON)
+        if row.kind == ModuleKind.ELF and interprets and every[row.id] >= _SHARE:
             notes.append(
                 f"{100 * float(every[row.id]):.0f} % is in Python's interpreter: its C functions"
                 " are shown, not the Python functions they run"

@@ -7,16 +7,16 @@ call where there is one; all others wait in it for the one that is missing.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hpcd.analysis.roles.role import NameRole
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.stacks.named_paths import Frame, Path
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import StackSnapshot, ThreadStack
 
-_MPI = re.compile(r"^P?MPI_[A-Z]|^p?mpi_\w+_$|^nccl[A-Z]|^shmem_|^gasnet_")
 # How many ranks, or processes or threads, can be compared; and the share of these that are outliers
 # at most, as more are another half.
 _RANKS, _OTHERS = (3, 0.25), (8, 0.125)
@@ -93,10 +93,15 @@ def _more_likely(
     """Whether ``thread`` rather than ``other`` is the rank's own."""
 
     def rank_of(which: ThreadStack) -> tuple[bool, bool, int]:
-        communicates = any(_MPI.match(frame.name) for frame in paths[which.path])
+        communicates = any(map(_communicates, paths[which.path]))
         return communicates, which.pid not in parents, -which.start_ns
 
     return rank_of(thread) > rank_of(other)
+
+
+def _communicates(frame: Frame) -> bool:
+    roles = role_table().of_procedure(frame.name, kernel=frame.kernel, module=frame.module)
+    return bool(roles & NameRole.COMMUNICATION)
 
 
 def _compare(
@@ -108,14 +113,17 @@ def _compare(
 ) -> Outliers | None:
     counts: Counter[str] = Counter()
     depth: dict[str, int] = {}
+    communication: set[str] = set()
     for _, thread in members:
-        names = [frame.name for frame in _procedures(paths[thread.path])]
+        procedures = _procedures(paths[thread.path])
+        names = [frame.name for frame in procedures]
+        communication.update(frame.name for frame in procedures if _communicates(frame))
         counts.update(set(names))
         for level, name in enumerate(names):
             depth[name] = max(depth.get(name, 0), level)
     least = len(members) * (1 - most)
     common = [name for name, count in counts.items() if least <= count < len(members)]
-    calls = [name for name in common if _MPI.match(name)]
+    calls = [name for name in common if name in communication]
     if not common:
         return None
     if calls:

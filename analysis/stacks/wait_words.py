@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from hpcd.analysis.roles.role import NameRole
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.stacks.named_paths import Path
 from hpcd.model.stack_snapshot import Activity, ThreadStack, Wait
 
-# What functions next to futex(2) are called in glibc, musl and the OpenMP run-time systems.
-_KINDS = (
-    (re.compile(r"pthread_mutex_|lll_lock|pthread_mutex_cond_lock"), "mutex"),
-    (re.compile(r"cond_(clock|timed)?wait|pthread_cond_"), "condition"),
-    (re.compile(r"sem_(clock|timed)?wait|sem_wait"), "semaphore"),
-    (re.compile(r"pthread_rwlock_"), "read-write lock"),
-    (re.compile(r"barrier"), "barrier"),
-    (re.compile(r"pthread_(\w*join|clockjoin)|join_ex"), "thread"),
-    (re.compile(r"pthread_once|call_once|cxa_guard"), "initialisation by another thread"),
-    (re.compile(r"gomp_|kmp_"), "OpenMP run-time system"),
-)
-# What is in the names of the functions that are in a call, and of the kernel's that restart it.
+# What the kernel's functions show of a call that was restarted.
 _RESTARTED = (
-    ("nanosleep", "sleep", "a timer"),
-    ("poll", "poll", "descriptors"),
-    ("futex", "futex", "a futex"),
+    (NameRole.SLEEP, "sleep", "a timer"),
+    (NameRole.EVENTS, "poll", "descriptors"),
+    (NameRole.FUTEX, "futex", "a futex"),
 )
 # Number of innermost user frames that may say what kind of lock it is.
 _NEAR = 5
@@ -55,19 +45,16 @@ def _restarted(wait: Wait, path: Path) -> Wait:
     """A wait that goes on after a signal has stopped the thread: the call's own number and
     arguments are lost, the innermost functions show what it was."""
     for frame in path[::-1][: 2 * _NEAR]:
-        for part, kind, text in _RESTARTED:
-            if part in frame.name:
+        roles = role_table().of_procedure(frame.name, kernel=frame.kernel)
+        for role, kind, text in _RESTARTED:
+            if roles & role:
                 return replace(wait, kind=kind, text=f"{text} (since before a signal)", call="")
     return wait
 
 
 def _kind(path: Path) -> str | None:
     user = [frame.name for frame in path if not frame.kernel][::-1][:_NEAR]
-    for name in user:
-        for pattern, kind in _KINDS:
-            if pattern.search(name):
-                return kind
-    return None
+    return next(filter(None, map(role_table().wait_kind, user)), None)
 
 
 def wait_text(wait: Wait | None, threads: dict[int, ThreadStack]) -> str:

@@ -21,7 +21,7 @@ FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 BASE = {
     "hpcd.errors", "hpcd.array_types", "hpcd.distinct", "hpcd.fast_imports", "hpcd.garbage",
     "hpcd.isolation", "hpcd.processors", "hpcd.signals", "hpcd.wording",
-    "hpcd.kernels", "hpcd.regular_file",
+    "hpcd.kernels", "hpcd.output_file", "hpcd.output_folder", "hpcd.regular_file",
 }  # fmt: skip
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
@@ -34,6 +34,8 @@ ARROWS: dict[str, set[str]] = {
     "hpcd.signals": set(),
     "hpcd.wording": set(),
     "hpcd.regular_file": {"hpcd.errors"},
+    "hpcd.output_file": {"hpcd.errors"},
+    "hpcd.output_folder": {"hpcd.errors"},
     "hpcd.kernels": {"hpcd.errors"},
     "hpcd.model": BASE,
     "hpcd.elf": BASE,

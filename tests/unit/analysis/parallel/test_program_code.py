@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,17 @@ import pytest
 import hpcd.analysis
 from hpcd.analysis.parallel import program_code
 from hpcd.analysis.parallel.program_code import is_program_code
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.model.identity import ModuleKind
 from tests.support.made import Step, make
 
 
 @pytest.fixture(autouse=True)
-def _configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    program_code._users_patterns.cache_clear()
+    role_table.cache_clear()
+    yield
+    role_table.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -50,8 +54,9 @@ def test_kernel_code_is_not_the_programs_and_jit_code_is() -> None:
 
 def test_users_add_patterns(tmp_path: Path) -> None:
     (tmp_path / "hpcd").mkdir()
-    (tmp_path / "hpcd/libraries.txt").write_text(
-        "# ours\nlibcompany*\n/opt/vendor/*\n-libfftw3_patched*\n"
+    (tmp_path / "hpcd/roles.toml").write_text(
+        "[[support]]\nmodules = ['libcompany*', '/opt/vendor/*']\n"
+        "[[program]]\nmodules = ['libfftw3_patched*']\n"
     )
     assert not is_program_code("/usr/lib/libcompany_io.so", ModuleKind.ELF)
     assert not is_program_code("/opt/vendor/libanything.so", ModuleKind.ELF)

@@ -1,0 +1,73 @@
+"""The roles that procedures have by their names and load modules."""
+
+from __future__ import annotations
+
+from enum import IntFlag, auto
+
+from hpcd.array_types import U32, Mask
+
+
+class NameRole(IntFlag):
+    """What a procedure does; several may be true. Their names are the tables of ``roles.toml``."""
+
+    COMMUNICATION = auto()
+    """A call of MPI and its like, in which a rank hands over data or waits for others."""
+    LOCAL = auto()
+    """Of calls that communicate, those that return without waiting for another rank."""
+    STARTUP = auto()
+    """Begins or ends communication, with all ranks together."""
+    BARRIER = auto()
+    CONDITION = auto()
+    """Waits until another thread signals."""
+    JOIN = auto()
+    """Waits for the end of a thread or process that the caller started."""
+    LOCK = auto()
+    ONCE = auto()
+    """Waits for another thread to have initialised something."""
+    ENTRY = auto()
+    """Where a thread or program begins."""
+    STUB = auto()
+    """A stub of the linker, which leads to the procedure it is named after."""
+    REGION = auto()
+    """The body of one of OpenMP's parallel regions."""
+    TEAM = auto()
+    """Called by teams of OpenMP's threads alone."""
+    OPENMP = auto()
+    """Code of an OpenMP run-time library."""
+    PYTHON = auto()
+    """Code of Python's interpreter."""
+    HEADER = auto()
+    """Code of a compiler's or a standard library's headers."""
+
+    STOPPED = auto()
+    """In the kernel, as all below: stopped by a signal or a debugger."""
+    CHILDREN = auto()
+    PIPE = auto()
+    EVENTS = auto()
+    """Waits for input, a request or a signal, or begins or ends the process."""
+    SLEEP = auto()
+    FUTEX = auto()
+    SCHEDULER = auto()
+    """Where a thread leaves its CPU."""
+    INTERRUPT = auto()
+
+    C_LIBRARY = auto()
+    """Of load modules: the C library and what is linked to every program."""
+    SUPPORT = auto()
+    """Of load modules: other code that serves programs, but is not their own."""
+    PROGRAM = auto()
+    """Of load modules: the program's own, whatever else is said of them."""
+
+
+_WAITS = NameRole.COMMUNICATION | NameRole.BARRIER | NameRole.CONDITION
+
+
+def have(roles: U32, role: NameRole) -> Mask:
+    """``bool[n]``: which of ``roles`` have any of ``role``."""
+    mask: Mask = (roles & role) != 0
+    return mask
+
+
+def wait_for_others(roles: U32) -> Mask:
+    """``bool[n]``: which procedures wait for another rank or thread, be it asleep or polling."""
+    return have(roles, _WAITS) & ~have(roles, NameRole.LOCAL)
