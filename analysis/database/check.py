@@ -173,7 +173,8 @@ def _check_metrics(db: Database, records: int) -> list[str]:
 
 
 def _check_calls(db: Database) -> list[str]:
-    """Calls are in order and refer to what exists; their totals are those of the columns."""
+    """Calls are in order, within the life of their line, and refer to what exists; their totals are
+    those of the columns."""
     calls = db.calls
     if not len(calls):
         return []
@@ -181,6 +182,10 @@ def _check_calls(db: Database) -> list[str]:
     inside = np.diff(calls.line) == 0
     if bool((np.diff(calls.time)[inside] < 0).any()):
         findings.append("calls are not in time order")
+    if bool((calls.time < db.lines.start[calls.line]).any()) or bool(
+        (calls.time + calls.duration > db.lines.end[calls.line]).any()
+    ):
+        findings.append("calls begin before their trace line or end after it")
     objects = db.calls.objects
     for function in calls.functions:
         mine = np.flatnonzero(calls.function == function.id)

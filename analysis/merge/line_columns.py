@@ -32,11 +32,9 @@ def line_columns(
     opened, closed = windows[order.measurement].T
     born = threads.start_ns
     died = np.where(threads.end_ns == NO_NUMBER, closed, threads.end_ns)
-    # A line is what was watched of its thread; its own records prove that it was there.
-    born, died = np.clip(born, opened, closed), np.clip(died, opened, closed)
-    seen = records > 0
-    born = np.where(seen, np.minimum(born, first), born)
-    died = np.where(seen, np.maximum(died, last), died)
+    # A line is what was watched of its thread; what was recorded of it proves that it was there.
+    born = np.minimum(np.clip(born, opened, closed), first)
+    died = np.maximum(np.clip(died, opened, closed), last)
     shift = (np.array(clock.offsets, np.int64) - clock.origin_ns)[order.measurement]
     start, end = born + shift, np.maximum(born, died) + shift
     ranks = np.where(processes.rank == NO_NUMBER, NO_RANK, processes.rank)

@@ -30,10 +30,12 @@ from hpcd.analysis.trace.part_contents import (
     pack_calls,
     pack_contents,
     pack_measurement,
+    recorded_spans,
 )
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.analysis.trace.short_waits import ShortWaits
 from hpcd.array_types import U32
+from hpcd.measurement.call_codec import decode_calls
 from hpcd.measurement.codec import MONOTONIC_LIMIT, TIME_UNIT_NS
 
 # Records gathered at least, so that a line has many in a batch.
@@ -134,11 +136,15 @@ def _finished(
 ) -> MeasurementContents:
     """The contents of measurement ``number`` of the part ``place``, whole."""
     rows = member.rows
+    lines, counts = member.lines.astype(np.uint32), output.counts[rows]
+    first, last = recorded_spans(
+        lines, counts, output.first[rows] * TIME_UNIT_NS, output.last[rows] * TIME_UNIT_NS,
+        map(decode_calls, member.calls),
+    )  # fmt: skip
     return replace(
-        member.contents, damage=tuple(member.measurement.damage),
-        lines=member.lines.astype(np.uint32), counts=output.counts[rows],
-        first_ns=output.first[rows] * TIME_UNIT_NS, last_ns=output.last[rows] * TIME_UNIT_NS,
-        part=place, number=number, first_row=rows.start,
+        member.contents, damage=tuple(member.measurement.damage), lines=lines, counts=counts,
+        first_ns=first, last_ns=last, part=place, number=number,
+        first_row=rows.start,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ only its place travels. What uniting parts needs besides is in the part's scratc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,11 @@ class MeasurementContents:
     """A measurement's identities and the extent of its records.
 
     ``lines`` ``uint32[k]`` ascending are the measurement's trace lines, with or without records;
-    ``counts``, ``first_ns``, ``last_ns`` ``int64[k]`` their entries in the trace and those'
-    monotonic times (0 without). ``size`` is how many bytes the measurement had: one still being
-    written may have more later. Its lines are the rows of the file ``part`` from ``first_row`` on;
-    it is measurement ``number`` of those in it.
+    ``counts`` ``int64[k]`` their entries in the trace, ``first_ns``, ``last_ns`` ``int64[k]`` the
+    monotonic times between which anything was recorded of them (:func:`recorded_spans`).
+    ``size`` is how many bytes the measurement had: one still being written may have more later. Its
+    lines are the rows of the file ``part`` from ``first_row`` on; it is measurement ``number`` of
+    those in it.
     """
 
     path: Path
@@ -113,16 +114,34 @@ def windows_of(measurements: Sequence[MeasurementContents]) -> I64:
     np.minimum.at(begin, owner, times)
     np.maximum.at(end, owner, times)
     owner = np.repeat(number, [len(contents.lines) for contents in measurements])
-    counts, first, last = (
-        np.concatenate([_NO_TIMES, *(getattr(contents, name) for contents in measurements)])
-        for name in ("counts", "first_ns", "last_ns")
-    )
-    seen = counts > 0
-    np.minimum.at(begin, owner[seen], first[seen])
-    np.maximum.at(end, owner[seen], last[seen])
+    for reduce, bound, name in ((np.minimum, begin, "first_ns"), (np.maximum, end, "last_ns")):
+        spans = [getattr(contents, name) for contents in measurements]
+        reduce.at(bound, owner, np.concatenate([_NO_TIMES, *spans]))
     windows = np.stack((begin, end), axis=1)
     windows[begin > end] = 0
     return windows
+
+
+def recorded_spans(
+    lines: U32, counts: I64, first_ns: I64, last_ns: I64, calls: Iterable[Calls]
+) -> tuple[I64, I64]:
+    """Return the times between which anything was recorded of each of ``lines`` (ascending): their
+    entries, of which there are ``counts`` from ``first_ns`` to ``last_ns``, and ``calls``, sorted
+    by line in each chunk; all ``int64[k]``. Where there is nothing the first time is the later one.
+    """
+    begin = np.where(counts > 0, first_ns, _NEVER)
+    end = np.where(counts > 0, last_ns, -_NEVER)
+    for chunk in calls:
+        chunk = chunk[np.isin(chunk.line, lines)]
+        starts = np.flatnonzero(np.diff(chunk.line, prepend=np.uint32(0xFFFFFFFF)))
+        if not len(starts):
+            continue
+        rows = np.searchsorted(lines, chunk.line[starts])
+        time = chunk.time.astype(np.int64)
+        ended = time + chunk.duration.astype(np.int64)
+        begin[rows] = np.minimum(begin[rows], np.minimum.reduceat(time, starts))
+        end[rows] = np.maximum(end[rows], np.maximum.reduceat(ended, starts))
+    return begin, end
 
 
 # Later than any time.
@@ -222,7 +241,7 @@ def _read_measurement(
     part: Part, number: int, identity: Mapping[str, Any], rows: slice, clock_pairs: I64
 ) -> MeasurementContents:
     lines = part.lines
-    return MeasurementContents(
+    contents = MeasurementContents(
         path=Path(identity["path"]),
         size=int(identity["size"]),
         id=int(identity["id"]),
@@ -248,6 +267,10 @@ def _read_measurement(
         number=number,
         first_row=rows.start,
     )
+    first, last = recorded_spans(
+        contents.lines, contents.counts, contents.first_ns, contents.last_ns, load_calls(contents)
+    )
+    return replace(contents, first_ns=first, last_ns=last)
 
 
 def load_call_nodes(contents: MeasurementContents) -> U32:

@@ -10,21 +10,28 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 import hpcd.analysis
 from hpcd.__main__ import main
+from hpcd.analysis.database import check
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.database.directory import SYMBOLS, VERSION
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.merge.united_symbols import table_of
 from hpcd.errors import FormatError, StorageError
+from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import built_in_source, recorded_source
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.calls import MAX_VALUES, CalledFunction, Group
+from hpcd.model.identity import Event, Host, Process, Thread
 from tests.support.paths import ROOT
 from tests.support.random_measurements import contents, write_measurement
 
+S = 10**9
 HPCD = [sys.executable, "-m", "hpcd"]
 RECORDINGS = ROOT / "tests/data/recordings"
 
@@ -58,6 +65,48 @@ def test_adding_gives_what_merging_all_at_once_gives(tmp_path: Path) -> None:
         f"{tmp_path / name}: already in the database" for name in ("m0", "m1")
     ]
     assert contents(tmp_path / "grown") == contents(tmp_path / "all")
+
+
+def write_calls(path: Path, number: int) -> None:
+    """A line with a record from 10 to 20 s, and one without; of both calls from 1 s to 30 s."""
+    writer = MeasurementWriter(path, Host(f"n{number}", "b", "6", "x86_64", 2), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-9, "cpu_time", 997))
+    writer.add_clock_pair(10 * S, (number + 100) * S)
+    writer.add_function(CalledFunction(0, "read", "", Group.IO, ()))
+    writer.add_process(Process(0, 7, 1, "p", "/p", (), 0, 0))
+    for line in (3, 5):
+        writer.add_thread(Thread(line, 0, line, "t", 10 * S))
+    writer.add_records(np.full(2, 3, np.uint32), np.array([10, 20], np.uint64) * S,
+                       np.zeros(2, np.uint32), 0)  # fmt: skip
+    for chunk in ([2, 15], [1, 25], [3, 4]):
+        time = np.array([*chunk, *chunk], np.uint64) * S
+        line = np.array([3, 3, 5, 5], np.uint32)
+        rest = (np.full(4, size, kind) for size, kind in ((5 * S, "u8"), (0, "u4"), (0, "u2"),
+                                                          (1, "u4")))  # fmt: skip
+        writer.add_calls(Calls(line, time, *rest, np.zeros((4, MAX_VALUES), np.uint64)))
+        writer.flush()
+    writer.close()
+
+
+def test_lines_last_from_the_first_to_the_last_of_their_records_and_calls(tmp_path: Path) -> None:
+    """Calls before a line's first record were before the line's start, and before time 0."""
+    names = [tmp_path / f"m{number}" for number in range(2)]
+    for number, name in enumerate(names):
+        write_calls(name, number)
+    merge(names, tmp_path / "all")
+    merge(names[1:], tmp_path / "grown")
+    merge(names[:1], tmp_path / "grown", add=True)
+    assert contents(tmp_path / "grown") == contents(tmp_path / "all")
+    assert check_database(tmp_path / "all") == []
+    with hpcd.analysis.open(tmp_path / "all") as db:
+        assert (db.lines.start // S).tolist() == [0, 0, 1, 1]
+        assert (db.lines.end // S).tolist() == [29, 29, 30, 30]
+        assert int(db.calls.time.min()) == 0
+        assert db.duration_ns == 30 * S
+    start = tmp_path / "all/lines/start.npy"
+    np.save(start, np.load(start) + S)
+    with hpcd.analysis.open(tmp_path / "all") as db:
+        assert check._check_calls(db) == ["calls begin before their trace line or end after it"]
 
 
 def test_adding_keeps_the_symbols_and_sums_of_recordings(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hpcd.analysis.trace.part_contents import MeasurementContents, windows_of
 from hpcd.measurement.identity_columns import IdentityColumns, arrays_of
 from hpcd.model.identity import Host, Process, Thread
 
-_NONE = np.zeros(0, np.int64)
+_NEVER = (1 << 63) - 1
 
 
 def _contents(
@@ -27,7 +27,8 @@ def _contents(
         threads=IdentityColumns.of(Thread, {row.line: row for row in threads}),
         modules={}, clock_pairs=np.array([[500, 0], [900, 0]])[: number % 3],
         summary=None, closed=True, damage=(), nodes=1, lines=np.array(lines, np.uint32),
-        counts=counts, first_ns=400 + 10 * counts, last_ns=600 + 200 * counts,
+        counts=counts, first_ns=np.where(counts, 400 + 10 * counts, _NEVER),
+        last_ns=np.where(counts, 600 + 200 * counts, -_NEVER),
     )  # fmt: skip
 
 
