@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from hpcd.errors import FormatError
 from hpcd.interchange.collapsed import python_frame
 from hpcd.interchange.imported_tree import NO_MODULE
 from hpcd.interchange.input_file import numbered_lines
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.skipped_lines import SkippedLines
 
 _HEAD = re.compile(rb"P(\d{1,10});T(?:(\d{1,10}):)?(0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{1,20})(?:;|$)")
 _FRAME = re.compile(rb"(.*):([^:]*):(\d{1,9})$", re.DOTALL)
@@ -23,7 +23,7 @@ _METRICS = re.compile(rb"-?\d{1,15}(?:,-?\d{1,15}){0,2}")
 _SETTING = re.compile(rb"# ([a-z]+): (.*)")
 # "time" is what a thread lived.
 _MODES = {b"wall": "time", b"cpu": "cpu_time", b"full": "time", b"memory": "memory"}
-_SKIPPED_SHARE = 0.1
+_MAX_SKIPPED_SHARE = 0.1
 _CACHED = 1 << 18
 
 
@@ -92,27 +92,25 @@ class AustinReader:
         self._builder = samples.builder
         self._paths: dict[bytes, int] = {}
         self._frames: dict[bytes, int] = {}
-        self._skipped = 0
+        self._skipped = SkippedLines(self._builder, "no sample of Austin", _MAX_SKIPPED_SHARE)
 
     def read(self, blocks: Iterable[bytes]) -> None:
         """Add samples from blocks of whole lines. Raises FormatError when they are something
         else."""
+        number = 0
         for number, line in numbered_lines(blocks, self._builder.notes):
             if line.startswith(b"#"):
                 if match := _SETTING.match(line):
                     self._samples.setting(match[1], match[2].strip())
             elif line.strip():
                 self._take(line.rstrip(), number)
-        if self._skipped:
-            self._builder.dropped["lines not understood"] = self._skipped
+        self._skipped.finish(number)
 
     def _take(self, line: bytes, number: int) -> None:
         stack, _, metrics = line.rpartition(b" ")
         head = _HEAD.match(stack)
         if head is None or not _METRICS.fullmatch(metrics):
-            self._skipped += 1
-            if self._skipped > 10 + _SKIPPED_SHARE * number:
-                raise FormatError(f"{self._builder.source}: line {number} is no sample of Austin")
+            self._skipped.add(number)
             return
         node = self._paths.get(stack)
         if node is None:

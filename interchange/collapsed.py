@@ -17,12 +17,12 @@ from typing import BinaryIO
 
 import numpy as np
 
-from hpcd.errors import FormatError
 from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import ExportSelection, whole_numbers
 from hpcd.interchange.imported_tree import NO_MODULE
 from hpcd.interchange.input_file import numbered_lines
 from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.skipped_lines import SkippedLines
 from hpcd.interchange.synthetic_clock import SyntheticClock
 from hpcd.interchange.text import one_line
 
@@ -64,11 +64,11 @@ _PARTS = 1_000_000
 _UNIT_NS = 1_000_000
 
 
-def looks_collapsed(head: bytes) -> bool:
-    """Whether all first lines are call paths with counts."""
-    lines = _whole_lines(head)
-    parts = [_split(line) for line in lines]
-    return bool(lines) and all(stack and _count(count) is not None for stack, count in parts)
+def looks_collapsed(head: bytes, least: float = 1 - _MAX_SKIPPED_SHARE) -> bool:
+    """Whether of the first lines the share ``least`` is call paths with counts."""
+    parts = [_split(line) for line in _whole_lines(head)]
+    understood = sum(bool(stack) and _count(count) is not None for stack, count in parts)
+    return bool(parts) and understood >= least * len(parts)
 
 
 def looks_like_py_spy(head: bytes) -> bool:
@@ -111,17 +111,17 @@ class CollapsedReader:
         self._python = python
         self._with_lines = lines
         self._frames: dict[bytes, int] = {}
-        self._skipped = 0
+        self._skipped = SkippedLines(builder, "no call path with a count", _MAX_SKIPPED_SHARE)
 
     def read(self, blocks: Iterable[bytes], hertz: float) -> None:
         """Add call paths from blocks of whole lines; with ``hertz`` counts are samples of CPU time
         taken so many times a second. Raises FormatError when they are something else."""
+        number = 0
         for number, line in numbered_lines(blocks, self._builder.notes):
             if line.strip() and not line.startswith(b"#"):
                 self._take(line, number)
         self._finish(hertz)
-        if self._skipped:
-            self._builder.dropped["lines without a count"] = self._skipped
+        self._skipped.finish(number)
 
     def _finish(self, hertz: float) -> None:
         builder, parts = self._builder, self._parts
@@ -141,11 +141,7 @@ class CollapsedReader:
             self._total *= _PARTS
             self._clock.multiply(_PARTS)
         if count is None or not stack:
-            self._skipped += 1
-            if self._skipped > 10 + _MAX_SKIPPED_SHARE * number:
-                raise FormatError(
-                    f"{self._builder.source}: line {number} is no call path with a count"
-                )
+            self._skipped.add(number)
             return
         if not count:
             return

@@ -209,4 +209,4 @@ def _is_export(path: Path) -> bool:
     except OSError as error:
         raise storage_error(path, error) from None
     kinds = [kind for kind, entry in FORMATS.items() if re.match(entry.begins, head, re.DOTALL)]
-    return not head or (looks_collapsed(head) if kinds == ["collapsed"] else bool(kinds))
+    return not head or (looks_collapsed(head, 1.0) if kinds == ["collapsed"] else bool(kinds))

@@ -109,15 +109,16 @@ def _speedscope(file: InputFile, builder: RecordingBuilder, options: ImportOptio
     SpeedscopeReader(builder, lines=options.lines).read(file)
 
 
-# In this order: py-spy's output and Austin's are collapsed stacks too.
+# In this order: py-spy's output and Austin's are collapsed stacks too, and all lines of perf's can
+# end in a number.
 _FORMATS = {
     "austin-mojo": _Format(looks_like_mojo, _mojo, "summed"),
     "speedscope": _Format(looks_like_speedscope, _speedscope, "summed"),
     "pprof": _Format(looks_like_pprof, _pprof, "synthetic"),
+    "perf-script": _Format(looks_like_perf_script, _perf_script, "recorded"),
     "austin": _Format(looks_like_austin, _austin, "summed"),
     "py-spy": _Format(looks_like_py_spy, _py_spy, "synthetic"),
     "collapsed": _Format(looks_collapsed, _collapsed, "synthetic"),
-    "perf-script": _Format(looks_like_perf_script, _perf_script, "recorded"),
 }
 _PERF_DATA = "perf-data"
 _HPCTOOLKIT = "hpctoolkit"

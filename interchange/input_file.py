@@ -1,7 +1,8 @@
-"""Reading other tools' files: compressed or not, in blocks of bounded size."""
+"""Reading other tools' files: compressed or not, in any encoding, in blocks of bounded size."""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import lzma
@@ -10,22 +11,32 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import zstandard
 
 from hpcd.errors import FormatError, NotFoundError
 
 _BLOCK = 4 << 20
-# A line, or a sample with its whole call path, is not longer.
-_LONGEST = 32 << 20
+LONGEST = 32 << 20
+"""Bytes of a line, or of a sample with its whole call path, at most."""
 _HEAD = 1 << 20
+# What texts begin with whose encoding has to be told, of those that begin alike the longer first.
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 NO_LINE_END = "the last line has no line end: it may be cut off"
 """The note on a text that ends within a line, which is read nevertheless."""
 
 
 class InputFile:
     """A file to be imported, decompressed (gzip, xz, zstd) as it is read; ``-`` is standard input.
+
+    Text with a byte order mark is given as UTF-8 without one.
 
     Raises NotFoundError when it cannot be opened; reading raises FormatError when it is cut off or
     damaged.
@@ -51,6 +62,14 @@ class InputFile:
                 plain, read_across_frames=True
             )
             self._file = cast(BinaryIO, io.BufferedReader(reader, _HEAD))
+        head = self.head()
+        for mark, encoding in _BYTE_ORDER_MARKS.items():
+            if head.startswith(mark):
+                self.read(len(mark))
+                if mark != codecs.BOM_UTF8:
+                    utf8 = _Utf8(self._file, encoding)
+                    self._file = cast(BinaryIO, io.BufferedReader(utf8, _HEAD))
+                break
 
     def __enter__(self) -> InputFile:
         return self
@@ -96,10 +115,32 @@ class InputFile:
             raise NotFoundError(f"{self.name}: {error.strerror or error}") from None
 
 
+class _Utf8(io.RawIOBase):
+    """A text of another encoding as UTF-8; what is not of that encoding is replaced."""
+
+    def __init__(self, file: BinaryIO, encoding: str) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            data = self._file.read(_HEAD)
+            self._rest = self._decoder.decode(data, final=not data).encode()
+            if not data:
+                break
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
 def blocks(
     read: Callable[[int], bytes], name: str, end: bytes = b"\n", else_end: bytes = b""
 ) -> Iterator[bytes]:
-    """Yield the bytes of ``read(size)`` in blocks of some megabytes.
+    """Yield the text of ``read(size)`` in blocks of some megabytes, line ends of Windows as others.
 
     They end behind an ``end``, or behind an ``else_end`` if there is no ``end`` within 32 MiB.
     Raises FormatError naming ``name`` if there is neither.
@@ -108,12 +149,16 @@ def blocks(
     while data := read(_BLOCK):
         # An end may lie across the border.
         border = max(len(rest) - len(end) + 1, 0)
+        if b"\r" in data:
+            while data.endswith(b"\r") and (more := read(1)):
+                data += more
+            data = data.replace(b"\r\n", b"\n")
         rest += data
         cut, used = rest.rfind(end, border), end
-        if cut < 0 and len(rest) > _LONGEST:
+        if cut < 0 and len(rest) > LONGEST:
             cut, used = (rest.rfind(else_end) if else_end else -1), else_end
             if cut < 0:
-                raise FormatError(f"{name}: a line or sample is longer than {_LONGEST >> 20} MiB")
+                raise FormatError(f"{name}: a line or sample is longer than {LONGEST >> 20} MiB")
         if cut >= 0:
             yield rest[: cut + len(used)]
             rest = rest[cut + len(used) :]

@@ -65,7 +65,7 @@ def read_header(path: Path) -> PerfHeader:
         values.get("hostname", ""), "", values.get("os release", ""), values.get("arch", ""),
         int(cpus) if cpus.isdigit() and len(cpus) < 8 else 0,
     )  # fmt: skip
-    fields = "comm,pid,tid,time,event,ip,sym,dso"
+    fields = "comm,pid,tid,time,event,ip,sym,symoff,dso"
     fields += ",cpu" if "CPU" in common else ""
     fields += ",period" if "PERIOD" in common else ""
     return PerfHeader(host, values.get("perf version", ""), values.get("cmdline", ""), fields)

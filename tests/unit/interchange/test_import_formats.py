@@ -17,6 +17,7 @@ import zstandard
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
+from hpcd.interchange.input_file import NO_LINE_END
 from hpcd.interchange.pprof_message import PprofWriter, encode_stack
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
@@ -117,6 +118,146 @@ def test_odd_frames_of_perf_script(tmp_path: Path) -> None:
         assert [thread.name for thread in measurement.threads.values()] == ["a b (c)"]
 
 
+def leaves(measurement: Path) -> Counter[str]:
+    """Sums of the only event by innermost procedure."""
+    (paths,) = sums(measurement).values()
+    totals: Counter[str] = Counter()
+    for path, value in paths.items():
+        totals[path[-1]] += value
+    return totals
+
+
+def test_frames_without_modules_are_kept(tmp_path: Path) -> None:
+    """Only those with a module were: all time was that of a library's function."""
+    result = imported(DATA / "perf-script-without-modules.txt.gz", tmp_path / "m")
+    assert (result.samples, result.left_out, result.notes) == (500, {}, [])
+    assert leaves(tmp_path / "m") == {"render": 167 * 250_000, "update": 333 * 250_000}
+    (paths,) = sums(tmp_path / "m").values()
+    assert {path[:2] for path in paths} == {("__libc_start_main", "main")}
+
+
+def test_brackets_in_paths_of_modules(tmp_path: Path) -> None:
+    imported(DATA / "perf-script-brackets-in-path.txt", tmp_path / "m")
+    assert sums(tmp_path / "m") == {
+        "cpu-clock": {("__libc_start_main", "main", "update(int)"): 4 * 250_000}
+    }
+    with open_measurement(tmp_path / "m") as measurement:
+        paths = {module.path for module in measurement.modules.values()}
+    assert paths == {"/opt/My Game (x86)/bin/game", "/usr/lib/libc.so.6"}
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "module"),
+    [
+        ("\t  401000 f(int)+0x10 (/opt/My Game (x86)/game)", "f(int)", "/opt/My Game (x86)/game"),
+        ("\t  401000 f(int) (/opt/My :) Game/game)", "f(int)", "/opt/My :) Game/game"),
+        ("\t  401000 (anonymous namespace)::f (/a (b)/c)", "(anonymous namespace)::f", "/a (b)/c"),
+        ("\t  401000 f (Game (x86).exe)", "f", "Game (x86).exe"),
+        ("\t  401000 [unknown] (/a (b)/c (d))", "[c (d)]", "/a (b)/c (d)"),
+        ("\t          401000 (/a (b)/c)", "[c]", "/a (b)/c"),
+        ("\t  401000 operator()(int)", "operator()(int)", "[imported]"),
+        ("\t  401000 f", "f", "[imported]"),
+        ("\tf+0x10 (/opt/My Game (x86)/game)", "f", "/opt/My Game (x86)/game"),
+        ("\tadd (/bin/calculate)", "add", "/bin/calculate"),
+        ("\tfade", "fade", "[imported]"),
+        (" f1+0x1 (/bin/calculate)", "f1", "/bin/calculate"),
+        ("        f(int)", "f(int)", "[imported]"),
+    ],
+)
+def test_frames_with_fields_missing(tmp_path: Path, line: str, name: str, module: str) -> None:
+    for number, text in enumerate((f"app 7/7 1.5: 3 cycles: \n{line}\n\n",
+                                   f"app 7/7 1.5: 3 cycles: \n{line}\n  a.c:5\n\n")):  # fmt: skip
+        (tmp_path / "perf.txt").write_text(text)
+        assert not imported(tmp_path / "perf.txt", tmp_path / f"m{number}").left_out
+        assert sums(tmp_path / f"m{number}") == {"cycles": {(name,): 3}}
+        with open_measurement(tmp_path / f"m{number}") as measurement:
+            assert [row.path for row in measurement.modules.values()] == [module]
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["[kernel.kallsyms]", "/usr/lib/debug/boot/vmlinux-6.1.0", "/lib/modules/6.1/build/vmlinux",
+     "[kernel.vmlinux]", "/proc/kcore", "/proc/kallsyms", "/boot/vmlinuz-6.1", "vmlinux"],
+)  # fmt: skip
+def test_the_kernel_by_all_its_names(tmp_path: Path, module: str) -> None:
+    """Its addresses may be those of the file."""
+    (tmp_path / "perf.txt").write_text(
+        f"app 7/7 1.5: 3 cycles: \n\t  20d4ad7 vfs_read+0x7 ({module})\n"
+        "\t  20d4 ext4_read ([ext4])\n\t  4 f (/lib/modules/6.1/ext4.ko.xz)\n\t  5 g (/app)\n\n"
+    )
+    imported(tmp_path / "perf.txt", tmp_path / "m")
+    with open_measurement(tmp_path / "m") as measurement:
+        modules = {row.path: str(row.kind) for row in measurement.modules.values()}
+    assert modules["kernel"] == modules["/lib/modules/6.1/ext4.ko.xz"] == "named-kernel"
+    assert modules["/app"] == "named" and len(modules) == 4
+
+
+def test_what_else_perf_recorded_is_no_sample(tmp_path: Path) -> None:
+    (tmp_path / "perf.txt").write_text(
+        "swapper     0     0.000000: PERF_RECORD_MMAP -1/0: [0xffffffff81000000(0x1) @ 0]: x [k]\n"
+        "PERF_RECORD_FINISHED_ROUND\n"
+        "a 7 [001] 1.400000: PERF_RECORD_MMAP2 7/7: [0x1(0x1) @ 0 fe:00 1 2]: r-xp /my: game (x)\n"
+        "a 7 [001] 1.400001: PERF_RECORD_NAMESPACES 7/7 - nr_namespaces: 7\n"
+        "\t\t[0/net: 0/0, 1/uts: 0/0, 2/ipc: 0/0, 3/pid: 0/0, \n\t\t 4/user: 0/0, 5/mnt: 0/0]\n"
+        "a 7 [001] 1.400002: PERF_RECORD_FORK(7:8):(7:7)\n"
+        "a 7 [001] 1.400003: PERF_RECORD_SWITCH_CPU_WIDE OUT preempt  next pid/tid:  8/8   \n"
+        "a 7 [001] 1.400004: PERF_RECORD_LOST_SAMPLES lost 3\n"
+        "a 7 [001] 1.500000: 3 cycles: \n\t  401000 f (/app)\n\n"
+        "a 7 [001] 1.600000: PERF_RECORD_EXIT(7:8):(7:7)\n"
+    )
+    result = imported(tmp_path / "perf.txt", tmp_path / "m")
+    assert (result.samples, result.left_out) == (1, {"lost by perf": 3})
+    assert sums(tmp_path / "m") == {"cycles": {("f",): 3}}
+
+
+TEXTS = {
+    "perf-script": (b"app 7/7 1.5: 3 cycles: \n\t  401000 f (/app)\n\n", b"what is this?\n"),
+    "collapsed": (b"main;f 3\n", b"what is this?\n"),
+    "py-spy": (b"f (a.py:1) 3\n", b"what is this?\n"),
+    "austin": (b"P7;T7;a.py:f:1 3\n", b"what is this?\n"),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize(("samples", "notes"), [(2000, 0), (30, 1)])
+def test_lines_that_are_not_understood_are_counted(
+    tmp_path: Path, kind: str, samples: int, notes: int
+) -> None:
+    line, strange = TEXTS[kind]
+    before = samples // 2
+    text = line * before + strange + line * (samples - before) + strange
+    (tmp_path / "text").write_bytes(text)
+    result = imported(tmp_path / "text", tmp_path / "m")
+    assert (result.format, result.left_out) == (kind, {"lines not understood": 2})
+    lines, first = text.count(b"\n"), (line * before).count(b"\n") + 1
+    said = f"2 of {lines:,} lines are not understood, the first is line {first}"
+    assert result.notes == [said] * notes
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32", "utf-8"])
+@pytest.mark.parametrize("pack", [None, gzip.compress])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_texts_of_any_encoding_are_read(
+    tmp_path: Path, encoding: str, pack: object, end: str
+) -> None:
+    """Line ends are those of Windows, too."""
+    for kind, (line, _) in TEXTS.items():
+        text = line.decode().replace("f", "größe").replace("\n", end)
+        data = ("\ufeff" if encoding.endswith("be") else "") + text
+        content = data.encode(encoding)
+        (tmp_path / kind).write_bytes(pack(content) if callable(pack) else content)
+        result = imported(tmp_path / kind, tmp_path / f"m-{kind}")
+        assert (result.format, result.left_out) == (kind, {})
+        ((path, value),) = next(iter(sums(tmp_path / f"m-{kind}").values())).items()
+        assert path[-1] == "größe" and value == 3
+
+
+@pytest.mark.parametrize("name", ["bom.folded", "utf16.folded"])
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path, name: str) -> None:
+    imported(DATA / name, tmp_path / "m")
+    assert sums(tmp_path / "m") == {"samples": {("main", "solve"): 60, ("main", "io"): 40}}
+
+
 STACKS = "main;work;inner 7\nmain;work 2\nmain;other;inner 1\nmain;work;inner 3\n"
 
 
@@ -196,7 +337,7 @@ def test_text_cut_off_within_a_line_is_remarked_on(tmp_path: Path, source: str) 
         (tmp_path / name).write_bytes(data)
         result = imported(tmp_path / name, tmp_path / f"m-{name}")
         assert result.left_out.get(CUT, 0) == (count if perf else 0), name
-        assert len(result.notes) == (0 if perf else count), name
+        assert result.notes.count(NO_LINE_END) == (0 if perf else count), name
         with open_measurement(tmp_path / f"m-{name}") as measurement:
             dropped = measurement.summary.samples.dropped if measurement.summary else {}
             assert dropped.get(CUT, 0) == (count if perf else 0)

@@ -192,7 +192,10 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str], code: int) -> 
         (gzip.compress(b"main;a 5\n" * 10_000)[:-20], "cut off or damaged"),
         (b"main;a 99999999999999999999999999\n", "not recognised"),
         (b"# austin: 3.7.0\n\nnonsense\n" + b"more nonsense\n" * 20, "no sample of Austin"),
-        (b"fp 1/1 1.5: 5 cycles: \n\t561c f (/x)\n\n" + b"garbage\n" * 50, "not the text of perf"),
+        (
+            b"fp 1/1 1.5: 5 cycles: \n\t561c f (/x)\n\n" + b"garbage\n" * 50,
+            "line 4 is no text of perf",
+        ),
         (b"fp 1/1 999999999999.5: 5 cycles: \n\t561c f (/x)\n\n", "out of range"),
         (b"# austin: 3.7.0\n", "no samples"),
         (SPEEDSCOPE % b'[[0]],"weights":[1]', "not what speedscope's schema says"),

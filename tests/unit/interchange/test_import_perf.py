@@ -42,7 +42,8 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A perf.data with call paths, two events and two threads."""
     if not shutil.which("perf"):
         pytest.skip("perf is not installed")
-    folder = tmp_path_factory.mktemp("perf")
+    folder = tmp_path_factory.mktemp("perf") / "My Game (x86)"
+    folder.mkdir()
     (folder / "program.c").write_text(PROGRAM)
     options = ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread"]
     program = folder / "program"
@@ -126,6 +127,117 @@ def test_threads_are_there_from_their_first_to_their_last_sample(
         assert len(threads) == 2
         assert {t.line: t.start_ns for t in threads} == first
         assert {t.line: t.end_ns for t in threads} == last
+
+
+def script(data: Path, *options: str, config: str = "") -> bytes:
+    """The text of perf script."""
+    (data.parent / "perfconfig").write_text(config)
+    environment = {**os.environ, "PERF_CONFIG": str(data.parent / "perfconfig")}
+    command = ["perf", "script", "-f", "-i", data, *options]
+    return subprocess.run(command, capture_output=True, check=True, env=environment).stdout
+
+
+def named_sums(measurement: Path) -> dict[str, Counter[tuple[str, ...]]]:
+    """Sums by event and path, in which frames without a symbol are alike."""
+    totals: dict[str, Counter[tuple[str, ...]]] = {}
+    for event, paths in sums(measurement).items():
+        for path, value in paths.items():
+            names = tuple("[unknown]" if name.startswith("[") else name for name in path)
+            totals.setdefault(event, Counter())[names] += value
+    return totals
+
+
+# With --show-round-events perf does not put events in order.
+ALL_EVENTS = [
+    f"--show-{kind}-events"
+    for kind in ("mmap", "task", "switch", "namespace", "bpf", "cgroup", "lost")
+]
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["", "--ns", "--header", "-F -dso", "-F -symoff", "-F +srcline", "-F +srcline,-dso",
+     "-F +srccode", "-F +insn", "-F +insnlen", "-F +misc", "-F +flags", "-F +pid", "-F -comm",
+     "-F -tid", "-F -comm,-tid", "-F -tid --show-mmap-events", "--deltatime", "--reltime",
+     "--full-source-path -F +srcline", "--show-mmap-events", " ".join(ALL_EVENTS),
+     " ".join(["--deltatime", *ALL_EVENTS])],
+)  # fmt: skip
+def test_what_perf_script_prints_besides_changes_no_call_path(
+    recording: Path, tmp_path: Path, options: str
+) -> None:
+    for name, config in (("callee", ""), ("caller", "[call-graph]\n\torder = caller\n")):
+        (tmp_path / name).write_bytes(script(recording, *options.split(), config=config))
+        result = imported(tmp_path / name, tmp_path / f"m-{name}")
+        assert result.format == "perf-script" and not result.left_out
+        assert any("outermost" in note for note in result.notes) == (name == "caller")
+        assert any("--deltatime" in note for note in result.notes) == ("delta" in options)
+        (tmp_path / "plain").write_bytes(script(recording))
+        imported(tmp_path / "plain", tmp_path / f"plain-{name}")
+        assert named_sums(tmp_path / f"m-{name}") == named_sums(tmp_path / f"plain-{name}")
+        spans = []
+        for kind in ("m", "plain"):
+            with open_measurement(tmp_path / f"{kind}-{name}") as measurement:
+                threads = measurement.threads.values()
+                first = min(thread.start_ns for thread in threads)
+                spans.append(max(thread.end_ns or 0 for thread in threads) - first)
+        # Rounded to a microsecond for each event.
+        assert abs(spans[0] - spans[1]) <= 1000 * result.samples * (2 if "delta" in options else 1)
+
+
+@pytest.mark.parametrize("options", ["-F -period", "-F -event", "-F time,event,ip,sym,dso",
+                                     "-F time,ip,sym", "-F tid,time,ip,sym,dso"])  # fmt: skip
+def test_samples_are_counted_where_their_period_or_event_is_missing(
+    recording: Path, tmp_path: Path, options: str
+) -> None:
+    (tmp_path / "text").write_bytes(script(recording, *options.split()))
+    imported(tmp_path / "text", tmp_path / "m")
+    (tmp_path / "plain").write_bytes(script(recording, "-F", "comm,tid,time,event,ip,sym,dso"))
+    imported(tmp_path / "plain", tmp_path / "plain-m")
+    actual, expected = named_sums(tmp_path / "m"), named_sums(tmp_path / "plain-m")
+    if options not in ("-F -period", "-F time,event,ip,sym,dso"):
+        assert actual.keys() == {"event"}
+        assert actual["event"].keys() == {path for paths in expected.values() for path in paths}
+    else:
+        assert actual == expected
+
+
+def test_samples_without_times_are_refused_with_the_reason(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options in ("-F -time", "-F ip,sym,dso", "-G -F -time"):
+        (tmp_path / "text").write_bytes(script(recording, *options.split()))
+        assert main(["import", str(tmp_path / "text"), "-o", str(tmp_path / "m")]) == 7
+        assert "no times in it: perf script -F +time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", ["", "-F +srcline", "-F -dso", "-F -symoff", "-F +misc"])
+def test_samples_in_one_line_have_their_innermost_frame(
+    recording: Path, tmp_path: Path, options: str
+) -> None:
+    (tmp_path / "text").write_bytes(script(recording, "-G", *options.split()))
+    assert not imported(tmp_path / "text", tmp_path / "m").left_out
+    (tmp_path / "plain").write_bytes(script(recording))
+    imported(tmp_path / "plain", tmp_path / "plain-m")
+    for event, paths in named_sums(tmp_path / "plain-m").items():
+        leaves: Counter[tuple[str, ...]] = Counter()
+        for path, value in paths.items():
+            leaves[path[-1:]] += value
+        assert named_sums(tmp_path / "m")[event] == leaves
+
+
+def test_a_path_with_brackets_is_that_of_the_module(recording: Path, tmp_path: Path) -> None:
+    """Its last bracket was taken for the one around it."""
+    program = str(recording.parent / "program")
+    for number, options in enumerate(("", "-F -symoff", "-v")):
+        (tmp_path / "text").write_bytes(script(recording, *options.split()))
+        imported(tmp_path / "text", tmp_path / f"m{number}")
+    imported(recording, tmp_path / "m3")
+    for number in range(4):
+        with open_measurement(tmp_path / f"m{number}") as measurement:
+            (module,) = {
+                module.path for module in measurement.modules.values() if "Game" in module.path
+            }
+            assert module == program
 
 
 def test_perf_data_may_not_be_compressed(
