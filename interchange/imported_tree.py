@@ -28,8 +28,8 @@ _FLUSH_NAME_BYTES = 8 << 20
 # What this process may take for the tree, and what a node takes of it, and a name beside its text.
 _MAX_BYTES = 1 << 30
 _NODE_BYTES, _NAME_BYTES = 160, 300
-# As the recorder keeps them.
-_MAX_DEPTH = 1 << 14
+MAX_DEPTH = 1 << 14
+"""Frames of a call path, at most, as the recorder keeps them."""
 _OUTERMOST = 256
 
 
@@ -95,9 +95,9 @@ class ImportedTree:
 
     def node(self, path: Sequence[int]) -> int:
         """Return the node of a call path of frame numbers, outermost first."""
-        if len(path) > _MAX_DEPTH:
-            inner = _MAX_DEPTH - _OUTERMOST
-            omitted = self._special_frame(frames.omitted_frames(len(path) - _MAX_DEPTH))
+        if len(path) > MAX_DEPTH:
+            inner = MAX_DEPTH - _OUTERMOST
+            omitted = self._special_frame(frames.omitted_frames(len(path) - MAX_DEPTH))
             path = [*path[:_OUTERMOST], omitted, *path[-inner:]]
         if not path:
             path = [self.frame(self.module(NO_MODULE), "[no call path]")]

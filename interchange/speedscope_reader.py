@@ -1,8 +1,8 @@
-"""speedscope files (py-spy ``--format speedscope``, rbspy and others): profiles of samples.
+"""speedscope files (py-spy ``--format speedscope``, rbspy, dotnet-trace and others).
 
 A sample is a call path and what it weighs. Where weights are times, the time of a sample is the sum
-of those before it in its profile and its own. Profiles of events that open and close frames are
-counted and left out.
+of those before it in its profile and its own. Of profiles of events, which open and close frames, a
+call path is an interval from one event to the next.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from hpcd.errors import FormatError
 from hpcd.interchange.collapsed import PY_SPY_THREAD
-from hpcd.interchange.imported_tree import NO_MODULE
+from hpcd.interchange.imported_tree import MAX_DEPTH, NO_MODULE
 from hpcd.interchange.input_file import InputFile
 from hpcd.interchange.recording_builder import RecordingBuilder
 from hpcd.interchange.text import utf8
@@ -70,9 +70,7 @@ class SpeedscopeReader:
 
     def _add_profile(self, number: int, profile: dict[str, Any], *, own: bool) -> None:
         builder, name, unit = self._builder, str(profile["name"]), str(profile["unit"])
-        if profile["type"] != "sampled":
-            builder.left_out["profiles of events"] += 1
-            return
+        evented = profile["type"] == "evented"
         timed = unit in _NS
         metric, tid = "time" if timed else "count", number
         if own and (match := _OWN.fullmatch(name)):
@@ -85,10 +83,14 @@ class SpeedscopeReader:
         builder.threads.name_process(0, builder.threads.default_name)
         scale = _NS[unit] if timed else _PARTS
         if timed:
-            event = builder.event(f"{metric} ({unit})", "s", 1e-9, metric)
+            kind = f"{unit}, intervals" if evented else unit
+            event = builder.event(f"{metric} ({kind})", "s", 1e-9, metric, interval=evented)
         else:
             unit = "" if unit == "none" else unit
             event = builder.event(f"{metric} ({unit})", unit, 1 / _PARTS, metric)
+        if evented:
+            self._add_events(profile, line, event, scale)
+            return
         now = self._weight(profile.get("startValue", 0), scale) if timed else 0
         for sample, weight in zip(profile["samples"], profile["weights"], strict=True):
             value = self._weight(weight, scale)
@@ -102,6 +104,33 @@ class SpeedscopeReader:
             node = builder.tree.node([self._frames[frame] for frame in sample])
             builder.add(line, now, node, event, value)
             builder.taken += 1
+
+    def _add_events(self, profile: dict[str, Any], line: int, event: int, scale: float) -> None:
+        """Add the call paths between the events of a profile."""
+        builder = self._builder
+        opened: list[int] = []
+        nodes = [0]
+        now = self._weight(profile["startValue"], scale)
+        for what in [*profile["events"], {"type": "end", "at": profile["endValue"]}]:
+            at = self._weight(what["at"], scale)
+            if at < now:
+                raise builder.damaged("its events are not in order of time")
+            if opened and at > now:
+                builder.add(line, now, nodes[-1], event, at - now)
+                builder.taken += 1
+            now = at
+            if what["type"] == "O":
+                if what["frame"] < 0:
+                    raise IndexError
+                if len(opened) >= MAX_DEPTH:
+                    raise builder.damaged(f"a call path has more than {MAX_DEPTH:,} frames")
+                nodes.append(builder.tree.child(nodes[-1], self._frames[what["frame"]]))
+                opened.append(what["frame"])
+            elif what["type"] == "C":
+                if opened[-1:] != [what["frame"]]:
+                    raise builder.damaged("an event closes a frame that is not the innermost one")
+                opened.pop()
+                nodes.pop()
 
     def _weight(self, weight: float, scale: float) -> int:
         value = weight * scale

@@ -17,6 +17,7 @@ import zstandard
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
+from hpcd.errors import FormatError
 from hpcd.interchange.input_file import NO_LINE_END
 from hpcd.interchange.pprof_message import PprofWriter, encode_stack
 from hpcd.measurement.check import check_measurement
@@ -399,6 +400,57 @@ def test_speedscope_files_of_py_spy(tmp_path: Path) -> None:
         assert process.name == "py-spy.speedscope.json"
         times = np.concatenate([part.time_ns for part in measurement.record_chunks()])
         assert int(times.max()) == round(max(profile["endValue"] for profile in profiles) * 1e9)
+
+
+def test_speedscope_files_of_events(tmp_path: Path) -> None:
+    """Call paths are intervals between events; nothing is recorded where no frame is open."""
+    source = DATA / "evented.speedscope.json"
+    result = imported(source, tmp_path / "m")
+    assert (result.format, result.lines, result.left_out) == ("speedscope", 1, {})
+    milliseconds = {("Main",): 20, ("Main", "Compute"): 60, ("Main", "Write"): 20}
+    assert sums(tmp_path / "m") == {
+        "time (milliseconds, intervals)": {path: n * 10**6 for path, n in milliseconds.items()}
+    }
+    with open_measurement(tmp_path / "m") as measurement:
+        assert [thread.name for thread in measurement.threads.values()] == ["Thread (1234)"]
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with Database(tmp_path / "db") as db:
+        assert db.duration_ns == 10**8
+        assert db.metrics.exclusive("time").sum() == pytest.approx(0.1)
+    document = json.loads(source.read_text())
+    profile = document["profiles"][0]
+    profile |= {"unit": "none", "endValue": 110}
+    profile["events"][-1]["at"] = 90
+    profile["events"].append({"type": "O", "frame": 2, "at": 105})
+    (tmp_path / "amounts").write_text(json.dumps(document))
+    imported(tmp_path / "amounts", tmp_path / "m2")
+    (amounts,) = sums(tmp_path / "m2").values()
+    assert amounts == {("Main",): 10 * 10**6, ("Main", "Compute"): 60 * 10**6,
+                       ("Main", "Write"): 20 * 10**6, ("Write",): 5 * 10**6}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("events", "says"),
+    [
+        ([("O", 0, 1), ("O", 1, 2), ("C", 0, 3)], "closes a frame that is not the innermost"),
+        ([("C", 0, 1)], "closes a frame that is not the innermost"),
+        ([("O", 0, 2), ("C", 0, 1)], "not in order of time"),
+        ([("O", 7, 2)], "not what speedscope's schema says"),
+        ([("O", -1, 2)], "not what speedscope's schema says"),
+        ([("O", 0, -1)], "out of range"),
+        ([("O", 0, 1)] * 20_000, "more than 16,384 frames"),
+    ],
+)
+def test_events_of_speedscope_that_cannot_be_are_refused(
+    tmp_path: Path, events: list[tuple[str, int, int]], says: str
+) -> None:
+    document = json.loads((DATA / "evented.speedscope.json").read_text())
+    document["profiles"][0]["events"] = [
+        {"type": kind, "frame": frame, "at": at} for kind, frame, at in events
+    ]
+    (tmp_path / "file").write_text(json.dumps(document))
+    with pytest.raises(FormatError, match=says):
+        imported(tmp_path / "file", tmp_path / "m")
 
 
 def test_speedscope_files_of_hpcd_come_back(tmp_path: Path) -> None:
