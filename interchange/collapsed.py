@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from hpcd.errors import FormatError
 from hpcd.interchange.context_table import Detail
 from hpcd.interchange.export_selection import ExportSelection, whole_numbers
 from hpcd.interchange.imported_tree import NO_MODULE
@@ -79,6 +80,17 @@ def looks_like_py_spy(head: bytes) -> bool:
     places = sum(bool(_PYTHON.match(frame)) for frame in frames)
     threads = sum(bool(PY_SPY_THREAD.match(frame) or _PROCESS.match(frame)) for frame in frames)
     return bool(places) and places + threads > 0.9 * len(frames)
+
+
+def require_one_count(head: bytes, name: str) -> None:
+    """Raise FormatError naming the file ``name`` if all first lines have two counts: the second
+    one would be taken for the only one, and the first for a part of a name."""
+    parts = [_split(_split(line)[0]) for line in _whole_lines(head)]
+    if parts and all(stack and _count(count) is not None for stack, count in parts):
+        raise FormatError(
+            f"{name}: two counts a line, as difffolded.pl writes them: import the two files that it"
+            " was made of (hpcd compare shows their difference)"
+        )
 
 
 def _whole_lines(head: bytes) -> list[bytes]:

@@ -15,6 +15,7 @@ from hpcd.interchange.collapsed import (
     CollapsedReader,
     looks_collapsed,
     looks_like_py_spy,
+    require_one_count,
 )
 from hpcd.interchange.hpctoolkit_reader import HpctoolkitReader, is_hpctoolkit_database
 from hpcd.interchange.input_file import InputFile
@@ -22,7 +23,7 @@ from hpcd.interchange.mojo import MojoReader, looks_like_mojo
 from hpcd.interchange.otf2_reader import Otf2Reader, anchor_file
 from hpcd.interchange.perf_script import PerfScriptReader, looks_like_perf_script
 from hpcd.interchange.pprof import MAX_BYTES, PprofReader
-from hpcd.interchange.pprof_message import looks_like_pprof
+from hpcd.interchange.pprof_message import looks_like_gperftools, looks_like_pprof
 from hpcd.interchange.recording_builder import RecordingBuilder
 from hpcd.interchange.speedscope_reader import SpeedscopeReader, looks_like_speedscope
 from hpcd.interchange.text import readable
@@ -79,6 +80,7 @@ def _perf_script(file: InputFile, builder: RecordingBuilder, _: ImportOptions) -
 
 
 def _collapsed(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> None:
+    require_one_count(file.head(), file.name)
     _read_counts(file, builder, options, python=False)
 
 
@@ -233,6 +235,11 @@ def _recognise(file: InputFile) -> str:
         raise FormatError(f"{file.name}: empty")
     if head.startswith(perf_data.MAGIC):
         raise FormatError(f"{file.name}: perf.data must be a file, and not compressed")
+    if looks_like_gperftools(head):
+        raise FormatError(
+            f"{file.name}: a profile of gperftools, which has no names: import what go tool pprof"
+            " -proto PROGRAM FILE, or google-pprof --collapsed PROGRAM FILE, makes of it"
+        )
     for name, kind in _FORMATS.items():
         if kind.recognise(head):
             return name

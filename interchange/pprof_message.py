@@ -6,6 +6,7 @@ locations to mappings (load modules) and functions, and all of them to a table o
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -333,6 +334,20 @@ def decode_sample(data: memoryview) -> tuple[list[int], list[int], tuple[bytes, 
         elif number == _Sample.LABEL and not isinstance(value, int):
             labels.append(bytes(value))
     return path, values, tuple(labels)
+
+
+def looks_like_gperftools(head: bytes) -> bool:
+    """Whether this is gperftools' own CPU profile, of a machine of any word and byte order: it
+    begins with the words 0, 3 (the length of the header behind), 0, the period in us, 0
+    (cpuprofile-fileformat.html of gperftools)."""
+    for order in "<>":
+        for word in "IQ":
+            layout = struct.Struct(f"{order}5{word}")
+            if len(head) >= layout.size:
+                zero, length, version, period, padding = layout.unpack_from(head)
+                if (zero, length, version, padding) == (0, 3, 0, 0) and period:
+                    return True
+    return False
 
 
 def looks_like_pprof(head: bytes) -> bool:

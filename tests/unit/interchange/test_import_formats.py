@@ -308,6 +308,12 @@ def test_fractions_of_counts_are_kept(
     assert costs == pytest.approx({"a": 22.25 * unit, "b": 0.25 * unit, "c": 3 * unit})
 
 
+def test_numbers_at_the_end_of_some_names_are_no_second_counts(tmp_path: Path) -> None:
+    (tmp_path / "stacks").write_text("main;worker 3 5\nmain;worker 4 6\nmain;a 7\n")
+    imported(tmp_path / "stacks", tmp_path / "m")
+    assert leaves(tmp_path / "m") == {"worker 3": 5, "worker 4": 6, "a": 7}
+
+
 CUT = "at the end, where the text seems to be cut off"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import struct
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -198,6 +199,9 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str], code: int) -> 
         ),
         (b"fp 1/1 999999999999.5: 5 cycles: \n\t561c f (/x)\n\n", "out of range"),
         (b"# austin: 3.7.0\n", "no samples"),
+        (b"main;a 5 7\nmain;b 0 3\n", "two counts a line, as difffolded.pl"),
+        (struct.pack("<5Q", 0, 3, 0, 10_000, 0) + bytes(80), "gperftools, which has no names"),
+        (struct.pack(">5I", 0, 3, 0, 10_000, 0) + bytes(80), "gperftools, which has no names"),
         (SPEEDSCOPE % b'[[0]],"weights":[1]', "not what speedscope's schema says"),
         (SPEEDSCOPE % b'[[-1]],"weights":[1]', "not what speedscope's schema says"),
         (SPEEDSCOPE % b'[[]],"weights":[NaN]', "weight nan is out of range"),
