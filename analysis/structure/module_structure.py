@@ -13,13 +13,13 @@ import numpy as np
 from hpcd.analysis.structure.code.function_bounds import FunctionBounds, functions_of
 from hpcd.analysis.structure.code.loop_table import LoopTable
 from hpcd.analysis.structure.dwarf.address_ranges import AddressRanges
-from hpcd.analysis.structure.dwarf.debug_files import debug_file
 from hpcd.analysis.structure.dwarf.debug_scopes import ModuleLines
 from hpcd.analysis.structure.dwarf.line_table import Call
 from hpcd.analysis.structure.reader_process import ReaderProcess
 from hpcd.analysis.structure.scope_forest import ScopeForest, joined, procedures_forest
 from hpcd.analysis.structure.scope_nesting import with_loops
 from hpcd.analysis.structure.structure_cache import StructureCache
+from hpcd.analysis.symbols.debug_files import debug_file
 from hpcd.analysis.symbols.symbolization import SymbolAnswer, SymbolTask, symbolize
 from hpcd.array_types import I32, U64
 from hpcd.elf.elf_file import ElfFile

@@ -1,7 +1,8 @@
 """Procedure names for addresses of load modules.
 
 One task per module, run in a worker: all its addresses at once in, procedures out. The sources, in
-the order of search: ``.symtab`` of the file, of its separate debug file and of
+the order of search: ``.symtab`` of the file, of its separate debug file
+(:mod:`~hpcd.analysis.symbols.debug_files`) and of
 ``.gnu_debugdata``, ``.dynsym``, PLT stubs, and for what remains the bounds of functions
 (:mod:`~hpcd.analysis.symbols.function_ranges`), so that even a stripped function is one procedure:
 ``[libfoo.so+0x1234]``, the program's entry point and ``main`` by their names.
@@ -24,6 +25,7 @@ import numpy as np
 from hpcd.analysis.symbols import symbol_tables
 from hpcd.analysis.symbols.changed_file import FileChangedError, check_build_id
 from hpcd.analysis.symbols.confined_demangling import demangle_all
+from hpcd.analysis.symbols.debug_files import separate_files
 from hpcd.analysis.symbols.demangle import demangle
 from hpcd.analysis.symbols.symbol_rows import load_symbols
 from hpcd.analysis.symbols.symbol_tables import Symbol, SymbolTable
@@ -32,8 +34,6 @@ from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
 from hpcd.model.frame import OFFSET_MASK
 from hpcd.model.identity import ModuleKind
-
-DEBUG_ROOT = Path("/usr/lib/debug/.build-id")
 
 # Bytes of code without names that share a name.
 _REGION = np.uint64(1 << 16)
@@ -142,7 +142,7 @@ def names_in_file(elf: ElfFile, path: str, build_id: str, offsets: U64) -> list[
     other file and demangles in this process, which must be confined. Raises
     :class:`FileChangedError`, :class:`FormatError`, :class:`MemoryError`."""
     check_build_id(elf, path, build_id)
-    tables, _ = _file_tables(elf, "", Path(path).name)
+    tables, _ = _file_tables(elf, Path(path))
     return _names(path, tables, offsets, lambda names: list(map(demangle, names)))
 
 
@@ -181,11 +181,16 @@ def _tables(task: SymbolTask) -> tuple[list[SymbolTable], str]:
         raise FormatError("the measurement has no symbols of it")
     with elf:
         check_build_id(elf, task.path, task.build_id)
-        return _file_tables(elf, task.build_id, Path(task.path).name)
+        return _file_tables(elf, Path(task.path), separate=True)
 
 
-def _file_tables(elf: ElfFile, build_id: str, name: str) -> tuple[list[SymbolTable], str]:
-    """Return all tables of a file, in the order of search, with their names."""
+def _file_tables(
+    elf: ElfFile, path: Path, *, separate: bool = False
+) -> tuple[list[SymbolTable], str]:
+    """Return all tables of a file, in the order of search, with their names.
+
+    With ``separate`` also that of its debug file, which is opened here.
+    """
     sources: list[str] = []
     tables: list[SymbolTable] = []
     # What only reads databases needs no disassembler, and should not wait for one.
@@ -206,30 +211,27 @@ def _file_tables(elf: ElfFile, build_id: str, name: str) -> tuple[list[SymbolTab
             sources.append(label)
 
     take(".symtab", lambda: symbol_tables.from_section(elf, ".symtab", edges))
-    take("debug file", lambda: _debug_file(build_id, edges))
+    if separate:
+        take("debug file", lambda: _debug_file(path, elf, edges))
     take(".gnu_debugdata", lambda: _debug_data(elf, edges))
     take(".dynsym", lambda: symbol_tables.from_section(elf, ".dynsym", edges))
     take("plt", lambda: symbol_tables.from_plt(elf))
     take(
         "function ranges",
         lambda: symbol_tables.from_ranges(
-            start, end, lambda at: entry_names.get(at) or f"[{name}+0x{at:x}]"
+            start, end, lambda at: entry_names.get(at) or f"[{path.name}+0x{at:x}]"
         ),
     )
     return tables, ", ".join(sources) or "no symbols"
 
 
-def _debug_file(build_id: str, edges: U64) -> SymbolTable | None:
-    """Symbols of the separate debug file distributions put under the build id."""
-    if not build_id.isalnum() or len(build_id) < 8:
-        return None
-    path = DEBUG_ROOT / build_id[:2] / f"{build_id[2:]}.debug"
-    if not path.is_file():
-        return None
-    with ElfFile.open(path) as elf:
-        if elf.build_id() != build_id:
-            raise FormatError(f"{path}: has another build id")
-        return symbol_tables.from_section(elf, ".symtab", edges)
+def _debug_file(path: Path, elf: ElfFile, edges: U64) -> SymbolTable | None:
+    """Symbols of a separate debug file. Raises :class:`FormatError`."""
+    for debug in separate_files(path, elf):
+        table = symbol_tables.from_section(debug, ".symtab", edges)
+        if table is not None:
+            return table
+    return None
 
 
 def _debug_data(elf: ElfFile, edges: U64) -> SymbolTable | None:

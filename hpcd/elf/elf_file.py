@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import lzma
 import os
+import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +23,8 @@ from hpcd.regular_file import open_linked
 
 # Mini debug information of a whole distribution's biggest binaries stays below a tenth of this.
 _MAX_DEBUGDATA = 128 << 20
+# Some seconds. A sparse file takes no room on a disk, and would be read for ever.
+_MAX_CRC, _CRC_PART = 4 << 30, 1 << 20
 
 
 class ElfFile(ElfReader):
@@ -115,6 +118,18 @@ class ElfFile(ElfReader):
         if not decoder.eof:
             raise FormatError(f"{self.name}: .gnu_debugdata is damaged or too big")
         return ElfFile(io.BytesIO(data), f"{self.name}(.gnu_debugdata)")
+
+    def crc32(self) -> int:
+        """Return the CRC-32 of the whole file, which ``.gnu_debuglink`` of another has.
+
+        Raises :class:`FormatError` for a file of more than 4 GiB.
+        """
+        if self._size > _MAX_CRC:
+            raise FormatError(f"{self.name}: too big for a checksum")
+        crc = 0
+        for at in range(0, self._size, _CRC_PART):
+            crc = zlib.crc32(self.read(at, min(_CRC_PART, self._size - at)), crc)
+        return crc
 
     def _read(self, offset: int, size: int) -> bytes:
         self._file.seek(offset)

@@ -53,6 +53,17 @@ def program(tmp_path: Path, build: Callable[..., Path]) -> Path:
     return copy
 
 
+def test_a_stripped_program_whose_debug_link_names_its_symbols(
+    tmp_path: Path, program: Path
+) -> None:
+    debug = tmp_path / "symbols"
+    subprocess.run(["objcopy", "--only-keep-debug", program, debug], check=True)
+    link = f"--add-gnu-debuglink={debug}"
+    subprocess.run(["objcopy", "--strip-all", link, program], check=True)
+    record(tmp_path / "m", [program, 1])
+    assert "down" in names(tmp_path)
+
+
 def test_a_program_that_is_replaced_afterwards(tmp_path: Path, program: Path) -> None:
     record(tmp_path / "m", [program, 1])
     program.unlink()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.database.directory import SYMBOLS
 from hpcd.analysis.merge.stages import merge
-from hpcd.analysis.symbols import symbol_tables, symbolization
+from hpcd.analysis.symbols import debug_files, symbol_tables, symbolization
 from hpcd.analysis.symbols.demangle import demangle
 from hpcd.analysis.symbols.symbol_rows import load_symbols
 from hpcd.analysis.symbols.symbol_tables import SymbolTable
@@ -162,17 +162,56 @@ def test_a_separate_debug_file_is_used(
 ) -> None:
     bare = stripped(program, tmp_path / "bare")
     identity = build_id(bare)
-    folder = tmp_path / "debug" / identity[:2]
+    folder = tmp_path / "debug/.build-id" / identity[:2]
     folder.mkdir(parents=True)
     debug = folder / f"{identity[2:]}.debug"
     subprocess.run(["objcopy", "--only-keep-debug", program, debug], check=True)
-    monkeypatch.setattr(symbolization, "DEBUG_ROOT", tmp_path / "debug")
+    monkeypatch.setattr(debug_files, "DEBUG_ROOT", tmp_path / "debug")
     local = next(at for name, at in nm(program).items() if "local_one" in name)
     assert names_at(bare, [local]) == ["local_one(int)"]
     # Of another build it is of no use, and costs nothing but itself.
     subprocess.run(["objcopy", "--remove-section=.note.gnu.build-id", debug], check=True)
     assert names_at(bare, [local, nm(program)["plain"]]).count("plain") == 1
     assert "another build id" in name_all(bare, [local]).note
+
+
+@pytest.mark.parametrize("place", ["beside", "folder", "by path"])
+@pytest.mark.parametrize("with_build_id", [True, False])
+def test_a_file_named_by_a_debug_link_is_used(
+    program: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    with_build_id: bool,
+) -> None:
+    root = tmp_path / "debug"
+    monkeypatch.setattr(debug_files, "DEBUG_ROOT", root)
+    bare = tmp_path / "bin/bare"
+    bare.parent.mkdir()
+    folders = {
+        "beside": bare.parent,
+        "folder": bare.parent / ".debug",
+        "by path": root / str(bare.parent).lstrip("/"),
+    }
+    debug = folders[place] / "bare.debug"
+    debug.parent.mkdir(parents=True, exist_ok=True)
+    plain = tmp_path / "plain"
+    options = [] if with_build_id else ["--remove-section=.note.gnu.build-id"]
+    subprocess.run(["objcopy", *options, program, plain], check=True)
+    subprocess.run(["objcopy", "--only-keep-debug", plain, debug], check=True)
+    link = f"--add-gnu-debuglink={debug}"
+    subprocess.run(["objcopy", "--strip-all", link, plain, bare], check=True)
+    local = next(at for name, at in nm(program).items() if "local_one" in name)
+    assert names_at(bare, [local]) == ["local_one(int)"]
+    with debug.open("ab") as file:
+        file.write(b"changed since")
+    answer = name_all(bare, [local])
+    assert answer.procedures[0].name == f"[bare+0x{local:x}]"
+    assert "another" in answer.note
+    # Nothing but a regular file is opened: a fifo would be waited for.
+    debug.unlink()
+    os.mkfifo(debug)
+    assert names_at(bare, [local]) == [f"[bare+0x{local:x}]"]
 
 
 def test_mini_debug_information_is_used(program: Path, tmp_path: Path) -> None:
@@ -344,7 +383,7 @@ def test_no_file_does_worse_than_go_unnamed(program: Path, data: st.DataObject) 
     addresses = np.array([0, 0x1000, 0x1149, 1 << 39], np.uint64)
     try:
         with ElfFile(io.BytesIO(bytes(content)), "damaged") as elf:
-            tables, _ = symbolization._file_tables(elf, "", "damaged")
+            tables, _ = symbolization._file_tables(elf, Path("damaged"))
             for table in tables:
                 for entry in table.find(addresses).tolist():
                     if entry >= 0:
