@@ -51,10 +51,13 @@ _CLONE = re.compile(rb"(?:\xb8(?:\x38\x00|\xb3\x01)\x00\x00|\x31\xc0\xb0\x38)")
 _BEFORE_CLONE = 48
 # or: mov $SYS_rt_sigreturn, %rax or %eax
 _RETURN_FROM_SIGNAL = (b"\x48\xc7\xc0\x0f\x00\x00\x00", b"\xb8\x0f\x00\x00\x00")
-# On aarch64, in the vDSO: nop; mov x8, #SYS_rt_sigreturn; svc #0. The nop is there for unwinders,
-# which look up the return address less one (arch/arm64/kernel/vdso/sigreturn.S; no call frame
+_LANDING_PAD = b"\xf3\x0f\x1e\xfa"  # endbr64
+# call REL32 and call *REL32(%rip): what stands behind one returns to its caller
+_CALLS = (b"\xe8", 5), (b"\xff\x15", 6)
+# On aarch64: mov x8, #SYS_rt_sigreturn; svc #0 (arch/arm64/kernel/vdso/sigreturn.S; no call frame
 # information since Linux 5.8).
-_ARM_RETURN_FROM_SIGNAL = re.compile(rb"\x1f\x20\x03\xd5\x68\x11\x80\xd2\x01\x00\x00\xd4")
+_ARM_RETURN_FROM_SIGNAL = re.compile(rb"\x68\x11\x80\xd2\x01\x00\x00\xd4")
+_ARM_CALL = 0x25  # the top bits of bl
 # mov x0, x19; cbnz x0, setcontext: at most _ARM_BEHIND bytes after the end of setcontext.
 _SETCONTEXT = "setcontext"
 _ARM_NEXT_CONTEXT, _ARM_IF_THERE_IS_ONE, _ARM_BEHIND = 0xAA1303E0, 0xB5000000, 64
@@ -93,9 +96,7 @@ def stack_ends(elf: ElfView) -> list[CodeSpan]:
                 spans += _clone_spans(text, address, at)
             for number in _RETURN_FROM_SIGNAL:
                 if before.endswith(number):
-                    start = at - len(number)
-                    start -= _byte_before(text, start)
-                    spans.append(CodeSpan(address + start, address + at + 2, rule(CfaKind.SIGNAL)))
+                    spans += _restorer(text, address, at - len(number), at + 2)
                     break
         if _is_go(elf):
             spans += _vdso_calls(text, address)
@@ -105,13 +106,30 @@ def stack_ends(elf: ElfView) -> list[CodeSpan]:
     return spans + _go_stacks(named)
 
 
+def _restorer(text: memoryview, address: int, start: int, end: int) -> Iterator[CodeSpan]:
+    """Return the spans of code that returns from a signal, ``text[start:end]``, its section being
+    at ``address``.
+
+    Handlers return to its first instruction, so the byte before is looked up, too. Execution
+    stands there only at another function's ``ret``; a call that ends there has that same return
+    address, and is believed.
+    """
+    if text[:start][-len(_LANDING_PAD) :] == _LANDING_PAD:
+        start -= len(_LANDING_PAD)
+    yield CodeSpan(address + start, address + end, rule(CfaKind.SIGNAL))
+    if start and not any(bytes(text[:start][-size:]).startswith(call) for call, size in _CALLS):
+        yield CodeSpan(address + start - 1, address + start, rule(CfaKind.SIGNAL, 8))
+
+
 def _arm_spans(elf: ElfView) -> Iterator[CodeSpan]:
     for section in elf.code_sections():
         text = elf.text(section)
         for place in _ARM_RETURN_FROM_SIGNAL.finditer(text):
-            if place.start() % 4 == 0:
-                start, end = (section.address + at for at in place.span())
-                yield CodeSpan(start, end, rule(CfaKind.SIGNAL))
+            start, end = place.span()
+            if start % 4 == 0:
+                called = start > 0 and text[start - 1] >> 2 == _ARM_CALL
+                start += section.address - (not called)
+                yield CodeSpan(start, section.address + end, rule(CfaKind.SIGNAL))
     for name, function in _named_functions(elf):
         if name == _SETCONTEXT:
             yield from _arm_context_end(function)

@@ -90,7 +90,7 @@ def rule(
     bx: BxKind = BxKind.AT_CFA,
 ) -> Rule:
     """Return a rule tuple; one that does not fit its fields becomes "unsupported"."""
-    if cfa in (CfaKind.NONE, CfaKind.END, CfaKind.SIGNAL, CfaKind.UNSUPPORTED):
+    if cfa in (CfaKind.NONE, CfaKind.END, CfaKind.UNSUPPORTED):
         return (int(cfa), 0, 0, 0, 0, 0, 0, 0, 0)
     fits = -(1 << 31) <= off < 1 << 31 and all(
         -(1 << 15) <= offset < 1 << 15 for offset in (fp_off, ra_off, bx_off)

@@ -67,6 +67,27 @@ def test_stacks_of_the_c_library_end(
     assert set(outermost) == ends and sum(outermost.values()) > 50
 
 
+@pytest.mark.parametrize("stack", [[], ["alternate"]])
+def test_a_handler_that_returns_by_the_programs_own_code(
+    tmp_path: Path, build: Callable[..., Path], stack: list[str]
+) -> None:
+    executable = build("restorer.c")
+    record(tmp_path / "first", [executable, 0.3, *stack])
+    record(tmp_path / "m", [executable, 1.5, *stack])
+    paths = call_paths(tmp_path / "m", executable)
+    # A stack copied before the tables were there is one of the two, and ends at the handler.
+    working = Counter(
+        {p: n for p, n in paths.items() if "handler_work" in p and not p[0].startswith("!")}
+    )
+    assert sum(working.values()) > 200
+    callers = Counter[tuple[str, ...]]()
+    for path, number in working.items():
+        callers[path[: path.index("handler_work")]] += number
+    assert {path[-2:] for path in callers} == {("own_restorer", "on_tick")}
+    usual = sum(n for path, n in callers.items() if path[-4:-2] == ("main", "interrupted"))
+    assert usual > 0.9 * sum(callers.values())  # else interrupted in the C library
+
+
 @pytest.mark.skipif(not shutil.which("go"), reason="needs Go: apt install golang")
 def test_goroutines_end_at_goexit(tmp_path: Path) -> None:
     """Also what Go runs for a goroutine on the system stack: its garbage collector."""

@@ -13,7 +13,9 @@ enum cfa_kind {
 	CFA_SP = 2,            /* sp + off */
 	CFA_FP = 3,            /* fp + off */
 	CFA_PLT = 4,           /* sp + 8 + ((ip & 15) >= off ? 8 : 0) */
-	CFA_SIGNAL = 5,        /* registers saved in the kernel's rt_sigframe at sp */
+	CFA_SIGNAL = 5,        /* registers saved in the kernel's rt_sigframe at sp; off: in the byte before a
+				* restorer, which only a return address leads to. Execution stands there at the
+				* ret of another function: sp + off */
 	CFA_FP_DEREF = 6,      /* *(fp + off) + reg: DRAP frames */
 	CFA_REG = 7,           /* register reg + off */
 	CFA_UNSUPPORTED = 8,   /* an expression the walker has no form for */

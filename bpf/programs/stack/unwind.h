@@ -521,11 +521,15 @@ static __always_inline u32 unwind_step(struct walk *w, int copied, struct known_
 		known = known_at(rules, address);
 	if (known->address != address || known->space != w->space_number)
 		ending = look_up(w, known, address);
-	w->frame[n] = known->frame;
-	w->hash = hash_mix(w->hash, known->frame);
+	struct rule *rule = &known->rule;
+	u64 frame = known->frame;
+	/* A handler's return address is no call's but the restorer's first instruction. */
+	if (!ending && rule->cfa_kind == CFA_SIGNAL)
+		frame += w->caller;
+	w->frame[n] = frame;
+	w->hash = hash_mix(w->hash, frame);
 	if (ending)
 		return stop(w, ending);
-	struct rule *rule = &known->rule;
 	s64 off = rule->cfa_off;
 
 	switch (rule->cfa_kind) {
@@ -553,6 +557,10 @@ static __always_inline u32 unwind_step(struct walk *w, int copied, struct known_
 		cfa = w->sp + 8 + ((w->ip & 15) >= (u64)off ? 8 : 0);
 		break;
 	case CFA_SIGNAL:
+		if (off && !w->caller) {
+			cfa = w->sp + off;
+			break;
+		}
 		if (READ_USER(copied, pair, 16, w->sp + SIGFRAME_BP))
 			return stop(w, END_READ_FAULT);
 		w->bp = pair[0];

@@ -11,7 +11,7 @@ import pytest
 
 from hpcd.daemon.unwind.stack_ends import stack_ends
 from hpcd.daemon.unwind.table_builder import build_table
-from hpcd.daemon.unwind.unwind_rules import CfaKind, FpKind, RaKind
+from hpcd.daemon.unwind.unwind_rules import CfaKind, FpKind, RaKind, rule
 from hpcd.elf.elf_view import ElfView
 from tests.support.programs import PROGRAMS
 
@@ -70,6 +70,39 @@ def test_a_thread_ends_where_it_begins_and_a_fork_does_not(tmp_path: Path) -> No
     assert kinds == [
         CfaKind.SP, CfaKind.CLONE, CfaKind.SP, CfaKind.END, CfaKind.SP, CfaKind.SP,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "looked_up"),
+    [
+        ("ret", True),
+        ("nop", True),
+        ("jmp before", True),
+        # What stands behind a call returns to the function that called.
+        ("call before", False),
+        ("call *0x1000(%rip)", False),
+    ],
+)
+@pytest.mark.parametrize("number", ["mov $15, %eax", "mov $15, %rax", "endbr64; mov $15, %eax"])
+def test_handlers_return_to_the_first_instruction_of_a_restorer(
+    tmp_path: Path,
+    before: str,
+    looked_up: bool,
+    number: str,
+) -> None:
+    source, library = tmp_path / "restorer.s", tmp_path / "restorer.so"
+    source.write_text(
+        f".text\n.globl restorer\nbefore: nop\n{before}\n"
+        f".type restorer, @function\nrestorer: {number}; syscall\nret\n"
+    )
+    subprocess.run(["gcc", "-shared", "-nostdlib", "-o", library, source], check=True)
+    restorer = symbol(library, "restorer")
+    spans = stack_ends(ElfView(memoryview(library.read_bytes())))
+    assert all(span.rule[0] == CfaKind.SIGNAL for span in spans)
+    assert min(span.start for span in spans) == restorer - looked_up
+    # Execution that stands at that byte is at the return of another function.
+    at_return = [span.rule for span in spans if span.start < restorer]
+    assert at_return == [rule(CfaKind.SIGNAL, 8)] * looked_up
 
 
 @pytest.mark.skipif(not LIBC.exists(), reason="needs the C library of x86-64 Debian")
