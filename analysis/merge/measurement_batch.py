@@ -72,8 +72,9 @@ class BatchMember:
         what cannot be: what gets past here is in range, but for times of records."""
         measurement = open_measurement(path, size, texts=True)
         try:
+            measurement.cct.validate(str(path))
+            measurement.divide_by_version()
             tree = measurement.cct
-            tree.validate(str(path))
             if len(tree) > DEPTH_LIMIT and int(tree.depth().max()) >= DEPTH_LIMIT:
                 raise FormatError(
                     f"{path}: calling context tree is deeper than {DEPTH_LIMIT} frames"

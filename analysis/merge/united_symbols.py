@@ -17,13 +17,13 @@ from hpcd.analysis.merge.canonical_modules import CanonicalModule
 from hpcd.analysis.merge.scratch import Scratch
 from hpcd.analysis.symbols.symbol_rows import (
     PREFIX,
-    SymbolRow,
     pack_rows,
     read_payloads,
     read_rows,
 )
 from hpcd.array_types import U32
 from hpcd.errors import FormatError
+from hpcd.measurement.recorded_symbols import SymbolRow
 from hpcd.model.identity import ModuleKind
 
 _OWNERS = "measurements"

@@ -8,11 +8,8 @@ from pathlib import Path
 
 from hpcd.analysis.arrays.archive import archive_index, unpack_bytes
 from hpcd.errors import FormatError
-from hpcd.measurement.recorded_symbols import read_symbols
+from hpcd.measurement.recorded_symbols import SymbolRow, read_symbols
 from hpcd.regular_file import read_regular
-
-SymbolRow = tuple[int, int, str]
-"""Start (offset in the module), size in bytes and name of a symbol."""
 
 PREFIX = "symbols-"
 """The names of tables in a database's archive of symbols: this, and the module's number."""
@@ -26,7 +23,7 @@ def read_payloads(payloads: Sequence[bytes]) -> dict[int, list[SymbolRow]]:
     symbols: dict[int, list[SymbolRow]] = {}
     try:
         for payload in payloads:
-            for module, columns in read_symbols(payload).items():
+            for module, (columns, _) in read_symbols(payload).items():
                 symbols.setdefault(module, []).extend(_bounded(*columns))
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise FormatError("symbols of a measurement are damaged") from None

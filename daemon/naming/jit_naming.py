@@ -1,7 +1,7 @@
 """Names for the frames of a recording in code generated at run time.
 
 Runtimes write their symbol maps as they go, so a frame may have no name when it is first seen and
-get one seconds later.
+get one seconds later, and others when its address is used again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LAST_BYTES = 16 << 20
 
 
 class JitNaming:
-    """Owns the frames that still wait for a name, and the open files that may name them."""
+    """Owns the frames in code made at run time, and the open files that may name them."""
 
     def __init__(self, modules: Modules, targets: Targets, writer: MeasurementWriter) -> None:
         self._modules = modules
@@ -33,8 +33,10 @@ class JitNaming:
         self._files = jit_symbols.JitFiles()
         self._nodes_seen = 1
         self._modules_seen = 0
-        self._unnamed: dict[int, U64] = {}
-        """Offsets without a name, sorted, by module id."""
+        self._offsets: dict[int, U64] = {}
+        """Offsets of frames, sorted, by module id."""
+        self._written: set[tuple[int, int, int, str, int]] = set()
+        """Symbols in the measurement, with their modules' ids."""
         self._owner: dict[int, tuple[int, int]] = {}
         """(pid, uid) by the process's number. Kept when it ends: runtimes may name code then."""
 
@@ -51,7 +53,7 @@ class JitNaming:
                 self._files.hold(number, process.pid, process.uid)
 
     def name_frames(self, cct_frames: U64, *, last: bool = False) -> None:
-        """Write symbols for unnamed frames, those of CCT nodes that are new included.
+        """Write symbols of all frames that are not written yet.
 
         ``cct_frames`` u64[n] are the frames of all CCT nodes so far. To be called once a flush and
         once more at the end, as the ``last``.
@@ -62,7 +64,7 @@ class JitNaming:
             self._collect(cct_frames[self._nodes_seen :])
         self._nodes_seen = len(cct_frames)
         of_process: dict[int, list[Module]] = {}
-        for module_id in self._unnamed:
+        for module_id in self._offsets:
             module = self._modules.get(module_id)
             if module:
                 of_process.setdefault(module.process, []).append(module)
@@ -79,27 +81,26 @@ class JitNaming:
             module = self._modules.get(module_id)
             if module and module.kind is ModuleKind.JIT:
                 offsets = distinct(frames.offset_of(new_frames[module_ids == module_id]))
-                unnamed = self._unnamed.get(module_id, offsets)
-                self._unnamed[module_id] = distinct(np.append(unnamed, offsets))
+                known = self._offsets.get(module_id, offsets)
+                self._offsets[module_id] = distinct(np.append(known, offsets))
 
     def _name(self, modules: list[Module]) -> None:
-        """Write the symbols of the offsets without a name in the modules of a process."""
+        """Write the symbols of the frames in the modules of a process that are not written yet."""
         number = modules[0].process
-        unnamed = [self._unnamed[module.id] + np.uint64(module.base) for module in modules]
-        if number not in self._owner or not sum(map(len, unnamed)):
+        if number not in self._owner:
             return
-        symbols = self._files.symbols(number, *self._owner[number], np.concatenate(unnamed))
-        if not symbols:
-            return
-        starts = np.array([start for start, _, _ in symbols], np.int64)
-        ends = starts + np.array([size for _, size, _ in symbols], np.int64)
-        for module, addresses in zip(modules, unnamed, strict=True):
-            signed = addresses.astype(np.int64)
-            symbol = np.searchsorted(starts, signed, "right") - 1
-            inside = (symbol >= 0) & (signed < ends[np.maximum(symbol, 0)])
-            rows = [symbols[index] for index in distinct(symbol[inside]).tolist()]
+        of_module = [self._offsets[module.id] + np.uint64(module.base) for module in modules]
+        addresses = distinct(np.concatenate(of_module))
+        symbols = self._files.symbols(number, *self._owner[number], addresses)
+        for module, own in zip(modules, of_module, strict=True):
+            rows, since = [], []
+            for start, size, name, time in jit_symbols.holding(symbols, own):
+                # What begins before the module is cut: offsets are not negative.
+                cut = max(module.base - start, 0)
+                row = (start - module.base + cut, size - cut, name)
+                if (module.id, *row, time) not in self._written:
+                    self._written.add((module.id, *row, time))
+                    rows.append(row)
+                    since.append(time)
             if rows:
-                self._writer.add_symbols(
-                    module.id, [(start - module.base, size, name) for start, size, name in rows]
-                )
-                self._unnamed[module.id] = self._unnamed[module.id][~inside]
+                self._writer.add_symbols(module.id, rows, since)

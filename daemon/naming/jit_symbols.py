@@ -5,6 +5,9 @@ only when they belong to the user who runs the process, or to root and all may r
 at a time: what a user has written costs that user's names. They are not opened here but read by a
 process that can be left behind (:mod:`hpcd.daemon.targets.target_reader`). Formats:
 jit-interface.txt and jitdump-specification.txt in the kernel's tools/perf/Documentation.
+
+A runtime uses addresses again, so a symbol holds from some time on: in jitdump that of its record,
+in a map, which has no times, that of the write that was seen first to have brought its line.
 """
 
 from __future__ import annotations
@@ -15,6 +18,11 @@ import os
 import re
 import stat
 import struct
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +32,10 @@ from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.processes import executable_regions
 from hpcd.daemon.targets.target_files import Pin, open_root, pinned, require_pinned
+from hpcd.distinct import are_among, distinct
 
-Symbols = list[tuple[int, int, str]]
-"""(address, size, name), any order; of two at one address the later one holds."""
+Symbols = list[tuple[int, int, str, int]]
+"""(address, size, name, monotonic ns since when it holds), any order."""
 
 U64 = npt.NDArray[np.uint64]
 
@@ -43,6 +52,10 @@ _MAX_SYMBOLS = 200_000
 _JITDUMP = re.compile(r"/jit-\d+\.dump$")
 _MAGIC = 0x4A695444  # "JiTD"
 _CODE_LOAD, _CODE_MOVE = 0, 1
+# A flag of its header: times are the processor's, not CLOCK_MONOTONIC's.
+_OWN_CLOCK = 1
+# Growths of a file that are kept. Of more, every other one is forgotten.
+_MAX_WRITES = 4096
 # The head of a record and a name.
 _MAX_RECORD = 64 + _MAX_NAME
 
@@ -71,8 +84,9 @@ class JitFiles:
         self._renew(number, pid, uid)
 
     def symbols(self, number: int, pid: int, uid: int, addresses: U64) -> Symbols:
-        """Symbols that hold any of ``addresses`` (u64[n]), as far as the runtime of a process has
-        written them and they have been read.
+        """Symbols that hold any of ``addresses`` (u64[n], ascending), as far as the runtime of a
+        process has written them and they have been read: those that were not returned before for
+        these addresses, and maybe some that were.
 
         ``number`` is the process's in the recording, which unlike ``pid`` is never reused; ``uid``
         is its user.
@@ -183,8 +197,8 @@ class _Held:
     def symbols(self, addresses: U64) -> Symbols:
         symbols = self._map.symbols(addresses) if self._map else []
         for dump in self._dumps.values():
-            symbols += named(dump.symbols(), addresses)
-        return named(symbols, addresses)
+            symbols += dump.symbols(addresses)
+        return symbols
 
     def close(self) -> None:
         self._folder = None
@@ -212,40 +226,99 @@ class _Source:
             return b""
 
 
+class _WriteTimes:
+    """When the bytes of a file that grows were written, as far as looking at it now and then tells:
+    those that one look finds new count as written when the file was written to last."""
+
+    def __init__(self, file: _Source) -> None:
+        self._file = file
+        self._sizes: list[int] = []
+        self._times: list[int] = []
+        self._modified = -1
+        self.looked = 0
+        """When the file was last looked at and had changed, in monotonic ns."""
+
+    def look(self) -> bool:
+        """Look at the file. Returns whether it was written anew since, not only added to."""
+        status = self._file.status()
+        size = min(status.st_size, _MAX_BYTES)
+        if status.st_mtime_ns == self._modified and size == self.size:
+            return False
+        now = time.monotonic_ns()
+        earliest = self._times[-1] if self._times else 0
+        # The owner of a file may set its time.
+        written = min(max(status.st_mtime_ns - time.time_ns() + now, earliest), now)
+        anew = size <= self.size and self._modified != -1
+        if anew:
+            self._sizes, self._times = [], []
+        elif len(self._sizes) >= _MAX_WRITES:
+            self._sizes, self._times = self._sizes[1::2], self._times[1::2]
+        self._modified, self.looked = status.st_mtime_ns, now
+        self._sizes.append(size)
+        self._times.append(written)
+        return anew
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file at the last look."""
+        return self._sizes[-1] if self._sizes else 0
+
+    def at(self, offset: int) -> int:
+        """When the byte at ``offset`` was written, in monotonic ns."""
+        return self._times[min(bisect_right(self._sizes, offset), len(self._times) - 1)]
+
+
 class _PerfMap:
     """A map that a runtime writes. None of it is kept: it is read backwards, as what is latest
     holds, and again when there is more of it or other addresses are requested."""
 
     def __init__(self, file: _Source, allowance: _Allowance) -> None:
         self._file, self._allowance = file, allowance
-        self._end = 0
-        """What lies before is still to be read."""
-        self._asked_for: tuple[tuple[int, int], U64] = ((0, 0), np.zeros(0, np.uint64))
+        self._written = _WriteTimes(file)
+        self._begin = self._end = 0
+        """What lies between is still to be read."""
+        self._read = 0
+        """What lies before was read, for the addresses that were requested by then."""
+        self._requested = np.zeros(0, np.uint64)
+        self._since = -1
+        self._open = self._requested
+        """Addresses that no line written at this time holds, as far as it is read."""
 
     def is_same(self, pin: Pin) -> bool:
         status, other = self._file.status(), status_of(pin.fileno())
         return (status.st_dev, status.st_ino) == (other.st_dev, other.st_ino)
 
     def symbols(self, addresses: U64) -> Symbols:
-        status = self._file.status()
-        state = (status.st_size, status.st_mtime_ns)
-        before, old = self._asked_for
-        if not self._end and (state != before or not np.isin(addresses, old).all()):
-            self._end, self._asked_for = min(status.st_size, _MAX_BYTES), (state, addresses)
+        if self._written.look():
+            self._begin = self._end = self._read = 0
+        if self._begin == self._end:
+            known = bool(are_among(addresses, self._requested).all())
+            self._begin, self._end = self._read if known else 0, self._written.size
+            self._read, self._requested, self._since = self._end, addresses, -1
         symbols: Symbols = []
-        while self._end and (part := self._allowance.take(min(self._end, ROUND_BYTES))):
+        while part := self._allowance.take(min(self._end - self._begin, ROUND_BYTES)):
             self._end -= part
             at = max(self._end - _OVERLAP, 0)
             data = self._file.read(self._end + part - at, at)
             if at:
-                data = data[data.find(b"\n") + 1 :]
-            later = {start for start, _, _ in symbols}
-            symbols += [
-                symbol
-                for symbol in named(parse_perf_map(data), addresses)
-                if symbol[0] not in later
+                first = data.find(b"\n") + 1
+                data, at = data[first:], at + first
+            timed = [
+                (start, size, name, self._written.at(at + offset))
+                for start, size, name, offset in parse_perf_map(data)
             ]
+            for since, lines in groupby(reversed(timed), itemgetter(3)):
+                symbols += self._latest(list(lines)[::-1], since)
         return symbols
+
+    def _latest(self, symbols: Symbols, since: int) -> Symbols:
+        """Return those of ``symbols``, written at one time before those of the last call, that are
+        the latest of that time at any of the requested addresses."""
+        if since != self._since:
+            self._since, self._open = since, self._requested
+        holder = holders(symbols, self._open)
+        self._open = self._open[holder < 0]
+        return [symbols[index] for index in distinct(holder[holder >= 0]).tolist()]
 
 
 class _JitDump:
@@ -253,13 +326,25 @@ class _JitDump:
 
     def __init__(self, file: _Source, allowance: _Allowance) -> None:
         self._file, self._allowance = file, allowance
+        self._written = _WriteTimes(file)
+        self._own_clock = False
         self._at = 0
         self._size = 0
         """Of the file, when there was nothing more in it that could be read."""
         self._by_index: dict[int, tuple[int, int, str]] = {}
+        self._symbols: Symbols = []
+        self._requested = np.zeros(0, np.uint64)
 
-    def symbols(self) -> Symbols:
-        size = min(self._file.status().st_size, _MAX_BYTES)
+    def symbols(self, addresses: U64) -> Symbols:
+        known = len(self._symbols)
+        self._read()
+        new = addresses[~are_among(addresses, self._requested)]
+        self._requested = addresses
+        return holding(self._symbols[known:], addresses) + holding(self._symbols[:known], new)
+
+    def _read(self) -> None:
+        self._written.look()
+        size = self._written.size
         room = _MAX_SYMBOLS - self._allowance.symbols if size != self._size else 0
         while room > 0 and (part := self._allowance.take(min(size - self._at, ROUND_BYTES))):
             data = self._file.read(part, self._at)
@@ -268,22 +353,29 @@ class _JitDump:
                 if not start:
                     self._size = size
                     break
+                self._own_clock = bool(struct.unpack_from("<Q", data, 32)[0] & _OWN_CLOCK)
                 data = data[start:]
-            before = len(self._by_index)
-            done = read_records(data, self._by_index)
-            self._allowance.symbols += len(self._by_index) - before
-            room -= len(self._by_index) - before
+            before = len(self._symbols)
+            done = read_records(data, self._by_index, self._symbols)
             self._at += done
+            written, now = self._written.at(self._at - 1), self._written.looked
+            self._symbols[before:] = [
+                (start, size, name, written if self._own_clock or since > now else since)
+                for start, size, name, since in self._symbols[before:]
+            ]
+            self._allowance.symbols += len(self._symbols) - before
+            room -= len(self._symbols) - before
             if not done:
                 self._size = size  # cut off, or makes no sense
                 break
-        return list(self._by_index.values())
 
 
-def parse_perf_map(data: bytes) -> Symbols:
-    """Lines of ``start size name``, hexadecimal; other lines are left out."""
-    symbols: Symbols = []
+def parse_perf_map(data: bytes) -> list[tuple[int, int, str, int]]:
+    """Lines of ``start size name``, hexadecimal, with their offsets; other lines are left out."""
+    symbols = []
+    end = 0
     for line in data.split(b"\n"):
+        at, end = end, end + len(line) + 1
         parts = line.split(None, 2)
         if len(parts) < 3:
             continue
@@ -292,54 +384,69 @@ def parse_perf_map(data: bytes) -> Symbols:
         except ValueError:
             continue
         if 0 <= start < 1 << 56 and 0 < size < 1 << 32:
-            symbols.append((start, size, parts[2][:_MAX_NAME].decode(errors="replace").strip()))
+            name = parts[2][:_MAX_NAME].decode(errors="replace").strip()
+            symbols.append((start, size, name, at))
     return symbols
 
 
 def _header_size(data: bytes) -> int:
     """Return the offset of the first record; 0 if this is no jitdump file."""
-    if len(data) < 16:
+    if len(data) < 40:
         return 0
     magic, _, size = struct.unpack_from("<III", data)
     return size if magic == _MAGIC and size >= 40 else 0
 
 
-def read_records(data: bytes, by_index: dict[int, tuple[int, int, str]]) -> int:
-    """Put the code that whole records of a jitdump file tell of into ``by_index``, by the number
-    the runtime gave it; how many bytes these were."""
+def read_records(data: bytes, by_index: dict[int, tuple[int, int, str]], symbols: Symbols) -> int:
+    """Append the code that whole records of a jitdump file tell of to ``symbols``, with the time of
+    the record, and put it into ``by_index``, by the number the runtime gave it; how many bytes
+    these were."""
     at = 0
     while at + 16 <= len(data):
-        kind, size, _ = struct.unpack_from("<IIQ", data, at)
+        kind, size, since = struct.unpack_from("<IIQ", data, at)
         # What matters of a long record is at its beginning.
         if size < 16 or at + min(size, _MAX_RECORD) > len(data):
             break
+        address = length = index = 0
+        name = ""
         if kind == _CODE_LOAD and size >= 57:
             _, _, _, address, length, index = struct.unpack_from("<IIQQQQ", data, at + 16)
             end = data.find(b"\0", at + 56, min(at + size, at + 56 + _MAX_NAME))
-            if end > 0 and address < 1 << 56 and 0 < length < 1 << 32:
-                name = data[at + 56 : end].decode(errors="replace")
-                by_index[index] = (address, length, name)
+            name = data[at + 56 : max(end, 0)].decode(errors="replace")
         elif kind == _CODE_MOVE and size >= 64:
             _, _, _, _, address, length, index = struct.unpack_from("<IIQQQQQ", data, at + 16)
-            if index in by_index and address < 1 << 56 and 0 < length < 1 << 32:
-                by_index[index] = (address, length, by_index[index][2])
+            name = by_index.get(index, (0, 0, ""))[2]
+        if name and address < 1 << 56 and 0 < length < 1 << 32:
+            by_index[index] = (address, length, name)
+            symbols.append((address, length, name, since))
         at += size
     return at
 
 
-def named(symbols: Symbols, addresses: npt.NDArray[np.uint64]) -> Symbols:
-    """Return the symbols that hold any of ``addresses``, each once. O((n + m) log n)."""
+def holders(symbols: Symbols, addresses: U64) -> npt.NDArray[np.int64]:
+    """Return the place of the last of ``symbols`` that holds each of ``addresses`` (u64[n],
+    ascending), int64[n]; -1 where none does."""
+    holder = np.full(len(addresses), -1, np.int64)
+    for index, low, high in _spans(symbols, addresses):
+        holder[low:high] = index
+    return holder
+
+
+def holding(symbols: Symbols, addresses: U64) -> Symbols:
+    """Return those of ``symbols`` that hold any of ``addresses`` (u64[n], ascending)."""
+    return [symbols[index] for index, _, _ in _spans(symbols, addresses)]
+
+
+def _spans(symbols: Symbols, addresses: U64) -> Iterator[tuple[int, int, int]]:
+    """Yield the place of each symbol that holds any of ``addresses``, and the bounds of the part of
+    ``addresses`` that it holds."""
     if not symbols or not len(addresses):
-        return []
-    latest = {start: (start, size, name) for start, size, name in symbols}
-    ordered = [latest[start] for start in sorted(latest)]
-    starts = np.array([start for start, _, _ in ordered], np.uint64)
-    at = np.searchsorted(starts, addresses, "right").astype(np.int64) - 1
-    indices = []
-    for index, address in zip(at.tolist(), addresses.tolist(), strict=True):
-        if index >= 0 and address < ordered[index][0] + ordered[index][1]:
-            indices.append(index)
-    return [ordered[index] for index in sorted(set(indices))]
+        return iter(())
+    start = np.array([symbol[0] for symbol in symbols], np.uint64)
+    size = np.array([symbol[1] for symbol in symbols], np.uint64)
+    low, high = np.searchsorted(addresses, start), np.searchsorted(addresses, start + size)
+    (some,) = np.nonzero(low < high)
+    return zip(some.tolist(), low[some].tolist(), high[some].tolist(), strict=True)
 
 
 def _inner_pid(pid: int) -> int:

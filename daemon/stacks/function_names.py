@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 
 from hpcd.array_types import U64
-from hpcd.daemon.naming.jit_symbols import JitFiles
+from hpcd.daemon.naming.jit_symbols import JitFiles, holders
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.errors import HpcdError
 from hpcd.model import frame as frames
@@ -56,8 +57,11 @@ class FunctionNames:
                     rows = self._jit.symbols(process.id, process.pid, process.uid, address)
                 except (HpcdError, OSError):
                     continue
+                rows.sort(key=itemgetter(3))
+                present = np.unique(holders(rows, address)).tolist()
                 self.symbols[module.id] = [
-                    (start - module.base, size, name) for start, size, name in rows
+                    (start - module.base, size, name)
+                    for start, size, name, _ in (rows[index] for index in present if index >= 0)
                 ]
 
     def close(self) -> None:

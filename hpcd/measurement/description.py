@@ -15,6 +15,7 @@ from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement import chunk, codec
 from hpcd.measurement.chunk import ChunkKind
+from hpcd.measurement.code_versions import CodeVersions
 from hpcd.measurement.identity_columns import IdentityColumns, read_host, read_table
 from hpcd.measurement.recorded_symbols import RecordedSymbols
 from hpcd.measurement.summary import Summary
@@ -115,6 +116,7 @@ class Description:
         self.nodes = 1
         """Nodes of the calling context trees so far, the root among them."""
         self._cct: CCT | None = None
+        self._versions: CodeVersions | None = None
 
     @property
     def clock_pairs(self) -> npt.NDArray[np.int64]:
@@ -138,6 +140,19 @@ class Description:
     def named_modules(self) -> set[int]:
         """The modules that there are symbols of."""
         return self._symbols.modules()
+
+    def divide_by_version(self) -> None:
+        """Give paths through code that was replaced a node for each of its versions, to be called
+        when all is read: records that are read from then on have these nodes. The text of what
+        says so is not kept."""
+        if not self._symbols.timed:
+            return
+        versions = CodeVersions(self.cct, self.modules, self._symbols.timed)
+        self._cct, self.modules, self.nodes = versions.cct, versions.modules, len(versions.cct)
+        self._symbols.replace_timed(versions.symbols)
+        self.texts, self._versions = None, versions
+        if not versions.complete:
+            self.add_damage(["code was replaced too often: some of it has the names it had first"])
 
     @property
     def losses(self) -> list[tuple[int, int, int]]:

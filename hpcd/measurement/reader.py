@@ -141,6 +141,8 @@ class Measurement(Description):
         if len(records) and int(records.line.max()) not in self.threads:
             line = int(records.line.max())
             raise FormatError(f"RECORDS chunk refers to line {line}, which has no thread")
+        if self._versions:
+            records.node[:] = self._versions.nodes(records.node, records.time_ns)
         return records
 
     @property
@@ -176,6 +178,8 @@ class Measurement(Description):
             except FormatError as error:
                 self._segments.report_damage(number, header.offset, str(error))
                 continue
+            if self._versions:
+                calls = calls.with_nodes(self._versions.nodes(calls.node, calls.time))
             yield calls
 
     # --- scanning ---

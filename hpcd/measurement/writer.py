@@ -86,7 +86,7 @@ class MeasurementWriter:
         self._nodes = 1
         self._rows: dict[ChunkKind, dict[object, Event | Process | Thread | Module]] = {}
         self._lasting: frozenset[int] = frozenset()
-        self._symbols: dict[int, list[tuple[int, int, str]]] = {}
+        self._symbols: dict[int, list[tuple[int, int, str, int]]] = {}
         self._clock: list[tuple[int, int]] = []
         self._pending_nodes: list[tuple[U32, U64]] = []
         self._pending: list[Columns] = []
@@ -132,9 +132,15 @@ class MeasurementWriter:
         """Announce a load module."""
         self._rows.setdefault(ChunkKind.MODULE, {})[module.id] = module
 
-    def add_symbols(self, module: int, rows: list[tuple[int, int, str]]) -> None:
-        """Symbols of a module that only the recorder can name: (start offset, size, name)."""
-        self._symbols.setdefault(module, []).extend(rows)
+    def add_symbols(
+        self, module: int, rows: list[tuple[int, int, str]], since_ns: list[int] | None = None
+    ) -> None:
+        """Symbols of a module that only the recorder can name: (start offset, size, name), and the
+        monotonic time from which each is the name of its code; None if that never changes."""
+        times = [0] * len(rows) if since_ns is None else since_ns
+        timed = [(*row, since) for row, since in zip(rows, times, strict=True)]
+        if timed:
+            self._symbols.setdefault(module, []).extend(timed)
 
     def add_clock_pair(self, monotonic_ns: int, realtime_ns: int) -> None:
         """Readings of both clocks at one moment."""
@@ -228,7 +234,10 @@ class MeasurementWriter:
                 for key in keys:
                     del rows[key]
         if self._symbols:
-            columns = {k: tuple(zip(*v, strict=True)) for k, v in self._symbols.items() if v}
+            columns = {}
+            for module, timed in self._symbols.items():
+                *symbols, since = zip(*timed, strict=True)
+                columns[module] = [*symbols, since] if any(since) else symbols
             self._segments.append(ChunkKind.SYMBOLS, _json(columns))
             self._symbols = {}
         if self._clock:

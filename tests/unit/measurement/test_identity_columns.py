@@ -145,13 +145,16 @@ def test_rows_by_column_are_the_same_rows() -> None:
 
 
 def test_symbols_are_read_by_column() -> None:
-    payload = {"3": [[0, 1 << 50], [16, 7], ["main", "f(int)"]], "4": [[], [], []]}
+    columns = ([0, 1 << 50], [16, 7], ["main", "f(int)"])
+    payload = {"3": columns, "4": [[], [], []], "5": [*columns, [0, 9]]}
     assert read_symbols(json.dumps(payload).encode()) == {
-        3: ([0, 1 << 50], [16, 7], ["main", "f(int)"]), 4: ([], [], []),
+        3: (columns, []), 4: (([], [], []), []), 5: (columns, [0, 9]),
     }  # fmt: skip
     for wrong in (
         {"3": [[0], [1], [2]]}, {"3": [[0], [1]]}, {"a": [[], [], []]}, [], {"3": [[0], [1], []]},
         {"3": [[0.5], [1], [""]]}, {"3": [0, 1, ""]}, {"3": [[True], [1], [""]]},
+        {"3": [*columns, [1]]}, {"3": [*columns, [1, "2"]]}, {"3": [*columns, [1, -2]]},
+        {"3": [*columns, [1, 1 << 63]]}, {"3": [*columns, 7]},
     ):  # fmt: skip
         with pytest.raises((FormatError, TypeError, ValueError, AttributeError)):
             read_symbols(json.dumps(wrong).encode())

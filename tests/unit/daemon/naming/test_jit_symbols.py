@@ -6,6 +6,7 @@ import os
 import random
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +16,10 @@ import pytest
 from hpcd.daemon.naming.jit_symbols import (
     ROUND_BYTES,
     JitFiles,
+    Symbols,
     _header_size,
-    named,
+    holders,
+    holding,
     parse_perf_map,
     read_records,
 )
@@ -25,8 +28,10 @@ from hpcd.daemon.naming.jit_symbols import (
 def parse_jitdump(data: bytes) -> list[tuple[int, int, str]]:
     """Code loads of a jitdump file, moves applied; ends at the first record that makes no sense."""
     by_index: dict[int, tuple[int, int, str]] = {}
+    symbols: Symbols = []
     if start := _header_size(data):
-        read_records(data[start:], by_index)
+        read_records(data[start:], by_index, symbols)
+    assert len(symbols) >= len(by_index)
     return list(by_index.values())
 
 
@@ -45,8 +50,8 @@ HEADER = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 1, 0, 0)
 def test_perf_map() -> None:
     text = b"7f00 10 LazyCompile:~main app.js:1\nnonsense\n7f20 zz x\n7f30 8 two words\n"
     assert parse_perf_map(text) == [
-        (0x7F00, 16, "LazyCompile:~main app.js:1"),
-        (0x7F30, 8, "two words"),
+        (0x7F00, 16, "LazyCompile:~main app.js:1", 0),
+        (0x7F30, 8, "two words", text.index(b"7f30")),
     ]
 
 
@@ -69,9 +74,10 @@ def test_hostile_files_give_something_or_nothing() -> None:
 
 
 def test_only_what_was_sampled_is_named() -> None:
-    symbols = [(0x100, 16, "old"), (0x200, 16, "b"), (0x100, 16, "new")]
+    symbols = [(0x100, 16, "old", 1), (0x200, 16, "b", 2), (0x108, 8, "new", 3)]
     addresses = np.array([0x105, 0x10F, 0x110, 0x300], np.uint64)
-    assert named(symbols, addresses) == [(0x100, 16, "new")]
+    assert holding(symbols, addresses) == [symbols[0], symbols[2]]
+    assert holders(symbols, addresses).tolist() == [0, 2, -1, -1]
 
 
 @pytest.fixture
@@ -85,7 +91,7 @@ def map_file() -> Iterator[Path]:
 def names(files: JitFiles, addresses: list[int], uid: int | None = None) -> list[str]:
     user = os.getuid() if uid is None else uid
     symbols = files.symbols(1, os.getpid(), user, np.array(addresses, np.uint64))
-    return [name for _, _, name in symbols]
+    return [name for _, _, name, _ in symbols]
 
 
 def test_a_map_that_grows_is_read_as_it_grows(map_file: Path) -> None:
@@ -96,7 +102,55 @@ def test_a_map_that_grows_is_read_as_it_grows(map_file: Path) -> None:
     with map_file.open("a") as file:
         file.write("200 10 second\n100 10 recompiled\n")
     files.new_round()
-    assert names(files, [0x105, 0x205]) == ["recompiled", "second"]
+    assert sorted(names(files, [0x105, 0x205])) == ["first", "recompiled", "second"]
+    files.new_round()
+    assert names(files, [0x105, 0x205]) == []
+    files.close()
+
+
+def test_a_line_of_a_map_holds_since_it_was_written(map_file: Path) -> None:
+    files = JitFiles()
+    since: dict[str, int] = {}
+
+    def look() -> dict[str, int]:
+        files.new_round()
+        rows = files.symbols(1, os.getpid(), os.getuid(), np.array([0x105], np.uint64))
+        # What was written before may be found again, and is the same then.
+        new = {name: time for _, _, name, time in rows if since.setdefault(name, time) == time}
+        assert len(new) == len(rows)
+        return new
+
+    # The clock of a file's times is one of ticks.
+    begin = time.monotonic_ns() - 20_000_000
+    map_file.write_text("100 10 first\n")
+    assert look().keys() == {"first"}
+    with map_file.open("a") as file:
+        file.write("100 10 between\n100 10 second\n")
+    assert "between" not in look()
+    # A time that was set is never in the future, nor before the last one.
+    for when in (1, 1 << 40):
+        with map_file.open("a") as file:
+            file.write(f"100 10 {when}\n")
+        os.utime(map_file, (when, when))
+        look()
+    # All is new in a file that is written anew.
+    map_file.write_text("100 10 last\n")
+    assert look().keys() == {"last"}
+    assert list(since) == ["first", "second", "1", str(1 << 40), "last"]
+    times = [begin, *since.values(), time.monotonic_ns() + 1]
+    assert times == sorted(times)
+    files.close()
+
+
+def test_a_line_that_many_parts_of_a_map_repeat_is_one_symbol(map_file: Path) -> None:
+    line = b"100 10 %d" + b" " * 1000 + b"\n"
+    map_file.write_bytes(b"".join(line % number for number in range(3000)))
+    files = JitFiles()
+    repeated: list[str] = []
+    for _ in range(8):
+        files.new_round()
+        repeated += names(files, [0x105])
+    assert repeated == ["2999"]
     files.close()
 
 
@@ -111,7 +165,7 @@ def test_a_map_that_is_written_when_the_process_ends_is_read() -> None:
         process.kill()
         process.wait()
         arguments = (1, process.pid, os.getuid(), np.array([0x105], np.uint64))
-        assert [name for _, _, name in held.symbols(*arguments)] == ["last"]
+        assert [name for _, _, name, _ in held.symbols(*arguments)] == ["last"]
         assert late.symbols(*arguments) == []
     finally:
         process.kill()
@@ -159,7 +213,9 @@ def test_what_is_no_map_of_its_user_is_not_read(map_file: Path) -> None:
 def test_long_records_and_those_that_are_cut_off() -> None:
     long = load(0x1000, 2 << 20, 1, "long") + load(0x900000, 16, 2, "after")
     by_index: dict[int, tuple[int, int, str]] = {}
-    first = read_records(long[: 1 << 20], by_index)
+    symbols: Symbols = []
+    first = read_records(long[: 1 << 20], by_index, symbols)
     assert first > 1 << 20 and [name for _, _, name in by_index.values()] == ["long"]
-    assert read_records(long[first:], by_index) == len(long) - first
+    assert read_records(long[first:], by_index, symbols) == len(long) - first
+    assert symbols == [(0x1000, 2 << 20, "long", 7), (0x900000, 16, "after", 7)]
     assert [name for _, _, name in by_index.values()] == ["long", "after"]
