@@ -111,9 +111,10 @@ class Modules:
         """Return the module that has this key."""
         return self._by_key.get(key)
 
-    def jit(self, key: object, base: int, process: int) -> KnownModule:
-        """Add a module of code that a process makes at run time, around ``base``."""
-        entry = self._add(key, ModuleKind.JIT, "[jit]", base=base, process=process)
+    def jit(self, key: object, path: str, base: int, process: int) -> KnownModule:
+        """Add a module of code that a process makes at run time, around ``base``; users see it as
+        ``path``."""
+        entry = self._add(key, ModuleKind.JIT, path, base=base, process=process)
         self.jit_modules.append(entry.module)
         self._announce(entry.module)
         return entry

@@ -24,7 +24,7 @@ class KnownModule:
     placed: ModuleTables | None = None
     failure: str = ""
     undecodable: bool = False
-    """It is an ELF file without a table; files of other kinds may hold a compiler's code."""
+    """It is an ELF file without a table; files of other kinds hold a compiler's code."""
     user: int = 0
     """The user whose process mapped it first."""
     wanted: bool = False
@@ -41,13 +41,10 @@ def mapping_rows(region: Region, entry: KnownModule) -> list[tuple[int, ...]]:
     module = entry.module
     if module.kind is ModuleKind.JIT:
         return [(region.start, module.base, pages, 0, 0, module.id | FRAME_POINTER)]
-    if entry.undecodable:
-        return [(region.start, region.start - region.offset, pages, 0, 0, module.id)]
     if entry.failure:
-        # Not an ELF file: code a JIT compiler keeps in one, which has frame pointers if anything.
-        return [
-            (region.start, region.start - region.offset, pages, 0, 0, module.id | FRAME_POINTER)
-        ]
+        # A compiler's code has frame pointers if anything.
+        chained = 0 if entry.undecodable else FRAME_POINTER
+        return [(region.start, region.start - region.offset, pages, 0, 0, module.id | chained)]
     if entry.table is None or entry.placed is None:
         return [(region.start, region.start, pages, 0, 0, 0)]
     length = region.end - region.start

@@ -13,16 +13,27 @@ import numpy.typing as npt
 from hpcd.bpf.table_memory import MAPPING
 from hpcd.daemon.naming.load_modules import Modules, key_of
 from hpcd.daemon.naming.mapping_rows import PAGE, KnownModule, mapping_rows
+from hpcd.daemon.naming.moved_text import as_text, beside
 from hpcd.daemon.naming.path_cache import PathCache
 from hpcd.daemon.targets import patience
 from hpcd.daemon.targets.file_status import FileStatus, status_of
 from hpcd.daemon.targets.patience import WithheldError, real_user
-from hpcd.daemon.targets.target_files import MappedFile, file_of_region, files_by_path, mapped_files
+from hpcd.daemon.targets.processes import file_regions
+from hpcd.daemon.targets.target_files import (
+    MappedFile,
+    file_of_region,
+    files_by_path,
+    mapped_file,
+    mapped_files,
+)
 from hpcd.model.frame import MODULE_SHIFT, module_frame
+from hpcd.model.identity import ModuleKind
 from hpcd.model.region import Region
 
 _NOBODY = 65534
 _JIT_SPAN = 1 << MODULE_SHIFT
+# Mappings of anonymous memory that are remembered.
+_MAX_MEMORY = 65_536
 
 
 class ModuleMappings:
@@ -35,6 +46,8 @@ class ModuleMappings:
         self._by_inode: dict[tuple[str, int], KnownModule | None] = {}
         self._own_space = _mount_namespace(os.getpid())
         self._paths = PathCache(self._own_space, self._is_unchanged)
+        self._memory: set[tuple[int, int]] = set()
+        """Starts of anonymous memory that is no file's text, by the process's number."""
 
     def find(self, pid: int, process: int, mapped: MappedFile) -> KnownModule | None:
         """Return the module mapped by ``pid``, number ``process``; None if it cannot be identified.
@@ -45,13 +58,54 @@ class ModuleMappings:
         if region.path == "[vdso]":
             return self._modules.vdso()
         if not region.file_backed:
-            base = region.start & ~(_JIT_SPAN - 1)
-            key = ("jit", process, base)
-            entry = self._modules.known(key)
-            if entry is None and self._modules.accounts.take_module(_user(pid)):
-                entry = self._modules.jit(key, base, process)
-            return entry
+            return self._jit(pid, process, region, "[jit]")
         return None if mapped.status is None else self._of_file(pid, mapped, mapped.status)
+
+    def _jit(self, pid: int, process: int, region: Region, path: str) -> KnownModule | None:
+        base = region.start & ~(_JIT_SPAN - 1)
+        key = ("jit", process, base, path)
+        entry = self._modules.known(key)
+        if entry is None and self._modules.accounts.take_module(_user(pid)):
+            entry = self._modules.jit(key, path, base, process)
+        return entry
+
+    def _rows(
+        self, pid: int, process: int, region: Region, entry: KnownModule | None
+    ) -> list[tuple[int, ...]]:
+        """Return the rows of ``region``, which is of the module ``entry``."""
+        if entry and process and entry.module.kind is ModuleKind.ELF and entry.table is None:
+            if entry.failure and not entry.undecodable:
+                # No ELF file: a runtime keeps the code in it that it makes, or has made.
+                path = "[jit]" if region.in_memory else region.path.removesuffix(" (deleted)")
+                entry = self._jit(pid, process, region, path)
+            elif region.in_memory and not entry.failure:
+                # It may be a runtime's code: its names are found only while the process lives.
+                self._jit(pid, process, region, "[jit]")
+        return mapping_rows(region, entry) if entry else []
+
+    def _moved_text(
+        self, pid: int, process: int, region: Region
+    ) -> tuple[Region, KnownModule] | None:
+        """Return a region in memory as the mapping of a file whose text it is, and its module; None
+        of other memory. Raises :class:`WithheldError`."""
+        key = process, region.start
+        if key in self._memory:
+            return None
+        files = patience.ask(pid, lambda: list(file_regions(pid)))
+        for other in beside(region, files):
+            mapped = patience.ask(pid, partial(mapped_file, pid, other, self._knows))
+            entry = self.find(pid, process, mapped)
+            if entry is None or entry.failure:
+                continue
+            if entry.table is None:
+                return region, entry
+            text = as_text(region, other, entry.table.segments)
+            if text:
+                return text, entry
+        if len(self._memory) >= _MAX_MEMORY:
+            self._memory.clear()
+        self._memory.add(key)
+        return None
 
     def _of_file(self, pid: int, mapped: MappedFile, status: FileStatus) -> KnownModule | None:
         region, key = mapped.region, key_of(status)
@@ -79,16 +133,19 @@ class ModuleMappings:
         space = _mount_namespace(pid)
         is_recent = partial(self._paths.is_recent, space, now)
         files = patience.ask(pid, partial(mapped_files, pid, self._knows, is_recent))
+        regions = []
         for mapped in files:
             region = mapped.region
-            entry = self._paths.module(space, region)
-            if entry is None or mapped.status is not None:
+            in_memory = region.in_memory and region.path != "[vdso]"
+            moved = self._moved_text(pid, process, region) if in_memory else None
+            region, entry = moved or (region, self._paths.module(space, region))
+            if entry is None or (mapped.status is not None and not moved):
                 entry = self.find(pid, process, mapped)
                 if space and region.file_backed and region.path != "[vdso]" and entry:
                     self._paths.note(space, region, entry, now)
-            if entry:
-                rows += mapping_rows(region, entry)
-        return [mapped.region for mapped in files], np.array(rows, dtype=MAPPING)
+            rows += self._rows(pid, process, region, entry)
+            regions.append(region)
+        return regions, np.array(rows, dtype=MAPPING)
 
     def recent_mappings(
         self, pid: int, process: int, regions: Sequence[Region]
@@ -106,8 +163,7 @@ class ModuleMappings:
                 entry: KnownModule | None = known.entry
             else:
                 entry = self.find(pid, process, MappedFile(region))
-            if entry:
-                rows += mapping_rows(region, entry)
+            rows += self._rows(pid, process, region, entry)
         return np.array(rows, dtype=MAPPING)
 
     def mappings_of(
@@ -139,8 +195,7 @@ class ModuleMappings:
                 entry = self.find(pid, process, MappedFile(region))
             else:
                 continue
-            if entry:
-                rows += mapping_rows(region, entry)
+            rows += self._rows(pid, process, region, entry)
         return np.array(rows, dtype=MAPPING)
 
     def _find_past(

@@ -142,9 +142,7 @@ class Targets:
             return None
         since = None
         for time_ns, new in self._history.mapped_after(pid, target.read_ns):
-            first = bisect_right(target.regions, new.start, key=_end)
-            last = bisect_left(target.regions, new.end, first, key=_start)
-            if any(_hides(new, old) for old in target.regions[first:last]):
+            if any(_hides(new, old) for old in _under(new, target.regions)):
                 since = time_ns
         return since
 
@@ -338,6 +336,9 @@ class Targets:
         regions = self._history.at(pid, now)
         if not regions or regions == target.regions:
             return None
+        memory = [region for region in regions if not region.file_backed]
+        if any(old.file_backed for new in memory for old in _under(new, target.regions or [])):
+            return None  # it may be the file's text, copied there
         rows = self._mappings.recent_mappings(pid, target.process.id, regions)
         return None if rows is None else (regions, rows)
 
@@ -374,6 +375,12 @@ class Targets:
 
 
 _start, _end = attrgetter("start"), attrgetter("end")
+
+
+def _under(new: Region, regions: Sequence[Region]) -> Sequence[Region]:
+    """Those of ``regions``, in order of address, that lie where ``new`` does."""
+    first = bisect_right(regions, new.start, key=_end)
+    return regions[first : bisect_left(regions, new.end, first, key=_start)]
 
 
 def _hides(new: Region, old: Region) -> bool:

@@ -270,14 +270,23 @@ def thread_state(pid: int, tid: int) -> ThreadState | None:
 
 
 # Of /proc/PID/maps: start, end, offset, device, inode, path.
-_EXECUTABLE = re.compile(
-    rb"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) (\S+) (\d+)(?: +(.*))?$", re.MULTILINE
-)
+_REGION = rb"^([0-9a-f]+)-([0-9a-f]+) %s ([0-9a-f]+) (\S+) (\d+)(?: +(.*))?$"
+_EXECUTABLE = re.compile(_REGION % rb"..x.", re.MULTILINE)
+_ANY = re.compile(_REGION % rb"....", re.MULTILINE)
 
 
 def executable_regions(pid: int) -> Iterator[Region]:
     """The executable mappings of ``pid`` in address order; none when it is gone."""
-    for start, end, offset, device, inode, path in _EXECUTABLE.findall(
+    return _regions(pid, _EXECUTABLE)
+
+
+def file_regions(pid: int) -> Iterator[Region]:
+    """The mappings of files of ``pid`` in address order, whether executable or not."""
+    return (region for region in _regions(pid, _ANY) if region.file_backed)
+
+
+def _regions(pid: int, pattern: re.Pattern[bytes]) -> Iterator[Region]:
+    for start, end, offset, device, inode, path in pattern.findall(
         _read(f"/proc/{pid}/maps", _MAX_MAPS)
     ):
         low = int(start, 16)

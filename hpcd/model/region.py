@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+# What the kernel calls anonymous memory that is shared, or of huge pages; the device, too.
+_ANONYMOUS = ("/dev/zero", "/anon_hugepage")
+
 
 class Region(NamedTuple):
     """One executable mapping of a process, a line of /proc/PID/maps.
@@ -21,4 +24,9 @@ class Region(NamedTuple):
     @property
     def file_backed(self) -> bool:
         """Whether a file is behind it, as opposed to anonymous memory or the kernel's pages."""
-        return self.inode != 0
+        return self.inode != 0 and self.path.removesuffix(" (deleted)") not in _ANONYMOUS
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether it is anonymous memory or of a file that was made in memory."""
+        return not self.file_backed or self.path.startswith("/memfd:")

@@ -172,25 +172,52 @@ def test_jitdump_names_and_frames(tmp_path: Path, build: Callable[..., Path]) ->
     assert chained(paths, "?") == 0
 
 
-@pytest.mark.parametrize("form", ["dump", "map"])
+def inclusive(folder: Path, *names: str) -> list[float]:
+    """CPU seconds in each of these procedures and below, of the recording ``folder/m``."""
+    hpcd("merge", folder / "m", "-o", folder / "db")
+    assert check_database(folder / "db") == []
+    with hpcd_analysis.open(folder / "db") as db:
+        name = np.array(db.procedure_names)[db.procedure_of_node]
+        cost = db.metrics.inclusive("cpu_time")
+        return [float(cost[name == one].sum()) for one in names]
+
+
+@pytest.mark.parametrize(
+    ("form", "memory"),
+    [("dump", ""), ("map", ""), ("map", "shared"), ("map", "zero"), ("map", "memfd")],
+)
 def test_code_at_one_address_has_the_name_it_had_then(
-    tmp_path: Path, build: Callable[..., Path], form: str
+    tmp_path: Path, build: Callable[..., Path], form: str, memory: str
 ) -> None:
     executable = build("reused_code.c")
-    record(tmp_path / "m", [executable, form, 1, tmp_path], "--no-blocked")
-    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
-    with hpcd_analysis.open(tmp_path / "db") as db:
-        names = [db.procedure_names[number] for number in db.procedure_of_node.tolist()]
-        inclusive = dict.fromkeys(["older__", "newer__"], 0.0)
-        costs = db.metrics.inclusive("cpu_time")
-        for name, cost in zip(names, costs.tolist(), strict=True):
-            if name in inclusive:
-                inclusive[name] += cost
-        assert check_database(tmp_path / "db") == []
-    share = inclusive["older__"] / sum(inclusive.values())
+    record(tmp_path / "m", [executable, form, 1, tmp_path, memory], "--no-blocked")
+    older, newer = inclusive(tmp_path, "older__", "newer__")
     # 3,000 samples: three standard errors. A map says when it was written, in ticks of 4 ms.
-    assert abs(share - 1 / 3) < 0.03, inclusive
-    assert abs(sum(inclusive.values()) - 3) < 0.3
+    assert abs(older / (older + newer) - 1 / 3) < 0.03
+    assert abs(older + newer - 3) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("memory", "options"),
+    [
+        ("memfd", []),
+        ("memory", []),
+        # Text that begins with the file's head, text at a fixed place, and segments whose
+        # addresses are not those of the file plus one number.
+        ("memory", ["-Wl,-z,noseparate-code"]),
+        ("memory", ["-no-pie"]),
+        ("memory", ["-fuse-ld=lld"]),
+    ],
+)
+def test_text_that_was_copied_to_memory(
+    tmp_path: Path, build: Callable[..., Path], memory: str, options: list[str]
+) -> None:
+    executable = build("moved_text.c", *options)
+    summary = record(tmp_path / "m", [executable, memory, 2], "--no-blocked")
+    step, assemble, solve = inclusive(tmp_path, "step", "assemble", "solve")
+    assert abs(step - 2) < 0.2 and abs(assemble + solve - step) < 0.05
+    assert abs(solve / step - 1 / 4) < 0.03
+    assert whole(call_paths(tmp_path / "m", executable)) > 0.95 * summary["unwind"]["paths"]
 
 
 def test_node_with_a_perf_map(tmp_path: Path) -> None:

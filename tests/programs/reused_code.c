@@ -1,5 +1,6 @@
 /* A runtime whose code of one function is overwritten by that of another, which has the same address. Usage:
- * reused_code dump|map SECONDS FOLDER; the first function runs for SECONDS of CPU time, the second twice as
+ * reused_code dump|map SECONDS FOLDER [shared|zero|memfd]; the code is in anonymous memory, of its own or
+ * shared, or in that of /dev/zero or of a file in memory; the first function runs for SECONDS of CPU time, the second twice as
  * long. `dump` writes FOLDER/jit-PID.dump, at the very end only, as a runtime does that buffers; `map`
  * /tmp/perf-PID.map, each line when its code is made. */
 #define _GNU_SOURCE
@@ -56,7 +57,17 @@ int main(int count, char **arguments)
 	struct record records[2];
 	if (!is_map)
 		mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
-	uint8_t *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const char *kind = count > 4 ? arguments[4] : "";
+	int backing = -1, flags = MAP_PRIVATE;
+	if (!strcmp(kind, "zero"))
+		backing = open("/dev/zero", O_RDWR);
+	else if (!strcmp(kind, "memfd"))
+		backing = memfd_create("code", 0), flags = MAP_SHARED;
+	else
+		flags = (*kind ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS;
+	if (flags == MAP_SHARED && ftruncate(backing, 4096) < 0)
+		return 1;
+	uint8_t *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, flags, backing, 0);
 	for (int version = 0; version < 2; version++) {
 		struct record *made = &records[version];
 		*made = (struct record){0, sizeof *made, now(CLOCK_MONOTONIC), getpid(), getpid(), (uint64_t)memory,
