@@ -15,6 +15,7 @@ from hpcd.analysis.database.database import ModuleRow
 from hpcd.analysis.profile.report_header import Facts
 from hpcd.analysis.roles.role import NameRole
 from hpcd.analysis.roles.role_table import role_table
+from hpcd.array_types import Mask
 from hpcd.elf.word_size import IS_32_BIT
 from hpcd.model.identity import ModuleKind
 
@@ -31,11 +32,18 @@ _REMEDIES = {
     " -fasynchronous-unwind-tables",
     "unsupported unwind rule": "install the module's debug package or build it with"
     " -fasynchronous-unwind-tables",
-    "frame pointer chain broken": "have the run-time compiler keep frame pointers (Java:"
-    " -XX:+PreserveFramePointer)",
+    "frame pointer chain broken": "have the run-time compiler keep frame pointers",
     "left out to keep the overhead budget": "raise --overhead",
     "deeper than the frame limit": "only the innermost frames are there",
 }
+
+
+_JAVA = "libjvm.so"
+_KEEP_CHAINS = "have Java keep frame pointers: -XX:+PreserveFramePointer"
+_PYTHON_CHAINS = (
+    "the code that Python's -X perf puts between functions keeps no frame pointers; without it"
+    " paths are whole, but have no Python functions"
+)
 
 
 def advice(db: Database, facts: Facts, metric: int) -> list[str]:
@@ -64,6 +72,11 @@ def _of_paths(db: Database, facts: Facts) -> list[str]:
     remedy = _REMEDIES.get(reason, "see docs/truncated.md")
     if reason == "no unwind information" and any(map(_is_32_bit, db.modules)):
         remedy = "stacks of 32-bit programs are not walked"
+    if reason == "frame pointer chain broken":
+        if any(PurePath(row.path).name == _JAVA for row in db.modules):
+            remedy = _KEEP_CHAINS
+        elif _python_code(db).any():
+            remedy = _PYTHON_CHAINS
     return [
         f"{100 * truncated / paths:.0f} % of the call paths are incomplete, so callers miss cost:"
         f" {count:,} of {truncated:,} for the reason '{reason}' ({remedy})"
@@ -72,6 +85,12 @@ def _of_paths(db: Database, facts: Facts) -> list[str]:
 
 def _is_32_bit(module: ModuleRow) -> bool:
     return module.symbols.endswith(IS_32_BIT)
+
+
+def _python_code(db: Database) -> Mask:
+    """``bool[procedures]``: which are Python functions that python -X perf has named."""
+    names = db.procedures.name
+    return np.array([name.startswith("py::") for name in names], bool)
 
 
 def _of_names(db: Database, metric: int) -> list[str]:
@@ -90,6 +109,7 @@ def _of_names(db: Database, metric: int) -> list[str]:
     every = sum_by(module, cost, size) / total
     notes = []
     jit = 0.0
+    shows_python = bool(_python_code(db).any())
     for row in db.modules:
         share, name = float(without[row.id]), PurePath(row.path).name
         if row.kind == ModuleKind.JIT:
@@ -102,7 +122,7 @@ def _of_names(db: Database, metric: int) -> list[str]:
                 " package (or set DEBUGINFOD_URLS), or link it without stripping, and merge again"
             )
         interprets = bool(role_table().of_module(row.path) & NameRole.PYTHON)
-        if row.kind == ModuleKind.ELF and interprets and every[row.id] >= _SHARE:
+        if interprets and every[row.id] >= _SHARE and not shows_python:
             notes.append(
                 f"{100 * float(every[row.id]):.0f} % is in Python's interpreter: its C functions"
                 " are shown, not the Python functions they run"

@@ -15,7 +15,7 @@ from hpcd.daemon.unwind.cfi_rows import CfiRows
 from hpcd.daemon.unwind.code_rules import code_rows
 from hpcd.daemon.unwind.frame_chains import RULES, chain_rows
 from hpcd.daemon.unwind.stack_ends import stack_ends, with_offset
-from hpcd.daemon.unwind.unwind_rules import END, NONE, Rule, RuleSet
+from hpcd.daemon.unwind.unwind_rules import END, NONE, Rule, RuleSet, guessed
 from hpcd.daemon.unwind.unwind_table import MACHINES, MAX_SPAN, ModuleTable
 from hpcd.daemon.unwind.work_limit import UNLIMITED, WorkLimit
 from hpcd.elf.elf_view import ElfView, FileBytes
@@ -128,7 +128,9 @@ class _Draft:
                     continue
                 # A function without a frame begins where another's rows would go on.
                 kept = ~_inside(offsets, frameless)
-                chain_rules = np.array([self._rules.number(row) for row in RULES], np.uint16)
+                chain_rules = np.array(
+                    [self._rules.number(guessed(row)) for row in RULES], np.uint16
+                )
                 parts_pc += [offsets[kept] + low]
                 parts_rule += [chain_rules[indices[kept]]]
                 mine += [(int(first) + low, int(last) + low) for first, last in frameless.tolist()]
@@ -138,7 +140,7 @@ class _Draft:
             code_pc, code = code_rows(
                 self._elf.text(section), low, sorted(mine), known, self._elf.machine, limit
             )
-            numbers = list(map(self._rules.number, code))
+            numbers = [self._rules.number(guessed(row)) for row in code]
             parts_pc.append(code_pc)
             parts_rule.append(np.array(numbers, np.uint16))
         self.pc, self.rule = _merged(

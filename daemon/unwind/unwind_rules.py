@@ -20,7 +20,8 @@ RULE_DTYPE = np.dtype(
         ("fp_off", "<i2"),
         ("ra_off", "<i2"),
         ("bx_off", "<i2"),
-        ("bx_kind", "<u2"),
+        ("bx_kind", "u1"),
+        ("guessed", "u1"),
     ]
 )
 """One rule, 16 bytes. Offsets are bytes; ``fp_off``, ``ra_off`` and ``bx_off`` are from the CFA
@@ -73,7 +74,7 @@ class RaKind(IntEnum):
     AT_REGISTER = 3
 
 
-Rule = tuple[int, int, int, int, int, int, int, int, int]
+Rule = tuple[int, int, int, int, int, int, int, int, int, int]
 """A rule as a tuple, in RULE_DTYPE's order."""
 
 
@@ -91,13 +92,18 @@ def rule(
 ) -> Rule:
     """Return a rule tuple; one that does not fit its fields becomes "unsupported"."""
     if cfa in (CfaKind.NONE, CfaKind.END, CfaKind.UNSUPPORTED):
-        return (int(cfa), 0, 0, 0, 0, 0, 0, 0, 0)
+        return (int(cfa), 0, 0, 0, 0, 0, 0, 0, 0, 0)
     fits = -(1 << 31) <= off < 1 << 31 and all(
         -(1 << 15) <= offset < 1 << 15 for offset in (fp_off, ra_off, bx_off)
     )
     if not fits:
-        return (int(CfaKind.UNSUPPORTED), 0, 0, 0, 0, 0, 0, 0, 0)
-    return (int(cfa), int(fp), int(ra), reg, off, fp_off, ra_off, bx_off, int(bx))
+        return (int(CfaKind.UNSUPPORTED), 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    return (int(cfa), int(fp), int(ra), reg, off, fp_off, ra_off, bx_off, int(bx), 0)
+
+
+def guessed(known: Rule) -> Rule:
+    """Return a rule that follows from machine code alone: a caller 0 that it finds is no end."""
+    return known if known in (NONE, END, UNSUPPORTED) else (*known[:-1], 1)
 
 
 NONE: Rule = rule(CfaKind.NONE)

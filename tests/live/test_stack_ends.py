@@ -136,6 +136,23 @@ def test_fibers_end_where_boost_begins_them(tmp_path: Path) -> None:
     assert len(outermost) == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("guess", "no unwind information"),
+        ("zero", "frame pointer chain broken"),
+        ("unreadable", "frame pointer chain broken"),
+    ],
+)
+def test_where_nothing_says_that_a_stack_ends_it_does_not(
+    tmp_path: Path, build: Callable[..., Path], kind: str, reason: str
+) -> None:
+    """As in code of Haskell, and in that which PHP and Erlang make at run time."""
+    summary = record_warm(tmp_path, build("no_end.c"), kind, 1)
+    truncated = late(summary)
+    assert truncated.keys() == {reason} and truncated[reason] > 0.9 * summary["unwind"]["paths"]
+
+
 def test_what_no_table_can_be_made_of_ends_no_path(tmp_path: Path) -> None:
     """Its text spans more than a table may. That the frame pointer is zero in main proves nothing:
     it is a register like any other there."""

@@ -58,7 +58,8 @@ struct rule {
 	s16 fp_off;
 	s16 ra_off;
 	s16 bx_off;       /* 0: rbx unchanged; else saved at CFA + bx_off, or as bx_kind says */
-	u16 bx_kind;
+	u8 bx_kind;
+	u8 guessed;       /* from machine code that has no call frame information */
 };
 
 #endif

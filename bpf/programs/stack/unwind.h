@@ -541,12 +541,10 @@ static __always_inline u32 unwind_step(struct walk *w, int copied, struct known_
 		cfa = w->bp + off;
 		break;
 	case CFA_CHAIN:
-		if (w->bp == 0)
-			return stop(w, END_COMPLETE);
-		if (w->bp < w->sp)
+		/* 0, too: no thread begins in such code, and what keeps no frame pointers may have 0 in rbp. */
+		if (w->bp < w->sp || read_word(w, copied, &pair[0], w->bp) ||
+		    read_word(w, copied, &pair[1], w->bp + 8))
 			return stop(w, END_BROKEN_CHAIN);
-		if (read_word(w, copied, &pair[0], w->bp) || read_word(w, copied, &pair[1], w->bp + 8))
-			return stop(w, END_READ_FAULT);
 		w->sp = w->bp + 16;
 		w->bp = pair[0];
 		w->ip = pair[1];
@@ -672,11 +670,14 @@ check:
 	if (!copied)
 		RESTORE_RETURN_ADDRESS(w);
 	w->caller = 1;
-	if (w->ip == 0) /* what begins a stack has pushed it: a context, a fiber, a thread of its own */
-		return stop(w, END_COMPLETE);
-	if (w->ip >= USER_END || w->ip < 4096)
+	if (w->ip < USER_END && w->ip >= 4096)
+		return 0;
+	if (rule->cfa_kind == CFA_CHAIN)
+		return stop(w, END_BROKEN_CHAIN);
+	if (w->ip)
 		return stop(w, END_BAD_ADDRESS);
-	return 0;
+	/* What begins a stack has pushed 0: a context, a fiber, a thread of its own. A guess finds 0 anywhere. */
+	return stop(w, rule->guessed ? END_NO_ROWS : END_COMPLETE);
 }
 
 #endif

@@ -23,6 +23,7 @@ from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.call_paths import NAMES, Calls, chains, database
+from tests.support.made import make
 from tests.support.random_measurements import trees
 
 samples_of_paths = st.lists(
@@ -328,6 +329,27 @@ def test_advice_is_said_where_it_matters(tmp_path: Path, example: Path) -> None:
         (note,) = advice(db, facts, 1)
         assert note.startswith("40 % of the call paths are incomplete")
         assert "record again" in note
+
+
+@pytest.mark.parametrize(
+    ("path", "program", "said", "unsaid"),
+    [
+        ("main/solve", "/opt/app", "the run-time compiler keep", "Java"),
+        ("java/run", "/usr/lib/jvm/lib/libjvm.so", "PreserveFramePointer", "-X perf"),
+        ("py::f:a.py/eval", "/usr/bin/python3.12", "Python's -X perf", "Java"),
+    ],
+)
+def test_advice_on_frame_pointers_is_of_the_runtime(
+    tmp_path: Path, path: str, program: str, said: str, unsaid: str
+) -> None:
+    result = make(tmp_path / "db", {0: [(path, "cpu", 0.1)]}, program=program)
+    with hpcd.analysis.open(result) as db:
+        facts = gather_facts(db)
+        facts.complete, facts.truncated = 60, Counter({"frame pointer chain broken": 40})
+        notes = advice(db, facts, 0)
+        (note,) = (note for note in notes if "chain" in note)
+        assert said in note and unsaid not in note
+        assert not any("Python functions they run" in note for note in notes)
 
 
 def test_sentences_are_as_wide_as_the_page(
