@@ -70,6 +70,11 @@ class Metrics:
         raise UsageError(f"no metric {metric}; there are {', '.join(self.names)}")
 
     @property
+    def knows_waits(self) -> bool:
+        """Whether waits were recorded: where they were not, a thread that sleeps is not seen."""
+        return "blocked_time" in self.names
+
+    @property
     def record_count(self) -> int:
         """The number of records, an interval once."""
         return int(self.exclusive(RECORDS).sum())

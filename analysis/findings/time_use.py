@@ -28,7 +28,7 @@ from hpcd.analysis.profile.process_tree import (
 from hpcd.analysis.profile.row_text import run_name
 from hpcd.analysis.profile.scope_nodes import name_contexts
 from hpcd.analysis.profile.working_lines import working_lines
-from hpcd.analysis.roles.role import NameRole, have, wait_for_others
+from hpcd.analysis.roles.role import NameRole, have, wait_for_others, without_sleep
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import F64, I64, Mask
 
@@ -236,9 +236,10 @@ class TimeUse:
 
     def _classify(self) -> None:
         db = self._db
+        self._roles = db.roles if db.metrics.knows_waits else without_sleep(db.roles)
         of_node, kernel = db.procedure_of_node, db.procedures.kernel
         joins, locks = self._below(NameRole.JOIN), self._below(NameRole.LOCK)
-        waits = self._inside(wait_for_others(db.roles))
+        waits = self._inside(wait_for_others(self._roles))
         self._label, self.labels = name_contexts(db)
         self._region = have(role_table().of_labels(self.labels), NameRole.REGION)
         own = program_contexts(db) & ~kernel[of_node] & ~locks & ~joins & ~waits
@@ -270,7 +271,7 @@ class TimeUse:
 
     def _below(self, role: NameRole) -> Mask:
         """``bool[nodes]``: contexts of procedures that have ``role``, and all below them."""
-        return self._inside(have(self._db.roles, role))
+        return self._inside(have(self._roles, role))
 
     def _inside(self, of_procedure: Mask) -> Mask:
         inside = of_procedure[self._db.procedure_of_node]

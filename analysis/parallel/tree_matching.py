@@ -71,12 +71,13 @@ class Matching:
 
     ``tree`` is numbered by levels with siblings adjacent; its frames are indices into ``places``,
     of which the first is the root's. ``node_of[i]`` ``uint32[nodes]`` says where each context of
-    database ``i`` went.
+    database ``i`` went. ``knows_waits``: the waits of all of them were recorded.
     """
 
     tree: CCT
     places: list[MatchedFrame]
     node_of: list[U32]
+    knows_waits: bool
 
     @property
     def place_of(self) -> U32:
@@ -136,7 +137,8 @@ def match(
     tree, node_of = union(trees)
     if scopes:
         node_of = [ids[to] for ids, to in zip(node_of, moved, strict=True)]
-    return Matching(tree, frames.places, node_of)
+    knows_waits = all(db.metrics.knows_waits for db in databases)
+    return Matching(tree, frames.places, node_of, knows_waits)
 
 
 class _Frames:

@@ -15,7 +15,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.tree_matching import Matching, innermost
 from hpcd.analysis.profile.costs import WORK
-from hpcd.analysis.roles.role import NameRole, have, wait_for_others
+from hpcd.analysis.roles.role import NameRole, have, wait_for_others, without_sleep
 from hpcd.analysis.trace.records import Records
 from hpcd.array_types import F64, I64, U32, Mask
 
@@ -27,7 +27,7 @@ _SUMS = ("short-blocked", "short-runnable")
 
 def waiting_nodes(matching: Matching) -> Mask:
     """``bool[n]``: contexts that are calls others may have to answer, and all below them."""
-    roles = matching.roles
+    roles = matching.roles if matching.knows_waits else without_sleep(matching.roles)
     waits = wait_for_others(roles) | have(roles, NameRole.JOIN | NameRole.STARTUP)
     inside = waits[matching.place_of]
     inside[0] = False

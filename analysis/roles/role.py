@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntFlag, auto
 
+import numpy as np
+
 from hpcd.array_types import U32, Mask
 
 
@@ -22,6 +24,8 @@ class NameRole(IntFlag):
     JOIN = auto()
     """Waits for the end of a thread or process that the caller started."""
     LOCK = auto()
+    ASLEEP = auto()
+    """Of what waits: asleep, so that samples of CPU time in it are not the wait."""
     ONCE = auto()
     """Waits for another thread to have initialised something."""
     ENTRY = auto()
@@ -59,6 +63,7 @@ class NameRole(IntFlag):
     """Of load modules: the program's own, whatever else is said of them."""
 
 
+_SLEEPS = NameRole.BARRIER | NameRole.CONDITION | NameRole.JOIN | NameRole.LOCK | NameRole.ONCE
 _WAITS = NameRole.COMMUNICATION | NameRole.BARRIER | NameRole.CONDITION
 
 
@@ -71,3 +76,9 @@ def have(roles: U32, role: NameRole) -> Mask:
 def wait_for_others(roles: U32) -> Mask:
     """``bool[n]``: which procedures wait for another rank or thread, be it asleep or polling."""
     return have(roles, _WAITS) & ~have(roles, NameRole.LOCAL)
+
+
+def without_sleep(roles: U32) -> U32:
+    """``roles`` as far as they are seen where waits were not recorded: a procedure in which threads
+    sleep waits for nothing, as the threads that were sampled there ran."""
+    return np.where(have(roles, NameRole.ASLEEP), roles & ~_SLEEPS, roles).astype(np.uint32)

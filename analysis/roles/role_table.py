@@ -171,7 +171,7 @@ def _entry(path: Path, name: str, role: NameRole, entry: Any) -> _Entry:
         if not (procedures or modules) or not entry.keys() <= _KEYS:
             raise ValueError(f"expected procedures or modules, and of {', '.join(sorted(_KEYS))}")
         return _Entry(
-            int(role),
+            int(role | (NameRole.ASLEEP if entry.get("asleep") else NameRole(0))),
             re.compile(procedures) if procedures else None,
             re.compile(modules) if modules else None,
             bool(entry.get("kernel", False)),
@@ -181,4 +181,4 @@ def _entry(path: Path, name: str, role: NameRole, entry: Any) -> _Entry:
         raise UsageError(f"{path}: [[{name}]]: {error}") from None
 
 
-_KEYS = {"procedures", "modules", "kernel", "kind", "reason"}
+_KEYS = {"procedures", "modules", "asleep", "kernel", "kind", "reason"}

@@ -8,8 +8,12 @@ import pytest
 
 import hpcd.analysis
 from hpcd.__main__ import main
+from hpcd.analysis.database import Database
 from hpcd.analysis.findings.cpu_demand import CpuDemand
 from hpcd.analysis.findings.findings import findings, scene
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.parallel.imbalance import measure
+from tests.support.imported import imported
 from tests.support.made import Step, make
 
 
@@ -276,3 +280,32 @@ def test_brief_processes_that_run_beside_one_another_take_the_time_once(tmp_path
             "30 processes live 0.010 s each, one or more at a time for 0.010 s, 10 % of the time"
             " recorded, started by main > waitpid."
         ]
+
+
+@pytest.mark.parametrize(
+    ("call", "waits"),
+    [("pthread_join", False), ("pthread_cond_wait", False), ("pthread_barrier_wait", False),
+     ("pthread_mutex_lock", False), ("PMPI_Allreduce", True), ("GOMP_barrier", True),
+     ("pthread_spin_lock", True)],
+)  # fmt: skip
+def test_samples_alone_do_not_tell_that_a_thread_sleeps(
+    tmp_path: Path, call: str, waits: bool
+) -> None:
+    """Calls that wait on the CPU are waits even if no waits were recorded."""
+    text = "".join(
+        f"app 10/{tid} {100 + at / 100:.2f}: 10000000 cpu-clock: \n{path}\n\n"
+        for at in range(200)
+        for tid, path in (
+            (10, f"\t  401000 {call} (/lib/libx.so)\n\t  401010 main (/bin/app)"),
+            *((tid, "\t  401000 work (/bin/app)") for tid in (11, 12, 13)),
+        )
+    )
+    (tmp_path / "perf.txt").write_text(text)
+    imported(tmp_path / "perf.txt", tmp_path / "m")
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with Database(tmp_path / "db") as db:
+        texts = [finding.text for finding in findings(db)]
+        assert any(" wait for " in text for text in texts) == waits
+        if call != "pthread_spin_lock":
+            assert any(" works " in text for text in texts) == waits
+            assert bool(measure(db).blame.sum()) == waits

@@ -49,6 +49,7 @@ class Program:
             ),
             procedure_of_node=np.arange(count, dtype=np.uint32),
             cct=CCT(np.zeros(count, np.uint32), np.arange(count, dtype=np.uint64)),
+            metrics=SimpleNamespace(knows_waits=True),
         )
 
 
