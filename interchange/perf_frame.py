@@ -11,14 +11,16 @@ from typing import NamedTuple
 _KERNEL_ADDRESS = 1 << 63
 # perf pads addresses to the width of 64 bits.
 _WIDTH = 16
+_MOST_COLUMNS = 8
 _ADDRESS = re.compile(rb"([\t ]*)([0-9a-fA-F]{1,16})(?:\s+(.*))?$", re.DOTALL)
 _OFFSET = re.compile(rb"\+0x[0-9a-f]+$")
 _INLINED = b" (inlined)"
 _UNKNOWN = b"[unknown]"
+_LONGEST_FIELDS = 1 << 12
 # Behind an offset, or where there is no symbol, nothing but the module follows.
-_BEHIND_OFFSET = re.compile(rb"(.*?\+0x[0-9a-f]+|\[unknown\]) \((.*)\)", re.DOTALL)
+_BEHIND_OFFSET = re.compile(rb"(.*?\+0x[0-9a-f]+|\[unknown\]) \((.*)\)$", re.DOTALL)
 # No symbol has a bracket before a path or a name that perf invented.
-_PATH = re.compile(rb"(?:(.*?) )?\(([/\[].*)\)", re.DOTALL)
+_PATH = re.compile(rb"(?:(.*?) )?\(([/\[].*)\)$", re.DOTALL)
 _BEHIND_FIELDS = re.compile(
     rb".*\s([0-9a-f]{6,16} (?:\S.*?\+0x[0-9a-f]+|\[unknown\]) \(.*\))", re.DOTALL
 )
@@ -52,15 +54,16 @@ def parse_frame(line: bytes) -> PerfFrame | None:
 def parse_last_column(text: bytes) -> PerfFrame | None:
     """Return the frame at the end of a sample of one line, of which ``text`` is what follows the
     event; None if there is none."""
-    match = _ADDRESS.match(text)
-    while match and match[3] and (column := _column(text)):
-        # Such as the address of data (-F +addr).
-        if not _column(text[column:]):
-            return parse_frame(text)
+    for _ in range(_MOST_COLUMNS):
+        # Before the frame there can be others, such as the address of data (-F +addr).
+        column = _column(text)
+        if not column or not _column(text[column : column + 2 * _WIDTH]):
+            break
         text = text[column:]
-    if match and match[3] and match[3].rstrip().endswith(b")"):
+    match = _ADDRESS.match(text)
+    if match and match[3] and (_column(text) or match[3].rstrip().endswith(b")")):
         return parse_frame(text)
-    behind = _BEHIND_FIELDS.match(text)
+    behind = _BEHIND_FIELDS.match(text) if len(text) < _LONGEST_FIELDS else None
     return parse_frame(behind[1]) if behind else None
 
 
@@ -89,7 +92,10 @@ def _split(text: bytes) -> tuple[bytes, bytes]:
     """Return symbol and module."""
     if text.endswith(_INLINED):
         return text[: -len(_INLINED)], b"[inlined]"
-    match = _BEHIND_OFFSET.match(text) or _PATH.match(text)
+    # Registers can be behind it (-F +iregs). Patterns that end where the text does take no more
+    # time than it is long.
+    closed = text[: text.rfind(b")") + 1]
+    match = _BEHIND_OFFSET.match(closed) or _PATH.match(closed)
     if match:
         return match[1] or b"", match[2]
     at = _opening_bracket(text)

@@ -45,7 +45,7 @@ _HEADER = re.compile(
 _OWN_HEADER = re.compile(rb"\s*+(.{0,64})\s{1,64}%s(?:%s)?%s%s" % (_THREAD, _CPU, _TIME, _EVENT))
 _FRAMES = re.compile(
     rb"^(?:\t *[0-9a-f]{1,16}(?: |$)| {1,16}[0-9a-f]{8,16} \S"
-    rb"|.*: +[0-9a-f]{1,16} \S.*\+0x[0-9a-f]+(?: \(|$))",
+    rb"|.{0,255}: {1,16}[0-9a-f]{1,16} \S.{0,255}\+0x[0-9a-f]{1,16}(?: \(|$))",
     re.MULTILINE,
 )
 # What else belongs to a sample: source lines (-F +srcline, +srccode), registers, instructions.

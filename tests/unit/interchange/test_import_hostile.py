@@ -264,3 +264,21 @@ def test_long_lines_take_no_more_time_than_others(tmp_path: Path, line: bytes, k
         return
     with open_measurement(tmp_path / "m") as measurement:
         assert measurement.closed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"\t  401000 " + b"f+0x1 (" * 200_000, b"\t  401000 " + b"f (/" * 200_000,
+     b"\t  1 " + b"(" * 200_000 + b")" * 100_000, b"401000 f+0x1 (" * 200_000,
+     b"           401000 " * 200_000, b": 1 x" * 200_000, b"1.5: " * 200_000],
+    ids=range(7),
+)  # fmt: skip
+def test_long_lines_of_perf_script_take_no_more_time_than_they_are_long(
+    tmp_path: Path, line: bytes
+) -> None:
+    """The time grew with the square of their length."""
+    header = b"app 7/7 1.5: 3 cycles: "
+    (tmp_path / "perf.txt").write_bytes(header + (b"\n" if line[:1] == b"\t" else b"") + line)
+    with (tmp_path / "perf.txt").open("ab") as file:
+        file.write(b"\n\n")
+    assert imported(tmp_path / "perf.txt", tmp_path / "m").samples >= 1
