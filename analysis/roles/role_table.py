@@ -156,9 +156,9 @@ def _read(path: Path) -> Iterator[_Entry]:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: {error}") from None
     for name, entries in tables.items():
-        role = NameRole.__members__.get(name.upper())
-        if role is None or name != name.lower():
-            known = ", ".join(sorted(NameRole.__members__)).lower()
+        role = _TABLES.get(name)
+        if role is None:
+            known = ", ".join(sorted(_TABLES))
             raise UsageError(f"{path}: no role {name}; there are {known}")
         for entry in entries if isinstance(entries, list) else [entries]:
             yield _entry(path, name, role, entry)
@@ -181,4 +181,5 @@ def _entry(path: Path, name: str, role: NameRole, entry: Any) -> _Entry:
         raise UsageError(f"{path}: [[{name}]]: {error}") from None
 
 
+_TABLES = {role.name.lower(): role for role in NameRole if role.name and role != NameRole.ASLEEP}
 _KEYS = {"procedures", "modules", "asleep", "kernel", "kind", "reason"}

@@ -48,17 +48,20 @@ NONE = NameRole(0)
         ("__kmp_fork_barrier", NameRole.BARRIER | NameRole.TEAM | NameRole.OPENMP),
         ("main._omp_fn.0", NameRole.REGION),
         (".omp_outlined._debug__.3", NameRole.REGION),
-        ("___pthread_cond_timedwait64", NameRole.CONDITION),
-        ("__new_sem_wait_slow64.constprop.0", NameRole.CONDITION),
-        ("sem_wait", NameRole.CONDITION),
-        ("pthread_cond_wait@@GLIBC_2.3.2", NameRole.CONDITION),
-        ("__pthread_clockjoin_ex", NameRole.JOIN),
-        ("pthread_join", NameRole.JOIN),
-        ("pthread_mutex_lock", NameRole.LOCK),
-        ("__lll_lock_wait_private", NameRole.LOCK),
+        ("___pthread_cond_timedwait64", NameRole.CONDITION | NameRole.ASLEEP),
+        ("__new_sem_wait_slow64.constprop.0", NameRole.CONDITION | NameRole.ASLEEP),
+        ("sem_wait", NameRole.CONDITION | NameRole.ASLEEP),
+        ("pthread_cond_wait@@GLIBC_2.3.2", NameRole.CONDITION | NameRole.ASLEEP),
+        ("__pthread_clockjoin_ex", NameRole.JOIN | NameRole.ASLEEP),
+        ("pthread_join", NameRole.JOIN | NameRole.ASLEEP),
+        ("pthread_mutex_lock", NameRole.LOCK | NameRole.ASLEEP),
+        ("__lll_lock_wait_private", NameRole.LOCK | NameRole.ASLEEP),
         ("__kmpc_critical", NameRole.LOCK),
-        ("__pthread_once_slow", NameRole.ONCE),
-        ("std::call_once<void (&)()>(std::once_flag&)", NameRole.ONCE | NameRole.HEADER),
+        ("__pthread_once_slow", NameRole.ONCE | NameRole.ASLEEP),
+        (
+            "std::call_once<void (&)()>(std::once_flag&)",
+            NameRole.ONCE | NameRole.ASLEEP | NameRole.HEADER,
+        ),
         ("puts@plt", NameRole.STUB),
         ("__libc_start_main_impl", NameRole.ENTRY),
         ("wait", NONE),
@@ -86,7 +89,8 @@ def test_roles_of_modules_are_those_of_their_procedures() -> None:
     assert table.of_module("/usr/bin/python3.11") == NameRole.PYTHON
     assert table.of_procedure("anything", module="libc.so.6") == NameRole.C_LIBRARY
     assert (
-        table.of_procedure("__wait4", module="/lib/libc.so.6") == NameRole.C_LIBRARY | NameRole.JOIN
+        table.of_procedure("__wait4", module="/lib/libc.so.6")
+        == NameRole.C_LIBRARY | NameRole.JOIN | NameRole.ASLEEP
     )
     assert table.of_module("libompi_dbg_msgq.so") == NameRole.SUPPORT
 
