@@ -37,6 +37,12 @@ _LATE_NS = 500_000
 _DEFAULTS = SamplerOptions()
 
 
+def _hash_keys() -> dict[str, int]:
+    """Return the secret that the programs hash call paths with: no other recording has it."""
+    start, first, second = struct.unpack("<3Q", os.urandom(24))
+    return {"HASH_START": start, "HASH_FIRST": first | 1, "HASH_SECOND": second | 1}
+
+
 class SamplerPrograms:
     """The programs of one :class:`~hpcd.bpf.sampler.Sampler`, which closes them.
 
@@ -112,6 +118,7 @@ class SamplerPrograms:
             "FD_COPIES": self.rings["copies"].fd,
             **self.maps.constants(),
             **options.constants(),
+            **_hash_keys(),
             "PROBING": 0,
             "KEEPING_KERNEL_PARTS": int(has_helper(Helper.LOOP)),
             **(self.calls.constants() if self.calls else {}),

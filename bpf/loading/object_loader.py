@@ -14,6 +14,7 @@ import errno
 import os
 import platform
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -77,19 +78,20 @@ def open_object(path: Path, stderr: Stderr | _NoText) -> int:
     return handle
 
 
-def object_variables(handle: int) -> dict[str, int]:
-    """Return the offset in ``.rodata`` of each constant of an opened object, from its BTF."""
+def object_variables(handle: int) -> dict[str, tuple[int, int]]:
+    """Return the offset in ``.rodata`` of each constant of an opened object and its size, from its
+    BTF."""
     lib = library()
     btf = lib.bpf_object__btf(handle)
     section = lib.btf__type_by_id(btf, lib.btf__find_by_name_kind(btf, b".rodata", _SECTION))
     # A type's name, kind with number of entries, and size; then of each the variable, offset, size.
     head = (ctypes.c_uint32 * 3).from_address(section)
     entries = (ctypes.c_uint32 * (3 * (head[1] & 0xFFFF))).from_address(section + 12)
-    offsets = {}
-    for variable, offset in zip(entries[::3], entries[1::3], strict=True):
+    places = {}
+    for variable, *place in zip(entries[::3], entries[1::3], entries[2::3], strict=True):
         name = ctypes.c_uint32.from_address(lib.btf__type_by_id(btf, variable)).value
-        offsets[lib.btf__name_by_offset(btf, name).decode()] = offset
-    return offsets
+        places[lib.btf__name_by_offset(btf, name).decode()] = place[0], place[1]
+    return places
 
 
 class ObjectPrograms:
@@ -158,8 +160,9 @@ class ObjectPrograms:
         """Set the variables of ``.rodata``, by their names."""
         size = ctypes.c_size_t()
         memory = self._library.bpf_map__initial_value(self._map(".rodata"), ctypes.byref(size))
-        for name, offset in object_variables(self._object).items():
-            ctypes.c_uint32.from_address(memory + offset).value = constants[name]
+        for name, (offset, width) in object_variables(self._object).items():
+            value = constants[name].to_bytes(width, sys.byteorder)
+            ctypes.memmove(memory + offset, value, width)
 
     @staticmethod
     def _variants(names: list[str]) -> dict[str, str]:

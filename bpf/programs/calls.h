@@ -76,17 +76,14 @@ __attribute__((noinline)) u32 take_call_path(u32 slot, u32 thread, u64 function)
 	w->cache = CALL_CPUS * context + bpf_get_smp_processor_id();
 	w->context = context;
 	w->event = 0;
-	w->hash = 0;
-	w->frames = 0;
-	w->kernel_frames = 0;
-	w->depth = 0;
+	begin_path(w);
 	if (prepare_walk(w, tgid, FIELD(this_task()->flags), 0)) {
 		if (function) {
 			u64 frame = FRAME_RAW | (function & FRAME_RAW_MASK);
 			w->frame[0] = frame;
 			w->frames = 1;
 			w->depth = 1;
-			w->hash = hash_mix(0, frame);
+			w->hash = hash_mix(hash_mix(w->hash, frame), w->space_number);
 			w->caller = 1;
 			w->regs.ip = w->ip; /* that of the trampoline, with some kernels */
 		}

@@ -41,25 +41,32 @@ static __always_inline struct sock *unix_peer(struct sock *sock)
 	return HAS_FIELD(unix_sock, peer) ? FIELD(((struct unix_sock *)sock)->peer) : 0;
 }
 
+/* Both ends of a socket, as a hash. A function that has returned before others are called takes no room in their
+ * chain. */
+static __attribute__((noinline)) u32 ends_of(struct sock *sock)
+{
+	struct sock_common *ends = &sock->__sk_common;
+	u64 hash = hash_mix(HASH_START, FIELD(ends->skc_daddr));
+	u32 family = FIELD(ends->skc_family);
+
+	hash = hash_mix(hash, FIELD(ends->skc_dport));
+	hash = hash_mix(hash, FIELD(ends->skc_num));
+	if (family == AF_INET6 && HAS_FIELD(sock_common, skc_v6_daddr)) {
+		u64 peer[2] = {};
+		READ_FIELD(peer, ends->skc_v6_daddr);
+		hash = hash_mix(hash_mix(hash, peer[0]), peer[1]);
+	} else if (family == AF_UNIX) {
+		hash = hash_mix(HASH_START, (u64)unix_peer(sock));
+	}
+	return (u32)(hash >> 16);
+}
+
 /* Both ends of a socket, or what kind of file one without an inode of its own is. */
 static __always_inline u32 generation_of(struct file *file, struct inode *inode,
 					 struct super_block *super, u32 mode)
 {
-	if ((mode & S_IFMT) == S_IFSOCK) {
-		struct sock *sock = sock_of(file);
-		struct sock_common *ends = &sock->__sk_common;
-		u64 hash = hash_mix(FIELD(ends->skc_daddr), FIELD(ends->skc_dport));
-		u32 family = FIELD(ends->skc_family);
-		hash = hash_mix(hash, FIELD(ends->skc_num));
-		if (family == AF_INET6 && HAS_FIELD(sock_common, skc_v6_daddr)) {
-			u64 peer[2] = {};
-			READ_FIELD(peer, ends->skc_v6_daddr);
-			hash = hash_mix(hash_mix(hash, peer[0]), peer[1]);
-		} else if (family == AF_UNIX) {
-			hash = hash_mix(family, (u64)unix_peer(sock));
-		}
-		return (u32)(hash >> 16);
-	}
+	if ((mode & S_IFMT) == S_IFSOCK)
+		return ends_of(sock_of(file));
 	if ((u32)FIELD(super->s_magic) == ANON_INODE_FS_MAGIC) {
 		u32 *name = (void *)FIELD(FIELD(file->f_path.dentry)->d_name.name);
 		return FIELD(*name);

@@ -36,7 +36,7 @@ static __always_inline int place_kernel_part(struct walk *w, struct kernel_stack
 		return 1;
 	/* Of one system call stacks of the same depth are mostly of one path. */
 	read_kernel(&call, sizeof call, (u64)&SYSTEM_CALL((struct registers *)end));
-	u32 index = 1 + (u32)(hash_mix(bytes, call) >> 32) % (MOST_KERNEL_PARTS - 1);
+	u32 index = 1 + (u32)hash_mix(bytes, call) % (MOST_KERNEL_PARTS - 1);
 	stack->part = map_lookup(MAP(KERNEL_PARTS), &index);
 	stack->frame = frame;
 	stack->bytes = bytes;

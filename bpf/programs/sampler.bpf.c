@@ -298,10 +298,18 @@ static __always_inline u64 urgency_of(unsigned long ring, u32 share)
 										       NO_WAKEUP;
 }
 
+/* Whether the walk met a process or code that user space is not ready for: its last frame is an address. */
+static __always_inline int ended_early(struct walk *w)
+{
+	return w->ending == END_NO_MAPPING || w->ending == END_NO_PROCESS ||
+	       w->ending == END_NO_TABLE;
+}
+
 /* The stack's number in this CPU's cache; announces it when it is not there. 0: impossible. */
 static __always_inline u32 intern_stack(struct walk *w, struct counters *count)
 {
-	u64 hash = hash_mix(w->hash, w->ending);
+	/* An address means something in its own address space only. */
+	u64 space = ended_early(w) ? w->space_number : 0, hash = hash_mix(w->hash, space << 32 | w->ending);
 	u32 set = (u32)hash & ((1 << CACHE_SET_BITS) - 1);
 	u32 index = (u32)w->cache << CACHE_SET_BITS | set;
 	u64 tag = hash & ~(u64)GENERATION_MASK;
@@ -351,13 +359,6 @@ static __always_inline void send(struct sample *sample, struct counters *count)
 		count->dropped[DROP_SAMPLE_RING]++;
 	else
 		count->recorded++;
-}
-
-/* Whether the walk met a process or code that user space is not ready for. */
-static __always_inline int ended_early(struct walk *w)
-{
-	return w->ending == END_NO_MAPPING || w->ending == END_NO_PROCESS ||
-	       w->ending == END_NO_TABLE;
 }
 
 NOT_INLINED void ask_for_mappings(struct walk *w)
@@ -727,10 +728,19 @@ int walk_switch(struct bpf_raw_tracepoint_args *ctx)
 	return walk(ctx, CONTEXT_SWITCH, MAP(SWITCH_PROGRAMS));
 }
 
+/* Begins a path, which has no frames yet. */
+static __always_inline void begin_path(struct walk *w)
+{
+	w->hash = HASH_START;
+	w->frames = 0;
+	w->kernel_frames = 0;
+	w->depth = 0;
+	w->space_number = 0;
+}
+
 /* Puts the walk where the thread's user registers stand. */
 static __always_inline void begin_walk(struct walk *w, int copied)
 {
-	w->depth = 0;
 	w->bx_at = 0;
 	w->interrupted = 0;
 	w->words_at = NO_STACK;
@@ -764,10 +774,7 @@ static __always_inline struct walk *saved_walk(struct saved *saved)
 		saved->done = 0;
 		w->regs = saved->regs;
 		w->space = saved->space;
-		w->space_number = 0;
-		w->frames = 0;
-		w->kernel_frames = 0;
-		w->hash = 0;
+		begin_path(w);
 		begin_walk(w, 1);
 	}
 	return w;
@@ -842,6 +849,8 @@ static __always_inline void end_unready(struct walk *w)
 		w->frames = n + 1;
 		w->hash = hash_mix(w->hash, frame);
 	}
+	/* Whose address it is, though the thread may execute another program and its tid be another's soon. */
+	w->hash = hash_mix(w->hash, (u64)w->thread << 32 | image_of(this_task()));
 	w->ending = END_NO_PROCESS;
 }
 
@@ -893,7 +902,6 @@ static __always_inline void take_kernel_part(void *ctx, struct walk *w, int leav
 	u32 frames = size > 0 ? (u32)size / 8 : 0;
 	if (frames > MAX_KERNEL_FRAMES)
 		frames = MAX_KERNEL_FRAMES;
-	w->hash = 0;
 	NOUNROLL
 	for (u32 i = 0; i < MAX_KERNEL_FRAMES; i++) {
 		if (i >= frames)
@@ -916,11 +924,7 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 	w->thread = thread->number;
 	w->tgid = tgid;
 	w->cache = bpf_get_smp_processor_id() << 1 | w->context;
-	w->hash = 0;
-	w->frames = 0;
-	w->kernel_frames = 0;
-	w->depth = 0; /* also of a thread without a user stack, of which no walk begins */
-
+	begin_path(w);
 	if (!in_user_mode)
 		take_kernel_part(ctx, w, leaving);
 	if (prepare_walk(w, tgid, flags, in_user_mode)) {
@@ -1201,10 +1205,7 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		w->thread = thread->number;
 		w->tgid = id >> 32;
 		w->cache = bpf_get_smp_processor_id() << 1 | CONTEXT_SWITCH;
-		w->hash = 0;
-		w->frames = 0;
-		w->depth = 0;
-		w->kernel_frames = 0;
+		begin_path(w);
 		w->ending = END_OVER_BUDGET;
 		finish(w);
 		return 0;

@@ -43,6 +43,9 @@ static int read_stack(void *to, u64 size, u64 from)
 #define RULE_AT(index) ((u32)(index) < rule_count ? &rules[index] : 0)
 #define READ_USER(copied, to, size, from) ((void)(copied), read_stack(to, size, from))
 
+#define HASH_FIRST 0x9E3779B97F4A7C15ULL
+#define HASH_SECOND 0xC2B2AE3D27D4EB4FULL
+
 #include "stack/unwind.h"
 
 static void begin(struct walk *w, const u64 *registers, struct space space, u32 number)

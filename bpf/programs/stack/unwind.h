@@ -6,6 +6,7 @@
  *   READ_USER(copied, dst, size, src)  0 on success
  *   THREAD_POINTER(dst)        0 on success; where it is not defined nothing is known of it
  *   RESTORE_RETURN_ADDRESS(w)  where the kernel has replaced return addresses on the stack
+ *   HASH_FIRST, HASH_SECOND    the factors of hash_mix()
  * and the integer types u8..u64, s16..s64. `copied` is a constant, 1: the stack is a copy, in which
  * return addresses have been restored, and nothing else is known of the thread.
  *
@@ -192,10 +193,20 @@ static __always_inline u32 step_if_less(u64 a, u64 b, u32 step)
 	return step & (u32)(difference >> 63);
 }
 
+/* Adds a value to a hash. Paths with the same hash are taken for one, so a program that could make its paths have the
+ * hash of another's would have that program's frames shown for its own, or the other way round. It chooses the
+ * addresses of its paths, but sees no hash (at most, by how long samples take, whether paths share a set of the cache),
+ * and the start and the two odd factors are drawn for each recording.
+ *
+ * A step is a secret permutation P of hash ^ value, the chain the CBC-MAC of P. Two paths that differ in a frame have
+ * one hash only if a later frame differs by exactly what P makes of that difference. An unknown odd factor carries a
+ * difference to all bits above its lowest one, the swap brings the highest to the bottom, and the second factor carries
+ * them over all 64. One factor, or shifts that are known, would not do: differences in the highest bits of an address
+ * come through these in few ways. tests/unit/bpf/test_path_hash.py counts them. */
 static __always_inline u64 hash_mix(u64 hash, u64 value)
 {
-	hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL; /* 2^64 / golden ratio */
-	return hash ^ (hash >> 29);
+	hash = __builtin_bswap64((hash ^ value) * HASH_FIRST);
+	return __builtin_bswap64(hash * HASH_SECOND);
 }
 
 static __always_inline u32 stop(struct walk *w, u32 ending)

@@ -180,6 +180,8 @@ typedef unsigned long long u64; typedef short s16; typedef int s32; typedef long
 #define BLOCK_AT(address) ((struct block *)0)
 #define RULE_AT(index) ((struct rule *)0)
 #define READ_USER(copied, dst, size, src) (-1)
+#define HASH_FIRST 1
+#define HASH_SECOND 1
 #include "stack/unwind.h"
 #include "records.h"
 #include "values.h"
