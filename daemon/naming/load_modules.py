@@ -152,6 +152,7 @@ class Modules:
         entry = self._add(key, kind, path)
         entry.user = user
         if kind is ModuleKind.ELF:
+            entry.contents = _contents_of(status_of(fd))
             self.images.keep(entry.module.id, fd)
         self.installer.submit(entry, fd, path)
         return entry
@@ -178,8 +179,7 @@ class Modules:
         path, image = entry.module.path, self.images.descriptor(number)
         with self._reader.readable(entry.user, path, image) as file:
             rows = self._decoder.symbols(file, path, offsets)
-        same = self.images.is_copy(number) or self.known(key_of(status_of(image))) is entry
-        if not same:
+        if not self.images.is_copy(number) and _contents_of(status_of(image)) != entry.contents:
             raise HpcdError(f"{path} has been written to since it was mapped")
         return rows
 
@@ -197,7 +197,13 @@ class Modules:
 
 
 def key_of(status: FileStatus) -> tuple[int, ...]:
-    """Identity of a file and of its contents: changes when it is written to."""
+    """Identity of a file and of its contents: changes when it is written to. A file that gets the
+    inode number of a removed one has another: no user can set the time of its last change."""
+    return (*_contents_of(status), status.st_ctime_ns)
+
+
+def _contents_of(status: FileStatus) -> tuple[int, ...]:
+    """Identity of the contents of a file that is kept open, also when it is renamed or removed."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 

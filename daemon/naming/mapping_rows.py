@@ -27,6 +27,8 @@ class KnownModule:
     """It is an ELF file without a table; files of other kinds hold a compiler's code."""
     user: int = 0
     """The user whose process mapped it first."""
+    contents: tuple[int, ...] = ()
+    """Identity of its file's contents when it was mapped first."""
     wanted: bool = False
     """A call path has waited for its table."""
     future: Future[PackedTable] | None = field(default=None, repr=False)

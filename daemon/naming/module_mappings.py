@@ -21,7 +21,6 @@ from hpcd.daemon.targets.patience import WithheldError, real_user
 from hpcd.daemon.targets.processes import file_regions
 from hpcd.daemon.targets.target_files import (
     MappedFile,
-    file_of_region,
     files_by_path,
     mapped_file,
     mapped_files,
@@ -43,7 +42,7 @@ class ModuleMappings:
         self._modules = modules
         # By device and inode as /proc and the kernel's events write them, which need not be those
         # that stat() returns for the file.
-        self._by_inode: dict[tuple[str, int], KnownModule | None] = {}
+        self._by_inode: dict[tuple[str, int], KnownModule] = {}
         self._own_space = _mount_namespace(os.getpid())
         self._paths = PathCache(self._own_space, self._is_unchanged)
         self._memory: set[tuple[int, int]] = set()
@@ -210,7 +209,7 @@ class ModuleMappings:
         for mapped in files:
             region = mapped.region
             # One that lies elsewhere by now, or is gone, was seen if a process still had it.
-            entry = self._by_inode.get((region.device, region.inode))
+            entry = self._kept(region)
             if mapped.status is not None:
                 entry = self._of_file(pid, mapped, mapped.status)
             entry_of[region] = entry
@@ -236,11 +235,10 @@ class ModuleMappings:
         """
         if region.path == "[vdso]":
             entry = self._modules.known("vdso")
+        elif region.file_backed:
+            entry = self._kept(region) or self._past(pid, region)
         else:
-            key = (region.device, region.inode)
-            if key not in self._by_inode and region.file_backed:
-                self._by_inode[key] = self._find_by_path(pid, region)
-            entry = self._by_inode.get(key)
+            entry = None
         if entry is None or entry.table is None:
             return None
         for start, bias, pages, *_ in mapping_rows(region, entry):
@@ -248,15 +246,21 @@ class ModuleMappings:
                 return module_frame(entry.module.id, address - bias)
         return None
 
-    def _find_by_path(self, pid: int, region: Region) -> KnownModule | None:
-        for root in (pid, os.getpid()):
-            look = partial(file_of_region, root, region, self._knows)
-            try:
-                status, file = patience.ask(root, look)
-            except (OSError, ValueError, WithheldError):
-                continue
-            return self._of_file(pid, MappedFile(region, status, file), status)
-        return None
+    def _kept(self, region: Region) -> KnownModule | None:
+        """Return the module of the file with this inode number, if that is kept open; when the file
+        is closed and removed, its number may become another user's file's."""
+        entry = self._by_inode.get((region.device, region.inode))
+        return entry if entry and entry.module.id in self._modules.images else None
+
+    def _past(self, pid: int, region: Region) -> KnownModule | None:
+        """Return the module that ``pid`` had mapped at ``region``; None if it is not known."""
+        now = time.monotonic()
+        known = self._paths.at(0, region, now)
+        if known:
+            return known.entry
+        entry_of: dict[Region, KnownModule | None] = {}
+        self._find_past(pid, [region], now, entry_of)
+        return entry_of[region]
 
     def _is_unchanged(self, entry: KnownModule) -> bool:
         """Whether the file that is kept open for a module is what it was."""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 # AT_EMPTY_PATH, AT_STATX_DONT_SYNC; STATX_BASIC_STATS
 _STATX_FLAGS, _BASIC_STATS = 0x1000 | 0x4000, 0x7FF
-# statx(2): user, mode, inode, size; the time of change; the device.
-_STATX = struct.Struct("<20xI4xH2xQQ64xqI12xII112x")
+# statx(2): user, mode, inode, size; the times of change, of the status and of contents; the device.
+_STATX = struct.Struct("<20xI4xH2xQQ48xqI4xqI12xII112x")
 
 
 OVERLAY = 0x794C7630
@@ -27,6 +27,7 @@ class FileStatus(NamedTuple):
     st_size: int
     st_mtime_ns: int
     st_uid: int
+    st_ctime_ns: int
 
 
 def status_of(descriptor: int) -> FileStatus:
@@ -35,10 +36,9 @@ def status_of(descriptor: int) -> FileStatus:
     if _libc().statx(descriptor, b"", _STATX_FLAGS, _BASIC_STATS, buffer):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    user, mode, inode, size, seconds, nanoseconds, major, minor = _STATX.unpack(buffer)
-    return FileStatus(
-        mode, os.makedev(major, minor), inode, size, seconds * 1_000_000_000 + nanoseconds, user
-    )
+    user, mode, inode, size, *times, major, minor = _STATX.unpack(buffer)
+    ctime, mtime = (seconds * 1_000_000_000 + part for seconds, part in (times[:2], times[2:]))
+    return FileStatus(mode, os.makedev(major, minor), inode, size, mtime, user, ctime)
 
 
 def file_system_type(descriptor: int) -> int:

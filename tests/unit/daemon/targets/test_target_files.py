@@ -45,7 +45,8 @@ def test_a_file_is_known_without_asking_for_its_status(tmp_path: Path) -> None:
     with path.open() as opened:
         status, truth = status_of(opened.fileno()), path.stat()
     assert status == (
-        truth.st_mode, truth.st_dev, truth.st_ino, 1234, 1_600_000_000_123_456_789, truth.st_uid
+        truth.st_mode, truth.st_dev, truth.st_ino, 1234, 1_600_000_000_123_456_789, truth.st_uid,
+        truth.st_ctime_ns,
     )  # fmt: skip
     with open_file(str(path), os.getpid()) as file:
         assert file.read() == b"x" * 1234
