@@ -17,7 +17,8 @@ from hpcd.daemon.capture.recording_options import (
 )
 from hpcd.daemon.probes import set_names
 from hpcd.daemon.probes.probe_request import ProbeRequest
-from hpcd.daemon.targets.selector import Selector, container, control_group, user_id
+from hpcd.daemon.targets.control_groups import control_group
+from hpcd.daemon.targets.selector import Selector, container, user_id
 from hpcd.errors import UsageError
 from hpcd.wording import counted
 

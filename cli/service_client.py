@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.25
 
 
-def _ask(socket: str, request: dict[str, Any], fd: int | None = None) -> dict[str, Any]:
+def _ask(socket: str, request: dict[str, Any], directory: int | None = None) -> dict[str, Any]:
     from hpcd.daemon.service.protocol import ask  # only now: who is root records without it
 
-    return ask(socket, request, fd)
+    return ask(socket, request, directory)
 
 
 def add_socket_option(parser: argparse._ActionsContainer) -> None:
@@ -43,8 +43,8 @@ def attach_by_service(socket: str, options: Options, output: Path | None) -> dic
     """
     if output is None:
         return _ask(socket, request_of(options))
-    with _new_directory(output) as fd:
-        return _ask(socket, {**request_of(options), "output": str(output.absolute())}, fd)
+    with _new_directory(output) as directory:
+        return _ask(socket, {**request_of(options), "output": str(output.absolute())}, directory)
 
 
 @contextlib.contextmanager
@@ -52,13 +52,13 @@ def held_by_service(socket: str, options: Options, output: Path | None) -> Itera
     """Ask the service to record ``options``, as :func:`attach_by_service`, until the block or this
     process ends."""
     with contextlib.ExitStack() as stack:
-        request, fd = {**request_of(options), "held": True}, None
+        request, directory = {**request_of(options), "held": True}, None
         if output is not None:
             request["output"] = str(output.absolute())
-            fd = stack.enter_context(_new_directory(output))
+            directory = stack.enter_context(_new_directory(output))
         from hpcd.daemon.service.protocol import held
 
-        yield stack.enter_context(held(socket, request, fd))
+        yield stack.enter_context(held(socket, request, directory))
 
 
 @contextlib.contextmanager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
+import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,13 +21,18 @@ from hpcd.daemon.service.recordings import RecordingProcess, Recordings
 from hpcd.daemon.service.request_fields import number, pairs, texts, truth, whole
 from hpcd.daemon.service.stack_readings import StackReadings
 from hpcd.daemon.service.store import make_measurement
-from hpcd.daemon.targets.selector import Selector, container, control_group
-from hpcd.errors import HpcdError, StorageError, TargetError, UsageError
+from hpcd.daemon.targets.control_groups import control_group
+from hpcd.daemon.targets.selector import Selector, container
+from hpcd.errors import HpcdError, TargetError, UsageError
 
 # Compiling the programs takes up to 3 s, and several may start at once.
 _START_SECONDS = 25.0
 # Characters of what users may choose, in a line of the journal.
 _LONGEST = 500
+# And of the name of a directory.
+_LONGEST_PATH = 4096
+# A recorder that has ended its recording is gone within this time, unless something keeps it.
+_END_SECONDS = 5.0
 
 Answer = dict[str, Any] | EncodedAnswer
 
@@ -63,13 +68,17 @@ class Control:
         return Permission(peer, self._configuration.control.group)
 
     def answer(
-        self, request: dict[str, Any], fd: int | None, permission: Permission
+        self,
+        request: dict[str, Any],
+        permission: Permission,
+        hand_over: Callable[[socket.socket], None],
     ) -> tuple[Answer, RecordingProcess | None]:
-        """Answer a request, which came with ``fd``; with a recording that its connection holds."""
+        """Answer a request; with a recording that its connection holds. ``hand_over`` gives the
+        peer a socket, by which to hand a directory over."""
         verb = request.get("verb")
         if verb == "attach":
             held = truth(request, "held", False)
-            recording = self._attach(request, fd, permission)
+            recording = self._attach(request, permission, hand_over)
             return recording.describe(), recording if held else None
         if verb == "stacks":
             return self._stacks_of(request, permission), None
@@ -102,42 +111,38 @@ class Control:
         return {"recordings": [recording.describe() for recording in seen]}
 
     def _attach(
-        self, request: dict[str, Any], fd: int | None, permission: Permission
+        self,
+        request: dict[str, Any],
+        permission: Permission,
+        hand_over: Callable[[socket.socket], None],
     ) -> RecordingProcess:
         peer = permission.peer
         options = self._options(request, permission)
-        if fd is None:
-            options.output = make_measurement(self._store, peer.uid, peer.gid)
-            shown = str(options.output)
-        else:
-            _check_directory(fd, peer.uid)
-            # The recorder is handed this descriptor.
-            shown = str(request.get("output", ""))[:4096]
-        try:
-            with self._room_for_one(permission):
-                recording = self._recordings.start(
-                    options,
-                    peer.uid,
-                    options.selector.describe(),
-                    shown,
-                    directory=fd,
-                    stored=options.output if fd is None else None,
-                )
-            journal.log(
-                "attached", id=recording.id, uid=peer.uid, what=recording.what, measurement=shown
+        elsewhere = "output" in request
+        with self._room_for_one(permission):
+            if elsewhere:
+                shown = str(request["output"])[:_LONGEST_PATH]
+            else:
+                options.output = make_measurement(self._store, peer.uid, peer.gid)
+                shown = str(options.output)
+            recording = self._recordings.start(
+                options,
+                peer.uid,
+                options.selector.describe(),
+                shown,
+                hand_over=hand_over if elsewhere else None,
+                stored=None if elsewhere else options.output,
             )
-            if not recording.wait_for(_START_SECONDS, end=False):
-                recording.stop()
-                raise HpcdError("the recorder does not start")
-            if recording.state == "failed":
-                error = HpcdError(recording.error)
-                error.exit_code = recording.code or 1
-                raise error
-        except BaseException:
-            if fd is None:
-                with contextlib.suppress(OSError):
-                    options.output.rmdir()  # nothing came of it
-            raise
+        journal.log(
+            "attached", id=recording.id, uid=peer.uid, what=recording.what, measurement=shown
+        )
+        if not recording.wait_for(_START_SECONDS, end=False):
+            recording.process.kill()
+            raise HpcdError("the recorder does not start")
+        if recording.state == "failed":
+            error = HpcdError(recording.error)
+            error.exit_code = recording.code or 1
+            raise error
         return recording
 
     def _options(self, request: dict[str, Any], permission: Permission) -> Options:
@@ -180,11 +185,13 @@ class Control:
     def _room_for_one(self, permission: Permission) -> Iterator[None]:
         """Holds a place for a recording while it begins; requests at the same moment count."""
         uid, most = permission.peer.uid, self._configuration.control.recordings
-        with self._lock:
-            under_way = len(self._recordings.running(uid)) + self._beginning[uid]
-            if not permission.root and under_way >= most:
+        most = sys.maxsize if permission.root else most
+        if not self._begin(uid, most):
+            # A recorder that has told its end is there for a moment yet; who has one that stays,
+            # since it waits for a file system of its user's, has fewer.
+            self._recordings.wait_for_ended(uid, _END_SECONDS)
+            if not self._begin(uid, most):
                 raise RefusedError(f"you have {most} recordings under way already")
-            self._beginning[uid] += 1
         try:
             yield
         finally:
@@ -192,6 +199,13 @@ class Control:
                 self._beginning[uid] -= 1
                 if not self._beginning[uid]:
                     del self._beginning[uid]
+
+    def _begin(self, uid: int, most: int) -> bool:
+        with self._lock:
+            if self._recordings.processes(uid) + self._beginning[uid] >= most:
+                return False
+            self._beginning[uid] += 1
+        return True
 
     def _selector(self, request: dict[str, Any], permission: Permission) -> Selector:
         everything = truth(request, "all", False)
@@ -231,15 +245,3 @@ class Control:
                 " control.probes in hpcd.toml"
             )
         return asked
-
-
-def _check_directory(fd: int, uid: int) -> None:
-    """Raise :class:`StorageError` unless ``fd`` is an empty directory of ``uid``."""
-    try:
-        status = os.fstat(fd)
-        theirs = stat.S_ISDIR(status.st_mode) and status.st_uid == uid
-        empty = theirs and not os.listdir(fd)
-    except OSError as error:  # such as one that was opened for its path alone
-        raise StorageError(f"the directory to record into: {error.strerror}") from None
-    if not empty:
-        raise StorageError("the directory to record into must be yours, and empty")

@@ -1,4 +1,8 @@
-"""The control socket: connections of users, each with one request and its answer."""
+"""The control socket: connections of users, each with one request and its answer.
+
+Served by :mod:`hpcd.daemon.service.connection_process`; requests are answered by the service
+(:mod:`hpcd.daemon.service.request_server`).
+"""
 
 from __future__ import annotations
 
@@ -14,60 +18,52 @@ from pathlib import Path
 
 from hpcd.daemon.capture.token_bucket import UserBuckets
 from hpcd.daemon.service import journal
-from hpcd.daemon.service.control import Answer, Control
-from hpcd.daemon.service.protocol import MAX_REQUEST, Peer, peer_of, receive, send
-from hpcd.daemon.service.recordings import RecordingProcess
-from hpcd.errors import HpcdError, StorageError
+from hpcd.daemon.service.protocol import (
+    MAX_ANSWER,
+    MAX_REQUEST,
+    Peer,
+    peer_of,
+    receive_bytes,
+    receive_with_socket,
+    send,
+)
+from hpcd.errors import FormatError, HpcdError, StorageError
 
 # A request must be there, whole, within this time, and its answer taken within as much again.
 _PATIENCE_SECONDS = 10.0
-# Connections a user may have at a time, and all users but root together. Each has a thread.
+# Connections a user may have at a time, and all users but root together. Each has a thread here,
+# and one in the service while its request is answered.
 _CONNECTIONS = 8
-_ALL_CONNECTIONS = 512
+_ALL_CONNECTIONS = 256
 # Requests a user other than root may make in the long run, a second, and at once; more wait.
 _REQUESTS_A_SECOND = 10.0
 _REQUESTS_AT_ONCE = 50
 # When there are no descriptors, the next connection is tried after this time.
 _EXHAUSTED_SECONDS = 0.1
-# How often a connection is looked at whose recording may have ended by itself.
-_HELD_SECONDS = 1.0
 # As long as the kernel lets it be: a user who connects faster than is accepted fills it for all.
 _BACKLOG = 4096
 
 
 class ControlSocket:
-    """Serves requests on a listening socket until closed; ``control`` answers them."""
+    """Takes requests from a listening socket, and has them answered over ``service``: for each the
+    service gets a socket with the peer and the request."""
 
-    def __init__(self, listener: socket.socket, control: Control) -> None:
+    def __init__(self, listener: socket.socket, service: socket.socket) -> None:
         self._listener = listener
-        self._control = control
-        self._closed = threading.Event()
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC)
+        self._service = service
         listener.setblocking(False)
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._connections: Counter[int] = Counter()
         """Numbers of connections by user."""
         self._requests = UserBuckets()
-        self._accepting = threading.Thread(target=self._accept, daemon=True)
-        self._accepting.start()
 
-    def close(self) -> None:
-        """Take no more requests. The socket is not shut down: where systemd has opened it, it is
-        the next service's too."""
-        self._closed.set()
-        os.eventfd_write(self._wake, 1)
-        self._accepting.join()
-        self._listener.close()
-        os.close(self._wake)
-
-    def _accept(self) -> None:
+    def serve(self) -> None:
+        """Take requests until the service closes its end, then wait for their answers. The socket
+        is not shut down: where systemd has opened it, it is the next service's too."""
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
-        poll.register(self._wake, select.POLLIN)
-        while not self._closed.is_set():
-            poll.poll()
-            if self._closed.is_set():
-                return
+        poll.register(self._service, select.POLLIN)
+        while self._service.fileno() not in dict(poll.poll()):
             try:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
@@ -75,26 +71,30 @@ class ControlSocket:
             except OSError as error:
                 # Out of descriptors or memory: who holds them gives them back in time.
                 journal.log("not accepted", journal.WARNING, why=error.strerror)
-                self._closed.wait(_EXHAUSTED_SECONDS)
+                time.sleep(_EXHAUSTED_SECONDS)
                 continue
             try:
                 self._admit(connection)
             except Exception as error:
                 connection.close()
                 journal.log("internal error", journal.ERROR, where="accept", error=repr(error))
+        self._listener.close()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._connections)
 
     def _admit(self, connection: socket.socket) -> None:
         """Start a thread that serves ``connection``, unless its user has too many already."""
         peer = peer_of(connection)
-        with self._lock:
+        with self._changed:
             # Root is refused nothing: whoever has that many threads to wait for needs its help.
-            if peer.uid != 0 and (
-                self._connections[peer.uid] >= _CONNECTIONS
-                or self._connections.total() - self._connections[0] >= _ALL_CONNECTIONS
-            ):
-                connection.close()
-                return
-            self._connections[peer.uid] += 1
+            admitted = peer.uid == 0 or (
+                self._connections[peer.uid] < _CONNECTIONS
+                and self._connections.total() - self._connections[0] < _ALL_CONNECTIONS
+            )
+        if not admitted:
+            connection.close()
+            return
+        self._enter(peer.uid)
         try:
             threading.Thread(
                 target=self._serve_counted, args=(connection, peer), name="control", daemon=True
@@ -103,48 +103,56 @@ class ControlSocket:
             self._leave(peer.uid)
             raise
 
+    def _enter(self, uid: int) -> None:
+        with self._changed:
+            self._connections[uid] += 1
+
     def _leave(self, uid: int) -> None:
-        with self._lock:
+        with self._changed:
             self._connections[uid] -= 1
             if not self._connections[uid]:
                 del self._connections[uid]
+                self._changed.notify()
 
     def _serve_counted(self, connection: socket.socket, peer: Peer) -> None:
         try:
-            self._serve(connection, peer)
+            with connection:
+                self._serve(connection, peer)
+        except OSError as error:
+            journal.log("connection lost", journal.WARNING, uid=peer.uid, why=str(error))
         except Exception as error:
-            # A request must never take the service down; that it could is a bug to report.
+            # A request must never end this process; that it could is a bug to report.
             journal.log("internal error", journal.ERROR, uid=peer.uid, error=repr(error))
         finally:
+            # Only now that it is closed: what a user has put into it may keep that waiting.
             self._leave(peer.uid)
 
     def _serve(self, connection: socket.socket, peer: Peer) -> None:
-        with connection:
-            fd = held = None
-            answer: Answer
-            try:
-                permission = self._control.permission(peer)
-                try:
-                    request, fd = receive(connection, MAX_REQUEST, _PATIENCE_SECONDS)
-                    self._closed.wait(self._count_request(peer.uid))
-                    answer, held = self._control.answer(request, fd, permission)
-                except HpcdError as error:
-                    journal.log(
-                        "refused", journal.WARNING, uid=peer.uid, pid=peer.pid, why=str(error)
-                    )
-                    answer = {"error": str(error), "code": error.exit_code}
-                finally:
-                    if fd is not None:
-                        os.close(fd)
-                if held is not None:
-                    # In a thread of its own, of which a user has no more than recordings.
-                    threading.Thread(
-                        target=_hold, args=(connection.dup(), held), daemon=True
-                    ).start()
-                connection.settimeout(_PATIENCE_SECONDS)
-                send(connection, answer)
-            except OSError as error:
-                journal.log("connection lost", journal.WARNING, uid=peer.uid, why=str(error))
+        try:
+            request = receive_bytes(connection, MAX_REQUEST, _PATIENCE_SECONDS)
+            time.sleep(self._count_request(peer.uid))
+            with self._pass_on(request, peer) as service:
+                _relay(service, connection)
+                # A recording may be held by it, and does not count as a connection.
+                self._leave(peer.uid)
+                _wait_for_either(service, connection)
+                self._enter(peer.uid)
+        except HpcdError as error:
+            journal.log("refused", journal.WARNING, uid=peer.uid, pid=peer.pid, why=str(error))
+            connection.settimeout(_PATIENCE_SECONDS)
+            send(connection, {"error": str(error), "code": error.exit_code})
+
+    def _pass_on(self, request: bytes, peer: Peer) -> socket.socket:
+        """Send a request to the service; return the socket on which it answers."""
+        try:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                socket.send_fds(self._service, [b"r"], [theirs.fileno()])
+            send(ours, peer.as_message())
+            send(ours, request)
+        except OSError:
+            raise _NotAnsweredError from None
+        return ours
 
     def _count_request(self, uid: int) -> float:
         """Count a request; how long it waits for its user's having made too many. That takes that
@@ -152,7 +160,7 @@ class ControlSocket:
         if uid == 0:
             return 0.0
         now = time.monotonic()
-        with self._lock:
+        with self._changed:
             saved = _REQUESTS_AT_ONCE / _REQUESTS_A_SECOND
             bucket = self._requests.bucket(uid, _REQUESTS_A_SECOND, saved, now)
             delay = bucket.delay(now)
@@ -160,19 +168,32 @@ class ControlSocket:
         return delay
 
 
-def _hold(connection: socket.socket, recording: RecordingProcess) -> None:
-    """End ``recording`` when who requested it closes ``connection``, or says anything more."""
-    with connection:
-        connection.settimeout(_HELD_SECONDS)
-        while not recording.finished:
-            try:
-                connection.recv(1)
-            except TimeoutError:
-                continue
-            except OSError:
-                pass
-            recording.stop()
-            return
+class _NotAnsweredError(HpcdError):
+    def __init__(self) -> None:
+        super().__init__("the service could not answer, or has ended")
+
+
+def _relay(service: socket.socket, connection: socket.socket) -> None:
+    """Pass the service's answer on, and the request to hand over a directory before it."""
+    carried = True
+    while carried:
+        try:
+            message, channel = receive_with_socket(service, MAX_ANSWER, None)
+        except (OSError, FormatError):
+            raise _NotAnsweredError from None
+        with channel or contextlib.nullcontext():
+            connection.settimeout(_PATIENCE_SECONDS)
+            send(connection, message, channel)
+        carried = channel is not None
+
+
+def _wait_for_either(service: socket.socket, connection: socket.socket) -> None:
+    """Wait until the service closes its end, as it does unless the connection holds a recording, or
+    the client closes the connection, or says anything more."""
+    poll = select.poll()
+    poll.register(service, select.POLLIN)
+    poll.register(connection, select.POLLIN)
+    poll.poll()
 
 
 def listen(path: str) -> socket.socket:

@@ -17,6 +17,11 @@ def print_json() -> None:
     _json.set()
 
 
+def prints_json() -> bool:
+    """Whether :func:`print_json` was called."""
+    return _json.is_set()
+
+
 def log(event: str, priority: int = INFO, **fields: object) -> None:
     """One line. Values are JSON, so that nothing a user chose can pass for a line of its own."""
     if _json.is_set():

@@ -2,19 +2,24 @@
 
 Started by :class:`hpcd.daemon.service.recordings.Recordings` before anybody asks for it, so that
 nothing is to be imported then. Its standard input is a socket, on which it waits for a
-specification (JSON), with the descriptor of the directory to record into where the service has
-opened it for a user; it ends where there is none. It tells how it goes in lines of JSON on its
-standard output: ``{"state": "attached"}``, about once a second ``{"state": "recording",
-"progress": ..., "summary": ...}``, and at the end ``{"state": "ended", "summary": ...}`` or
-``{"state": "failed", "error": ...}``. SIGTERM ends it properly.
+specification, ``{"options": ..., "handed_over": ...}``; it ends where there is none. The directory
+to record into is in the options, or handed over: then its user has the other end of the socket and
+sends the descriptor. It is looked at here and nowhere else, since that may take for ever where the
+user serves it.
+
+It tells how it goes in lines of JSON on its standard output: ``{"state": "attached"}``, about once
+a second ``{"state": "recording", "progress": ..., "summary": ...}``, and at the end ``{"state":
+"ended", "summary": ...}`` or ``{"state": "failed", "error": ...}``. SIGTERM ends it properly.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
+import stat
 import sys
 from dataclasses import asdict
 from itertools import islice
@@ -25,31 +30,41 @@ from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.sampler_loading import import_recorder, prepare_recording
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.child_process import end_first_without_memory, tuples
+from hpcd.daemon.service.protocol import MAX_REQUEST, receive
 from hpcd.daemon.targets.selector import Selector
-from hpcd.errors import HpcdError
+from hpcd.errors import FormatError, HpcdError, StorageError
 from hpcd.kernels.library import open_library
 from hpcd.measurement.summary import ProbesSummary, Summary, UnwindCounts
 
 # Names of a kind in a summary, and characters of a name or a cause.
 _NAMES = 100
 _LONGEST = 500
-# Bytes of a specification that are read at a time.
-_BLOCK = 1 << 16
+# That of a request, and what the service adds.
+_MAX_SPECIFICATION = 2 * MAX_REQUEST
+# A client sends its directory when it is asked for it.
+_PATIENCE_SECONDS = 10.0
 
 
 def main() -> int:
     """Record what standard input specifies."""
+    in_store = None
     try:
         # What does not depend on what is recorded.
         import_recorder()
         open_library()
-        specification, directory = _receive()
-        if not specification:
-            return 0
-        options = options_of(json.loads(specification))
-        if directory is not None:
-            # Whatever its name leads to by now.
-            options.output = Path(f"/proc/self/fd/{directory}")
+        with socket.socket(fileno=os.dup(0)) as channel:
+            try:
+                specification = receive(channel, _MAX_SPECIFICATION, None)
+            except FormatError:
+                return 0  # the service has ended
+            options = options_of(specification["options"])
+            if not specification["handed_over"]:
+                in_store = options.output
+            else:
+                assert options.owner
+                directory = _receive_directory(channel, options.owner[0])
+                # Whatever its name leads to by now.
+                options.output = Path(f"/proc/self/fd/{directory}")
         if options.max_memory:
             end_first_without_memory()
         recording = prepare_recording(options)
@@ -66,22 +81,41 @@ def main() -> int:
             lambda: _tell({"state": "attached"}),
         )
     except HpcdError as error:
-        _tell({"state": "failed", "error": str(error), "code": error.exit_code})
+        _fail(str(error), error.exit_code, in_store)
         return error.exit_code
     except Exception as error:
-        _tell({"state": "failed", "error": f"internal error: {error!r}", "code": 70})
+        _fail(f"internal error: {error!r}", 70, in_store)
         raise
     _tell({"state": "ended", "summary": _shown(summary)})
     return 0
 
 
-def _receive() -> tuple[bytes, int | None]:
-    """The specification, empty if the service has ended, and a directory."""
-    with socket.socket(fileno=os.dup(0)) as channel:
-        data, descriptors, _, _ = socket.recv_fds(channel, _BLOCK, 1)
-        while block := channel.recv(_BLOCK):
-            data += block
-    return data, descriptors[0] if descriptors else None
+def _fail(why: str, code: int, directory: Path | None) -> None:
+    """Tell the service, having removed the ``directory`` in its store if it is empty."""
+    if directory:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+    _tell({"state": "failed", "error": why, "code": code})
+
+
+def _receive_directory(channel: socket.socket, owner: int) -> int:
+    """The directory that is handed over. Raises :class:`StorageError` unless it is an empty one of
+    the user ``owner``."""
+    channel.settimeout(_PATIENCE_SECONDS)
+    try:
+        _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+        if not descriptors:
+            raise StorageError("the directory to record into is not handed over")
+        status = os.fstat(descriptors[0])
+        theirs = stat.S_ISDIR(status.st_mode) and status.st_uid == owner
+        empty = theirs and not os.listdir(descriptors[0])  # noqa: PTH208
+    except TimeoutError:
+        raise StorageError("the directory to record into is not handed over in time") from None
+    except OSError as error:  # such as one that was opened for its path alone
+        raise StorageError(f"the directory to record into: {error.strerror}") from None
+    if not empty:
+        raise StorageError("the directory to record into must be yours, and empty")
+    return descriptors[0]
 
 
 def options_of(specification: dict[str, Any]) -> Options:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.child_process import after_service
+from hpcd.daemon.service.protocol import send
 from hpcd.isolation import python_command, python_environment
 from hpcd.measurement.summary import Summary
 
@@ -48,6 +50,9 @@ class RecordingProcess:
     summary: Summary | None = None
     journaled: set[str] = field(default_factory=set)
     changed: threading.Condition = field(default_factory=threading.Condition)
+    gone: threading.Event = field(default_factory=threading.Event)
+    """Set when the process is there no more. That of a recording which is over may wait for a file
+    system that its user serves, for as long as the user likes."""
 
     @property
     def finished(self) -> bool:
@@ -105,13 +110,13 @@ class ReadyRecorder:
                 start_new_session=True,
             )
 
-    def specify(self, specification: bytes, directory: int | None) -> None:
-        """Send the ``specification`` (JSON) of what to record, and the descriptor of the
-        ``directory`` to record into unless the specification names it."""
-        descriptors = [] if directory is None else [directory]
-        with contextlib.suppress(BrokenPipeError), self._channel as channel:
-            sent = socket.send_fds(channel, [specification], descriptors)
-            channel.sendall(specification[sent:])
+    def specify(self, options: dict[str, Any], *, handed_over: bool) -> socket.socket:
+        """Send the ``options`` of what to record. Returns the socket by which to send the
+        descriptor of the directory to record into, if it is to be ``handed_over``."""
+        specification = {"options": options, "handed_over": handed_over}
+        with contextlib.suppress(BrokenPipeError):
+            send(self._channel, json.dumps(specification, default=str).encode())
+        return self._channel
 
     def close(self) -> None:
         """End it: there is nothing to record."""
@@ -143,18 +148,20 @@ class Recordings:
         what: str,
         shown_output: str,
         *,
-        directory: int | None = None,
+        hand_over: Callable[[socket.socket], None] | None = None,
         stored: Path | None = None,
         monitor: bool = False,
     ) -> RecordingProcess:
-        """Start recording, into ``directory`` (a descriptor) if given; returns at once."""
+        """Start recording; returns at once. The directory to record into is in ``options``, unless
+        ``hand_over`` gives who has it a socket, by which the recorder receives it: the service
+        itself never holds a file of a user's."""
         with self._lock:
             ready, self._ready = self._ready, None
         recorder = ready if ready and ready.process.poll() is None else ReadyRecorder()
         process = recorder.process
         if options.max_cpu is not None:
             after_service(process.pid)
-        recorder.specify(json.dumps(asdict(options), default=str).encode(), directory)
+        channel = recorder.specify(asdict(options), handed_over=hand_over is not None)
         with self._lock:
             recording = RecordingProcess(
                 self._next,
@@ -169,6 +176,9 @@ class Recordings:
             self._known[recording.id] = recording
             self._forget_old()
         threading.Thread(target=self._listen, args=(recording,), daemon=True).start()
+        with channel:
+            if hand_over:
+                hand_over(channel)
         return recording
 
     def _listen(self, recording: RecordingProcess) -> None:
@@ -188,6 +198,7 @@ class Recordings:
             journal.log("internal error", journal.ERROR, id=recording.id, error=repr(error))
             recording.process.terminate()
         code = recording.process.wait()
+        recording.gone.set()
         if not recording.finished:
             self._take(recording, {"state": "failed", "error": f"the recorder died ({code})"})
 
@@ -214,7 +225,7 @@ class Recordings:
     def _forget_old(self) -> None:
         over: dict[int, list[int]] = {}
         for number, recording in self._known.items():
-            if recording.finished:
+            if recording.finished and recording.gone.is_set():
                 over.setdefault(recording.uid, []).append(number)
         for numbers in over.values():
             for number in numbers[: max(len(numbers) - _KEPT, 0)]:
@@ -232,6 +243,18 @@ class Recordings:
             for recording in self.all()
             if not recording.finished and uid in (None, recording.uid)
         ]
+
+    def processes(self, uid: int) -> int:
+        """Return the number of recorders of ``uid`` that are there, also of recordings that are
+        over."""
+        return sum(recording.uid == uid and not recording.gone.is_set() for recording in self.all())
+
+    def wait_for_ended(self, uid: int, seconds: float) -> None:
+        """Wait until the recorders of ``uid`` are gone whose recordings are over."""
+        deadline = time.monotonic() + seconds
+        for recording in self.all():
+            if recording.uid == uid and recording.finished:
+                recording.gone.wait(max(deadline - time.monotonic(), 0))
 
     def get(self, number: int) -> RecordingProcess | None:
         """The recording of this id."""

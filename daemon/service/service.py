@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -27,10 +26,10 @@ from hpcd.daemon.service.configuration import (
     size_of,
 )
 from hpcd.daemon.service.control import Control
-from hpcd.daemon.service.control_socket import ControlSocket, listen
 from hpcd.daemon.service.metrics_exporter import Figures, serve
 from hpcd.daemon.service.push_processes import Pushes
 from hpcd.daemon.service.recordings import RecordingProcess, Recordings
+from hpcd.daemon.service.request_server import RequestServer
 from hpcd.daemon.service.retention import free_bytes
 from hpcd.daemon.service.store import make_measurement
 from hpcd.daemon.service.store_keeper import StoreKeeper
@@ -38,8 +37,6 @@ from hpcd.daemon.targets.selector import Selector, user_id
 from hpcd.errors import HpcdError, PrivilegeError, StorageError
 from hpcd.signals import handle
 
-# sd_listen_fds(3): the first descriptor systemd hands over.
-_FIRST_FD = 3
 _ROUND_SECONDS = 1.0
 # A thread that reads a long request gives up the interpreter after this time to one that answers,
 # which waits for it after each system call (CPython: 5 ms).
@@ -103,9 +100,8 @@ class Service:
                 self._configuration.metrics.listen,
                 Figures(self._recordings, lambda: self._pauses),
             )
-        listener = _listener(self._configuration.control.socket)
         control = Control(self._configuration, self._recordings, self._store, self.rotate)
-        requests = ControlSocket(listener, control)
+        requests = RequestServer(self._configuration.control.socket, control)
         keeper = StoreKeeper(self._store, self._store_limits, self._end_stored, _STORE_SECONDS)
         self._recordings.prepare()
         journal.log(
@@ -127,6 +123,7 @@ class Service:
             keeper.close()
             self._recordings.stop_all(_STOP_SECONDS)
             self._pushes.stop_all(_PUSH_SECONDS)
+            requests.end()
             journal.log("stopped")
 
     # --- the store ---
@@ -292,14 +289,3 @@ def _guarded(step: Callable[[], object]) -> None:
 
 def _name_of(step: Callable[[], object]) -> str:
     return getattr(step, "__name__", "step").lstrip("_")
-
-
-def _listener(path: str) -> socket.socket:
-    """The socket systemd hands over, or one of our own."""
-    if os.environ.get("LISTEN_PID") == str(os.getpid()) and int(os.environ["LISTEN_FDS"]) >= 1:
-        for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
-            os.environ.pop(name, None)
-        listener = socket.socket(fileno=_FIRST_FD)
-        os.set_inheritable(_FIRST_FD, False)
-        return listener
-    return listen(path)

@@ -7,7 +7,6 @@ import pwd
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 
 from hpcd.errors import UsageError
 
@@ -105,10 +104,6 @@ class Selector:
         return ", ".join(f"{kind} {' or '.join(values)}" for kind, values in parts if values)
 
 
-# Where version 2 of control groups is mounted, beside version 1 and alone.
-_CONTROL_GROUPS = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
-
-
 def _within(path: str, top: str) -> bool:
     top = "/" + top.strip("/")
     return path == top or top == "/" or path.startswith(top + "/")
@@ -122,23 +117,6 @@ def user_id(text: str) -> int:
         return pwd.getpwnam(text).pw_uid
     except KeyError:
         raise UsageError(f"no user {text}") from None
-
-
-def control_group(text: str) -> str:
-    """A control group's path below the root of its hierarchy, from that or from its directory.
-    Raises :class:`UsageError` when there is none."""
-    path = PurePosixPath(text)
-    below = text
-    for root in _CONTROL_GROUPS:
-        if path.is_relative_to(root):
-            below = "/" + str(path.relative_to(root)).lstrip(".")
-            break
-    # Version 1 has a hierarchy for each controller, of which any will do.
-    tops = [Path(root) for root in _CONTROL_GROUPS]
-    tops += [top for top in tops[-1].glob("*") if top.is_dir()]
-    if not any((top / below.strip("/")).is_dir() for top in tops):
-        raise UsageError(f"no control group {text}")
-    return below
 
 
 def container(text: str) -> str:

@@ -72,6 +72,17 @@ class RunningService:
             answer: dict[str, Any] = json.loads(connection.recv(size, socket.MSG_WAITALL))
             return answer
 
+    def children(self, module: str) -> list[int]:
+        """The processes that the service has started to run a ``module``."""
+        paths = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        pids = [pid for path in paths for pid in path.read_text().split()]
+        return [int(pid) for pid in pids if module in Path(f"/proc/{pid}/cmdline").read_text()]
+
+    def child(self, module: str) -> int:
+        """The only one of :meth:`children`."""
+        (pid,) = self.children(module)
+        return pid
+
     def watch(self, number: int) -> Iterator[dict[str, Any]]:
         """Yield the state of a recording again and again."""
         while True:

@@ -123,13 +123,15 @@ def test_a_directory_that_is_moved_or_removed_meanwhile(
     assert "recordings" in ask(running.socket, {"verb": "status"}, ALICE)
 
 
-# Opens a directory and removes it, then runs what follows with the descriptor.
+# Opens a directory and removes it, then runs what follows, which hands it over.
 REMOVE = """
-import os, sys
+import json, os, sys
 fd = os.open(sys.argv[1], os.O_RDONLY)
 os.rmdir(sys.argv[1])
 os.set_inheritable(fd, True)
-os.execv(sys.argv[2], [*sys.argv[2:], f"/proc/self/fd/{fd}", "0"])
+words = [*sys.argv[2:], f"/proc/self/fd/{fd}", "0"]
+words[4] = json.dumps({"output": "removed", **json.loads(words[4])})
+os.execv(words[0], words)
 """
 
 
@@ -204,10 +206,10 @@ def test_a_pid_that_is_anothers_by_now_is_not_recorded(sleeper: Sleeper, tmp_pat
     specification = {"selector": selector, "output": str(folder), "only_user": MALLORY,
                      "existing": True, "duration": 5.0}  # fmt: skip
     recorder = ReadyRecorder()
-    recorder.specify(json.dumps(specification).encode(), None)
+    recorder.specify(specification, handed_over=False).close()
     output, _ = recorder.process.communicate()
     assert json.loads(output.splitlines()[-1])["state"] == "failed"
-    assert not list(folder.iterdir())
+    assert not folder.exists()  # nothing came of it
 
 
 def test_names_of_what_others_run_are_not_told(service: Start, tmp_path: Path) -> None:

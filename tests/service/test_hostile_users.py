@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -104,17 +105,17 @@ def test_slow_connections_keep_nobody_waiting(
     assert "recordings" in request_as(MALLORY, running.socket, {"verb": "status"})
 
 
-def test_no_descriptors_end_no_service(service: Start) -> None:
+@pytest.mark.parametrize("module", ["hpcd daemon", "connection_process"])
+def test_no_descriptors_end_no_service(service: Start, module: str) -> None:
     """Accepting fails for a while, as when users hold all descriptors; it goes on after that."""
     running = service()
-    pid = str(running.process.pid)
-    used = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
-    subprocess.run(["prlimit", "--pid", pid, f"--nofile={used}:"], check=True)
-    with as_user(MALLORY, SLOW, running.socket, 4) as hostile:
-        assert hostile.stdout and hostile.stdout.readline() == "ready\n"
+    pid = str(running.process.pid if module == "hpcd daemon" else running.child(module))
+    assert "recordings" in running.request({"verb": "status"})  # it is all there
+    subprocess.run(["prlimit", "--pid", pid, "--nofile=3:"], check=True)
+    with as_user(MALLORY, ASK, running.socket, json.dumps({"verb": "status"})) as asking:
         running.wait_for_log("not accepted")
-        hostile.kill()
-    subprocess.run(["prlimit", "--pid", pid, "--nofile=1024:"], check=True)
+        subprocess.run(["prlimit", "--pid", pid, "--nofile=1024:"], check=True)
+        assert json.loads(asking.communicate()[0])
     assert "recordings" in running.request({"verb": "status"})
     assert running.end() == 0
 
@@ -265,6 +266,16 @@ def test_files_slow_to_decode_delay_their_user_alone(service: Start, tmp_path: P
         finally:
             hostile.kill()
     assert 0 < sum(name.startswith("slow") for name in decoded) < count
+    assert running.end() == 0
+
+
+def test_connections_are_taken_again_when_their_process_has_ended(service: Start) -> None:
+    running = service()
+    os.kill(running.child("connection_process"), signal.SIGKILL)
+    running.wait_for_log("connections lost")
+    while not running.children("connection_process"):
+        assert running.process.poll() is None
+    assert "recordings" in request_as(ALICE, running.socket, {"verb": "status"})
     assert running.end() == 0
 
 

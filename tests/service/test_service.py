@@ -196,12 +196,17 @@ def test_raw_requests_that_lie(service: Start, sleeper: Sleeper, tmp_path: Path)
         program = (
             "import json,os,socket,struct,sys\n"
             "request, path, name = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]\n"
-            "fds = [os.open(path, os.O_RDONLY)] if path else []\n"
+            "directory = os.open(path, os.O_RDONLY) if path else None\n"
             f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
             "s = socket.socket(socket.AF_UNIX); s.connect(name)\n"
-            "data = json.dumps(request).encode()\n"
-            "socket.send_fds(s, [struct.pack('<I', len(data))], fds); s.sendall(data)\n"
-            "size = struct.unpack('<I', s.recv(4))[0]\n"
+            "data = json.dumps(request | ({'output': path} if path else {})).encode()\n"
+            "s.sendall(struct.pack('<I', len(data)) + data)\n"
+            "head, fds, _, _ = socket.recv_fds(s, 4, 1)\n"
+            "size = struct.unpack('<I', head)[0]\n"
+            "if fds:\n"
+            "    s.recv(size)\n"
+            "    socket.send_fds(socket.socket(fileno=fds[0]), [b'd'], [directory])\n"
+            "    size = struct.unpack('<I', s.recv(4))[0]\n"
             "print(s.recv(size).decode())\n"
         )
         done = subprocess.run(
@@ -211,7 +216,9 @@ def test_raw_requests_that_lie(service: Start, sleeper: Sleeper, tmp_path: Path)
         )  # fmt: skip
         assert json.loads(done.stdout)["error"], request
     assert list(other.iterdir()) == []
-    assert running.json("status")["recordings"] == []
+    recordings = running.json("status")["recordings"]
+    # What is handed over is looked at by the recorder.
+    assert [recording["state"] for recording in recordings] == ["failed", "failed"]
 
 
 def test_pids_are_those_of_the_namespace_of_who_asks(service: Start, tmp_path: Path) -> None:

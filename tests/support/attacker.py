@@ -7,7 +7,6 @@ often each attack was begun, as a line of JSON, once a second or more rarely.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import ctypes
 import json
@@ -45,10 +44,15 @@ def ask(content: object, fds: tuple[int, ...] = ()) -> dict[str, Any]:
     with connect() as connection:
         connection.settimeout(40)
         data = json.dumps(content).encode()
-        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        connection.sendmsg([struct.pack("<I", len(data)) + data], ancillary)
-        size = struct.unpack("<I", connection.recv(4, socket.MSG_WAITALL))[0]
-        answer = json.loads(connection.recv(size, socket.MSG_WAITALL))
+        # With the request, which nobody expects, and where a directory is asked for.
+        socket.send_fds(connection, [struct.pack("<I", len(data)) + data], fds)
+        head, channels, _, _ = socket.recv_fds(connection, 4, 1)
+        answer = json.loads(connection.recv(struct.unpack("<I", head)[0], socket.MSG_WAITALL))
+        for channel in channels:
+            with socket.socket(fileno=channel) as recorder:
+                socket.send_fds(recorder, [b"d"], fds)
+            size = struct.unpack("<I", connection.recv(4, socket.MSG_WAITALL))[0]
+            answer = json.loads(connection.recv(size, socket.MSG_WAITALL))
         return answer if isinstance(answer, dict) else {}
 
 

@@ -1,0 +1,87 @@
+"""Control groups by their paths: looked up in the file systems of control groups alone.
+
+A path is a user's, and so may be what lies at its end: from ``/proc/PID/root`` on it leads to a
+file system that the user serves, where a lookup waits for as long as the user likes and cannot be
+killed. So the kernel resolves it beneath the root of a hierarchy, without links or other mounts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from pathlib import Path, PurePosixPath
+
+from hpcd.errors import UsageError
+
+# include/uapi/linux/magic.h: CGROUP2_SUPER_MAGIC, CGROUP_SUPER_MAGIC.
+_CONTROL_GROUP_FILE_SYSTEMS = (0x63677270, 0x27E0EB)
+# openat2(2) of Linux 5.6 has the same number on all architectures; include/uapi/linux/openat2.h.
+_SYS_OPENAT2 = 437
+_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
+_RESOLVE = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("flags", "mode", "resolve")]
+
+
+class _FileSystem(ctypes.Structure):
+    """struct statfs of 64-bit kernels: 120 bytes, the type first."""
+
+    _fields_ = [("type", ctypes.c_long), ("others", ctypes.c_long * 14)]
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_OPEN_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def control_group(text: str) -> str:
+    """A control group's path below the root of its hierarchy, from that or from its directory.
+    Raises :class:`UsageError` when there is none."""
+    path = PurePosixPath(text)
+    if ".." not in path.parts:
+        for root in _hierarchies():
+            inside = path.is_relative_to(root)
+            below = "/" + "/".join(path.relative_to(root).parts) if inside else text
+            if _has(root, below):
+                return below
+    raise UsageError(f"no control group {text}")
+
+
+def _hierarchies() -> list[Path]:
+    """The directories where hierarchies may be mounted: version 1 has one for each controller."""
+    unified, top = Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")
+    return [top] if _has(top, "/") else [unified, *sorted(top.glob("*"))]
+
+
+def _has(hierarchy: Path, path: str) -> bool:
+    """Whether ``hierarchy`` is mounted and has a control group of this ``path``."""
+    with contextlib.suppress(OSError, ValueError):  # also a NUL or half a character in the path
+        root = os.open(hierarchy, _OPEN_FLAGS)
+        try:
+            if _is_control_group(root):
+                os.close(_open_beneath(root, path.strip("/") or "."))
+                return True
+        finally:
+            os.close(root)
+    return False
+
+
+def _is_control_group(fd: int) -> bool:
+    file_system = _FileSystem()
+    if _LIBC.fstatfs(fd, ctypes.byref(file_system)):
+        raise OSError(ctypes.get_errno(), "fstatfs")
+    return file_system.type in _CONTROL_GROUP_FILE_SYSTEMS
+
+
+def _open_beneath(root: int, path: str) -> int:
+    name = os.fsencode(path)
+    if b"\0" in name:
+        raise ValueError("a NUL in a path")
+    how = _OpenHow(_OPEN_FLAGS, 0, _RESOLVE)
+    size = ctypes.c_size_t(ctypes.sizeof(how))
+    fd = _LIBC.syscall(ctypes.c_long(_SYS_OPENAT2), root, name, ctypes.byref(how), size)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "openat2")
+    return int(fd)
