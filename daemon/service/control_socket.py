@@ -38,6 +38,10 @@ _ALL_CONNECTIONS = 256
 # Requests a user other than root may make in the long run, a second, and at once; more wait.
 _REQUESTS_A_SECOND = 10.0
 _REQUESTS_AT_ONCE = 50
+# A connection is closed at once where its request would have to wait for longer.
+_LONGEST_DELAY_SECONDS = 5.0
+# How often the journal gets the numbers of what was refused.
+_JOURNAL_SECONDS = 1.0
 # When there are no descriptors, the next connection is tried after this time.
 _EXHAUSTED_SECONDS = 0.1
 # As long as the kernel lets it be: a user who connects faster than is accepted fills it for all.
@@ -63,11 +67,15 @@ class ControlSocket:
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
         poll.register(self._service, select.POLLIN)
-        while self._service.fileno() not in dict(poll.poll()):
+        journaled = time.monotonic()
+        while self._service.fileno() not in dict(poll.poll(1000 * _JOURNAL_SECONDS)):
+            if time.monotonic() - journaled > _JOURNAL_SECONDS:
+                journaled = time.monotonic()
+                journal.log_repetitions()
             try:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
-                continue  # who had connected is gone
+                continue  # nobody is there, or not any more
             except OSError as error:
                 # Out of descriptors or memory: who holds them gives them back in time.
                 journal.log("not accepted", journal.WARNING, why=error.strerror)
@@ -81,23 +89,35 @@ class ControlSocket:
         self._listener.close()
         with self._changed:
             self._changed.wait_for(lambda: not self._connections)
+        journal.log_repetitions(all_of_them=True)
 
     def _admit(self, connection: socket.socket) -> None:
-        """Start a thread that serves ``connection``, unless its user has too many already."""
+        """Start a thread that serves ``connection``, unless its user has too many already or
+        connects too often. One that is refused counts as a request too."""
         peer = peer_of(connection)
-        with self._changed:
-            # Root is refused nothing: whoever has that many threads to wait for needs its help.
-            admitted = peer.uid == 0 or (
-                self._connections[peer.uid] < _CONNECTIONS
-                and self._connections.total() - self._connections[0] < _ALL_CONNECTIONS
-            )
-        if not admitted:
+        delay, why = 0.0, ""
+        # Root is refused nothing: an administrator who has to look into a flood is not kept out.
+        if peer.uid != 0:
+            delay = self._count_request(peer.uid)
+            with self._changed:
+                if delay > _LONGEST_DELAY_SECONDS:
+                    why = "too many requests"
+                elif (
+                    self._connections[peer.uid] >= _CONNECTIONS
+                    or self._connections.total() - self._connections[0] >= _ALL_CONNECTIONS
+                ):
+                    why = "too many connections at a time"
+        if why:
             connection.close()
+            journal.log_of_user("refused", peer.uid, pid=peer.pid, why=why)
             return
         self._enter(peer.uid)
         try:
             threading.Thread(
-                target=self._serve_counted, args=(connection, peer), name="control", daemon=True
+                target=self._serve_counted,
+                args=(connection, peer, delay),
+                name="control",
+                daemon=True,
             ).start()
         except BaseException:
             self._leave(peer.uid)
@@ -114,12 +134,12 @@ class ControlSocket:
                 del self._connections[uid]
                 self._changed.notify()
 
-    def _serve_counted(self, connection: socket.socket, peer: Peer) -> None:
+    def _serve_counted(self, connection: socket.socket, peer: Peer, delay: float) -> None:
         try:
             with connection:
-                self._serve(connection, peer)
+                self._serve(connection, peer, delay)
         except OSError as error:
-            journal.log("connection lost", journal.WARNING, uid=peer.uid, why=str(error))
+            journal.log_of_user("connection lost", peer.uid, pid=peer.pid, why=str(error))
         except Exception as error:
             # A request must never end this process; that it could is a bug to report.
             journal.log("internal error", journal.ERROR, uid=peer.uid, error=repr(error))
@@ -127,10 +147,10 @@ class ControlSocket:
             # Only now that it is closed: what a user has put into it may keep that waiting.
             self._leave(peer.uid)
 
-    def _serve(self, connection: socket.socket, peer: Peer) -> None:
+    def _serve(self, connection: socket.socket, peer: Peer, delay: float) -> None:
         try:
             request = receive_bytes(connection, MAX_REQUEST, _PATIENCE_SECONDS)
-            time.sleep(self._count_request(peer.uid))
+            time.sleep(delay)
             with self._pass_on(request, peer) as service:
                 _relay(service, connection)
                 # A recording may be held by it, and does not count as a connection.
@@ -138,7 +158,7 @@ class ControlSocket:
                 _wait_for_either(service, connection)
                 self._enter(peer.uid)
         except HpcdError as error:
-            journal.log("refused", journal.WARNING, uid=peer.uid, pid=peer.pid, why=str(error))
+            journal.log_of_user("refused", peer.uid, pid=peer.pid, why=str(error))
             connection.settimeout(_PATIENCE_SECONDS)
             send(connection, {"error": str(error), "code": error.exit_code})
 
@@ -155,15 +175,13 @@ class ControlSocket:
         return ours
 
     def _count_request(self, uid: int) -> float:
-        """Count a request; how long it waits for its user's having made too many. That takes that
-        user's connections, of which there are few."""
-        if uid == 0:
-            return 0.0
+        """Return how long a request of a user's has to wait, 0 for most; it is counted unless it
+        is refused for that."""
         now = time.monotonic()
-        with self._changed:
-            saved = _REQUESTS_AT_ONCE / _REQUESTS_A_SECOND
-            bucket = self._requests.bucket(uid, _REQUESTS_A_SECOND, saved, now)
-            delay = bucket.delay(now)
+        saved = _REQUESTS_AT_ONCE / _REQUESTS_A_SECOND
+        bucket = self._requests.bucket(uid, _REQUESTS_A_SECOND, saved, now)
+        delay = bucket.delay(now)
+        if delay <= _LONGEST_DELAY_SECONDS:
             bucket.spend(now, 1.0)
         return delay
 

@@ -129,7 +129,7 @@ class RequestServer:
                 lambda channel: send(connection, {"hand_over": "directory"}, channel),
             )
         except HpcdError as error:
-            journal.log("refused", journal.WARNING, uid=peer.uid, pid=peer.pid, why=str(error))
+            journal.log_of_user("refused", peer.uid, pid=peer.pid, why=str(error))
             answer = {"error": str(error), "code": error.exit_code}
         with contextlib.suppress(OSError) if held else contextlib.nullcontext():
             send(connection, answer)  # of a held one, what follows finds that nobody is there

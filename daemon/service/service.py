@@ -116,6 +116,7 @@ class Service:
                     _guarded(lambda: self._load_again(control))
                 for step in self._steps:
                     _guarded(step)
+                journal.log_repetitions()
                 self._stop.wait(_ROUND_SECONDS)
         finally:
             self._systemd.notify("STOPPING=1")
@@ -124,6 +125,7 @@ class Service:
             self._recordings.stop_all(_STOP_SECONDS)
             self._pushes.stop_all(_PUSH_SECONDS)
             requests.end()
+            journal.log_repetitions(all_of_them=True)
             journal.log("stopped")
 
     # --- the store ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -277,6 +278,31 @@ def test_connections_are_taken_again_when_their_process_has_ended(service: Start
         assert running.process.poll() is None
     assert "recordings" in request_as(ALICE, running.socket, {"verb": "status"})
     assert running.end() == 0
+
+
+CONNECT = """
+import socket, sys
+for number in range(int(sys.argv[2])):
+    s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.close()
+print("done", flush=True)
+"""
+
+
+def test_connections_without_requests_are_counted(service: Start) -> None:
+    """Against their user's rate, and not each in a line of the journal."""
+    running = service()
+    count = 3_000
+    with as_user(MALLORY, CONNECT, running.socket, count) as hostile:
+        while hostile.poll() is None:
+            assert "recordings" in request_as(ALICE, running.socket, {"verb": "status"})
+    assert running.end() == 0
+    lines = [line for line in running.log if f" uid={MALLORY} " in line]
+    assert not [line for line in running.log if f" uid={ALICE} " in line]
+    numbers = [re.search(r" count=(\d+)", line) for line in lines]
+    assert sum(int(number[1]) if number else 1 for number in numbers) >= count
+    assert len(lines) < count / 10
+    # 50 at once, and more than that as their time comes, not all.
+    assert [line for line in lines if 'why="too many requests"' in line]
 
 
 def test_many_requests_delay_their_user_alone(service: Start) -> None:
