@@ -96,6 +96,11 @@ class MetricsSettings:
     listen: str = _key(
         "", 'Where to serve them: "127.0.0.1:9923" or another loopback address; empty: nowhere.'
     )
+    token: str = _key(
+        "/run/hpcd/metrics.token",
+        "File of the bearer token that they are served for, since all users can connect there; made"
+        " if missing, for root and the group control.group.",
+    )
 
 
 @dataclass(slots=True)

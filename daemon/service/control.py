@@ -49,11 +49,13 @@ class Control:
         recordings: Recordings,
         store: Path,
         rotate: Callable[[], str],
+        figures: Callable[[], str],
     ) -> None:
         self._configuration = configuration
         self._recordings = recordings
         self._store = store
         self._rotate = rotate
+        self._figures = figures
         self._lock = threading.Lock()
         self._beginning: Counter[int] = Counter()
         """By user: recordings that are requested and not yet among those known."""
@@ -90,6 +92,10 @@ class Control:
             if not permission.sees_all:
                 raise RefusedError("only root and the service's group may end a host's measurement")
             return {"measurement": self._rotate()}, None
+        if verb == "metrics":
+            if not permission.sees_all:
+                raise RefusedError("only root and the service's group may see all figures")
+            return {"text": self._figures()}, None
         raise UsageError("unknown request")
 
     def _detach(self, number: int, permission: Permission) -> dict[str, Any]:

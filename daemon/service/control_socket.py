@@ -23,6 +23,7 @@ from hpcd.daemon.service.protocol import (
     MAX_REQUEST,
     Peer,
     peer_of,
+    receive,
     receive_bytes,
     receive_with_socket,
     send,
@@ -90,6 +91,14 @@ class ControlSocket:
         with self._changed:
             self._changed.wait_for(lambda: not self._connections)
         journal.log_repetitions(all_of_them=True)
+
+    def figures(self) -> str:
+        """Return the service's figures for Prometheus. Raises :class:`HpcdError`."""
+        with self._pass_on(b'{"verb":"metrics"}', Peer(os.getpid(), 0, 0)) as service:
+            answer = receive(service, MAX_ANSWER, None)
+        if "text" not in answer:
+            raise _NotAnsweredError
+        return str(answer["text"])
 
     def _admit(self, connection: socket.socket) -> None:
         """Start a thread that serves ``connection``, unless its user has too many already or

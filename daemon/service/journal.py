@@ -56,7 +56,7 @@ def log_of_user(event: str, uid: int, **fields: object) -> None:
     """Log a warning about a user at once if it is the first in a while; further ones of the same
     ``event`` are counted, and :func:`log_repetitions` logs their number with the latest fields."""
     with _repetitions_lock:
-        key = (event, uid)
+        key: tuple[str, int | None] = (event, uid)
         if key not in _repetitions and len(_repetitions) >= _COUNTED_USERS:
             key = (event, None)
         repetition = _repetitions.get(key)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import ipaddress
+import os
+import secrets
+import socket
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
+from pathlib import Path
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -21,6 +28,12 @@ class Figures(Collector):
     def __init__(self, recordings: Recordings, pauses: Callable[[], int]) -> None:
         self._recordings = recordings
         self._pauses = pauses
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def as_text(self) -> str:
+        """Return them as Prometheus reads them."""
+        return generate_latest(self._registry).decode()
 
     def collect(self) -> Iterable[Metric]:
         """One family a quantity."""
@@ -87,21 +100,39 @@ def _sum_by_label(
     return family
 
 
-def serve(listen: str, figures: Figures) -> None:
-    """Serve ``figures`` at ``listen``, an address of this machine's own."""
-    host, _, port = listen.rpartition(":")
+def listen(address: str) -> socket.socket:
+    """A listening socket at ``address``, one of this machine's own such as 127.0.0.1:9923."""
+    host, _, port = address.rpartition(":")
     try:
-        loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
+        ip = ipaddress.ip_address(host.strip("[]"))
         number = int(port)
     except ValueError:
         raise UsageError(
-            f"metrics.listen: {listen!r} is no address such as 127.0.0.1:9923"
+            f"metrics.listen: {address!r} is no address such as 127.0.0.1:9923"
         ) from None
-    if not loopback:
+    if not ip.is_loopback:
         raise UsageError("metrics.listen: only loopback addresses; put a proxy before it")
-    registry = CollectorRegistry()
-    registry.register(figures)
+    family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
     try:
-        start_http_server(number, host.strip("[]"), registry)
+        return socket.create_server((str(ip), number), family=family)
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"metrics.listen: {address}: {error}") from None
+
+
+def make_token(path: Path, group: str) -> None:
+    """Make the file of the token that figures are served for, which root and members of ``group``
+    may read, unless there is one. Raises :class:`UsageError` for one that all users may read."""
+    try:
+        path.parent.mkdir(mode=0o755, exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        if path.stat().st_mode & stat.S_IROTH:
+            raise UsageError(f"metrics.token: {path} may be read by all users") from None
+        return
     except OSError as error:
-        raise UsageError(f"metrics.listen: {listen}: {error.strerror}") from None
+        raise UsageError(f"metrics.token: {path}: {error.strerror}") from None
+    with os.fdopen(fd, "w", encoding="ascii") as file:
+        file.write(secrets.token_hex(32) + "\n")
+        with contextlib.suppress(KeyError):  # without that group it is root's alone
+            os.fchown(fd, -1, grp.getgrnam(group).gr_gid)
+            os.fchmod(fd, 0o640)

@@ -8,8 +8,10 @@ import os
 import socket
 import subprocess
 import threading
+from pathlib import Path
 
-from hpcd.daemon.service import journal
+from hpcd.daemon.service import journal, metrics_exporter
+from hpcd.daemon.service.configuration import Configuration
 from hpcd.daemon.service.control import Answer, Control
 from hpcd.daemon.service.control_socket import listen
 from hpcd.daemon.service.protocol import MAX_REQUEST, Peer, receive, send
@@ -31,11 +33,16 @@ _LAST_SECONDS = 2.0
 
 
 class RequestServer:
-    """Has the control socket at ``path``, or systemd's, served by a process of its own
-    (:mod:`hpcd.daemon.service.connection_process`); ``control`` answers the requests."""
+    """Has the control socket, the configured or systemd's, and that of figures served by a process
+    of its own (:mod:`hpcd.daemon.service.connection_process`); ``control`` answers the requests."""
 
-    def __init__(self, path: str, control: Control) -> None:
-        self._path = path
+    def __init__(self, configuration: Configuration, control: Control) -> None:
+        self._path = configuration.control.socket
+        self._metrics: socket.socket | None = None
+        self._token = configuration.metrics.token
+        if configuration.metrics.listen:
+            metrics_exporter.make_token(Path(self._token), configuration.control.group)
+            self._metrics = metrics_exporter.listen(configuration.metrics.listen)
         self._control = control
         self._activated = _activated_socket()
         self._closed = threading.Event()
@@ -58,6 +65,7 @@ class RequestServer:
 
     def _start(self) -> None:
         listener = self._activated or listen(self._path)
+        metrics = [] if self._metrics is None else [str(self._metrics.fileno()), self._token]
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -65,10 +73,11 @@ class RequestServer:
                     "-m",
                     "hpcd.daemon.service.connection_process",
                     str(listener.fileno()),
-                    *(["json"] if journal.prints_json() else []),
+                    "json" if journal.prints_json() else "text",
+                    *metrics,
                 ),
                 stdin=theirs.fileno(),
-                pass_fds=[listener.fileno()],
+                pass_fds=[listener.fileno(), *map(int, metrics[:1])],
                 cwd="/",
                 env=python_environment(),
                 start_new_session=True,  # Ctrl-C is for the service alone, which ends it

@@ -26,7 +26,7 @@ from hpcd.daemon.service.configuration import (
     size_of,
 )
 from hpcd.daemon.service.control import Control
-from hpcd.daemon.service.metrics_exporter import Figures, serve
+from hpcd.daemon.service.metrics_exporter import Figures
 from hpcd.daemon.service.push_processes import Pushes
 from hpcd.daemon.service.recordings import RecordingProcess, Recordings
 from hpcd.daemon.service.request_server import RequestServer
@@ -95,13 +95,11 @@ class Service:
                 self._store.chmod(0o711)  # users pass through it, whatever the mask says
         except OSError as error:
             raise StorageError(f"{self._store}: {error.strerror}") from None
-        if self._configuration.metrics.listen:
-            serve(
-                self._configuration.metrics.listen,
-                Figures(self._recordings, lambda: self._pauses),
-            )
-        control = Control(self._configuration, self._recordings, self._store, self.rotate)
-        requests = RequestServer(self._configuration.control.socket, control)
+        figures = Figures(self._recordings, lambda: self._pauses)
+        control = Control(
+            self._configuration, self._recordings, self._store, self.rotate, figures.as_text
+        )
+        requests = RequestServer(self._configuration, control)
         keeper = StoreKeeper(self._store, self._store_limits, self._end_stored, _STORE_SECONDS)
         self._recordings.prepare()
         journal.log(

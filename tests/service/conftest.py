@@ -113,8 +113,8 @@ class RunningService:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
-    """Starts services; extra text goes to their configuration, ``keeping`` to that of the store;
-    ``before`` is a command that starts them."""
+    """Starts services; extra text goes to their configuration, ``keeping`` to that of the store,
+    ``metrics`` to that of the figures; ``before`` is a command that starts them."""
     started: list[RunningService] = []
 
     def start(
@@ -122,6 +122,7 @@ def service(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
         *,
         store: Path | None = None,
         keeping: str = "",
+        metrics: str = "",
         before: Sequence[str] = (),
     ) -> RunningService:
         # Other users must get to the socket.
@@ -129,6 +130,7 @@ def service(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
         configuration = tmp_path / "hpcd.toml"
         configuration.write_text(
             f'[store]\ndirectory = "{store or tmp_path / "store"}"\nfree = "1K"\n{keeping}\n'
+            f'[metrics]\ntoken = "{tmp_path / "metrics.token"}"\n{metrics}\n'
             f'[control]\nsocket = "{tmp_path / "control.sock"}"\n{extra}'
         )
         process = subprocess.Popen(

@@ -295,6 +295,7 @@ def test_connections_without_requests_are_counted(service: Start) -> None:
     with as_user(MALLORY, CONNECT, running.socket, count) as hostile:
         while hostile.poll() is None:
             assert "recordings" in request_as(ALICE, running.socket, {"verb": "status"})
+    assert "recordings" in running.request({"verb": "status"})  # after all that connected before
     assert running.end() == 0
     lines = [line for line in running.log if f" uid={MALLORY} " in line]
     assert not [line for line in running.log if f" uid={ALICE} " in line]

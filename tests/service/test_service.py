@@ -61,15 +61,16 @@ def test_a_recorder_is_ready_until_the_service_ends(service: Start, sleeper: Sle
     for _ in range(2):
         begun = running.json("attach", "--background", "--pid", sleeper())
         assert begun["state"] in ("attached", "recording")
-        (ready,) = next(
-            ready
+        further = next(
+            further
             for _ in running.watch(begun["id"])
-            if (ready := set(recorders_of(running)) - recorders)
+            if (further := set(recorders_of(running)) - recorders)
         )
-        recorders.add(ready)
+        recorders |= further
         # One that has ended is not asked.
-        ready.kill()
-        next(None for _ in running.watch(begun["id"]) if has_ended(ready))
+        for ready in further:
+            ready.kill()
+        next(None for _ in running.watch(begun["id"]) if all(map(has_ended, further)))
     assert running.end() == 0
 
 
@@ -466,7 +467,7 @@ def test_a_full_disk_pauses_and_goes_on(service: Start, sleeper: Sleeper, tmp_pa
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
     try:
-        running = service('[metrics]\nlisten = "127.0.0.1:19923"\n', store=disk)
+        running = service(metrics='listen = "127.0.0.1:19923"\n', store=disk)
         configuration = running.folder / "hpcd.toml"
         configuration.write_text(configuration.read_text().replace('free = "1K"', 'free = "2M"'))
         running.process.send_signal(signal.SIGHUP)
@@ -476,7 +477,11 @@ def test_a_full_disk_pauses_and_goes_on(service: Start, sleeper: Sleeper, tmp_pa
         filler.write_bytes(bytes(3 << 20))
         running.wait_for_log("paused")
         running.wait_for_state(number, "ended")
-        with urllib.request.urlopen("http://127.0.0.1:19923/metrics") as answer:
+        token = (running.folder / "metrics.token").read_text().strip()
+        request = urllib.request.Request(
+            "http://127.0.0.1:19923/metrics", headers={"Authorization": f"Bearer {token}"}
+        )
+        with urllib.request.urlopen(request) as answer:
             assert "hpcd_pauses_total 1.0" in answer.read().decode()
         filler.unlink()
         running.wait_for_log("resumed")
