@@ -163,8 +163,10 @@ class ThreadLifecycle:
                 node = self._stacks.never_sampled
             else:
                 node = self._stacks.node_before_attach(state.kernel_stack)
-            job = self._targets.target(thread.pid).process.job
-            self._thread_times.begin(line, thread.time_ns, _switch_of(state), node, job)
+            process = self._targets.target(thread.pid).process
+            self._thread_times.begin(
+                line, thread.time_ns, _switch_of(state), node, process.job, process.uid
+            )
         return line
 
     def _on_start(self, event: ThreadEvent) -> None:
@@ -175,8 +177,10 @@ class ThreadLifecycle:
         if self._thread_times:
             # A thread that is new to the system waits for its first CPU.
             state = BORN if event.other else Switch.IN
-            job = self._targets.target(pid).process.job
-            self._thread_times.begin(line, event.time, state, self._stacks.never_sampled, job)
+            process = self._targets.target(pid).process
+            self._thread_times.begin(
+                line, event.time, state, self._stacks.never_sampled, process.job, process.uid
+            )
 
     def _begin_command(self, event: ThreadEvent) -> None:
         """A thread that was held begins the command: what it did until then was hpcd's."""

@@ -12,6 +12,7 @@ Work per report is compiled (``thread_reports.c``).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from enum import IntEnum
@@ -35,8 +36,10 @@ BORN = 32
 # many sleeping threads the pieces are longer, so that they stay below a thousand records a second.
 _PIECE_NS = 1_000_000_000
 _PIECE_NS_PER_THREAD = 1_000_000
-# Job names come from environments: what a user may make up is bounded; the rest is one job.
-_MOST_JOBS = 1000
+# Job names come from environments: those that a user may make up are bounded, and so are all;
+# threads of further jobs are accounted for without one.
+_MOST_JOBS_OF_USER = 1_000
+_MOST_JOBS = 8_192
 _CPU, _BLOCKED, _READY = range(3)
 _IN = int(Switch.IN)
 
@@ -118,15 +121,20 @@ class ThreadTimes:
         self._kind: U16 = np.zeros(256, np.uint16)
         self._short: list[RecordBatch] = []
         self._group: U16 = np.zeros(256, np.uint16)
-        self._groups: dict[str, int] = {}
+        # By user and job; the first is that of threads without a job.
+        self._groups: dict[tuple[int, str], int] = {(-1, ""): 0}
+        self._jobs_of: Counter[int] = Counter()
         # CPU, blocked and runnable ns of each group.
         self._sums = np.zeros((1, 3), np.int64)
         self._ended_ns = 0
         # The arrays as kernels take them, until one of them is replaced.
         self._struct: CStructure | None = None
 
-    def begin(self, line: int, time: int, kind: int, node: int, job: str = "") -> None:
-        """Line ``line`` of a process of ``job`` is accounted for from ``time`` on.
+    def begin(
+        self, line: int, time: int, kind: int, node: int, job: str = "", uid: int = 0
+    ) -> None:
+        """Line ``line`` of a process of ``job``, of user ``uid``, is accounted for from ``time``
+        on.
 
         ``kind`` says what it is doing: :attr:`Switch.IN` for running, another :class:`Switch` for
         waiting after it has left its CPU that way, :data:`BORN`; ``node`` its call path, or 0.
@@ -142,7 +150,7 @@ class ThreadTimes:
         self._time[slot] = self._begun[slot] = time
         self._kind[slot] = kind
         self._node[slot] = node
-        self._group[slot] = self._group_of(job)
+        self._group[slot] = self._group_of(job, uid)
 
     def restart(self, line: int, time: int) -> None:
         """Line ``line``, of which there was no report yet, is accounted for from ``time`` on, when
@@ -227,14 +235,27 @@ class ThreadTimes:
         )
 
     def jobs(self) -> dict[str, JobSeconds]:
-        """Seconds of each named job's threads, as far as they were reported."""
-        return {
-            job: JobSeconds(
-                *(float(self._sums[group, column]) / 1e9 for column in (_CPU, _BLOCKED, _READY))
-            )
-            for job, group in self._groups.items()
-            if job
-        }
+        """Seconds of each named job's threads, as far as they were reported; a job is of all users
+        who name it.
+
+        In the order in which they are worth showing: each user's job that took most CPU time, then
+        each user's second, and so on, of the same place by CPU time. So one user's many jobs, or
+        jobs that only wait, leave others their places.
+        """
+        by_user: dict[int, list[tuple[int, str, int]]] = {}
+        for (uid, job), group in self._groups.items():
+            if job:
+                by_user.setdefault(uid, []).append((-int(self._sums[group, _CPU]), job, group))
+        order = sorted(
+            (place, cpu, job, group)
+            for jobs in by_user.values()
+            for place, (cpu, job, group) in enumerate(sorted(jobs))
+        )
+        columns = [_CPU, _BLOCKED, _READY]
+        sums: dict[str, I64] = {}
+        for _, _, job, group in order:
+            sums[job] = sums.get(job, 0) + self._sums[group, columns]
+        return {job: JobSeconds(*(float(ns) / 1e9 for ns in of)) for job, of in sums.items()}
 
     # --- inside ---
 
@@ -258,12 +279,15 @@ class ThreadTimes:
         self._keep_short(outcome)
         return outcome.records
 
-    def _group_of(self, job: str) -> int:
-        group = self._groups.get(job)
+    def _group_of(self, job: str, uid: int) -> int:
+        if not job:
+            return 0
+        group = self._groups.get((uid, job))
         if group is None:
-            if len(self._groups) > _MOST_JOBS:
-                return self._group_of("")
-            group = self._groups[job] = len(self._groups)
+            if self._jobs_of[uid] >= _MOST_JOBS_OF_USER or len(self._groups) > _MOST_JOBS:
+                return 0
+            self._jobs_of[uid] += 1
+            group = self._groups[uid, job] = len(self._groups)
             if group >= len(self._sums):
                 self._sums = np.concatenate([self._sums, np.zeros_like(self._sums)])
                 self._struct = None

@@ -5,20 +5,24 @@ from __future__ import annotations
 import contextlib
 import grp
 import ipaddress
+import operator
 import os
 import secrets
 import socket
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from operator import attrgetter
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hpcd.daemon.service.recordings import Recordings
+from hpcd.daemon.service.recordings import RecordingProcess, Recordings
 from hpcd.errors import UsageError
+from hpcd.measurement.summary import JobSeconds
+
+# Jobs in the recordings of one user.
+_JOBS = 100
 
 
 class Figures(Collector):
@@ -47,6 +51,7 @@ class Figures(Collector):
         pauses.add_metric([], self._pauses())
         yield pauses
         summaries = [recording.summary for recording in recordings if recording.summary]
+        jobs = _jobs_of(recordings)
         yield _sum("hpcd_samples", "Samples recorded", (one.samples.recorded for one in summaries))
         yield _sum_by_label(
             "hpcd_dropped", "Samples lost, by cause", "cause",
@@ -64,12 +69,12 @@ class Figures(Collector):
             ("blocked", "Time threads were blocked"),
             ("runnable", "Time threads waited for a CPU"),
         ):
-            seconds = attrgetter(name)
+            seconds = operator.attrgetter(name)
             times = (one.time for one in summaries)
             yield _sum(f"hpcd_{name}_seconds", meaning, (seconds(one) for one in times if one))
             yield _sum_by_label(
                 f"hpcd_job_{name}_seconds", f"{meaning}, by job", "job",
-                ({job: seconds(of) for job, of in one.jobs.items()} for one in summaries),
+                ({job: seconds(of) for job, of in table.items()} for table in jobs),
             )  # fmt: skip
         yield _sum(
             "hpcd_kernel_seconds", "CPU time of the sampling programs",
@@ -79,6 +84,21 @@ class Figures(Collector):
             "hpcd_recorder_seconds", "CPU time of the recorders",
             (one.overhead.collector_cpu_s for one in summaries),
         )  # fmt: skip
+
+
+def _jobs_of(recordings: Iterable[RecordingProcess]) -> list[dict[str, JobSeconds]]:
+    """The jobs in the recordings of each user, no more of one user's than are worth showing: those
+    that took most CPU time. What they are called comes from the environments of processes."""
+    tables: dict[int, dict[str, JobSeconds]] = {}
+    for recording in recordings:
+        table = tables.setdefault(recording.uid, {})
+        for job, of in recording.summary.jobs.items() if recording.summary else ():
+            before = table.get(job, JobSeconds())
+            table[job] = JobSeconds(*map(operator.add, before, of))
+    return [
+        dict(sorted(table.items(), key=lambda item: -item[1].cpu)[:_JOBS])
+        for table in tables.values()
+    ]
 
 
 def _sum(name: str, meaning: str, numbers: Iterable[float]) -> Metric:

@@ -138,13 +138,12 @@ def bounded(summary: Summary) -> Summary:
     map any number of odd files, and say it is of any job, and the service keeps what it is told.
 
     ``failures_left_out`` in its ``unwind`` is the number of further modules that were not decoded,
-    ``jobs_left_out`` that of further jobs; those that took most are kept. Modules of less
+    ``jobs_left_out`` that of further jobs; the first ones are kept. Modules of less
     than the shown ones are left out without a number: it is that of their truncated paths.
     """
     jobs = summary.jobs
     if len(jobs) > _NAMES:
-        most = sorted(jobs, key=lambda job: -sum(jobs[job]))[:_NAMES]
-        shown = {_short(job): jobs[job] for job in most}
+        shown = {_short(job): of for job, of in islice(jobs.items(), _NAMES)}
         summary = summary._replace(jobs=shown, jobs_left_out=len(jobs) - _NAMES)
     probes = summary.probes and _bounded_probes(summary.probes)
     return summary._replace(unwind=_bounded_unwind(summary.unwind), probes=probes)

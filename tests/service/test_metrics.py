@@ -6,10 +6,12 @@ import grp
 import http.client
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,57 @@ def test_a_token_is_kept_and_one_that_all_may_read_is_refused(
     )  # fmt: skip
     assert refused.returncode == 2
     assert "may be read by all users" in refused.stderr and refused.stderr.count("\n") == 1
+
+
+# Processes that sleep, each of a job of its own.
+BOGUS = """
+import subprocess, sys
+for number in range(int(sys.argv[1])):
+    subprocess.Popen(["/bin/sleep", "600"], env={"SLURM_JOB_ID": f"bogus{number}"})
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+COMPUTING = """
+print("ready", flush=True)
+while True:
+    sum(range(1000))
+"""
+
+
+def test_jobs_that_only_sleep_push_out_none_that_computes(service: Start) -> None:
+    """More of one user's than are shown, which have waited for longer than another's computes."""
+    port = free_port()
+    running = service(
+        f'[monitor]\nenabled = true\nusers = ["{ALICE}", "{MALLORY}"]\n',
+        metrics=f'listen = "127.0.0.1:{port}"',
+    )
+    token = (running.folder / "metrics.token").read_text().strip()
+    running.wait_for_log("monitoring")
+    (monitor,) = running.request({"verb": "status"})["recordings"]
+    with run_as(MALLORY, BOGUS, {}, 110), run_as(ALICE, COMPUTING, {"SLURM_JOB_ID": "honest"}):
+        for status in running.watch(monitor["id"]):
+            assert running.process.poll() is None
+            jobs = status["summary"].get("jobs", {})
+            if len(jobs) == 100 and next(iter(jobs)) == "honest":
+                break
+        assert status["summary"]["jobs_left_out"] > 0
+        assert 'hpcd_job_cpu_seconds_total{job="honest"}' in get(port, token=token)[1]
+    assert running.end() == 0
+
+
+@contextmanager
+def run_as(uid: int, program: str, environment: dict[str, str], *words: object) -> Iterator[None]:
+    """Run a Python program and what it starts, from when it says that it is ready."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, words)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/", env=environment,
+        user=uid, group=uid, extra_groups=[], start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout and process.stdout.readline() == "ready\n"
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 # Holds connections and sends a byte to each of them now and then, until all are closed.

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,6 +165,25 @@ def test_whatever_the_batches_time_adds_up(
                 assert one[0] + 1000 * one[3] <= two[0]
         outcomes.append((sorted(written), rows(thread_times.drain_short_waits()), totals))
     assert outcomes[0] == outcomes[1]
+
+
+def test_bogus_jobs_leave_others_their_places() -> None:
+    """More jobs of one user's than there are places, which wait for longer than others compute, and
+    two that compute."""
+    thread_times = ThreadTimes(FIRST, 0)
+    alice, mallory, count = 48_001, 48_002, 1_050
+    for line in range(count):
+        thread_times.begin(line, 0, Switch.SLEEPING, 1, f"bogus{line}", mallory)
+    for line, (job, uid) in enumerate([("his", mallory), ("hers", alice)], start=count):
+        thread_times.begin(line, 0, Switch.IN, 1, job, uid)
+    thread_times.begin(count + 2, 0, Switch.SLEEPING, 1, "hers too", alice)
+    thread_times.end(dict.fromkeys(range(count + 3), 9_000_000))
+    jobs = thread_times.jobs()
+    assert list(jobs)[:1] == ["hers"] and list(jobs).index("hers too") < 4
+    assert jobs["hers"].cpu == 0.009
+    # His last ones have no places of their own; their time is that of threads without a job.
+    assert len(jobs) == 1_000 + 2 and "his" not in jobs
+    assert thread_times.totals(9_000_000).cpu == pytest.approx(0.018)
 
 
 def test_time_is_summed_by_job() -> None:
