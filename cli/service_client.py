@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcd.daemon.service import SOCKET
-from hpcd.errors import HpcdError, StorageError
+from hpcd.errors import HpcdError
+from hpcd.output_folder import make_directory
 
 if TYPE_CHECKING:
     from hpcd.daemon.capture.recording_options import Options
@@ -110,11 +111,7 @@ def selection_request(selector: Selector) -> dict[str, Any]:
 @contextlib.contextmanager
 def _new_directory(output: Path) -> Iterator[int]:
     """Create and open directory ``output``; removed if the block fails and leaves it empty."""
-    try:
-        output.mkdir(mode=0o700)
-        fd = os.open(output, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise StorageError(f"cannot create {output}: {error.strerror}") from None
+    fd = make_directory(output)
     try:
         yield fd
     except BaseException:
