@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcd.daemon.service import SOCKET
-from hpcd.errors import HpcdError
+from hpcd.errors import HpcdError, UsageError
 from hpcd.output_folder import make_directory
 
 if TYPE_CHECKING:
@@ -76,18 +76,18 @@ def recorded_by_service(socket: str, options: Options, output: Path) -> Iterator
 
 
 def request_of(options: Options) -> dict[str, Any]:
-    """The service request that starts recording ``options``."""
+    """The service request that starts recording ``options``. Raises :class:`UsageError` for those
+    that the service does not take."""
+    from hpcd.daemon.capture.recording_options import REFUSED, REQUESTED, Options
+
+    usual = Options(options.selector, options.output)
+    for name, option in REFUSED.items():
+        if getattr(options, name) != getattr(usual, name):
+            raise UsageError(f"the hpcd service does not take {option}; record as root without it")
     return {
         "verb": "attach",
         **selection_request(options.selector),
-        "frequency": options.frequency,
-        "duration": options.duration,
-        "children": options.children,
-        "waits": options.waits,
-        "threshold_ns": options.threshold_ns,
-        "overhead": options.overhead,
-        "io": options.io,
-        "memory": options.memory,
+        **{name: getattr(options, name) for name in REQUESTED},
         "probes": options.probes.texts,
         "probe_files": options.probes.files,
         "mpi": options.probes.mpi,

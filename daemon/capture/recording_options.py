@@ -24,6 +24,13 @@ MAX_FREQUENCY = 25_000
 # Waits shorter than a context switch and back are the price of switching, not a cause of their own.
 DEFAULT_THRESHOLD_NS = 50_000
 
+REQUESTED = (
+    "frequency", "duration", "children", "waits", "threshold_ns", "overhead", "io", "memory",
+)  # fmt: skip
+"""Options that a request to the service has as they are, under these names."""
+REFUSED = {"events": "--event", "loader": "--loader"}
+"""Options that the service does not take, as users know them."""
+
 
 @dataclass(slots=True)
 class Options:

@@ -8,17 +8,18 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.capture.recording_options import REQUESTED, Options
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import Configuration, seconds_of, share_of, size_of
 from hpcd.daemon.service.permission import Permission, RefusedError
 from hpcd.daemon.service.protocol import EncodedAnswer, Peer
 from hpcd.daemon.service.recordings import RecordingProcess, Recordings
-from hpcd.daemon.service.request_fields import number, pairs, texts, truth, whole
+from hpcd.daemon.service.request_fields import option, pairs, texts, truth, whole
 from hpcd.daemon.service.stack_readings import StackReadings
 from hpcd.daemon.service.store import make_measurement
 from hpcd.daemon.targets.control_groups import control_group
@@ -154,21 +155,18 @@ class Control:
     def _options(self, request: dict[str, Any], permission: Permission) -> Options:
         """The recording requested, within the limits of its user; its output is not yet known."""
         peer, limits = permission.peer, self._configuration.control
-        duration = number(request, "duration")
+        requested = {
+            one.name: option(request, one.name, one.default)
+            for one in fields(Options)
+            if one.name in REQUESTED
+        }
         if not permission.root:
             longest = seconds_of(limits.longest)
-            duration = longest if duration is None else min(duration, longest)
+            requested["duration"] = min(requested["duration"] or longest, longest)
         return Options(
+            **requested,
             selector=self._selector(request, permission),
             output=Path("/"),
-            frequency=whole(request, "frequency", 997),
-            duration=duration,
-            children=truth(request, "children", True),
-            waits=truth(request, "waits", True),
-            threshold_ns=whole(request, "threshold_ns", 50_000),
-            overhead=number(request, "overhead"),
-            io=truth(request, "io", False),
-            memory=truth(request, "memory", False),
             probes=self._probes(request, permission),
             max_probed=limits.probes,
             owner=(peer.uid, peer.gid),

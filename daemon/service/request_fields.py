@@ -36,6 +36,14 @@ def truth(request: dict[str, Any], name: str, default: bool) -> bool:
     return value
 
 
+def option(request: dict[str, Any], name: str, default: object) -> Any:
+    """The option ``name`` of a recording, of the kind that its ``default`` has; None is that of a
+    number that may be absent."""
+    if isinstance(default, bool):
+        return truth(request, name, default)
+    return whole(request, name, default) if isinstance(default, int) else number(request, name)
+
+
 def texts(request: dict[str, Any], name: str) -> list[str]:
     """Return the texts of a field, at most 64 of at most 4,096 characters."""
     value = request.get(name, [])
