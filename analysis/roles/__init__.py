@@ -1,4 +1,4 @@
-"""What procedures do, by their names: communicate, wait, lock, begin threads, belong to a runtime.
+"""Roles of procedures by their names: communicates, waits, locks, is of a runtime, and so on.
 
 ``roles.toml`` is the only list of such names; everything else asks for a procedure's :class:`Role`.
 """

@@ -10,7 +10,7 @@ from hpcd.array_types import U32, Mask
 
 
 class NameRole(IntFlag):
-    """What a procedure does; several may be true. Their names are the tables of ``roles.toml``."""
+    """A role of a procedure; several may be true. Their names are the tables of ``roles.toml``."""
 
     COMMUNICATION = auto()
     """A call of MPI and its like, in which a rank hands over data or waits for others."""

@@ -1,4 +1,4 @@
-"""What procedures do, by their names: one table, which all answers use."""
+"""Roles of procedures by their names: one table, which all answers use."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ SELECTOR = Selector(pids=(os.getpid(),))
 
 
 def served(options: Options) -> Options:
-    """What the service makes of a request for ``options`` by root."""
+    """Return the options that the service reads from root's request for ``options``."""
     control = Control(Configuration(), *[None] * 4)  # type: ignore[arg-type]
     request = json.loads(encoded(request_of(options)))
     return control._options(request, Permission(Peer(os.getpid(), 0, 0, ()), "hpcd"))
