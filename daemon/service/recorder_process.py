@@ -31,6 +31,7 @@ from hpcd.daemon.capture.sampler_loading import import_recorder, prepare_recordi
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.child_process import end_first_without_memory, tuples
 from hpcd.daemon.service.protocol import MAX_REQUEST, receive
+from hpcd.daemon.targets.file_status import IN_MEMORY, file_system_type
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import FormatError, HpcdError, StorageError
 from hpcd.kernels.library import open_library
@@ -100,7 +101,8 @@ def _fail(why: str, code: int, directory: Path | None) -> None:
 
 def _receive_directory(channel: socket.socket, owner: int) -> int:
     """The directory that is handed over. Raises :class:`StorageError` unless it is an empty one of
-    the user ``owner``."""
+    the user ``owner``, and on a disk unless that is root: what a recorder writes into memory counts
+    as the service's, stays there, and has other users' recorders ended."""
     channel.settimeout(_PATIENCE_SECONDS)
     try:
         _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
@@ -109,12 +111,15 @@ def _receive_directory(channel: socket.socket, owner: int) -> int:
         status = os.fstat(descriptors[0])
         theirs = stat.S_ISDIR(status.st_mode) and status.st_uid == owner
         empty = theirs and not os.listdir(descriptors[0])  # noqa: PTH208
+        in_memory = empty and owner != 0 and file_system_type(descriptors[0]) in IN_MEMORY
     except TimeoutError:
         raise StorageError("the directory to record into is not handed over in time") from None
     except OSError as error:  # such as one that was opened for its path alone
         raise StorageError(f"the directory to record into: {error.strerror}") from None
     if not empty:
         raise StorageError("the directory to record into must be yours, and empty")
+    if in_memory:
+        raise StorageError("the directory to record into is in memory (tmpfs): use a disk")
     return descriptors[0]
 
 

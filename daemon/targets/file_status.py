@@ -16,6 +16,8 @@ _STATX = struct.Struct("<20xI4xH2xQQ48xqI4xqI12xII112x")
 
 OVERLAY = 0x794C7630
 """The type of overlay file systems (OVERLAYFS_SUPER_MAGIC)."""
+IN_MEMORY = (0x01021994, 0x858458F6, 0x958458F6)
+"""Types of file systems that keep files in memory: tmpfs, ramfs, hugetlbfs (linux/magic.h)."""
 
 
 class FileStatus(NamedTuple):

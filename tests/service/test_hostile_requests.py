@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -68,14 +69,18 @@ def test_nobody_keeps_anothers_measurements_by_naming_them(
 
 
 def test_descriptors_that_are_no_empty_directory_of_ones_own(
-    service: Start, sleeper: Sleeper, tmp_path: Path
+    service: Start, sleeper: Sleeper, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    """Nor one in memory, which would be the service's."""
     running = service()
     pid = sleeper(MALLORY)
     mine, full, alices = (
         own_folder(tmp_path, name, uid)
         for name, uid in (("mine", MALLORY), ("full", MALLORY), ("alices", ALICE))
     )
+    in_memory = own_folder(Path(tempfile.mkdtemp(dir="/dev/shm")), "memory", MALLORY)
+    in_memory.parent.chmod(0o755)
+    request.addfinalizer(lambda: shutil.rmtree(in_memory.parent))
     (full / "file").touch()
     os.chown(full / "file", MALLORY, MALLORY)
     fifo = tmp_path / "fifo"
@@ -92,10 +97,12 @@ def test_descriptors_that_are_no_empty_directory_of_ones_own(
         ("/proc/self/fd", os.O_RDONLY),
         ("/proc/self/task", os.O_RDONLY),
         (running.socket, os.O_PATH),
+        (in_memory, os.O_RDONLY),
     ):
         answer = ask(running.socket, {"verb": "attach", "pids": [pid]}, output=output, flags=flags)
         assert "error" in answer, (output, answer)
-    assert not list(mine.iterdir()) and not list(alices.iterdir())
+    assert "is in memory" in answer["error"]
+    assert not any(list(folder.iterdir()) for folder in (mine, alices, in_memory))
     assert running.end() == 0
     assert not [line for line in running.log if "internal error" in line]
 
