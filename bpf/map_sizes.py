@@ -45,6 +45,8 @@ SETTINGS = struct.Struct("<QIIIIII")
 """``struct settings``"""
 CLOCK_PHASE_BYTES = 16
 LONG_WALK_BYTES = 16
+EVENT_PACE = struct.Struct("<QQIIIIII")
+"""``struct event_pace``"""
 KNOWN_RULES_BYTES = 512 * 64
 KERNEL_PART_BYTES = 208
 MOST_KERNEL_PARTS = 512

@@ -16,9 +16,11 @@ from hpcd.bpf.map_sizes import (
     CLOCK_PARTS,
     CLOCK_PHASE_BYTES,
     COUNTERS_BYTES,
+    EVENT_PACE,
     KERNEL_PART_BYTES,
     KNOWN_RULES_BYTES,
     LONG_WALK_BYTES,
+    MAX_EVENTS,
     MAX_RULES,
     MAX_SEGMENTS,
     MOST_KERNEL_PARTS,
@@ -57,6 +59,7 @@ class SamplerMaps(maps.MapSet):
         self.create("kernel_parts", maps.PERCPU_ARRAY, KERNEL_PART_BYTES, MOST_KERNEL_PARTS)
         self.settings = self.create("settings", maps.ARRAY, SETTINGS.size, 1)
         self.create("clock_phases", maps.ARRAY, CLOCK_PHASE_BYTES, CLOCK_PARTS * cpus)
+        self.paces = self.create("paces", maps.PERCPU_ARRAY, EVENT_PACE.size, MAX_EVENTS)
         self.create("long_walk", maps.PERCPU_ARRAY, LONG_WALK_BYTES, 1)
         self.programs = self.create("programs", maps.PROG_ARRAY, 4, 2)
         self.switch_programs = self.create("switch_programs", maps.PROG_ARRAY, 4, 2)

@@ -23,7 +23,13 @@ from hpcd.bpf.loading.kernel_facilities import (
 )
 from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
-from hpcd.bpf.map_sizes import CALL_SLOTS, FIRST_CALL_CONTEXT, MAX_EVENTS, SETTINGS
+from hpcd.bpf.map_sizes import (
+    CALL_SLOTS,
+    EVENT_PACE,
+    FIRST_CALL_CONTEXT,
+    MAX_EVENTS,
+    SETTINGS,
+)
 from hpcd.bpf.sampler_maps import KernelMemory, SamplerMaps
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.errors import HpcdError, PlatformError, UsageError
@@ -99,6 +105,9 @@ class SamplerPrograms:
                 resources.callback(self.calls.close)
             self.maps = SamplerMaps(self.caches)
             resources.callback(self.maps.close)
+            for number, event in numbered:
+                pace = EVENT_PACE.pack(event.pace_ns, *[0] * 7)
+                self.maps.paces.update(struct.pack("<I", number), pace * maps.possible_cpus())
             self.targets = KernelTargets(self.maps)
             """The processes and threads that the programs record."""
             self._programs = self._load(options, hits)
@@ -241,8 +250,10 @@ class SamplerPrograms:
                 continue
             self._counters[program] = fds = []
             refusal: PlatformError | None = None
+            opened = replace(event, flags=event.flags | syscalls.DISABLED)
+            if event.pace_ns:
+                opened = replace(opened, period=1, frequency=0)
             for cpu in cpus:
-                opened = replace(event, flags=event.flags | syscalls.DISABLED)
                 try:
                     fds.append(syscalls.perf_event_open(opened, -1, cpu))
                 except PlatformError as error:  # such as a counter of other cores than this

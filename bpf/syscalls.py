@@ -86,6 +86,14 @@ class PerfEvent:
             return 0
         return self.period or 1_000_000_000 // self.frequency
 
+    @property
+    def pace_ns(self) -> int:
+        """Time between two samples of an event that the kernel itself counts, such as page faults,
+        where a frequency is requested: it fires each time, and the programs keep to the pace. 0 of
+        any other event."""
+        counted = self.type == PERF_TYPE_SOFTWARE and self.config not in SW_CLOCKS
+        return 1_000_000_000 // self.frequency if counted and self.frequency else 0
+
 
 def perf_event_open(event: PerfEvent, pid: int, cpu: int) -> int:
     """Open ``event`` on thread ``pid`` (-1: all) and ``cpu`` (-1: any); returns a descriptor.

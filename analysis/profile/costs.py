@@ -112,6 +112,22 @@ def event_weights(db: Database, metric: str) -> EventWeights:
     return EventWeights(weight, duration, quantum)
 
 
+def sampling_errors(db: Database) -> dict[str, float]:
+    """Return, of each metric that is sampled by a frequency and no time, the standard error that
+    its sum over the database has at most."""
+    errors = {}
+    for (name,) in db.rows(
+        "SELECT DISTINCT metric FROM event WHERE frequency > 0 AND NOT interval ORDER BY metric"
+    ):
+        if name not in db.metrics.names or db.metrics.units[db.metrics.number(name)] == "s":
+            continue
+        weights = event_weights(db, name)
+        # A sample that represents itself alone is certain.
+        beyond = weights.quantum - float(weights.weight.max())
+        errors[name] = float(db.metrics.exclusive(name).sum() * max(beyond, 0.0)) ** 0.5
+    return errors
+
+
 def _typical_value(db: Database, event: int) -> float:
     """Return the amount that one sample of an event represents: the mean of its values, weighted by
     themselves.

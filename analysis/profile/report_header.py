@@ -11,6 +11,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.database.seen_processes import seen_part
+from hpcd.analysis.profile.costs import sampling_errors
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.measurement.seen_part import SeenPart
@@ -43,6 +44,8 @@ class Facts:
     complete: int = 0
     truncated: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
+    sampled: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Sums of other metrics that are sampled, and the standard error of each at most."""
     damage: int = 0
     unclosed: int = 0
     stolen_s: float = 0.0
@@ -72,6 +75,10 @@ class Facts:
                 "error_of_a_tenth": self.share_error(0.1),
             },
             "seconds": self.seconds,
+            "sampled": {
+                metric: {"sum": total, "error_at_most": error}
+                for metric, (total, error) in self.sampled.items()
+            },
             "stolen_s": round(self.stolen_s, 2),
             "seen": {**self.seen._asdict(), "sentence": self.seen.sentence()},
             "unwind": {"complete": self.complete, "truncated": dict(self.truncated)},
@@ -117,6 +124,10 @@ class Facts:
         if error is not None:
             samples += f"; a CPU share of 10 % has a standard error of {100 * error:.2g} points"
         lines.append(samples)
+        lines += [
+            f"{metric}: {total:,.0f}, standard error at most {error:,.0f}"
+            for metric, (total, error) in self.sampled.items()
+        ]
         if "blocked_time" in self.seconds:
             lines.append(
                 "threads: "
@@ -166,6 +177,10 @@ def gather_facts(db: Database) -> Facts:
             name: float(db.metrics.exclusive(name).sum())
             for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
             if unit == "s"
+        },
+        sampled={
+            name: (float(db.metrics.exclusive(name).sum()), error)
+            for name, error in sampling_errors(db).items()
         },
         seen=seen_part(db),
     )

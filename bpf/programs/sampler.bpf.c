@@ -1000,6 +1000,34 @@ static __always_inline enum lateness lateness_of(struct settings *settings, u64 
 	return LATE;
 }
 
+/* The weight of the present firing as a sample; 0: it is not sampled. The kernel's own sampling by frequency is
+ * no use for such events: a new period takes effect one sample after it is reported, so that sums are wrong and
+ * growing periods overshoot by far (perf_swevent_set_period() of kernel/events/core.c, 6.18). */
+static __always_inline u32 drawn_weight(struct event_pace *pace)
+{
+	u64 now = bpf_ktime_get_ns(), elapsed = now - pace->began;
+	u64 interval = pace->interval;
+
+	if (elapsed >= PACE_WINDOW * interval) {
+		/* Time alone ends a block early, whichever of it was chosen. */
+		pace->size = pace->seen * interval / elapsed;
+		pace->began = now;
+		pace->seen = pace->blocks = pace->left = 0;
+	}
+	if (!pace->left) {
+		/* In a burst it is soon known that there are too many. */
+		if (++pace->blocks % (2 * PACE_WINDOW) == 0)
+			pace->size *= 2;
+		if (!pace->size)
+			pace->size = 1;
+		pace->left = pace->size;
+		pace->chosen = bpf_get_prandom_u32() % pace->size;
+	}
+	pace->seen++;
+	pace->left--;
+	return pace->left == pace->chosen ? pace->size : 0;
+}
+
 static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number)
 {
 	u32 context = CONTEXT_SAMPLE, zero = 0;
@@ -1041,6 +1069,12 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 		if (lateness != ON_TIME)
 			return 0;
 		value = settings->period; /* the clock is made of slower events */
+	}
+	struct event_pace *pace = map_lookup(MAP(PACES), &number);
+	if (pace && pace->interval) {
+		value = drawn_weight(pace);
+		if (!value)
+			return 0;
 	}
 	count->taken++;
 	if (!thread && flags & PF_EXITING) {

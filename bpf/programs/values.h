@@ -207,6 +207,22 @@ struct clock_phase {
 	u64 off; /* the last that was, or the first at another phase */
 };
 
+/* How often a CPU samples an event that fires each time it happens. Targets' firings are divided into blocks. One
+ * firing of a block, drawn at random, is sampled with the block's size as its weight: sums are unbiased, however
+ * the size changes from block to block. */
+#define PACE_WINDOW 16 /* intervals after which the size of blocks is that for the rate in them */
+
+struct event_pace {
+	u64 interval; /* ns from one sample to the next, on average; 0: each firing is one */
+	u64 began;    /* the window */
+	u32 seen;     /* firings in it */
+	u32 blocks;   /* begun in it */
+	u32 size;     /* firings of a block */
+	u32 left;     /* firings of the block to come */
+	u32 chosen;   /* as many come after the one that is sampled */
+	u32 unused;
+};
+
 /* Walks of this CPU that took so long that the clock's firings may have had to wait for them: since
  * when, without a gap, and until when. */
 #define LONG_WALK_FRAMES 512 /* 25 us */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import time
@@ -209,6 +210,24 @@ def test_several_events_at_once(tmp_path: Path, build: Callable[..., Path]) -> N
     assert sums["cpu-clock"] > 0.01
     with open_measurement(tmp_path / "m") as measurement:
         assert measurement.events[0].name == "cpu-clock"
+
+
+def test_what_a_frequency_samples_is_counted_within_its_error(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """Bursts of page faults, a known number of each function, after times without any."""
+    runs, pages = 10, {"touch_first": 10240, "touch_second": 2560}
+    script = f"for i in $(seq {runs}); do {build('touches.c')} 40; done"
+    record(tmp_path / "m", ["sh", "-c", script], "-e", "page-faults")
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    view = ("--metric", "page-faults", "--view", "flat", "--percent", "0", "--json")
+    report = json.loads(hpcd("report", tmp_path / "db", *view).stdout)
+    error = report["sampled"]["page-faults"]["error_at_most"]
+    assert 0 < error < 0.2 * runs * sum(pages.values())
+    sums = {row["name"]: row["inclusive"]["page-faults"] for row in report["tree"]["children"]}
+    for function, count in pages.items():
+        assert abs(sums[function] - runs * count) < 4 * error, function
+    assert "page-faults:" in hpcd("report", tmp_path / "db").stdout
 
 
 def test_an_event_the_machine_lacks_is_one_clear_line(tmp_path: Path) -> None:

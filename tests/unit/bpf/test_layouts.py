@@ -148,6 +148,7 @@ NUMBERS = {
     "MOST_KERNEL_PARTS": map_sizes.MOST_KERNEL_PARTS,
     "CLOCK_PARTS": map_sizes.CLOCK_PARTS,
     "sizeof(struct long_walk)": map_sizes.LONG_WALK_BYTES,
+    "sizeof(struct event_pace)": map_sizes.EVENT_PACE.size,
     "THREAD_CPU_BITS": map_sizes.THREAD_CPU_BITS,
     "THREADS_PER_CPU": map_sizes.THREADS_PER_CPU,
     "sizeof(struct rule)": map_sizes.RULE_BYTES,
