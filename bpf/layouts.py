@@ -263,6 +263,8 @@ THREAD_DTYPE = np.dtype(
         ("fault", "<u8"),
         ("end", "<u8"),
         ("caller", "<u8"),
+        ("outer_low", "<u8"),
+        ("outer_high", "<u8"),
     ]
 )
 

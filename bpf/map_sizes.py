@@ -38,7 +38,7 @@ PROCESS = struct.Struct("<IIIIIII")
 """``struct process``: word address and number of its mappings, whether they are being read again,
 whether it is never recorded, which program the mappings are of, and for how many addresses
 in none of them the stack is copied, and the space's number."""
-THREAD = struct.Struct("<IIQQQIIIIQQQ")
+THREAD = struct.Struct("<IIQQQIIIIQQQQQ")
 """``struct thread``: its number, whether it is recorded from its next exec on only, and what it
 does."""
 SETTINGS = struct.Struct("<QIIIIII")

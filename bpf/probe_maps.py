@@ -18,9 +18,10 @@ VALUE_STEPS = 4
 VALUE_PROGRAM_BYTES = 8 + 8 * VALUE_STEPS
 PROBED_HEAD = struct.Struct("<IIIIIIIIii")
 PROBED_BYTES = PROBED_HEAD.size + CALL_VALUES * VALUE_PROGRAM_BYTES
-RETURNS_SEEN, TRAMPOLINE, LIST, PACKED_LIST = 1, 2, 4, 8
+RETURNS_SEEN, TRAMPOLINE, LIST, PACKED_LIST, STANDS_IN = 1, 2, 4, 8, 16
 """Flags of a probed function: its returns are seen; the kernel is to trap them; it is a second
-record, one for each entry of an array, or one for several."""
+record, one for each entry of an array, or one for several; it is a function of a library that may
+call the C library's function of that name."""
 
 PROBE_COUNT = np.dtype(
     [
@@ -66,6 +67,7 @@ class HeapRole(IntEnum):
     SIZE_2 = 5
     PRODUCT = 6
     MAPS = 7
+    RESIZES_ARRAY = 8
 
 
 class ProbeMaps(maps.MapSet):

@@ -61,27 +61,42 @@ static __always_inline u64 caller_of(struct user_registers *ctx, u64 *back)
 	return (*back << 16 | *back >> 48) ^ ctx->sp;
 }
 
-/* Whether an allocator may do what is asked by malloc(), with these arguments. */
-static __always_inline int may_go_on(u32 role, u64 first, u64 second)
+/* What a function may jump to, in the lowest bits of struct thread's caller, which are 0 of a place. */
+#define TO_MALLOC 1
+#define TO_C_LIBRARY 2
+#define TO_REALLOC 4
+#define GOES_ON (TO_MALLOC | TO_C_LIBRARY | TO_REALLOC)
+
+/* Names the functions that an allocator may jump to when it is called with these arguments. */
+static __always_inline u32 may_go_on(struct probed_function *function, u64 first, u64 second)
 {
+	u32 role = function->heap;
+	if (function->flags & PROBE_STANDS_IN)
+		return TO_C_LIBRARY | (role == HEAP_SIZE_0 ? 0 : TO_MALLOC) |
+		       (role == HEAP_RESIZES_ARRAY ? TO_REALLOC : 0);
 	return (role == HEAP_RESIZES && !first) || (role == HEAP_SIZE_1 && first <= LEAST_ALIGNED) ||
-	       (role == HEAP_SIZE_2 && second <= LEAST_ALIGNED);
+			       (role == HEAP_SIZE_2 && second <= LEAST_ALIGNED) ?
+		       TO_MALLOC :
+		       0;
 }
 
-/* Whether the allocator itself makes this call, as a part of another one: from its own code, or by a jump,
- * so that it returns to the other one's caller. */
+/* Whether an allocator makes this call, as a part of another one: from its own code, or by a jump, so that it
+ * returns to the other one's caller. */
 static __always_inline int is_inner(struct user_registers *ctx, struct probed_function *function,
-				    struct thread *thread)
+				    const struct thread *before)
 {
 	u64 back = 0, caller = caller_of(ctx, &back);
 	s64 from_here = (s64)(back - ctx->ip);
+	u32 by = function->heap == HEAP_SIZE_0	? TO_MALLOC :
+		 function->heap == HEAP_RESIZES ? TO_REALLOC :
+						  0;
 
-	if (function->heap == HEAP_SIZE_0) {
-		int again = caller && caller == thread->caller;
-		thread->caller = 0;
-		if (again)
-			return 1;
-	}
+	if (!(function->flags & PROBE_STANDS_IN))
+		by |= TO_C_LIBRARY;
+	if (caller && caller == (before->caller & ~(u64)GOES_ON) && before->caller & by)
+		return 1;
+	if (back >= before->outer_low && back < before->outer_high)
+		return 1;
 	return from_here >= function->inner_low && from_here < function->inner_high;
 }
 
@@ -92,22 +107,29 @@ static __always_inline u32 heap_weight(struct user_registers *ctx, struct probed
 {
 	u32 role = function->heap;
 	u64 first = ARGUMENT(ctx, 0), second = ARGUMENT(ctx, 1), back;
+	struct thread before = *thread;
 	u64 size = role == HEAP_SIZE_0 ? first : role == HEAP_SIZE_2 ? ARGUMENT(ctx, 2) : second;
 
-	if (role == HEAP_FREES || role == HEAP_RESIZES) {
+	if (role == HEAP_FREES || role == HEAP_RESIZES || role == HEAP_RESIZES_ARRAY) {
 		struct heap_key key = {first, tgid, 0};
 		release_block(&key, thread->number, function->number, count);
 	}
 	if (role == HEAP_PRODUCT)
 		size = first * second;
+	if (role == HEAP_RESIZES_ARRAY)
+		size = second * ARGUMENT(ctx, 2);
 	if (role == HEAP_FREES || !size)
 		return 0;
-	if (may_go_on(role, first, second))
-		thread->caller = caller_of(ctx, &back);
+	u32 goes_on = may_go_on(function, first, second);
+	thread->caller = goes_on ? caller_of(ctx, &back) | goes_on : 0;
+	if (goes_on & TO_C_LIBRARY) {
+		thread->outer_low = ctx->ip + function->inner_low;
+		thread->outer_high = ctx->ip + function->inner_high;
+	}
 	u64 one_in = (u64)HEAP_GRAIN * function->one_in / size;
 	if (one_in > 1 && bpf_get_prandom_u32() % (u32)one_in)
 		return 0;
-	if (is_inner(ctx, function, thread))
+	if (is_inner(ctx, function, &before))
 		return 0;
 	if (role == HEAP_MAPS) {
 		struct heap_key own = {OWN_ALLOCATOR, tgid, 0};

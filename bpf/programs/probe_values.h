@@ -39,6 +39,8 @@ struct value_program {
 /* Of a second record: the array has `width` entries of 4 bytes, and a record COUNTS_EACH of them:
  * value 0 is the position of the first, two are in each of the others. */
 #define PROBE_PACKED_LIST 8
+/* The library replaces the C library's allocator; it may call it. */
+#define PROBE_STANDS_IN 16
 #define COUNTS_EACH (2 * (PROBE_VALUES - 1))
 #define MOST_PACKED 52 /* records, for 512 entries */
 
@@ -53,6 +55,7 @@ enum heap_role {
 	HEAP_SIZE_2 = 5,
 	HEAP_PRODUCT = 6, /* arguments 0 and 1 are its factors */
 	HEAP_MAPS = 7,    /* argument 1 is the size, 3 has flags */
+	HEAP_RESIZES_ARRAY = 8, /* argument 0 is the block, 1 and 2 are factors of the new one's size */
 };
 #define HEAP_GRAIN 16384
 /* Values of a call that allocates, or whose call frees a block that was recorded. */

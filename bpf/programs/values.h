@@ -43,7 +43,10 @@ struct thread {
 	u32 fault_in_kernel; /* 1: the page fault was taken in the kernel, in a system call */
 	u64 fault;  /* address of the last page fault; 0: none, or its page is known */
 	u64 end;    /* of brk(): where the heap ended before */
-	u64 caller; /* of an allocation that may go on to malloc by a jump: where it returns to */
+	u64 caller; /* of an allocation that may go on to another function by a jump: where it returns to,
+		     * and to which */
+	u64 outer_low, outer_high; /* code of the library in place of the C library's allocator that was
+				    * called last */
 };
 
 /* System calls by number, 32-bit programs' from SYSTEM_CALLS_32 on. */

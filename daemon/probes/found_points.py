@@ -8,7 +8,7 @@ from typing import Any
 
 from hpcd.daemon.probes.debug_prototypes import DeclaredType, Prototype
 from hpcd.daemon.probes.probe_points import MOST_POINTS
-from hpcd.daemon.probes.probe_spec import ProbeSpec
+from hpcd.daemon.probes.probe_spec import ALLOCATOR, ProbeSpec
 from hpcd.daemon.probes.return_instructions import MOST_RETURNS
 from hpcd.daemon.probes.value_program import MOST_ARGUMENTS
 from hpcd.daemon.unwind.decoder_process import Decoder
@@ -63,6 +63,7 @@ def find_points(decoder: Decoder, fd: int, path: str, specs: list[ProbeSpec]) ->
             "provider": spec.provider,
             "near": not spec.optional,
             "debug": spec.by_debug_info,
+            "allocator": spec.library == ALLOCATOR,
         }
         for spec in specs
     ]

@@ -1,8 +1,8 @@
 """``--heap``: probes of the functions that allocate memory and free it.
 
-Those of the C library, of allocators that stand in for it, and of programs that are linked with
-theirs. ``operator new`` of the C++ library calls ``malloc``, where it is seen; that of other
-allocators does not.
+Those of the C library, of any library that exports functions in place of its own, and of programs
+that are linked with theirs. ``operator new`` of the C++ library calls ``malloc``, where it is seen;
+an allocator's own does not. A program's is its allocator's if it lies among those functions.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from dataclasses import replace
 
 from hpcd.bpf.probe_maps import HeapRole
 from hpcd.daemon.probes.found_points import FoundPoint
-from hpcd.daemon.probes.probe_spec import PROGRAM, ProbeSpec, ProbeValue
+from hpcd.daemon.probes.probe_spec import (
+    ALLOCATOR,
+    C_LIBRARIES,
+    PROGRAM,
+    ProbeSpec,
+    ProbeValue,
+)
 from hpcd.daemon.probes.value_program import NO_REGISTER, Step, ValueProgram, argument, result
 from hpcd.daemon.probes.value_types import ADDRESS, WORD
 from hpcd.model.calls import Group
 
-_ALLOCATORS = ("libjemalloc", "libtcmalloc*", "libmimalloc*")
-_C_LIBRARIES = ("libc", "ld-musl*", "libc.musl*")
 _FUNCTIONS = {
     "malloc": HeapRole.SIZE_0,
     "calloc": HeapRole.PRODUCT,
@@ -33,6 +37,8 @@ _FUNCTIONS = {
 _MAPS = {"mmap": HeapRole.MAPS, "munmap": HeapRole.FREES}
 # musl's memalign goes on to aligned_alloc by a jump: it would count twice.
 _NOT_OF_MUSL = {"memalign": HeapRole.SIZE_1}
+# The C library's calls realloc.
+_NOT_OF_C_LIBRARIES = {"reallocarray": HeapRole.RESIZES_ARRAY}
 _OPERATORS = {"_Znwm*": HeapRole.SIZE_0, "_Znam*": HeapRole.SIZE_0, "_ZdlPv*": HeapRole.FREES,
               "_ZdaPv*": HeapRole.FREES}  # fmt: skip
 # Functions of one allocator in a C library or program lie together; further apart they are others.
@@ -46,10 +52,11 @@ def heap_probes() -> list[ProbeSpec]:
     return [
         _probe(library, function, role)
         for libraries, functions in (
-            ((*_C_LIBRARIES, PROGRAM), _FUNCTIONS),
-            (_C_LIBRARIES, _MAPS),
+            ((*C_LIBRARIES, PROGRAM), _FUNCTIONS),
+            (C_LIBRARIES, _MAPS),
             (("libc.so.6", PROGRAM), _NOT_OF_MUSL),
-            (_ALLOCATORS, _FUNCTIONS | _NOT_OF_MUSL | _OPERATORS),
+            ((PROGRAM,), _OPERATORS),
+            ((ALLOCATOR,), _FUNCTIONS | _NOT_OF_MUSL | _NOT_OF_C_LIBRARIES | _OPERATORS),
         )
         for library in libraries
         for function, role in functions.items()
@@ -84,7 +91,14 @@ def _probe(library: str, function: str, role: HeapRole) -> ProbeSpec:
 def has_allocator(specs: Sequence[ProbeSpec]) -> bool:
     """Whether ``specs``, those of the functions of one file, are of an allocator that is not the C
     library's, and maps memory for itself."""
-    return any(spec.heap and spec.library in (PROGRAM, *_ALLOCATORS) for spec in specs)
+    return any(spec.heap and spec.library in (PROGRAM, ALLOCATOR) for spec in specs)
+
+
+def is_of_allocator(spec: ProbeSpec, offset: int, code: tuple[int, int]) -> bool:
+    """Whether the function at ``offset`` of a file allocates by itself, if ``code`` is between the
+    offsets of its allocator: the C++ library's operators, which a program is linked with, call
+    malloc."""
+    return spec.library != PROGRAM or spec.function not in _OPERATORS or code[0] <= offset < code[1]
 
 
 def allocator_code(
@@ -98,7 +112,7 @@ def allocator_code(
         if specs[point.query].function in _FUNCTIONS and not point.why
     ]
     low, high = min(offsets, default=0), max(offsets, default=0)
-    if any(spec.library in _ALLOCATORS for spec in specs):
+    if any(spec.library == ALLOCATOR for spec in specs):
         low, high = 0, size
     elif high - low > _MOST_CODE:
         low = high = 0

@@ -26,6 +26,8 @@ MOST_POINTS = 4096
 _FUNCTION, _INDIRECT = 2, 10  # STT_FUNC, STT_GNU_IFUNC
 _MOST_NAME = 1024
 _PATTERN = re.compile(r"[*?\[]")
+# A library that exports both is an allocator.
+_ALLOCATES = ("malloc", "free")
 # Who has code for exceptions to be thrown through.
 _PERSONALITIES = (b"__gxx_personality_v0", b"rust_eh_personality", b"__gnat_personality_v0")
 
@@ -45,14 +47,21 @@ def probe_points(elf: ElfView, request: bytes) -> bytes:
         queries = json.loads(request)
     except (ValueError, RecursionError):
         raise FormatError("the request for probes is damaged") from None
-    symbols = _symbols(elf)
+    exported = {name for name, *_ in elf.symbols_called(_ALLOCATES, (".dynsym",))}
+    allocates = len(exported) == len(_ALLOCATES)
+    wanted = [
+        number for number, query in enumerate(queries) if allocates or not query.get("allocator")
+    ]
+    # Most libraries that a target maps are no allocators: their symbols are not read.
+    symbols = _symbols(elf) if wanted else []
     by_name: dict[str, list[FunctionSymbol]] = {}
     for symbol in symbols:
         by_name.setdefault(symbol.name, []).append(symbol)
     notes = tracepoint_notes(elf) if any(query.get("provider") for query in queries) else []
     points: list[dict[str, Any]] = []
     near: dict[int, str] = {}
-    for number, query in enumerate(queries):
+    for number in wanted:
+        query = queries[number]
         if query.get("provider"):
             points += _tracepoints(elf, notes, query, number)
         else:

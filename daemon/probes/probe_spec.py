@@ -28,6 +28,11 @@ from hpcd.errors import UsageError
 GROUPS = ("probe", "mpi", "memory")
 PROGRAM = "[program]"
 """In place of a library: files that are no shared libraries, whose functions are linked in."""
+ALLOCATOR = "[allocator]"
+"""In place of a library: shared libraries that export ``malloc`` and ``free``, but the C library's;
+which do only the file says."""
+C_LIBRARIES = ("libc", "ld-musl*", "libc.musl*")
+_LOADERS = ("ld-linux*", "ld64*")  # of glibc before 2.35: they call the C library's malloc
 _LONGEST = 4096
 _HEAD = re.compile(r"(?P<library>[^:()]+):(?P<function>[^:()][^()]*)$")
 _USDT = re.compile(
@@ -133,6 +138,9 @@ def library_matches(pattern: str, path: str) -> bool:
     without ``.so.N``."""
     if pattern == PROGRAM:
         return ".so" not in path.rpartition("/")[2]
+    if pattern == ALLOCATOR:
+        others = (PROGRAM, *C_LIBRARIES, *_LOADERS)
+        return not any(library_matches(other, path) for other in others)
     if "/" in pattern:
         if pattern[0] not in "/*":
             # Which folder it is relative to is not known here.

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hpcd.bpf.uprobes import RETURN_POINT, ProbedInstruction, Uprobes
 from hpcd.daemon.probes.found_points import find_points
-from hpcd.daemon.probes.heap_probes import allocator_code, has_allocator
+from hpcd.daemon.probes.heap_probes import allocator_code, has_allocator, is_of_allocator
 from hpcd.daemon.probes.probe_rights import MOST_FILES, MOST_PROCESSES, ProbeRights
 from hpcd.daemon.probes.probe_spec import ProbeSpec, library_matches
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
@@ -207,11 +207,13 @@ class ProbedFiles:
         counted = [0] * len(specs)
         for point in located.points:
             counted[point.query] += 1
+            spec = specs[point.query]
+            if not is_of_allocator(spec, point.offset, inner(spec)):
+                continue
             if point.why:
                 self._problem(f"{path}: {point.name} is not probed: {point.why}")
             elif point.offset not in seen:
                 seen.add(point.offset)
-                spec = specs[point.query]
                 places += self._functions.add(
                     spec, point, path, thrown=located.thrown, inner=inner(spec)
                 )

@@ -6,11 +6,19 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hpcd.bpf.probe_maps import LIST, MAX_PROBED, PACKED_LIST, RETURNS_SEEN, TRAMPOLINE, ProbeMaps
+from hpcd.bpf.probe_maps import (
+    LIST,
+    MAX_PROBED,
+    PACKED_LIST,
+    RETURNS_SEEN,
+    STANDS_IN,
+    TRAMPOLINE,
+    ProbeMaps,
+)
 from hpcd.bpf.uprobes import RETURN_POINT, ProbedInstruction
 from hpcd.daemon.probes.debug_prototypes import DeclaredType, Prototype
 from hpcd.daemon.probes.found_points import FoundPoint
-from hpcd.daemon.probes.probe_spec import ProbeSpec, ProbeValue, SecondRecord
+from hpcd.daemon.probes.probe_spec import ALLOCATOR, ProbeSpec, ProbeValue, SecondRecord
 from hpcd.daemon.probes.static_tracepoints import operand_programs
 from hpcd.daemon.probes.value_program import MAX_VALUES, argument, result
 from hpcd.daemon.probes.value_types import ValueType
@@ -108,7 +116,7 @@ class ProbedFunctions:
             function.number,
             [value.program.pack() for value in values],
             one_in=spec.one_in,
-            flags=flags,
+            flags=flags | (STANDS_IN if spec.library == ALLOCATOR else 0),
             second=second,
             poll=poll,
             heap=spec.heap,

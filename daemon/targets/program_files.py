@@ -20,7 +20,6 @@ _DYNAMIC = np.dtype([("tag", "<i8"), ("value", "<u8")])
 _NEEDED, _RPATH, _RUNPATH = 1, 15, 29
 # A launcher's command line names a few programs; LAMMPS is linked to 150 libraries.
 _MOST_FILES = 500
-_PRELOAD = "LD_PRELOAD="
 _SCRIPT = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?")
 
 
@@ -34,15 +33,16 @@ def program_files(command: Sequence[str]) -> list[Path]:
     """
     cache = _cached_libraries()
     pending = [path for word in command for path in _programs(word)]
-    pending += [path for word in command for path in _preloaded(word)]
-    pending += _preloaded(f"{_PRELOAD}{os.environ.get('LD_PRELOAD', '')}")
+    folders = _folders(_variable("LD_LIBRARY_PATH", command), "")
+    preloaded = re.split("[: ]", _variable("LD_PRELOAD", command))
+    pending += [path for name in preloaded if (path := _locate(name, folders, cache))]
     files: dict[Path, None] = {}
     while pending and len(files) < _MOST_FILES:
         path = pending.pop(0)
         if path in files:
             continue
         try:
-            pending += _libraries(path, cache)
+            pending += _libraries(path, folders, cache)
         except (FormatError, OSError):
             continue  # no ELF file
         files[path] = None
@@ -69,17 +69,25 @@ def _programs(word: str) -> Iterator[Path]:
         yield Path(target).resolve()
 
 
-def _preloaded(word: str) -> list[Path]:
-    """The libraries of ``LD_PRELOAD=...``, as in a command of env(1)."""
-    if not word.startswith(_PRELOAD):
-        return []
-    names = re.split("[: ]", word.removeprefix(_PRELOAD))
-    return [Path(name).resolve() for name in names if "/" in name]
+def _variable(name: str, command: Sequence[str]) -> str:
+    """The values of an environment variable, here and as a command of env(1) sets it, with ``:``
+    between them."""
+    words = [word.removeprefix(f"{name}=") for word in command if word.startswith(f"{name}=")]
+    return ":".join([*words, os.environ.get(name, "")])
 
 
-def _libraries(path: Path, cache: dict[str, Path]) -> list[Path]:
+def _folders(searched: str, origin: str) -> list[Path]:
+    """The folders of a list with ``:`` between them."""
+    return [
+        Path(folder.replace("$ORIGIN", origin).replace("${ORIGIN}", origin))
+        for folder in searched.split(":")
+        if folder
+    ]
+
+
+def _libraries(path: Path, folders: list[Path], cache: dict[str, Path]) -> list[Path]:
     """The libraries that the ELF file at ``path`` needs, that which loads them first: it may be the
-    C library. Raises :class:`FormatError`, OSError."""
+    C library. ``folders`` are those of LD_LIBRARY_PATH. Raises :class:`FormatError`, OSError."""
     with ElfFile.open(path) as file:
         loader = file.section(".interp")
         loaders = [Path(string_at(file.contents(loader), 0)).resolve()] if loader else []
@@ -92,12 +100,8 @@ def _libraries(path: Path, cache: dict[str, Path]) -> list[Path]:
         if tag in texts:
             texts[tag].append(string_at(strings, value))
     origin = str(path.parent)
-    searched = ":".join([*texts[_RPATH], os.environ.get("LD_LIBRARY_PATH", ""), *texts[_RUNPATH]])
-    folders = [
-        Path(folder.replace("$ORIGIN", origin).replace("${ORIGIN}", origin))
-        for folder in searched.split(":")
-        if folder
-    ]
+    before, behind = (_folders(":".join(texts[tag]), origin) for tag in (_RPATH, _RUNPATH))
+    folders = [*before, *folders, *behind]
     located = (_locate(name, folders, cache) for name in texts[_NEEDED])
     return [*loaders, *(library for library in located if library)]
 

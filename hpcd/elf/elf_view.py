@@ -217,11 +217,13 @@ class ElfView(ElfReader):
                 continue
             yield self.contents(names), self.symbol_table(section)
 
-    def symbols_called(self, names: Sequence[str]) -> list[tuple[str, int, int]]:
-        """(name, address, size) of the function symbols that have one of ``names``, each address
-        once."""
+    def symbols_called(
+        self, names: Sequence[str], tables: Sequence[str] = (".symtab", ".dynsym")
+    ) -> list[tuple[str, int, int]]:
+        """(name, address, size) of the function symbols of ``tables`` that have one of ``names``,
+        each address once."""
         symbols: dict[tuple[str, int], int] = {}
-        for text, table in self.named_symbols((".symtab", ".dynsym")):
+        for text, table in self.named_symbols(tables):
             for name in names:
                 # A name may be the end of a longer one.
                 pattern = re.escape(name.encode()) + b"\0"

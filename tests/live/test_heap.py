@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -82,6 +83,30 @@ def test_allocator_of_a_static_program(tmp_path: Path, build: Callable[..., Path
     (heap,) = _recorded(tmp_path, build("leaks.c", "-static"))
     assert _below(heap, "leak") == (65_000_000, 65_000_000)
     assert _below(heap, "borrow") == (200_000_000, 0)
+
+
+@pytest.mark.parametrize("kind", ["-DPOOLS", "-DGOES_ON"])
+def test_library_in_place_of_the_c_librarys_allocator(
+    tmp_path: Path, build: Callable[..., Path], kind: str
+) -> None:
+    """Found by what it exports, by whatever name it is preloaded; what it calls counts once."""
+    shutil.copy(build("stands_in.c", kind, "-shared", "-fPIC"), tmp_path / "libours.so")
+    preloaded = f"LD_LIBRARY_PATH={tmp_path}", "LD_PRELOAD=libours.so"
+    (heap,) = _recorded(tmp_path, "env", *preloaded, build("leaks.c"))
+    assert _below(heap, "leak") == (65_000_000, 65_000_000)
+    assert _below(heap, "borrow") == (200_000_000, 0)
+    held, error = heap.at_end.total
+    assert 65_000_000 <= held < 65_000_000 + 100_000 + 4 * error
+
+
+def test_operators_of_an_allocator_in_a_program(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """They are the C++ library's, which call malloc, or the allocator's, which do not."""
+    for flags in ((), ("-DOPERATORS",)):
+        path = tmp_path / f"with{''.join(flags)}"
+        path.mkdir()
+        (heap,) = _recorded(path, build("own_allocator.cpp", *flags))
+        assert _below(heap, "leak_new()") == (2_000_000, 2_000_000)
+        assert _below(heap, "leak_malloc()") == (2_000_000, 2_000_000)
 
 
 @pytest.mark.parametrize("way", ["session", "multi", "perf"])
