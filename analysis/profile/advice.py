@@ -23,6 +23,8 @@ from hpcd.model.identity import ModuleKind
 _WHOLE = 0.95
 # Code of a module without names is worth a sentence from this share of the cost on.
 _SHARE = 0.1
+# Summaries of ranks have much the same lines, with other figures.
+_MOST_LINES = 10
 
 _REMEDIES = {
     "process not yet known": "paths of a program's first milliseconds; record longer or attach"
@@ -48,7 +50,18 @@ _PYTHON_CHAINS = (
 
 def advice(db: Database, facts: Facts, metric: int) -> list[str]:
     """Return the caveats of a profile, most important first; shares are of ``metric``'s total."""
-    return [*_of_imports(db), *_of_paths(db, facts), *_of_names(db, metric)]
+    return [*_of_imports(db), *_of_paths(db, facts), *_of_names(db, metric), *of_probes(db)]
+
+
+def of_probes(db: Database) -> list[str]:
+    """Return what probes could not record, as the recorders said it: a line each."""
+    summaries = (row.summary.probes for row in db.measurements)
+    lines = dict.fromkeys(line for probes in summaries if probes for line in probes.problems)
+    more = len(lines) - _MOST_LINES
+    return [
+        *list(lines)[:_MOST_LINES],
+        *([f"{more:,} more lines on probes: see the summaries"] if more > 0 else ()),
+    ]
 
 
 def _of_imports(db: Database) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from hpcd.analysis.calls.totals import GROUPINGS, CallTotals, total_calls
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
+from hpcd.analysis.profile.advice import of_probes
 from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
@@ -104,6 +105,7 @@ def _heading(db: Database) -> Iterator[str]:
             passed_over += calls.passed_over
     note = f", recorded {recorded:,} of them" if passed_over else ""
     yield f"{db.path}: {stands_for:,} calls{note}" + (f"; {lost:,} were lost" if lost else "")
+    yield from (f"note: {line}" for line in of_probes(db))
 
 
 def _rows(totals: CallTotals, limit: int | None, width: int) -> Iterator[Row]:
@@ -137,6 +139,7 @@ def _as_json(db: Database, tables: list[CallTotals], limit: int | None) -> dict[
     return {
         "database": str(db.path),
         "calls": len(db.calls),
+        "notes": of_probes(db),
         "stand_for": int(db.calls.weight.sum(dtype="int64")),
         "functions": [
             {"name": function.name, "library": function.library, "group": function.group}

@@ -23,10 +23,17 @@ from hpcd.daemon.probes.probe_rights import MOST_FILES, MOST_PROCESSES, ProbeRig
 from hpcd.daemon.probes.probe_spec import ProbeSpec, library_matches
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
 from hpcd.daemon.targets.file_status import FileStatus, status_of
-from hpcd.daemon.targets.target_files import LAYERED, Pin, mapped_file, open_file
+from hpcd.daemon.targets.target_files import (
+    LAYERED,
+    Pin,
+    files_by_path,
+    mapped_file,
+    open_file,
+)
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import FormatError, TargetError
 from hpcd.model.region import Region
+from hpcd.wording import counted
 
 _FileKey = tuple[int, int, int]
 _DELETED = " (deleted)"
@@ -49,6 +56,17 @@ class _ProbedFile:
     1 and their number, so that they are detached without a gap in the rest, part 0."""
     foreign: int = 0
     """Calls of others so far."""
+    since: dict[int, int] = field(default_factory=dict)
+    """When ``links`` were attached first (monotonic ns), by pid."""
+
+
+@dataclass(slots=True)
+class _ProbedProcess:
+    """A target that has mapped ``files`` with probes; ``late`` if it began its program before the
+    probes of one of them were attached."""
+
+    files: set[_FileKey] = field(default_factory=set)
+    late: bool = False
 
 
 class ProbedFiles:
@@ -78,16 +96,24 @@ class ProbedFiles:
         self._files: dict[_FileKey, _ProbedFile | None] = {}
         self._by_region: dict[tuple[str, int], _FileKey] = {}
         self._attached: dict[int, set[_FileKey]] = {}
+        self._meant: dict[_FileKey, list[int]] = {}
+        """Which probes are meant for a file."""
         self._met: set[int] = set()
         """Probes whose library some target has mapped."""
+        self._processes: dict[int, _ProbedProcess] = {}
+        self._ended, self._late = 0, 0
+        """Processes with probed files that have ended, and how many of them were late."""
         self._judged = 0.0
         # What is to be attached when the user's processes have had enough of that for now.
         self._postponed: dict[tuple[_FileKey, int], None] = {}
 
     # --- what happens ---
 
-    def on_mapped(self, pid: int, regions: Iterable[Region]) -> None:
-        """A target has these executable mappings."""
+    def on_mapped(
+        self, pid: int, regions: Iterable[Region], began: int = 0, *, ended: bool = False
+    ) -> None:
+        """A target has these executable mappings, or had them when it ``ended``. It began its
+        program at ``began`` (monotonic ns), at 0 before it was a target."""
         for region in regions:
             if not region.file_backed or not region.inode:
                 continue
@@ -96,9 +122,22 @@ class ProbedFiles:
                 path = region.path.removesuffix(_DELETED)
                 if not self._is_wanted(path):
                     continue
-                known = self._meet(pid, region, path)
+                known = self._meet(pid, region, path, ended=ended)
             if known is not None:
-                self._attach(known, pid)
+                self._met.update(self._meant.get(known, ()))
+                self._attach(known, pid, ended=ended)
+                self._judge(known, pid, began)
+
+    def _judge(self, key: _FileKey, pid: int, began: int) -> None:
+        """Note whether the probes of a file that ``pid`` has mapped were there when it began."""
+        probed = self._files.get(key)
+        if probed is None:
+            return
+        process = self._processes.setdefault(pid, _ProbedProcess())
+        if key not in process.files:
+            process.files.add(key)
+            since = probed.since.get(0 if probed.everywhere else pid)
+            process.late |= began > 0 and (since is None or since > began)
 
     def _is_wanted(self, path: str) -> bool:
         # Hundreds of functions are of a few libraries.
@@ -111,10 +150,21 @@ class ProbedFiles:
 
     def on_exit(self, pid: int) -> None:
         """A target has ended, or is one no longer."""
+        if process := self._processes.pop(pid, None):
+            self._ended += 1
+            self._late += process.late
         for key in self._attached.pop(pid, ()):
             self._postponed.pop((key, pid), None)
             probed = self._files.get(key)
+            if probed:
+                probed.since.pop(pid, None)
             self._detach_later(*(probed.links.pop(pid, None) or {}).values() if probed else ())
+
+    def named_by_path(self) -> list[Path]:
+        """The files that probes for all processes name by a path from here."""
+        texts = {spec.library for spec in self._specs if not (self._rights or spec.per_target)}
+        named = (Path(text) for text in sorted(texts) if "/" in text)
+        return [path.resolve() for path in named if path.is_file()]
 
     def prepare(self, paths: Iterable[Path], pid: int) -> None:
         """Attach to files that process ``pid`` is about to map: its first call is recorded too."""
@@ -129,7 +179,7 @@ class ProbedFiles:
                 continue
             key = _key(status)
             if key not in self._files:
-                self._files[key] = self._probe(text, file)
+                self._files[key] = self._probe(text, file, key)
             self._attach(key, pid)
 
     def close(self) -> None:
@@ -139,6 +189,17 @@ class ProbedFiles:
             if probed:
                 probed.file.close()
         self._files.clear()
+
+    def probed_late(self) -> list[str]:
+        """A line on processes that began before their probes were there, if there were any."""
+        late = self._late + sum(process.late for process in self._processes.values())
+        if not late:
+            return []
+        probed = counted(self._ended + len(self._processes), "process", "processes")
+        return [
+            f"{late:,} of {probed} with probed files began before the probes were attached: calls"
+            " of the first milliseconds, or of a shorter process all, are not recorded"
+        ]
 
     def unmet(self) -> list[str]:
         """A line for each probe whose library no target has mapped."""
@@ -150,9 +211,16 @@ class ProbedFiles:
 
     # --- finding ---
 
-    def _meet(self, pid: int, region: Region, path: str) -> _FileKey | None:
-        """The file of a mapping that is seen for the first time."""
-        mapped = mapped_file(pid, region, lambda status: _key(status) in self._files)
+    def _meet(self, pid: int, region: Region, path: str, *, ended: bool) -> _FileKey | None:
+        """The file of a mapping that is seen for the first time. If the process has ended, it is
+        located by its path, for other processes that will map it."""
+
+        def is_known(status: FileStatus) -> bool:
+            return _key(status) in self._files
+
+        mapped = mapped_file(pid, region, is_known)
+        if mapped.status is None and ended and not self._rights:
+            (mapped,) = files_by_path(pid, [region], is_known)
         if mapped.status is None:
             return None
         key = _key(mapped.status)
@@ -163,20 +231,20 @@ class ProbedFiles:
         elif mapped.file is not None:
             if region.path.endswith(_DELETED):
                 self._problem(f"{path} was replaced on disk: the file that is mapped is probed")
-            self._files[key] = self._probe_allowed(path, mapped.file)
+            self._files[key] = self._probe_allowed(path, mapped.file, key)
         elif mapped.refused:
             self._problem(f"{path} is not probed: {mapped.refused}")
             self._files[key] = None
         self._by_region[region.device, region.inode] = key
         return key
 
-    def _probe_allowed(self, path: str, file: io.FileIO) -> _ProbedFile | None:
+    def _probe_allowed(self, path: str, file: io.FileIO, key: _FileKey) -> _ProbedFile | None:
         """Find the probes' places in a file, by :meth:`_probe`.
 
         None also when the user may not read it, or limits are reached.
         """
         if not self._rights:
-            return self._probe(path, file)
+            return self._probe(path, file, key)
         if not self._rights.may_read(file.fileno()):
             self._problem(f"{path} is not probed: its user may not read it")
             return None
@@ -187,14 +255,14 @@ class ProbedFiles:
             self._problem(f"{path} is not probed: reading files has taken too long")
             return None
         began = time.monotonic()
-        probed = self._probe(path, file)
+        probed = self._probe(path, file, key)
         self._rights.spend_reading(time.monotonic() - began)
         return probed
 
-    def _probe(self, path: str, file: io.FileIO) -> _ProbedFile | None:
+    def _probe(self, path: str, file: io.FileIO, key: _FileKey) -> _ProbedFile | None:
         """Find the probes' places in a file; None when there are none."""
         numbers = [n for n, spec in enumerate(self._specs) if spec.applies_to(path)]
-        self._met.update(numbers)
+        self._meant[key] = numbers
         specs = [self._specs[number] for number in numbers]
         try:
             located = find_points(self._decoder, file.fileno(), path, specs)
@@ -286,9 +354,9 @@ class ProbedFiles:
         index = cookie & ~RETURN_POINT
         return 1 + index if self._functions.all[index].spec.expendable else 0
 
-    def _attach(self, key: _FileKey, pid: int) -> None:
+    def _attach(self, key: _FileKey, pid: int, *, ended: bool = False) -> None:
         probed = self._files.get(key)
-        if probed is None:
+        if probed is None or (ended and not probed.everywhere):
             return
         self._attached.setdefault(pid, set()).add(key)
         if probed.allocator:
@@ -313,6 +381,7 @@ class ProbedFiles:
             return
         if links:
             probed.links[process] = links
+            probed.since.setdefault(process, time.monotonic_ns())
         for place, reason in refused:
             name = self._functions.all[place.cookie & ~RETURN_POINT].name
             self._problem(f"{probed.path}: {name} is not probed: {reason}")

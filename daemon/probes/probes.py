@@ -77,16 +77,18 @@ class Probes:
         self._decoder.start()
 
     def prepare(self, paths: Iterable[Path], pid: int) -> None:
-        """Attach to files that process ``pid`` is about to map: its first call is recorded too."""
-        self._files.prepare(paths, pid)
+        """Attach to files that process ``pid`` is about to map, and to those that probes name by
+        their paths: the first call is recorded too."""
+        self._files.prepare([*paths, *self._files.named_by_path()], pid)
 
-    def on_mapped(self, pid: int, regions: Iterable[Region]) -> None:
-        """Attach to the files of ``regions``, executable mappings of target ``pid``."""
-        if self._of_mpi:
+    def on_mapped(self, pid: int, regions: Iterable[Region], began: int, *, ended: bool) -> None:
+        """Attach to the files of ``regions``, executable mappings of target ``pid``, which has run
+        its program since ``began`` (ns), or until it ``ended``."""
+        if self._of_mpi and not ended:
             size = place(environment_of(pid)).size or 0
             # Of larger communicators nothing is known, rather than a part.
             self._functions.read_entries(size if size <= MAX_COUNTS else 0)
-        self._files.on_mapped(pid, regions)
+        self._files.on_mapped(pid, regions, began, ended=ended)
 
     def on_fork(self, parent: int, child: int) -> None:
         """Attach to process ``child`` of target ``parent``, whose mappings it has."""
@@ -168,7 +170,8 @@ class Probes:
                     **{name: int(count[name]) for name in COUNTED},
                 )
             )
-        problems = [*self._problems, *(self._files.unmet() if final else ())]
+        problems = [*self._problems, *self._files.probed_late()]
+        problems += self._files.unmet() if final else ()
         if final and self._of_heap and not any(one.group == Group.HEAP for one in functions):
             problems.append("--heap: targets have mapped no allocator whose functions are known")
         return ProbesSummary(tuple(functions), tuple(problems))

@@ -63,8 +63,9 @@ class Target:
 class MappingWatcher(Protocol):
     """Is notified of targets' executable mappings."""
 
-    def on_mapped(self, pid: int, regions: Iterable[Region]) -> None:
-        """``pid`` has these."""
+    def on_mapped(self, pid: int, regions: Iterable[Region], began: int, *, ended: bool) -> None:
+        """``pid`` has these, or had them if it has ``ended``; its program began, or it was forked,
+        at ``began`` (monotonic ns, 0: before it was a target)."""
 
     def on_fork(self, parent: int, child: int) -> None:
         """``child`` has those of ``parent``."""
@@ -304,7 +305,7 @@ class Targets:
             self._replaced.setdefault(pid, since)
         target.read_ns = time.monotonic_ns()
         if self.watcher:
-            self.watcher.on_mapped(pid, regions)
+            self.watcher.on_mapped(pid, regions, target.exec_ns, ended=False)
         if not reported:
             self._history.on_read(pid, began, target.read_ns, tuple(regions))
         target.regions = regions
@@ -370,6 +371,9 @@ class Targets:
             if len(self._ended) > _MAX_ENDED:
                 self._ended.popitem(last=False)
             if self.watcher:
+                self._catch_up(time_ns)
+                regions = self._history.at(pid, time_ns) or ()
+                self.watcher.on_mapped(pid, regions, target.exec_ns, ended=True)
                 self.watcher.on_exit(pid)
             self.spaces.release(target.shared)
 

@@ -146,6 +146,31 @@ def test_children_are_recorded_from_their_first_call(
     assert len(np.unique(seen.calls["work"].line)) == 5
 
 
+def test_every_call_of_short_programs_that_are_named_by_path(tmp_path: Path, program: Path) -> None:
+    """A shell's children, of which hpcd knows nothing before they run."""
+    runs = 10
+    script = ["sh", "-c", f"for i in $(seq {runs}); do {program} values; done"]
+    summary = record(tmp_path / "m", script, "--probe", f"{program}:work")
+    seen = calls_of(tmp_path / "m", summary, program)
+    assert len(seen.calls["work"]) == runs * 100
+    assert not seen.problems
+
+
+def test_short_programs_that_began_before_their_probes_are_counted(
+    tmp_path: Path, program: Path
+) -> None:
+    runs = 40
+    script = ["sh", "-c", f"for i in $(seq {runs}); do {program} values; done"]
+    summary = record(tmp_path / "m", script, "--probe", "probed:work")
+    (problem,) = summary["probes"]["problems"]
+    late, of, all_of_them = problem.split()[:3]
+    assert (of, int(all_of_them)) == ("of", runs)
+    hits = sum(function["hits"] for function in summary["probes"]["functions"])
+    assert (runs - int(late)) * 100 <= hits < runs * 100
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    assert problem in hpcd("report", tmp_path / "db", "--width", "300").stdout
+
+
 @pytest.mark.parametrize("way", ["session", "multi", "perf"])
 def test_samples_in_the_kernels_trap_at_a_return_are_whole(
     tmp_path: Path, program: Path, way: str, monkeypatch: pytest.MonkeyPatch
