@@ -36,6 +36,7 @@ ENVIRONMENT = {
     "XDG_RUNTIME_DIR": "Where hpcd view keeps the private file by which it opens the browser "
     "(default: the directory of temporary files).",
     "LD_LIBRARY_PATH": "Where hpcd run looks for the libraries of its command, as ld.so(8) does.",
+    "LD_PRELOAD": "Further libraries of the command that hpcd run looks for, as ld.so(8) does.",
     "PYTHONPATH": "Ignored by the installed command. Where pip alone installed hpcd, its relative"
     " entries are left out: nothing is imported from the current directory.",
     "LISTEN_FDS, LISTEN_PID": "Set by systemd when it passes the control socket to the service.",

@@ -33,8 +33,10 @@ def program_files(command: Sequence[str]) -> list[Path]:
     """
     cache = _cached_libraries()
     pending = [path for word in command for path in _programs(word)]
-    folders = _folders(_variable("LD_LIBRARY_PATH", command), "")
-    preloaded = re.split("[: ]", _variable("LD_PRELOAD", command))
+    searched = [*_assigned("LD_LIBRARY_PATH", command), os.environ.get("LD_LIBRARY_PATH", "")]
+    folders = _folders(":".join(searched), "")
+    preloads = [*_assigned("LD_PRELOAD", command), os.environ.get("LD_PRELOAD", "")]
+    preloaded = re.split("[: ]", ":".join(preloads))
     pending += [path for name in preloaded if (path := _locate(name, folders, cache))]
     files: dict[Path, None] = {}
     while pending and len(files) < _MOST_FILES:
@@ -69,11 +71,9 @@ def _programs(word: str) -> Iterator[Path]:
         yield Path(target).resolve()
 
 
-def _variable(name: str, command: Sequence[str]) -> str:
-    """The values of an environment variable, here and as a command of env(1) sets it, with ``:``
-    between them."""
-    words = [word.removeprefix(f"{name}=") for word in command if word.startswith(f"{name}=")]
-    return ":".join([*words, os.environ.get(name, "")])
+def _assigned(name: str, command: Sequence[str]) -> list[str]:
+    """The values that a command of env(1) gives an environment variable."""
+    return [word.removeprefix(f"{name}=") for word in command if word.startswith(f"{name}=")]
 
 
 def _folders(searched: str, origin: str) -> list[Path]:

@@ -42,6 +42,17 @@ def test_programs_named_to_a_launcher(program: Path, monkeypatch: pytest.MonkeyP
     assert [file.name for file in files[:3]] == ["env", "program", "libbeside.so"]
 
 
+def test_preloaded_libraries_are_located_as_the_loader_does(program: Path) -> None:
+    folder = program.parent.parent / "lib"
+    words = [
+        "env",
+        f"LD_LIBRARY_PATH=/nowhere:{folder}",
+        "LD_PRELOAD=libbeside.so libm.so.6",
+        "env",
+    ]
+    assert {"libbeside.so", "libm.so.6"} <= {file.name for file in program_files(words)}
+
+
 @pytest.mark.parametrize("first", ["#!/bin/sh", "#!/usr/bin/env sh", "#! /bin/sh -e"])
 def test_the_interpreter_of_a_script(tmp_path: Path, first: str) -> None:
     script = tmp_path / "script"
