@@ -20,7 +20,7 @@ _ADDRESSES = frozenset(
 )
 _FLOATING, _SIGNED = (3, 4), (5, 6, 13)  # DW_ATE_*
 # What the reader may raise of damaged files.
-_DAMAGED = (
+DAMAGED = (
     DWARFError, ELFError, LookupError, AttributeError, TypeError, ValueError, OverflowError,
     RecursionError, MemoryError, AssertionError, struct.error, zlib.error,
 )  # fmt: skip
@@ -54,7 +54,7 @@ def debug_prototypes(image: bytes | memoryview, addresses: set[int]) -> dict[int
                 break
             if _may_hold(unit, addresses):
                 _look_through(unit, addresses, prototypes)
-    except _DAMAGED:
+    except DAMAGED:
         pass  # what has been found will do
     return prototypes
 
@@ -88,14 +88,14 @@ def _prototype(entry: Any) -> Prototype:
     parameters: list[tuple[str, DeclaredType]] = []
     for child in entry.iter_children():
         if child.tag == "DW_TAG_formal_parameter" and len(parameters) < _MOST_PARAMETERS:
-            declared = _declaration(child, "DW_AT_type")
-            named = _declaration(child, "DW_AT_name")
+            declared = declaration(child, "DW_AT_type")
+            named = declaration(child, "DW_AT_name")
             name = named.attributes["DW_AT_name"].value.decode(errors="replace") if named else ""
             parameters.append((name, _type_of(declared)))
-    return Prototype(parameters, _type_of(_declaration(entry, "DW_AT_type")))
+    return Prototype(parameters, _type_of(declaration(entry, "DW_AT_type")))
 
 
-def _declaration(entry: Any, attribute: str) -> Any:
+def declaration(entry: Any, attribute: str) -> Any:
     """The entry, or one that it is a copy of, that has ``attribute``; None: none has."""
     for _ in range(_MOST_WRAPPED):
         if attribute in entry.attributes:

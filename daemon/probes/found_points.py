@@ -37,6 +37,8 @@ class FoundPoint:
     operands: str
     start: int = 0
     """Of a function: an instruction that nothing matters before, and that traps at less cost."""
+    inlined: str = ""
+    """Words on calls of a function that were inlined, which do not come to it; "" if none were."""
     prototype: Prototype | None = None
     """What debug information says of it, where that was requested and is there."""
 
@@ -99,6 +101,7 @@ def _point(row: dict[str, Any], queries: int) -> FoundPoint:
         _number(row.get("semaphore", 0)),
         _text(row.get("operands", "")),
         _number(row.get("start", 0)),
+        _text(row.get("inlined", "")),
         _prototype(row) if "parameters" in row else None,
     )
 

@@ -17,10 +17,12 @@ import cxxfilt
 import numpy as np
 
 from hpcd.daemon.probes.debug_prototypes import debug_prototypes
+from hpcd.daemon.probes.inlined_functions import NOT_KNOWN, inlined_places
 from hpcd.daemon.probes.return_instructions import MOST_BYTES, emulated_start, exits_of
 from hpcd.daemon.probes.static_tracepoints import tracepoint_notes
 from hpcd.elf.elf_view import ElfView
 from hpcd.errors import FormatError, did_you_mean
+from hpcd.wording import counted
 
 MOST_POINTS = 4096
 _FUNCTION, _INDIRECT = 2, 10  # STT_FUNC, STT_GNU_IFUNC
@@ -72,6 +74,7 @@ def probe_points(elf: ElfView, request: bytes) -> bytes:
         if len(points) > MOST_POINTS:
             raise FormatError(f"more than {MOST_POINTS} functions match")
     _add_prototypes(elf, points, queries)
+    _add_inlined(elf, points, queries, near)
     reply = {
         "symbols": len(symbols),
         "machine": elf.machine,
@@ -95,6 +98,32 @@ def _add_prototypes(
         if prototype and point["address"] in wanted:
             point["parameters"] = prototype.parameters
             point["result"] = prototype.result
+
+
+def _add_inlined(
+    elf: ElfView, points: list[dict[str, Any]], queries: list[dict[str, Any]], near: dict[int, str]
+) -> None:
+    """Add whether calls of functions that were named were inlined, and in ``near`` whether all were
+    of a function that is not there."""
+    if ".debug_info" not in elf.sections:
+        return
+    # A clone (``.constprop.0``) is called as the function is in the source.
+    symbols = {p["name"].partition(".")[0] for p in points if queries[p["query"]].get("near")}
+    absent = {queries[number]["function"] for number in near}
+    places = inlined_places(elf.data[:], symbols | absent)
+    for point in points:
+        count = places.get(point["name"].partition(".")[0], 0)
+        if count and queries[point["query"]].get("near"):
+            point["inlined"] = (
+                "may be inlined elsewhere, in too much debug information to search: such calls are"
+                " not recorded"
+                if count == NOT_KNOWN
+                else f"is inlined at {counted(count, 'place')}: calls there are not recorded"
+            )
+    for number in near:
+        count = places.get(queries[number]["function"], 0)
+        if count > 0:
+            near[number] = f": it is inlined wherever it is called ({counted(count, 'place')})"
 
 
 def _symbols(elf: ElfView) -> list[FunctionSymbol]:

@@ -282,6 +282,8 @@ class ProbedFiles:
                 self._problem(f"{path}: {point.name} is not probed: {point.why}")
             elif point.offset not in seen:
                 seen.add(point.offset)
+                if point.inlined:
+                    self._problem(f"{path}: {point.name} {point.inlined}")
                 places += self._functions.add(
                     spec, point, path, thrown=located.thrown, inner=inner(spec)
                 )

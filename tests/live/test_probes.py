@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,20 @@ def test_what_cannot_be_probed_is_one_line_each(tmp_path: Path, program: Path) -
     assert "getpidd; did you mean getpid" in lines
     assert "no static tracepoint libc:nothing" in lines
     assert len(seen.problems) == 5
+
+
+@pytest.mark.parametrize("flags", ["", "-flto", "-gz", "-gdwarf-4"])
+def test_calls_that_were_inlined_are_not_passed_over_in_silence(
+    tmp_path: Path, build: Callable[..., Path], flags: str
+) -> None:
+    inlined = build("partly_inlined.c", "-g", *flags.split())
+    names = (f"{inlined}:scale", f"{inlined}:always_inlined", f"{inlined}:main")
+    seen = recorded(tmp_path, inlined, "", *names)
+    assert seen.functions["scale"]["hits"] == 1000
+    assert sorted(problem.removeprefix(f"{inlined}").lstrip(": ") for problem in seen.problems) == [
+        "has no function always_inlined: it is inlined wherever it is called (2 places)",
+        "scale is inlined at 1 place: calls there are not recorded",
+    ]
 
 
 def test_one_call_in_n_is_recorded_with_its_weight(tmp_path: Path, program: Path) -> None:
