@@ -130,6 +130,8 @@ class CallSetup:
             probes.start()
             if options.before_exec:
                 probes.prepare(program_files(options.command), options.selector.pids[0])
+            else:
+                probes.prepare([], 0)
         except BaseException:
             probes.close()
             raise

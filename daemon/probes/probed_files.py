@@ -167,7 +167,10 @@ class ProbedFiles:
         return [path.resolve() for path in named if path.is_file()]
 
     def prepare(self, paths: Iterable[Path], pid: int) -> None:
-        """Attach to files that process ``pid`` is about to map: its first call is recorded too."""
+        """Attach to files that process ``pid`` is about to map: its first call is recorded too.
+
+        If it is 0, attach to the files that are probed in all processes.
+        """
         for path in paths:
             text = str(path)
             if not self._is_wanted(text):
@@ -180,7 +183,9 @@ class ProbedFiles:
             key = _key(status)
             if key not in self._files:
                 self._files[key] = self._probe(text, file, key)
-            self._attach(key, pid)
+            probed = self._files[key]
+            if pid or (probed and probed.everywhere):
+                self._attach(key, pid)
 
     def close(self) -> None:
         """Detach everything, close the files."""

@@ -157,6 +157,25 @@ def test_every_call_of_short_programs_that_are_named_by_path(tmp_path: Path, pro
     assert not seen.problems
 
 
+def test_every_call_of_short_programs_of_a_shell_that_was_attached_to(
+    tmp_path: Path, program: Path
+) -> None:
+    runs = 10
+    script = f"read line; for i in $(seq {runs}); do {program} values; done"
+    with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE) as shell:
+        options = ["--json", "-o", tmp_path / "m", "--probe", f"{program}:work"]
+        recorder = subprocess.Popen(
+            [*HPCD, "attach", "-p", str(shell.pid), *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert recorder.stderr and recorder.stderr.readline().strip() == "hpcd: attached"
+        shell.communicate(b"\n")
+    out, _ = recorder.communicate()
+    seen = calls_of(tmp_path / "m", json.loads(out.splitlines()[-1]), program)
+    assert len(seen.calls["work"]) == runs * 100
+    assert not seen.problems
+
+
 def test_short_programs_that_began_before_their_probes_are_counted(
     tmp_path: Path, program: Path
 ) -> None:
