@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.arrays.file_mapping import map_file
 from hpcd.array_types import Array
 from hpcd.errors import FormatError, StorageError
 from hpcd.regular_file import open_regular
@@ -120,8 +121,7 @@ def _mapped(file: BinaryIO, path: Path, dtype: npt.DTypeLike, rows: int | None) 
         # An empty file part cannot be mapped.
         return np.zeros(0, kind)
     # No memmap: making one takes 50 us, and slicing it several times as long as another array.
-    mapped = mmap.mmap(file.fileno(), offset + size, access=mmap.ACCESS_READ)
-    return np.ndarray(shape, kind, mapped, offset)
+    return np.ndarray(shape, kind, map_file(file, offset + size), offset)
 
 
 def are_below(numbers: Array, count: int) -> bool:

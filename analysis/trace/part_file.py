@@ -13,6 +13,7 @@ import numpy as np
 import zstandard
 
 from hpcd.analysis.arrays.archive import archive_index
+from hpcd.analysis.arrays.file_mapping import map_file
 from hpcd.analysis.arrays.read_ahead import Span
 from hpcd.analysis.trace.part_format import ENTRIES, HEADER, PACKED_SHORT_TABLES, PartHeader, tables
 from hpcd.array_types import Array
@@ -79,7 +80,7 @@ class PartFile:
                 # An empty file cannot be mapped.
                 if self._size < HEADER.size:
                     raise FormatError(f"{path}: not a part of a database")
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._map = map_file(file, self._size)
         except OSError as error:
             raise FormatError(f"{path}: {error.strerror or error}") from None
         self._scattered = False
