@@ -32,8 +32,8 @@ _HEAD, _TAIL = 1024, 1032  # offsets of data_head and data_tail in struct perf_e
 _MANY_BYTES = _PAGES * mmap.PAGESIZE // 4
 # How long ago what is requested may have happened.
 _REMEMBERED_NS = 30_000_000_000
-# How often what is older is forgotten: a process that loads hundreds of libraries a second adds
-# 0.3 MB a second.
+# The interval at which older reports are forgotten: a process that loads hundreds of libraries a
+# second adds 0.3 MB a second.
 _FORGOTTEN_EVERY_NS = 5_000_000_000
 # A record has its time before it is there to be taken.
 _LATE_NS = 10_000_000

@@ -150,7 +150,7 @@ def _main(arguments: list[str]) -> int:
 
 
 def _reported(arguments: list[str]) -> int:
-    """Run the command line; errors are said in one line."""
+    """Run the command line, reporting errors in one line; returns the exit code."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _Warnings().show

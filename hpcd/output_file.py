@@ -38,7 +38,7 @@ def open_output(path: Path) -> BufferedWriter:
 
 
 def _target_of(link: Path) -> str | None:
-    """Return the target of ``link``, None for a link in /proc, which stands for an open file.
+    """Return the target of ``link``, None for a link in /proc, which leads to an open file.
 
     Raises :class:`StorageError` if another user made the link."""
     fd = os.open(link, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)

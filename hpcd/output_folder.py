@@ -127,7 +127,7 @@ class OutputFolder:
                 shutil.rmtree(entry.name, ignore_errors=True, dir_fd=self.fd)
             else:
                 os.unlink(entry.name, dir_fd=self.fd)
-        with contextlib.suppress(OSError):  # moved by who owns the folder
+        with contextlib.suppress(OSError):  # the folder's owner has moved it
             os.rmdir(self.shown.name, dir_fd=self._parent)
 
 

@@ -52,8 +52,8 @@ def parse_frame(line: bytes) -> PerfFrame | None:
 
 
 def parse_last_column(text: bytes) -> PerfFrame | None:
-    """Return the frame at the end of a sample of one line, of which ``text`` is what follows the
-    event; None if there is none."""
+    """Return the frame at the end of a one-line sample, None if it has none; ``text`` is the part
+    after the event."""
     for _ in range(_MOST_COLUMNS):
         # Before the frame there can be others, such as the address of data (-F +addr).
         column = _column(text)

@@ -62,8 +62,8 @@ _NAMED = re.compile(rb":\s+(.*):(\d{1,10})/(\d{1,10})$", re.DOTALL)
 _CLOCKS = ("cpu-clock", "task-clock")
 _NO_EVENT = b"event"
 _CUT_OFF = "at the end, where the text seems to be cut off"
-# Functions that nothing calls. Besides them only the kernel's frames tell whether the outermost
-# frame of a path is its first (call-graph.order of perf-config(1)).
+# Functions that have no caller. They and the kernel's frames tell whether the outermost frame of a
+# path is its first (call-graph.order of perf-config(1)).
 _OUTERMOST = re.compile(
     rb"_start|_?_?libc_start_\w+|start_thread|thread_start|_?_?clone3?|ret_from_fork\w*|main"
     rb"|runtime\.(?:goexit|mstart|rt0_go)\S*"
@@ -227,16 +227,16 @@ class PerfScriptReader:
         offset = path_offset = 0
         alone, node, skipped = True, None, self._skipped.count
         for line in [*text.split(b"\n"), b""]:
-            begun, said = self._parse_line(line)
+            begun, other = self._parse_line(line)
             indented = line[:1] in (b"\t", b" ")
-            if indented and not begun and not said and (header or record):
+            if indented and not begun and not other and (header or record):
                 path_offset = path_offset or offset
                 path.append(line)
                 offset += len(line) + 1
                 continue
             if header:
                 node = self._add(header, path, path_offset)
-            header, record, path, path_offset = begun, said, [], 0
+            header, record, path, path_offset = begun, other, [], 0
             alone = alone and (not offset or not line)
             if record:
                 self._take_record(record)

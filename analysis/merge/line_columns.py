@@ -32,7 +32,7 @@ def line_columns(
     opened, closed = windows[order.measurement].T
     born = threads.start_ns
     died = np.where(threads.end_ns == NO_NUMBER, closed, threads.end_ns)
-    # A line is what was watched of its thread; what was recorded of it proves that it was there.
+    # A line lasts while its thread was watched; a record or call outside of that time extends it.
     born = np.minimum(np.clip(born, opened, closed), first)
     died = np.maximum(np.clip(died, opened, closed), last)
     shift = (np.array(clock.offsets, np.int64) - clock.origin_ns)[order.measurement]

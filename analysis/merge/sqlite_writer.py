@@ -77,7 +77,7 @@ def write_tables(path: Path, tables: Iterable[tuple[str, Iterable[Row]]], metric
 
 
 def _create(path: Path) -> sqlite3.Connection:
-    """Make a file and connect to it. SQLite resolves the links of a path and opens what it found by
+    """Make a file and connect to it. SQLite resolves the links of a path and opens the result by
     name: another file, if another user changed a folder of that path meanwhile."""
     try:
         with path.open("xb") as new_file:

@@ -42,7 +42,7 @@ class GroupTable:
         # A thread or a phase that waits costs little, and lasts.
         columns = list(groups.cost[:, self._columns].T)
         columns += [groups.seconds] if groups.seconds is not None else []
-        # Of a metric that nothing has, nothing is a share.
+        # No group is a share of a metric whose sum is 0.
         large = [(column >= share * column.sum()) & (column > 0) for column in columns]
         shown = np.any(large, axis=0) if share else np.ones(len(order), bool)
         self._order = order[shown[order]][:most].tolist()

@@ -15,7 +15,7 @@ class NameRole(IntFlag):
     COMMUNICATION = auto()
     """A call of MPI and its like, in which a rank hands over data or waits for others."""
     LOCAL = auto()
-    """Of calls that communicate, those that return without waiting for another rank."""
+    """A call that communicates and returns without waiting for another rank."""
     STARTUP = auto()
     """Begins or ends communication, with all ranks together."""
     BARRIER = auto()
@@ -25,7 +25,7 @@ class NameRole(IntFlag):
     """Waits for the end of a thread or process that the caller started."""
     LOCK = auto()
     ASLEEP = auto()
-    """Of what waits: asleep, so that samples of CPU time in it are not the wait."""
+    """A wait in which the thread sleeps: samples of CPU time in it show no wait."""
     ONCE = auto()
     """Waits for another thread to have initialised something."""
     ENTRY = auto()
@@ -33,7 +33,7 @@ class NameRole(IntFlag):
     STUB = auto()
     """A stub of the linker, which leads to the procedure it is named after."""
     REGION = auto()
-    """The body of one of OpenMP's parallel regions."""
+    """The body of an OpenMP parallel region."""
     TEAM = auto()
     """Called by teams of OpenMP's threads alone."""
     OPENMP = auto()
@@ -44,7 +44,7 @@ class NameRole(IntFlag):
     """Code of a compiler's or a standard library's headers."""
 
     STOPPED = auto()
-    """In the kernel, as all below: stopped by a signal or a debugger."""
+    """Kernel procedures, here and below: stopped by a signal or a debugger."""
     CHILDREN = auto()
     PIPE = auto()
     EVENTS = auto()
@@ -56,11 +56,11 @@ class NameRole(IntFlag):
     INTERRUPT = auto()
 
     C_LIBRARY = auto()
-    """Of load modules: the C library and what is linked to every program."""
+    """A load module of the C library, or one that compilers link to every program."""
     SUPPORT = auto()
-    """Of load modules: other code that serves programs, but is not their own."""
+    """A load module that serves programs, such as MPI, and is not their own code."""
     PROGRAM = auto()
-    """Of load modules: the program's own, whatever else is said of them."""
+    """A load module of the program's own, whatever other roles it has."""
 
 
 _SLEEPS = NameRole.BARRIER | NameRole.CONDITION | NameRole.JOIN | NameRole.LOCK | NameRole.ONCE

@@ -50,8 +50,8 @@ class RoleTable:
 
     def of_procedures(self, names: Sequence[str], kernel: Sequence[bool],
                       modules: Sequence[str]) -> U32:  # fmt: skip
-        """``uint32[n]``: roles of procedures, each of which is the ``kernel``'s or not and has the
-        path or file name of a load module, "" where that is not known."""
+        """``uint32[n]``: roles of procedures. ``kernel`` says which are the kernel's; ``modules``
+        are paths or file names of their load modules, "" where unknown."""
         rows = zip(names, kernel, modules, strict=True)
         return np.array([self._of(*row) for row in rows], np.uint32)
 
@@ -60,8 +60,8 @@ class RoleTable:
         return NameRole(self._of(name, kernel, module))
 
     def of_labels(self, labels: Iterable[str]) -> U32:
-        """``uint32[n]``: roles of procedures by their display names, in which those of the kernel
-        end in ``[k]``."""
+        """``uint32[n]``: roles of procedures by their display names; kernel names end in
+        ``[k]``."""
         names = [(label, label.removesuffix(_KERNEL)) for label in labels]
         return np.array([self._of_name(name, name != label) for label, name in names], np.uint32)
 

@@ -191,8 +191,8 @@ class Control:
         uid, most = permission.peer.uid, self._configuration.control.recordings
         most = sys.maxsize if permission.root else most
         if not self._begin(uid, most):
-            # A recorder that has told its end is there for a moment yet; who has one that stays,
-            # since it waits for a file system of its user's, has fewer.
+            # A recorder lives for a moment after it has reported its end. One that stays, since it
+            # waits for a file system of its user, takes one of that user's places.
             self._recordings.wait_for_ended(uid, _END_SECONDS)
             if not self._begin(uid, most):
                 raise RefusedError(f"you have {most} recordings under way already")

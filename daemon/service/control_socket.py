@@ -76,9 +76,9 @@ class ControlSocket:
             try:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
-                continue  # nobody is there, or not any more
+                continue  # no connection waits, or it was closed
             except OSError as error:
-                # Out of descriptors or memory: who holds them gives them back in time.
+                # Out of descriptors or memory: other connections give them back in time.
                 journal.log("not accepted", journal.WARNING, why=error.strerror)
                 time.sleep(_EXHAUSTED_SECONDS)
                 continue
@@ -105,7 +105,7 @@ class ControlSocket:
         connects too often. One that is refused counts as a request too."""
         peer = peer_of(connection)
         delay, why = 0.0, ""
-        # Root is refused nothing: an administrator who has to look into a flood is not kept out.
+        # Root is never refused: an administrator has to be able to look into a flood.
         if peer.uid != 0:
             delay = self._count_request(peer.uid)
             with self._changed:

@@ -61,7 +61,7 @@ class MetricsSocket:
                     connection.settimeout(_PATIENCE_SECONDS)
                     connection.sendall(answer)
                 except OSError:
-                    pass  # not there in time, or gone; who it was is not known
+                    pass  # too late, or closed by a client that is not known
                 except Exception as error:
                     # A request must never end its worker; that it could is a bug to report.
                     journal.log("internal error", journal.ERROR, where="metrics", error=repr(error))

@@ -40,9 +40,9 @@ from hpcd.measurement.summary import ProbesSummary, Summary, UnwindCounts
 # Names of a kind in a summary, and characters of a name or a cause.
 _NAMES = 100
 _LONGEST = 500
-# That of a request, and what the service adds.
+# Bytes of a request and of the fields that the service adds.
 _MAX_SPECIFICATION = 2 * MAX_REQUEST
-# A client sends its directory when it is asked for it.
+# Time for a client to send its directory when the service requests it.
 _PATIENCE_SECONDS = 10.0
 
 

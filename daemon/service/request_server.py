@@ -83,7 +83,7 @@ class RequestServer:
                 start_new_session=True,  # Ctrl-C is for the service alone, which ends it
             )
         if not self._activated:
-            # Whoever closes it last closes what is in connections that were never accepted.
+            # The process that closes a listener last closes the descriptors in its backlog.
             listener.close()
 
     def _take(self) -> None:
@@ -141,7 +141,7 @@ class RequestServer:
             journal.log_of_user("refused", peer.uid, pid=peer.pid, why=str(error))
             answer = {"error": str(error), "code": error.exit_code}
         with contextlib.suppress(OSError) if held else contextlib.nullcontext():
-            send(connection, answer)  # of a held one, what follows finds that nobody is there
+            send(connection, answer)  # a held connection that is closed is noticed next
         return held
 
 

@@ -47,7 +47,7 @@ class _Versions:
     of: list[int] = field(default_factory=list)
 
     def append(self, since: int, number: int) -> None:
-        """Go on as another one."""
+        """Begin version ``number`` at ``since`` (ns)."""
         if self.since and self.since[-1] == since:
             self.since.pop()
             self.of.pop()
