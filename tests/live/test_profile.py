@@ -87,7 +87,8 @@ def test_what_was_asked_for_and_not_recorded_is_said(tmp_path: Path) -> None:
 
 def test_a_program_that_hangs(tmp_path: Path, build: Callable[..., Path]) -> None:
     program = build("asleep.c", "-pthread")
-    command = [*HPCD, "profile", "-d", "0.5", "--", program, "deadlock", "3"]
+    # Long enough that waits for a CPU at the begin are a small part, on a busy machine too.
+    command = [*HPCD, "profile", "-d", "3", "--", program, "deadlock", "3"]
     environment = {**os.environ, "HPCD_RESULTS": str(tmp_path)}
     with subprocess.Popen(
         command,
