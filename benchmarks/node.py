@@ -29,7 +29,7 @@ from rich.table import Table
 
 from benchmarks.otlp_sink import receiver
 from benchmarks.workloads import HPCD, build, scratch, sized
-from hpcd.bpf import libbpf
+from hpcd.bpf.kernel import libbpf
 from tests.support.lammps import ENVIRONMENT, melt
 
 SECONDS = int(os.environ.get("HPCD_BENCH_SECONDS", sized("25", "1")))

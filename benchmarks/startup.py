@@ -29,7 +29,7 @@ import json, time
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
-from hpcd.bpf.events import parse_events
+from hpcd.bpf.events.event_names import parse_events
 began = time.monotonic()
 event = parse_events("cpu-clock", 997)[0].perf_event()
 sampler = Sampler(SamplerPrograms([event], [0], SamplerOptions(background=True)))
@@ -83,7 +83,7 @@ def run() -> Table:
         (
             "until the recorder is imported",
             "import hpcd.__main__, hpcd.fast_imports as fast, hpcd.cli.verbs.run\n"
-            "with fast.fast_imports(): import hpcd.daemon.capture.recording",
+            "with fast.fast_imports(): import hpcd.daemon.capture.start.recording",
         ),
     ):
         table.add_row(what, _ms([_seconds([sys.executable, "-c", code]) for _ in range(RUNS)]), "")

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks.workloads import HPCD, ROOT, sized
-from hpcd.bpf import libbpf, syscalls
+from hpcd.bpf.kernel import libbpf, syscalls
 from hpcd.bpf.loading.loader import Programs
 
 _SECONDS, _ROUNDS = sized((2, 5), (1, 1))

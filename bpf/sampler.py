@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.copy_reader import CopyReader
+from hpcd.bpf.kernel.libbpf import program_functions, program_info
 from hpcd.bpf.layouts import CALL, COUNTERS, SAMPLE
-from hpcd.bpf.libbpf import program_functions, program_info
-from hpcd.bpf.ring import Ring
+from hpcd.bpf.rings.copy_reader import CopyReader
+from hpcd.bpf.rings.ring import Ring
 from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
 
@@ -85,8 +85,8 @@ class Sampler:
         return self.calls.take() if self.calls else np.empty(0, CALL)
 
     def probe_programs(self) -> dict[str, int]:
-        """Descriptors of the programs that run at probes, for :class:`hpcd.bpf.uprobes.Uprobes`."""
-        from hpcd.bpf.uprobes import PROBE_PROGRAMS
+        """Descriptors of the programs at probes, for :class:`hpcd.bpf.calls.uprobes.Uprobes`."""
+        from hpcd.bpf.calls.uprobes import PROBE_PROGRAMS
 
         fds = self.programs.fds
         return {name: fds[name] for name in PROBE_PROGRAMS if name in fds}
@@ -131,7 +131,7 @@ class Sampler:
         return total.view(COUNTERS)
 
     def program_functions(self) -> list[tuple[int, int, str]]:
-        """Return the programs' machine code: :func:`hpcd.bpf.libbpf.program_functions`."""
+        """Return the programs' machine code: :func:`hpcd.bpf.kernel.libbpf.program_functions`."""
         fds = self.programs.fds.values()
         return [function for fd in fds for function in program_functions(fd)]
 

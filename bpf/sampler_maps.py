@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from hpcd.bpf import maps
+from hpcd.bpf.kernel import maps
 from hpcd.bpf.map_sizes import (
     BLOCK_BYTES,
     BLOCK_WORDS,

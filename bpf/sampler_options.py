@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # most recordings record no calls
-    from hpcd.bpf.call_programs import CallOptions
-    from hpcd.bpf.syscalls import PerfEvent
+    from hpcd.bpf.calls.call_programs import CallOptions
+    from hpcd.bpf.kernel.syscalls import PerfEvent
 
 # 210,000 records, samples and switches: half a second of 400,000 switches a second, as many as
 # ranks make that yield while they wait, should the reader be held up. Without switches of each CPU

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hpcd.bpf import libbpf, maps, syscalls
-from hpcd.bpf.cpu_clock import CpuClock, periods
+from hpcd.bpf.events.cpu_clock import CpuClock, periods
+from hpcd.bpf.kernel import libbpf, maps, syscalls
 from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.loading.kernel_facilities import (
     Helper,
@@ -36,7 +36,7 @@ from hpcd.errors import HpcdError, PlatformError, UsageError
 from hpcd.processors import machine_seconds
 
 if TYPE_CHECKING:
-    from hpcd.bpf.call_programs import CallPrograms
+    from hpcd.bpf.calls.call_programs import CallPrograms
 
 # Without a hypervisor in between an interrupt is late by microseconds, seldom by 100.
 _LATE_NS = 500_000
@@ -99,7 +99,7 @@ class SamplerPrograms:
                 resources.callback(self.rings[name].close)
             self.calls: CallPrograms | None = None
             if options.calls:
-                from hpcd.bpf.call_programs import CallPrograms  # most recordings record none
+                from hpcd.bpf.calls.call_programs import CallPrograms  # most recordings record none
 
                 self.calls = CallPrograms(options.calls, options.loader)
                 resources.callback(self.calls.close)

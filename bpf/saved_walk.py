@@ -12,7 +12,7 @@ import struct
 import numpy as np
 
 from hpcd.array_types import U64
-from hpcd.bpf import libbpf, maps
+from hpcd.bpf.kernel import libbpf, maps
 from hpcd.bpf.layouts import MAX_FRAMES, SAVED, STACK_COPY
 from hpcd.bpf.map_sizes import COPY_BYTES, registers_bytes, saved_bytes, walk_bytes
 from hpcd.bpf.table_memory import Space

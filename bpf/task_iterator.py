@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-from hpcd.bpf.libbpf import KernelRefusedError, checked, library
+from hpcd.bpf.kernel.libbpf import KernelRefusedError, checked, library
+from hpcd.bpf.kernel.maps import HASH, NO_PREALLOC, Map, ring_map
 from hpcd.bpf.loading.captured_stderr import first_error_line
 from hpcd.bpf.loading.object_loader import SOURCES, compiled_path, messages, open_object
-from hpcd.bpf.maps import HASH, NO_PREALLOC, Map, ring_map
 from hpcd.errors import PlatformError
 
 # Two hundred of the largest copies; what does not fit is read when this has been emptied.

@@ -21,7 +21,7 @@ import numpy as np
 from hpcd.array_types import U64
 from hpcd.bpf.layouts import STACK_COPY
 from hpcd.bpf.map_sizes import COPY_BYTES, REGISTERS_BYTES
-from hpcd.bpf.ring import Ring
+from hpcd.bpf.rings.ring import Ring
 from hpcd.bpf.task_iterator import RING_BYTES, TaskIterator
 
 KERNEL_FRAMES = 127

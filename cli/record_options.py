@@ -7,10 +7,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from hpcd.bpf.events import parse_events
+from hpcd.bpf.events.event_names import parse_events
 from hpcd.bpf.loading.loader import LOADERS
 from hpcd.cli.output.terminal_text import say
-from hpcd.daemon.capture.recording_options import (
+from hpcd.daemon.capture.start.recording_options import (
     DEFAULT_FREQUENCY,
     DEFAULT_THRESHOLD_NS,
     Options,

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, TextIO
 from hpcd.cli.output.terminal_text import cell, console, harmless, say
 from hpcd.cli.record_options import recording_options, selection
 from hpcd.cli.service_client import held_by_service, wait_for_end
-from hpcd.daemon.capture.sampler_loading import prepare_recording
-from hpcd.daemon.capture.stop_request import StopRequest
-from hpcd.daemon.targets import processes
+from hpcd.daemon.access import processes
+from hpcd.daemon.capture.loop.stop_request import StopRequest
+from hpcd.daemon.capture.start.sampler_loading import prepare_recording
 from hpcd.elf.word_size import IS_32_BIT
 from hpcd.errors import HpcdError, StorageError, TargetError
 from hpcd.output_file import open_output
 from hpcd.signals import ENDING, handle
 
 if TYPE_CHECKING:
-    from hpcd.daemon.capture.recording import Recording
-    from hpcd.daemon.capture.session_parts import Progress
+    from hpcd.daemon.capture.loop.session_parts import Progress
+    from hpcd.daemon.capture.start.recording import Recording
     from hpcd.measurement.summary import Summary
 
 

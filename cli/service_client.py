@@ -14,8 +14,8 @@ from hpcd.errors import HpcdError, UsageError
 from hpcd.output_folder import make_directory
 
 if TYPE_CHECKING:
-    from hpcd.daemon.capture.recording_options import Options
-    from hpcd.daemon.capture.stop_request import StopRequest
+    from hpcd.daemon.capture.loop.stop_request import StopRequest
+    from hpcd.daemon.capture.start.recording_options import Options
     from hpcd.daemon.targets.selector import Selector
 
 _POLL_SECONDS = 0.25
@@ -78,7 +78,7 @@ def recorded_by_service(socket: str, options: Options, output: Path) -> Iterator
 def request_of(options: Options) -> dict[str, Any]:
     """The service request that starts recording ``options``. Raises :class:`UsageError` for those
     that the service does not take."""
-    from hpcd.daemon.capture.recording_options import REFUSED, REQUESTED, Options
+    from hpcd.daemon.capture.start.recording_options import REFUSED, REQUESTED, Options
 
     usual = Options(options.selector, options.output)
     for name, option in REFUSED.items():

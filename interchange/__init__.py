@@ -11,17 +11,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hpcd.interchange.data_frames import arrow_batches, arrow_table, pandas_frame
-    from hpcd.interchange.hatchet import graph_frame, thicket
+    from hpcd.interchange.tables.data_frames import arrow_batches, arrow_table, pandas_frame
+    from hpcd.interchange.tables.hatchet import graph_frame, thicket
 
 __all__ = ["arrow_batches", "arrow_table", "graph_frame", "pandas_frame", "thicket"]
 
 _MODULES = {
-    "arrow_batches": "data_frames",
-    "arrow_table": "data_frames",
-    "pandas_frame": "data_frames",
-    "graph_frame": "hatchet",
-    "thicket": "hatchet",
+    "arrow_batches": "tables.data_frames",
+    "arrow_table": "tables.data_frames",
+    "pandas_frame": "tables.data_frames",
+    "graph_frame": "tables.hatchet",
+    "thicket": "tables.hatchet",
 }
 
 

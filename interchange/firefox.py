@@ -17,13 +17,13 @@ import numpy as np
 
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import I64
-from hpcd.interchange.context_table import ContextTable, Detail
-from hpcd.interchange.decimal_text import decimals, numbers
-from hpcd.interchange.export_selection import ExportSelection, ProcessIds, ProcessNames
-from hpcd.interchange.json_text import as_json, json_columns
+from hpcd.interchange.fitted_names import utf8
 from hpcd.interchange.numbering import Numbering
-from hpcd.interchange.text import utf8
-from hpcd.interchange.trace_blocks import TraceBlock
+from hpcd.interchange.output.context_table import ContextTable, Detail
+from hpcd.interchange.output.decimal_text import decimals, numbers
+from hpcd.interchange.output.export_selection import ExportSelection, ProcessIds, ProcessNames
+from hpcd.interchange.output.json_text import as_json, json_columns
+from hpcd.interchange.output.trace_blocks import TraceBlock
 from hpcd.model.identity import ModuleKind
 
 _VERSION = 70

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.errors import PlatformError, StorageError, UsageError, did_you_mean
-from hpcd.interchange.collapsed import looks_collapsed
-from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.output.export_selection import ExportSelection
+from hpcd.interchange.text.collapsed import looks_collapsed
 from hpcd.output_file import open_output
 from hpcd.output_folder import OutputFolder
 
@@ -53,15 +53,15 @@ class Format(NamedTuple):
 
 FORMATS = {
     "collapsed": Format(
-        "collapsed", ".folded", False, "collapsed stacks, as flamegraph.pl and others read",
+        "text.collapsed", ".folded", False, "collapsed stacks, as flamegraph.pl and others read",
         rb"[^\n]+ \d+\n",
     ),
     "speedscope": Format(
-        "speedscope", ".speedscope.json", False, "profiles of https://www.speedscope.app",
+        "text.speedscope", ".speedscope.json", False, "profiles of https://www.speedscope.app",
         rb'\{"\$schema":"[^"]*","exporter":"hpcd"',
     ),
     "pprof": Format(
-        "pprof", ".pb.gz", False, "profile of go tool pprof",
+        "pprof.pprof_profile", ".pb.gz", False, "profile of go tool pprof",
         rb"\x1f\x8b\x08\x08.{6}hpcd\.",  # so do all that are compressed
     ),
     "firefox": Format(
@@ -73,21 +73,23 @@ FORMATS = {
         rb"\n.\x50\x01\xc8\x02\x01", phases=True,
     ),
     "otf2": Format(
-        "otf2_archive", ".otf2", True, "OTF2 archive", phases=True, library="otf2"
+        "otf2.otf2_archive", ".otf2", True, "OTF2 archive", phases=True, library="otf2"
     ),
-    "csv": Format("csv_tables", ".csv", True, "tables as CSV files"),
+    "csv": Format("tables.csv_tables", ".csv", True, "tables as CSV files"),
     "parquet": Format(
-        "arrow_tables", ".parquet", True, "tables as Parquet", function="write_parquet",
+        "tables.arrow_tables", ".parquet", True, "tables as Parquet", function="write_parquet",
         library="pyarrow",
     ),
     "arrow": Format(
-        "arrow_tables", ".arrow", True, "tables as Arrow IPC", function="write_arrow",
+        "tables.arrow_tables", ".arrow", True, "tables as Arrow IPC", function="write_arrow",
         library="pyarrow",
     ),
-    "hatchet": Format("hatchet", ".hatchet.json", False, "literal GraphFrame of Hatchet",
+    "hatchet": Format("tables.hatchet", ".hatchet.json", False, "literal GraphFrame of Hatchet",
                       rb'\[\n\{"name":"\[all\]",'),
-    "hpctoolkit": Format("hpctoolkit", ".hpctoolkit", True, "database of HPCToolkit, version 4"),
-    "tau": Format("tau", ".tau", True, "profiles of TAU, by metric and thread"),
+    "hpctoolkit": Format(
+        "hpctoolkit.hpctoolkit_database", ".hpctoolkit", True, "database of HPCToolkit, version 4"
+    ),
+    "tau": Format("text.tau", ".tau", True, "profiles of TAU, by metric and thread"),
 }  # fmt: skip
 """Formats by name."""
 

@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpcd.errors import FormatError, NotFoundError
-from hpcd.interchange import perf_data
-from hpcd.interchange.austin import AustinReader, AustinSamples, looks_like_austin
-from hpcd.interchange.collapsed import (
+from hpcd.interchange.fitted_names import readable
+from hpcd.interchange.hpctoolkit.hpctoolkit_reader import HpctoolkitReader, is_hpctoolkit_database
+from hpcd.interchange.input.input_file import InputFile
+from hpcd.interchange.input.recording_builder import RecordingBuilder
+from hpcd.interchange.otf2.otf2_reader import Otf2Reader, anchor_file
+from hpcd.interchange.perf import perf_data
+from hpcd.interchange.perf.perf_script import PerfScriptReader, looks_like_perf_script
+from hpcd.interchange.pprof.pprof_message import looks_like_gperftools, looks_like_pprof
+from hpcd.interchange.pprof.pprof_profile import MAX_BYTES, PprofReader
+from hpcd.interchange.text.austin import AustinReader, AustinSamples, looks_like_austin
+from hpcd.interchange.text.collapsed import (
     CollapsedReader,
     looks_collapsed,
     looks_like_py_spy,
     require_one_count,
 )
-from hpcd.interchange.hpctoolkit_reader import HpctoolkitReader, is_hpctoolkit_database
-from hpcd.interchange.input_file import InputFile
-from hpcd.interchange.mojo import MojoReader, looks_like_mojo
-from hpcd.interchange.otf2_reader import Otf2Reader, anchor_file
-from hpcd.interchange.perf_script import PerfScriptReader, looks_like_perf_script
-from hpcd.interchange.pprof import MAX_BYTES, PprofReader
-from hpcd.interchange.pprof_message import looks_like_gperftools, looks_like_pprof
-from hpcd.interchange.recording_builder import RecordingBuilder
-from hpcd.interchange.speedscope_reader import SpeedscopeReader, looks_like_speedscope
-from hpcd.interchange.text import readable
+from hpcd.interchange.text.mojo import MojoReader, looks_like_mojo
+from hpcd.interchange.text.speedscope_reader import SpeedscopeReader, looks_like_speedscope
 from hpcd.model.identity import Host
 
 _UNKNOWN_HOST = "unknown host"

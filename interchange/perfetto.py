@@ -15,16 +15,16 @@ import numpy as np
 
 from hpcd.analysis.database.metrics import RECORDS
 from hpcd.array_types import I64, Mask
-from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import (
+from hpcd.interchange.numbering import Numbering
+from hpcd.interchange.output.context_table import Detail
+from hpcd.interchange.output.export_selection import (
     ExportSelection,
     ProcessIds,
     ProcessNames,
     whole_numbers,
 )
-from hpcd.interchange.numbering import Numbering
+from hpcd.interchange.output.trace_blocks import TraceBlock
 from hpcd.interchange.protobuf import encode_varints, integer, message, text
-from hpcd.interchange.trace_blocks import TraceBlock
 
 # Fields of TracePacket.
 _CLOCK_SNAPSHOT, _TIMESTAMP, _SEQUENCE, _EVENT, _INTERNED, _FLAGS = 6, 8, 10, 11, 12, 13

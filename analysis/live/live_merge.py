@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.merge.process_pool import CONTEXT, describe_ending, start_fork_server
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.merge.tasks.process_pool import CONTEXT, describe_ending, start_fork_server
 from hpcd.errors import FormatError, HpcdError
 from hpcd.measurement.segments import is_being_written, measurement_size
 

@@ -3,9 +3,9 @@
 Stages, each a set of independent tasks on an :class:`concurrent.futures.Executor`:
 
 1. *read*: measurements become parts of the database, batch by batch
-   (:mod:`hpcd.analysis.merge.measurement_reading`), the only stage that looks at records;
+   (:mod:`hpcd.analysis.merge.read.measurement_reading`), the only stage that looks at records;
 2. *unite* the trees into the canonical calling context tree
-   (:mod:`hpcd.analysis.merge.canonical_union`);
+   (:mod:`hpcd.analysis.merge.unite.canonical_union`);
 3. *sums*: every part's sums, by the canonical tree's nodes;
 4. *symbols*: name the addresses of every load module, with inlined calls, loops and lines;
 5. *tables* and *checksums*.
@@ -31,7 +31,7 @@ from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.arrays.column_files import save_column, storage_error
 from hpcd.analysis.arrays.node_maps import NodeMaps
 from hpcd.analysis.database import directory as layout
-from hpcd.analysis.merge.atomic_output import (
+from hpcd.analysis.merge.publish.atomic_output import (
     DATABASE,
     check_output,
     put_in_place,
@@ -39,43 +39,43 @@ from hpcd.analysis.merge.atomic_output import (
     work_folder,
     workers_path,
 )
-from hpcd.analysis.merge.call_columns import CallSource, CallTables, unite_calls
-from hpcd.analysis.merge.canonical_modules import CanonicalModule, unite_modules
-from hpcd.analysis.merge.canonical_union import (
-    CanonicalUnion,
-    KeptTree,
-    unite_trees,
-)
-from hpcd.analysis.merge.context_statistics import (
+from hpcd.analysis.merge.publish.call_columns import CallSource, CallTables, unite_calls
+from hpcd.analysis.merge.publish.context_statistics import (
     ContextStatistics,
     line_extremes,
     united_statistics,
 )
-from hpcd.analysis.merge.database_files import all_checksums, place_parts
-from hpcd.analysis.merge.executors import (
+from hpcd.analysis.merge.publish.database_files import all_checksums, place_parts
+from hpcd.analysis.merge.publish.line_columns import line_columns
+from hpcd.analysis.merge.publish.module_names import close_readers
+from hpcd.analysis.merge.publish.node_names import NamedTree, name_tree, prepare
+from hpcd.analysis.merge.publish.sqlite_writer import TableWriter
+from hpcd.analysis.merge.publish.table_rows import ClockOffsets, DatabaseContents
+from hpcd.analysis.merge.read.measurement_reading import ReadMeasurements, read_measurements
+from hpcd.analysis.merge.tasks.executors import (
     DEFAULT_MEMORY,
     Progress,
     local_executor,
     run_all,
     workers_for,
 )
-from hpcd.analysis.merge.line_columns import line_columns
-from hpcd.analysis.merge.line_order import LineOrder, order_lines
-from hpcd.analysis.merge.measurement_reading import ReadMeasurements, read_measurements
-from hpcd.analysis.merge.metric_cells import (
+from hpcd.analysis.merge.unite.canonical_modules import CanonicalModule, unite_modules
+from hpcd.analysis.merge.unite.canonical_union import (
+    CanonicalUnion,
+    KeptTree,
+    unite_trees,
+)
+from hpcd.analysis.merge.unite.line_order import LineOrder, order_lines
+from hpcd.analysis.merge.unite.metric_cells import (
     CellTask,
     metric_scales,
     place_cells,
     place_nodes,
     translate_cells,
 )
-from hpcd.analysis.merge.module_names import close_readers
-from hpcd.analysis.merge.node_names import NamedTree, name_tree, prepare
-from hpcd.analysis.merge.part_layout import PartLayout
-from hpcd.analysis.merge.sqlite_writer import TableWriter
-from hpcd.analysis.merge.table_rows import ClockOffsets, DatabaseContents
-from hpcd.analysis.merge.united_events import unite_events
-from hpcd.analysis.merge.united_symbols import table_of
+from hpcd.analysis.merge.unite.part_layout import PartLayout
+from hpcd.analysis.merge.unite.united_events import unite_events
+from hpcd.analysis.merge.unite.united_symbols import table_of
 from hpcd.analysis.trace.part_contents import MeasurementContents, load_call_nodes, windows_of
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import UsageError

@@ -2,7 +2,7 @@
 
 Identities travel from the worker that read them to the merge; what may be big stays on the disk and
 only its place travels. What uniting parts needs besides is in the part's scratch file
-(:mod:`hpcd.analysis.merge.scratch`), which is there while a database is made.
+(:mod:`hpcd.analysis.merge.unite.scratch`), which is there while a database is made.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcd.bpf import libbpf, maps, syscalls
+from hpcd.bpf.kernel import libbpf, maps, syscalls
+from hpcd.bpf.kernel.privileges import CAPABILITIES, missing_capabilities, privilege_remedy
 from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.bpf.loading.host_namespaces import (
     PID_REMEDY,
@@ -30,8 +31,7 @@ from hpcd.bpf.loading.kernel_layouts import count_members
 from hpcd.bpf.loading.loader import chosen_loader, require_calls
 from hpcd.bpf.loading.object_loader import object_path
 from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
-from hpcd.bpf.privileges import CAPABILITIES, missing_capabilities, privilege_remedy
-from hpcd.bpf.ring import Ring
+from hpcd.bpf.rings.ring import Ring
 from hpcd.bpf.task_stacks import TaskStacks
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
 from hpcd.kernels.library import open_library

@@ -11,7 +11,7 @@ from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
-from hpcd.bpf.libbpf import library
+from hpcd.bpf.kernel.libbpf import library
 from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.errors import PlatformError
 

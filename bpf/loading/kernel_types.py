@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
-from hpcd.bpf.libbpf import library, silence
-from hpcd.bpf.sysfs import require_sysfs
+from hpcd.bpf.kernel.libbpf import library, silence
+from hpcd.bpf.kernel.sysfs import require_sysfs
 from hpcd.errors import PlatformError
 
 _STRUCT, _UNION, _ENUM, _TYPEDEF = 4, 5, 6, 8

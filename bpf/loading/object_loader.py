@@ -2,8 +2,8 @@
 
 ``make objects`` compiles ``sampler.bpf.c`` once for all kernels. libbpf finds the members of the
 kernel's structures (``kernel.h``) in its BTF; what a recording records is filled in as constants,
-and the maps are those :mod:`hpcd.bpf.maps` has made. The file's name holds a digest of the sources
-it was made from, so that an object and a source that differ never meet.
+and the maps are those :mod:`hpcd.bpf.kernel.maps` has made. The file's name holds a digest of the
+sources it was made from, so that an object and a source that differ never meet.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from hpcd.bpf.libbpf import library, silence
+from hpcd.bpf.kernel.libbpf import library, silence
+from hpcd.bpf.kernel.privileges import not_permitted
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.bpf.loading.kernel_facilities import Helper, has_helper
-from hpcd.bpf.privileges import not_permitted
 from hpcd.errors import PlatformError
 from hpcd.kernels.library import source_digest
 

@@ -1,5 +1,5 @@
-/* What is recorded of each call of a probed function, as user space writes it; bpf/probe_maps.py
- * and daemon/probes/value_program.py pack the same, and tests/unit/bpf/test_layouts.py compares them.
+/* What is recorded of each call of a probed function, as user space writes it; bpf/calls/probe_maps.py
+ * and daemon/probe_places/value_program.py pack the same, and tests/unit/bpf/test_layouts.py compares them.
  */
 #ifndef HPCD_PROBE_VALUES_H
 #define HPCD_PROBE_VALUES_H

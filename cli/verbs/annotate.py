@@ -11,7 +11,7 @@ from typing import Any
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.merge.table_rows import text as printable
+from hpcd.analysis.merge.publish.table_rows import text as printable
 from hpcd.analysis.profile.annotation import Annotated, Annotator, InstructionListing
 from hpcd.analysis.profile.filters import Filter, matching
 from hpcd.analysis.profile.formula import Formula

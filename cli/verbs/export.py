@@ -14,8 +14,8 @@ from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.cli.output.terminal_text import say
 from hpcd.errors import UsageError
-from hpcd.interchange.export_selection import ExportSelection
 from hpcd.interchange.formats import FORMATS, default_path, export, is_stream
+from hpcd.interchange.output.export_selection import ExportSelection
 from hpcd.signals import ENDING, interrupt_on
 from hpcd.wording import counted
 

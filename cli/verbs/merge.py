@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcd.analysis.merge.executors import DEFAULT_MEMORY, ENGINES, engine, workers_for
-from hpcd.analysis.merge.process_pool import start_fork_server
+from hpcd.analysis.merge.tasks.executors import DEFAULT_MEMORY, ENGINES, engine, workers_for
+from hpcd.analysis.merge.tasks.process_pool import start_fork_server
 from hpcd.cli.command import Command
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.cli.output.terminal_text import say

@@ -30,7 +30,7 @@ from hpcd.cli.recorder import (
 from hpcd.cli.result_store import User, checked_name, new_name, results_folder, user
 from hpcd.cli.service_client import add_socket_option
 from hpcd.cli.verbs.run import command_of, run_recorded
-from hpcd.daemon.targets import processes
+from hpcd.daemon.access import processes
 from hpcd.errors import HpcdError, StorageError, UsageError
 from hpcd.isolation import python_command, python_environment
 from hpcd.output_file import open_output

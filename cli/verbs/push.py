@@ -19,8 +19,8 @@ from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.cli.command import Command
 from hpcd.cli.output.terminal_text import say
 from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError, UsageError
-from hpcd.interchange.profile_push import Pusher, Receiver
-from hpcd.interchange.push_requests import FORMATS
+from hpcd.interchange.pprof.profile_push import Pusher, Receiver
+from hpcd.interchange.pprof.push_requests import FORMATS
 from hpcd.signals import ENDING, handle
 from hpcd.wording import counted
 

@@ -26,7 +26,7 @@ from hpcd.cli.recorder import (
     say_32_bit,
     stop_on_signals,
 )
-from hpcd.daemon.capture.sampler_loading import prepare_recording
+from hpcd.daemon.capture.start.sampler_loading import prepare_recording
 from hpcd.daemon.targets.selector import Selector
 from hpcd.elf.word_size import is_32_bit
 from hpcd.errors import NotFoundError, TargetError, UsageError

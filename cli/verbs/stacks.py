@@ -29,7 +29,7 @@ from hpcd.cli.record_options import (
 )
 from hpcd.cli.result_store import latest_result
 from hpcd.cli.service_client import add_socket_option
-from hpcd.daemon.targets import processes
+from hpcd.daemon.access import processes
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import TargetError, UsageError
 from hpcd.model.stack_snapshot import ThreadStack

@@ -8,7 +8,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from hpcd.analysis.merge.executors import WorkerDiedError, local_executor, run_all
+from hpcd.analysis.merge.tasks.executors import WorkerDiedError, local_executor, run_all
 from hpcd.cli.command import Command
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.errors import UsageError

@@ -34,7 +34,7 @@ from hpcd.cli.record_options import (
 )
 from hpcd.cli.service_client import add_socket_option, recorded_by_service
 from hpcd.cli.temporary_folder import temporary_folder
-from hpcd.daemon.capture.recording_options import DEFAULT_FREQUENCY, Options
+from hpcd.daemon.capture.start.recording_options import DEFAULT_FREQUENCY, Options
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.daemon.targets.selector import Selector

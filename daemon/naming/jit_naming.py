@@ -6,12 +6,13 @@ get one seconds later, and others when its address is used again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.naming import jit_symbols
 from hpcd.daemon.naming.load_modules import Modules
-from hpcd.daemon.targets.process_table import Targets
 from hpcd.distinct import distinct
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame as frames
@@ -24,11 +25,19 @@ _LAST_BYTES = 16 << 20
 
 
 class JitNaming:
-    """Owns the frames in code made at run time, and the open files that may name them."""
+    """Owns the frames in code made at run time, and the open files that may name them.
 
-    def __init__(self, modules: Modules, targets: Targets, writer: MeasurementWriter) -> None:
+    ``owner_of`` returns (pid, uid) of the living process with a number in the measurement.
+    """
+
+    def __init__(
+        self,
+        modules: Modules,
+        owner_of: Callable[[int], tuple[int, int] | None],
+        writer: MeasurementWriter,
+    ) -> None:
         self._modules = modules
-        self._targets = targets
+        self._owner_of = owner_of
         self._writer = writer
         self._files = jit_symbols.JitFiles()
         self._nodes_seen = 1
@@ -47,10 +56,10 @@ class JitNaming:
         self._modules_seen += len(new)
         for module in new:
             number = module.process
-            process = None if number in self._owner else self._targets.by_number(number)
-            if process:
-                self._owner[number] = (process.pid, process.uid)
-                self._files.hold(number, process.pid, process.uid)
+            owner = None if number in self._owner else self._owner_of(number)
+            if owner:
+                self._owner[number] = owner
+                self._files.hold(number, *owner)
 
     def name_frames(self, cct_frames: U64, *, last: bool = False) -> None:
         """Write symbols of all frames that are not written yet.

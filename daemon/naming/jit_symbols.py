@@ -3,7 +3,7 @@
 Both are written by the target's own runtime, so they are bounded text of an untrusted user, read
 only when they belong to the user who runs the process, or to root and all may read them, and a part
 at a time: what a user has written costs that user's names. They are not opened here but read by a
-process that can be left behind (:mod:`hpcd.daemon.targets.target_reader`). Formats:
+process that can be left behind (:mod:`hpcd.daemon.access.target_reader`). Formats:
 jit-interface.txt and jitdump-specification.txt in the kernel's tools/perf/Documentation.
 
 A runtime uses addresses again, so a symbol holds from some time on: in jitdump that of its record,
@@ -27,11 +27,11 @@ from operator import itemgetter
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.daemon.targets import patience, target_reader
-from hpcd.daemon.targets.file_status import FileStatus, status_of
-from hpcd.daemon.targets.patience import WithheldError
-from hpcd.daemon.targets.processes import executable_regions
-from hpcd.daemon.targets.target_files import Pin, open_root, pinned, require_pinned
+from hpcd.daemon.access import patience, target_reader
+from hpcd.daemon.access.file_status import FileStatus, status_of
+from hpcd.daemon.access.patience import WithheldError
+from hpcd.daemon.access.processes import executable_regions
+from hpcd.daemon.access.target_files import Pin, open_root, pinned, require_pinned
 from hpcd.distinct import are_among, distinct
 
 Symbols = list[tuple[int, int, str, int]]

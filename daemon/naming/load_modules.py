@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.daemon.access import patience, target_reader
+from hpcd.daemon.access.file_status import FileStatus, status_of
+from hpcd.daemon.access.processes import executable_regions
+from hpcd.daemon.access.target_reader import TargetReader, is_pin
+from hpcd.daemon.access.user_accounts import UserAccounts
 from hpcd.daemon.naming.mapping_rows import KnownModule
 from hpcd.daemon.naming.table_installer import TableInstaller
-from hpcd.daemon.targets import patience, target_reader
-from hpcd.daemon.targets.file_status import FileStatus, status_of
-from hpcd.daemon.targets.processes import executable_regions
-from hpcd.daemon.targets.target_reader import TargetReader, is_pin
-from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decode_queue import DecodeQueue
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import HpcdError

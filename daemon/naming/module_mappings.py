@@ -11,20 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.table_memory import MAPPING
-from hpcd.daemon.naming.load_modules import Modules, key_of
-from hpcd.daemon.naming.mapping_rows import PAGE, KnownModule, mapping_rows
-from hpcd.daemon.naming.moved_text import as_text, beside
-from hpcd.daemon.naming.path_cache import PathCache
-from hpcd.daemon.targets import patience
-from hpcd.daemon.targets.file_status import FileStatus, status_of
-from hpcd.daemon.targets.patience import WithheldError, real_user
-from hpcd.daemon.targets.processes import file_regions
-from hpcd.daemon.targets.target_files import (
+from hpcd.daemon.access import patience
+from hpcd.daemon.access.file_status import FileStatus, status_of
+from hpcd.daemon.access.patience import WithheldError, real_user
+from hpcd.daemon.access.processes import file_regions
+from hpcd.daemon.access.target_files import (
     MappedFile,
     files_by_path,
     mapped_file,
     mapped_files,
 )
+from hpcd.daemon.naming.load_modules import Modules, key_of
+from hpcd.daemon.naming.mapping_rows import PAGE, KnownModule, mapping_rows
+from hpcd.daemon.naming.moved_text import as_text, beside
+from hpcd.daemon.naming.path_cache import PathCache
 from hpcd.model.frame import MODULE_SHIFT, module_frame
 from hpcd.model.identity import ModuleKind
 from hpcd.model.region import Region

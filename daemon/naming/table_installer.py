@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.table_memory import UnwindTables
+from hpcd.daemon.access.user_accounts import UserAccounts
 from hpcd.daemon.naming.mapping_rows import KnownModule
-from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decode_queue import DecodeQueue
 from hpcd.daemon.unwind.unwind_rules import InternedRules
 from hpcd.elf.elf_reader import NOT_ELF

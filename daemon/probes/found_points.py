@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from hpcd.daemon.probes.debug_prototypes import DeclaredType, Prototype
-from hpcd.daemon.probes.probe_points import MOST_POINTS
+from hpcd.daemon.probe_places.debug_prototypes import DeclaredType, Prototype
+from hpcd.daemon.probe_places.probe_points import MOST_POINTS
+from hpcd.daemon.probe_places.return_instructions import MOST_RETURNS
+from hpcd.daemon.probe_places.value_program import MOST_ARGUMENTS
 from hpcd.daemon.probes.probe_spec import ALLOCATOR, ProbeSpec
-from hpcd.daemon.probes.return_instructions import MOST_RETURNS
-from hpcd.daemon.probes.value_program import MOST_ARGUMENTS
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import FormatError
 

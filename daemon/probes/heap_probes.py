@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hpcd.bpf.probe_maps import HeapRole
+from hpcd.bpf.calls.probe_maps import HeapRole
+from hpcd.daemon.probe_places.value_program import NO_REGISTER, Step, ValueProgram, argument, result
+from hpcd.daemon.probe_places.value_types import ADDRESS, WORD
 from hpcd.daemon.probes.found_points import FoundPoint
 from hpcd.daemon.probes.probe_spec import (
     ALLOCATOR,
@@ -19,8 +21,6 @@ from hpcd.daemon.probes.probe_spec import (
     ProbeSpec,
     ProbeValue,
 )
-from hpcd.daemon.probes.value_program import NO_REGISTER, Step, ValueProgram, argument, result
-from hpcd.daemon.probes.value_types import ADDRESS, WORD
 from hpcd.model.calls import Group
 
 _FUNCTIONS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hpcd.daemon.probe_places.value_program import Step, ValueProgram, argument
+from hpcd.daemon.probe_places.value_types import ADDRESS, ValueType
 from hpcd.daemon.probes.probe_spec import ProbeSpec, ProbeValue, SecondRecord
-from hpcd.daemon.probes.value_program import Step, ValueProgram, argument
-from hpcd.daemon.probes.value_types import ADDRESS, ValueType
 from hpcd.model.mpi_functions import FUNCTIONS, Function, Role
 from hpcd.model.mpi_records import FLAVOURS, Flavour, Record, Value, ValueSource, records
 

@@ -12,7 +12,7 @@ import os
 import time
 from dataclasses import dataclass, field
 
-from hpcd.daemon.targets import processes
+from hpcd.daemon.access import processes
 from hpcd.sandbox.user_rights import with_rights
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from hpcd.bpf.probe_maps import HeapRole
+from hpcd.bpf.calls.probe_maps import HeapRole
+from hpcd.daemon.probe_places.value_program import MAX_VALUES, Step, ValueProgram, argument, result
+from hpcd.daemon.probe_places.value_types import WORD, ValueType, type_called
 from hpcd.daemon.probes.value_expression import parse_expression
-from hpcd.daemon.probes.value_program import MAX_VALUES, Step, ValueProgram, argument, result
-from hpcd.daemon.probes.value_types import WORD, ValueType, type_called
 from hpcd.errors import UsageError
 
 GROUPS = ("probe", "mpi", "memory")

@@ -16,20 +16,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcd.bpf.uprobes import RETURN_POINT, ProbedInstruction, Uprobes
-from hpcd.daemon.probes.found_points import find_points
-from hpcd.daemon.probes.heap_probes import allocator_code, has_allocator, is_of_allocator
-from hpcd.daemon.probes.probe_rights import MOST_FILES, MOST_PROCESSES, ProbeRights
-from hpcd.daemon.probes.probe_spec import ProbeSpec, library_matches
-from hpcd.daemon.probes.probed_functions import ProbedFunctions
-from hpcd.daemon.targets.file_status import FileStatus, status_of
-from hpcd.daemon.targets.target_files import (
+from hpcd.bpf.calls.uprobes import RETURN_POINT, ProbedInstruction, Uprobes
+from hpcd.daemon.access.file_status import FileStatus, status_of
+from hpcd.daemon.access.target_files import (
     LAYERED,
     Pin,
     files_by_path,
     mapped_file,
     open_file,
 )
+from hpcd.daemon.probes.found_points import find_points
+from hpcd.daemon.probes.heap_probes import allocator_code, has_allocator, is_of_allocator
+from hpcd.daemon.probes.probe_rights import MOST_FILES, MOST_PROCESSES, ProbeRights
+from hpcd.daemon.probes.probe_spec import ProbeSpec, library_matches
+from hpcd.daemon.probes.probed_functions import ProbedFunctions
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import FormatError, TargetError
 from hpcd.model.region import Region

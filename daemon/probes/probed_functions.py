@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hpcd.bpf.probe_maps import (
+from hpcd.bpf.calls.probe_maps import (
     LIST,
     MAX_PROBED,
     PACKED_LIST,
@@ -15,13 +15,13 @@ from hpcd.bpf.probe_maps import (
     TRAMPOLINE,
     ProbeMaps,
 )
-from hpcd.bpf.uprobes import RETURN_POINT, ProbedInstruction
-from hpcd.daemon.probes.debug_prototypes import DeclaredType, Prototype
+from hpcd.bpf.calls.uprobes import RETURN_POINT, ProbedInstruction
+from hpcd.daemon.probe_places.debug_prototypes import DeclaredType, Prototype
+from hpcd.daemon.probe_places.static_tracepoints import operand_programs
+from hpcd.daemon.probe_places.value_program import MAX_VALUES, argument, result
+from hpcd.daemon.probe_places.value_types import ValueType
 from hpcd.daemon.probes.found_points import FoundPoint
 from hpcd.daemon.probes.probe_spec import ALLOCATOR, ProbeSpec, ProbeValue, SecondRecord
-from hpcd.daemon.probes.static_tracepoints import operand_programs
-from hpcd.daemon.probes.value_program import MAX_VALUES, argument, result
-from hpcd.daemon.probes.value_types import ValueType
 from hpcd.model.calls import CalledFunction, CallValue, ValueKind
 
 _NAME = re.compile(r"[A-Za-z_]\w*$")

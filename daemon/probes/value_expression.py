@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hpcd.daemon.probes.value_program import (
+from hpcd.daemon.probe_places.value_program import (
     MOST_ARGUMENTS,
     NO_REGISTER,
     Step,
@@ -25,7 +25,7 @@ from hpcd.daemon.probes.value_program import (
     argument,
     result,
 )
-from hpcd.daemon.probes.value_types import WORD, ValueType, type_called
+from hpcd.daemon.probe_places.value_types import WORD, ValueType, type_called
 from hpcd.errors import UsageError
 
 _TOKEN = re.compile(r"\s*(0x[0-9a-fA-F]+|\d+|[A-Za-z_]\w*|[-+*()])")

@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.capture.recording_options import REQUESTED, Options
+from hpcd.daemon.capture.start.recording_options import REQUESTED, Options
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import Configuration, seconds_of, share_of, size_of

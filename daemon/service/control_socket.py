@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from hpcd.daemon.capture.token_bucket import UserBuckets
+from hpcd.daemon.access.token_bucket import UserBuckets
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.protocol import (
     MAX_ANSWER,

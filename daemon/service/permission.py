@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from hpcd.daemon.access import processes
 from hpcd.daemon.service.protocol import Peer
 from hpcd.daemon.service.recordings import RecordingProcess
-from hpcd.daemon.targets import processes
 from hpcd.errors import HpcdError, TargetError
 
 

@@ -26,12 +26,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.capture.recording_options import Options
-from hpcd.daemon.capture.sampler_loading import import_recorder, prepare_recording
+from hpcd.daemon.access.file_status import IN_MEMORY, file_system_type
+from hpcd.daemon.capture.start.recording_options import Options
+from hpcd.daemon.capture.start.sampler_loading import import_recorder, prepare_recording
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.child_process import end_first_without_memory, tuples
 from hpcd.daemon.service.protocol import MAX_REQUEST, receive
-from hpcd.daemon.targets.file_status import IN_MEMORY, file_system_type
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import FormatError, HpcdError, StorageError
 from hpcd.kernels.library import open_library

@@ -13,15 +13,15 @@ import resource
 import sys
 from typing import Any
 
+from hpcd.daemon.access import processes
+from hpcd.daemon.access.user_accounts import UserAccounts
 from hpcd.daemon.service.child_process import end_first_without_memory, tuples
 from hpcd.daemon.service.protocol import MAX_ANSWER, EncodedAnswer, encoded
 from hpcd.daemon.service.stack_message import as_message
 from hpcd.daemon.stacks.reading_rights import ReadingRights
 from hpcd.daemon.stacks.selected_processes import selected_processes
 from hpcd.daemon.stacks.stack_reader import StackReader
-from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.selector import Selector
-from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.errors import HpcdError, TargetError
 
 # Of one reading for a user other than root.

@@ -10,7 +10,7 @@ import threading
 import time
 from dataclasses import asdict
 
-from hpcd.daemon.capture.token_bucket import TokenBucket, UserBuckets
+from hpcd.daemon.access.token_bucket import TokenBucket, UserBuckets
 from hpcd.daemon.service.configuration import ControlSettings as Limits
 from hpcd.daemon.service.configuration import share_of, size_of
 from hpcd.daemon.service.permission import Permission, RefusedError

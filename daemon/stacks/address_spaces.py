@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import MAPPING, Space, UnwindTables
+from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.naming.module_mappings import ModuleMappings
-from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.process_identity import identify
 from hpcd.model.identity import Process
 from hpcd.model.region import Region

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from hpcd.daemon.targets import processes
+from hpcd.daemon.access import processes
 
 _INODE = re.compile(r"^(pipe|socket):\[(\d+)\]$")
 _MOST_TEXT = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from hpcd.daemon.targets import processes
+from hpcd.daemon.access import processes
 
 # Of struct proc_pid_stat from the state on: when the process began, in clock ticks.
 _BEGAN = 19

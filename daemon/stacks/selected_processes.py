@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hpcd.daemon.targets import processes
+from hpcd.daemon.access import processes
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import TargetError
 

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 import numpy as np
 
 from hpcd.array_types import U64
-from hpcd.bpf.cpu_clock import online_cpus
-from hpcd.bpf.events import parse_events
+from hpcd.bpf.events.cpu_clock import online_cpus
+from hpcd.bpf.events.event_names import parse_events
 from hpcd.bpf.loading.host_namespaces import require_host
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
@@ -19,7 +19,9 @@ from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import UnwindTables
 from hpcd.bpf.task_stacks import TaskStack
-from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.access.thread_reading import ThreadReading
+from hpcd.daemon.access.user_accounts import UserAccounts
+from hpcd.daemon.capture.paths.stack_resolver import StackResolver
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.daemon.naming.load_modules import Modules
@@ -31,8 +33,6 @@ from hpcd.daemon.stacks.running_threads import FREQUENCY, RunningThreads
 from hpcd.daemon.stacks.thread_activity import activity_of, notes_on
 from hpcd.daemon.stacks.thread_walks import ThreadWalks
 from hpcd.daemon.stacks.wait_reasons import WaitReasons
-from hpcd.daemon.targets.thread_reading import ThreadReading
-from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import TargetError
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack

@@ -1,13 +1,13 @@
 """Words of a process' memory: no thread is stopped, and no word is guessed.
 
 Any word may lie in a page that a program of a user's has to bring, when that likes to: so all are
-read by a process that can be left behind (:mod:`hpcd.daemon.targets.target_reader`).
+read by a process that can be left behind (:mod:`hpcd.daemon.access.target_reader`).
 """
 
 from __future__ import annotations
 
-from hpcd.daemon.targets import target_reader
-from hpcd.daemon.targets.patience import WithheldError
+from hpcd.daemon.access import target_reader
+from hpcd.daemon.access.patience import WithheldError
 
 # Of lists that system calls are given: a select() of every descriptor, a poll() of a thousand.
 _MOST_BYTES = 1 << 14

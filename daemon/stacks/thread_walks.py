@@ -15,12 +15,12 @@ from hpcd.bpf.layouts import STACK_EVENT, EventKind
 from hpcd.bpf.map_sizes import COPY_BYTES
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, ThreadParts
+from hpcd.daemon.access.thread_reading import ThreadReading
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
 from hpcd.daemon.stacks.running_threads import RunningThreads
 from hpcd.daemon.stacks.system_calls import system_call
 from hpcd.daemon.stacks.target_memory import TargetMemory
 from hpcd.daemon.stacks.thread_activity import stands_somewhere
-from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.model.unwind_status import UnwindStatus
 
 _STEP = COPY_BYTES - 4096

@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from hpcd.bpf.task_stacks import TaskStack
+from hpcd.daemon.access import processes
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
 from hpcd.daemon.stacks.futex_waits import futex_wait
 from hpcd.daemon.stacks.open_files import OpenFiles
 from hpcd.daemon.stacks.system_calls import SystemCall, system_call
 from hpcd.daemon.stacks.target_memory import TargetMemory
 from hpcd.daemon.stacks.thread_activity import activity_of, is_kernel_thread
-from hpcd.daemon.targets import processes
 from hpcd.model.stack_snapshot import Activity, Wait
 
 _READING = frozenset(

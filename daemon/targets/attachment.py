@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from hpcd.bpf.kernel_targets import KernelTargets
-from hpcd.daemon.targets import processes
+from hpcd.daemon.access import processes
 from hpcd.daemon.targets.lifecycle import AttachedThread, attach_thread
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.selector import Selector

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 
 from hpcd.bpf.kernel_targets import KernelTargets
-from hpcd.daemon.targets import processes
-from hpcd.daemon.targets.processes import ThreadState
+from hpcd.daemon.access import processes
+from hpcd.daemon.access.processes import ThreadState
 from hpcd.errors import TargetError
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import psutil
 
-from hpcd.daemon.targets import jobs, processes
+from hpcd.daemon.access import processes
+from hpcd.daemon.targets import jobs
 from hpcd.daemon.targets.jobs import Container, JobPlace, JobRole
 from hpcd.daemon.targets.process_identity import command_of, place_of
 

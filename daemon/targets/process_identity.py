@@ -6,10 +6,9 @@ import os
 import time
 from collections.abc import Callable
 
-from hpcd.daemon.targets import jobs, target_reader
-from hpcd.daemon.targets.jobs import JobPlace
-from hpcd.daemon.targets.patience import WithheldError
-from hpcd.daemon.targets.processes import (
+from hpcd.daemon.access import target_reader
+from hpcd.daemon.access.patience import WithheldError
+from hpcd.daemon.access.processes import (
     MAX_TEXT,
     TICK_NS,
     control_group_of,
@@ -17,6 +16,8 @@ from hpcd.daemon.targets.processes import (
     stat_fields,
     user_of,
 )
+from hpcd.daemon.targets import jobs
+from hpcd.daemon.targets.jobs import JobPlace
 from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.model.identity import Process
 

@@ -14,11 +14,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.bpf.events.mapping_history import MappingHistory
 from hpcd.bpf.kernel_targets import KernelTargets
-from hpcd.bpf.mapping_history import MappingHistory
 from hpcd.bpf.table_memory import Space, UnwindTables
+from hpcd.daemon.access.patience import WithheldError
+from hpcd.daemon.access.user_accounts import UserAccounts
 from hpcd.daemon.naming.module_mappings import ModuleMappings
-from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.process_identity import (
     identify,
     identify_child,
@@ -27,7 +28,6 @@ from hpcd.daemon.targets.process_identity import (
 )
 from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.daemon.targets.shared_spaces import SharedSpace, SharedSpaces
-from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
 
@@ -121,9 +121,10 @@ class Targets:
         """Pids of targets still running."""
         return list(self._by_pid)
 
-    def by_number(self, number: int) -> Process | None:
-        """The living process with this number in the measurement."""
-        return next((t.process for t in self._by_pid.values() if t.process.id == number), None)
+    def owner_of(self, number: int) -> tuple[int, int] | None:
+        """(pid, uid) of the living process with this number in the measurement."""
+        processes = (target.process for target in self._by_pid.values())
+        return next(((p.pid, p.uid) for p in processes if p.id == number), None)
 
     def is_known(self, pid: int) -> bool:
         """Whether the programs know ``pid`` as a target, and request its mappings."""

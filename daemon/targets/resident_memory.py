@@ -8,8 +8,8 @@ import re
 import numpy as np
 
 from hpcd.array_types import I64, U64
-from hpcd.daemon.targets import processes, target_reader
-from hpcd.daemon.targets.patience import WithheldError
+from hpcd.daemon.access import processes, target_reader
+from hpcd.daemon.access.patience import WithheldError
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MOST_TEXT = 64 << 20  # 65,530 mappings (vm.max_map_count), 1 KB of text each

@@ -46,7 +46,7 @@ class Selector:
     def matches(self, pid: int) -> bool:
         """Whether process ``pid`` is selected now. False when it is gone."""
         # Only now: the programs begin to load before it is needed.
-        from hpcd.daemon.targets import processes
+        from hpcd.daemon.access import processes
 
         if self.everything:
             return True
@@ -82,7 +82,7 @@ class Selector:
 
     def scan(self) -> Iterator[int]:
         """Pids selected at this moment, in order; neither hpcd itself nor kernel threads."""
-        from hpcd.daemon.targets import processes
+        from hpcd.daemon.access import processes
 
         candidates = self.pids or processes.pids()
         for pid in candidates:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.table_memory import Space, UnwindTables, space_blocks
-from hpcd.daemon.targets.user_accounts import UserAccounts
+from hpcd.daemon.access.user_accounts import UserAccounts
 
 # A thousand times what a walk takes; a hypervisor may hold its CPU up for some of it.
 _RETIREMENT_SECONDS = 0.05

@@ -2,7 +2,8 @@
 
 Their stacks are read once before they are registered; whoever has not run until they all are was
 asleep there at that moment, too, and its first wait has the call path it really waits on. The path
-is finished as those of new code are (:class:`~hpcd.daemon.capture.deferred_paths.DeferredPaths`).
+is finished as those of new code are
+(:class:`~hpcd.daemon.capture.paths.deferred_paths.DeferredPaths`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from hpcd.bpf.layouts import STACK_COPY, STACK_EVENT, EventKind
 from hpcd.bpf.task_iterator import TaskIterator
 from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, ThreadParts
-from hpcd.daemon.targets.thread_reading import ThreadReading
+from hpcd.daemon.access.thread_reading import ThreadReading
 from hpcd.model.unwind_status import UnwindStatus
 
 # Of stacks that are kept meanwhile, and then wait to be walked: half of what may wait.

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from hpcd.daemon.capture.token_bucket import TokenBucket
-from hpcd.daemon.targets.target_reader import TargetReader, is_pin
+from hpcd.daemon.access.target_reader import TargetReader, is_pin
+from hpcd.daemon.access.token_bucket import TokenBucket
 from hpcd.daemon.unwind.decoder_process import DecodeError
 from hpcd.daemon.unwind.packed_table import PackedTable
 

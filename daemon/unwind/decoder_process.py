@@ -167,7 +167,8 @@ class Decoder:
             raise DecodeError(f"{label}: its symbols are not what was requested") from None
 
     def probe_points(self, fd: int, label: str, request: bytes) -> bytes:
-        """Return the answer of :func:`hpcd.daemon.probes.probe_points.probe_points` for a file.
+        """Return the answer of :func:`hpcd.daemon.probe_places.probe_points.probe_points` for a
+        file.
 
         Whoever wrote the file may have made it up. Raises :class:`DecodeError`.
         """

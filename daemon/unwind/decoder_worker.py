@@ -71,13 +71,14 @@ def names(fd: int, addresses: npt.NDArray[np.uint64]) -> bytes:
 
 
 def probing() -> Points:
-    """Return a function that answers by :func:`~hpcd.daemon.probes.probe_points.probe_points`.
+    """Return a function that answers by
+    :func:`~hpcd.daemon.probe_places.probe_points.probe_points`.
 
     That takes as long to import as all the rest.
     """
     import difflib  # noqa: F401 (for names that are not there; imported late, as hashlib is)
 
-    from hpcd.daemon.probes.probe_points import probe_points
+    from hpcd.daemon.probe_places.probe_points import probe_points
 
     def points(fd: int, request: bytes) -> bytes:
         return probe_points(ElfView(FileBytes(fd)), request)

@@ -9,7 +9,7 @@ repeated incrementally.
 Two consequences serve everything that reads a canonical tree: ``parent`` never decreases, so the
 children of a node are one contiguous range, and so is every level.
 
-Frames must mean the same in every input (see :mod:`hpcd.analysis.merge.canonical_modules`).
+Frames must mean the same in every input (see :mod:`hpcd.analysis.merge.unite.canonical_modules`).
 """
 
 from __future__ import annotations

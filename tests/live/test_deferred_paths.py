@@ -17,15 +17,16 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
-from hpcd.bpf import sampler_options, sampler_programs, syscalls
+from hpcd.bpf import sampler_options, sampler_programs
+from hpcd.bpf.kernel import syscalls
 from hpcd.bpf.layouts import STACK_COPY
 from hpcd.bpf.map_sizes import COPY_BYTES
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.table_memory import MAPPING, UnwindTables, pack_rows
-from hpcd.daemon.capture.recording import Recording
-from hpcd.daemon.capture.recording_options import Options
-from hpcd.daemon.capture.session import Session
+from hpcd.daemon.capture.loop.session import Session
+from hpcd.daemon.capture.start.recording import Recording
+from hpcd.daemon.capture.start.recording_options import Options
 from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.unwind.unwind_rules import InternedRules
 from hpcd.errors import PlatformError

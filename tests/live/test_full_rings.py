@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from hpcd.bpf import syscalls
+from hpcd.bpf.kernel import syscalls
+from hpcd.bpf.kernel.maps import possible_cpus
 from hpcd.bpf.layouts import DROPS, THREAD_EVENT, EventKind
-from hpcd.bpf.maps import possible_cpus
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
-from hpcd.daemon.capture.recording import Recording
-from hpcd.daemon.capture.recording_options import Options
-from hpcd.daemon.capture.session import Session, readable
+from hpcd.daemon.capture.loop.session import Session, readable
+from hpcd.daemon.capture.start.recording import Recording
+from hpcd.daemon.capture.start.recording_options import Options
 from hpcd.daemon.targets.selector import Selector
 
 pytestmark = pytest.mark.root

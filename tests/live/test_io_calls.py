@@ -14,7 +14,7 @@ import pytest
 
 from hpcd.analysis.calls.totals import total_calls
 from hpcd.analysis.database import open as open_database
-from hpcd.bpf.io_requests import AIO_REQUESTS, IO_REQUESTS, PREFIX
+from hpcd.bpf.calls.io_requests import AIO_REQUESTS, IO_REQUESTS, PREFIX
 from hpcd.bpf.loading.request_tracepoints import request_constants
 from hpcd.errors import PlatformError
 from tests.support.recorded import HPCD, hpcd, record

@@ -70,9 +70,9 @@ def test_touched_memory_is_found_where_it_was_touched(
 # What ``hpcd`` is where the kernel has no tracepoints of page faults, as on aarch64.
 _WITHOUT_TRACEPOINTS = """
 import sys
-import hpcd.bpf.call_programs
+import hpcd.bpf.calls.call_programs
 from hpcd.__main__ import main
-hpcd.bpf.call_programs.has_fault_tracepoints = lambda: False
+hpcd.bpf.calls.call_programs.has_fault_tracepoints = lambda: False
 sys.exit(main())
 """
 

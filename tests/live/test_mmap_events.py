@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from hpcd.bpf import mapping_events, mapping_history
-from hpcd.bpf.mapping_events import MmapEvents
-from hpcd.bpf.maps import possible_cpus
-from hpcd.daemon.targets import processes
+from hpcd.bpf.events import mapping_events, mapping_history
+from hpcd.bpf.events.mapping_events import MmapEvents
+from hpcd.bpf.kernel.maps import possible_cpus
+from hpcd.daemon.access import processes
 
 pytestmark = pytest.mark.root
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.bpf import syscalls
+from hpcd.bpf.kernel import syscalls
+from hpcd.bpf.kernel.maps import possible_cpus
 from hpcd.bpf.layouts import (
     COPIED,
     EVENT_HEADER,
@@ -21,7 +22,6 @@ from hpcd.bpf.layouts import (
     EventKind,
     ThreadEvent,
 )
-from hpcd.bpf.maps import possible_cpus
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms

@@ -17,8 +17,8 @@ import pytest
 
 import hpcd.analysis
 from hpcd.bpf.task_stacks import ThreadParts
-from hpcd.daemon.targets.processes import descendants, name_of, thread_ids
-from hpcd.daemon.targets.thread_reading import ThreadReading
+from hpcd.daemon.access.processes import descendants, name_of, thread_ids
+from hpcd.daemon.access.thread_reading import ThreadReading
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
 from hpcd.model.unwind_status import UnwindStatus

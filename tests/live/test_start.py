@@ -21,7 +21,7 @@ pytestmark = pytest.mark.root
 # The recorder is imported when the command has ended, as if that took long.
 LATE_RECORDER = """
 import os, sys
-from hpcd.daemon.capture import sampler_loading
+from hpcd.daemon.capture.start import sampler_loading
 from hpcd.cli.verbs.run import HeldChild
 children = []
 begin, imports = HeldChild.__init__, sampler_loading.fast_imports

@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from hpcd.bpf import syscalls
-from hpcd.bpf.maps import possible_cpus
+from hpcd.bpf.kernel import syscalls
+from hpcd.bpf.kernel.maps import possible_cpus
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms

@@ -17,7 +17,7 @@ from pathlib import Path
 from hpcd.analysis.live.label_profiles import ProfileFollower
 from hpcd.analysis.live.recent_window import Live
 from hpcd.errors import HpcdError
-from hpcd.interchange.profile_push import Pusher, Receiver
+from hpcd.interchange.pprof.profile_push import Pusher, Receiver
 from tests.soak.confined import describe, run_command, run_confined
 from tests.support.called import ranks_that_call
 from tests.support.made import TWO_RANKS, make

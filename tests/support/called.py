@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.analysis.merge.stages import merge
-from hpcd.bpf.memory_calls import memory_functions
+from hpcd.bpf.calls.memory_calls import memory_functions
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.calls import CalledFunction, CalledObject, CallValue, Group, ValueKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcd.analysis.merge.ingest import IngestTask, MeasurementSource, ingest
+from hpcd.analysis.merge.read.ingest import IngestTask, MeasurementSource, ingest
 from hpcd.analysis.trace.part_contents import PartContents
 
 

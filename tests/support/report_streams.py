@@ -16,19 +16,19 @@ from hpcd.array_types import U16, U32, U64
 from hpcd.bpf.layouts import SAMPLE, SLOT_BITS, STACK_EVENT, THREAD_EVENT, EventKind, Switch
 from hpcd.bpf.map_sizes import MAX_EVENTS
 from hpcd.bpf.table_memory import UnwindTables
-from hpcd.daemon.capture.cct_builder import CCTBuilder
-from hpcd.daemon.capture.collector import Collector
-from hpcd.daemon.capture.deferred_paths import DeferredPaths
-from hpcd.daemon.capture.record_batch import RecordBatch
-from hpcd.daemon.capture.stack_caches import StackCaches
-from hpcd.daemon.capture.stack_resolver import StackResolver
-from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
-from hpcd.daemon.capture.thread_lines import ThreadLines
-from hpcd.daemon.capture.thread_times import ThreadTimes, wait_events
+from hpcd.daemon.access.user_accounts import UserAccounts
+from hpcd.daemon.capture.loop.collector import Collector
+from hpcd.daemon.capture.paths.cct_builder import CCTBuilder
+from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.paths.stack_caches import StackCaches
+from hpcd.daemon.capture.paths.stack_resolver import StackResolver
+from hpcd.daemon.capture.records.record_batch import RecordBatch
+from hpcd.daemon.capture.records.thread_lines import ThreadLines
+from hpcd.daemon.capture.threads.thread_lifecycle import ThreadLifecycle
+from hpcd.daemon.capture.threads.thread_times import ThreadTimes, wait_events
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.targets.shared_spaces import SharedSpaces
-from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.kernels.library import structure
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.reader import Measurement, open_measurement
@@ -223,7 +223,7 @@ def record(stream: Stream, size: int, rounds: int, path: Path) -> tuple[float, i
     stacks = StackResolver(nothing, KernelNaming(lambda: kernel, nothing, writer), nothing, 1)
     threads = ThreadLifecycle(targets, writer, stacks, thread_times)
     modules: Any = SimpleNamespace(jit_modules=[])
-    jit = JitNaming(modules, targets, writer)
+    jit = JitNaming(modules, lambda number: None, writer)
     deferred = DeferredPaths(nothing, nothing, nothing, nothing, nothing, stacks.insert)
     collector = Collector(flood, threads, stacks, jit, writer, [PERIOD], deferred, thread_times)
     collector.drain()  # announces all stacks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcd.bpf.mapping_history import MappingHistory, ReportKind, _Entry
+from hpcd.bpf.events.mapping_history import MappingHistory, ReportKind, _Entry
 from hpcd.model.region import Region
 
 

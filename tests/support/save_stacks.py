@@ -23,10 +23,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from hpcd.bpf.table_memory import MAPPING, PAGE_BITS
+from hpcd.daemon.access.processes import executable_regions
+from hpcd.daemon.access.target_files import mapped_file
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.naming.module_mappings import ModuleMappings
-from hpcd.daemon.targets.processes import executable_regions
-from hpcd.daemon.targets.target_files import mapped_file
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.daemon.unwind.packed_table import packed
 from hpcd.daemon.unwind.table_builder import build_table

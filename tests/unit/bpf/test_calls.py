@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.bpf.io_calls import IO_CALLS, io_functions, system_call_table
-from hpcd.bpf.io_requests import (
+from hpcd.bpf.calls.io_calls import IO_CALLS, io_functions, system_call_table
+from hpcd.bpf.calls.io_requests import (
     AIO_PREFIX,
     AIO_REQUESTS,
     IO_REQUESTS,

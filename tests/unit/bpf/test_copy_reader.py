@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hpcd.bpf import copy_reader
-from hpcd.bpf.copy_reader import CopyReader
+from hpcd.bpf.rings import copy_reader
+from hpcd.bpf.rings.copy_reader import CopyReader
 
 PIECE = 1000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcd.bpf.cpu_clock import PARTS, periods
+from hpcd.bpf.events.cpu_clock import PARTS, periods
 
 
 @pytest.mark.parametrize("period_ns", [100_000, 1_003_009, 10_101_010])

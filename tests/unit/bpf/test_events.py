@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.bpf import event_spec, pmus
-from hpcd.bpf.event_spec import EventSpec
-from hpcd.bpf.events import parse_event, parse_events
+from hpcd.bpf.events import event_spec, pmus
+from hpcd.bpf.events.event_names import parse_event, parse_events
+from hpcd.bpf.events.event_spec import EventSpec
 from hpcd.bpf.loading import tracefs
 from hpcd.errors import HpcdError, PlatformError, UsageError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcd.bpf.libbpf import library
+from hpcd.bpf.kernel.libbpf import library
 from hpcd.bpf.loading import kernel_layouts, object_loader
 from hpcd.bpf.loading.kernel_layouts import padded_header, read_members, require_members
 from hpcd.bpf.loading.kernel_types import KernelTypes

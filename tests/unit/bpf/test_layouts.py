@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from hpcd.bpf import layouts, map_sizes, probe_maps, table_memory, uprobes
+from hpcd.bpf import layouts, map_sizes, table_memory
+from hpcd.bpf.calls import probe_maps, uprobes
+from hpcd.bpf.kernel.libbpf import ProgramInfo
+from hpcd.bpf.kernel.syscalls import PerfEventAttr
 from hpcd.bpf.layouts import EventKind, ObjectFlag, RequestLength, Switch, SystemCallKind
-from hpcd.bpf.libbpf import ProgramInfo
 from hpcd.bpf.saved_walk import WALK_DEPTH, WALK_SP
-from hpcd.bpf.syscalls import PerfEventAttr
-from hpcd.daemon.probes import value_program
+from hpcd.daemon.probe_places import value_program
 from hpcd.daemon.unwind.unwind_rules import (
     RULE_DTYPE,
     BxKind,

@@ -14,18 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcd.bpf import libbpf, maps, sampler_programs, syscalls
+from hpcd.bpf import sampler_programs
+from hpcd.bpf.events.mapping_events import MmapEvents
+from hpcd.bpf.kernel import libbpf, maps, syscalls
+from hpcd.bpf.kernel.syscalls import PerfEvent
 from hpcd.bpf.layouts import SAMPLE
 from hpcd.bpf.loading import features, host_namespaces, loader, object_loader
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.bpf.loading.object_loader import ObjectPrograms
-from hpcd.bpf.mapping_events import MmapEvents
-from hpcd.bpf.ring import Ring
+from hpcd.bpf.rings.ring import Ring
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
-from hpcd.bpf.syscalls import PerfEvent
 from hpcd.errors import PlatformError, PrivilegeError
 
 CLOCK = PerfEvent(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, frequency=99)

@@ -3,7 +3,7 @@
 import mmap
 import random
 
-from hpcd.bpf.mapping_events import _PAGES, _pending
+from hpcd.bpf.events.mapping_events import _PAGES, _pending
 
 
 def test_records_around_the_end_of_the_ring_are_in_one_piece() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hpcd.bpf import mapping_history
-from hpcd.bpf.mapping_history import ReportKind
+from hpcd.bpf.events import mapping_history
+from hpcd.bpf.events.mapping_history import ReportKind
 from hpcd.model.region import Region
 from tests.soak import mappings
 from tests.soak.mappings import code

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from hpcd.bpf.uprobes import close_in_child, has_ended
+from hpcd.bpf.calls.uprobes import close_in_child, has_ended
 
 
 def test_a_child_closes_descriptors_and_holds_no_others() -> None:

@@ -16,7 +16,7 @@ import hpcd.interchange
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter
 from hpcd.errors import PlatformError, UsageError
-from hpcd.interchange.data_frames import TABLES
+from hpcd.interchange.tables.data_frames import TABLES
 from tests.support.made import TWO_RANKS, make
 from tests.support.paths import ROOT
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from hpcd.interchange.decimal_text import decimal_rows, decimals, numbers
+from hpcd.interchange.output.decimal_text import decimal_rows, decimals, numbers
 
 
 @pytest.mark.parametrize("places", [0, 1, 6, 9])

@@ -22,11 +22,12 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.filters import Filter
 from hpcd.errors import FormatError
-from hpcd.interchange import otf2_archive, otf2_library, trace_blocks
-from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.fitted_names import readable
 from hpcd.interchange.formats import FORMATS
-from hpcd.interchange.text import readable
+from hpcd.interchange.otf2 import otf2_archive, otf2_library
+from hpcd.interchange.output import trace_blocks
+from hpcd.interchange.output.context_table import Detail
+from hpcd.interchange.output.export_selection import ExportSelection
 from hpcd.measurement.summary import Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
@@ -574,7 +575,7 @@ def test_a_missing_library_is_named(
     db: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, kind: str, library: str,
 ) -> None:  # fmt: skip
-    for module in ("otf2_archive", "otf2_library", "arrow_tables"):
+    for module in ("otf2.otf2_archive", "otf2.otf2_library", "tables.arrow_tables"):
         monkeypatch.delitem(sys.modules, f"hpcd.interchange.{module}", raising=False)
     monkeypatch.setitem(sys.modules, library, None)
     output = tmp_path / "out"

@@ -20,7 +20,7 @@ from hpcd.analysis.calls.totals import UNKNOWN, total_calls
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.database_calls import communication
-from hpcd.interchange import otf2_files
+from hpcd.interchange.otf2 import otf2_files
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.calls import CalledFunction, CalledObject, CallValue, Group, ValueKind

@@ -12,8 +12,8 @@ import pytest
 import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
-from hpcd.interchange.context_table import Detail
-from hpcd.interchange.export_selection import ExportSelection
+from hpcd.interchange.output.context_table import Detail
+from hpcd.interchange.output.export_selection import ExportSelection
 from hpcd.model.scope import ScopeKind
 from tests.support.compiled import PROGRAM, compiled
 from tests.support.exports import READERS

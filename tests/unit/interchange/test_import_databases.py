@@ -15,7 +15,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.database_calls import communication
 from hpcd.analysis.messages.wait_states import WaitKind
-from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.interchange.input.recording_builder import RecordingBuilder
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.writer import MeasurementWriter

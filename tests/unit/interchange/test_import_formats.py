@@ -18,8 +18,8 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError
-from hpcd.interchange.input_file import NO_LINE_END
-from hpcd.interchange.pprof_message import PprofWriter, encode_stack
+from hpcd.interchange.input.input_file import NO_LINE_END
+from hpcd.interchange.pprof.pprof_message import PprofWriter, encode_stack
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from tests.support.imported import DATA, imported, sums

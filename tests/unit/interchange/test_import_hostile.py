@@ -15,9 +15,9 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, NotFoundError
-from hpcd.interchange import imported_tree
+from hpcd.interchange.fitted_names import MAX_NAME, readable
+from hpcd.interchange.input import imported_tree
 from hpcd.interchange.protobuf import integer, message
-from hpcd.interchange.text import MAX_NAME, readable
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from tests.support.hostile_databases import ask

@@ -15,7 +15,7 @@ import pytest
 
 from hpcd.__main__ import main
 from hpcd.errors import FormatError
-from hpcd.interchange.tool_process import tool_output
+from hpcd.interchange.input.tool_process import tool_output
 from hpcd.measurement.reader import open_measurement
 from tests.support.imported import imported, sums
 

@@ -25,9 +25,9 @@ from hpcd.analysis.symbols.confined_naming import ConfinedNaming
 from hpcd.cli.verbs.push import limited_memory, read_headers
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError, HpcdError, UsageError
-from hpcd.interchange import profile_push
-from hpcd.interchange.profile_push import Pusher
-from hpcd.interchange.profile_push import Receiver as Target
+from hpcd.interchange.pprof import profile_push
+from hpcd.interchange.pprof.profile_push import Pusher
+from hpcd.interchange.pprof.profile_push import Receiver as Target
 from hpcd.interchange.protobuf import encode_varint, encode_varints
 from hpcd.isolation import python_command, python_environment
 from hpcd.measurement.chunk import (

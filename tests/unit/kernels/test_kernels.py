@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from hpcd.analysis.arrays import cell_store, sparse_sums
 from hpcd.analysis.arrays.cell_store import order_by_line, pack_cells
 from hpcd.analysis.arrays.sparse_sums import Cells, CellSum, sum_records
-from hpcd.analysis.merge import context_statistics, part_making
-from hpcd.analysis.merge.canonical_modules import translate
-from hpcd.analysis.merge.metric_cells import _totals
-from hpcd.analysis.merge.part_groups import unite
-from hpcd.analysis.merge.record_batches import RecordColumns
-from hpcd.analysis.merge.scratch import Scratch
+from hpcd.analysis.merge.publish import context_statistics
+from hpcd.analysis.merge.read import part_making
+from hpcd.analysis.merge.read.record_batches import RecordColumns
+from hpcd.analysis.merge.unite.canonical_modules import translate
+from hpcd.analysis.merge.unite.metric_cells import _totals
+from hpcd.analysis.merge.unite.part_groups import unite
+from hpcd.analysis.merge.unite.scratch import Scratch
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.part import Part

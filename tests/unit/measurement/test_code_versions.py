@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.analysis.merge.measurement_batch import BatchMember
+from hpcd.analysis.merge.read.measurement_batch import BatchMember
 from hpcd.measurement import code_versions
 from hpcd.measurement.code_versions import CodeVersions, TimedRow
 from hpcd.measurement.reader import open_measurement

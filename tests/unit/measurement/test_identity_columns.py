@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.analysis.merge.sqlite_writer import write_tables
+from hpcd.analysis.merge.publish.sqlite_writer import write_tables
 from hpcd.errors import FormatError
 from hpcd.measurement.identity_columns import (
     IdentityColumns,

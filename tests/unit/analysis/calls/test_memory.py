@@ -12,7 +12,7 @@ from hpcd.__main__ import main
 from hpcd.analysis.calls.memory import measure_memory, memory_by_time
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.merge.stages import merge
-from hpcd.bpf.memory_calls import memory_functions
+from hpcd.bpf.calls.memory_calls import memory_functions
 from hpcd.errors import UsageError
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter

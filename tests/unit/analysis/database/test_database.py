@@ -28,9 +28,9 @@ from hpcd.analysis.arrays.column_files import ColumnWriter, create_column, open_
 from hpcd.analysis.database import Database, trace_check
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.database.check import check_database
-from hpcd.analysis.merge import metric_cells
 from hpcd.analysis.merge.stages import merge
-from hpcd.analysis.merge.united_symbols import table_of
+from hpcd.analysis.merge.unite import metric_cells
+from hpcd.analysis.merge.unite.united_symbols import table_of
 from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_times
 from hpcd.errors import FormatError, NotFoundError, UsageError
 from hpcd.model.cct import NO_NODE

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hpcd.analysis.database.check import check_database
-from hpcd.analysis.merge import atomic_output
-from hpcd.analysis.merge.executors import InlineExecutor
-from hpcd.analysis.merge.sqlite_writer import write_tables
+from hpcd.analysis.merge.publish import atomic_output
+from hpcd.analysis.merge.publish.sqlite_writer import write_tables
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.merge.tasks.executors import InlineExecutor
 from hpcd.errors import HpcdError, StorageError
 from hpcd.output_folder import OutputFolder
 from tests.support.random_measurements import write_measurement

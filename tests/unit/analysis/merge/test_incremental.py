@@ -20,7 +20,7 @@ from hpcd.analysis.database import check
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.database.directory import SYMBOLS, VERSION
 from hpcd.analysis.merge.stages import merge
-from hpcd.analysis.merge.united_symbols import table_of
+from hpcd.analysis.merge.unite.united_symbols import table_of
 from hpcd.errors import FormatError, StorageError
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.synthetic import Shape, Synthesizer

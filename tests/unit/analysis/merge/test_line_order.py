@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.merge.line_order import NO_NUMBER, TextColumn, order_lines
+from hpcd.analysis.merge.unite.line_order import NO_NUMBER, TextColumn, order_lines
 from hpcd.analysis.trace.part_contents import MeasurementContents, windows_of
 from hpcd.measurement.identity_columns import IdentityColumns, arrays_of
 from hpcd.model.identity import Host, Process, Thread

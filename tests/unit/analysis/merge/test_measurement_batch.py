@@ -10,12 +10,12 @@ import pytest
 
 import hpcd.analysis
 from hpcd.analysis.database.check import check_database
-from hpcd.analysis.merge import ingest as merge_ingest
-from hpcd.analysis.merge import measurement_reading
-from hpcd.analysis.merge.executors import together
-from hpcd.analysis.merge.ingest import IngestTask, MeasurementSource, ingest
-from hpcd.analysis.merge.scratch import Scratch, scratch_path
+from hpcd.analysis.merge.read import ingest as merge_ingest
+from hpcd.analysis.merge.read import measurement_reading
+from hpcd.analysis.merge.read.ingest import IngestTask, MeasurementSource, ingest
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.merge.tasks.executors import together
+from hpcd.analysis.merge.unite.scratch import Scratch, scratch_path
 from hpcd.errors import FormatError, NotFoundError
 from hpcd.measurement.segments import identify_measurement
 from hpcd.measurement.synthetic import Shape, Synthesizer

@@ -17,9 +17,9 @@ import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.arrays.sparse_sums import CellSum
 from hpcd.analysis.database.check import check_database
-from hpcd.analysis.merge.clock_alignment import offsets_by_boot
-from hpcd.analysis.merge.executors import InlineExecutor, run_all
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.merge.tasks.executors import InlineExecutor, run_all
+from hpcd.analysis.merge.unite.clock_alignment import offsets_by_boot
 from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.analysis.merge import prefetch
-from hpcd.analysis.merge.prefetch import Prefetch, Stretch
+from hpcd.analysis.merge.read import prefetch
+from hpcd.analysis.merge.read.prefetch import Prefetch, Stretch
 from hpcd.array_types import U8
 
 _BYTES = 1 << 19

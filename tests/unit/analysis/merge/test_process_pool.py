@@ -11,8 +11,8 @@ from concurrent.futures import BrokenExecutor
 
 import pytest
 
-from hpcd.analysis.merge.executors import WorkerDiedError, run_all
-from hpcd.analysis.merge.process_pool import ProcessPool
+from hpcd.analysis.merge.tasks.executors import WorkerDiedError, run_all
+from hpcd.analysis.merge.tasks.process_pool import ProcessPool
 
 _FOREVER = -1
 _KILLED = -2

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hpcd.analysis.database.scopes import Scopes
-from hpcd.analysis.merge.module_names import ModuleNames, describe
+from hpcd.analysis.merge.publish.module_names import ModuleNames, describe
 from hpcd.analysis.structure import ScopeKind, StructureReader
 from hpcd.analysis.symbols.symbolization import SymbolTask, symbolize
 from hpcd.elf.elf_file import ElfFile

@@ -7,11 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.analysis.merge import shares
-from hpcd.analysis.merge.ingest import Ingested, IngestTask, MeasurementSource, ingest, join_shares
-from hpcd.analysis.merge.scratch import scratch_path
-from hpcd.analysis.merge.shares import divide
+from hpcd.analysis.merge.read import shares
+from hpcd.analysis.merge.read.ingest import (
+    Ingested,
+    IngestTask,
+    MeasurementSource,
+    ingest,
+    join_shares,
+)
+from hpcd.analysis.merge.read.shares import divide
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.merge.unite.scratch import scratch_path
 from hpcd.analysis.trace.part_contents import MeasurementContents, PartContents
 from hpcd.array_types import U64
 from hpcd.measurement.reader import open_measurement

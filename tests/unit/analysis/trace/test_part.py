@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hpcd.analysis
-from hpcd.analysis.merge.scratch import Scratch
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.merge.unite.scratch import Scratch
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
 from hpcd.analysis.trace.part import Part

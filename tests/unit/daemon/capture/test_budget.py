@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hpcd.daemon.capture.budget import Budget, Cost, SamplingRate
-from hpcd.daemon.capture.recording_summary import unexplained
+from hpcd.daemon.capture.loop.budget import Budget, Cost, SamplingRate
+from hpcd.daemon.capture.loop.recording_summary import unexplained
 
 WANTED = SamplingRate(1000)
 

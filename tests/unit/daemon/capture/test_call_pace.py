@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpcd.daemon.capture.call_pace import MOST_ONE_IN, CallPace
+from hpcd.daemon.capture.calls.call_pace import MOST_ONE_IN, CallPace
 
 
 def pace_after(pace: CallPace, rates: list[int], spent_each: float = 0.0) -> list[int]:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcd.bpf.layouts import MAX_USER_FRAMES, OUTERMOST_FRAMES, SLOT_BITS, STACK_EVENT, EventKind
-from hpcd.daemon.capture.cct_builder import CCTBuilder
-from hpcd.daemon.capture.stack_resolver import KernelFrames, StackResolver
+from hpcd.daemon.capture.paths.cct_builder import CCTBuilder
+from hpcd.daemon.capture.paths.stack_resolver import KernelFrames, StackResolver
 from hpcd.model import frame as frames
 from hpcd.model.region import Region
 from hpcd.model.unwind_status import UnwindStatus

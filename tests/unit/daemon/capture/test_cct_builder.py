@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.daemon.capture.cct_builder import CCTBuilder
+from hpcd.daemon.capture.paths.cct_builder import CCTBuilder
 from hpcd.model.frame import marker_frame, module_frame
 from hpcd.model.unwind_status import UnwindStatus
 

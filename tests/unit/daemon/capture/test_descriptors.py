@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 
-from hpcd.daemon.capture.descriptors import readable
+from hpcd.daemon.capture.loop.descriptors import readable
 
 
 def test_descriptors_above_what_select_takes() -> None:

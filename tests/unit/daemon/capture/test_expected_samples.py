@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.daemon.capture.recording_summary import ExpectedSamples
+from hpcd.daemon.capture.loop.recording_summary import ExpectedSamples
 
 
 def test_each_rate_counts_for_the_time_it_held() -> None:

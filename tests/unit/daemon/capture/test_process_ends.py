@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
-from hpcd.daemon.capture.descriptors import readable
-from hpcd.daemon.capture.session import ProcessEnds
+from hpcd.daemon.capture.loop.descriptors import readable
+from hpcd.daemon.capture.loop.session import ProcessEnds
 
 
 def test_the_end_of_a_process_wakes_whoever_waits() -> None:

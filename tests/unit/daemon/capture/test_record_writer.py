@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from hpcd.bpf.layouts import Switch
-from hpcd.daemon.capture.record_batch import RecordBatch
-from hpcd.daemon.capture.record_writer import RecordWriter
-from hpcd.daemon.capture.thread_times import ThreadTimes
+from hpcd.daemon.capture.loop.record_writer import RecordWriter
+from hpcd.daemon.capture.records.record_batch import RecordBatch
+from hpcd.daemon.capture.threads.thread_times import ThreadTimes
 from tests.support.report_streams import records_of
 
 FIRST = 1

@@ -14,8 +14,8 @@ from hpcd.bpf.layouts import (
     EventKind,
     Switch,
 )
-from hpcd.daemon.capture.stack_resolver import StackResolver
-from hpcd.daemon.capture.thread_lines import ThreadLines
+from hpcd.daemon.capture.paths.stack_resolver import StackResolver
+from hpcd.daemon.capture.records.thread_lines import ThreadLines
 from hpcd.model import frame as frames
 from hpcd.model.region import Region
 from hpcd.model.unwind_status import UnwindStatus

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from hpcd.daemon.capture.descriptors import readable
-from hpcd.daemon.capture.stop_request import StopRequest
+from hpcd.daemon.capture.loop.descriptors import readable
+from hpcd.daemon.capture.loop.stop_request import StopRequest
 
 
 def test_it_is_readable_while_it_stands() -> None:

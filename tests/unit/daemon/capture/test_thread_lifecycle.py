@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hpcd.bpf.layouts import STACK_EVENT, EventKind, ThreadEvent
-from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
-from hpcd.daemon.capture.thread_lines import NO_LINE
+from hpcd.daemon.capture.records.thread_lines import NO_LINE
+from hpcd.daemon.capture.threads.thread_lifecycle import ThreadLifecycle
 from hpcd.model.identity import Process, Thread
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.report_streams import lines_of

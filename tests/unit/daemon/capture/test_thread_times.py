@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcd.bpf.layouts import SLOT_BITS, Switch
-from hpcd.daemon.capture.record_batch import RecordBatch
-from hpcd.daemon.capture.recorder_kernels import look_up
-from hpcd.daemon.capture.thread_lines import NO_LINE, ThreadLines
-from hpcd.daemon.capture.thread_times import BORN, ThreadTimes, WaitEvent
+from hpcd.daemon.capture.records.record_batch import RecordBatch
+from hpcd.daemon.capture.records.recorder_kernels import look_up
+from hpcd.daemon.capture.records.thread_lines import NO_LINE, ThreadLines
+from hpcd.daemon.capture.threads.thread_times import BORN, ThreadTimes, WaitEvent
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.reader import open_measurement
 from tests.support.report_streams import PERIOD, columns, lines_of, record, recorded, records_of

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcd.bpf.layouts import Switch
-from hpcd.daemon.capture.record_batch import RecordBatch
-from hpcd.daemon.capture.thread_times import BORN, ThreadTimes, WaitEvent, wait_events
+from hpcd.daemon.capture.records.record_batch import RecordBatch
+from hpcd.daemon.capture.threads.thread_times import BORN, ThreadTimes, WaitEvent, wait_events
 from hpcd.measurement.summary import JobSeconds
 from tests.support.report_streams import records_of
 

@@ -2,7 +2,7 @@
 
 import math
 
-from hpcd.daemon.capture.token_bucket import TokenBucket
+from hpcd.daemon.access.token_bucket import TokenBucket
 
 
 def test_what_was_saved_up_may_be_used_at_once() -> None:

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from hpcd.array_types import U32, U64
+from hpcd.bpf.events.mapping_history import MappingHistory
 from hpcd.bpf.layouts import COPIED, STACK_COPY, STACK_EVENT, EventKind
 from hpcd.bpf.map_sizes import registers_bytes
-from hpcd.bpf.mapping_history import MappingHistory
 from hpcd.bpf.saved_walk import joined, marked
 from hpcd.bpf.table_memory import MAPPING, UnwindTables
-from hpcd.daemon.capture import deferred_paths
-from hpcd.daemon.capture.collector import Collector
-from hpcd.daemon.capture.deferred_paths import DeferredPaths
-from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.loop.collector import Collector
+from hpcd.daemon.capture.paths import deferred_paths
+from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.paths.stack_resolver import StackResolver
 from hpcd.daemon.targets import process_table
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.model.frame import SPECIAL

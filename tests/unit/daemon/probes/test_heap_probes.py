@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hpcd.bpf.probe_maps import HeapRole
+from hpcd.bpf.calls.probe_maps import HeapRole
+from hpcd.daemon.probe_places.return_instructions import emulated_start
 from hpcd.daemon.probes.found_points import FoundPoint
 from hpcd.daemon.probes.heap_probes import allocator_code, has_allocator, heap_probes
 from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
 from hpcd.daemon.probes.probe_spec import ProbeSpec
-from hpcd.daemon.probes.return_instructions import emulated_start
 
 
 def _of(path: str) -> list[ProbeSpec]:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from hpcd.daemon.probes.debug_prototypes import DeclaredType, Prototype
+from hpcd.daemon.probe_places.debug_prototypes import DeclaredType, Prototype
+from hpcd.daemon.probe_places.probe_points import probe_points
+from hpcd.daemon.probe_places.return_instructions import exits_of
 from hpcd.daemon.probes.found_points import find_points
-from hpcd.daemon.probes.probe_points import probe_points
 from hpcd.daemon.probes.probe_spec import parse_probe
 from hpcd.daemon.probes.probed_functions import prototype_values
-from hpcd.daemon.probes.return_instructions import exits_of
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.elf.elf_view import ElfView
 from hpcd.errors import FormatError

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from hpcd.daemon.probes import set_names
-from hpcd.daemon.probes.mpi_probes import mpi_probes
-from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
-from hpcd.daemon.probes.probe_set import parse_probes, read_probes
-from hpcd.daemon.probes.probe_spec import ProbeSpec, library_matches, parse_probe
-from hpcd.daemon.probes.static_tracepoints import operand_programs
-from hpcd.daemon.probes.value_program import (
+from hpcd.daemon.probe_places.static_tracepoints import operand_programs
+from hpcd.daemon.probe_places.value_program import (
     NO_REGISTER,
     PROGRAM_BYTES,
     ValueProgram,
     register_index,
 )
-from hpcd.daemon.probes.value_types import type_called
+from hpcd.daemon.probe_places.value_types import type_called
+from hpcd.daemon.probes import set_names
+from hpcd.daemon.probes.mpi_probes import mpi_probes
+from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
+from hpcd.daemon.probes.probe_set import parse_probes, read_probes
+from hpcd.daemon.probes.probe_spec import ProbeSpec, library_matches, parse_probe
 from hpcd.errors import HpcdError, NotFoundError, UsageError
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hpcd.bpf.events import parse_events
+from hpcd.bpf.events.event_names import parse_events
 from hpcd.cli.service_client import request_of
-from hpcd.daemon.capture.recording_options import REFUSED, REQUESTED, Options
+from hpcd.daemon.capture.start.recording_options import REFUSED, REQUESTED, Options
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.configuration import Configuration
 from hpcd.daemon.service.control import Control

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcd.daemon.targets.processes import is_open_to
+from hpcd.daemon.access.processes import is_open_to
 
 pytestmark = pytest.mark.root
 ALICE, SECRET = 48_001, 48_003

@@ -15,12 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpcd.daemon.targets import patience as patience_module
-from hpcd.daemon.targets.file_status import status_of
-from hpcd.daemon.targets.patience import Patience, WithheldError
-from hpcd.daemon.targets.process_identity import command_of
-from hpcd.daemon.targets.processes import executable_regions
-from hpcd.daemon.targets.target_files import (
+from hpcd.daemon.access import patience as patience_module
+from hpcd.daemon.access.file_status import status_of
+from hpcd.daemon.access.patience import Patience, WithheldError
+from hpcd.daemon.access.processes import executable_regions
+from hpcd.daemon.access.target_files import (
     MappedFile,
     ServedError,
     mapped_file,
@@ -28,6 +27,7 @@ from hpcd.daemon.targets.target_files import (
     open_file,
     open_folder,
 )
+from hpcd.daemon.targets.process_identity import command_of
 from tests.support import stalling_fuse
 from tests.support.paths import let_all_users_reach
 

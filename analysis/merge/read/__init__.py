@@ -1,0 +1,1 @@
+"""The first stage of a merge: measurements, read once, become parts."""

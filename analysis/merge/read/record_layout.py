@@ -1,0 +1,113 @@
+"""Records made entries and sums in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import Cells
+from hpcd.analysis.merge.read.record_batches import SLICE_RECORDS, Batch
+from hpcd.analysis.trace.intervals import Intervals
+from hpcd.array_types import I64, U8, U16, U32, U64, Array
+from hpcd.kernels.library import kernels, structure
+
+# Entries of the table that a line's records are counted in, 16 bytes each.
+_TABLE_LIMIT = 1 << 22
+# Events that are counted in it; recordings have a dozen.
+_FEW_SLOTS, _MOST_SLOTS = 4, 32
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """Entries of records with the ends of intervals, valid until the next are laid out.
+
+    Line ``i`` has the entries from ``start[i]`` on, blocks begin at ``cuts`` (both ``int64``, with
+    an end); ``time`` is in ticks. ``state`` is None where all are SAMPLED, ``event`` and ``value``
+    where all are 0 and 1. ``sums`` are those of the records, in no order.
+    """
+
+    start: I64
+    cuts: I64
+    time: I64
+    node: U32
+    state: U8 | None
+    event: U16 | None
+    value: U64 | None
+    sums: Cells
+
+
+class RecordLayout:
+    """Lays out the records of one measurement, some lines at a time."""
+
+    def __init__(self, number: U32, intervals: Intervals) -> None:
+        """``number`` is the part's number of each node."""
+        self._number = number
+        self._intervals = intervals
+        self._used = 0
+        self._room = 0
+        self._slots = 0
+        self._slot_of = np.full(1 << 16, -1, np.int32)
+        self._event_of = np.zeros(1 << 16, np.uint16)
+
+    def lay_out(
+        self, rows: I64, batch: Batch, low: int, high: int, resumed: U32 | None,
+        lines: tuple[I64, I64, I64],
+    ) -> LaidOut | None:  # fmt: skip
+        """Lines ``low`` to ``high`` of ``batch``, whose rows are ``rows``; None where a line is out
+        of order, or there are too many nodes or events to count them in a table.
+
+        ``resumed`` is what :class:`.resumed_paths.ResumedPaths` found for the batch. ``lines`` are
+        how many entries all lines have so far, and the ticks of their first and last ones, which
+        are brought up to date.
+        """
+        stretches = structure(
+            "line_records", rows, len(rows), batch.first[low : high + 1], batch.begin, batch.end,
+            *batch.columns,
+        )  # fmt: skip
+        so_far, used = structure("lines_so_far", *lines), np.array([self._used], np.int32)
+        records = kernels.examine_records(stretches, so_far, self._slot_of, self._event_of, used)
+        self._used = int(used[0])
+        if records < 0 or not self._table_fits():
+            return None
+        if records > self._room:
+            self._make_room(records)
+        numbering = self._intervals.as_numbering(
+            self._number, len(self._number), self._slot_of, self._event_of, self._slots, self._table
+        )
+        sizes = np.empty(5, np.int64)
+        if not kernels.lay_out_records(
+            stretches, resumed, numbering, so_far, structure("laid_out", *self._columns), sizes
+        ):
+            raise IndexError("records of nodes that do not exist")
+        entries, blocks, cells, plain, sampled = sizes.tolist()
+        start, time, node, state, event, value, cuts, _, *sums = self._columns
+        return LaidOut(
+            start[: len(rows) + 1], cuts[: blocks + 1], time[:entries], node[:entries],
+            None if sampled else state[:entries],
+            None if plain else event[:entries], None if plain else value[:entries],
+            Cells(*(column[:cells].copy() for column in sums)),
+        )  # fmt: skip
+
+    def _table_fits(self) -> bool:
+        """Whether there is a table with a slot for each event."""
+        if self._used > self._slots:
+            slots = max(_FEW_SLOTS, 1 << (self._used - 1).bit_length())
+            if self._used > _MOST_SLOTS or slots * len(self._number) > _TABLE_LIMIT:
+                return False
+            self._slots = slots
+            self._table = np.zeros((slots * len(self._number), 2), np.uint64)
+        return self._used <= self._slots
+
+    def _make_room(self, records: int) -> None:
+        """Columns for a number of records, each of which may be an interval and be a block of its
+        own."""
+        self._room = room = max(records, 2 * SLICE_RECORDS)
+        most = 2 * room + 1
+        self._columns: tuple[Array, ...] = (
+            np.empty(room + 1, np.int64), np.empty(most, np.int64),
+            np.empty(most, np.uint32), np.empty(most, np.uint8), np.empty(most, np.uint16),
+            np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(room, np.int64),
+            np.empty(room, np.uint32), np.empty(room, np.uint32), np.empty(room, np.uint16),
+            np.empty(room, np.uint64), np.empty(room, np.uint64),
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Programs that record calls: of functions, system calls and memory."""

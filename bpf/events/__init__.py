@@ -1,0 +1,1 @@
+"""Perf events: by name, as clock, and changes of mappings."""

@@ -1,0 +1,1 @@
+"""The kernel's interfaces: system calls, libbpf, maps, sysfs, privileges."""

@@ -1,0 +1,235 @@
+"""The account of a recording: what was sampled, lost and spent, for its summary and progress."""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import asdict
+
+import numpy as np
+
+from hpcd.bpf.layouts import DROPS
+from hpcd.daemon.capture.loop.budget import SamplingRate
+from hpcd.daemon.capture.loop.machine_time import machine_time
+from hpcd.daemon.capture.loop.session_parts import Parts, Progress, Terms
+from hpcd.measurement.seen_part import SeenPart
+from hpcd.measurement.summary import (
+    CpuTime,
+    DeferredPathCounts,
+    MachineTime,
+    OverheadSeconds,
+    RateChange,
+    SampleCounts,
+    Summary,
+    SwitchCounts,
+    UnwindCounts,
+)
+
+# Samples come as if at random: this number of standard errors is chance. Of the interrupts
+# of a virtual machine that did not run for a time the first is late, and the time was another's.
+_ERRORS, _LATE = 4, 0.03
+
+
+class RecordingAccount:
+    """Counts of the session of ``parts`` and ``terms``, from its begin on."""
+
+    def __init__(self, terms: Terms, parts: Parts) -> None:
+        self._terms = terms
+        self._parts = parts
+        first = terms.first_rate
+        self._rates = [first] if first else []
+        self._expected = ExpectedSamples(first.frequency if first else 0)
+        self.start = parts.begun.time if parts.begun else time.monotonic()
+        """When it began (monotonic s)."""
+        self._machine = parts.begun.machine if parts.begun else machine_time()
+        self._used: MachineTime | None = None
+        self._reported = (self.start, 0)  # when progress was last, and the samples by then
+
+    def change_rate(self, rate: SamplingRate) -> None:
+        """From now on CPU time is sampled at ``rate``."""
+        self._expected.change(self.cpu_seconds(final=False), rate.frequency)
+        self._rates.append(RateChange.now(rate.frequency, rate.walk_one_in))
+
+    def stop(self) -> None:
+        """Nothing is recorded from now on."""
+        self._used = machine_time(self._machine)
+
+    def samples_lost(self) -> int:
+        """Return the number of samples lost so far, by the BPF programs or since."""
+        return sum(dropped(self._parts, self._parts.sampler.counters()[0]).values())
+
+    def events_lost(self) -> int:
+        """Return the number of events lost so far: stacks, and what threads and processes did."""
+        return int(self._parts.sampler.counters()[0]["dropped"][DROPS.index("event ring full")])
+
+    def progress(self, now: float) -> Progress:
+        """Return the progress by ``now`` (monotonic s); its rate is that since the last call."""
+        parts = self._parts
+        reported, samples = self._reported
+        self._reported = (now, parts.collector.recorded)
+        return Progress(
+            seconds=now - self.start,
+            samples=parts.collector.recorded,
+            rate=(parts.collector.recorded - samples) / max(now - reported, 1e-9),
+            dropped=self.samples_lost(),
+            truncated=sum(
+                sum(modules.values())
+                for ending, modules in parts.stacks.cct.endings().items()
+                if not ending.whole
+            ),
+            threads=parts.threads.line_count,
+            bytes=sum(parts.writer.bytes_written.values()),
+        )
+
+    def cpu_seconds(self, *, final: bool) -> float:
+        """Return the CPU seconds that the targets' threads used while they were recorded.
+
+        At the end from the scheduler's own accounts of each thread, which costs a file a thread;
+        until then from the switches seen.
+        """
+        thread_times = self._parts.thread_times
+        if thread_times and not final:
+            return thread_times.totals(time.monotonic_ns()).cpu
+        if not final:
+            self._parts.threads.cpu.read()
+        return self._parts.threads.cpu.total()
+
+    def summarize(self, *, until: float, limit: str, final: bool = False) -> Summary:
+        """Return the summary of what was recorded ``until`` (monotonic s).
+
+        ``limit`` is why the recording was ended before its time, or empty.
+        """
+        parts = self._parts
+        counters = parts.sampler.counters()[0]
+        times = parts.thread_times.totals(time.monotonic_ns()) if parts.thread_times else None
+        used = self.cpu_seconds(final=final)
+        seen = times.cpu if times else used
+        expected = round(self._expected.of(used, seen)) if self._terms.alone else 0
+        uncounted = max(round(self._expected.after(seen)) - expected, 0) if expected else 0
+        sampled = parts.collector.recorded_periods * self._terms.period_ns / 1e9
+        overhead = parts.sampler.overhead()
+        return Summary(
+            samples=_count_samples(parts, counters, expected, uncounted),
+            cpu=CpuTime(round(used, 6), round(sampled, 6)),
+            machine=self._used or machine_time(self._machine),
+            seen=parts.threads.cpu.seen if final else SeenPart(),
+            switches=SwitchCounts(int(counters["switches"]), parts.collector.switches),
+            skipped=overhead.skipped,
+            time=times,
+            jobs=parts.thread_times.jobs() if parts.thread_times else {},
+            unwind=_count_paths(parts, counters),
+            calls=parts.calls.summary(counters) if parts.calls else None,
+            probes=parts.probes.summary(final=final) if parts.probes else None,
+            limit=limit or None,
+            rates=tuple(self._rates),
+            threads=parts.threads.line_count,
+            measurement=self._terms.output,
+            duration_s=round(until - self.start, 3),
+            overhead=OverheadSeconds(
+                collector_cpu_s=round(own_cpu_seconds() - self._terms.cpu_start, 3),
+                bpf_s=round(overhead.seconds, 4),
+                bpf_switches_s=round(overhead.switches, 4),
+                bpf_calls_s=round(overhead.calls, 4) if parts.calls else None,
+            ),
+        )
+
+
+class ExpectedSamples:
+    """Counts, from the CPU time that the targets have used (s), samples at ``frequency`` (Hz)."""
+
+    def __init__(self, frequency: float) -> None:
+        self._frequency = frequency
+        # Until the last change of rate: samples, and CPU time.
+        self._samples = 0.0
+        self._seconds = 0.0
+
+    def change(self, used: float, frequency: float) -> None:
+        """The rate changes when ``used`` seconds have been used."""
+        self._samples = self.after(used)
+        self._seconds = max(self._seconds, used)
+        self._frequency = frequency
+
+    def after(self, used: float) -> float:
+        """Return samples when ``used`` seconds have been used.
+
+        While threads are on CPUs their time is an estimate, which may turn out to be less: what was
+        expected stays so.
+        """
+        return self._samples + max(used - self._seconds, 0.0) * self._frequency
+
+    def of(self, counted: float, used: float) -> float:
+        """Return samples when ``used`` seconds have been used that turn out to be ``counted``."""
+        return self.after(used) * counted / used if used > 0 else self._frequency * counted
+
+
+def _count_samples(parts: Parts, counters: np.void, expected: int, uncounted: int) -> SampleCounts:
+    """Count the samples, of which ``expected`` (0: not known) were to come.
+
+    Up to ``uncounted`` more may have come in time on CPUs that the scheduler does not count.
+    """
+    taken, late, walking = (int(counters[name]) for name in ("taken", "late", "walking"))
+    return SampleCounts(
+        expected=expected,
+        taken=taken,
+        unexplained=unexplained(taken, expected, late + walking, uncounted),
+        uncounted=min(uncounted, unexplained(taken, expected)) if taken > expected else 0,
+        late=late,
+        walking=walking,
+        recorded=parts.collector.recorded,
+        dropped=dropped(parts, counters),
+    )
+
+
+def dropped(parts: Parts, counters: np.void) -> dict[str, int]:
+    """Return the number of samples that were lost, by reason."""
+    lost = {
+        name: int(number)
+        for name, number in zip(DROPS, counters["dropped"], strict=False)
+        if number
+    }
+    for name, number in parts.collector.dropped.items():
+        lost[name] = lost.get(name, 0) + number
+    if parts.writer.dropped_storage:
+        lost["storage"] = parts.writer.dropped_storage
+    return lost
+
+
+def _count_paths(parts: Parts, counters: np.void) -> UnwindCounts:
+    """Count the call paths by how they ended, and list what could not be analysed."""
+    modules, cct = parts.modules, parts.stacks.cct
+    endings = cct.endings()
+    incomplete = {ending: counts for ending, counts in endings.items() if not ending.whole}
+    return UnwindCounts(
+        paths=int(cct.samples.sum()),
+        complete=sum(sum(counts.values()) for ending, counts in endings.items() if ending.whole),
+        truncated={ending.label: sum(counts.values()) for ending, counts in incomplete.items()},
+        modules={
+            ending.label: {modules.name(number): count for number, count in counts.items()}
+            for ending, counts in incomplete.items()
+        },
+        failures=modules.failures,
+        deferred=DeferredPathCounts(
+            int(counters["copied"]),
+            int(counters["not_copied"]),
+            **asdict(parts.deferred.counts),
+        ),
+    )
+
+
+def unexplained(taken: int, expected: int, left_out: int = 0, uncounted: int = 0) -> int:
+    """Return the number of samples beyond what chance, late interrupts, the firings that were
+    ``left_out`` and ``uncounted`` time account for, negative for missing ones: the time before
+    firings that were left out may count as the targets' or not.
+
+    Samples that were dropped are among those taken, and the rates to keep a budget are expected.
+    """
+    chance = _LATE * expected + _ERRORS * expected**0.5
+    if not expected or expected - left_out - chance <= taken <= expected + uncounted + chance:
+        return 0
+    return taken - expected + (left_out if taken < expected else -uncounted)
+
+
+def own_cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of the child processes it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime

@@ -1,0 +1,114 @@
+"""Building the calling context tree (CCT) while samples arrive.
+
+One node table serves the whole measurement; a thread's CCT is the part of it that the thread's
+records reach. Identical call paths of different threads and ranks are thus one path, which keeps
+the collector small on a node with many ranks. (The papers' threads build trees of their own to
+avoid locks between them; here one collector sees all threads.)
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from hpcd.array_types import I64, U8, U32, U64
+from hpcd.daemon.capture.records.recorder_kernels import index_nodes, insert_paths
+from hpcd.kernels.library import CStructure, structure
+from hpcd.model.unwind_status import UnwindStatus
+
+_INITIAL = 4096
+
+
+class CCTBuilder:
+    """A growing CCT: columns of parents and frames, and an open-addressing index over them.
+
+    A node is known by a 64-bit sum over the frames of its path, each mixed with its depth and a
+    number drawn anew for every recording, so that no program can make two paths collide on
+    purpose. Parents precede their children. About 50 bytes a node.
+
+    ``parent`` u32, ``frame`` u64, ``samples`` u64 (:meth:`count_samples`), ``ending`` u8 (the
+    :class:`UnwindStatus` of truncated paths, else 0) and ``ended_in`` u32 (the module of the frame
+    that a truncated path begins with) have room for more nodes than ``count``.
+    """
+
+    def __init__(self) -> None:
+        self._secret = int.from_bytes(os.urandom(8), "little")
+        self._key: U64 = np.zeros(_INITIAL, np.uint64)
+        self.frame: U64 = np.zeros(_INITIAL, np.uint64)
+        self.samples: U64 = np.zeros(_INITIAL, np.uint64)
+        self.parent: U32 = np.zeros(_INITIAL, np.uint32)
+        self.ended_in: U32 = np.zeros(_INITIAL, np.uint32)
+        self.ending: U8 = np.zeros(_INITIAL, np.uint8)
+        self.struct = self._index_nodes(1)
+        """The tree as kernels take it; another one once paths are inserted."""
+
+    @property
+    def count(self) -> int:
+        """Nodes, the root included."""
+        return int(self.struct.pointer.count)
+
+    def insert(self, frames: U64, lengths: I64) -> U32:
+        """Add call paths and return each one's last node, u32[n].
+
+        ``frames`` u64[sum(lengths)] has the paths one after another, the outermost frame first,
+        ``lengths`` i64[n] the number of frames of each; 0 gives the root. Raises
+        :class:`ValueError` if the two do not fit.
+        """
+        start = np.append(0, np.cumsum(lengths))
+        if len(frames) != start[-1] or bool((lengths < 0).any()):
+            raise ValueError("paths of other lengths than they have")
+        leaf = np.zeros(len(lengths), np.uint32)
+        done = 0
+        while True:
+            done += insert_paths(frames[start[done] :], lengths[done:], self.struct, leaf[done:])
+            if done == len(lengths):
+                return leaf
+            self._make_room(int(lengths[done]))
+
+    def _make_room(self, extra: int) -> None:
+        """Make room for ``extra`` more nodes."""
+        count = self.count
+        size = max(count + extra, 2 * len(self.parent))
+        for name in ("_key", "frame", "samples", "parent", "ended_in", "ending"):
+            column = getattr(self, name)
+            grown = np.zeros(size, dtype=column.dtype)
+            grown[: len(column)] = column
+            setattr(self, name, grown)
+        self.struct = self._index_nodes(count)
+
+    def _index_nodes(self, count: int) -> CStructure:
+        """Return the tree of ``count`` nodes with a new index, at most half full."""
+        room = len(self.parent)
+        self._index: U32 = np.zeros(1 << (2 * room - 1).bit_length(), np.uint32)
+        struct = structure(
+            "tree", self._key, self.frame, self.samples, self.parent, self.ended_in, self.ending,
+            room, count, self._index, len(self._index), self._secret,
+        )  # fmt: skip
+        index_nodes(struct)
+        return struct
+
+    def count_samples(self, nodes: U32) -> None:
+        """Count one sample for each entry of ``nodes``: on the node itself if its path is
+        truncated, on the root if not, as the nodes of many truncated paths fit no cache."""
+        truncated = nodes[self.ending[nodes] > 0]
+        self.samples[0] += np.uint64(len(nodes) - len(truncated))
+        np.add.at(self.samples, truncated, np.uint64(1))
+
+    def endings(self) -> dict[UnwindStatus, dict[int, int]]:
+        """Return samples by how their path ended: {ending: {module it ended in: samples}}."""
+        samples = self.samples[: self.count]
+        # Those below a marker are few: only they are sorted.
+        cut = np.flatnonzero(self.ending[: self.count])
+        cut = cut[samples[cut] > 0]
+        key = self.ending[cut].astype(np.uint64) << np.uint64(32) | self.ended_in[cut]
+        unique, inverse = np.unique(key, return_inverse=True)
+        total = np.zeros(len(unique), dtype=np.uint64)
+        np.add.at(total, inverse, samples[cut])
+        result: dict[UnwindStatus, dict[int, int]] = {}
+        whole = int(samples.sum()) - int(total.sum())
+        if whole:
+            result[UnwindStatus(0)] = {0: whole}
+        for packed, number in zip(unique.tolist(), total.tolist(), strict=True):
+            result.setdefault(UnwindStatus(packed >> 32), {})[packed & 0xFFFFFFFF] = number
+        return result

@@ -1,0 +1,1 @@
+"""Starting a recording: its options, its programs, its parts put together."""

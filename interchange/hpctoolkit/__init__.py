@@ -1,0 +1,1 @@
+"""HPCToolkit's databases, version 4: written and read."""

@@ -1,0 +1,1 @@
+"""Shared by all imports: input files, trees and threads, and the measurement that is built."""

@@ -1,0 +1,1 @@
+"""Shared by all exports: the selection, its contexts and its records."""

@@ -1,0 +1,1 @@
+"""Recordings of perf: perf.data and the text of ``perf script``."""

@@ -1,0 +1,1 @@
+"""pprof profiles: written, read, and pushed to receivers."""

@@ -1,0 +1,1 @@
+"""A selection as tables: CSV, Parquet, Arrow, data frames, Hatchet."""
