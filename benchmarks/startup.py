@@ -82,7 +82,7 @@ def run() -> Table:
         ("until the programs begin to load", "import hpcd.__main__, hpcd.cli.verbs.run"),
         (
             "until the recorder is imported",
-            "import hpcd.__main__, hpcd.fast_imports as fast, hpcd.cli.verbs.run\n"
+            "import hpcd.__main__, hpcd.startup.fast_imports as fast, hpcd.cli.verbs.run\n"
             "with fast.fast_imports(): import hpcd.daemon.capture.start.recording",
         ),
     ):

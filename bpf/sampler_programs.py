@@ -1,7 +1,4 @@
-"""The sampler's programs, with their maps and the events they run at.
-
-No numpy here: they begin to load before that is imported.
-"""
+"""The sampler's programs, with their maps and the events they run at."""
 
 from __future__ import annotations
 

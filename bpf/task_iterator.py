@@ -1,7 +1,7 @@
 """The iterator over threads with its maps: what :class:`hpcd.bpf.task_stacks.TaskStacks` reads by.
 
-No numpy here: it begins to load before that is imported. It is compiled ahead of time only, into an
-object that carries a digest of its sources in its name, as the sampler's do.
+It is compiled ahead of time only, into an object that carries a digest of its sources in its name,
+as the sampler's do.
 """
 
 from __future__ import annotations

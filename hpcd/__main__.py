@@ -21,10 +21,10 @@ from hpcd.cli.output.standard_streams import harmless_streams, outlive_readers
 from hpcd.cli.output.terminal_text import say
 from hpcd.cli.verbs import GROUPS, VERBS, load
 from hpcd.errors import HpcdError, NotFoundError, StorageError, UsageError, did_you_mean
-from hpcd.fast_imports import fast_imports
-from hpcd.isolation import isolate_import_path
 from hpcd.sandbox.limits import raise_descriptor_limit
 from hpcd.signals import interrupt_on, is_ignored
+from hpcd.startup.fast_imports import fast_imports
+from hpcd.startup.isolation import isolate_import_path
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130  # as shells say of a command ended by SIGINT

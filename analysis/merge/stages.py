@@ -79,9 +79,9 @@ from hpcd.analysis.merge.unite.united_symbols import table_of
 from hpcd.analysis.trace.part_contents import MeasurementContents, load_call_nodes, windows_of
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import UsageError
-from hpcd.garbage import fewer_collections
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event
+from hpcd.startup.garbage import fewer_collections
 
 
 @dataclass(slots=True)

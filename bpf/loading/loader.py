@@ -12,7 +12,7 @@ from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.bpf.loading.kernel_facilities import require_loops
 from hpcd.bpf.loading.object_loader import SOURCES, ObjectPrograms, calls_object_path, object_path
 from hpcd.errors import PlatformError
-from hpcd.isolation import in_root_directory
+from hpcd.startup.isolation import in_root_directory
 
 _ARCHITECTURES = {"x86_64": "HPCD_X86_64", "aarch64": "HPCD_AARCH64"}
 

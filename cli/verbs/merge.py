@@ -14,8 +14,8 @@ from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.cli.output.terminal_text import say
 from hpcd.daemon.service.configuration import size_of
 from hpcd.errors import FormatError
-from hpcd.fast_imports import fast_imports
 from hpcd.signals import ENDING, interrupt_on
+from hpcd.startup.fast_imports import fast_imports
 from hpcd.wording import counted
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from hpcd.cli.service_client import add_socket_option
 from hpcd.cli.verbs.run import command_of, run_recorded
 from hpcd.daemon.access import processes
 from hpcd.errors import HpcdError, StorageError, UsageError
-from hpcd.isolation import python_command, python_environment
 from hpcd.output_file import open_output
 from hpcd.signals import ENDING, ignored, interrupt_on, say_once
+from hpcd.startup.isolation import python_command, python_environment
 
 if TYPE_CHECKING:
     from hpcd.measurement.summary import Summary

@@ -39,8 +39,8 @@ from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, TargetError, UsageError
-from hpcd.isolation import python_command, python_environment
 from hpcd.signals import ENDING, handle
+from hpcd.startup.isolation import python_command, python_environment
 
 # Measurements are flushed once a second: there is nothing newer to be seen.
 _REFRESH_SECONDS = 1.0

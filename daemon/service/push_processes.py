@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import PushSettings, seconds_of
-from hpcd.isolation import python_command, python_environment
+from hpcd.startup.isolation import python_command, python_environment
 
 # A process that failed is started again, ever more rarely.
 _RETRY_SECONDS = (5.0, 300.0)

@@ -17,8 +17,8 @@ from hpcd.daemon.capture.start.recording_options import Options
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.child_process import after_service
 from hpcd.daemon.service.protocol import send
-from hpcd.isolation import python_command, python_environment
 from hpcd.measurement.summary import Summary
+from hpcd.startup.isolation import python_command, python_environment
 
 _STARTING, _ATTACHED, _FINISHED = "starting", "attached", ("ended", "failed")
 # Recordings that are over and still shown, of each user.

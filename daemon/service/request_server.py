@@ -17,7 +17,7 @@ from hpcd.daemon.service.control_socket import listen
 from hpcd.daemon.service.protocol import MAX_REQUEST, Peer, receive, send
 from hpcd.daemon.service.recordings import RecordingProcess
 from hpcd.errors import HpcdError
-from hpcd.isolation import python_command, python_environment
+from hpcd.startup.isolation import python_command, python_environment
 
 # sd_listen_fds(3): the first descriptor systemd hands over.
 _FIRST_FD = 3

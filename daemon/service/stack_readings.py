@@ -17,7 +17,7 @@ from hpcd.daemon.service.permission import Permission, RefusedError
 from hpcd.daemon.service.protocol import MAX_ANSWER, EncodedAnswer
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError
-from hpcd.isolation import python_command, python_environment
+from hpcd.startup.isolation import python_command, python_environment
 
 # A reading that takes longer is ended; who asked waits for 30 s.
 _MOST_SECONDS = 25.0

@@ -13,7 +13,7 @@ from typing import Any
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.child_process import after_service
 from hpcd.errors import HpcdError
-from hpcd.isolation import python_command, python_environment
+from hpcd.startup.isolation import python_command, python_environment
 
 # Lines in the journal about measurements that cannot be removed.
 _STUCK = 100

@@ -1,7 +1,4 @@
-"""The store of unwind tables, and the commands whose tables are in it.
-
-No numpy here: hpcd run looks before that is imported.
-"""
+"""The store of unwind tables, and the commands whose tables are in it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""32-bit ELF files, told from 64-bit ones. No numpy here: a command looks before the programs that
-record it begin to load."""
+"""32-bit ELF files, told from 64-bit ones."""
 
 from __future__ import annotations
 

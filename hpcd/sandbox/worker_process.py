@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from hpcd.errors import FormatError
-from hpcd.isolation import import_variables, python_command
+from hpcd.startup.isolation import import_variables, python_command
 
 _REQUEST = struct.Struct("<BI")
 _REPLY = struct.Struct("<BQ")

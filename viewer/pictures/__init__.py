@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hpcd.analysis import Database
 from hpcd.errors import UsageError
-from hpcd.isolation import in_root_directory
+from hpcd.startup.isolation import in_root_directory
 
 # While it is imported, matplotlib reads a matplotlibrc of the current directory, which may be
 # another user's and never end (a named pipe); the user's own is read as ever.

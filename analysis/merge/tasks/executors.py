@@ -18,9 +18,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from hpcd.analysis.merge.tasks.process_pool import ProcessPool, WorkerEndedError
 from hpcd.errors import HpcdError, UsageError
-from hpcd.isolation import isolated_children
 from hpcd.measurement.segments import measurement_size
 from hpcd.processors import processor_count
+from hpcd.startup.isolation import isolated_children
 
 _Args = ParamSpec("_Args")
 _Task = TypeVar("_Task")

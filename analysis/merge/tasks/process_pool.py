@@ -28,9 +28,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any, ParamSpec, TypeVar
 
 from hpcd.errors import HpcdError
-from hpcd.garbage import fewer_collections
-from hpcd.isolation import isolated_children
 from hpcd.signals import blocked, is_ignored
+from hpcd.startup.garbage import fewer_collections
+from hpcd.startup.isolation import isolated_children
 
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")

@@ -1,5 +1,4 @@
-"""CPU time of the machine, as the kernel counts it. No numpy here: a command may have begun before
-that is imported."""
+"""CPU time of the machine, as the kernel counts it."""
 
 from __future__ import annotations
 

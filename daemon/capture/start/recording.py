@@ -24,13 +24,13 @@ from hpcd.daemon.capture.start.recording_options import Options
 from hpcd.daemon.capture.start.sampler_loading import SamplerLoading, is_cpu_time, recorded_events
 from hpcd.daemon.capture.threads.thread_times import WaitEvent, wait_events
 from hpcd.errors import StorageError, UsageError
-from hpcd.garbage import fewer_collections
 from hpcd.kernels.library import open_library
 from hpcd.measurement.summary import RateChange, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.heap_events import heap_events
 from hpcd.model.identity import Host
 from hpcd.sandbox.limits import raise_descriptor_limit
+from hpcd.startup.garbage import fewer_collections
 
 __all__ = ["Options", "Progress", "Recording"]
 

@@ -35,7 +35,7 @@ from hpcd.daemon.capture.start.call_setup import CallSetup
 from hpcd.daemon.capture.start.recording_options import Options
 from hpcd.daemon.unwind.kept_tables import KnownCommands
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError
-from hpcd.fast_imports import fast_imports
+from hpcd.startup.fast_imports import fast_imports
 
 if TYPE_CHECKING:  # with numpy, which is imported while the programs load
     from hpcd.bpf.sampler import Sampler

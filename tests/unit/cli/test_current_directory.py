@@ -127,7 +127,7 @@ def test_a_directory_named_in_full_stays_on_the_path(path: str, tmp_path: Path) 
     """Also where it is the current directory: without it the processes that hpcd starts, which
     have the path of the command, would not find what the command did."""
     (tmp_path / "shows_path.py").write_text(
-        "import sys\nfrom hpcd.isolation import isolate_import_path\n"
+        "import sys\nfrom hpcd.startup.isolation import isolate_import_path\n"
         "isolate_import_path()\nprint(*sys.path, sep='\\n')"
     )
     done = subprocess.run(
@@ -161,4 +161,4 @@ def test_only_one_module_starts_python() -> None:
         for path in (ROOT / package).rglob("*.py")
         if "[sys.executable" in path.read_text()
     ]
-    assert starting == [Path("hpcd/isolation.py")]
+    assert starting == [Path("hpcd/startup/isolation.py")]

@@ -29,7 +29,6 @@ from hpcd.interchange.pprof import profile_push
 from hpcd.interchange.pprof.profile_push import Pusher
 from hpcd.interchange.pprof.profile_push import Receiver as Target
 from hpcd.interchange.protobuf import encode_varint, encode_varints
-from hpcd.isolation import python_command, python_environment
 from hpcd.measurement.chunk import (
     SEGMENT_HEADER_BYTES,
     ChunkKind,
@@ -40,6 +39,7 @@ from hpcd.measurement.chunk import (
 from hpcd.measurement.identity_columns import table_of
 from hpcd.measurement.reader import open_measurement
 from hpcd.model.identity import Event, ModuleKind
+from hpcd.startup.isolation import python_command, python_environment
 from tests.support.pushed import (
     MS,
     PROCESSES,

@@ -19,17 +19,15 @@ FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 
 # Part → the parts it may import; import-linter keeps the finer contracts in `make lint`.
 BASE = {
-    "hpcd.errors", "hpcd.array_types", "hpcd.distinct", "hpcd.fast_imports", "hpcd.garbage",
-    "hpcd.isolation", "hpcd.processors", "hpcd.signals", "hpcd.wording",
+    "hpcd.errors", "hpcd.array_types", "hpcd.distinct", "hpcd.processors", "hpcd.signals",
+    "hpcd.startup", "hpcd.wording",
     "hpcd.kernels", "hpcd.output_file", "hpcd.output_folder", "hpcd.regular_file",
 }  # fmt: skip
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
     "hpcd.array_types": set(),
     "hpcd.distinct": set(),
-    "hpcd.fast_imports": set(),
-    "hpcd.garbage": set(),
-    "hpcd.isolation": set(),
+    "hpcd.startup": set(),
     "hpcd.processors": set(),
     "hpcd.signals": set(),
     "hpcd.wording": set(),
