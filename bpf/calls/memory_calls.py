@@ -1,6 +1,7 @@
 """The system calls that map and give back memory, and the touching of pages, as recorded functions.
 
-Numbers as in :mod:`hpcd.bpf.calls.io_calls`. The values are those of ``bpf/programs/memory.h``.
+Numbers as in :mod:`hpcd.bpf.calls.io_calls`. The values are those of
+``bpf/programs/calls/memory.h``.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,29 @@ from hpcd.bpf.loading.object_loader import SOURCES, ObjectPrograms, calls_object
 from hpcd.errors import PlatformError
 from hpcd.startup.isolation import in_root_directory
 
+_INCLUDE = re.compile(r'#include "(.*)"')
 _ARCHITECTURES = {"x86_64": "HPCD_X86_64", "aarch64": "HPCD_AARCH64"}
+
+
+def whole_source(path: Path, included: set[Path]) -> str:
+    """Return the text of a C file with the programs' headers in place of their ``#include`` lines,
+    each once: bcc finds no program in a header.
+
+    A header that is not in ``included`` yet must not be included under a condition that is false.
+    """
+    lines = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = _INCLUDE.match(line)
+        header = SOURCES / match[1] if match else None
+        if header is None or not header.is_file():
+            lines.append(line)
+        elif header in included:
+            lines.append("")
+        else:
+            included.add(header)
+            text = whole_source(header, included)
+            lines += [f'#line 1 "{header}"', text, f'#line {number + 1} "{path}"']
+    return "\n".join(lines)
 
 
 class Programs:
@@ -55,9 +78,11 @@ class Programs:
         with in_root_directory(), TemporaryDirectory() as generated, Stderr() as stderr:
             (Path(generated) / "kernel_layouts.h").write_text(padded_header(), encoding="ascii")
             flags.append(f"-I{generated}")
+            whole = Path(generated) / source
+            whole.write_text(whole_source(SOURCES / source, set()), encoding="utf-8")
             try:
                 # debug=0 also keeps bcc from printing; it writes errors straight to descriptor 2.
-                self._bpf = bcc.BPF(src_file=str(SOURCES / source), cflags=flags, debug=0)
+                self._bpf = bcc.BPF(src_file=str(whole), cflags=flags, debug=0)
                 for names, kind in (
                     (perf, bcc.BPF.PERF_EVENT),
                     (raw, bcc.BPF.RAW_TRACEPOINT),

@@ -35,7 +35,7 @@ SOURCES = Path(__file__).parent.parent / "programs"
 @cache
 def object_path() -> Path:
     """Return the path of the object made from the present sources, if it was made."""
-    return compiled_path("sampler", [*SOURCES.glob("*.[ch]"), *SOURCES.glob("stack/*.h")])
+    return compiled_path("sampler", SOURCES.rglob("*.[ch]"))
 
 
 def calls_object_path() -> Path:

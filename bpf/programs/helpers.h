@@ -1,8 +1,7 @@
 /* What the programs need of the compiler: bcc, or clang ahead of time.
  *
- * The maps are made by hpcd.bpf.maps before the programs are compiled; the loader passes their
- * descriptors as FD_NAME. So maps' types and sizes are stated in Python alone, and the compiler's own
- * map syntax (bcc's macros) is not needed.
+ * The maps are made by bpf/sampler_maps.py before the programs are compiled by bcc, which gets their descriptors as
+ * FD_NAME: of DEFINE_MAP() it sees nothing, and its own map syntax is not needed.
  */
 #ifndef HPCD_HELPERS_H
 #define HPCD_HELPERS_H
@@ -11,6 +10,8 @@
 #include "object.h"
 #else
 #define MAP(name) bpf_pseudo_fd(1, FD_##name) /* BPF_PSEUDO_MAP_FD */
+#define DEFINE_MAP(name, kind, key, value)
+#define DEFINE_RING(name)
 #define SECTION(name)
 #endif
 

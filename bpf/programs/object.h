@@ -1,9 +1,7 @@
 /* What bcc provides otherwise, for the object that is compiled ahead (make objects).
  *
- * Its maps are placeholders that the loader replaces, sizes included, by those hpcd.bpf.maps has
- * made, and what bcc gets as macros are constants that the loader fills in before the kernel
- * verifies the programs. Members of the kernel's structures libbpf finds (kernel.h): so one object
- * serves every kernel.
+ * What bcc gets as macros are constants that the loader fills in before the kernel verifies the programs.
+ * Members of the kernel's structures libbpf finds (kernel.h): so one object serves every kernel.
  */
 #ifndef HPCD_OBJECT_H
 #define HPCD_OBJECT_H
@@ -31,62 +29,22 @@ typedef long long s64;
 
 #define BPF_NOEXIST 1 /* of map_update */
 
-#define PLACEHOLDER(name, kind, key, value)                                             \
+/* A map with the types of its keys and values. The loader replaces it by the map that bpf/sampler_maps.py has made (for
+ * calls bpf/calls/call_programs.py and probe_maps.py): its number of entries depends on the machine, and its sizes are
+ * compared with these by tests/live/test_map_sizes.py. libbpf makes one entry of each map that a recording lacks. */
+#define DEFINE_MAP(name, kind, key, value)                                              \
 	struct {                                                                        \
 		int(*type)[kind];                                                       \
-		int(*key_size)[key];                                                    \
-		int(*value_size)[value];                                                \
+		int(*key_size)[sizeof(key)];                                            \
+		int(*value_size)[sizeof(value)];                                        \
 		int(*max_entries)[1];                                                   \
 	} map_##name __attribute__((section(".maps"), used))
 
-#define PLACEHOLDER_RING(name)                                                          \
+#define DEFINE_RING(name)                                                               \
 	struct {                                                                        \
 		int(*type)[RINGBUF];                                                    \
 		int(*max_entries)[4096];                                                \
 	} map_##name __attribute__((section(".maps"), used))
-
-PLACEHOLDER(MEMORY, ARRAY_OF_MAPS, 4, 4);
-PLACEHOLDER(RULES, ARRAY, 4, 16);
-PLACEHOLDER(PROCESSES, HASH, 4, 16);
-PLACEHOLDER(THREADS, HASH, 4, 64);
-PLACEHOLDER(COUNTERS, PERCPU_ARRAY, 4, 8);
-PLACEHOLDER(NEXT_THREAD, PERCPU_ARRAY, 4, 4);
-PLACEHOLDER(SCRATCH, PERCPU_ARRAY, 4, 8);
-PLACEHOLDER(KNOWN, ARRAY, 4, 8);
-PLACEHOLDER(STACK_CACHE, ARRAY, 4, 16);
-PLACEHOLDER(SETTINGS, ARRAY, 4, 32);
-PLACEHOLDER(CLOCK_PHASES, ARRAY, 4, 16);
-PLACEHOLDER(PACES, PERCPU_ARRAY, 4, 40);
-PLACEHOLDER(LONG_WALK, PERCPU_ARRAY, 4, 16);
-PLACEHOLDER(PROGRAMS, PROG_ARRAY, 4, 4);
-PLACEHOLDER(SWITCH_PROGRAMS, PROG_ARRAY, 4, 4);
-PLACEHOLDER(HIT_PROGRAMS, PROG_ARRAY, 4, 4);
-PLACEHOLDER(COPIERS, ARRAY, 4, 8);
-PLACEHOLDER(KERNEL_PARTS, PERCPU_ARRAY, 4, 8);
-PLACEHOLDER(SAVED, ARRAY, 4, 8);
-PLACEHOLDER(SAVED_PROGRAMS, PROG_ARRAY, 4, 4);
-PLACEHOLDER_RING(SAMPLES);
-PLACEHOLDER_RING(EVENTS);
-PLACEHOLDER_RING(COPIES);
-#ifdef HPCD_CALLS
-PLACEHOLDER_RING(CALLS);
-PLACEHOLDER(SYSTEM_CALLS, ARRAY, 4, 8);
-PLACEHOLDER(CALL_RATES, ARRAY, 4, 4);
-PLACEHOLDER(CALL_SLOTS, PERCPU_ARRAY, 4, 16);
-PLACEHOLDER(OBJECTS, HASH, 16, 4);
-PLACEHOLDER(OBJECT_COUNT, ARRAY, 4, 4);
-PLACEHOLDER(OBJECT_EVENTS, PERCPU_ARRAY, 4, 8);
-PLACEHOLDER(PROBED, ARRAY, 4, 8);
-PLACEHOLDER(PROBE_COUNTS, PERCPU_ARRAY, 4, 8);
-PLACEHOLDER(OPEN_CALLS, HASH, 16, 8);
-PLACEHOLDER(NEW_CALLS, PERCPU_ARRAY, 4, 8);
-PLACEHOLDER(OPEN_THREADS, HASH, 4, 16);
-PLACEHOLDER(POLLED, HASH, 16, 8);
-PLACEHOLDER(HEAP, HASH, 16, 24);
-PLACEHOLDER(REQUESTS, HASH, 8, 8);
-PLACEHOLDER(SHOTS, LRU_HASH, 16, 8);
-PLACEHOLDER(SUBMITTED, LRU_HASH, 16, 8);
-#endif
 
 #define MAP(name) ((unsigned long)&map_##name)
 

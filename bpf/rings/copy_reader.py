@@ -21,7 +21,8 @@ _MAX_BYTES = 64 << 20
 
 class CopyReader:
     """Reads the ring of copied stacks, by a thread of its own once it is started, which the
-    programs wake when a sixteenth of the ring is full (``sampler.bpf.c:copy_stack``)."""
+    programs wake when a sixteenth of the ring is full
+    (``bpf/programs/paths/copies.h:copy_stack``)."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring

@@ -1,8 +1,8 @@
 """Descriptions of the files and sockets of calls, from the programs' announcements.
 
-Which file a descriptor was is known from the kernel (``bpf/programs/files.h``); here it gets words.
-Everything in an announcement but numbers comes from the targets: names are bounded there, and
-escaped here.
+Which file a descriptor was is known from the kernel (``bpf/programs/calls/files.h``); here it gets
+words. Everything in an announcement but numbers comes from the targets: names are bounded there,
+and escaped here.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class ValueProgram:
         return replace(self, steps=(*self.steps, step))
 
     def pack(self) -> bytes:
-        """``struct value_program`` of bpf/programs/probe_values.h."""
+        """``struct value_program`` of bpf/programs/calls/probe_values.h."""
         steps = b"".join(
             _STEP.pack(step.offset, step.type.size, step.type.signed, step.load)
             for step in self.steps

@@ -50,7 +50,7 @@ struct task_stack {
 	u32 parent;         /* the parent's tgid */
 	u32 state;          /* include/linux/sched.h: TASK_*, EXIT_* */
 	u32 flags;          /* PF_* */
-	u32 image;          /* the program it runs: image_of() of sampler.bpf.c */
+	u32 image;          /* the program it runs: image_of() of threads/threads.h */
 	u32 on_cpu;
 	u32 parts;          /* enum parts */
 	u32 kernel_frames;  /* used of kernel[] */

@@ -1,4 +1,4 @@
-/* Checking the records of blocks, which hpcd/analysis/trace/blocks.py documents, without decoding them. */
+/* Checking the records of blocks, which analysis/trace/blocks.py documents, without decoding them. */
 #include "block_planes.h"
 
 #define WORD ((int64_t)1 << 32)

@@ -1,4 +1,4 @@
-/* A block's records as they are stored: byte planes, which hpcd/analysis/trace/blocks.py documents. */
+/* A block's records as they are stored: byte planes, which analysis/trace/blocks.py documents. */
 #ifndef HPCD_BLOCK_PLANES_H
 #define HPCD_BLOCK_PLANES_H
 

@@ -1,4 +1,4 @@
-/* Records of blocks, which hpcd/analysis/trace/blocks.py documents. */
+/* Records of blocks, which analysis/trace/blocks.py documents. */
 #include "block_planes.h"
 
 /* Steps in time, nodes and, unless state is NULL, states of blocks, 1024 of each: the last of a short one is repeated.

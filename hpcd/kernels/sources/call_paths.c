@@ -1,5 +1,5 @@
 /* Stacks as the BPF programs announce them become call paths, and these nodes of the calling context tree:
- * hpcd/daemon/capture/stack_resolver.py, cct_builder.py. */
+ * daemon/capture/paths/stack_resolver.py, cct_builder.py. */
 #include "common.h"
 
 #define WORD 8

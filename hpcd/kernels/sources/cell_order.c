@@ -1,4 +1,4 @@
-/* Sums put in order, by context or by line (hpcd/analysis/arrays/cell_store.py). */
+/* Sums put in order, by context or by line (analysis/arrays/cell_store.py). */
 #include "common.h"
 
 /* Puts sums whose lines ascend in order; false where they do not, or a node does not exist. place is of

@@ -54,7 +54,7 @@ static inline uint32_t shown_word(uint32_t word)
 	return (word & 3) == RESUMED ? word & ~(uint32_t)3 : word;
 }
 
-/* A pixel has its state in the two highest bits (hpcd/analysis/trace/states.py). */
+/* A pixel has its state in the two highest bits (analysis/trace/states.py). */
 #define STATE_SHIFT 30
 
 /* The pixel of a thread in a state at a node of the database. */

@@ -1,4 +1,4 @@
-/* Inclusive values of contexts over lines (hpcd/analysis/merge/context_statistics.py). */
+/* Inclusive values of contexts over lines (analysis/merge/publish/context_statistics.py). */
 #include "common.h"
 
 /* What is known of a node while lines are gone through, in one line of the processor's cache. */

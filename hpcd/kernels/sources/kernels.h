@@ -81,7 +81,7 @@ bool encode_codes(const struct block_entries *entries, uint8_t *data, int64_t *b
 
 /* --- entries of trace lines: line_entries.c, resumed_paths.c, overviews.c --- */
 
-/* State of a thread from an entry on: hpcd/analysis/trace/states.py:State has the same. */
+/* State of a thread from an entry on: analysis/trace/states.py:State has the same. */
 enum state {
 	SAMPLED, /* it runs, seen by a sample */
 	BLOCKED, /* it waits until the next entry */
@@ -381,7 +381,7 @@ struct paths {
 	int64_t missing_count, raw_count;
 };
 
-/* The growing calling context tree of a recording: hpcd/daemon/capture/cct_builder.py:CCTBuilder has its arrays. */
+/* The growing calling context tree of a recording: daemon/capture/paths/cct_builder.py:CCTBuilder has its arrays. */
 struct tree {
 	uint64_t *keys, *frames, *samples; /* of each node */
 	uint32_t *parents, *ended_in;
@@ -407,7 +407,7 @@ struct periods {
 	int64_t events;
 };
 
-/* Times of threads: hpcd/daemon/capture/thread_times.py:ThreadTimes has its arrays. */
+/* Times of threads: daemon/capture/threads/thread_times.py:ThreadTimes has its arrays. */
 struct times {
 	const int64_t *slot_of; /* of each line, -1: none */
 	int64_t lines;

@@ -1,7 +1,7 @@
-/* Entries of records with the ends of intervals (hpcd/analysis/trace/intervals.py). */
+/* Entries of records with the ends of intervals (analysis/trace/intervals.py). */
 #include "common.h"
 
-/* As in hpcd/measurement/codec.py, hpcd/analysis/trace/intervals.py and blocks.py. */
+/* As in hpcd/measurement/codec.py, analysis/trace/intervals.py and blocks.py. */
 #define TIME_UNIT_NS ((uint64_t)TIME_UNIT)
 #define BLOCK_RECORDS 1024
 #define MAX_STEP UINT32_MAX

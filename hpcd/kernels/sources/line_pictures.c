@@ -18,7 +18,7 @@
 #define PIECE_BLOCKS 1024
 #define EVEN_NS 10000.0
 
-/* hpcd/analysis/trace/line_pictures.py has the same. */
+/* analysis/trace/line_pictures.py has the same. */
 enum kind { RECORDS, STORED, FRAMED, DRAWN, DAMAGED_OVERVIEW, DAMAGED_RECORDS, NO_SUCH_NODE, OUT_OF_ORDER };
 
 static inline int64_t floor_of(int64_t number, int64_t by)

@@ -1,4 +1,4 @@
-/* Entries of lines' overviews (hpcd/analysis/trace/overview.py). */
+/* Entries of lines' overviews (analysis/trace/overview.py). */
 #include "common.h"
 
 /* The word of an entry: its node times four, and its state; all are SAMPLED where there are no states. */

@@ -1,4 +1,4 @@
-/* Runs of pixels (hpcd/analysis/trace/pixel_runs.py). */
+/* Runs of pixels (analysis/trace/pixel_samples.py). */
 #include "common.h"
 
 /* The number of runs of all rows. */

@@ -1,4 +1,4 @@
-/* Sums of records by line, node and event (hpcd/analysis/arrays/sparse_sums.py).
+/* Sums of records by line, node and event (analysis/arrays/sparse_sums.py).
  *
  * Functions that may be given a line or a node that does not exist say so: -1. */
 #include "key_order.h"

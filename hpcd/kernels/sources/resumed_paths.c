@@ -1,4 +1,4 @@
-/* Call paths of threads between two waits without a sample (hpcd/analysis/merge/resumed_paths.py). */
+/* Call paths of threads between two waits without a sample (analysis/merge/read/resumed_paths.py). */
 #include "common.h"
 
 #define NO_NODE UINT32_MAX

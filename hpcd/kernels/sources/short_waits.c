@@ -1,4 +1,4 @@
-/* Short waits in pictures (hpcd/analysis/trace/short_waits.py). */
+/* Short waits in pictures (analysis/trace/short_waits.py). */
 #include "common.h"
 
 /* A number from 0 to 1 for a time. Numbers of evenly spaced times are evenly spread (Fibonacci hashing: Knuth, The Art

@@ -1,5 +1,5 @@
 /* Samples and context switches of threads, from the ring to records of trace lines:
- * hpcd/daemon/capture/stack_caches.py, thread_times.py, collector.py. */
+ * daemon/capture/paths/stack_caches.py, thread_times.py, collector.py. */
 #include "sorting.h"
 
 /* bpf/layouts.py:Switch; thread_times.py:BORN. */

@@ -1,4 +1,4 @@
-/* Byte planes of blocks before they are compressed: hpcd/analysis/trace/blocks.py documents them. */
+/* Byte planes of blocks before they are compressed: analysis/trace/blocks.py documents them. */
 #include "block_planes.h"
 
 #define MAX_STEP UINT32_MAX

@@ -50,7 +50,7 @@ int64_t unite_trees(const uint32_t *parent, const uint64_t *frame, const int64_t
 #define MODULE_SHIFT 40
 #define SPECIAL ((uint64_t)1 << 62)
 
-/* Frames with the modules that module_map has for theirs (hpcd/analysis/merge/canonical_modules.py). A frame of a module that is none becomes a raw address. */
+/* Frames with the modules that module_map has for theirs (analysis/merge/unite/canonical_modules.py). A frame of a module that is none becomes a raw address. */
 void translate_frames(const uint64_t *frame, int64_t n, const uint32_t *module_map, int64_t modules,
 		      uint64_t *translated)
 {

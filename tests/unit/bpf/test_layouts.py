@@ -39,7 +39,8 @@ from tests.support.paths import ROOT
 from tests.support.replay import MAX_FRAMES
 
 PROGRAMS = ROOT / "bpf/programs"
-HEADERS = [*PROGRAMS.glob("*.h"), *PROGRAMS.glob("stack/*.h")]
+_SHARED = ("records.h", "values.h", "calls/probe_values.h", "stack/*.h")
+HEADERS = [header for pattern in _SHARED for header in PROGRAMS.glob(pattern)]
 
 COMPILERS = {
     "gcc x86_64": ["gcc", "-DHPCD_X86_64"],
@@ -187,7 +188,7 @@ typedef unsigned long long u64; typedef short s16; typedef int s32; typedef long
 #include "stack/unwind.h"
 #include "records.h"
 #include "values.h"
-#include "probe_values.h"
+#include "calls/probe_values.h"
 """
 
 
@@ -328,7 +329,7 @@ def test_a_module_with_too_many_rules_has_unsupported_ones_but_no_impossible_num
 
 
 def test_every_event_has_its_programs() -> None:
-    text = (PROGRAMS / "sampler.bpf.c").read_text()
+    text = (PROGRAMS / "events/samples.h").read_text()
     for kind in ("SAMPLE", "HIT"):
         numbers = re.findall(rf"^{kind}\((\d+)\)$", text, re.MULTILINE)
         assert [int(number) for number in numbers] == list(range(map_sizes.MAX_EVENTS))

@@ -123,6 +123,35 @@ def test_what_documents_refer_to_exists(page: str) -> None:
 _FOREIGN = {"numpy.py", "autoconf.h"}
 
 
+_C_FOLDERS = {"bpf": "bpf/programs", "kernels": "hpcd/kernels/sources"}
+_IN_COMMENT = re.compile(r"(?<![\w./-])([\w./-]*\w\.(?:py|c|h|md|js))\b(?::(?:struct )?(\w+))?")
+# Of the kernel and of libbpf; one is written while bcc compiles.
+_HEADERS = {"bpf.h", "bpf_core_read.h", "kernel_layouts.h", "page-flags-layout.h"}
+
+
+@pytest.mark.parametrize("name", _C_FOLDERS)
+def test_files_that_comments_in_c_name_exist(name: str) -> None:
+    """By their path in this tree, or among the sources; other paths are the kernel's."""
+    folder = ROOT / _C_FOLDERS[name]
+    files = {path.name for top in _FOLDERS for path in (ROOT / top).rglob("*.*")}
+    missing, count = [], 0
+    for source in sorted(folder.rglob("*.[ch]")):
+        comments = " ".join(re.findall(r"/\*.*?\*/", source.read_text(), re.S))
+        for path, word in _IN_COMMENT.findall(comments):
+            top = path.split("/")[0]
+            if "/" not in path:
+                exists = path in files | _HEADERS
+            elif top in _FOLDERS:
+                exists = (ROOT / path).is_file() and {*filter(None, [word])} <= _words(ROOT / path)
+            else:
+                exists = (folder / path).is_file() or top in {"arch", "include", "kernel"}
+            count += 1
+            if not exists:
+                missing.append(f"{source.relative_to(ROOT)}: {path}{word and f':{word}'}")
+    assert count > 10
+    assert not missing, f"comments name what is not there: {', '.join(missing)}"
+
+
 @pytest.mark.parametrize("page", _PAGES)
 def test_source_files_in_documents_exist(page: str) -> None:
     """Source files named without their folder, too."""

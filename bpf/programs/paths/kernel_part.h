@@ -9,8 +9,16 @@
  * A path is kept only if its addresses are on the stack, in this order, in one way. Nothing is kept on aarch64, whose
  * kernel signs them there, and before Linux 5.17, which has no bpf_loop().
  */
-#ifndef HPCD_KERNEL_PART_H
-#define HPCD_KERNEL_PART_H
+#ifndef HPCD_PATHS_KERNEL_PART_H
+#define HPCD_PATHS_KERNEL_PART_H
+
+#include "paths/copies.h"
+#include "unwinding.h"
+
+#if defined(HPCD_OBJECT) && !defined(HPCD_AARCH64) /* bcc compiles no functions that programs call */
+#define KEEPS_KERNEL_PARTS
+
+DEFINE_MAP(KERNEL_PARTS, PERCPU_ARRAY, u32, struct kernel_part);
 
 #define KERNEL_STACK_BYTES 2048 /* of the deepest that are kept */
 
@@ -121,6 +129,38 @@ static __always_inline void keep_frames(struct walk *w, struct kernel_stack *sta
 		part->frame[i].address = w->frame[i];
 	part->hash = w->hash;
 	part->bytes = stack->bytes;
+}
+#endif
+
+/* Takes the kernel's part of the current thread's path: from what is kept of it if the thread is `leaving` its
+ * CPU, else, and where that is not known, by the kernel. */
+static __always_inline void take_kernel_part(void *ctx, struct walk *w, int leaving)
+{
+#ifdef KEEPS_KERNEL_PARTS
+	struct kernel_stack stack = {};
+	int keeping = leaving && KEEPING_KERNEL_PARTS && !place_kernel_part(w, &stack);
+
+	if (keeping && (w->kernel_frames = kept_frames(w, &stack))) {
+		w->frames = w->kernel_frames;
+		return;
+	}
+#endif
+	long size = get_stack(ctx, w->frame, 8 * MAX_KERNEL_FRAMES, 0);
+	u32 frames = size > 0 ? (u32)size / 8 : 0;
+	if (frames > MAX_KERNEL_FRAMES)
+		frames = MAX_KERNEL_FRAMES;
+	NOUNROLL
+	for (u32 i = 0; i < MAX_KERNEL_FRAMES; i++) {
+		if (i >= frames)
+			break;
+		w->hash = hash_mix(w->hash, w->frame[i]);
+	}
+	w->frames = frames;
+	w->kernel_frames = frames;
+#ifdef KEEPS_KERNEL_PARTS
+	if (keeping)
+		keep_frames(w, &stack);
+#endif
 }
 
 #endif

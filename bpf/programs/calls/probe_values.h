@@ -1,8 +1,10 @@
 /* What is recorded of each call of a probed function, as user space writes it; bpf/calls/probe_maps.py
  * and daemon/probe_places/value_program.py pack the same, and tests/unit/bpf/test_layouts.py compares them.
  */
-#ifndef HPCD_PROBE_VALUES_H
-#define HPCD_PROBE_VALUES_H
+#ifndef HPCD_CALLS_PROBE_VALUES_H
+#define HPCD_CALLS_PROBE_VALUES_H
+
+#include "records.h"
 
 #define PROBE_STEPS 4
 #define PROBE_VALUES CALL_VALUES

@@ -5,10 +5,14 @@
  * io_submit() is entered, and ends when io_getevents() has told the program. What a program finds in the
  * ring it shares with the kernel, without a system call, is not seen.
  */
-#ifndef HPCD_ASYNCHRONOUS_H
-#define HPCD_ASYNCHRONOUS_H
+#ifndef HPCD_CALLS_ASYNCHRONOUS_H
+#define HPCD_CALLS_ASYNCHRONOUS_H
 
-#include "ended_request.h"
+#include "calls/calls.h"
+#include "calls/ended_request.h"
+#include "calls/files.h"
+
+DEFINE_MAP(SUBMITTED, LRU_HASH, struct shot_key, struct request);
 
 /* include/uapi/linux/aio_abi.h: struct iocb, struct io_event. */
 #define IOCB_OPCODE 16

@@ -2,8 +2,14 @@
  *
  * Values of a call are those of calls.h.
  */
-#ifndef HPCD_SYSTEM_CALLS_H
-#define HPCD_SYSTEM_CALLS_H
+#ifndef HPCD_CALLS_SYSTEM_CALLS_H
+#define HPCD_CALLS_SYSTEM_CALLS_H
+
+#include "calls/arguments.h"
+#include "calls/asynchronous.h"
+#include "calls/calls.h"
+#include "calls/files.h"
+#include "calls/memory.h"
 
 #define MAX_ERRNO 4095
 

@@ -6,8 +6,11 @@
  * node of the page in place of the error, and the bytes on another node than the CPU's in place of the
  * address before.
  */
-#ifndef HPCD_MEMORY_H
-#define HPCD_MEMORY_H
+#ifndef HPCD_CALLS_MEMORY_H
+#define HPCD_CALLS_MEMORY_H
+
+#include "calls/arguments.h"
+#include "calls/calls.h"
 
 #define MEMORY_MAPPED 0
 #define MEMORY_RELEASED 1

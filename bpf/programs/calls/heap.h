@@ -5,8 +5,14 @@
  * is bounded by the bytes allocated, not by the calls. The kernel traps the return of those alone (with
  * sessions), and a call of free() is no more than a look-up unless its block was recorded.
  */
-#ifndef HPCD_HEAP_H
-#define HPCD_HEAP_H
+#ifndef HPCD_CALLS_HEAP_H
+#define HPCD_CALLS_HEAP_H
+
+#include "calls/calls.h"
+#include "calls/value_programs.h"
+#include "paths/return_addresses.h"
+
+DEFINE_MAP(HEAP, HASH, struct heap_key, struct heap_block);
 
 #define LAST_ERRORS (~0ULL - 4095) /* what mmap() returns when it fails */
 #define MAP_ANONYMOUS 0x20

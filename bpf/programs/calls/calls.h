@@ -8,8 +8,16 @@
  * Values of a call of input and output: the file, the bytes moved, the error (errno), the bytes asked
  * for, the position in the file, the other file of those that have two.
  */
-#ifndef HPCD_CALLS_H
-#define HPCD_CALLS_H
+#ifndef HPCD_CALLS_CALLS_H
+#define HPCD_CALLS_CALLS_H
+
+#include "paths/call_path.h"
+#include "paths/walks.h"
+
+DEFINE_RING(CALLS);
+DEFINE_MAP(CALL_SLOTS, PERCPU_ARRAY, u32, struct call_slots);
+/* By function: one in how many of its calls is recorded. */
+DEFINE_MAP(CALL_RATES, ARRAY, u32, u32);
 
 #define VALUE_FILE 0
 #define VALUE_BYTES 1
@@ -70,13 +78,9 @@ __attribute__((noinline)) u32 take_call_path(u32 slot, u32 thread, u64 function)
 
 	if (!w || !count)
 		return 0;
-	w->time = bpf_ktime_get_ns();
-	w->thread = thread;
-	w->tgid = tgid;
-	w->cache = CALL_CPUS * context + bpf_get_smp_processor_id();
 	w->context = context;
 	w->event = 0;
-	begin_path(w);
+	begin_path(w, thread, tgid, CALL_CPUS * context + bpf_get_smp_processor_id());
 	if (prepare_walk(w, tgid, FIELD(this_task()->flags), 0)) {
 		if (function) {
 			u64 frame = FRAME_RAW | (function & FRAME_RAW_MASK);

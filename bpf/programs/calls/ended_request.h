@@ -1,6 +1,11 @@
 /* What requests of io_submit() (asynchronous.h) and of io_uring (requests.h) have in common. */
-#ifndef HPCD_ENDED_REQUEST_H
-#define HPCD_ENDED_REQUEST_H
+#ifndef HPCD_CALLS_ENDED_REQUEST_H
+#define HPCD_CALLS_ENDED_REQUEST_H
+
+#include "calls/calls.h"
+
+/* How each system call is recorded, by its number, and each kind of request, by its opcode. */
+DEFINE_MAP(SYSTEM_CALLS, ARRAY, u32, struct system_call);
 
 /* What an opcode stands for, of `kinds` whose entries begin at `first`; 0: nothing that is recorded. */
 static __always_inline struct system_call *kind_of_request(u32 first, u32 kinds, u32 opcode)

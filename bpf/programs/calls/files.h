@@ -4,8 +4,16 @@
  * is seen for the first time it gets a number and is announced (struct object_event) with the path
  * that its directory entry has then, through all mounts up to the root of the mount namespace.
  */
-#ifndef HPCD_FILES_H
-#define HPCD_FILES_H
+#ifndef HPCD_CALLS_FILES_H
+#define HPCD_CALLS_FILES_H
+
+#include "calls/calls.h"
+
+/* The number of each file. */
+DEFINE_MAP(OBJECTS, HASH, struct object_key, u32);
+DEFINE_MAP(OBJECT_COUNT, ARRAY, u32, u32);
+/* By slot. */
+DEFINE_MAP(OBJECT_EVENTS, PERCPU_ARRAY, u32, struct object_event);
 
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000

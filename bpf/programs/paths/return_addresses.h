@@ -2,8 +2,12 @@
  * the address of its trampoline in place of the caller's, and the kernel a list of those replaced,
  * innermost first (struct return_instance of include/linux/uprobes.h).
  */
-#ifndef HPCD_RETURN_ADDRESSES_H
-#define HPCD_RETURN_ADDRESSES_H
+#ifndef HPCD_PATHS_RETURN_ADDRESSES_H
+#define HPCD_PATHS_RETURN_ADDRESSES_H
+
+#include "unwinding.h"
+
+#ifdef HPCD_CALLS
 
 /* Of one thread: kernel/events/uprobes.c, MAX_URETPROBE_DEPTH. */
 #define MOST_REPLACED 64
@@ -187,5 +191,12 @@ static __always_inline void restore_return_address(struct walk *w)
 		READ_FIELD(w->replaced, instance->next);
 	}
 }
+
+#else /* nothing is probed */
+#define PROBING 0
+#define find_trampoline(w)
+#define restore_copied(w, copier)
+#define leave_probe_page(w)
+#endif
 
 #endif

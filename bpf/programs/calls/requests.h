@@ -6,10 +6,15 @@
  * file is that which the kernel holds for the request when it completes: also one that was registered
  * with the ring, and has no descriptor.
  */
-#ifndef HPCD_REQUESTS_H
-#define HPCD_REQUESTS_H
+#ifndef HPCD_CALLS_REQUESTS_H
+#define HPCD_CALLS_REQUESTS_H
 
-#include "ended_request.h"
+#include "calls/calls.h"
+#include "calls/ended_request.h"
+#include "calls/files.h"
+
+DEFINE_MAP(REQUESTS, HASH, u64, struct request);
+DEFINE_MAP(SHOTS, LRU_HASH, struct shot_key, u64);
 
 /* include/linux/sched.h: threads that work for io_uring, which have no user stack. */
 #define PF_IO_WORKER 0x10

@@ -1,6 +1,8 @@
 /* Arguments of system calls, also those of 32-bit programs. */
-#ifndef HPCD_ARGUMENTS_H
-#define HPCD_ARGUMENTS_H
+#ifndef HPCD_CALLS_ARGUMENTS_H
+#define HPCD_CALLS_ARGUMENTS_H
+
+#include "unwinding.h"
 
 #define TS_COMPAT 2 /* thread_info.status of x86: in a system call of a 32-bit program */
 

@@ -1,0 +1,114 @@
+/* Waiting, by the scheduler's raw tracepoints: a target's thread leaves its CPU (its path is taken
+ * there and then: a sleeping thread's cannot be) and comes back to one. What happens to threads
+ * that are not registered costs one look-up a switch. */
+#ifndef HPCD_EVENTS_SWITCHES_H
+#define HPCD_EVENTS_SWITCHES_H
+
+#include "paths/call_path.h"
+#include "paths/walks.h"
+#include "events/clock.h"
+#include "threads/threads.h"
+
+/* include/linux/sched.h; the numbers have not changed since 2.6 (flags) and 4.14 (states). */
+#define TASK_INTERRUPTIBLE 1
+#define TASK_UNINTERRUPTIBLE 2
+#define TASK_STOPPED_OR_TRACED 0x0c
+
+static __always_inline u32 reason_out(struct task_struct *task, u64 state)
+{
+	if (state & TASK_STOPPED_OR_TRACED)
+		return OUT_STOPPED;
+	if (state & TASK_INTERRUPTIBLE)
+		return OUT_SLEEPING;
+	if (state & TASK_UNINTERRUPTIBLE)
+		return BIT_FIELD(task, task_struct, in_iowait) ? OUT_IO : OUT_UNINTERRUPTIBLE;
+	return OUT_RUNNABLE;
+}
+
+SECTION("raw_tp/")
+int on_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 context = CONTEXT_SWITCH, zero = 0;
+	struct task_struct *previous = (void *)ctx->args[1], *next = (void *)ctx->args[2];
+	u64 state;
+	struct counters *count = counters();
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct settings *settings = map_lookup(MAP(SETTINGS), &zero);
+
+	if (!count || !w || !settings)
+		return 0;
+	u32 tid = FIELD(next->pid);
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	if (thread && thread->hidden)
+		thread->woken = bpf_ktime_get_ns() - FIELD(next->se.sum_exec_runtime);
+	else if (thread) {
+		struct sample in;
+		in.time = bpf_ktime_get_ns();
+		in.value = thread->woken;
+		in.thread = thread->number;
+		in.stack = 0;
+		in.cache = 0;
+		in.event = SWITCHED_IN;
+		in.pad = 0;
+		thread->woken = 0;
+		send(&in, count);
+		count->switches++;
+	}
+	u64 id = bpf_get_current_pid_tgid();
+	tid = id;
+	thread = map_lookup(MAP(THREADS), &tid);
+	if (thread && thread->hidden)
+		return 0;
+	u32 flags = FIELD(previous->flags);
+	if (!thread) {
+		u32 tgid = id >> 32;
+		if (!EVERYTHING || !tid || flags & PF_EXITING)
+			return 0;
+		struct process *process = map_lookup(MAP(PROCESSES), &tgid);
+		if (process && process->excluded)
+			return 0;
+		thread = register_current_thread(tid, count);
+		if (!thread)
+			return 0;
+	}
+	if (SWITCH_HAS_STATE) /* since 5.18; the task's own may have changed by now */
+		state = ctx->args[3];
+	else
+		state = FIELD(previous->__state);
+	if (flags & PF_EXITING) {
+		thread->left = bpf_ktime_get_ns(); /* the last time is its end */
+		if (state & TASK_DEAD) {
+			/* A process goes on without its main thread: another one may take over its tid. */
+			if (process_has_ended(previous) || tid != id >> 32)
+				end_thread(previous, tid);
+			return 0;
+		}
+	}
+	w->context = CONTEXT_SWITCH;
+	w->value = 0;
+	w->event = ctx->args[0] ? OUT_RUNNABLE : reason_out(previous, state);
+	thread->woken = 0;
+	count->switches++;
+	if (settings->walk_one_in > 1 && bpf_get_prandom_u32() % settings->walk_one_in) {
+		begin_path(w, thread->number, id >> 32, cache_of(CONTEXT_SWITCH));
+		w->ending = END_OVER_BUDGET;
+		finish(w);
+		return 0;
+	}
+	take_path(ctx, w, thread, id >> 32, flags, 0, 1, MAP(SWITCH_PROGRAMS));
+	return 0;
+}
+
+SECTION("raw_tp/")
+int on_wakeup(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = (void *)ctx->args[0];
+	u32 tid = FIELD(task->pid);
+
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	if (thread && !thread->woken)
+		thread->woken = bpf_ktime_get_ns();
+	return 0;
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* The walk of a user's stack: unwind steps in one program or in several that call one another. */
+#ifndef HPCD_PATHS_WALKS_H
+#define HPCD_PATHS_WALKS_H
+
+#include "paths/copies.h"
+#include "unwinding.h"
+
+DEFINE_MAP(KNOWN, ARRAY, u32, struct known_rules);
+/* Of each kind of program: [0] goes on with the walk, [1] defers it. */
+DEFINE_MAP(PROGRAMS, PROG_ARRAY, u32, u32);
+DEFINE_MAP(SWITCH_PROGRAMS, PROG_ARRAY, u32, u32);
+DEFINE_MAP(HIT_PROGRAMS, PROG_ARRAY, u32, u32);
+
+/* 33 tail calls of 32 frames are 1,056; 32 frames verify in about 0.15 M of the 1 M instructions the
+ * verifier allows. */
+#ifndef WALK_FRAMES
+#define WALK_FRAMES 32
+#endif
+
+/* The path of what is not ready is deferred: programs[1] copies the stack instead. */
+static __always_inline void end_walk(void *ctx, struct walk *w, unsigned long programs)
+{
+	if (ended_early(w))
+		tail_call(ctx, programs, 1);
+	finish(w);
+}
+
+static __always_inline struct known_rules *known_rules(struct walk *w)
+{
+	u32 index = w->cache;
+
+	return map_lookup(MAP(KNOWN), &index);
+}
+
+static __always_inline int walk(void *ctx, u32 context, unsigned long programs)
+{
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	u32 done = 0;
+
+	if (!w)
+		return 0;
+	struct known_rules *rules = known_rules(w);
+	if (!rules)
+		return 0;
+	NOUNROLL
+	for (int i = 0; i < WALK_FRAMES; i++) {
+		done = unwind_step(w, 0, rules);
+		if (done)
+			break;
+	}
+	if (!done) {
+		tail_call(ctx, programs, 0);
+		w->ending = END_DEPTH_LIMIT;
+	}
+	end_walk(ctx, w, programs);
+	return 0;
+}
+
+#ifdef HPCD_OBJECT
+/* bpf_loop() runs one step as often as is needed and has it verified once: bcc's programs cannot, as
+ * each is compiled without the functions it calls. */
+struct steps {
+	struct walk *walk;
+	struct known_rules *rules;
+};
+
+static __attribute__((noinline)) long step(u32 number, struct steps *steps)
+{
+	return unwind_step(steps->walk, 0, steps->rules);
+}
+
+/* Where functions that are called have less room for their frames, step() alone is used. */
+static __attribute__((noinline)) long several_steps(u32 number, struct steps *steps)
+{
+	if (follow_known(steps->walk, steps->rules) == KNOWN_STEPS)
+		return 0;
+	return step(number, steps);
+}
+
+static __always_inline int loop(void *ctx, u32 context, unsigned long programs)
+{
+	struct steps steps = {map_lookup(MAP(SCRATCH), &context), 0};
+
+	if (!steps.walk)
+		return 0;
+	steps.rules = known_rules(steps.walk);
+	if (!steps.rules)
+		return 0;
+	steps.walk->ending = END_DEPTH_LIMIT;
+	run_loop(MAX_DEPTH + 1, several_steps, &steps, 0);
+	end_walk(ctx, steps.walk, programs);
+	return 0;
+}
+
+SECTION("perf_event")
+int loop_sample(struct bpf_perf_event_data *ctx)
+{
+	return loop(ctx, CONTEXT_SAMPLE, MAP(PROGRAMS));
+}
+
+SECTION("raw_tp/")
+int loop_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	return loop(ctx, CONTEXT_SWITCH, MAP(SWITCH_PROGRAMS));
+}
+
+SECTION("tp/")
+int loop_hit(void *ctx)
+{
+	return loop(ctx, CONTEXT_SWITCH, MAP(HIT_PROGRAMS));
+}
+#endif
+
+SECTION("perf_event")
+int walk_sample(struct bpf_perf_event_data *ctx)
+{
+	return walk(ctx, CONTEXT_SAMPLE, MAP(PROGRAMS));
+}
+
+SECTION("raw_tp/")
+int walk_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	return walk(ctx, CONTEXT_SWITCH, MAP(SWITCH_PROGRAMS));
+}
+
+SECTION("tp/")
+int walk_hit(void *ctx)
+{
+	return walk(ctx, CONTEXT_SWITCH, MAP(HIT_PROGRAMS));
+}
+
+#endif

@@ -1,0 +1,48 @@
+"""The maps that the recorder makes have keys and values of the sizes that the programs declare."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from hpcd.bpf import sampler_maps
+from hpcd.bpf.calls import call_programs
+from hpcd.bpf.kernel import maps
+from hpcd.bpf.kernel.libbpf import library
+from hpcd.bpf.layouts import SYSTEM_CALL_DTYPE
+from hpcd.bpf.loading.object_loader import calls_object_path
+
+pytestmark = pytest.mark.skipif(not calls_object_path().is_file(), reason="needs make objects")
+
+
+def test_the_maps_have_the_sizes_that_the_programs_declare() -> None:
+    sampled = sampler_maps.SamplerMaps(maps.possible_cpus())
+    table = np.zeros(1, SYSTEM_CALL_DTYPE)
+    options = call_programs.CallOptions(system_calls=table, probes=True)
+    calls = call_programs.CallPrograms(options, "object")
+    lib = library()
+    lib.bpf_map__key_size.argtypes = lib.bpf_map__value_size.argtypes = [ctypes.c_void_p]
+    handle = lib.bpf_object__open_file(str(calls_object_path()).encode(), None)
+    try:
+        sizes, declared = {}, {}
+        for created in (
+            *sampled._maps.values(),
+            *calls._maps.values(),
+            *calls.probes._maps.values(),
+        ):
+            declaration = lib.bpf_object__find_map_by_name(
+                handle, f"map_{created.name.upper()}".encode()
+            )
+            assert declaration, created.name
+            declared[created.name] = (
+                lib.bpf_map__key_size(declaration),
+                lib.bpf_map__value_size(declaration),
+            )
+            sizes[created.name] = (created.key_size, created.value_size)
+        assert declared == sizes
+    finally:
+        lib.bpf_object__close(handle)
+        calls.close()
+        sampled.close()
