@@ -6,6 +6,7 @@
 # make setup   what all of the above need: Debian packages and .venv
 # make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR
 # make objects   the BPF programs and the kernels that work on records, compiled (needs clang, llvm, lld)
+#              and bpf/wire.py, what C and Python share, from the headers
 # make dist    source distribution and wheel in build/dist; make deb the Debian package in build/deb
 #              (DEBFULLNAME and DEBEMAIL: its maintainer); make rpm the RPM package in build/rpm
 # make test-packages   both installed where nothing else is, upgraded and removed (minutes)
@@ -81,7 +82,7 @@ docs: setup-run
 objects:
 	@sh setup/packages.sh setup/packages-object.txt
 	@sh setup/venv.sh
-	@sh setup/objects.sh; $(as_owner)
+	@$(TOOLS)/python setup/wire.py && sh setup/objects.sh; $(as_owner)
 
 setup-run:
 	@sh setup/packages.sh setup/packages-run.txt

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from benchmarks.shapes import RECORDED
 from benchmarks.workloads import sized
-from hpcd.bpf.layouts import SAMPLE, SLOT_BITS
+from hpcd.bpf.wire import SLOT_BITS, Sample
 from tests.support.report_streams import PERIOD, Stream, record, recorded
 
 STACKS = 2000
@@ -28,7 +28,7 @@ SAMPLES = sized(1_000_000, 10_000)  # at each size of a round
 def unwaiting() -> Stream:
     """64 threads that never wait, in 2,000 stacks."""
     rng, size = np.random.default_rng(0), 200_000
-    samples = np.zeros(size, SAMPLE)
+    samples = np.zeros(size, Sample.dtype())
     length = size * PERIOD // THREADS
     samples["time"] = np.sort(rng.integers(0, length, size))
     samples["value"] = PERIOD

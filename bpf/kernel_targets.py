@@ -5,16 +5,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from hpcd.bpf.map_sizes import PROCESS, THREAD, THREAD_CPU_BITS, THREADS_PER_CPU
+from hpcd.bpf import wire
 from hpcd.bpf.sampler_maps import SamplerMaps
+from hpcd.bpf.wire import THREAD_CPU_BITS, THREADS_PER_CPU
 
 if TYPE_CHECKING:  # with numpy, which is imported while a command runs already
     from hpcd.bpf.table_memory import Space
 
 # In the place of a CPU's number, in thread numbers that user space gives.
 _USER_NUMBERS = (1 << THREAD_CPU_BITS) - 1
-# The rest of a thread that user space numbers: in no system call, no page fault.
-_IDLE_THREAD = [0] * (len(THREAD.unpack(bytes(THREAD.size))) - 2)
 
 # How often the stack is copied for an address in no mapping, until the mappings are read again:
 # when they had changed, and at least when they had not, so that there is likely nothing to find.
@@ -24,9 +23,11 @@ _CREDIT, _LEAST_CREDIT = 4000, 256
 
 def _process(space: Space | None, image: int, credit: int = _CREDIT) -> bytes:
     """``struct process`` of a target with this address space."""
-    if space is None:
-        return PROCESS.pack(0, 0, 0, 0, image, credit, 0)
-    return PROCESS.pack(space.address, space.count, 0, 0, image, credit, space.number)
+    process = wire.Process(image=image, credit=credit)
+    if space is not None:
+        process.space_address, process.space_count = space.address, space.count
+        process.space_number = space.number
+    return process.pack()
 
 
 class KernelTargets:
@@ -46,7 +47,7 @@ class KernelTargets:
         self._user_threads += 1
         number = self._user_threads << THREAD_CPU_BITS | _USER_NUMBERS
         fresh = self._maps.threads.add(
-            struct.pack("<I", tid), THREAD.pack(number, int(before_exec), *_IDLE_THREAD)
+            struct.pack("<I", tid), wire.Thread(number=number, hidden=int(before_exec)).pack()
         )
         return number if fresh else None
 
@@ -56,7 +57,7 @@ class KernelTargets:
 
     def exclude_process(self, pid: int) -> None:
         """Never record ``pid`` and what it starts."""
-        self._maps.processes.update(struct.pack("<I", pid), PROCESS.pack(0, 0, 0, 1, 0, 0, 0))
+        self._maps.processes.update(struct.pack("<I", pid), wire.Process(excluded=1).pack())
 
     def forget_process(self, pid: int) -> None:
         """Take a process that was gone when it was registered out of those recorded."""
@@ -66,7 +67,7 @@ class KernelTargets:
         """Make ``pid`` a target whose mappings are ``space``; None: they are not known yet.
 
         They are not used when it runs another program than ``image`` by now (of a
-        :class:`~hpcd.bpf.layouts.ThreadEvent`; 0: not known).
+        :class:`~hpcd.bpf.wire.ThreadEvent`; 0: not known).
         """
         if not self._is_excluded(pid):
             self._maps.processes.update(struct.pack("<I", pid), _process(space, image))
@@ -74,7 +75,7 @@ class KernelTargets:
     def _is_excluded(self, pid: int) -> bool:
         """Whether the programs have let go of ``pid``, or will: that is for good."""
         entry = self._maps.processes.lookup(struct.pack("<I", pid))
-        return entry is not None and PROCESS.unpack(entry)[3] != 0
+        return entry is not None and wire.Process.unpack(entry).excluded != 0
 
     def set_space(
         self, pid: int, space: Space | None, image: int = 0, *, unchanged: int = 0
@@ -89,4 +90,4 @@ class KernelTargets:
     def records(self, pid: int) -> bool:
         """Whether process ``pid`` is recorded, as the kernel sees it."""
         entry = self._maps.processes.lookup(struct.pack("<I", pid))
-        return entry is not None and PROCESS.unpack(entry)[3] == 0
+        return entry is not None and wire.Process.unpack(entry).excluded == 0

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.kernel.libbpf import program_functions, program_info
-from hpcd.bpf.layouts import CALL, COUNTERS, SAMPLE
 from hpcd.bpf.rings.copy_reader import CopyReader
 from hpcd.bpf.rings.ring import Ring
 from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
+from hpcd.bpf.wire import Call, Counters, Sample
 
 _SWITCH_PROGRAMS = ("on_switch", "on_wakeup", "walk_switch")
 
@@ -75,14 +75,14 @@ class Sampler:
     # --- results ---
 
     def take_samples(self) -> npt.NDArray[np.void]:
-        """All samples waiting (:data:`hpcd.bpf.layouts.SAMPLE`). Take these before the events."""
+        """All samples waiting (:class:`hpcd.bpf.wire.Sample`). Take these before the events."""
         if self.programs.walker_error:
             raise self.programs.walker_error
-        return self.samples.take_fixed(SAMPLE)
+        return self.samples.take_fixed(Sample.dtype())
 
     def take_calls(self) -> npt.NDArray[np.void]:
-        """All calls waiting (:data:`hpcd.bpf.layouts.CALL`). Take these before the events."""
-        return self.calls.take() if self.calls else np.empty(0, CALL)
+        """All calls waiting (:class:`hpcd.bpf.wire.Call`). Take these before the events."""
+        return self.calls.take() if self.calls else np.empty(0, Call.dtype())
 
     def probe_programs(self) -> dict[str, int]:
         """Descriptors of the programs at probes, for :class:`hpcd.bpf.calls.uprobes.Uprobes`."""
@@ -96,7 +96,7 @@ class Sampler:
         return self.events.take_any()
 
     def take_copies(self) -> list[bytes]:
-        """All copied stacks waiting (:data:`hpcd.bpf.layouts.STACK_COPY`). Take these after the
+        """All copied stacks waiting (:class:`hpcd.bpf.wire.StackCopy`). Take these after the
         events."""
         return self._copies.take()
 
@@ -124,11 +124,11 @@ class Sampler:
         return self.samples.urgent_descriptor
 
     def counters(self) -> npt.NDArray[np.void]:
-        """One :data:`hpcd.bpf.layouts.COUNTERS` summed over the CPUs."""
-        by_cpu = self.programs.maps.counters.lookup_percpu(0, COUNTERS)
+        """One :class:`hpcd.bpf.wire.Counters` summed over the CPUs."""
+        by_cpu = self.programs.maps.counters.lookup_percpu(0, Counters.dtype())
         words = by_cpu.view(np.uint64).reshape(len(by_cpu), -1)
         total: npt.NDArray[np.uint64] = words.sum(axis=0)
-        return total.view(COUNTERS)
+        return total.view(Counters.dtype())
 
     def program_functions(self) -> list[tuple[int, int, str]]:
         """Return the programs' machine code: :func:`hpcd.bpf.kernel.libbpf.program_functions`."""

@@ -27,7 +27,7 @@ class SamplerOptions:
 
     - ``follow_children``: child processes of targets are targets too.
     - ``waiting``: threads that leave their CPU and come back are reported
-      (:class:`hpcd.bpf.layouts.Switch`).
+      (:class:`hpcd.bpf.wire.SwitchEvent`).
     - ``everything``: all processes are targets.
     - ``selecting``: processes that are no targets are reported when they exec;
       ``control_groups``: when they enter a control group.

@@ -20,15 +20,9 @@ from hpcd.bpf.loading.kernel_facilities import (
 )
 from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
-from hpcd.bpf.map_sizes import (
-    CALL_SLOTS,
-    EVENT_PACE,
-    FIRST_CALL_CONTEXT,
-    MAX_EVENTS,
-    SETTINGS,
-)
 from hpcd.bpf.sampler_maps import KernelMemory, SamplerMaps
 from hpcd.bpf.sampler_options import SamplerOptions
+from hpcd.bpf.wire import CALL_SLOTS, FIRST_CALL_CONTEXT, MAX_EVENTS, EventPace, Settings
 from hpcd.errors import HpcdError, PlatformError, UsageError
 from hpcd.processors import machine_seconds
 
@@ -103,7 +97,7 @@ class SamplerPrograms:
             self.maps = SamplerMaps(self.caches)
             resources.callback(self.maps.close)
             for number, event in numbered:
-                pace = EVENT_PACE.pack(event.pace_ns, *[0] * 7)
+                pace = EventPace(interval=event.pace_ns).pack()
                 self.maps.paces.update(struct.pack("<I", number), pace * maps.possible_cpus())
             self.targets = KernelTargets(self.maps)
             """The processes and threads that the programs record."""
@@ -209,15 +203,15 @@ class SamplerPrograms:
         _, stolen, _ = machine_seconds()
         self.maps.settings.update(
             struct.pack("<I", 0),
-            SETTINGS.pack(
-                period_ns,
-                walk_one_in,
-                passed_over,
-                lengths[0],
-                step,
-                _LATE_NS,
-                int(stolen > 0),
-            ),
+            Settings(
+                period=period_ns,
+                walk_one_in=walk_one_in,
+                passed_over=passed_over,
+                first_part=lengths[0],
+                part_step=step,
+                late=_LATE_NS,
+                stolen=int(stolen > 0),
+            ).pack(),
         )
 
     def attach(self) -> None:

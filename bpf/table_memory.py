@@ -13,24 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import U32
-from hpcd.bpf.map_sizes import BLOCK_WORDS
+from hpcd.bpf.wire import BLOCK_WORDS, MAPPINGS_PER_BLOCK, MAX_SPACE_BLOCKS, PAGE_BITS, Mapping
 
-PAGE_BITS = 10
-MAPPINGS_PER_BLOCK = 128
-MAX_MAPPINGS = 32 * MAPPINGS_PER_BLOCK
-FRAME_POINTER = 1 << 31
+MAX_MAPPINGS = MAX_SPACE_BLOCKS * MAPPINGS_PER_BLOCK
 _ROWS = 1 << 15  # packed at a time: what it takes on the way is more than the rows themselves
 
-MAPPING = np.dtype(
-    [
-        ("start", "<u8"),
-        ("bias", "<u8"),
-        ("pages", "<u4"),
-        ("base", "<u4"),
-        ("dir", "<u4"),
-        ("module", "<u4"),
-    ]
-)
+MAPPING = Mapping.dtype()
 """``struct mapping``: one executable mapping of a process."""
 
 

@@ -7,93 +7,33 @@ registers they entered the kernel with and a copy of their stack.
 
 from __future__ import annotations
 
+import copy
 import os
 import platform
 import struct
 from collections.abc import Callable, Mapping
 from collections.abc import Iterator as Iterable
 from contextlib import ExitStack
-from enum import IntEnum
-from typing import NamedTuple
 
 import numpy as np
 
 from hpcd.array_types import U64
-from hpcd.bpf.layouts import STACK_COPY
-from hpcd.bpf.map_sizes import COPY_BYTES, REGISTERS_BYTES
+from hpcd.bpf import wire
 from hpcd.bpf.rings.ring import Ring
 from hpcd.bpf.task_iterator import RING_BYTES, TaskIterator
-
-KERNEL_FRAMES = 127
-
-TASK_STACK = np.dtype(
-    [
-        ("time", "<u8"),
-        ("start", "<u8"),
-        ("arrival", "<u8"),
-        ("departure", "<u8"),
-        ("reader_arrival", "<u8"),
-        ("switches", "<u8"),
-        ("stack_start", "<u8"),
-        ("tgid", "<u4"),
-        ("tid", "<u4"),
-        ("parent", "<u4"),
-        ("state", "<u4"),
-        ("flags", "<u4"),
-        ("image", "<u4"),
-        ("on_cpu", "<u4"),
-        ("parts", "<u4"),
-        ("kernel_frames", "<u4"),
-        ("size", "<u4"),
-        ("comm", "S16"),
-    ]
-)
-"""``struct task_stack``; the registers follow, :data:`KERNEL_FRAMES` kernel addresses and ``size``
-bytes of the stack."""
-_HEAD = struct.Struct("<7Q10I16s")
-assert _HEAD.size == TASK_STACK.itemsize
+from hpcd.bpf.wire import Wanted
 
 
-class ThreadParts(IntEnum):
-    """The parts of a process's threads that are read."""
+class TaskStack(wire.TaskStack):
+    """One thread as the iterator met it, and the ``record`` that holds it: behind the fields
+    registers, kernel addresses and ``size`` bytes of the stack."""
 
-    IDENTITY = 1
-    KERNEL = 2
-    USER = 3
-
-
-HAS_REGISTERS, HAS_RUN, HAS_CHANGED = 1, 2, 4
-"""Bits of :attr:`TaskStack.parts`: ``enum parts``."""
-
-
-class TaskStack(NamedTuple):
-    """One thread as the iterator met it: the fields of ``struct task_stack``, and the ``record``
-    that holds it."""
-
-    time: int
-    start: int
-    arrival: int
-    departure: int
-    reader_arrival: int
-    switches: int
-    stack_start: int
-    tgid: int
-    tid: int
-    parent: int
-    state: int
-    flags: int
-    image: int
-    on_cpu: int
-    parts: int
-    kernel_frames: int
-    size: int
-    comm: bytes
-    record: bytes
+    record: bytes = b""
 
     @property
     def registers(self) -> U64:
         """u64[n], those of user space in the order of ``struct pt_regs``."""
-        return np.frombuffer(self.record, np.uint64, _KERNEL_AT - _HEAD.size >> 3, _HEAD.size)
+        return np.frombuffer(self.record, np.uint64, _KERNEL_AT - self.BYTES >> 3, self.BYTES)
 
     @property
     def kernel(self) -> bytes:
@@ -107,19 +47,21 @@ class TaskStack(NamedTuple):
 
     def without_stack(self) -> TaskStack:
         """Return this without the copy of its stack, which is most of it."""
-        return self._replace(record=self.record[:_STACK_AT], size=0)
+        kept = copy.copy(self)
+        kept.record, kept.size = self.record[:_STACK_AT], 0
+        return kept
 
     @property
     def copy(self) -> bytes:
         """The registers and the stack, as :class:`hpcd.bpf.saved_walk.SavedWalker` takes them."""
-        head = _COPY.pack(self.time, self.stack_start, self.tgid, 0, self.size, 0, 0)
-        return head + self.record[_HEAD.size : _KERNEL_AT] + self.stack
+        head = wire.StackCopy(
+            time=self.time, start=self.stack_start, tgid=self.tgid, size=self.size
+        )
+        return head.pack() + self.record[self.BYTES : _KERNEL_AT] + self.stack
 
 
-_COPY = struct.Struct("<QQIIIHH")
-assert _COPY.size == STACK_COPY.itemsize
-_KERNEL_AT = _HEAD.size + REGISTERS_BYTES.get(platform.machine(), 0)
-_STACK_AT = _KERNEL_AT + 8 * KERNEL_FRAMES
+_KERNEL_AT = TaskStack.BYTES + wire.REGISTERS_BYTES.get(platform.machine(), 0)
+_STACK_AT = _KERNEL_AT + 8 * wire.TASK_KERNEL_FRAMES
 
 
 class TaskStacks:
@@ -138,9 +80,7 @@ class TaskStacks:
             self._resources = resources.pop_all()
         self._asked: set[int] = set()
 
-    def read(
-        self, wanted: Mapping[int, ThreadParts], run: Callable[[int], bool]
-    ) -> Iterable[TaskStack]:
+    def read(self, wanted: Mapping[int, Wanted], run: Callable[[int], bool]) -> Iterable[TaskStack]:
         """The threads of the processes ``wanted``, in order of their ids.
 
         ``run`` reads a descriptor, which runs the iterator, and returns whether to do so again. It
@@ -175,6 +115,9 @@ class TaskStacks:
 
 
 def _unpacked(record: bytes) -> TaskStack:
-    *fields, frames, size, comm = _HEAD.unpack_from(record)
-    frames, size = min(frames, KERNEL_FRAMES), min(size, COPY_BYTES)
-    return TaskStack._make((*fields, frames, size, comm.partition(b"\0")[0], record))
+    thread = TaskStack.unpack(record)
+    thread.kernel_frames = min(thread.kernel_frames, wire.TASK_KERNEL_FRAMES)
+    thread.size = min(thread.size, wire.COPY_BYTES)
+    thread.comm = thread.comm.partition(b"\0")[0]
+    thread.record = record
+    return thread

@@ -11,25 +11,24 @@ import numpy.typing as npt
 from hpcd.bpf.calls.probe_maps import ProbeMaps
 from hpcd.bpf.calls.uprobes import PROBE_PROGRAMS, program_attach_types, require_uprobes
 from hpcd.bpf.kernel import maps, syscalls
-from hpcd.bpf.layouts import (
+from hpcd.bpf.loading.kernel_facilities import has_fault_tracepoints
+from hpcd.bpf.loading.loader import require_calls
+from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
+from hpcd.bpf.rings.ring import Ring
+from hpcd.bpf.wire import (
     AIO_KINDS,
-    CALL,
+    CALL_SLOTS,
     CALL_SLOTS_BYTES,
     FIRST_AIO,
     FIRST_REQUEST,
     MAX_FUNCTIONS,
-    NAME_BYTES,
-    OBJECT_EVENT,
+    OBJECT_EVENT_BYTES,
     OBJECT_KEY_BYTES,
     REQUEST_BYTES,
     SHOT_KEY_BYTES,
-    SYSTEM_CALL_DTYPE,
+    Call,
+    SystemCall,
 )
-from hpcd.bpf.loading.kernel_facilities import has_fault_tracepoints
-from hpcd.bpf.loading.loader import require_calls
-from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
-from hpcd.bpf.map_sizes import CALL_SLOTS
-from hpcd.bpf.rings.ring import Ring
 
 # 95,000 calls: a tenth of a second of as many calls as two CPUs make.
 _CALL_RING_BYTES = 8 << 20
@@ -59,7 +58,7 @@ class CallOptions:
     """Which calls are recorded.
 
     - ``touched_function``: pages that are touched are recorded as calls of this function.
-    - ``system_calls``: :data:`hpcd.bpf.layouts.SYSTEM_CALL_DTYPE` by number, recorded as calls.
+    - ``system_calls``: :class:`hpcd.bpf.wire.SystemCall` by number, recorded as calls.
     - ``requests``: the same by opcode, of requests to io_uring.
     - ``asynchronous``: the same by opcode, of requests of io_submit().
     - ``probes``: functions can be probed.
@@ -117,9 +116,7 @@ class CallPrograms(maps.MapSet):
         require_calls(loader)
         self.ring = Ring("calls", _CALL_RING_BYTES)
         self.resources.callback(self.ring.close)
-        calls = self.create(
-            "system_calls", maps.ARRAY, SYSTEM_CALL_DTYPE.itemsize, FIRST_AIO + AIO_KINDS
-        )
+        calls = self.create("system_calls", maps.ARRAY, SystemCall.BYTES, FIRST_AIO + AIO_KINDS)
         self._rates = self.create("call_rates", maps.ARRAY, 4, MAX_FUNCTIONS)
         self.create("call_slots", maps.PERCPU_ARRAY, CALL_SLOTS_BYTES, 1)
         self.create("objects", maps.HASH, 4, _MAX_OBJECTS, key_size=OBJECT_KEY_BYTES)
@@ -127,9 +124,7 @@ class CallPrograms(maps.MapSet):
         self.create("requests", maps.HASH, REQUEST_BYTES, _MAX_REQUESTS, key_size=8)
         self.create("shots", maps.LRU_HASH, 8, _MAX_SHOTS, key_size=SHOT_KEY_BYTES)
         self.create("submitted", maps.LRU_HASH, REQUEST_BYTES, _MAX_SHOTS, key_size=SHOT_KEY_BYTES)
-        self.create(
-            "object_events", maps.PERCPU_ARRAY, OBJECT_EVENT.itemsize + NAME_BYTES, CALL_SLOTS
-        )
+        self.create("object_events", maps.PERCPU_ARRAY, OBJECT_EVENT_BYTES, CALL_SLOTS)
         self._requests = options.requests is not None
         self.probes: ProbeMaps | None = None
         try:
@@ -168,5 +163,5 @@ class CallPrograms(maps.MapSet):
         self._rates.update(struct.pack("<I", function), struct.pack("<I", one_in))
 
     def take(self) -> npt.NDArray[np.void]:
-        """All calls waiting (:data:`CALL`). Take these before the events."""
-        return self.ring.take_fixed(CALL)
+        """All calls waiting (:class:`Call`). Take these before the events."""
+        return self.ring.take_fixed(Call.dtype())

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.layouts import NO_ARGUMENT, SYSTEM_CALL_DTYPE, SYSTEM_CALLS_32, SystemCallKind
+from hpcd.bpf.wire import NO_ARGUMENT, SYSTEM_CALLS_32, SystemCall, SystemCallKind
 from hpcd.errors import PlatformError
 from hpcd.model.calls import CalledFunction, CallValue, Group, ValueKind
 
@@ -178,7 +178,7 @@ def io_functions(calls: Iterable[IoCall], first: int) -> list[CalledFunction]:
 
 
 def system_call_table(first: int) -> npt.NDArray[np.void]:
-    """:data:`SYSTEM_CALL_DTYPE` by number, of functions numbered from ``first``.
+    """:class:`SystemCall` by number, of functions numbered from ``first``.
 
     Raises :class:`PlatformError` on a processor whose numbers are not known here.
     """
@@ -186,7 +186,7 @@ def system_call_table(first: int) -> npt.NDArray[np.void]:
         numbers = _NUMBERS[platform.machine()]
     except KeyError:
         raise PlatformError(f"processor {platform.machine()} is not supported") from None
-    table = np.zeros(2 * SYSTEM_CALLS_32, SYSTEM_CALL_DTYPE)
+    table = np.zeros(2 * SYSTEM_CALLS_32, SystemCall.dtype())
     for function, call in enumerate(IO_CALLS, first):
         row = (
             function,

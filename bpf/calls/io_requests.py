@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.calls.io_calls import IoCall
-from hpcd.bpf.layouts import (
+from hpcd.bpf.wire import (
     AIO_KINDS,
     NO_ARGUMENT,
     REQUEST_KINDS,
-    SYSTEM_CALL_DTYPE,
     RequestLength,
+    SystemCall,
     SystemCallKind,
 )
 
@@ -85,8 +85,8 @@ AIO_REQUESTS = tuple(map(_asynchronous, _AIO.values()))
 
 
 def aio_table(first: int) -> npt.NDArray[np.void]:
-    """:data:`SYSTEM_CALL_DTYPE` by opcode of io_submit(), of functions numbered from ``first``."""
-    table = np.zeros(AIO_KINDS, SYSTEM_CALL_DTYPE)
+    """:class:`SystemCall` by opcode of io_submit(), of functions numbered from ``first``."""
+    table = np.zeros(AIO_KINDS, SystemCall.dtype())
     for number, (opcode, request) in enumerate(zip(_AIO, AIO_REQUESTS, strict=True)):
         table[opcode] = (first + number, request.kind, *[NO_ARGUMENT] * 4, 0)
     return table
@@ -97,8 +97,8 @@ IO_REQUESTS = (*map(_request, _OPCODES), IoCall(f"{PREFIX}other"))
 
 
 def request_table(first: int) -> npt.NDArray[np.void]:
-    """:data:`SYSTEM_CALL_DTYPE` by opcode, of functions numbered from ``first``."""
-    table = np.zeros(REQUEST_KINDS, SYSTEM_CALL_DTYPE)
+    """:class:`SystemCall` by opcode, of functions numbered from ``first``."""
+    table = np.zeros(REQUEST_KINDS, SystemCall.dtype())
     for opcode in range(REQUEST_KINDS):
         number = min(opcode, len(IO_REQUESTS) - 1)
         request = IO_REQUESTS[number]

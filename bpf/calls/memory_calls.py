@@ -11,7 +11,7 @@ import platform
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.layouts import NO_ARGUMENT, SYSTEM_CALL_DTYPE, SYSTEM_CALLS_32, SystemCallKind
+from hpcd.bpf.wire import NO_ARGUMENT, SYSTEM_CALLS_32, SystemCall, SystemCallKind
 from hpcd.errors import PlatformError
 from hpcd.model.calls import CalledFunction, CallValue, Group, ValueKind
 
@@ -72,7 +72,7 @@ def memory_functions(first: int, *, nodes: bool = True) -> list[CalledFunction]:
 
 
 def add_memory_calls(table: npt.NDArray[np.void], first: int) -> None:
-    """Add the system calls about memory to ``table`` (:data:`SYSTEM_CALL_DTYPE` by number), in
+    """Add the system calls about memory to ``table`` (:class:`SystemCall` by number), in
     place of others of their numbers. Raises :class:`PlatformError`."""
     if platform.machine() not in _NUMBERS:
         raise PlatformError(f"processor {platform.machine()} is not supported")
@@ -85,4 +85,4 @@ def add_memory_calls(table: npt.NDArray[np.void], first: int) -> None:
 
 def no_system_calls() -> npt.NDArray[np.void]:
     """A table in which none is recorded."""
-    return np.zeros(2 * SYSTEM_CALLS_32, SYSTEM_CALL_DTYPE)
+    return np.zeros(2 * SYSTEM_CALLS_32, SystemCall.dtype())

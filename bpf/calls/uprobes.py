@@ -33,8 +33,6 @@ _ATTACH_PERF_EVENT = 41
 _MULTI_RETURN = 1  # BPF_F_UPROBE_MULTI_RETURN
 _LINK_CREATE = 28
 _SYSTEM_CALL = {"x86_64": 321, "aarch64": 280}
-RETURN_POINT = 1 << 63
-"""In a cookie: the instruction is a return, not an entry."""
 _PMU = Path("/sys/bus/event_source/devices/uprobe/type")
 _REFERENCE_COUNT_SHIFT = 32
 _LIBC = ctypes.CDLL(None, use_errno=True)

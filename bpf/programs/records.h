@@ -1,5 +1,4 @@
-/* What the programs send to user space; bpf/layouts.py has the same as numpy dtypes, and
- * tests/unit/bpf/test_layouts.py compares the two.
+/* What the programs send to user space; setup/wire.py makes bpf/wire.py of it.
  *
  * Two rings. Samples have one size, so that a reader takes thousands with one numpy view. Whatever
  * a sample refers to (its stack, its thread) is announced in the other ring before the sample is
@@ -8,6 +7,8 @@
  */
 #ifndef HPCD_RECORDS_H
 #define HPCD_RECORDS_H
+
+#define MAX_EVENTS 8 /* perf events of one recording: SAMPLE() and HIT() make programs for as many */
 
 struct sample {
 	u64 time;   /* CLOCK_MONOTONIC ns */
@@ -125,8 +126,8 @@ enum drop {
 	DROP_EVENT_RING = 1,  /* event ring full: a stack, or what a thread or process did */
 	DROP_THREAD_TABLE = 2,
 	DROP_EXITING = 3,     /* fired in a thread that was not registered when it began to end */
-	DROPS = 8,
 };
+#define DROPS 8 /* room for more */
 
 struct counters {
 	u64 taken;

@@ -1,6 +1,4 @@
-/* What the maps hold that user space reads or writes; bpf/layouts.py has the same as numpy
- * dtypes, and tests/unit/bpf/test_layouts.py compares the two.
- */
+/* What the maps hold that user space reads or writes; setup/wire.py makes bpf/wire.py of it. */
 #ifndef HPCD_VALUES_H
 #define HPCD_VALUES_H
 
@@ -11,6 +9,7 @@
 #define CACHE_SET_BITS 13
 #define GENERATION_BITS 14
 #define GENERATION_MASK ((1 << GENERATION_BITS) - 1)
+#define SLOT_BITS (CACHE_SET_BITS + 1) /* a sample's stack is generation << SLOT_BITS | slot */
 
 struct cache_set {
 	u64 way[2];
@@ -51,6 +50,7 @@ struct thread {
 
 /* System calls by number, 32-bit programs' from SYSTEM_CALLS_32 on. */
 #define SYSTEM_CALLS_32 1024
+#define MAX_FUNCTIONS 4096 /* recorded functions of a recording */
 #define NO_ARGUMENT 255
 
 struct system_call {

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from hpcd.bpf.task_iterator import TaskIterator
-from hpcd.bpf.task_stacks import TaskStack, TaskStacks, ThreadParts
+from hpcd.bpf.task_stacks import TaskStack, TaskStacks
+from hpcd.bpf.wire import Wanted
 from hpcd.daemon.access import processes, target_reader
 
 # A stack that has to come back from a disk takes milliseconds for each page.
@@ -38,7 +39,7 @@ class ThreadReading:
         """Processes that do not let their memory be read: of these the kernel's part is."""
 
     def read(
-        self, wanted: Mapping[int, ThreadParts], take: Callable[[TaskStack], TaskStack] = _whole
+        self, wanted: Mapping[int, Wanted], take: Callable[[TaskStack], TaskStack] = _whole
     ) -> list[TaskStack]:
         """The threads of the processes ``wanted``, in order of their ids; as far as they could be
         read when too many processes do not let themselves be.
@@ -48,7 +49,7 @@ class ThreadReading:
         """
         while True:
             asked = {
-                pid: min(what, ThreadParts.KERNEL) if pid in self.withheld else what
+                pid: min(what, Wanted.KERNEL) if pid in self.withheld else what
                 for pid, what in wanted.items()
             }
             target_reader.OWN.start()
@@ -73,7 +74,7 @@ class _Attempt:
     def __init__(
         self,
         stacks: TaskStacks,
-        wanted: Mapping[int, ThreadParts],
+        wanted: Mapping[int, Wanted],
         take: Callable[[TaskStack], TaskStack],
     ) -> None:
         self.records: list[TaskStack] = []
@@ -110,13 +111,13 @@ class _Attempt:
         return True
 
 
-def _stuck_at(wanted: Mapping[int, ThreadParts], records: list[TaskStack]) -> set[int]:
+def _stuck_at(wanted: Mapping[int, Wanted], records: list[TaskStack]) -> set[int]:
     """The process whose thread comes next after those that were read; all, when none does."""
     read = {record.tid for record in records}
     left = [
         (tid, pid)
         for pid, what in wanted.items()
-        if what >= ThreadParts.USER
+        if what >= Wanted.USER
         for tid in processes.thread_ids(pid)
         if tid not in read
     ]

@@ -6,7 +6,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from hpcd.bpf.map_sizes import BLOCK_BYTES
+from hpcd.bpf.wire import BLOCK_BYTES
 from hpcd.daemon.access.token_bucket import TokenBucket
 
 TABLE_BYTES = 512 << 20

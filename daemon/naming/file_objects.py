@@ -13,9 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from hpcd.bpf.layouts import OBJECT_EVENT, ObjectFlag
+from hpcd.bpf.wire import ObjectEvent, ObjectFlag
 from hpcd.model.calls import CalledObject
 
 _MINOR_BITS = 20
@@ -51,33 +49,31 @@ class FileObjects:
         self._mounts: dict[int, tuple[str, str]] = {}
 
     def describe(self, event: bytes) -> CalledObject:
-        """The object of one announcement (:data:`OBJECT_EVENT` and its names)."""
-        size = OBJECT_EVENT.itemsize
-        head = np.frombuffer(event, OBJECT_EVENT, 1)[0]
-        mode, flags = int(head["mode"]), ObjectFlag(int(head["flags"]) & 3)
-        number, inode = int(head["object"]), int(head["inode"])
-        names = event[size : size + int(head["names"])].split(b"\0")
+        """The object of one announcement (:class:`ObjectEvent` and its names)."""
+        head = ObjectEvent.unpack(event)
+        flags, number = ObjectFlag(head.flags & 3), head.object
+        names = event[head.BYTES : head.BYTES + head.names].split(b"\0")
         names = [name for name in names if name and name != b"/"][::-1]
-        file_system = _text(head["file_system"].rstrip(b"\0"))
+        file_system = _text(head.file_system.rstrip(b"\0"))
         details: dict[str, Any] = {
-            "inode": inode,
-            "device": _device(int(head["device"])),
+            "inode": head.inode,
+            "device": _device(head.device),
             "file_system": file_system,
         }
-        if int(head["magic"]) == _ANON_INODES:
+        if head.magic == _ANON_INODES:
             return CalledObject(
                 number, "anonymous", f"anon_inode:{_path(names, False)[1:]}", details
             )
-        kind = next((name for matches, name in _KINDS if matches(mode)), "anonymous")
+        kind = next((name for matches, name in _KINDS if matches(head.mode)), "anonymous")
         if kind == "socket":
             return _socket(number, head, details)
         if kind == "pipe" and file_system == "pipefs":
-            return CalledObject(number, kind, f"pipe:[{inode}]", details)
-        point, source = self._mount(int(head["mount"]), int(head["tgid"]))
+            return CalledObject(number, kind, f"pipe:[{head.inode}]", details)
+        point, source = self._mount(head.mount, head.tgid)
         if point:
             details |= {"mount": point, "source": source}
         if kind in ("device", "block device"):
-            details["node"] = _device(int(head["node"]))
+            details["node"] = _device(head.node)
         if ObjectFlag.DELETED in flags:
             details["deleted"] = True
         return CalledObject(number, kind, _path(names, ObjectFlag.CUT in flags), details)
@@ -110,16 +106,15 @@ class FileObjects:
                 self._mounts[int(words[0])] = _unescaped(words[4]), _unescaped(source)
 
 
-def _socket(number: int, head: np.void, details: dict[str, Any]) -> CalledObject:
-    family = int(head["family"])
-    kind = int(head["type"])
+def _socket(number: int, head: ObjectEvent, details: dict[str, Any]) -> CalledObject:
+    family, kind = head.family, head.type
     details |= {
         "family": _FAMILIES.get(family, str(family)),
         "type": _TYPES.get(kind, str(kind)),
     }
     name = f"socket:[{details['inode']}]"
     if family == socket.AF_UNIX:
-        address = bytes(head["address"])
+        address = head.address
         # A name that begins with 0 has no file (unix(7)): shown as ss and lsof do.
         text = b"@" + address[1:].rstrip(b"\0") if address[:1] == b"\0" else address.split(b"\0")[0]
         if text.strip(b"@"):
@@ -128,12 +123,11 @@ def _socket(number: int, head: np.void, details: dict[str, Any]) -> CalledObject
     elif family in (socket.AF_INET, socket.AF_INET6):
         width = 4 if family == socket.AF_INET else 16
         ends = []
-        for end in ("local", "peer"):
-            host = socket.inet_ntop(family, bytes(head[end])[:width])
-            port = int(head[f"{end}_port"])
+        for end, port in ((head.local, head.local_port), (head.peer, head.peer_port)):
+            host = socket.inet_ntop(family, end[:width])
             ends.append(f"[{host}]:{port}" if width == 16 else f"{host}:{port}")
         details["local"] = ends[0]
-        if int(head["peer_port"]):
+        if head.peer_port:
             details["peer"] = ends[1]
             name = f"{ends[0]} -> {ends[1]}"
         else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from hpcd.bpf.table_memory import FRAME_POINTER, ModuleTables
+from hpcd.bpf.table_memory import ModuleTables
+from hpcd.bpf.wire import MAPPING_FRAME_POINTER
 from hpcd.daemon.unwind.packed_table import PackedTable
 from hpcd.model.identity import Module, ModuleKind
 from hpcd.model.region import Region
@@ -42,10 +43,10 @@ def mapping_rows(region: Region, entry: KnownModule) -> list[tuple[int, ...]]:
     pages = (region.end - region.start) // PAGE
     module = entry.module
     if module.kind is ModuleKind.JIT:
-        return [(region.start, module.base, pages, 0, 0, module.id | FRAME_POINTER)]
+        return [(region.start, module.base, pages, 0, 0, module.id | MAPPING_FRAME_POINTER)]
     if entry.failure:
         # A compiler's code has frame pointers if anything.
-        chained = 0 if entry.undecodable else FRAME_POINTER
+        chained = 0 if entry.undecodable else MAPPING_FRAME_POINTER
         return [(region.start, region.start - region.offset, pages, 0, 0, module.id | chained)]
     if entry.table is None or entry.placed is None:
         return [(region.start, region.start, pages, 0, 0, 0)]

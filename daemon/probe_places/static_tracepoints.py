@@ -10,7 +10,8 @@ import re
 import struct
 from dataclasses import dataclass
 
-from hpcd.daemon.probe_places.value_program import NO_REGISTER, Step, ValueProgram, register_index
+from hpcd.bpf.wire import NO_SOURCE
+from hpcd.daemon.probe_places.value_program import Step, ValueProgram, register_index
 from hpcd.daemon.probe_places.value_types import WORD, ValueType
 from hpcd.elf.elf_view import ElfView
 from hpcd.errors import UsageError
@@ -96,7 +97,7 @@ def _program(text: str, kind: ValueType, machine: str) -> ValueProgram:
         number = int(constant)
         if abs(number) >= 1 << 31:
             raise UsageError(f"its place {text} is a constant beyond 32 bits")
-        return ValueProgram(NO_REGISTER).then(Step(number, WORD))
+        return ValueProgram(NO_SOURCE).then(Step(number, WORD))
     memory = (_ARM_MEMORY if arm else _X86_MEMORY).match(text)
     if memory:
         offset, register = (memory[2], memory[1]) if arm else (memory[1], memory[2])

@@ -7,23 +7,14 @@ steps may be left for the return of the function, when what an argument points a
 from __future__ import annotations
 
 import platform
-import struct
 from dataclasses import dataclass, replace
 
+from hpcd.bpf import wire
+from hpcd.bpf.wire import PROBE_STEPS
 from hpcd.daemon.probe_places.value_types import ValueType
 from hpcd.errors import UsageError
 
-MAX_STEPS = 4
-"""Steps of a value's program."""
-MAX_VALUES = 6
-"""Values of a call."""
-
-NO_REGISTER = 63
-"""In place of a register: the value begins as 0."""
 _OFFSETS = 1 << 31
-_STEP = struct.Struct("<iBBBx")
-_PROGRAM = struct.Struct("<BBBBI")
-PROGRAM_BYTES = _PROGRAM.size + MAX_STEPS * _STEP.size
 
 # Indices in ``struct registers`` of bpf/programs/stack/unwind.h, 8 bytes each.
 _X86_64 = ("r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx",
@@ -64,7 +55,7 @@ class ValueProgram:
 
     register: int
     steps: tuple[Step, ...] = ()
-    late: int = MAX_STEPS
+    late: int = PROBE_STEPS
     at_return: bool = False
     marks: bool = False
     """Whether a value that cannot be read is -2^63; else it is 0."""
@@ -78,20 +69,24 @@ class ValueProgram:
             if abs(merged.offset) >= _OFFSETS:
                 raise UsageError("an offset is not below 2^31")
             return replace(self, steps=(*self.steps[:-1], merged))
-        if len(self.steps) == MAX_STEPS:
-            raise UsageError(f"more than {MAX_STEPS} steps of reading memory and arithmetic")
+        if len(self.steps) == PROBE_STEPS:
+            raise UsageError(f"more than {PROBE_STEPS} steps of reading memory and arithmetic")
         return replace(self, steps=(*self.steps, step))
 
     def pack(self) -> bytes:
         """``struct value_program`` of bpf/programs/calls/probe_values.h."""
-        steps = b"".join(
-            _STEP.pack(step.offset, step.type.size, step.type.signed, step.load)
+        steps = [
+            wire.ValueStep(
+                offset=step.offset, size=step.type.size, is_signed=step.type.signed, load=step.load
+            ).pack()
             for step in self.steps
-        )
+        ]
         count = len(self.steps)
-        late = 0 if self.at_return else min(self.late, count)
-        head = _PROGRAM.pack(self.register, count, late, self.at_return, self.marks)
-        return (head + steps).ljust(PROGRAM_BYTES, b"\0")
+        head = wire.ValueProgram(
+            source=self.register, steps=count, late=0 if self.at_return else min(self.late, count),
+            at_return=self.at_return, marks=self.marks,
+        )  # fmt: skip
+        return b"".join([head.pack(), *steps]).ljust(wire.VALUE_PROGRAM_BYTES, b"\0")
 
 
 def argument(position: int, kind: ValueType, machine: str = "") -> ValueProgram:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hpcd.bpf.calls.probe_maps import HeapRole
-from hpcd.daemon.probe_places.value_program import NO_REGISTER, Step, ValueProgram, argument, result
+from hpcd.bpf.wire import NO_SOURCE, HeapRole
+from hpcd.daemon.probe_places.value_program import Step, ValueProgram, argument, result
 from hpcd.daemon.probe_places.value_types import ADDRESS, WORD
 from hpcd.daemon.probes.found_points import FoundPoint
 from hpcd.daemon.probes.probe_spec import (
@@ -44,7 +44,7 @@ _OPERATORS = {"_Znwm*": HeapRole.SIZE_0, "_Znam*": HeapRole.SIZE_0, "_ZdlPv*": H
 # Functions of one allocator in a C library or program lie together; further apart they are others.
 _MOST_CODE = 1 << 16
 # What the programs tell by the role of the function.
-_FILLED_IN = ValueProgram(NO_REGISTER)
+_FILLED_IN = ValueProgram(NO_SOURCE)
 
 
 def heap_probes() -> list[ProbeSpec]:

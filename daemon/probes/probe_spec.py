@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from hpcd.bpf.calls.probe_maps import HeapRole
-from hpcd.daemon.probe_places.value_program import MAX_VALUES, Step, ValueProgram, argument, result
+from hpcd.bpf.wire import PROBE_VALUES, HeapRole
+from hpcd.daemon.probe_places.value_program import Step, ValueProgram, argument, result
 from hpcd.daemon.probe_places.value_types import WORD, ValueType, type_called
 from hpcd.daemon.probes.value_expression import parse_expression
 from hpcd.errors import UsageError
@@ -253,9 +253,9 @@ def checked_values(values: Sequence[ProbeValue]) -> tuple[ProbeValue, ...]:
 
     Raises :class:`UsageError`.
     """
-    if len(values) > MAX_VALUES:
+    if len(values) > PROBE_VALUES:
         raise UsageError(
-            f"{len(values)} values; a call has {MAX_VALUES} at most, leave some unnamed"
+            f"{len(values)} values; a call has {PROBE_VALUES} at most, leave some unnamed"
         )
     names = [value.name for value in values]
     for name in names:

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcd.bpf.calls.uprobes import RETURN_POINT, ProbedInstruction, Uprobes
+from hpcd.bpf.calls.uprobes import ProbedInstruction, Uprobes
+from hpcd.bpf.wire import POINT_RETURN
 from hpcd.daemon.access.file_status import FileStatus, status_of
 from hpcd.daemon.access.target_files import (
     LAYERED,
@@ -318,7 +319,7 @@ class ProbedFiles:
         for probed in self._files.values():
             if probed is None:
                 continue
-            kept = [place for place in probed.places if place.cookie & ~RETURN_POINT != index]
+            kept = [place for place in probed.places if place.cookie & ~POINT_RETURN != index]
             if len(kept) == len(probed.places):
                 continue
             probed.places = kept
@@ -341,7 +342,7 @@ class ProbedFiles:
         for key, probed in self._files.items():
             if probed is None or not probed.everywhere:
                 continue
-            indices = {place.cookie & ~RETURN_POINT for place in probed.places}
+            indices = {place.cookie & ~POINT_RETURN for place in probed.places}
             foreign = self._functions.foreign_calls(indices)
             more, probed.foreign = foreign - probed.foreign, foreign
             if more <= MOST_FOREIGN * seconds:
@@ -358,7 +359,7 @@ class ProbedFiles:
 
     def _part(self, cookie: int) -> int:
         """Which of a file's links has a place."""
-        index = cookie & ~RETURN_POINT
+        index = cookie & ~POINT_RETURN
         return 1 + index if self._functions.all[index].spec.expendable else 0
 
     def _attach(self, key: _FileKey, pid: int, *, ended: bool = False) -> None:
@@ -390,7 +391,7 @@ class ProbedFiles:
             probed.links[process] = links
             probed.since.setdefault(process, time.monotonic_ns())
         for place, reason in refused:
-            name = self._functions.all[place.cookie & ~RETURN_POINT].name
+            name = self._functions.all[place.cookie & ~POINT_RETURN].name
             self._problem(f"{probed.path}: {name} is not probed: {reason}")
         if refused:
             gone = {place for place, _ in refused}

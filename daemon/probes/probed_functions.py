@@ -6,19 +6,21 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hpcd.bpf.calls.probe_maps import (
-    LIST,
+from hpcd.bpf.calls.probe_maps import ProbeMaps
+from hpcd.bpf.calls.uprobes import ProbedInstruction
+from hpcd.bpf.wire import (
     MAX_PROBED,
-    PACKED_LIST,
-    RETURNS_SEEN,
-    STANDS_IN,
-    TRAMPOLINE,
-    ProbeMaps,
+    POINT_RETURN,
+    PROBE_LIST,
+    PROBE_PACKED_LIST,
+    PROBE_RETURNS,
+    PROBE_STANDS_IN,
+    PROBE_TRAMPOLINE,
+    PROBE_VALUES,
 )
-from hpcd.bpf.calls.uprobes import RETURN_POINT, ProbedInstruction
 from hpcd.daemon.probe_places.debug_prototypes import DeclaredType, Prototype
 from hpcd.daemon.probe_places.static_tracepoints import operand_programs
-from hpcd.daemon.probe_places.value_program import MAX_VALUES, argument, result
+from hpcd.daemon.probe_places.value_program import argument, result
 from hpcd.daemon.probe_places.value_types import ValueType
 from hpcd.daemon.probes.found_points import FoundPoint
 from hpcd.daemon.probes.probe_spec import ALLOCATOR, ProbeSpec, ProbeValue, SecondRecord
@@ -99,7 +101,9 @@ class ProbedFunctions:
             return []
         values = self._values(spec, point, library)
         way = self._way(spec, point, library, thrown=thrown)
-        flags = {"trampoline": RETURNS_SEEN | TRAMPOLINE, "instructions": RETURNS_SEEN}.get(way, 0)
+        flags = {"trampoline": PROBE_RETURNS | PROBE_TRAMPOLINE, "instructions": PROBE_RETURNS}.get(
+            way, 0
+        )
         if not flags:
             values = tuple(value for value in values if not _late(value))
         start = point.start if spec.heap and point.start else point.offset
@@ -116,7 +120,7 @@ class ProbedFunctions:
             function.number,
             [value.program.pack() for value in values],
             one_in=spec.one_in,
-            flags=flags | (STANDS_IN if spec.library == ALLOCATOR else 0),
+            flags=flags | (PROBE_STANDS_IN if spec.library == ALLOCATOR else 0),
             second=second,
             poll=poll,
             heap=spec.heap,
@@ -129,7 +133,7 @@ class ProbedFunctions:
         )
         places = [ProbedInstruction(start, index, point.semaphore, way == "trampoline")]
         if way == "instructions":
-            places += [ProbedInstruction(offset, index | RETURN_POINT) for offset in point.returns]
+            places += [ProbedInstruction(offset, index | POINT_RETURN) for offset in point.returns]
         return places
 
     def _add_second(self, function: ProbedFunction, second: SecondRecord) -> int:
@@ -142,7 +146,7 @@ class ProbedFunctions:
         self.all.append(ProbedFunction(index, number, second.name, library, spec, spec.one_in, 0))
         # Of an array there is a program for where it is, and how long: the rest is its entries.
         programs = [value.program.pack() for value in second.values[: 1 if second.packed else 6]]
-        flags = PACKED_LIST if second.packed else LIST if second.width else 0
+        flags = PROBE_PACKED_LIST if second.packed else PROBE_LIST if second.width else 0
         width = self._entries if second.packed else second.width
         self._maps.set_function(index, number, programs, one_in=1, flags=flags, width=width)
         if second.packed:
@@ -241,7 +245,7 @@ def prototype_values(prototype: Prototype) -> tuple[list[ProbeValue], list[str]]
     hidden = prototype.result.kind == "parts" and prototype.result.size > _MOST_RETURNED
     position = int(hidden)
     returned = _value_type(prototype.result)
-    most = MAX_VALUES - (returned is not None)
+    most = PROBE_VALUES - (returned is not None)
     for number, (name, declared) in enumerate(prototype.parameters, 1):
         name = name if _NAME.match(name) else f"arg{number}"
         if name in [value.name for value in values]:
@@ -254,7 +258,7 @@ def prototype_values(prototype: Prototype) -> tuple[list[ProbeValue], list[str]]
             left_out.append(f"{name} and what follows: it is passed in parts")
             break
         if len(values) == most:
-            left_out.append(f"{name} and what follows: a call has {MAX_VALUES} values")
+            left_out.append(f"{name} and what follows: a call has {PROBE_VALUES} values")
             break
         values.append(ProbeValue(name, argument(position, kind), kind))
         position += 1

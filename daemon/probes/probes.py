@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from hpcd.bpf.calls.probe_maps import MAX_BLOCKS, HeapRole, ProbeMaps
+from hpcd.bpf.calls.probe_maps import MAX_BLOCKS, ProbeMaps
 from hpcd.bpf.calls.uprobes import Uprobes
 from hpcd.bpf.kernel import syscalls
+from hpcd.bpf.wire import HeapRole
 from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
 from hpcd.daemon.probes.probe_rights import ProbeRights
 from hpcd.daemon.probes.probe_spec import ProbeSpec

@@ -17,9 +17,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hpcd.bpf.wire import NO_SOURCE
 from hpcd.daemon.probe_places.value_program import (
     MOST_ARGUMENTS,
-    NO_REGISTER,
     Step,
     ValueProgram,
     argument,
@@ -120,7 +120,7 @@ class _Parser:
         if token == "ret":
             return result(WORD), WORD
         if token[0].isdigit():
-            return ValueProgram(NO_REGISTER).then(Step(self._number(token), WORD)), WORD
+            return ValueProgram(NO_SOURCE).then(Step(self._number(token), WORD)), WORD
         if token in self._parameters:
             return self._parameters[token], WORD
         match = _ARGUMENT.match(token)

@@ -6,10 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-import numpy as np
-
-from hpcd.bpf.layouts import STACK_EVENT, THREAD_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.wire import EventHead, EventKind, StackEvent, SwitchEvent, ThreadEvent
 
 FREQUENCY, _IDLE_FREQUENCY = 997, 1
 """Samples a second of each CPU while threads are looked for, and else."""
@@ -28,7 +26,7 @@ class RunningThreads:
         self._events: dict[tuple[int, int], bytes] = {}
 
     def sample(self, tids: Collection[int]) -> dict[int, bytes]:
-        """The last stack of each of ``tids`` that was met on a CPU (:data:`STACK_EVENT` and its
+        """The last stack of each of ``tids`` that was met on a CPU (:class:`StackEvent` and its
         frames), by tid. Takes 50 ms at most, less when all were met."""
         self._sampler.take_samples()  # what came since the last time is old
         self._sampler.programs.set_pace(FREQUENCY, 1)
@@ -46,23 +44,22 @@ class RunningThreads:
 
     def _take(self, wanted: Collection[int]) -> dict[int, bytes]:
         samples = self._sampler.take_samples()
-        head = STACK_EVENT.itemsize
         for event in self._sampler.take_events():
-            kind = int.from_bytes(event[8:12], "little")
+            kind = EventHead.unpack(event).kind
             if kind in (EventKind.STACK, EventKind.COPIED):
-                fields = np.frombuffer(event[:head], STACK_EVENT)[0]
-                self._events[int(fields["cache"]), int(fields["stack"])] = event
+                stack = StackEvent.unpack(event)
+                self._events[stack.cache, stack.stack] = event
             elif kind == EventKind.THREAD:
-                thread = ThreadEvent(*THREAD_EVENT.unpack(event))
+                thread = ThreadEvent.unpack(event)
                 self._tid_of[thread.thread] = thread.tid
         self._sampler.take_copies()
         stacks = {}
-        samples = samples[samples["event"] < Switch.IN]
-        for number, cache, stack in zip(
+        samples = samples[samples["event"] < SwitchEvent.SWITCHED_IN]
+        for number, cache, slot in zip(
             samples["thread"].tolist(), samples["cache"].tolist(), samples["stack"].tolist(),
             strict=True,
         ):  # fmt: skip
-            tid, met = self._tid_of.get(number, 0), self._events.get((cache, stack))
+            tid, met = self._tid_of.get(number, 0), self._events.get((cache, slot))
             if tid in wanted and met is not None:
                 stacks[tid] = met
         return stacks

@@ -10,7 +10,8 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack
+from hpcd.bpf.task_stacks import TaskStack
+from hpcd.bpf.wire import TaskParts
 
 _X86_64 = {
     0: "read", 1: "write", 2: "open", 3: "close", 7: "poll", 16: "ioctl", 17: "pread64",
@@ -89,7 +90,7 @@ class SystemCall:
 def system_call(record: TaskStack) -> SystemCall | None:
     """The call a thread that is off its CPU is in; None when it is in none: it was interrupted, or
     faulted."""
-    if not record.parts & HAS_REGISTERS:
+    if not record.parts & TaskParts.REGISTERS:
         return None
     registers = record.registers.tolist()
     x86 = _X86

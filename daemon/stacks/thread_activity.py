@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hpcd.bpf.task_stacks import HAS_CHANGED, HAS_RUN, TaskStack
+from hpcd.bpf.task_stacks import TaskStack
+from hpcd.bpf.wire import TaskParts
 from hpcd.model.stack_snapshot import Activity
 
 _INTERRUPTIBLE, _UNINTERRUPTIBLE, _STOPPED, _TRACED = 1, 2, 4, 8
@@ -33,13 +34,13 @@ def is_kernel_thread(record: TaskStack) -> bool:
 
 def stands_somewhere(record: TaskStack) -> bool:
     """Whether what was read of it is of one moment: it was off its CPU all the while."""
-    return not record.on_cpu and not record.parts & (HAS_RUN | HAS_CHANGED)
+    return not record.on_cpu and not record.parts & (TaskParts.RUN | TaskParts.CHANGED)
 
 
 def notes_on(record: TaskStack, standing: bool) -> list[str]:
     """Return what is amiss with the reading of a thread; ``standing``: its path is known."""
     notes = []
-    if record.parts & HAS_CHANGED:
+    if record.parts & TaskParts.CHANGED:
         notes.append("it began to exit, or executed another program, while it was read")
     if not standing:
         notes.append(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -11,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcd.array_types import U64
-from hpcd.bpf.layouts import STACK_EVENT, EventKind
-from hpcd.bpf.map_sizes import COPY_BYTES
 from hpcd.bpf.saved_walk import SavedWalker
-from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, ThreadParts
+from hpcd.bpf.task_stacks import TaskStack
+from hpcd.bpf.wire import COPY_BYTES, EventKind, StackEvent, TaskParts, Wanted
 from hpcd.daemon.access.thread_reading import ThreadReading
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
 from hpcd.daemon.stacks.running_threads import RunningThreads
@@ -63,7 +61,7 @@ class ThreadWalks:
     def identify(self, pids: Sequence[int]) -> tuple[dict[int, int], int]:
         """The program each process runs, and by how many ns the scheduler's clock is behind."""
         time.sleep(_NAP_SECONDS)  # so that this thread has come to its CPU just now
-        wanted = dict.fromkeys((*pids, os.getpid()), ThreadParts.IDENTITY)
+        wanted = dict.fromkeys((*pids, os.getpid()), Wanted.IDENTITY)
         images: dict[int, int] = {}
         offsets = []
         for record in self._reading.read(wanted):
@@ -74,7 +72,7 @@ class ThreadWalks:
 
     def read(self, images: dict[int, int]) -> tuple[dict[int, TaskStack], dict[int, bytes]]:
         """The threads of these processes, by tid, and the stack of each that has one as an event
-        of the programs (:data:`STACK_EVENT`).
+        of the programs (:class:`StackEvent`).
 
         ``images`` are the programs that the processes' mappings were read of. A thread that never
         stood still, and was not met on a CPU either, has no stack.
@@ -144,7 +142,7 @@ class ThreadWalks:
         pids = {record.tgid for record in records.values()}
         still = {
             record.tid
-            for record in self._reading.read(dict.fromkeys(pids, ThreadParts.IDENTITY))
+            for record in self._reading.read(dict.fromkeys(pids, Wanted.IDENTITY))
             if (before := records.get(record.tid)) is not None
             and not record.on_cpu
             and (record.start, record.switches) == (before.start, before.switches)
@@ -160,7 +158,7 @@ class ThreadWalks:
         for pid in pids:
             mapped = self._spaces.get(pid)
             whole = mapped is not None and not mapped.withheld
-            wanted[pid] = ThreadParts.USER if whole else ThreadParts.KERNEL
+            wanted[pid] = Wanted.USER if whole else Wanted.KERNEL
         walked: dict[int, _Walked] = {}
         far = FarFrames(self._walker)
 
@@ -193,7 +191,7 @@ class ThreadWalks:
         ending, depth, frames = UnwindStatus.KERNEL_ONLY, 0, np.zeros(0, np.uint64)
         longer = b""
         call = system_call(record)
-        if record.parts & HAS_REGISTERS and not (call and call.name in _EXECS):
+        if record.parts & TaskParts.REGISTERS and not (call and call.name in _EXECS):
             ending = UnwindStatus.READ_FAULT
             if mapped is None or mapped.space is None:
                 ending = UnwindStatus.NO_PROCESS
@@ -208,14 +206,11 @@ class ThreadWalks:
 
 def stack_event(record: TaskStack, ending: UnwindStatus, depth: int, frames: U64) -> bytes:
     """A stack as the programs would have sent it: ``depth`` user frames, those kept ``frames``."""
-    head = _EVENT.pack(
-        record.time, EventKind.STACK, record.tgid, 0, 0, record.kernel_frames, depth, ending, 0
-    )
-    return head + record.kernel + frames.tobytes()
-
-
-_EVENT = struct.Struct("<QIIIIHHHH")
-assert _EVENT.size == STACK_EVENT.itemsize
+    head = StackEvent(
+        time=record.time, kind=EventKind.STACK, tgid=record.tgid,
+        kernel_frames=record.kernel_frames, user_frames=depth, end_reason=ending,
+    )  # fmt: skip
+    return head.pack() + record.kernel + frames.tobytes()
 
 
 class FarFrames:

@@ -3,13 +3,9 @@ arguments and its environment, as the kernel has just written them. No process i
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple
 
-from hpcd.bpf.layouts import PROGRAM_EVENT
-
-_HEAD = struct.Struct("<QIIQQIIII")  # PROGRAM_EVENT
-assert _HEAD.size == PROGRAM_EVENT.itemsize
+from hpcd.bpf.wire import ProgramEvent
 
 
 class ReportedProgram(NamedTuple):
@@ -28,15 +24,15 @@ class ReportedProgram(NamedTuple):
 
     @staticmethod
     def of(event: bytes) -> tuple[int, ReportedProgram]:
-        """Return the pid, and the report of a :data:`~hpcd.bpf.layouts.PROGRAM_EVENT`."""
-        _, _, pid, start, group, parent, user, arguments, environment = _HEAD.unpack_from(event)
-        begin = _HEAD.size + arguments
-        end = begin + environment
-        return pid, ReportedProgram(
-            start,
-            group,
-            parent,
-            user,
-            event[_HEAD.size : begin] if begin <= len(event) else None,
+        """Return the pid, and the report of a :class:`~hpcd.bpf.wire.ProgramEvent`."""
+        head = ProgramEvent.unpack(event)
+        begin = head.BYTES + head.arguments
+        end = begin + head.environment
+        return head.tgid, ReportedProgram(
+            head.start,
+            head.group,
+            head.parent,
+            head.user,
+            event[head.BYTES : begin] if begin <= len(event) else None,
             event[begin:end] if end <= len(event) else None,
         )

@@ -8,13 +8,12 @@ is finished as those of new code are
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from hpcd.bpf.layouts import STACK_COPY, STACK_EVENT, EventKind
 from hpcd.bpf.task_iterator import TaskIterator
-from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, ThreadParts
+from hpcd.bpf.task_stacks import TaskStack
+from hpcd.bpf.wire import EventKind, StackCopy, StackEvent, TaskParts, Wanted
 from hpcd.daemon.access.thread_reading import ThreadReading
 from hpcd.model.unwind_status import UnwindStatus
 
@@ -53,15 +52,15 @@ class SleepingThreads:
             size += len(record.record)
             return record if size <= _MOST_BYTES else record.without_stack()
 
-        for record in self._reading.read(dict.fromkeys(pids, ThreadParts.USER), take):
-            if record.size and not record.on_cpu and not record.parts & ~HAS_REGISTERS:
+        for record in self._reading.read(dict.fromkeys(pids, Wanted.USER), take):
+            if record.size and not record.on_cpu and not record.parts & ~TaskParts.REGISTERS:
                 self._before[record.tid] = record
 
     def unmoved(self) -> dict[int, SleepingThread]:
         """The threads, by tid, that have not run since :meth:`read`."""
         pids = {record.tgid for record in self._before.values()}
         unmoved = {}
-        records = self._reading.read(dict.fromkeys(pids, ThreadParts.IDENTITY))
+        records = self._reading.read(dict.fromkeys(pids, Wanted.IDENTITY))
         # How far the scheduler's clock is behind: the thread that reads has just come to its CPU.
         clock = min((now.time - now.reader_arrival for now in records), default=0)
         for now in records:
@@ -86,15 +85,9 @@ def _as_sent(record: TaskStack, time: int, number: int, clock: int) -> SleepingT
     """``record`` as of ``time``, when the thread was still there; the scheduler's clock is
     ``clock`` ns behind."""
     since = max(record.departure, record.arrival) + clock if record.arrival else 0
-    event = _EVENT.pack(
-        time, EventKind.COPIED, record.tgid, number, 0, record.kernel_frames, 0,
-        UnwindStatus.BEFORE_ATTACH, _NO_CACHE,
+    event = StackEvent(
+        time=time, kind=EventKind.COPIED, tgid=record.tgid, stack=number, cache=_NO_CACHE,
+        kernel_frames=record.kernel_frames, end_reason=UnwindStatus.BEFORE_ATTACH,
     )  # fmt: skip
-    size = _COPY.size
-    copy = _COPY.pack(time, record.stack_start, record.tgid, number, record.size, _NO_CACHE, 0)
-    return SleepingThread(event + record.kernel, copy + record.copy[size:], since)
-
-
-_EVENT, _COPY = struct.Struct("<QIIIIHHHH"), struct.Struct("<QQIIIHH")
-assert _EVENT.size == STACK_EVENT.itemsize
-assert _COPY.size == STACK_COPY.itemsize
+    copy = StackCopy.replaced(record.copy, time=time, stack=number, cache=_NO_CACHE)
+    return SleepingThread(event.pack() + record.kernel, copy, since)

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from iced_x86 import Code, Instruction, Register
 
 from hpcd.array_types import I64, U8
-from hpcd.daemon.unwind.unwind_rules import CfaKind, FpKind, Rule, rule
+from hpcd.bpf.wire import CfaKind, FpKind
+from hpcd.daemon.unwind.unwind_rules import Rule, rule
 
 LONGEST = 8
 """Bytes of an instruction that is looked at."""

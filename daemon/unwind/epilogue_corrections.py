@@ -8,6 +8,7 @@ import numpy as np
 from iced_x86 import Code, Decoder, FlowControl, Instruction, Register
 
 from hpcd.array_types import I64, U8
+from hpcd.bpf.wire import CfaKind, FpKind
 from hpcd.daemon.unwind.cfi_rows import (
     LONGEST,
     MOST_INSTRUCTIONS,
@@ -20,7 +21,7 @@ from hpcd.daemon.unwind.cfi_rows import (
     changes_rsp,
     rule_by_sp,
 )
-from hpcd.daemon.unwind.unwind_rules import CfaKind, FpKind, Rule, rule
+from hpcd.daemon.unwind.unwind_rules import Rule, rule
 
 # lea -8(%r10), %rsp between leave or pop %rbp and ret or repz ret.
 _REALIGNED = bytes.fromhex("498d62f8")

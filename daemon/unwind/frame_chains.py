@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import Mask
-from hpcd.daemon.unwind.unwind_rules import BxKind, CfaKind, FpKind, Rule, rule
+from hpcd.bpf.wire import BxKind, CfaKind, FpKind
+from hpcd.daemon.unwind.unwind_rules import Rule, rule
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]

@@ -11,6 +11,7 @@ from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from hpcd.bpf.wire import CfaKind
 from hpcd.daemon.unwind.frame_states import (
     BX,
     FP,
@@ -27,7 +28,7 @@ from hpcd.daemon.unwind.frame_states import (
     saved_expression,
     state_rule,
 )
-from hpcd.daemon.unwind.unwind_rules import UNSUPPORTED, CfaKind, RuleSet, rule
+from hpcd.daemon.unwind.unwind_rules import UNSUPPORTED, RuleSet, rule
 from hpcd.elf.encoded_pointer import encoded_pointer
 from hpcd.elf.leb128 import sleb128, uleb128
 

@@ -7,16 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpcd.daemon.unwind.unwind_rules import (
-    END,
-    UNSUPPORTED,
-    BxKind,
-    CfaKind,
-    FpKind,
-    RaKind,
-    Rule,
-    rule,
-)
+from hpcd.bpf.wire import BxKind, CfaKind, FpKind, RaKind
+from hpcd.daemon.unwind.unwind_rules import END, UNSUPPORTED, Rule, rule
 from hpcd.elf.leb128 import sleb128, uleb128
 
 # The standard PLT expression: sp + 8 + ((ip & 15) >= 11 (10 without IBT)) * 8.

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import Mask
-from hpcd.daemon.unwind.unwind_rules import NONE, CfaKind, FpKind, RaKind, Rule, rule
+from hpcd.bpf.wire import CfaKind, FpKind, RaKind
+from hpcd.daemon.unwind.unwind_rules import NONE, Rule, rule
 
 U32 = npt.NDArray[np.uint32]
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from hpcd.bpf.map_sizes import BLOCK_WORDS, MAX_RULES
-from hpcd.bpf.table_memory import PAGE_BITS, PackedRows, pack_rows
+from hpcd.bpf.table_memory import PackedRows, pack_rows
+from hpcd.bpf.wire import BLOCK_WORDS, MAX_RULES, PAGE_BITS
 from hpcd.daemon.unwind.kept_tables import VERSION
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE
 from hpcd.daemon.unwind.unwind_table import MACHINES, MAX_SPAN, ModuleTable

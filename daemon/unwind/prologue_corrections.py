@@ -6,6 +6,7 @@ import numpy as np
 from iced_x86 import Code, Decoder, Instruction, Register
 
 from hpcd.array_types import I64, U8
+from hpcd.bpf.wire import CfaKind
 from hpcd.daemon.unwind.cfi_rows import (
     LONGEST,
     MOST_STEPS,
@@ -16,7 +17,7 @@ from hpcd.daemon.unwind.cfi_rows import (
     rule_by_sp,
 )
 from hpcd.daemon.unwind.code_rules import code_rows
-from hpcd.daemon.unwind.unwind_rules import CfaKind, Rule
+from hpcd.daemon.unwind.unwind_rules import Rule
 
 
 def suspect_prologues(text: U8, vaddr: int, starts: I64, ends: I64, rows: CfiRows) -> I64:

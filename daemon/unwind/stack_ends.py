@@ -26,7 +26,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from iced_x86 import Code, Decoder, FlowControl, Instruction, Mnemonic, OpKind, Register
 
-from hpcd.daemon.unwind.unwind_rules import END, BxKind, CfaKind, FpKind, RaKind, Rule, rule
+from hpcd.bpf.wire import BxKind, CfaKind, FpKind, RaKind
+from hpcd.daemon.unwind.unwind_rules import END, Rule, rule
 from hpcd.elf.elf_view import ElfView
 
 _GO_ENDS = ("runtime.goexit", "runtime.mstart", "runtime.rt0_go")

@@ -12,7 +12,8 @@ from functools import cache, lru_cache
 
 from iced_x86 import Code, FlowControl, Instruction, OpCodeOperandKind, OpKind, Register
 
-from hpcd.daemon.unwind.unwind_rules import NONE, CfaKind, FpKind, Rule, rule
+from hpcd.bpf.wire import CfaKind, FpKind
+from hpcd.daemon.unwind.unwind_rules import NONE, Rule, rule
 
 RSP, RBP, RBX = int(Register.RSP), int(Register.RBP), int(Register.RBX)
 _DWARF = {

@@ -3,75 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.map_sizes import MAX_RULES
+from hpcd.bpf import wire
+from hpcd.bpf.wire import MAX_RULES, BxKind, CfaKind, FpKind, RaKind
 
-RULE_DTYPE = np.dtype(
-    [
-        ("cfa_kind", "u1"),
-        ("fp_kind", "u1"),
-        ("ra_kind", "u1"),
-        ("cfa_reg", "u1"),
-        ("cfa_off", "<i4"),
-        ("fp_off", "<i2"),
-        ("ra_off", "<i2"),
-        ("bx_off", "<i2"),
-        ("bx_kind", "u1"),
-        ("guessed", "u1"),
-    ]
-)
+RULE_DTYPE = wire.Rule.dtype()
 """One rule, 16 bytes. Offsets are bytes; ``fp_off``, ``ra_off`` and ``bx_off`` are from the CFA
 unless a kind says otherwise."""
-
-
-class CfaKind(IntEnum):
-    """Ways to find the canonical frame address (CFA)."""
-
-    NONE = 0
-    END = 1
-    SP = 2
-    FP = 3
-    PLT = 4
-    SIGNAL = 5
-    FP_DEREF = 6
-    REG = 7
-    UNSUPPORTED = 8
-    FRAME_POINTER = 9
-    SP_DEREF = 10
-    CLONE = 11
-    GOROUTINE = 12
-    OTHER_STACK = 13
-    CHAIN = 14  # in no table: the walker's own, of code that has none
-
-
-class FpKind(IntEnum):
-    """Place of the caller's frame pointer."""
-
-    SAME = 0
-    AT_CFA = 1
-    UNDEFINED = 2
-    AT_FP = 3
-
-
-class BxKind(IntEnum):
-    """Place of the caller's rbx."""
-
-    AT_CFA = 0
-    AT_FP = 1
-    LOST = 2
-
-
-class RaKind(IntEnum):
-    """Place of the return address."""
-
-    AT_CFA = 0
-    IN_LINK = 1
-    IN_REGISTER = 2
-    AT_REGISTER = 3
 
 
 Rule = tuple[int, int, int, int, int, int, int, int, int, int]

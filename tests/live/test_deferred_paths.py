@@ -19,11 +19,10 @@ import pytest
 import hpcd.analysis
 from hpcd.bpf import sampler_options, sampler_programs
 from hpcd.bpf.kernel import syscalls
-from hpcd.bpf.layouts import STACK_COPY
-from hpcd.bpf.map_sizes import COPY_BYTES
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.table_memory import MAPPING, UnwindTables, pack_rows
+from hpcd.bpf.wire import COPY_BYTES, StackCopy
 from hpcd.daemon.capture.loop.session import Session
 from hpcd.daemon.capture.start.recording import Recording
 from hpcd.daemon.capture.start.recording_options import Options
@@ -43,7 +42,7 @@ DATA = ROOT / "tests/data/stacks"
 
 def copy_of(saved: SavedStack) -> bytes:
     """Return the copy that the BPF programs would have sent of a saved stack."""
-    head = np.zeros(1, STACK_COPY)
+    head = np.zeros(1, StackCopy.dtype())
     stack = saved.stack[:COPY_BYTES]
     head["start"], head["size"] = saved.stack_start, len(stack)
     registers = saved.registers.astype("<u8").tobytes()

@@ -13,10 +13,10 @@ import pytest
 
 from hpcd.bpf.kernel import syscalls
 from hpcd.bpf.kernel.maps import possible_cpus
-from hpcd.bpf.layouts import DROPS, THREAD_EVENT, EventKind
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
+from hpcd.bpf.wire import Drop, EventHead, EventKind
 from hpcd.daemon.capture.loop.session import Session, readable
 from hpcd.daemon.capture.start.recording import Recording
 from hpcd.daemon.capture.start.recording_options import Options
@@ -54,8 +54,8 @@ def test_programs_begun_that_a_full_ring_has_no_room_for_are_counted() -> None:
         for _ in range(100):
             subprocess.run(["true"], check=True)
         sampler.programs.stop()
-        kinds = [THREAD_EVENT.unpack_from(event)[1] for event in sampler.take_events()]
-        lost = int(sampler.counters()[0]["dropped"][DROPS.index("event ring full")])
+        kinds = [EventHead.unpack(event).kind for event in sampler.take_events()]
+        lost = int(sampler.counters()[0]["dropped"][Drop.EVENT_RING])
     assert lost and kinds.count(EventKind.EXEC) + lost >= 100
 
 

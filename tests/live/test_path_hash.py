@@ -14,17 +14,10 @@ import pytest
 
 from hpcd.bpf.kernel import syscalls
 from hpcd.bpf.kernel.maps import possible_cpus
-from hpcd.bpf.layouts import (
-    COPIED,
-    EVENT_HEADER,
-    STACK_EVENT,
-    THREAD_EVENT,
-    EventKind,
-    ThreadEvent,
-)
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
+from hpcd.bpf.wire import COPIED, EventHead, EventKind, StackEvent, ThreadEvent
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model import frame as frames
 from hpcd.model.identity import ModuleKind
@@ -92,12 +85,12 @@ def test_programs_share_no_path_by_its_addresses(build: Callable[..., Path]) -> 
         samples, events = sampler.take_samples(), sampler.take_events()
     owner, announced = {}, {}
     for raw in events:
-        head = np.frombuffer(raw, EVENT_HEADER, 1)[0]
+        head = np.frombuffer(raw, EventHead.dtype(), 1)[0]
         if head["kind"] == EventKind.THREAD:
-            event = ThreadEvent(*THREAD_EVENT.unpack(raw))
+            event = ThreadEvent.unpack(raw)
             owner[event.thread] = event.tgid
         elif head["kind"] == EventKind.STACK:
-            stack = np.frombuffer(raw, STACK_EVENT, 1)[0]
+            stack = np.frombuffer(raw, StackEvent.dtype(), 1)[0]
             announced[int(stack["cache"]), int(stack["stack"])] = int(head["tgid"])
     compared: Counter[int] = Counter()
     for sample in samples[samples["stack"] & COPIED == 0]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import hpcd.analysis
-from hpcd.bpf.task_stacks import ThreadParts
+from hpcd.bpf.wire import Wanted
 from hpcd.daemon.access.processes import descendants, name_of, thread_ids
 from hpcd.daemon.access.thread_reading import ThreadReading
 from hpcd.measurement.reader import open_measurement
@@ -296,7 +296,7 @@ def test_a_process_that_holds_its_address_space_locked_keeps_nobody_waiting(
         # The process may begin to hold it after its mappings were read: that is another wait.
         reading = ThreadReading()
         stack.callback(reading.close)
-        both = {holder.pid: ThreadParts.USER, other: ThreadParts.USER}
+        both = {holder.pid: Wanted.USER, other: Wanted.USER}
         assert {record.tgid for record in reading.read(both)} == both.keys()
         stalling_fuse.stall(server)
         holder.stdin.write("go\n")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hpcd.bpf.kernel.maps import possible_cpus
-from hpcd.bpf.map_sizes import THREADS_PER_CPU
+from hpcd.bpf.wire import THREADS_PER_CPU
 from hpcd.daemon.capture.start.recording import Recording
 from hpcd.daemon.capture.start.recording_options import Options
 from hpcd.daemon.targets.selector import Selector

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpcd.array_types import U32
-from hpcd.bpf.table_memory import BLOCK_WORDS
+from hpcd.bpf.wire import BLOCK_WORDS
 
 
 class ArrayMemory:

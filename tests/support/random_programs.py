@@ -20,7 +20,8 @@ import numpy as np
 from iced_x86 import Code, Decoder, FlowControl, Instruction, Register
 
 from hpcd.array_types import U64
-from hpcd.bpf.table_memory import MAPPING, PAGE_BITS
+from hpcd.bpf.table_memory import MAPPING
+from hpcd.bpf.wire import PAGE_BITS
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.unwind_table import ModuleTable
 from hpcd.elf.elf_view import ElfView

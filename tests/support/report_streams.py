@@ -13,9 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import U16, U32, U64
-from hpcd.bpf.layouts import SAMPLE, SLOT_BITS, STACK_EVENT, THREAD_EVENT, EventKind, Switch
-from hpcd.bpf.map_sizes import MAX_EVENTS
 from hpcd.bpf.table_memory import UnwindTables
+from hpcd.bpf.wire import (
+    MAX_EVENTS,
+    SLOT_BITS,
+    EventKind,
+    Sample,
+    StackEvent,
+    SwitchEvent,
+    ThreadEvent,
+)
 from hpcd.daemon.access.user_accounts import UserAccounts
 from hpcd.daemon.capture.loop.collector import Collector
 from hpcd.daemon.capture.paths.cct_builder import CCTBuilder
@@ -58,7 +65,7 @@ def columns(measurement: Measurement) -> list[npt.NDArray[np.unsignedinteger]]:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Reports in order of time (:data:`SAMPLE`), how long they go on (ns), and the depth of each
+    """Reports in order of time (:class:`Sample`), how long they go on (ns), and the depth of each
     stack; threads are numbered from 1 on, stacks from 0 on."""
 
     reports: npt.NDArray[np.void]
@@ -90,10 +97,15 @@ def recorded(name: str) -> Stream:
     parts = []
     for which, kind, when, carried in (
         (np.flatnonzero(sampled), 0, begin[sampled], PERIOD),
-        (left, np.where(runnable, Switch.RUNNABLE, Switch.SLEEPING), begin[left], 0),
-        (left, Switch.IN, end[back], wake),
+        (
+            left,
+            np.where(runnable, SwitchEvent.OUT_RUNNABLE, SwitchEvent.OUT_SLEEPING),
+            begin[left],
+            0,
+        ),
+        (left, SwitchEvent.SWITCHED_IN, end[back], wake),
     ):
-        part = np.zeros(len(which), SAMPLE)
+        part = np.zeros(len(which), Sample.dtype())
         part["thread"] = (thread[which] + 1) << 10
         part["stack"] = 1 << SLOT_BITS | stack[which]
         part["time"], part["value"] = when, carried
@@ -102,7 +114,9 @@ def recorded(name: str) -> Stream:
     reports = np.concatenate(parts)
     reports = reports[np.argsort(reports["time"], kind="stable")]
     start = int(reports["time"][0])
-    reports["value"][(reports["event"] == Switch.IN) & (reports["value"] > 0)] -= start
+    reports["value"][(reports["event"] == SwitchEvent.SWITCHED_IN) & (reports["value"] > 0)] -= (
+        start
+    )
     reports["time"] -= start
     return Stream(reports, int(reports["time"][-1]) + PERIOD, whole, int(thread.max()) + 1)
 
@@ -111,7 +125,7 @@ def records_of(
     times: ThreadTimes, line: U32, time: U64, kind: U16, value: U64, node: U32
 ) -> RecordBatch:
     """Samples, each of what it counts, and waits that follow from reports, by line and time."""
-    reports = np.zeros(len(line), SAMPLE)
+    reports = np.zeros(len(line), Sample.dtype())
     reports["time"], reports["event"], reports["value"] = time, kind, value
     cct, periods = CCTBuilder(), np.ones(MAX_EVENTS, np.uint64)
     return times.account(
@@ -121,8 +135,8 @@ def records_of(
 
 def lines_of(threads: ThreadLines, numbers: list[int]) -> list[int]:
     """The trace lines of threads."""
-    reports = np.zeros(len(numbers), SAMPLE)
-    reports["thread"], reports["event"] = numbers, Switch.IN
+    reports = np.zeros(len(numbers), Sample.dtype())
+    reports["thread"], reports["event"] = numbers, SwitchEvent.SWITCHED_IN
     return StackCaches(1).look_up(reports, threads).line.tolist()
 
 
@@ -131,14 +145,14 @@ class Flood:
 
     def __init__(self, stream: Stream, size: int) -> None:
         self._stream, self._size, self._at = stream, size, 0
-        self.ready = np.zeros(0, SAMPLE)
+        self.ready = np.zeros(0, Sample.dtype())
         self._events = list(self._announcements(np.random.default_rng(0)))
 
     def _announcements(self, rng: np.random.Generator) -> Iterator[bytes]:
         for number in range(1, self._stream.threads + 1):
-            yield THREAD_EVENT.pack(0, EventKind.THREAD, 1, number, number << 10, 0, 0, 0, 0, b"")
+            yield ThreadEvent(kind=EventKind.THREAD, tgid=1, tid=number, thread=number << 10).pack()
         for slot, depth in enumerate(self._stream.depth.tolist()):
-            event = np.zeros(1, STACK_EVENT)
+            event = np.zeros(1, StackEvent.dtype())
             event["kind"], event["stack"] = EventKind.STACK, 1 << SLOT_BITS | slot
             event["user_frames"] = depth
             offsets = rng.integers(0, 50, depth)
@@ -157,7 +171,7 @@ class Flood:
         taken = reports[index]
         shift = (_BEGIN + again * length).astype(np.uint64)
         taken["time"] += shift
-        woken = (taken["event"] == Switch.IN) & (taken["value"] > 0)
+        woken = (taken["event"] == SwitchEvent.SWITCHED_IN) & (taken["value"] > 0)
         taken["value"][woken] += shift[woken]
         self._at += self._size
         self.ready = taken

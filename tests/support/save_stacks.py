@@ -22,7 +22,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from hpcd.bpf.table_memory import MAPPING, PAGE_BITS
+from hpcd.bpf.table_memory import MAPPING
+from hpcd.bpf.wire import PAGE_BITS
 from hpcd.daemon.access.processes import executable_regions
 from hpcd.daemon.access.target_files import mapped_file
 from hpcd.daemon.naming.load_modules import Modules

@@ -21,9 +21,9 @@ import numpy.typing as npt
 from hpcd.array_types import U64
 from hpcd.bpf import sampler_maps
 from hpcd.bpf.kernel_targets import KernelTargets
-from hpcd.bpf.layouts import EVENT_HEADER, STACK_EVENT, THREAD_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import UnwindTables
+from hpcd.bpf.wire import EventHead, EventKind, StackEvent, SwitchEvent, ThreadEvent
 from hpcd.model.frame import OFFSET_MASK
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.paths import ROOT
@@ -111,28 +111,28 @@ class _Paths:
 
     def _announce(self, raw: bytes) -> None:
         """Note the path or the thread of an event."""
-        kind = int(np.frombuffer(raw, EVENT_HEADER, 1)["kind"][0])
+        kind = int(np.frombuffer(raw, EventHead.dtype(), 1)["kind"][0])
         if kind == EventKind.THREAD:
-            event = ThreadEvent(*THREAD_EVENT.unpack(raw))
+            event = ThreadEvent.unpack(raw)
             self._tid[event.thread] = event.tid
         elif kind in (EventKind.STACK, EventKind.COPIED):
-            head = np.frombuffer(raw, STACK_EVENT, 1)[0]
-            frames = np.frombuffer(raw, np.uint64, offset=STACK_EVENT.itemsize)
+            head = np.frombuffer(raw, StackEvent.dtype(), 1)[0]
+            frames = np.frombuffer(raw, np.uint64, offset=StackEvent.BYTES)
             # Each recorder numbers modules by itself, and the innermost frame is its own program
             # (on aarch64 the second, too).
             kernel, user = np.split(frames, [int(head["kernel_frames"])])
             kernel, user = kernel[kernel != kernel[:1]], user & np.uint64(OFFSET_MASK)
-            text = kernel.tobytes() + user.tobytes() + bytes([int(head["ending"])])
+            text = kernel.tobytes() + user.tobytes() + bytes([int(head["end_reason"])])
             digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
             key = int(head["cache"]) << 32 | int(head["stack"])
-            early = kind == EventKind.COPIED or int(head["ending"]) in _EARLY
+            early = kind == EventKind.COPIED or int(head["end_reason"]) in _EARLY
             self._path[key] = _NOT_WALKED if early else digest
 
     def _resolve(self) -> None:
         """Find the paths of the reports whose stacks have been announced."""
         reports, self._reports = self._reports, []
         for taken in reports:
-            out = taken[taken["event"] > Switch.IN]
+            out = taken[taken["event"] > SwitchEvent.SWITCHED_IN]
             keys = out["cache"].astype(np.uint64) << np.uint64(32) | out["stack"]
             distinct, which = np.unique(keys, return_inverse=True)
             paths = np.array([self._path[key] for key in distinct.tolist()], np.uint64)[which]

@@ -1,6 +1,5 @@
-/* What is recorded of each call of a probed function, as user space writes it; bpf/calls/probe_maps.py
- * and daemon/probe_places/value_program.py pack the same, and tests/unit/bpf/test_layouts.py compares them.
- */
+/* What is recorded of each call of a probed function, as user space writes it; setup/wire.py makes
+ * bpf/wire.py of it. */
 #ifndef HPCD_CALLS_PROBE_VALUES_H
 #define HPCD_CALLS_PROBE_VALUES_H
 

@@ -80,17 +80,17 @@ static __attribute__((always_inline)) inline u32 copy_stack(struct task_stack_bu
 	u64 start = buffer->head.stack_start;
 	u32 size = 0;
 
-	for (int page = 0; page < STACK_COPY_BYTES / PAGE + 1; page++) {
+	for (int page = 0; page < MOST_STACK_BYTES / PAGE + 1; page++) {
 		u64 at = start + size;
 		u32 part = PAGE - (at & (PAGE - 1));
 
-		if (size >= STACK_COPY_BYTES)
+		if (size >= MOST_STACK_BYTES)
 			break;
 		if (copy_from_user_task(buffer->bytes + size, part, at, task, 0))
 			break;
 		size += part;
 	}
-	return size < STACK_COPY_BYTES ? size : STACK_COPY_BYTES;
+	return size < MOST_STACK_BYTES ? size : MOST_STACK_BYTES;
 }
 
 SECTION("iter.s/task")
@@ -146,8 +146,8 @@ int read_task_stack(struct bpf_iter__task *ctx)
 	if (head->flags != task->flags || head->image != (task->self_exec_id + 1 ? task->self_exec_id + 1 : 1))
 		head->parts |= HAS_CHANGED;
 	size = head->size;
-	if (size > STACK_COPY_BYTES)
-		size = STACK_COPY_BYTES;
+	if (size > MOST_STACK_BYTES)
+		size = MOST_STACK_BYTES;
 	size += sizeof(struct task_stack) + sizeof buffer->registers + sizeof buffer->kernel;
 	/* When the ring is full user space empties it, and this thread is read again. */
 	return ring_output(&map_STACKS, buffer, size, 0) ? 1 : 0;

@@ -1,6 +1,4 @@
-/* What the iterator over threads sends; bpf/task_stacks.py has the same as a numpy dtype, and
- * tests/unit/bpf/test_task_stacks.py compares the two.
- */
+/* What the iterator over threads sends; setup/wire.py makes bpf/wire.py of it. */
 #ifndef HPCD_TASK_STACKS_H
 #define HPCD_TASK_STACKS_H
 
@@ -15,13 +13,13 @@ enum wanted {
 	WANT_USER = 3,     /* and their stacks */
 };
 
-enum parts {
+enum task_parts {
 	HAS_REGISTERS = 1, /* registers[] are those the thread entered the kernel with */
 	HAS_RUN = 2,       /* it ran while it was read: what was read is of two moments */
 	HAS_CHANGED = 4,   /* it began to exit, or executed another program, while it was read */
 };
 
-#define STACK_COPY_BYTES 65536
+#define MOST_STACK_BYTES 65536
 /* What may lie below the stack pointer (the red zone of x86-64). */
 #define STACK_COPY_BELOW 128
 /* kernel.perf_event_max_stack's default, the limit of bpf_get_task_stack */
@@ -52,7 +50,7 @@ struct task_stack {
 	u32 flags;          /* PF_* */
 	u32 image;          /* the program it runs: image_of() of threads/threads.h */
 	u32 on_cpu;
-	u32 parts;          /* enum parts */
+	u32 parts;          /* enum task_parts */
 	u32 kernel_frames;  /* used of kernel[] */
 	u32 size;           /* used of bytes[] */
 	char comm[16];
@@ -62,7 +60,7 @@ struct task_stack_buffer {
 	struct task_stack head;
 	u64 registers[REGISTER_WORDS];
 	u64 kernel[TASK_KERNEL_FRAMES]; /* return addresses, innermost first */
-	u8 bytes[STACK_COPY_BYTES + 4096];
+	u8 bytes[MOST_STACK_BYTES + 4096];
 };
 
 #endif

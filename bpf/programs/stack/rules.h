@@ -1,8 +1,6 @@
 /* Unwind rules: how to step from one frame to its caller.
  *
- * The layout and the numbers are shared with daemon/unwind/unwind_rules.py (RULE_DTYPE, CfaKind,
- * FpKind, BxKind, RaKind), which tests/unit/bpf/test_layouts.py compares, and with the tables cached on
- * disk.
+ * setup/wire.py makes bpf/wire.py of it; the tables cached on disk have the same layout and numbers.
  */
 #ifndef HPCD_STACK_RULES_H
 #define HPCD_STACK_RULES_H
@@ -47,6 +45,8 @@ enum ra_kind {
 	RA_IN_REGISTER = 2, /* in register cfa_reg: vfork, whose child writes over the stack */
 	RA_AT_REGISTER = 3, /* saved at register cfa_reg + ra_off: swapcontext's new stack */
 };
+
+#define MAX_RULES (1 << 16) /* of a recording, and of a module: a row names its rule by 16 bits */
 
 struct rule {
 	u8 cfa_kind;

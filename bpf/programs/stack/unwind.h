@@ -162,7 +162,7 @@ struct walk {
 	u64 value;       /* what the sample will say besides the path */
 	u32 event;
 	u32 context;     /* which of the CPU's scratch areas and stack caches this walk uses */
-	/* From here on the walk is also the event sent to user space: STACK_EVENT of bpf/layouts.py. */
+	/* From here on the walk is also the event sent to user space: StackEvent of bpf/wire.py. */
 	u64 time;
 	u32 kind, tgid;
 	u32 stack, thread;

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from hpcd.array_types import I64
 from hpcd.bpf.calls.memory_calls import RESIDENT
-from hpcd.bpf.layouts import SAMPLE, Switch
+from hpcd.bpf.wire import Sample, SwitchEvent
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
 from hpcd.daemon.capture.paths.stand_ins import StandIns
 from hpcd.daemon.capture.records.thread_lines import NO_LINE
@@ -87,11 +87,11 @@ class CallRecorder:
         finished. Call after the round's stacks were added."""
         if not len(calls):
             return []
-        reports = np.zeros(len(calls), SAMPLE)
+        reports = np.zeros(len(calls), Sample.dtype())
         for name in ("thread", "stack", "cache"):
             reports[name] = calls[name]
         # A call without a stack is looked up as a thread that arrives: it has none either.
-        reports["event"][calls["stack"] == 0] = Switch.IN
+        reports["event"][calls["stack"] == 0] = SwitchEvent.SWITCHED_IN
         node, line, forgotten, unknown = self._stacks.caches.look_up(
             reports, self._threads.numbered
         )

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import U16, U32, U64
-from hpcd.bpf.layouts import THREAD_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.wire import EventHead, EventKind, SwitchEvent, ThreadEvent
 from hpcd.daemon.capture.loop.record_writer import RecordWriter
 from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from hpcd.daemon.capture.calls.call_recorder import CallRecorder
 
 _STACK = int(EventKind.STACK)  # nearly all events are such
+_KIND = EventHead.reader("kind")
 
 
 class Collector:
@@ -99,9 +100,9 @@ class Collector:
         Of all that a round does this alone cannot wait: code that is not known yet costs a copy of
         the stack for each path through it, and a process that has ended cannot be read any more.
         """
-        new_stack = self._new_stacks.append
+        new_stack, kind_of = self._new_stacks.append, _KIND
         for raw in self._sampler.take_events():
-            kind = raw[8]  # EVENT_HEADER.kind, little endian
+            (kind,) = kind_of(raw)
             if kind == _STACK:
                 new_stack(raw)
             elif kind == EventKind.COPIED:
@@ -112,7 +113,7 @@ class Collector:
                 if self._calls:
                     self._calls.on_object(raw)
             else:
-                self._threads.on_event(ThreadEvent(*THREAD_EVENT.unpack(raw)))
+                self._threads.on_event(ThreadEvent.unpack(raw))
         self._threads.refresh_mappings()
         self._jit.hold_files()
 
@@ -152,7 +153,7 @@ class Collector:
             caches.announce_deferred(copied, stand_ins)
 
     def _record(self, reports: npt.NDArray[np.void]) -> None:
-        """Account for ``reports`` (:data:`hpcd.bpf.layouts.SAMPLE`), and write their records."""
+        """Account for ``reports`` (:class:`hpcd.bpf.wire.Sample`), and write their records."""
         cct, periods = self._stacks.cct, self._periods
         node, line, forgotten, unknown = self._stacks.caches.look_up(
             reports, self._threads.numbered
@@ -174,7 +175,7 @@ class Collector:
         outcome = account(reports, node, line, cct.struct, periods.struct)
         records, first = outcome.records, outcome.first
         if outcome.strange:
-            stand_in = (reports["event"] != Switch.IN) & (node >= cct.count)
+            stand_in = (reports["event"] != SwitchEvent.SWITCHED_IN) & (node >= cct.count)
             self._count_samples(node[stand_in])
         if outcome.odd:
             periods.count(records)

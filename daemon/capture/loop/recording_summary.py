@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from hpcd.bpf.layouts import DROPS
+from hpcd.bpf.wire import Drop
 from hpcd.daemon.capture.loop.budget import SamplingRate
 from hpcd.daemon.capture.loop.machine_time import machine_time
 from hpcd.daemon.capture.loop.session_parts import Parts, Progress, Terms
@@ -28,6 +28,12 @@ from hpcd.measurement.summary import (
 # Samples come as if at random: this number of standard errors is chance. Of the interrupts
 # of a virtual machine that did not run for a time the first is late, and the time was another's.
 _ERRORS, _LATE = 4, 0.03
+_DROPS = {
+    Drop.SAMPLE_RING: "sample ring full",
+    Drop.EVENT_RING: "event ring full",
+    Drop.THREAD_TABLE: "thread table full",
+    Drop.EXITING: "thread exiting",
+}
 
 
 class RecordingAccount:
@@ -60,7 +66,7 @@ class RecordingAccount:
 
     def events_lost(self) -> int:
         """Return the number of events lost so far: stacks, and what threads and processes did."""
-        return int(self._parts.sampler.counters()[0]["dropped"][DROPS.index("event ring full")])
+        return int(self._parts.sampler.counters()[0]["dropped"][Drop.EVENT_RING])
 
     def progress(self, now: float) -> Progress:
         """Return the progress by ``now`` (monotonic s); its rate is that since the last call."""
@@ -183,9 +189,9 @@ def _count_samples(parts: Parts, counters: np.void, expected: int, uncounted: in
 def dropped(parts: Parts, counters: np.void) -> dict[str, int]:
     """Return the number of samples that were lost, by reason."""
     lost = {
-        name: int(number)
-        for name, number in zip(DROPS, counters["dropped"], strict=False)
-        if number
+        name: int(counters["dropped"][drop])
+        for drop, name in _DROPS.items()
+        if counters["dropped"][drop]
     }
     for name, number in parts.collector.dropped.items():
         lost[name] = lost.get(name, 0) + number

@@ -1,6 +1,6 @@
 """Call paths that are finished late: the process or the code was new when the sample was taken.
 
-The programs have sent a copy of the stack (:data:`~hpcd.bpf.layouts.STACK_COPY`). It waits here
+The programs have sent a copy of the stack (:class:`~hpcd.bpf.wire.StackCopy`). It waits here
 until what was mapped at that moment is known and analysed, and is then walked by the programs' own
 walker (:class:`hpcd.bpf.saved_walk.SavedWalker`). Until then the path's CCT node is a stand-in,
 which the records refer to that wait with it.
@@ -12,7 +12,6 @@ its threads fill 100 MB.
 
 from __future__ import annotations
 
-import struct
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -24,9 +23,9 @@ import zstandard
 
 from hpcd.array_types import U32
 from hpcd.bpf.events.mapping_events import MmapEvents
-from hpcd.bpf.layouts import STACK_EVENT, EventKind
 from hpcd.bpf.saved_walk import SavedWalker, joined, marked
 from hpcd.bpf.table_memory import Space, UnwindTables
+from hpcd.bpf.wire import EventKind, StackCopy, StackEvent
 from hpcd.daemon.capture.paths.past_spaces import PastMappings, PastSpaces
 from hpcd.daemon.capture.paths.stand_ins import STAND_IN, StandIns
 from hpcd.daemon.naming.module_mappings import ModuleMappings
@@ -44,14 +43,15 @@ _REGION_BYTES = 16
 _MAX_WAIT_NS = 300_000_000_000
 # How long until the kernel's report of a mapping is in the history, or it is read from /proc.
 _MAPPING_WAIT_NS = 1_000_000_000
-# As numbers, and heads read by struct: this is done for each path.
+# As numbers, and single fields: this is done for each path.
 _NO_TABLE, _NO_PROCESS = int(UnwindStatus.NO_TABLE), int(UnwindStatus.NO_PROCESS)
 _READ_FAULT = int(UnwindStatus.READ_FAULT)
 _EARLY = (int(UnwindStatus.NO_MAPPING), _NO_TABLE, _NO_PROCESS)
 _NO_FRAMES = np.zeros(0, np.uint64)
-_EVENT_HEAD = struct.Struct("<QIIIIHHHH")  # STACK_EVENT
-_COPY_HEAD = struct.Struct("<QQI")  # STACK_COPY begins so
-assert _EVENT_HEAD.size == STACK_EVENT.itemsize
+_NUMBER_OF_COPY = StackCopy.reader("stack", "cache")
+_NUMBER_OF_EVENT = StackEvent.reader("stack", "cache")
+_OF_PROCESS = StackCopy.reader("time", "tgid")
+_END_REASON = StackEvent.reader("end_reason")
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class DeferredPaths:
         self._recent: dict[tuple[int, int], tuple[PastMappings, int, int]] = {}
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._decompressor = zstandard.ZstdDecompressor()
-        self._unnamed: dict[bytes, bytes] = {}
+        self._unnamed: dict[tuple[int, ...], bytes] = {}
         self._bytes = 0
         self.stand_ins = StandIns()
         """The nodes of the paths that wait."""
@@ -144,7 +144,7 @@ class DeferredPaths:
         by_number = self._unnamed
         self._unnamed = {}
         for copy in copies:
-            number = copy[20:24] + copy[28:30]
+            number = _NUMBER_OF_COPY(copy)
             # The pieces before it may have come in the last round.
             known = self._unnamed.get(number) or by_number.get(number)
             self._unnamed[number] = joined(known, marked(copy)) if known else marked(copy)
@@ -152,7 +152,7 @@ class DeferredPaths:
         indices = self.stand_ins.add(len(events))
         kept_out: list[int] = []
         for index, event in zip(indices, events, strict=True):
-            number = event[16:20] + event[30:32]
+            number = _NUMBER_OF_EVENT(event)
             self._unnamed.pop(number, None)
             if not self._defer(index, event, by_number.get(number)):
                 kept_out.append(index)
@@ -171,7 +171,7 @@ class DeferredPaths:
         if copy is None or self._bytes + self._mapped_bytes + len(copy) > _MAX_BYTES:
             self.counts.no_room += 1
             return False
-        time, _, tgid = _COPY_HEAD.unpack_from(copy)
+        time, tgid = _OF_PROCESS(copy)
         self._bytes += len(copy)
         deferred = _Deferred(index, tgid, time, event, copy)
         self._waiting[index] = self._fresh[index] = deferred
@@ -275,12 +275,10 @@ class DeferredPaths:
         if ending in _EARLY and not late:
             deferred.mapped = None  # the history may know more by then
             return None
-        time, _, tgid, stack, thread, kernel, _, cause, cache = _EVENT_HEAD.unpack_from(
-            deferred.event
-        )
+        head = StackEvent.unpack(deferred.event)
         if ending == _READ_FAULT:
             # The path leaves what was copied of the stack: the reason is why it was copied.
-            ending = cause
+            ending = head.end_reason
         if ending == _NO_PROCESS:
             self.counts.gave_up += 1
             return deferred.event
@@ -288,16 +286,14 @@ class DeferredPaths:
             self.counts.gave_up += 1
         else:
             self.counts.walked += 1
-        head = _EVENT_HEAD.pack(
-            time, EventKind.STACK, tgid, stack, thread, kernel, depth, ending, cache
-        )
-        size = _EVENT_HEAD.size
-        return head + deferred.event[size : size + 8 * kernel] + frames.tobytes()
+        head.kind, head.user_frames, head.end_reason = EventKind.STACK, depth, ending
+        kernel = deferred.event[head.BYTES : head.BYTES + 8 * head.kernel_frames]
+        return head.pack() + kernel + frames.tobytes()
 
     def _waits_at_once(self, deferred: _Deferred) -> bool:
         """Whether the programs' walk met a file whose table is still not there: to walk the copy
         takes ten times as long."""
-        if _EVENT_HEAD.unpack_from(deferred.event)[7] != _NO_TABLE:
+        if _END_REASON(deferred.event) != (_NO_TABLE,):
             return False
         frame = int.from_bytes(deferred.event[-8:], "little")
         if frame & ~RAW_MASK != SPECIAL:

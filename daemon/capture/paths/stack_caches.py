@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from hpcd.array_types import I64, U16, U32, U64, Mask
 from hpcd.bpf.kernel.maps import possible_cpus
-from hpcd.bpf.layouts import SLOT_BITS, STACK_EVENT
-from hpcd.bpf.map_sizes import CACHE_SET_BITS, FIRST_CALL_CONTEXT
+from hpcd.bpf.wire import CACHE_SET_BITS, FIRST_CALL_CONTEXT, SLOT_BITS, StackEvent
 from hpcd.daemon.capture.records.recorder_kernels import look_up
 from hpcd.daemon.capture.records.thread_lines import ThreadLines
 
@@ -63,8 +62,8 @@ class StackCaches:
 
     def announce_deferred(self, events: Sequence[bytes], stand_ins: U32) -> None:
         """Take the events of stacks whose paths are deferred, and their ``stand_ins`` u32[n]."""
-        size = STACK_EVENT.itemsize
-        head = np.frombuffer(b"".join(event[:size] for event in events), STACK_EVENT)
+        size = StackEvent.BYTES
+        head = np.frombuffer(b"".join(event[:size] for event in events), StackEvent.dtype())
         announced = _Announced(head["cache"], head["stack"], stand_ins)
         self._deferred_this_round = announced
         of_calls = announced.cache >= self._first_of_calls
@@ -72,7 +71,7 @@ class StackCaches:
         self._standing_in.update(zip(keys, stand_ins[of_calls].tolist(), strict=True))
 
     def look_up(self, reports: npt.NDArray[np.void], threads: ThreadLines) -> Lookup:
-        """Return the nodes and trace lines of ``reports`` (:data:`hpcd.bpf.layouts.SAMPLE`).
+        """Return the nodes and trace lines of ``reports`` (:class:`hpcd.bpf.wire.Sample`).
 
         Those of threads that arrive on a CPU have no stack: their node is 0.
         """

@@ -6,7 +6,6 @@ resolver turns its addresses into module frames, outermost first, and inserts th
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import islice
@@ -14,7 +13,7 @@ from itertools import islice
 import numpy as np
 
 from hpcd.array_types import U32, U64
-from hpcd.bpf.layouts import EVENT_HEADER, STACK_EVENT
+from hpcd.bpf.wire import StackEvent
 from hpcd.daemon.capture.paths.cct_builder import CCTBuilder
 from hpcd.daemon.capture.paths.stack_caches import StackCaches
 from hpcd.daemon.capture.records.recorder_kernels import Paths, gather_paths
@@ -28,8 +27,7 @@ from hpcd.model.unwind_status import UnwindStatus
 
 # Stacks in code that is still being analysed: beyond this many they keep their raw addresses.
 _MAX_PENDING = 4096
-_HEAD = struct.Struct("<QII")  # STACK_EVENT begins so: time, kind, tgid
-assert EVENT_HEADER.itemsize == 16
+_OF_PROCESS = StackEvent.reader("time", "tgid")
 # As in call_paths.c: spreads consecutive addresses over the table.
 _SPREAD = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -87,7 +85,7 @@ class StackResolver:
             paths = gather_paths(stacks, self._spans, self._kernel_frames.struct)
         incomplete = []
         for at, of in zip(paths.raw_at.tolist(), paths.raw_of.tolist(), strict=True):
-            time, _, pid = _HEAD.unpack_from(stacks[of])
+            time, pid = _OF_PROCESS(stacks[of])
             paths.frames[at], waits = self._module_frame(int(paths.frames[at]), pid, time)
             if waits:
                 incomplete.append(of)
@@ -145,9 +143,9 @@ class StackResolver:
         start, end = self._scheduler
         if start >= end:
             return event
-        head = np.frombuffer(event, STACK_EVENT, 1).copy()
-        head["kernel_frames"] += 1
-        return head.tobytes() + start.tobytes() + event[STACK_EVENT.itemsize :]
+        head = StackEvent.unpack(event)
+        head.kernel_frames += 1
+        return head.pack() + start.tobytes() + event[head.BYTES :]
 
 
 class KernelFrames:

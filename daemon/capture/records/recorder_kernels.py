@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import I64, U16, U32, U64
-from hpcd.bpf.layouts import SLOT_BITS
+from hpcd.bpf.wire import SLOT_BITS
 from hpcd.daemon.capture.records.record_batch import RecordBatch
 from hpcd.kernels.library import CStructure, kernels, structure
 from hpcd.measurement.record_columns import (
@@ -61,7 +61,7 @@ class BatchOutcome(NamedTuple):
 
 def gather_paths(stacks: list[bytes], spans: U64, known: CStructure) -> Paths:
     """Return the call paths of ``stacks``
-    (:data:`hpcd.bpf.layouts.STACK_EVENT` and frames each).
+    (:class:`hpcd.bpf.wire.StackEvent` and frames each).
 
     ``spans`` u64[2 m] has the begins and ends of kernel functions: the scheduler, the entry,
     and those that write a thread's registers. ``known`` is a ``struct frame_table``. Raises
@@ -100,7 +100,7 @@ def index_nodes(tree: CStructure) -> None:
 
 def look_up(reports: npt.NDArray[np.void], held: U32, threads: U32) -> tuple[U32, U32, I64, int]:
     """Return the nodes u32[n] and trace lines u32[n] of ``reports``
-    (:data:`hpcd.bpf.layouts.SAMPLE`), the positions of those whose stack is in no cache, and
+    (:class:`hpcd.bpf.wire.Sample`), the positions of those whose stack is in no cache, and
     the number of those without a line, which is 2^32 - 1 then.
 
     ``held`` u32[caches, slots, 2] are the nodes and generations in at least one cache,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple
 
-from hpcd.bpf.layouts import STACK_EVENT, EventKind, Switch, ThreadEvent
+from hpcd.bpf.wire import EventKind, StackEvent, SwitchEvent, ThreadEvent
 from hpcd.daemon.access import processes
 from hpcd.daemon.access.processes import ThreadState
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
@@ -30,12 +29,12 @@ _MAX_EXIT_NS = 20_000_000_000
 _STILL = 1 << 63
 # By the state in /proc.
 _SWITCHES = {
-    "R": Switch.IN,
-    "D": Switch.UNINTERRUPTIBLE,
-    "T": Switch.STOPPED,
-    "t": Switch.STOPPED,
+    "R": SwitchEvent.SWITCHED_IN,
+    "D": SwitchEvent.OUT_UNINTERRUPTIBLE,
+    "T": SwitchEvent.OUT_STOPPED,
+    "t": SwitchEvent.OUT_STOPPED,
 }
-_STACK_HEAD = struct.Struct("<QIIIIHHHH")  # STACK_EVENT
+_WALKED = StackEvent.reader("time", "tgid", "end_reason")
 # Endings of a walk by the rules of another file than the one that is mapped.
 _STRAYED = frozenset(
     {
@@ -43,8 +42,6 @@ _STRAYED = frozenset(
         UnwindStatus.NO_PROGRESS, UnwindStatus.REGISTER_LOST, UnwindStatus.BROKEN_CHAIN,
     }
 )  # fmt: skip
-_ENDING, _ENDING_AT = struct.Struct("<H"), 28
-assert _STACK_HEAD.size == STACK_EVENT.itemsize
 
 
 class _Exit(NamedTuple):
@@ -176,7 +173,7 @@ class ThreadLifecycle:
         line = self._new_line(event.thread, pid, event.tid, name, event.start, used_ns, event.time)
         if self._thread_times:
             # A thread that is new to the system waits for its first CPU.
-            state = BORN if event.other else Switch.IN
+            state = BORN if event.other else SwitchEvent.SWITCHED_IN
             process = self._targets.target(pid).process
             self._thread_times.begin(
                 line, event.time, state, self._stacks.never_sampled, process.job, process.uid
@@ -233,7 +230,7 @@ class ThreadLifecycle:
         now = time.monotonic_ns()
         for number in self.cpu.not_running():
             if number in self._threads and number not in self._exiting:
-                self._on_end(ThreadEvent(now, EventKind.FREE, 0, 0, number, 0, 0, 0, 0, b""))
+                self._on_end(ThreadEvent(time=now, thread=number))
         for pid in self._targets.alive:
             if all(processes.has_ended(pid, tid) for tid in processes.thread_ids(pid)):
                 self._targets.on_exit(pid, now)
@@ -244,8 +241,7 @@ class ThreadLifecycle:
         begun = takewhile(lambda exiting: exiting[1].time < before, self._exiting.items())
         for number, exiting in list(begun):
             if exiting.left < before:
-                when = exiting.time
-                self._on_end(ThreadEvent(when, EventKind.FREE, 0, 0, number, 0, 0, 0, 0, b""))
+                self._on_end(ThreadEvent(time=exiting.time, thread=number))
 
     def _new_line(
         self, number: int, pid: int, tid: int, name: str, start_ns: int, used_ns: int, time_ns: int,
@@ -310,12 +306,12 @@ class ThreadLifecycle:
         return [self._marked(event) for event in stacks] if self._replaced else stacks
 
     def _marked(self, event: bytes) -> bytes:
-        taken, _, pid, *_, ending, _ = _STACK_HEAD.unpack_from(event)
+        taken, pid, ending = _WALKED(event)
         since, until = self._replaced.get(pid, (_STILL, 0))
         wrong = ending in _STRAYED or (self._on_demand and ending == UnwindStatus.COMPLETE)
         if not wrong or not since <= taken <= until:
             return event
-        return event[:_ENDING_AT] + _ENDING.pack(UnwindStatus.NO_MAPPING) + event[_ENDING_AT + 2 :]
+        return StackEvent.replaced(event, end_reason=UnwindStatus.NO_MAPPING)
 
     def end_round(self) -> dict[int, int]:
         """Ends (ns) by trace line of the threads of which no sample can come any more."""
@@ -349,9 +345,9 @@ class ThreadLifecycle:
         self._exiting.clear()
 
 
-def _switch_of(state: ThreadState) -> Switch:
+def _switch_of(state: ThreadState) -> SwitchEvent:
     """The way a thread left its CPU, if it has."""
-    return _SWITCHES.get(state.state, Switch.SLEEPING)
+    return _SWITCHES.get(state.state, SwitchEvent.OUT_SLEEPING)
 
 
 def _text(value: bytes) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import I64, U16, U32
-from hpcd.bpf.layouts import Switch
+from hpcd.bpf.wire import SwitchEvent
 from hpcd.daemon.capture.records.record_batch import NO_RECORDS, RecordBatch, joined
 from hpcd.daemon.capture.records.recorder_kernels import (
     BatchOutcome,
@@ -35,7 +35,7 @@ from hpcd.measurement.summary import JobSeconds, ThreadSeconds
 from hpcd.model.identity import Event
 
 BORN = 32
-"""Beside :class:`Switch`: a thread that has not run yet."""
+"""Beside :class:`SwitchEvent`: a thread that has not run yet."""
 
 # An open wait is written in pieces this long, so that a recorder that dies loses no more; with
 # many sleeping threads the pieces are longer, so that they stay below a thousand records a second.
@@ -46,7 +46,7 @@ _PIECE_NS_PER_THREAD = 1_000_000
 _MOST_JOBS_OF_USER = 1_000
 _MOST_JOBS = 8_192
 _CPU, _BLOCKED, _READY = range(3)
-_IN = int(Switch.IN)
+_IN = int(SwitchEvent.SWITCHED_IN)
 
 
 class WaitEvent(IntEnum):
@@ -77,13 +77,13 @@ _EVENTS = {
 
 # What a thread waits for until it is woken, by how it left its CPU; and from then on.
 _UNTIL_WOKEN = np.zeros(BORN + 1, np.uint16)
-_UNTIL_WOKEN[Switch.SLEEPING] = WaitEvent.BLOCKED
-_UNTIL_WOKEN[Switch.IO] = WaitEvent.IO
-_UNTIL_WOKEN[Switch.UNINTERRUPTIBLE] = WaitEvent.UNINTERRUPTIBLE
-_UNTIL_WOKEN[Switch.FAULT] = WaitEvent.FAULT
-_UNTIL_WOKEN[Switch.STOPPED] = WaitEvent.STOPPED
+_UNTIL_WOKEN[SwitchEvent.OUT_SLEEPING] = WaitEvent.BLOCKED
+_UNTIL_WOKEN[SwitchEvent.OUT_IO] = WaitEvent.IO
+_UNTIL_WOKEN[SwitchEvent.OUT_UNINTERRUPTIBLE] = WaitEvent.UNINTERRUPTIBLE
+_UNTIL_WOKEN[SwitchEvent.OUT_FAULT] = WaitEvent.FAULT
+_UNTIL_WOKEN[SwitchEvent.OUT_STOPPED] = WaitEvent.STOPPED
 _ONCE_RUNNABLE = np.full(BORN + 1, WaitEvent.RUNNABLE, np.uint16)
-_ONCE_RUNNABLE[Switch.RUNNABLE] = WaitEvent.PREEMPTED
+_ONCE_RUNNABLE[SwitchEvent.OUT_RUNNABLE] = WaitEvent.PREEMPTED
 
 
 def wait_events(first: int) -> list[Event]:
@@ -141,8 +141,8 @@ class ThreadTimes:
         """Line ``line`` of a process of ``job``, of user ``uid``, is accounted for from ``time``
         on.
 
-        ``kind`` says what it is doing: :attr:`Switch.IN` for running, another :class:`Switch` for
-        waiting after it has left its CPU that way, :data:`BORN`; ``node`` its call path, or 0.
+        ``kind`` says what it is doing: ``SWITCHED_IN`` of :class:`SwitchEvent` for running, another
+        for waiting after it has left its CPU that way, :data:`BORN`; ``node`` its call path, or 0.
         """
         slot = self._free.pop() if self._free else self._slots
         self._slots = max(self._slots, slot + 1)
@@ -172,7 +172,7 @@ class ThreadTimes:
         tree: CStructure,
         periods: CStructure,
     ) -> BatchOutcome:
-        """Account for ``reports`` (:data:`hpcd.bpf.layouts.SAMPLE`, in any order) and return the
+        """Account for ``reports`` (:class:`hpcd.bpf.wire.Sample`, in any order) and return the
         records of samples and waits by line and time.
 
         ``node`` u32[n] and ``line`` u32[n] are theirs; samples are counted in ``tree``, by what
@@ -229,8 +229,8 @@ class ThreadTimes:
         since = np.maximum(now - self._time[slots], 0)
         alive = np.maximum(now - self._begun[slots], 0)
         kind = self._kind[slots]
-        ready = (kind == Switch.RUNNABLE) | (kind == BORN)
-        busy = kind <= Switch.IN
+        ready = (kind == SwitchEvent.OUT_RUNNABLE) | (kind == BORN)
+        busy = kind <= SwitchEvent.SWITCHED_IN
         cpu, blocked, runnable = (int(column) for column in self._sums.sum(axis=0))
         return ThreadSeconds(
             (cpu + int(since[busy].sum())) / 1e9,

@@ -19,12 +19,12 @@ from hpcd.bpf.calls.io_requests import (
     aio_table,
     request_table,
 )
-from hpcd.bpf.layouts import (
+from hpcd.bpf.wire import (
     AIO_KINDS,
-    OBJECT_EVENT,
     REQUEST_KINDS,
     SYSTEM_CALLS_32,
     EventKind,
+    ObjectEvent,
     SystemCallKind,
 )
 from hpcd.daemon.naming.file_objects import FileObjects
@@ -32,11 +32,8 @@ from hpcd.model.calls import CalledObject
 
 
 def described(names: bytes = b"", **fields: object) -> CalledObject:
-    head = np.zeros(1, OBJECT_EVENT)
-    head["kind"], head["object"], head["names"] = EventKind.OBJECT, 7, len(names)
-    for name, value in fields.items():
-        head[name] = value
-    return FileObjects().describe(head.tobytes() + names)
+    head = ObjectEvent(kind=EventKind.OBJECT, object=7, names=len(names), **fields)
+    return FileObjects().describe(head.pack() + names)
 
 
 def regular(names: bytes, **fields: object) -> CalledObject:
@@ -67,21 +64,19 @@ def test_sockets_are_known_by_both_ends() -> None:
     }
     four = described(
         family=socket.AF_INET,
-        local=np.void(bytes([127, 0, 0, 1]).ljust(16, b"\0")),
-        peer=np.void(bytes([10, 0, 0, 2]).ljust(16, b"\0")),
+        local=bytes([127, 0, 0, 1]).ljust(16, b"\0"),
+        peer=bytes([10, 0, 0, 2]).ljust(16, b"\0"),
         **ends,
     )
     assert four.name == "127.0.0.1:5000 -> 10.0.0.2:80"
     assert four.details["peer"] == "10.0.0.2:80"
-    six = described(
-        family=socket.AF_INET6, peer=np.void(socket.inet_pton(socket.AF_INET6, "::1")), **ends
-    )
+    six = described(family=socket.AF_INET6, peer=socket.inet_pton(socket.AF_INET6, "::1"), **ends)
     assert six.name == "[::]:5000 -> [::1]:80"
-    address = np.void(b"/run/x.sock".ljust(112, b"\0"))
+    address = b"/run/x.sock".ljust(112, b"\0")
     assert described(family=socket.AF_UNIX, address=address, mode=stat.S_IFSOCK).name == (
         "unix:/run/x.sock"
     )
-    hidden = np.void(b"\0name\x1b".ljust(112, b"\0"))
+    hidden = b"\0name\x1b".ljust(112, b"\0")
     assert described(family=socket.AF_UNIX, address=hidden, mode=stat.S_IFSOCK).name == (
         "unix:@name\\x1b"
     )

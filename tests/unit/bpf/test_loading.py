@@ -18,7 +18,6 @@ from hpcd.bpf import sampler_programs
 from hpcd.bpf.events.mapping_events import MmapEvents
 from hpcd.bpf.kernel import libbpf, maps, syscalls
 from hpcd.bpf.kernel.syscalls import PerfEvent
-from hpcd.bpf.layouts import SAMPLE
 from hpcd.bpf.loading import features, host_namespaces, loader, object_loader
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.bpf.loading.kernel_types import KernelTypes
@@ -27,6 +26,7 @@ from hpcd.bpf.rings.ring import Ring
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
+from hpcd.bpf.wire import Sample
 from hpcd.errors import PlatformError, PrivilegeError
 
 CLOCK = PerfEvent(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, frequency=99)
@@ -274,7 +274,7 @@ def test_records_of_another_size_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(ring, "_produced", np.array([40], np.uint64))
     monkeypatch.setattr(ring, "_bytes", lambda _, size: np.resize(header.view(np.uint8), size))
     with pytest.raises(PlatformError, match="ring records: record size 24, expected 32"):
-        ring.take_fixed(SAMPLE)
+        ring.take_fixed(Sample.dtype())
     monkeypatch.undo()
     ring.close()
 
@@ -286,9 +286,9 @@ def test_a_record_that_is_being_written_is_waited_for(
 ) -> None:
     """The second of three is finished when it has been looked at so often."""
     ring = Ring("records", mmap.PAGESIZE)
-    stride = 8 + SAMPLE.itemsize
+    stride = 8 + Sample.BYTES
     records = np.zeros((3, stride), np.uint8)
-    records[:, :4] = np.array([SAMPLE.itemsize], np.uint32).view(np.uint8)
+    records[:, :4] = np.array([Sample.BYTES], np.uint32).view(np.uint8)
     records[:, 8] = [1, 2, 3]
     looked = 0
 
@@ -301,8 +301,8 @@ def test_a_record_that_is_being_written_is_waited_for(
     monkeypatch.setattr(ring, "_produced", np.array([3 * stride], np.uint64))
     monkeypatch.setattr(ring, "_consumed", np.zeros(1, np.uint64))
     monkeypatch.setattr(ring, "_bytes", content)
-    samples = ring.take_fixed(SAMPLE)
-    assert (samples.view(np.uint8).reshape(-1, SAMPLE.itemsize)[:, 0]).tolist() == [1, 2, 3][:taken]
+    samples = ring.take_fixed(Sample.dtype())
+    assert (samples.view(np.uint8).reshape(-1, Sample.BYTES)[:, 0]).tolist() == [1, 2, 3][:taken]
     assert int(ring._consumed[0]) == taken * stride
     monkeypatch.undo()
     ring.close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.bpf.table_memory import MAPPINGS_PER_BLOCK, MAX_MAPPINGS, Blocks, space_blocks
+from hpcd.bpf.table_memory import MAX_MAPPINGS, Blocks, space_blocks
+from hpcd.bpf.wire import MAPPINGS_PER_BLOCK
 
 
 def test_a_started_block_of_mappings_is_a_block() -> None:

@@ -11,6 +11,7 @@ import pytest
 # the commands that hand a request to it never need it.
 WITHOUT_NUMPY = (
     "hpcd.bpf.task_iterator",
+    "hpcd.bpf.wire",
     "hpcd.cli.recorder",
     "hpcd.cli.service_client",
     "hpcd.cli.verbs.attach",

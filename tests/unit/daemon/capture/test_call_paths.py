@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.bpf.layouts import MAX_USER_FRAMES, OUTERMOST_FRAMES, SLOT_BITS, STACK_EVENT, EventKind
+from hpcd.bpf.wire import MAX_USER_FRAMES, OUTERMOST_FRAMES, SLOT_BITS, EventKind, StackEvent
 from hpcd.daemon.capture.paths.cct_builder import CCTBuilder
 from hpcd.daemon.capture.paths.stack_resolver import KernelFrames, StackResolver
 from hpcd.model import frame as frames
@@ -68,10 +68,10 @@ def a_stack(random: np.random.Generator, number: int) -> bytes:
     deep = random.random() < 0.02
     kernel = int(random.integers(0, 6))
     user = int(random.integers(0, 5)) + (MAX_USER_FRAMES if deep else 0)
-    event = np.zeros(1, STACK_EVENT)
+    event = np.zeros(1, StackEvent.dtype())
     event["kind"], event["stack"], event["tgid"] = EventKind.STACK, 1 << SLOT_BITS | number, 1
     event["kernel_frames"], event["user_frames"] = kernel, user
-    event["ending"], event["cache"] = random.choice(ENDINGS), number & 1
+    event["end_reason"], event["cache"] = random.choice(ENDINGS), number & 1
     inner = KERNEL + random.integers(0, 160, kernel).astype(np.uint64)
     kept = min(user, MAX_USER_FRAMES)
     outer = random.choice(
@@ -87,9 +87,11 @@ Path = tuple[int, ...]
 
 def plain_path(event: bytes) -> tuple[Path, bool]:
     """The path of a stack, outermost frame first, and whether it waits for a module."""
-    head = np.frombuffer(event, STACK_EVENT, 1)[0]
-    body = np.frombuffer(event, np.uint64, offset=STACK_EVENT.itemsize).tolist()
-    kernel, user, ending = (int(head[key]) for key in ("kernel_frames", "user_frames", "ending"))
+    head = np.frombuffer(event, StackEvent.dtype(), 1)[0]
+    body = np.frombuffer(event, np.uint64, offset=StackEvent.BYTES).tolist()
+    kernel, user, ending = (
+        int(head[key]) for key in ("kernel_frames", "user_frames", "end_reason")
+    )
     if user > MAX_USER_FRAMES:
         ring = body[-OUTERMOST_FRAMES:]
         oldest = (user - (MAX_USER_FRAMES - OUTERMOST_FRAMES)) % OUTERMOST_FRAMES

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.bpf.layouts import Switch
+from hpcd.bpf.wire import SwitchEvent
 from hpcd.daemon.capture.loop.record_writer import RecordWriter
 from hpcd.daemon.capture.records.record_batch import RecordBatch
 from hpcd.daemon.capture.threads.thread_times import ThreadTimes
@@ -51,7 +51,7 @@ def reports(*rows: tuple[int, int, int, int]) -> tuple[Any, ...]:
 def writing() -> tuple[RecordWriter, ThreadTimes, Paths, WrittenRecords]:
     """A writer of the records of line 0, which runs; paths are finished late."""
     thread_times = ThreadTimes(FIRST, 50_000_000)
-    thread_times.begin(0, 0, Switch.IN, 1)
+    thread_times.begin(0, 0, SwitchEvent.SWITCHED_IN, 1)
     written, paths = WrittenRecords(), Paths()
     cct: Any = SimpleNamespace(count=1)
     writer: Any = written
@@ -63,10 +63,10 @@ def test_sums_of_short_waits_come_after_what_their_line_has_written() -> None:
     records, thread_times, paths, writer = writing()
     # The wait of the node that is summed first is the later one.
     columns = reports(
-        (1_000_000, Switch.SLEEPING, 0, 7),
-        (2_000_000, Switch.IN, 0, 0),
-        (9_000_000, Switch.SLEEPING, 0, 3),
-        (9_500_000, Switch.IN, 0, 0),
+        (1_000_000, SwitchEvent.OUT_SLEEPING, 0, 7),
+        (2_000_000, SwitchEvent.SWITCHED_IN, 0, 0),
+        (9_000_000, SwitchEvent.OUT_SLEEPING, 0, 3),
+        (9_500_000, SwitchEvent.SWITCHED_IN, 0, 0),
     )
     records_of(thread_times, *columns)
     records.write_short_waits(thread_times.drain_short_waits())
@@ -74,7 +74,9 @@ def test_sums_of_short_waits_come_after_what_their_line_has_written() -> None:
     paths.unfinished.add(5)
     line, time, event, value, node = reports((10_000_000, FIRST, 100_000, 5))
     records.write(RecordBatch(line, time, node, event, value))
-    columns = reports((9_600_000, Switch.SLEEPING, 0, 3), (9_700_000, Switch.IN, 0, 0))
+    columns = reports(
+        (9_600_000, SwitchEvent.OUT_SLEEPING, 0, 3), (9_700_000, SwitchEvent.SWITCHED_IN, 0, 0)
+    )
     records_of(thread_times, *columns)
     records.write_short_waits(thread_times.drain_short_waits())
     times = [int(time) for part in writer.parts for time in part[1]]
@@ -87,8 +89,8 @@ def test_a_wait_stays_behind_a_sample_whose_path_is_not_finished() -> None:
     paths.unfinished.add(5)
     columns = reports(
         (10_000_000, 0, 1000, 5),
-        (20_000_000, Switch.SLEEPING, 0, 7),
-        (200_000_000, Switch.IN, 0, 0),
+        (20_000_000, SwitchEvent.OUT_SLEEPING, 0, 7),
+        (200_000_000, SwitchEvent.SWITCHED_IN, 0, 0),
     )
     records.write(records_of(thread_times, *columns))
     assert not writer.parts

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcd.bpf.layouts import (
+from hpcd.bpf.wire import (
     MAX_USER_FRAMES,
     OUTERMOST_FRAMES,
-    SAMPLE,
     SLOT_BITS,
-    STACK_EVENT,
     EventKind,
-    Switch,
+    Sample,
+    StackEvent,
+    SwitchEvent,
 )
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
 from hpcd.daemon.capture.records.thread_lines import ThreadLines
@@ -70,10 +70,10 @@ def stacks(modules: Modules) -> StackResolver:
 def stack(
     number: int, *innermost_first: int, status: UnwindStatus = UnwindStatus.COMPLETE
 ) -> bytes:
-    event = np.zeros(1, STACK_EVENT)
+    event = np.zeros(1, StackEvent.dtype())
     event["kind"], event["stack"], event["tgid"] = EventKind.STACK, number, 1
     event["user_frames"] = len(innermost_first)
-    event["ending"] = status
+    event["end_reason"] = status
     return event.tobytes() + np.array(innermost_first, np.uint64).tobytes()
 
 
@@ -88,7 +88,7 @@ def add(stacks: StackResolver, event: bytes) -> None:
 
 
 def node_of(stacks: StackResolver, stack_number: int) -> int | None:
-    report = np.zeros(1, SAMPLE)
+    report = np.zeros(1, Sample.dtype())
     report["stack"] = stack_number
     node, _, forgotten, _ = stacks.caches.look_up(report, ThreadLines())
     return None if len(forgotten) else int(node[0])
@@ -150,8 +150,8 @@ def test_a_slot_taken_twice_in_a_round_gives_up_its_stack_after_the_next(
 
 
 def test_reports_of_arriving_threads_need_no_stack(stacks: StackResolver) -> None:
-    reports = np.zeros(2, SAMPLE)
-    reports["stack"], reports["event"] = number(9, 9), [0, Switch.IN]
+    reports = np.zeros(2, Sample.dtype())
+    reports["stack"], reports["event"] = number(9, 9), [0, SwitchEvent.SWITCHED_IN]
     node, _, forgotten, _ = stacks.caches.look_up(reports, ThreadLines())
     assert (forgotten.tolist(), int(node[1])) == ([0], 0)
 
@@ -195,7 +195,7 @@ def test_a_deep_stack_keeps_both_its_ends(stacks: StackResolver, depth: int) -> 
     for at in range(depth):
         ring = innermost + (at - innermost) % OUTERMOST_FRAMES
         kept[at if at < innermost else ring] = frames.module_frame(1, at)
-    head = np.zeros(1, STACK_EVENT)
+    head = np.zeros(1, StackEvent.dtype())
     head["kernel_frames"], head["user_frames"] = 2, depth
     body = np.array([frames.module_frame(2, 77), frames.module_frame(2, 78), *kept], np.uint64)
     paths = stacks.resolve([head.tobytes() + body.tobytes()])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcd.bpf.layouts import STACK_EVENT, EventKind, ThreadEvent
+from hpcd.bpf.wire import EventKind, StackEvent, ThreadEvent
 from hpcd.daemon.capture.records.thread_lines import NO_LINE
 from hpcd.daemon.capture.threads.thread_lifecycle import ThreadLifecycle
 from hpcd.model.identity import Process, Thread
@@ -37,8 +37,7 @@ class RecordedCalls:
 
 
 def event(kind: EventKind, pid: int, **fields: Any) -> ThreadEvent:
-    blank = ThreadEvent(0, kind, pid, pid, 0, 0, 0, 0, 0, b"")
-    return blank._replace(**fields)
+    return ThreadEvent(**{"kind": kind, "tgid": pid, "tid": pid, **fields})
 
 
 @pytest.fixture
@@ -169,11 +168,13 @@ def test_paths_through_code_that_was_replaced_are_not_whole(
     lost, whole, deep = UnwindStatus.READ_FAULT, UnwindStatus.COMPLETE, UnwindStatus.DEPTH_LIMIT
     for pid, taken, ending in ((1, 49, lost), (1, 50, lost), (1, 51, whole), (1, 51, deep),
                                (2, 50, lost), (1, later, lost)):  # fmt: skip
-        head = np.zeros(1, STACK_EVENT)
-        head["time"], head["tgid"], head["ending"], head["cache"] = taken, pid, ending, 3
+        head = np.zeros(1, StackEvent.dtype())
+        head["time"], head["tgid"], head["end_reason"], head["cache"] = taken, pid, ending, 3
         stacks.append(head.tobytes() + b"12345678")
     marked = threads.mark_replaced(stacks)
-    endings = [int(np.frombuffer(event, STACK_EVENT, 1)["ending"][0]) for event in marked]
+    endings = [
+        int(np.frombuffer(event, StackEvent.dtype(), 1)["end_reason"][0]) for event in marked
+    ]
     unknown = UnwindStatus.NO_MAPPING
     assert endings == [lost, unknown, unknown if on_demand else whole, deep, lost, lost]
     assert [event[30:] for event in marked] == [event[30:] for event in stacks]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.bpf.layouts import SLOT_BITS, Switch
+from hpcd.bpf.wire import SLOT_BITS, SwitchEvent
 from hpcd.daemon.capture.records.record_batch import RecordBatch
 from hpcd.daemon.capture.records.recorder_kernels import look_up
 from hpcd.daemon.capture.records.thread_lines import NO_LINE, ThreadLines
@@ -24,11 +24,11 @@ from tests.support.report_streams import PERIOD, columns, lines_of, record, reco
 FIRST = 3
 LINES = 5
 WAITS = {
-    Switch.SLEEPING: WaitEvent.BLOCKED,
-    Switch.IO: WaitEvent.IO,
-    Switch.UNINTERRUPTIBLE: WaitEvent.UNINTERRUPTIBLE,
-    Switch.FAULT: WaitEvent.FAULT,
-    Switch.STOPPED: WaitEvent.STOPPED,
+    SwitchEvent.OUT_SLEEPING: WaitEvent.BLOCKED,
+    SwitchEvent.OUT_IO: WaitEvent.IO,
+    SwitchEvent.OUT_UNINTERRUPTIBLE: WaitEvent.UNINTERRUPTIBLE,
+    SwitchEvent.OUT_FAULT: WaitEvent.FAULT,
+    SwitchEvent.OUT_STOPPED: WaitEvent.STOPPED,
 }
 
 # (line, time, node, event, value)
@@ -54,9 +54,11 @@ class PlainTimes:
         if kind < FIRST:
             yield row
         time = max(time, before)
-        arrives = kind == Switch.IN
-        if did > Switch.IN or arrives:  # else it ran; what arrives without having left slept
-            did = did if did > Switch.IN else Switch.SLEEPING
+        arrives = kind == SwitchEvent.SWITCHED_IN
+        if (
+            did > SwitchEvent.SWITCHED_IN or arrives
+        ):  # else it ran; what arrives without having left slept
+            did = did if did > SwitchEvent.SWITCHED_IN else SwitchEvent.OUT_SLEEPING
             yield from self.wait(line, before, time, value if arrives else 0, did, path)
         else:
             self.spend(line, "cpu", time - before)
@@ -64,13 +66,18 @@ class PlainTimes:
 
     def wait(self, line: int, begin: int, end: int, woken: int, did: int, node: int) -> Any:
         turn = min(max(woken, begin), end) if woken > 0 else end
-        if did in (Switch.RUNNABLE, BORN):
+        if did in (SwitchEvent.OUT_RUNNABLE, BORN):
             turn = begin
         self.spend(line, "blocked", turn - begin)
         self.spend(line, "runnable", end - turn)
-        after = WaitEvent.PREEMPTED if did == Switch.RUNNABLE else WaitEvent.RUNNABLE
+        after = WaitEvent.PREEMPTED if did == SwitchEvent.OUT_RUNNABLE else WaitEvent.RUNNABLE
         for start, stop, event, sums in (
-            (begin, turn, WAITS.get(Switch(did) if did != BORN else did), WaitEvent.SHORT_BLOCKED),
+            (
+                begin,
+                turn,
+                WAITS.get(SwitchEvent(did) if did != BORN else did),
+                WaitEvent.SHORT_BLOCKED,
+            ),
             (turn, end, after, WaitEvent.SHORT_RUNNABLE),
         ):
             start_unit, stop_unit = start // TIME_UNIT_NS, stop // TIME_UNIT_NS
@@ -97,7 +104,9 @@ def random_reports(random: np.random.Generator, n: int) -> list[Any]:
     # Of a line that is reported often, samples and waits begin with one unit of time.
     time = random.integers(0, random.choice([10**4, 10**7]), n) + 10**12
     time = time[np.lexsort((time, line))]
-    kind = random.choice([0, 1, 2, *Switch, Switch.IN, Switch.IN, BORN], n)
+    kind = random.choice(
+        [0, 1, 2, *SwitchEvent, SwitchEvent.SWITCHED_IN, SwitchEvent.SWITCHED_IN, BORN], n
+    )
     value = np.where(random.random(n) < 0.3, 0, time - random.integers(-(10**5), 10**6, n))
     node = random.integers(1, 4, n)
     return [line, time.astype(np.uint64), kind.astype(np.uint16), value.astype(np.uint64),
@@ -115,7 +124,7 @@ def test_times_are_accounted_for(seed: int, n: int) -> None:
     threshold = int(random.choice([0, 200_000]))
     times, plain = ThreadTimes(FIRST, threshold), PlainTimes(threshold)
     for line in range(LINES):
-        state = 10**12 + 10**6 * line, (Switch.IN, BORN)[line & 1], 9, "ab"[line & 1]
+        state = 10**12 + 10**6 * line, (SwitchEvent.SWITCHED_IN, BORN)[line & 1], 9, "ab"[line & 1]
         times.begin(line, *state)
         plain.begin(line, *state)
     for _ in range(2):
@@ -127,7 +136,7 @@ def test_times_are_accounted_for(seed: int, n: int) -> None:
     expected = []
     for line, end in ends.items():
         before, did, node, _ = plain.lines[line]
-        if did > Switch.IN:
+        if did > SwitchEvent.SWITCHED_IN:
             expected += plain.wait(line, before, max(end, before), 0, did, node)
         else:
             plain.spend(line, "cpu", max(end - before, 0))
@@ -141,7 +150,7 @@ def test_times_are_accounted_for(seed: int, n: int) -> None:
 
 def test_reports_that_cannot_be_change_nothing() -> None:
     times = ThreadTimes(FIRST, 0)
-    times.begin(0, 0, Switch.IN, 1)
+    times.begin(0, 0, SwitchEvent.SWITCHED_IN, 1)
     for line, kind in ((1, 0), (1 << 31, 0), (0, BORN + 1)):
         with pytest.raises(ValueError):
             records_of(
@@ -176,7 +185,7 @@ def test_reports_of_unknown_caches_and_threads_are_left_out() -> None:
     threads[int(reports["thread"][1])] = 7
     held = np.zeros((2, 1 << SLOT_BITS, 2), np.uint32)
     _, line, missing, strange = look_up(reports, held, threads.table)
-    assert missing.tolist() == np.flatnonzero(reports["event"] != Switch.IN).tolist()
+    assert missing.tolist() == np.flatnonzero(reports["event"] != SwitchEvent.SWITCHED_IN).tolist()
     assert set(line.tolist()) == {7, NO_LINE}
     assert strange == int((line == NO_LINE).sum())
 

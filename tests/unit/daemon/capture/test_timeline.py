@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.bpf.layouts import Switch
+from hpcd.bpf.wire import SwitchEvent
 from hpcd.daemon.capture.records.record_batch import RecordBatch
 from hpcd.daemon.capture.threads.thread_times import BORN, ThreadTimes, WaitEvent, wait_events
 from hpcd.measurement.summary import JobSeconds
@@ -18,7 +18,12 @@ from tests.support.report_streams import records_of
 
 PERIOD = 1000
 FIRST = 4
-OUT = [Switch.RUNNABLE, Switch.SLEEPING, Switch.IO, Switch.FAULT]
+OUT = [
+    SwitchEvent.OUT_RUNNABLE,
+    SwitchEvent.OUT_SLEEPING,
+    SwitchEvent.OUT_IO,
+    SwitchEvent.OUT_FAULT,
+]
 
 # (line, time, kind, value, node)
 Report = tuple[int, int, int, int, int]
@@ -46,12 +51,12 @@ def advance(thread_times: ThreadTimes, reports: list[Report]) -> list[Row]:
 
 def test_a_sleep_is_blocked_until_woken_and_runnable_from_then_on() -> None:
     thread_times = ThreadTimes(FIRST, 0)
-    thread_times.begin(7, 1_000_000, Switch.IN, 1)
+    thread_times.begin(7, 1_000_000, SwitchEvent.SWITCHED_IN, 1)
     waits = advance(
         thread_times,
         [
-            (7, 2_000_000, Switch.SLEEPING, 0, 5),
-            (7, 9_000_000, Switch.IN, 8_000_000, 0),
+            (7, 2_000_000, SwitchEvent.OUT_SLEEPING, 0, 5),
+            (7, 9_000_000, SwitchEvent.SWITCHED_IN, 8_000_000, 0),
         ],
     )
     assert waits == [
@@ -66,10 +71,10 @@ def test_a_sleep_is_blocked_until_woken_and_runnable_from_then_on() -> None:
 def test_reasons_have_events_of_their_own() -> None:
     thread_times = ThreadTimes(FIRST, 0)
     thread_times.begin(0, 0, BORN, 1)
-    reports: list[Report] = [(0, 10_000, Switch.IN, 0, 0)]
+    reports: list[Report] = [(0, 10_000, SwitchEvent.SWITCHED_IN, 0, 0)]
     for i, out in enumerate(OUT):
         reports.append((0, 20_000 + 20_000 * i, out, 0, 2))
-        reports.append((0, 30_000 + 20_000 * i, Switch.IN, 0, 0))
+        reports.append((0, 30_000 + 20_000 * i, SwitchEvent.SWITCHED_IN, 0, 0))
     waits = advance(thread_times, reports)
     assert Counter(row[3] - FIRST for row in waits) == Counter(
         [WaitEvent.RUNNABLE, WaitEvent.PREEMPTED, WaitEvent.BLOCKED, WaitEvent.IO, WaitEvent.FAULT]
@@ -80,11 +85,11 @@ def test_reasons_have_events_of_their_own() -> None:
 
 def test_short_waits_are_summed_by_call_path() -> None:
     thread_times = ThreadTimes(FIRST, 50_000)
-    thread_times.begin(0, 0, Switch.IN, 1)
+    thread_times.begin(0, 0, SwitchEvent.SWITCHED_IN, 1)
     reports: list[Report] = []
     for i in range(10):
-        reports.append((0, 100_000 * i + 1000, Switch.SLEEPING, 0, 3 + i % 2))
-        reports.append((0, 100_000 * i + 11_000, Switch.IN, 100_000 * i + 9000, 0))
+        reports.append((0, 100_000 * i + 1000, SwitchEvent.OUT_SLEEPING, 0, 3 + i % 2))
+        reports.append((0, 100_000 * i + 11_000, SwitchEvent.SWITCHED_IN, 100_000 * i + 9000, 0))
     waits = advance(thread_times, reports)
     assert waits == []
     short = rows(thread_times.drain_short_waits())
@@ -99,9 +104,9 @@ def test_short_waits_are_summed_by_call_path() -> None:
 
 def test_an_open_wait_is_written_in_pieces_that_abut() -> None:
     thread_times = ThreadTimes(FIRST, 0)
-    thread_times.begin(0, 0, Switch.SLEEPING, 9)
+    thread_times.begin(0, 0, SwitchEvent.OUT_SLEEPING, 9)
     pieces = [row for cut in (2, 3, 5) for row in rows(thread_times.split_open_waits(cut * 10**9))]
-    waits = advance(thread_times, [(0, 5_500_000_000, Switch.IN, 5_250_000_000, 0)])
+    waits = advance(thread_times, [(0, 5_500_000_000, SwitchEvent.SWITCHED_IN, 5_250_000_000, 0)])
     spans = [(time, time + 1000 * value) for _, time, _, _, value in pieces + waits]
     assert spans[0][0] == 0 and spans[-1][1] == 5_500_000_000
     assert all(one[1] == two[0] for one, two in itertools.pairwise(spans))
@@ -110,8 +115,8 @@ def test_an_open_wait_is_written_in_pieces_that_abut() -> None:
 
 def test_a_lost_report_of_leaving_does_not_make_cpu_time() -> None:
     thread_times = ThreadTimes(FIRST, 0)
-    thread_times.begin(0, 0, Switch.IN, 1)
-    advance(thread_times, [(0, 8_000_000, Switch.IN, 7_000_000, 0)])
+    thread_times.begin(0, 0, SwitchEvent.SWITCHED_IN, 1)
+    advance(thread_times, [(0, 8_000_000, SwitchEvent.SWITCHED_IN, 7_000_000, 0)])
     totals = thread_times.totals(8_000_000)
     assert (totals.cpu, totals.blocked, totals.runnable) == (0, 0.007, 0.001)
 
@@ -126,7 +131,7 @@ def histories(draw: st.DrawFn) -> list[Report]:
             time += step
             if not running:
                 woken = draw(st.integers(0, step)) + time - step
-                reports.append((line, time, Switch.IN, woken, 0))
+                reports.append((line, time, SwitchEvent.SWITCHED_IN, woken, 0))
                 running = True
             elif draw(st.booleans()):
                 reports.append((line, time, draw(st.sampled_from(OUT)), 0, 2 + line))
@@ -147,7 +152,7 @@ def test_whatever_the_batches_time_adds_up(
     for batches in ([0, end], edges):
         thread_times = ThreadTimes(FIRST, threshold)
         for line in range(3):
-            thread_times.begin(line, 0, Switch.IN, 1)
+            thread_times.begin(line, 0, SwitchEvent.SWITCHED_IN, 1)
         written: list[Row] = []
         for begin, stop in itertools.pairwise(batches):
             part = [report for report in reports if begin < report[1] <= stop]
@@ -173,10 +178,10 @@ def test_bogus_jobs_leave_others_their_places() -> None:
     thread_times = ThreadTimes(FIRST, 0)
     alice, mallory, count = 48_001, 48_002, 1_050
     for line in range(count):
-        thread_times.begin(line, 0, Switch.SLEEPING, 1, f"bogus{line}", mallory)
+        thread_times.begin(line, 0, SwitchEvent.OUT_SLEEPING, 1, f"bogus{line}", mallory)
     for line, (job, uid) in enumerate([("his", mallory), ("hers", alice)], start=count):
-        thread_times.begin(line, 0, Switch.IN, 1, job, uid)
-    thread_times.begin(count + 2, 0, Switch.SLEEPING, 1, "hers too", alice)
+        thread_times.begin(line, 0, SwitchEvent.SWITCHED_IN, 1, job, uid)
+    thread_times.begin(count + 2, 0, SwitchEvent.OUT_SLEEPING, 1, "hers too", alice)
     thread_times.end(dict.fromkeys(range(count + 3), 9_000_000))
     jobs = thread_times.jobs()
     assert list(jobs)[:1] == ["hers"] and list(jobs).index("hers too") < 4
@@ -189,8 +194,8 @@ def test_bogus_jobs_leave_others_their_places() -> None:
 def test_time_is_summed_by_job() -> None:
     thread_times = ThreadTimes(FIRST, 0)
     for line, job in enumerate(["a", "b", "a", ""]):
-        thread_times.begin(line, 0, Switch.IN, 1, job)
-    advance(thread_times, [(line, 1_000_000, Switch.SLEEPING, 0, 5) for line in range(4)])
+        thread_times.begin(line, 0, SwitchEvent.SWITCHED_IN, 1, job)
+    advance(thread_times, [(line, 1_000_000, SwitchEvent.OUT_SLEEPING, 0, 5) for line in range(4)])
     thread_times.end(dict.fromkeys(range(4), 4_000_000))
     assert thread_times.jobs() == {
         "a": JobSeconds(cpu=0.002, blocked=0.006, runnable=0.0),

@@ -11,10 +11,10 @@ import pytest
 
 from hpcd.array_types import U32, U64
 from hpcd.bpf.events.mapping_history import MappingHistory
-from hpcd.bpf.layouts import COPIED, STACK_COPY, STACK_EVENT, EventKind
-from hpcd.bpf.map_sizes import registers_bytes
 from hpcd.bpf.saved_walk import joined, marked
 from hpcd.bpf.table_memory import MAPPING, UnwindTables
+from hpcd.bpf.wire import COPIED, REGISTERS_BYTES, EventKind, StackCopy, StackEvent
+from hpcd.bpf.wire_structure import here
 from hpcd.daemon.capture.loop.collector import Collector
 from hpcd.daemon.capture.paths import deferred_paths
 from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
@@ -51,10 +51,10 @@ class Walks:
 
 def copied(number: int) -> tuple[bytes, bytes]:
     """The event and the copy of a stack, as full of addresses near each other as stacks are."""
-    event = np.zeros(1, STACK_EVENT)
+    event = np.zeros(1, StackEvent.dtype())
     event["time"], event["kind"], event["tgid"] = number, EventKind.COPIED, PID
-    event["stack"], event["ending"] = COPIED | number, UnwindStatus.NO_TABLE
-    head = np.zeros(1, STACK_COPY)
+    event["stack"], event["end_reason"] = COPIED | number, UnwindStatus.NO_TABLE
+    head = np.zeros(1, StackCopy.dtype())
     head["time"], head["tgid"] = number, PID
     head["stack"], head["size"] = COPIED | number, STACK_BYTES
     words = 0x7FFF_0000_0000 + (np.arange(STACK_BYTES // 8, dtype=np.uint64) * number) % 512
@@ -190,11 +190,11 @@ def test_what_met_a_file_without_a_table_is_not_walked_until_there_is_one(
 def test_pieces_that_come_in_two_rounds_are_one_stack(waiting: DeferredPaths, walks: Walks) -> None:
     walks.ready = True
     event, copy = copied(1)
-    head, stack = copy[: STACK_COPY.itemsize], copy[STACK_COPY.itemsize + registers_bytes() :]
-    registers = bytes(registers_bytes())
+    head, stack = copy[: StackCopy.BYTES], copy[StackCopy.BYTES + here(REGISTERS_BYTES) :]
+    registers = bytes(here(REGISTERS_BYTES))
     pieces = []
     for at in (0, 4096):
-        part = np.frombuffer(head, STACK_COPY).copy()
+        part = np.frombuffer(head, StackCopy.dtype()).copy()
         part["start"], part["size"] = 0x7000 + at, len(stack[at : at + 4096])
         pieces.append(part.tobytes() + registers + stack[at : at + 4096])
     waiting.add([], pieces[:1])
@@ -235,10 +235,10 @@ def test_stacks_without_copies_are_resolved_together(
 
 def piece(start: int, stack: bytes, unread: int = 0) -> bytes:
     """A copy of a stack from ``start`` on."""
-    head = np.zeros(1, STACK_COPY)
+    head = np.zeros(1, StackCopy.dtype())
     head["unread"] = unread
     head["start"], head["size"], head["stack"] = start, len(stack), COPIED | 7
-    return head.tobytes() + b"r" * registers_bytes() + stack
+    return head.tobytes() + b"r" * here(REGISTERS_BYTES) + stack
 
 
 def test_pieces_of_a_stack_become_one_copy() -> None:

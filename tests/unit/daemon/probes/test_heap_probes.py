@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcd.bpf.calls.probe_maps import HeapRole
+from hpcd.bpf.wire import HeapRole
 from hpcd.daemon.probe_places.return_instructions import emulated_start
 from hpcd.daemon.probes.found_points import FoundPoint
 from hpcd.daemon.probes.heap_probes import allocator_code, has_allocator, heap_probes

@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hpcd.bpf.wire import NO_SOURCE, VALUE_PROGRAM_BYTES
 from hpcd.daemon.probe_places.static_tracepoints import operand_programs
-from hpcd.daemon.probe_places.value_program import (
-    NO_REGISTER,
-    PROGRAM_BYTES,
-    ValueProgram,
-    register_index,
-)
+from hpcd.daemon.probe_places.value_program import ValueProgram, register_index
 from hpcd.daemon.probe_places.value_types import type_called
 from hpcd.daemon.probes import set_names
 from hpcd.daemon.probes.mpi_probes import mpi_probes
@@ -57,7 +53,7 @@ def test_expressions_read_memory_and_add() -> None:
 def test_what_an_argument_points_at_is_read_at_the_return() -> None:
     (value,) = parse_probe("libx:f(int out = *(int*)arg3 @return)").values
     packed = value.program.pack()
-    assert len(packed) == PROGRAM_BYTES
+    assert len(packed) == VALUE_PROGRAM_BYTES
     assert packed[:4] == bytes([register_index("rdx"), 2, 0, 0])
 
 
@@ -189,7 +185,7 @@ def test_operands_of_static_tracepoints() -> None:
     known = [program for program in programs if isinstance(program, ValueProgram)]
     assert [program.register for program in known] == [
         *(register_index(name, "x86_64") for name in ("rdi", "r10", "rbp")),
-        NO_REGISTER, NO_REGISTER, register_index("rax", "x86_64"),
+        NO_SOURCE, NO_SOURCE, register_index("rax", "x86_64"),
     ]  # fmt: skip
     assert steps(known[2]) == [(-16, 2, True, True)]
     assert steps(known[4])[0][0] == -5
@@ -198,7 +194,7 @@ def test_operands_of_static_tracepoints() -> None:
         "its place (%rax,%rbx,8) is not understood",
     ]
     arm = operand_programs("8@x0 -4@[sp, 16] 4@w3 -4@7", "aarch64")
-    assert [p.register for p in arm if isinstance(p, ValueProgram)] == [0, 31, 3, NO_REGISTER]
+    assert [p.register for p in arm if isinstance(p, ValueProgram)] == [0, 31, 3, NO_SOURCE]
 
 
 def test_the_budget_records_fewer_calls_and_lets_go_of_what_costs_too_much() -> None:
@@ -257,4 +253,4 @@ def test_a_constant_is_in_no_register(machine: str) -> None:
     """On aarch64 it had the stack pointer's number."""
     names = [f"x{number}" for number in range(31)] if machine == "aarch64" else ["r15", "rax"]
     registers = {register_index(name, machine) for name in (*names, "sp", "rsp")} - {-1}
-    assert len(registers) >= 3 and max(registers) < NO_REGISTER
+    assert len(registers) >= 3 and max(registers) < NO_SOURCE

@@ -7,7 +7,8 @@ import platform
 import numpy as np
 import pytest
 
-from hpcd.bpf.task_stacks import HAS_REGISTERS, TASK_STACK, TaskStack
+from hpcd.bpf.task_stacks import TaskStack
+from hpcd.bpf.wire import TaskParts
 from hpcd.daemon.stacks.system_calls import SystemCall, system_call
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
@@ -16,13 +17,11 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="register
 _ORIG_AX, _CS = 15, 17
 
 
-def record(words: dict[int, int], parts: int = HAS_REGISTERS) -> TaskStack:
+def record(words: dict[int, int], parts: int = TaskParts.REGISTERS) -> TaskStack:
     registers = np.zeros(21, np.uint64)
     for place, value in words.items():
         registers[place] = value
-    fields = [0] * (len(TaskStack._fields) - 2)
-    fields[TaskStack._fields.index("parts")] = parts
-    return TaskStack(*fields, b"", bytes(TASK_STACK.itemsize) + registers.tobytes())
+    return TaskStack(parts=parts, record=bytes(TaskStack.BYTES) + registers.tobytes())
 
 
 def test_a_call_of_a_64_bit_program() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcd.bpf.layouts import PROGRAM_EVENT, EventKind
+from hpcd.bpf.wire import EventKind, ProgramEvent
 from hpcd.daemon.targets import process_identity
 from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.model.identity import Process
@@ -21,7 +21,7 @@ ENVIRONMENT = b"HOME=/\0PMIX_RANK=3\0OMPI_COMM_WORLD_SIZE=8\0PMIX_NAMESPACE=job7
 
 
 def event(arguments: bytes, environment: bytes, room: int = 1 << 15, **fields: int) -> bytes:
-    head = np.zeros(1, PROGRAM_EVENT)
+    head = np.zeros(1, ProgramEvent.dtype())
     head["kind"], head["tgid"], head["user"] = EventKind.PROGRAM, PID, 1000
     head["arguments"], head["environment"] = len(arguments), len(environment)
     for name, value in fields.items():
@@ -73,7 +73,7 @@ def test_what_was_cut_is_asked_for(asked: list[str], room: int, wanted: list[str
 
 def test_lengths_may_be_anything(asked: list[str]) -> None:
     for arguments, environment in ((0, 0), (0xFFFFFFFF, 0xFFFFFFFF), (0, 0xFFFFFFFF)):
-        head = np.frombuffer(event(b"a\0", b""), PROGRAM_EVENT, 1).copy()
+        head = np.frombuffer(event(b"a\0", b""), ProgramEvent.dtype(), 1).copy()
         head["arguments"], head["environment"] = arguments, environment
         pid, program = ReportedProgram.of(head.tobytes() + b"a\0")
         process_identity.identify_reported(before(pid), "a", program, str)

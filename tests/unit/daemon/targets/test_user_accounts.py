@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from hpcd.bpf.events.mapping_history import MappingHistory
-from hpcd.bpf.map_sizes import BLOCK_BYTES
 from hpcd.bpf.table_memory import MAPPING, Space, UnwindTables, space_blocks
+from hpcd.bpf.wire import BLOCK_BYTES, CfaKind
 from hpcd.daemon.access import user_accounts
 from hpcd.daemon.access.user_accounts import UserAccounts
 from hpcd.daemon.targets import process_table, shared_spaces
 from hpcd.daemon.targets.process_table import Targets
-from hpcd.daemon.unwind.unwind_rules import CfaKind, InternedRules, RuleSet, rule
+from hpcd.daemon.unwind.unwind_rules import InternedRules, RuleSet, rule
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
 from tests.support.array_memory import ArrayMemory

@@ -19,19 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcd.bpf.wire import BxKind, CfaKind, FpKind, RaKind
 from hpcd.daemon.unwind.cfi import CfiDecoder
 from hpcd.daemon.unwind.table_builder import build_table
-from hpcd.daemon.unwind.unwind_rules import (
-    NONE,
-    UNSUPPORTED,
-    BxKind,
-    CfaKind,
-    FpKind,
-    RaKind,
-    Rule,
-    RuleSet,
-    rule,
-)
+from hpcd.daemon.unwind.unwind_rules import NONE, UNSUPPORTED, Rule, RuleSet, rule
 from hpcd.elf.elf_view import ElfView
 from tests.support.elf_mutations import uleb
 

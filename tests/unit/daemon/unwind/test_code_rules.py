@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from iced_x86 import Decoder, Register
 
+from hpcd.bpf.wire import CfaKind
 from hpcd.daemon.unwind import code_rules
 from hpcd.daemon.unwind.code_rules import code_rows
 from hpcd.daemon.unwind.stack_state import (
@@ -27,7 +28,7 @@ from hpcd.daemon.unwind.stack_state import (
     step,
 )
 from hpcd.daemon.unwind.table_builder import build_table
-from hpcd.daemon.unwind.unwind_rules import NONE, CfaKind
+from hpcd.daemon.unwind.unwind_rules import NONE
 
 RAX, R12 = int(Register.RAX), int(Register.R12)
 

@@ -21,7 +21,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.bpf.map_sizes import BLOCK_WORDS
+from hpcd.bpf.wire import BLOCK_WORDS
 from hpcd.daemon.unwind import decoder_process, decoder_worker
 from hpcd.daemon.unwind.decoder_process import DecodeError, Decoder
 from hpcd.daemon.unwind.known_names import KnownNames

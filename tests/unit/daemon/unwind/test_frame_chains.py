@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcd.bpf.wire import CfaKind
 from hpcd.daemon.unwind import frame_chains
 from hpcd.daemon.unwind.frame_chains import RULES, chain_rows
-from hpcd.daemon.unwind.unwind_rules import CfaKind
 
 ADDRESS = 0x401000
 # push %rbp; mov %rsp, %rbp; 20 bytes of nop; pop %rbp; ret

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpcd.bpf.wire import CfaKind, FpKind, RaKind
 from hpcd.daemon.unwind.leaf_code import LEAF, leaf_rows
 from hpcd.daemon.unwind.table_builder import build_table
-from hpcd.daemon.unwind.unwind_rules import NONE, CfaKind, FpKind, RaKind, Rule, guessed, rule
+from hpcd.daemon.unwind.unwind_rules import NONE, Rule, guessed, rule
 from hpcd.elf.elf_view import ElfView
 
 LEAVES = {

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpcd.bpf.wire import CfaKind, FpKind, RaKind
 from hpcd.daemon.unwind.stack_ends import stack_ends
 from hpcd.daemon.unwind.table_builder import build_table
-from hpcd.daemon.unwind.unwind_rules import CfaKind, FpKind, RaKind, rule
+from hpcd.daemon.unwind.unwind_rules import rule
 from hpcd.elf.elf_view import ElfView
 from tests.support.programs import PROGRAMS
 
