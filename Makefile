@@ -13,7 +13,7 @@
 # make test-emulated   the kernels on an aarch64 that QEMU emulates (minutes)
 # make test-kernels    recording on older kernels that QEMU emulates (half an hour); KERNELS="NAME ..." are some
 # make docs    the documentation as a web site in build/site
-# make man     docs/hpcd.1 from the parsers
+# make man     manual pages and docs/recording-options.md from the code
 # make clean   removes what demo, lint and tests made; make distclean .venv and caches too
 
 PREFIX ?= /usr/local
@@ -125,6 +125,8 @@ man: setup-run
 	mv docs/hpcd.1.new docs/hpcd.1
 	$(TOOLS)/python setup/manpage.py configuration >docs/hpcd.toml.5.new
 	mv docs/hpcd.toml.5.new docs/hpcd.toml.5
+	$(TOOLS)/python setup/manpage.py options >docs/recording-options.md.new
+	mv docs/recording-options.md.new docs/recording-options.md
 
 clean:
 	rm -rf build hpcd/_version.py

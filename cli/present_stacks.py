@@ -7,7 +7,6 @@ import threading
 
 from hpcd.analysis.stacks.named_paths import PathNames
 from hpcd.analysis.stacks.reading import Reading, reading_of
-from hpcd.cli.service_client import selection_request
 from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.daemon.service.stack_message import from_message
 from hpcd.daemon.stacks.selected_processes import selected_processes
@@ -15,6 +14,7 @@ from hpcd.daemon.stacks.stack_reader import StackReader
 from hpcd.daemon.targets.process_identity import identify
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import PrivilegeError, TargetError
+from hpcd.option_schema import request_of
 
 
 class OwnReading:
@@ -46,7 +46,7 @@ class ServiceReading:
     def __init__(self, socket: str, selector: Selector, *, children: bool) -> None:
         self._socket = socket
         self._request = {
-            "verb": "stacks", **selection_request(selector), "children": children,
+            "verb": "stacks", **request_of(selector), "children": children,
         }  # fmt: skip
 
     def read(self) -> Reading:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcd.daemon.service import SOCKET
-from hpcd.errors import HpcdError, UsageError
+from hpcd.errors import HpcdError
+from hpcd.option_schema import request_of
 from hpcd.output_folder import make_directory
 
 if TYPE_CHECKING:
     from hpcd.daemon.capture.loop.stop_request import StopRequest
-    from hpcd.daemon.capture.start.recording_options import Options
-    from hpcd.daemon.targets.selector import Selector
+    from hpcd.daemon.capture.recording_options import Options
 
 _POLL_SECONDS = 0.25
 
@@ -42,10 +42,11 @@ def attach_by_service(socket: str, options: Options, output: Path | None) -> dic
 
     The directory ``output`` is created and opened here, with the rights of the user running this.
     """
+    request = {"verb": "attach", **request_of(options)}
     if output is None:
-        return _ask(socket, request_of(options))
+        return _ask(socket, request)
     with _new_directory(output) as directory:
-        return _ask(socket, {**request_of(options), "output": str(output.absolute())}, directory)
+        return _ask(socket, {**request, "output": str(output.absolute())}, directory)
 
 
 @contextlib.contextmanager
@@ -53,7 +54,7 @@ def held_by_service(socket: str, options: Options, output: Path | None) -> Itera
     """Ask the service to record ``options``, as :func:`attach_by_service`, until the block or this
     process ends."""
     with contextlib.ExitStack() as stack:
-        request, directory = {**request_of(options), "held": True}, None
+        request, directory = {"verb": "attach", **request_of(options), "held": True}, None
         if output is not None:
             request["output"] = str(output.absolute())
             directory = stack.enter_context(_new_directory(output))
@@ -73,39 +74,6 @@ def recorded_by_service(socket: str, options: Options, output: Path) -> Iterator
             # Closing the connection would end it too; detaching waits until all data is written.
             with contextlib.suppress(HpcdError):
                 _ask(socket, {"verb": "detach", "id": recording["id"]})
-
-
-def request_of(options: Options) -> dict[str, Any]:
-    """The service request that starts recording ``options``. Raises :class:`UsageError` for those
-    that the service does not take."""
-    from hpcd.daemon.capture.start.recording_options import REFUSED, REQUESTED, Options
-
-    usual = Options(options.selector, options.output)
-    for name, option in REFUSED.items():
-        if getattr(options, name) != getattr(usual, name):
-            raise UsageError(f"the hpcd service does not take {option}; record as root without it")
-    return {
-        "verb": "attach",
-        **selection_request(options.selector),
-        **{name: getattr(options, name) for name in REQUESTED},
-        "probes": options.probes.texts,
-        "probe_files": options.probes.files,
-        "mpi": options.probes.mpi,
-        "heap": options.probes.heap,
-    }
-
-
-def selection_request(selector: Selector) -> dict[str, Any]:
-    """The part of a service request that says which processes."""
-    return {
-        "pids": selector.pids,
-        "names": selector.names,
-        "users": [str(user) for user in selector.users],
-        "cgroups": selector.control_groups,
-        "containers": selector.containers,
-        "jobs": selector.jobs,
-        "all": selector.everything,
-    }
 
 
 @contextlib.contextmanager

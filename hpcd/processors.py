@@ -1,8 +1,10 @@
-"""The processors that this process may use, and the CPU time of the machine."""
+"""The processors that this process may use, and the CPU time of the machine and of itself."""
 
 from __future__ import annotations
 
 import os
+import resource
+import time
 from pathlib import Path
 
 
@@ -20,3 +22,9 @@ def machine_seconds() -> tuple[float, float, float]:
     tick = os.sysconf("SC_CLK_TCK")
     user, nice, system, idle, io, *interrupts, stolen = (int(word) / tick for word in words[1:9])
     return user + nice + system + sum(interrupts), stolen, idle + io
+
+
+def own_cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of the child processes it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime

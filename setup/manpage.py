@@ -1,5 +1,6 @@
 """Prints a manual page: of the command, made from its parsers, so that it cannot disagree with
-``--help``; with the argument ``configuration`` that of the service's file, made from its keys.
+``--help``; with the argument ``configuration`` that of the service's file, made from its keys;
+with ``options`` docs/recording-options.md, made from their definitions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import fields
 
 from hpcd.__main__ import build_parser
 from hpcd.cli.verbs import VERBS, load
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service.configuration import Configuration
+from hpcd.option_schema import options_of
 
 # All variables that hpcd reads of its own environment.
 ENVIRONMENT = {
@@ -133,5 +136,29 @@ def configuration_page() -> str:
     return "\n".join(out) + "\n"
 
 
+def options_page() -> str:
+    """docs/recording-options.md."""
+    out = [
+        "# Options of recordings",
+        "",
+        "Made by `make man` from `daemon/capture/recording_options.py:Options`. A request to the",
+        "[service](service.md#the-control-socket) has them as the fields named last; a measurement",
+        "shows them in its `options`, and so does `--json`.",
+        "",
+        "| option | meaning | verbs | field of a request |",
+        "| --- | --- | --- | --- |",
+    ]
+    for option in options_of(Options):
+        names = " ".join(
+            filter(None, (", ".join(option.flags), option.kind.argument.get("metavar")))
+        )
+        verbs = ", ".join(option.verbs)
+        field = f"`{option.key}`: {option.kind.json}" if option.served else "refused"
+        out.append(f"| `{names}` | {option.help % ()} | {verbs} | {field} |")
+    return "\n".join(out) + "\n"
+
+
+PAGES = {"configuration": configuration_page, "options": options_page}
+
 if __name__ == "__main__":
-    print(configuration_page() if sys.argv[1:] == ["configuration"] else page(), end="")
+    print(PAGES[sys.argv[1]]() if sys.argv[1:] else page(), end="")

@@ -10,9 +10,9 @@ from pathlib import Path
 from hpcd.cli.command import Command
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.record_options import (
+    add_options,
     add_output_option,
-    add_recording_options,
-    add_selection_options,
+    add_summary_options,
     default_output,
     recording_options,
     selection,
@@ -34,8 +34,8 @@ class Attach(Command):
     name = "attach"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        add_selection_options(parser)
-        add_recording_options(parser)
+        add_options(parser, self.name)
+        add_summary_options(parser)
         add_output_option(parser)
         group = parser.add_argument_group("through the service (required unless root)")
         group.add_argument(

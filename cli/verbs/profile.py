@@ -18,10 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 from hpcd.cli.command import Command
 from hpcd.cli.output.summary_text import caveats
 from hpcd.cli.output.terminal_text import harmless, say
-from hpcd.cli.record_options import (
-    add_recording_options,
-    add_selection_options,
-)
+from hpcd.cli.record_options import add_options, add_summary_options, selected
 from hpcd.cli.recorder import (
     record_by_service,
     record_here,
@@ -57,8 +54,8 @@ class ProfileCommand(Command):
     name = "profile"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        add_selection_options(parser)
-        add_recording_options(parser)
+        add_options(parser, self.name)
+        add_summary_options(parser)
         parser.add_argument(
             "--name", type=checked_name, help="the result's name (default: PROGRAM-TIME)"
         )
@@ -72,8 +69,7 @@ class ProfileCommand(Command):
 
     def run(self, args: argparse.Namespace) -> int:
         command = command_of(args.command)
-        if command and any((args.pid, args.comm, args.user, args.cgroup, args.container, args.job,
-                            args.all)):  # fmt: skip
+        if command and selected(args):
             raise UsageError("give a command or running processes, not both")
         interrupt_on(ENDING)  # until the recording begins
         owner = user()

@@ -15,8 +15,9 @@ from hpcd.cli.caller_state import caller_environment, caller_state
 from hpcd.cli.command import Command
 from hpcd.cli.output.terminal_text import say
 from hpcd.cli.record_options import (
+    add_options,
     add_output_option,
-    add_recording_options,
+    add_summary_options,
     default_output,
     recording_options,
 )
@@ -47,7 +48,8 @@ class RunCommand(Command):
     name = "run"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        add_recording_options(parser)
+        add_options(parser, self.name)
+        add_summary_options(parser)
         add_output_option(parser)
         parser.add_argument(
             "command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="command to start"

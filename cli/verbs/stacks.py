@@ -23,10 +23,7 @@ from hpcd.cli.output.stack_json import as_json
 from hpcd.cli.output.stack_text import each_lines, printable, tree_lines
 from hpcd.cli.output.terminal_text import say
 from hpcd.cli.present_stacks import OwnReading, ServiceReading, present_stacks
-from hpcd.cli.record_options import (
-    add_selection_options,
-    selection,
-)
+from hpcd.cli.record_options import add_options, selected, selection
 from hpcd.cli.result_store import latest_result
 from hpcd.cli.service_client import add_socket_option
 from hpcd.daemon.access import processes
@@ -58,10 +55,7 @@ class Stacks(Command):
             "--at", type=float, metavar="S",
             help="show the stacks of a database, S seconds after its beginning",
         )  # fmt: skip
-        add_selection_options(parser)
-        parser.add_argument(
-            "--no-children", action="store_true", help="leave out processes that a target started"
-        )
+        add_options(parser, self.name)
         parser.add_argument(
             "--each", action="store_true", help="print the stack of each thread, kernel frames too"
         )
@@ -124,8 +118,7 @@ def _recorded(args: argparse.Namespace) -> int:
         raise UsageError(f"unexpected argument {word}; did you mean --pid {word}?")
     if args.at is None or args.watch is not None:
         raise UsageError("give --at SECONDS with a database, and no --watch")
-    selected = (args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all)
-    if any(selected):
+    if selected(args):
         raise UsageError("give either a database or processes")
     with hpcd.analysis.open(args.database or latest_result()) as db:
         snapshot, paths = recorded_stacks(db, args.at)

@@ -27,18 +27,14 @@ from hpcd.analysis.live.recent_window import Busy, HotPath, Live, Snapshot
 from hpcd.cli.command import Command
 from hpcd.cli.output.call_rates import call_tables
 from hpcd.cli.output.terminal_text import harmless, wide_console
-from hpcd.cli.record_options import (
-    add_call_options,
-    add_selection_options,
-    selection,
-)
+from hpcd.cli.record_options import add_options, recording_options, selected, selection
 from hpcd.cli.service_client import add_socket_option, recorded_by_service
 from hpcd.cli.temporary_folder import temporary_folder
-from hpcd.daemon.capture.start.recording_options import DEFAULT_FREQUENCY, Options
-from hpcd.daemon.probes.probe_request import ProbeRequest
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, TargetError, UsageError
+from hpcd.option_schema import options_of
 from hpcd.signals import ENDING, handle
 from hpcd.startup.isolation import python_command, python_environment
 
@@ -72,12 +68,7 @@ class Top(Command):
             "--recording", type=int, metavar="ID", help="a recording of the service to follow"
         )
         add_socket_option(parser)
-        add_selection_options(parser)
-        parser.add_argument(
-            "-F", "--frequency", type=int, default=DEFAULT_FREQUENCY, metavar="HZ",
-            help="samples per second of each thread's CPU time (default: %(default)s)",
-        )  # fmt: skip
-        add_call_options(parser)
+        add_options(parser, self.name)
         parser.add_argument(
             "-w", "--window", type=float, default=5.0, metavar="S",
             help="length of the time window in seconds (default: %(default)g)",
@@ -113,19 +104,17 @@ class Top(Command):
 
 def resolve_source(args: argparse.Namespace) -> tuple[Path | None, Selector]:
     """The measurement to follow, or None and the processes to record."""
-    selected = any(
-        (args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all)
-    )
-    if sum((bool(args.measurement), args.recording is not None, selected)) > 1:
+    selector = selected(args)
+    if sum((bool(args.measurement), args.recording is not None, bool(selector))) > 1:
         raise UsageError("give only one of a measurement, a recording and processes")
     if args.measurement:
         return args.measurement, Selector()
     if args.recording is not None:
         (recording,) = ask(args.socket, {"verb": "status", "id": args.recording})["recordings"]
         return Path(recording["measurement"]), Selector()
-    if not selected and os.geteuid() != 0:
+    if not selector and os.geteuid() != 0:
         return None, Selector(users=(os.geteuid(),))
-    if not selected:
+    if not selector:
         with contextlib.suppress(NoServiceError):
             for recording in ask(args.socket, {"verb": "status"})["recordings"]:
                 if recording["monitor"] and recording["state"] in ("attached", "recording"):
@@ -205,14 +194,7 @@ def recorded(args: argparse.Namespace, selector: Selector) -> Iterator[Recorder 
     with contextlib.ExitStack() as stack:
         folder, lock = stack.enter_context(temporary_folder("hpcd-top-"))
         path = folder / "measurement"
-        options = Options(
-            selector=selector,
-            output=Path(),
-            frequency=args.frequency,
-            io=args.io,
-            memory=args.memory,
-            probes=ProbeRequest.of(args.probe, args.probes, mpi=args.mpi, heap=args.heap),
-        )
+        options = recording_options(args, selector, Path())
         try:
             number = stack.enter_context(recorded_by_service(args.socket, options, path))
         except NoServiceError:
@@ -228,15 +210,8 @@ def recorded(args: argparse.Namespace, selector: Selector) -> Iterator[Recorder 
 
 @contextlib.contextmanager
 def _recorded_here(args: argparse.Namespace, path: Path, lock: int) -> Iterator[Recorder]:
-    command = python_command(
-        "-m", "hpcd", "attach", "--json", "-o", str(path), "-F", str(args.frequency)
-    )
-    for option in ("pid", "comm", "user", "cgroup", "container", "job"):
-        command += [f"--{option}={value}" for value in getattr(args, option)]
-    for option in ("probe", "probes"):
-        command += [f"--{option}={value}" for value in getattr(args, option)]
-    switches = ("all", "io", "memory", "mpi", "heap")
-    command += [f"--{option}" for option in switches if getattr(args, option)]
+    words = [word for option in options_of(Options) for word in option.words(args)]
+    command = python_command("-m", "hpcd", "attach", "--json", "-o", str(path), *words)
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         text=True, env=python_environment(), pass_fds=(lock,),

@@ -5,39 +5,51 @@ Few imports: most recordings have no probes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hpcd.daemon.probes import set_names
+from hpcd.option_schema import files, flag, option, texts
+
 if TYPE_CHECKING:
     from hpcd.daemon.probes.probe_spec import ProbeSpec
+
+
+def _read(name: str) -> str:
+    from hpcd.daemon.probes.probe_set import read_probes
+
+    return read_probes(name)
+
+
+_VERBS = "attach profile run top"
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
     """Probes that are requested; nothing is checked until :meth:`specs`."""
 
-    texts: tuple[str, ...] = ()
-    """Arguments of ``--probe``."""
-    files: tuple[tuple[str, str], ...] = ()
-    """Names and contents of the files of ``--probes``."""
-    mpi: bool = False
-    """Every entry point of MPI."""
-    heap: bool = False
-    """Functions that allocate memory and free it."""
-
-    @staticmethod
-    def of(texts: Iterable[str], files: Iterable[str], *, mpi: bool, heap: bool) -> ProbeRequest:
-        """Return a request with the contents of ``files``, read with the rights of this process.
-
-        Raises :class:`hpcd.errors.NotFoundError` and :class:`hpcd.errors.UsageError`.
-        """
-        read = []
-        for name in files:
-            from hpcd.daemon.probes.probe_set import read_probes
-
-            read.append((name, read_probes(name)))
-        return ProbeRequest(tuple(texts), tuple(read), mpi, heap)
+    heap: bool = option(
+        False, "--heap", flag(), _VERBS,
+        "record what is allocated (malloc and the like, operator new, mmap) and what of it is"
+        " freed, by call path: a sample by bytes. Each of these calls costs the program about a"
+        " microsecond: docs/calls.md",
+    )  # fmt: skip
+    mpi: bool = option(
+        False, "--mpi", flag(), _VERBS,
+        "record every call of MPI (Open MPI, MPICH): bytes, peer, tag, communicator, time,"
+        " call path",
+    )  # fmt: skip
+    texts: tuple[str, ...] = option(
+        (), "--probe", texts("SPEC"), _VERBS,
+        "record the calls of a function, LIB:FUNCTION or LIB:FUNCTION(int n, ...) -> TYPE, or"
+        " of a static tracepoint, usdt:LIB:PROVIDER:NAME; docs/probes.md has the rest",
+        key="probes",
+    )  # fmt: skip
+    files: tuple[tuple[str, str], ...] = option(
+        (), "--probes", files("FILE", _read), _VERBS,
+        f"record those in FILE, or in a set that hpcd brings: {', '.join(set_names())}",
+        key="probe_files",
+    )  # fmt: skip
 
     def __bool__(self) -> bool:
         return bool(self.texts or self.files or self.mpi or self.heap)

@@ -8,23 +8,20 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.capture.start.recording_options import REQUESTED, Options
-from hpcd.daemon.probes.probe_request import ProbeRequest
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import Configuration, seconds_of, share_of, size_of
 from hpcd.daemon.service.permission import Permission, RefusedError
 from hpcd.daemon.service.protocol import EncodedAnswer, Peer
 from hpcd.daemon.service.recordings import RecordingProcess, Recordings
-from hpcd.daemon.service.request_fields import option, pairs, texts, truth, whole
 from hpcd.daemon.service.stack_readings import StackReadings
 from hpcd.daemon.service.store import make_measurement
-from hpcd.daemon.targets.control_groups import control_group
-from hpcd.daemon.targets.selector import Selector, container
+from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, TargetError, UsageError
+from hpcd.option_schema import requested
 
 # Compiling the programs takes up to 3 s, and several may start at once.
 _START_SECONDS = 25.0
@@ -80,13 +77,13 @@ class Control:
         peer a socket, by which to hand a directory over."""
         verb = request.get("verb")
         if verb == "attach":
-            held = truth(request, "held", False)
+            held = _field(request, "held", default=False)
             recording = self._attach(request, permission, hand_over)
             return recording.describe(), recording if held else None
         if verb == "stacks":
             return self._stacks_of(request, permission), None
         if verb == "detach":
-            return self._detach(whole(request, "id"), permission), None
+            return self._detach(_field(request, "id", -1), permission), None
         if verb == "status":
             return self._status(request, permission), None
         if verb == "snapshot":
@@ -109,7 +106,7 @@ class Control:
 
     def _status(self, request: dict[str, Any], permission: Permission) -> dict[str, Any]:
         if "id" in request:
-            asked = whole(request, "id")
+            asked = _field(request, "id", -1)
             recording = self._recordings.get(asked)
             if recording is None or not permission.sees(recording):
                 raise TargetError(f"no recording {asked}")
@@ -155,19 +152,11 @@ class Control:
     def _options(self, request: dict[str, Any], permission: Permission) -> Options:
         """The recording requested, within the limits of its user; its output is not yet known."""
         peer, limits = permission.peer, self._configuration.control
-        requested = {
-            one.name: option(request, one.name, one.default)
-            for one in fields(Options)
-            if one.name in REQUESTED
-        }
-        if not permission.root:
-            longest = seconds_of(limits.longest)
-            requested["duration"] = min(requested["duration"] or longest, longest)
-        return Options(
-            **requested,
-            selector=self._selector(request, permission),
+        options = requested(
+            Options,
+            request,
+            ("verb", "held", "output"),
             output=Path("/"),
-            probes=self._probes(request, permission),
             max_probed=limits.probes,
             owner=(peer.uid, peer.gid),
             only_user=None if permission.root else peer.uid,
@@ -177,10 +166,22 @@ class Control:
             max_cpu=None if permission.root else share_of(limits.cpu),
             max_memory=0 if permission.root else size_of(limits.memory),
         )
+        options.selector = permission.selected(options.selector)
+        if permission.root:
+            return options
+        longest = seconds_of(limits.longest)
+        options.duration = min(options.duration or longest, longest)
+        # What the probes are is read by the recorder: it may take long.
+        if options.probes and not limits.probes:
+            raise RefusedError(
+                "the service lets only root probe functions; its administrator can set"
+                " control.probes in hpcd.toml"
+            )
+        return options
 
     def _stacks_of(self, request: dict[str, Any], permission: Permission) -> EncodedAnswer:
-        selector = self._selector(request, permission)
-        children = truth(request, "children", True)
+        selector = permission.selected(requested(Selector, request, ("verb", "children")))
+        children = _field(request, "children", default=True)
         answer = self._stacks.read(selector, permission, self._configuration.control, children)
         journal.log("stacks read", uid=permission.peer.uid, what=selector.describe()[:_LONGEST])
         return answer
@@ -211,41 +212,11 @@ class Control:
             self._beginning[uid] += 1
         return True
 
-    def _selector(self, request: dict[str, Any], permission: Permission) -> Selector:
-        everything = truth(request, "all", False)
-        users = [] if everything else texts(request, "users")
-        if not permission.root:
-            if everything:
-                raise RefusedError("only root may record or read every process")
-            if users and users != [str(permission.peer.uid)]:
-                raise RefusedError("you may record and read your own processes only")
-        pids = request.get("pids", [])
-        if not isinstance(pids, list) or not all(type(pid) is int for pid in pids):
-            raise UsageError("pids are whole numbers")
-        selector = Selector(
-            pids=permission.translate(pids[:1024]),
-            names=tuple(texts(request, "names")),
-            users=tuple(int(user) for user in users if user.isdigit()),
-            control_groups=tuple(control_group(path) for path in texts(request, "cgroups")),
-            containers=tuple(container(text) for text in texts(request, "containers")),
-            jobs=tuple(texts(request, "jobs")),
-            everything=everything,
-        )
-        if not selector:
-            raise UsageError("say which processes")
-        return selector
 
-    def _probes(self, request: dict[str, Any], permission: Permission) -> ProbeRequest:
-        """The probes requested. What they are is read by the recorder: it may take long."""
-        asked = ProbeRequest(
-            tuple(texts(request, "probes")),
-            pairs(request, "probe_files"),
-            truth(request, "mpi", False),
-            truth(request, "heap", False),
-        )
-        if asked and not permission.root and not self._configuration.control.probes:
-            raise RefusedError(
-                "the service lets only root probe functions; its administrator can set"
-                " control.probes in hpcd.toml"
-            )
-        return asked
+def _field(request: dict[str, Any], key: str, default: Any) -> Any:
+    """Return a field of the type of its ``default``."""
+    value = request.get(key, default)
+    if type(value) is not type(default):
+        kind = "true or false" if isinstance(default, bool) else "a whole number"
+        raise UsageError(f"{key} must be {kind}")
+    return value

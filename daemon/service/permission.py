@@ -6,13 +6,14 @@ import grp
 import os
 import pwd
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hpcd.daemon.access import processes
 from hpcd.daemon.service.protocol import Peer
 from hpcd.daemon.service.recordings import RecordingProcess
-from hpcd.errors import HpcdError, TargetError
+from hpcd.daemon.targets.selector import Selector
+from hpcd.errors import HpcdError, TargetError, UsageError
 
 
 class RefusedError(HpcdError):
@@ -63,6 +64,21 @@ class Permission:
         if recording.uid != self.peer.uid and not self.root:
             raise RefusedError(f"recording {number} is another user's")
         return recording
+
+    def selected(self, selector: Selector) -> Selector:
+        """Return what the peer means by ``selector``, with the pids of here.
+
+        Raises :class:`RefusedError` for what it may not read, :class:`TargetError` for processes
+        that are not its own, :class:`UsageError` where nothing is selected.
+        """
+        if not selector:
+            raise UsageError("say which processes")
+        if not self.root:
+            if selector.everything:
+                raise RefusedError("only root may record or read every process")
+            if selector.users not in ((), (self.peer.uid,)):
+                raise RefusedError("you may record and read your own processes only")
+        return replace(selector, pids=self.translate(selector.pids))
 
     def translate(self, pids: Iterable[int]) -> tuple[int, ...]:
         """The pids, here, of what the peer calls processes ``pids``, which it must own; each once.

@@ -27,15 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from hpcd.daemon.access.file_status import IN_MEMORY, file_system_type
-from hpcd.daemon.capture.start.recording_options import Options
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.start.sampler_loading import import_recorder, prepare_recording
-from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.child_process import end_first_without_memory, tuples
 from hpcd.daemon.service.protocol import MAX_REQUEST, receive
-from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import FormatError, HpcdError, StorageError
 from hpcd.kernels.library import open_library
 from hpcd.measurement.summary import ProbesSummary, Summary, UnwindCounts
+from hpcd.option_schema import parts_of
 
 # Names of a kind in a summary, and characters of a name or a cause.
 _NAMES = 100
@@ -126,12 +125,8 @@ def _receive_directory(channel: socket.socket, owner: int) -> int:
 def options_of(specification: dict[str, Any]) -> Options:
     """The :class:`Options` of a specification; tuples come as lists."""
     known = tuples(specification)
-    return Options(
-        selector=Selector(**known.pop("selector")),
-        output=Path(known.pop("output")),
-        probes=ProbeRequest(**known.pop("probes", {})),
-        **known,
-    )
+    parts = {name: part(**known[name]) for name, part in parts_of(Options).items()}
+    return Options(**{**known, **parts, "output": Path(known["output"])})
 
 
 def _shown(summary: Summary | None) -> dict[str, Any]:

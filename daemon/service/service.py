@@ -16,7 +16,7 @@ import sdnotify
 from hpcd.bpf.kernel.privileges import LOADING, missing_capabilities, privilege_remedy
 from hpcd.bpf.wire import THREADS_PER_CPU
 from hpcd.daemon.capture.loop.stop_request import StopRequest
-from hpcd.daemon.capture.start.recording_options import Options
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import (
     Configuration,

@@ -8,10 +8,43 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hpcd.daemon.targets.control_groups import control_group
 from hpcd.errors import UsageError
+from hpcd.option_schema import flag, numbers, option, options_of, texts
 
+# The kernel keeps this much of a name.
+_COMM_BYTES = 15
 _CONTAINER_ID = r"[0-9a-f]{64}"
 _SLURM_JOB = r"/job_(\d+)(?:/|$)"
+_VERBS = "attach profile stacks top"
+
+
+def user_id(text: str) -> int:
+    """The uid of a user's name or number; :class:`UsageError` when there is none."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except KeyError:
+        raise UsageError(f"no user {text}") from None
+
+
+def container(text: str) -> str:
+    """A container's id or the beginning of one; :class:`UsageError` for anything else."""
+    if not re.fullmatch(r"[0-9a-f]{8,64}", text):
+        raise UsageError(f"{text} is no container id: 8 to 64 hexadecimal digits are")
+    return text
+
+
+def _number(text: str) -> int:
+    """A uid. Not a name: who asks for it has looked it up."""
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError("users must be numbers")
+    return int(text)
+
+
+def _command_name(text: str) -> str:
+    return text[:_COMM_BYTES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +55,25 @@ class Selector:
     Its descendants are recorded with it unless the recording leaves children out.
     """
 
-    pids: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()
-    users: tuple[int, ...] = ()
-    control_groups: tuple[str, ...] = ()
-    containers: tuple[str, ...] = ()
-    jobs: tuple[str, ...] = ()
-    everything: bool = False
+    pids: tuple[int, ...] = option((), "-p --pid", numbers(), _VERBS, "process id")
+    names: tuple[str, ...] = option(
+        (), "--comm", texts("NAME", _command_name), _VERBS, "process name"
+    )
+    users: tuple[int, ...] = option(
+        (), "--user", texts("USER", user_id, _number), _VERBS, "owner, by name or number"
+    )
+    control_groups: tuple[str, ...] = option(
+        (), "--cgroup", texts("PATH", control_group), _VERBS,
+        "control group, including all below it", key="cgroups",
+    )  # fmt: skip
+    containers: tuple[str, ...] = option(
+        (), "--container", texts("ID", container), _VERBS,
+        "container id, or at least its first 8 digits",
+    )  # fmt: skip
+    jobs: tuple[str, ...] = option((), "--job", texts("JOB_ID"), _VERBS, "Slurm job on this host")
+    everything: bool = option(
+        False, "-a --all", flag(), _VERBS, "every process on this host", key="all"
+    )
 
     def __bool__(self) -> bool:
         return self.everything or bool(self.pids) or self.open_ended
@@ -93,34 +138,11 @@ class Selector:
         """The selection in words, for messages."""
         if self.everything:
             return "all processes"
-        parts = (
-            ("pid", [str(pid) for pid in self.pids]),
-            ("name", list(self.names)),
-            ("user", [str(user) for user in self.users]),
-            ("control group", list(self.control_groups)),
-            ("container", list(self.containers)),
-            ("job", list(self.jobs)),
-        )
-        return ", ".join(f"{kind} {' or '.join(values)}" for kind, values in parts if values)
+        values = {option.flag[2:]: getattr(self, option.path) for option in options_of(Selector)}
+        kinds = [f"{kind} {' or '.join(map(str, some))}" for kind, some in values.items() if some]
+        return ", ".join(kinds)
 
 
 def _within(path: str, top: str) -> bool:
     top = "/" + top.strip("/")
     return path == top or top == "/" or path.startswith(top + "/")
-
-
-def user_id(text: str) -> int:
-    """The uid of a user's name or number; :class:`UsageError` when there is none."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        return pwd.getpwnam(text).pw_uid
-    except KeyError:
-        raise UsageError(f"no user {text}") from None
-
-
-def container(text: str) -> str:
-    """A container's id or the beginning of one; :class:`UsageError` for anything else."""
-    if not re.fullmatch(r"[0-9a-f]{8,64}", text):
-        raise UsageError(f"{text} is no container id: 8 to 64 hexadecimal digits are")
-    return text

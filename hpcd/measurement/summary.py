@@ -216,6 +216,8 @@ class Summary(NamedTuple):
     losses: tuple[tuple[int, int, int], ...] | None = None
     """Stretches of time in which samples were dropped: from, to (monotonic ns), number; a merge
     adds it."""
+    options: Mapping[str, Any] | None = None
+    """How it was recorded; not in a measurement, whose description has it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object.
@@ -275,6 +277,8 @@ def _reader(hint: Any) -> _Read:
         return lambda name, value: _fixed_tuple(name, value, arguments)
     if hint is float:
         return _number
+    if hint is Any:
+        return lambda name, value: value
     return lambda name, value: _require(name, value, hint)
 
 

@@ -24,8 +24,8 @@ from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.table_memory import MAPPING, UnwindTables, pack_rows
 from hpcd.bpf.wire import COPY_BYTES, StackCopy
 from hpcd.daemon.capture.loop.session import Session
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.start.recording import Recording
-from hpcd.daemon.capture.start.recording_options import Options
 from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.unwind.unwind_rules import InternedRules
 from hpcd.errors import PlatformError

@@ -18,8 +18,8 @@ from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.wire import Drop, EventHead, EventKind
 from hpcd.daemon.capture.loop.session import Session, readable
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.start.recording import Recording
-from hpcd.daemon.capture.start.recording_options import Options
 from hpcd.daemon.targets.selector import Selector
 
 pytestmark = pytest.mark.root

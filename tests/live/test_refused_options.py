@@ -15,10 +15,13 @@ from tests.support.recorded import HPCD
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("-F", "1000000"), "frequency must lie between 1 and 25000 Hz"),
-        (("-F", "0"), "frequency must lie between 1 and 25000 Hz"),
-        (("-d", "-1"), "duration must be more than 0 seconds"),
-        (("-d", "nan"), "duration must be more than 0 seconds"),
+        (("-F", "1000000"), "--frequency must be between 1 and 25,000 Hz"),
+        (("-F", "0"), "--frequency must be between 1 and 25,000 Hz"),
+        (("-d", "-1"), "--duration must be above 0 and at most 1,000,000,000 seconds"),
+        (("-d", "nan"), "--duration must be above 0 and at most 1,000,000,000 seconds"),
+        (("--overhead", "0%"), "--overhead must be above 0 and at most 100 %"),
+        (("--blocked-threshold", "-1"), "--blocked-threshold must be between 0 and"),
+        (("-e", "nosuch"), "no event nosuch"),
         (("--cgroup", "/nosuch"), "no control group /nosuch"),
     ],
 )

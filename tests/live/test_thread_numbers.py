@@ -14,8 +14,8 @@ import pytest
 
 from hpcd.bpf.kernel.maps import possible_cpus
 from hpcd.bpf.wire import THREADS_PER_CPU
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.start.recording import Recording
-from hpcd.daemon.capture.start.recording_options import Options
 from hpcd.daemon.targets.selector import Selector
 from hpcd.measurement.reader import open_measurement
 from tests.support.waiting import Recorder, started

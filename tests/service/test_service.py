@@ -107,6 +107,38 @@ def test_a_recording_from_attach_to_detach(service: Start, sleeper: Sleeper) -> 
     assert running.end() == 0
 
 
+def test_a_recording_has_the_options_that_were_requested(service: Start, sleeper: Sleeper) -> None:
+    """All of them: what is recorded and how is the same as without the service."""
+    running = service()
+    pid = sleeper()
+    begun = running.json(
+        "attach", "--background", "--pid", pid, "--duration", 500, "--frequency", 100,
+        "--overhead", "50%", "--no-blocked", "--blocked-threshold", 9, "--no-children", "--io",
+        "--memory", "--heap", "--mpi", "--probe", "libc:puts", "--probes", "threads",
+    )  # fmt: skip
+    summary = running.json("detach", begun["id"])
+    options = {
+        "pids": [pid], "names": [], "users": [], "cgroups": [], "containers": [], "jobs": [],
+        "all": False, "duration": 500.0, "events": [], "frequency": 100, "overhead": 0.5,
+        "waits": False, "threshold_ns": 9000, "children": False, "io": True, "memory": True,
+        "heap": True, "mpi": True, "probes": ["libc:puts"], "probe_files": ["threads"],
+        "loader": "auto",
+    }  # fmt: skip
+    assert summary["options"] == options
+    with open_measurement(Path(begun["measurement"])) as measurement:
+        assert measurement.options == options
+        assert {event.metric for event in measurement.events.values()} >= {"heap_held"}
+        functions = {function.name for function in measurement.functions.values()}
+        assert functions >= {"read", "puts"}
+    assert summary["rates"][0]["frequency"] == 100 and summary["time"] == {}
+    done = running.hpcd("attach", "--pid", pid, "-e", "instructions", "--background")
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "the hpcd service does not take --event; record as root without it\n"
+    )
+    assert running.end() == 0
+
+
 def test_users_record_what_they_own_and_own_what_they_record(
     service: Start, sleeper: Sleeper, tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from dataclasses import asdict
 
@@ -11,7 +10,7 @@ import numpy as np
 from hpcd.bpf.wire import Drop
 from hpcd.daemon.capture.loop.budget import SamplingRate
 from hpcd.daemon.capture.loop.machine_time import machine_time
-from hpcd.daemon.capture.loop.session_parts import Parts, Progress, Terms
+from hpcd.daemon.capture.loop.session_parts import CpuSampling, Parts, Progress
 from hpcd.measurement.seen_part import SeenPart
 from hpcd.measurement.summary import (
     CpuTime,
@@ -24,6 +23,7 @@ from hpcd.measurement.summary import (
     SwitchCounts,
     UnwindCounts,
 )
+from hpcd.processors import own_cpu_seconds
 
 # Samples come as if at random: this number of standard errors is chance. Of the interrupts
 # of a virtual machine that did not run for a time the first is late, and the time was another's.
@@ -37,12 +37,14 @@ _DROPS = {
 
 
 class RecordingAccount:
-    """Counts of the session of ``parts`` and ``terms``, from its begin on."""
+    """Counts of the session of ``parts``, which samples CPU time as ``sampling`` says, from its
+    begin on."""
 
-    def __init__(self, terms: Terms, parts: Parts) -> None:
-        self._terms = terms
+    def __init__(self, sampling: CpuSampling, parts: Parts) -> None:
+        self._alone = sampling.alone
         self._parts = parts
-        first = terms.first_rate
+        first = sampling.first_rate
+        self._period_ns = 1_000_000_000 // first.frequency if first else 0
         self._rates = [first] if first else []
         self._expected = ExpectedSamples(first.frequency if first else 0)
         self.start = parts.begun.time if parts.begun else time.monotonic()
@@ -110,9 +112,9 @@ class RecordingAccount:
         times = parts.thread_times.totals(time.monotonic_ns()) if parts.thread_times else None
         used = self.cpu_seconds(final=final)
         seen = times.cpu if times else used
-        expected = round(self._expected.of(used, seen)) if self._terms.alone else 0
+        expected = round(self._expected.of(used, seen)) if self._alone else 0
         uncounted = max(round(self._expected.after(seen)) - expected, 0) if expected else 0
-        sampled = parts.collector.recorded_periods * self._terms.period_ns / 1e9
+        sampled = parts.collector.recorded_periods * self._period_ns / 1e9
         overhead = parts.sampler.overhead()
         return Summary(
             samples=_count_samples(parts, counters, expected, uncounted),
@@ -129,10 +131,10 @@ class RecordingAccount:
             limit=limit or None,
             rates=tuple(self._rates),
             threads=parts.threads.line_count,
-            measurement=self._terms.output,
+            measurement=str(parts.writer.path),
             duration_s=round(until - self.start, 3),
             overhead=OverheadSeconds(
-                collector_cpu_s=round(own_cpu_seconds() - self._terms.cpu_start, 3),
+                collector_cpu_s=round(own_cpu_seconds() - parts.cpu_start, 3),
                 bpf_s=round(overhead.seconds, 4),
                 bpf_switches_s=round(overhead.switches, 4),
                 bpf_calls_s=round(overhead.calls, 4) if parts.calls else None,
@@ -233,9 +235,3 @@ def unexplained(taken: int, expected: int, left_out: int = 0, uncounted: int = 0
     if not expected or expected - left_out - chance <= taken <= expected + uncounted + chance:
         return 0
     return taken - expected + (left_out if taken < expected else -uncounted)
-
-
-def own_cpu_seconds() -> float:
-    """Return the CPU seconds of this process and of the child processes it has waited for."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime

@@ -14,16 +14,16 @@ from hpcd.daemon.access.token_bucket import TokenBucket
 from hpcd.daemon.capture.loop import heap
 from hpcd.daemon.capture.loop.budget import Cost, SamplingRate
 from hpcd.daemon.capture.loop.descriptors import readable
-from hpcd.daemon.capture.loop.recording_summary import RecordingAccount, own_cpu_seconds
-from hpcd.daemon.capture.loop.session_parts import Parts, Progress, Terms
+from hpcd.daemon.capture.loop.recording_summary import RecordingAccount
+from hpcd.daemon.capture.loop.session_parts import CpuSampling, Parts, Progress
 from hpcd.daemon.capture.loop.stop_request import StopRequest
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.naming.file_naming import name_frames
 from hpcd.daemon.targets.lifecycle import attach_held
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS
 from hpcd.errors import TargetError
-from hpcd.measurement.summary import (
-    Summary,
-)
+from hpcd.measurement.summary import Summary
+from hpcd.processors import own_cpu_seconds
 
 # The rings are emptied when they fill, of which the programs tell, or this often: a recorder that
 # is killed loses no more than the last second, the way to the disk included.
@@ -77,15 +77,18 @@ class Session:
     :class:`TargetError` when the only target is gone.
     """
 
-    def __init__(self, terms: Terms, parts: Parts, stop: StopRequest) -> None:
-        self._terms = terms
+    def __init__(
+        self, options: Options, sampling: CpuSampling, parts: Parts, stop: StopRequest
+    ) -> None:
+        self._options = options
+        self._sampling = sampling
         self._parts = parts
         self._stop = stop
         self.summary: Summary | None = None
         """The summary of what was recorded so far, some seconds old."""
         self._attach()
-        self._ends = ProcessEnds(terms.selector.pids)
-        self._account = RecordingAccount(terms, parts)
+        self._ends = ProcessEnds(options.selector.pids)
+        self._account = RecordingAccount(sampling, parts)
         self._flushed = self._trimmed = time.monotonic()
         self._start = self._account.start
         self._summarized = -math.inf
@@ -93,7 +96,7 @@ class Session:
         self._lost = self._events_lost = 0
         if parts.calls:
             parts.calls.start(self._start)
-        if terms.selector.everything:
+        if options.selector.everything:
             share, max_delay = _WAKEUP_BUDGET_NODE, math.inf
         else:
             share, max_delay = _WAKEUP_BUDGET, _MAX_WAKEUP_DELAY_S
@@ -107,14 +110,14 @@ class Session:
         self._stopped = 0.0
         self._own_cpu = time.process_time()
         self._own = None
-        if terms.max_cpu:
-            saved = _OWN_BURST_SECONDS / terms.max_cpu
-            self._own = TokenBucket(terms.max_cpu, saved, math.inf, self._start)
+        if options.max_cpu:
+            saved = _OWN_BURST_SECONDS / options.max_cpu
+            self._own = TokenBucket(options.max_cpu, saved, math.inf, self._start)
 
     def _attach(self) -> None:
-        selector, sampler = self._terms.selector, self._parts.sampler
+        selector, sampler = self._options.selector, self._parts.sampler
         sampler.read_copies_ahead()
-        if self._terms.before_exec:
+        if self._options.before_exec:
             self._adopt_child(selector.pids[0])
             return
         # hpcd itself may be selected, or come from a target.
@@ -216,15 +219,15 @@ class Session:
         """Until the recording is over; 0 or less when it is."""
         if self._stop.is_set():
             return 0.0
-        if not (self._terms.selector.open_ended or self._parts.targets.alive):
+        if not (self._options.selector.open_ended or self._parts.targets.alive):
             return 0.0
-        if self._terms.duration is None:
+        if self._options.duration is None:
             return math.inf
-        return self._start + self._terms.duration - time.monotonic()
+        return self._start + self._options.duration - time.monotonic()
 
     def _patience(self) -> float:
         """Return how long the loop may wait for something to do."""
-        if self._parts.calls or self._own or self._terms.max_memory:
+        if self._parts.calls or self._own or self._options.max_memory:
             return _POLL_SECONDS
         return max(self._flushed + _FLUSH_SECONDS - time.monotonic(), 0.0)
 
@@ -250,7 +253,7 @@ class Session:
         if delay > 0 and now - self._mapped > _LATELY_SECONDS:
             return readable((*sources, *news), min(seconds, delay))
         woken = readable((*sources, *news, parts.mmaps.descriptor), seconds)
-        if self._terms.selector.everything and any(source not in sources for source in woken):
+        if self._options.selector.everything and any(source not in sources for source in woken):
             time.sleep(_MAPPING_SECONDS)
         return woken
 
@@ -313,7 +316,7 @@ class Session:
     def _register_attached(self) -> None:
         for thread in self._parts.attachment.drain_attached():
             line = self._parts.threads.register_existing_thread(thread)
-            if thread.state.tid == thread.pid and not self._terms.before_exec:
+            if thread.state.tid == thread.pid and not self._options.before_exec:
                 self._parts.collector.add_resident(thread, line)
 
     def _flush(self, progress: Callable[[Progress], None] | None) -> None:
@@ -332,7 +335,7 @@ class Session:
             self._parts.probes.keep_to_limits(now, self._account.cpu_seconds(final=False))
         if self._parts.calls:
             self._parts.calls.keep_pace(now, self._account.cpu_seconds(final=False))
-        pause = _SUMMARY_SECONDS if self._terms.selector.everything else 0.0
+        pause = _SUMMARY_SECONDS if self._options.selector.everything else 0.0
         if lost != self._lost or now - self._summarized >= pause:
             self._lost, self._summarized = lost, now
             self.summary = self._summarize()
@@ -349,7 +352,7 @@ class Session:
     def _includes_target(self, pids: set[int]) -> bool:
         """Whether a process is among these that is recorded, or has just been started by one, and
         whose mappings no program requests."""
-        everything, sampler = self._terms.selector.everything, self._parts.sampler
+        everything, sampler = self._options.selector.everything, self._parts.sampler
         if sampler.programs.on_demand:
             return False
         return bool(pids) and (everything or any(map(sampler.targets.records, pids)))
@@ -366,7 +369,7 @@ class Session:
             delay = self._own.delay(now)
             if delay > 0:
                 self._stop.wait(min(delay, _FLUSH_SECONDS))
-        most = self._terms.max_memory
+        most = self._options.max_memory
         if most and not self._limit_reached and heap.resident_bytes() > most:
             self._limit_reached = f"ended: the recorder takes more than {most / 1e6:,.0f} MB"
             self._stop.set()
@@ -374,19 +377,20 @@ class Session:
     # --- sampling rate ---
 
     def _keep_budget(self, now: float) -> None:
-        budgets = [budget for budget in (self._terms.budget, self._terms.own_budget) if budget]
+        sampling = self._sampling
+        budgets = [budget for budget in (sampling.budget, sampling.own_budget) if budget]
         if not budgets or now - self._start < _SETTLE_SECONDS:
             return
         changed = False
         targets = self._account.cpu_seconds(final=False)
-        if self._terms.budget:
+        if sampling.budget:
             overhead = self._parts.sampler.overhead()
-            sampling = overhead.seconds - overhead.switches - overhead.calls
-            cost = Cost(sampling, overhead.switches, own_cpu_seconds(), targets)
-            changed |= self._terms.budget.step(now, cost) is not None
-        if self._terms.own_budget:
+            seconds = overhead.seconds - overhead.switches - overhead.calls
+            cost = Cost(seconds, overhead.switches, own_cpu_seconds(), targets)
+            changed |= sampling.budget.step(now, cost) is not None
+        if sampling.own_budget:
             own = Cost(0.0, 0.0, time.process_time(), 0.0)
-            changed |= self._terms.own_budget.step(now, own) is not None
+            changed |= sampling.own_budget.step(now, own) is not None
         if changed:
             rate = SamplingRate(
                 min(budget.rate.frequency for budget in budgets),

@@ -16,7 +16,6 @@ from hpcd.daemon.capture.threads.thread_times import ThreadTimes
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.process_table import Targets
-from hpcd.daemon.targets.selector import Selector
 from hpcd.measurement.summary import RateChange
 from hpcd.measurement.writer import MeasurementWriter
 
@@ -58,28 +57,18 @@ class Parts:
     probes: Probes | None = None
     begun: BegunCommand | None = None
     """The command that began before the other parts were made, if one did."""
+    cpu_start: float = 0.0
+    """CPU seconds this process had used when the recording was requested."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """Settings of a session."""
+class CpuSampling:
+    """How CPU time is sampled, and by what its rate is changed."""
 
-    selector: Selector
-    before_exec: bool
-    duration: float | None
-    output: str
-    cpu_start: float
-    """CPU seconds this process had used when the recording was requested."""
-    period_ns: int
-    """CPU time that a sample of the first event represents at first; 0 when it samples none."""
+    first_rate: RateChange | None
+    """Rate to begin with; None when CPU time is not sampled."""
     alone: bool
     """Whether no other event is sampled: then the number of samples can be predicted."""
     budget: Budget | None
     own_budget: Budget | None
     """Keeps this process' own CPU time within ``max_cpu``, where the rate can be changed."""
-    max_cpu: float | None
-    """Share of one CPU this process may take; None: any."""
-    max_memory: int
-    """Bytes this process may take; 0: any."""
-    first_rate: RateChange | None
-    """Rate at which CPU time is sampled to begin with; None when it is not."""

@@ -7,7 +7,6 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from hpcd.bpf.events.event_spec import EventSpec
 from hpcd.bpf.events.mapping_events import MmapEvents
 from hpcd.bpf.kernel.maps import possible_cpus
 from hpcd.bpf.sampler import Sampler
@@ -19,7 +18,7 @@ from hpcd.daemon.capture.loop.collector import Collector
 from hpcd.daemon.capture.loop.session_parts import Parts
 from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
-from hpcd.daemon.capture.start.recording_options import Options
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.start.sampler_loading import SamplerLoading, is_cpu_time, sampler_options
 from hpcd.daemon.capture.threads.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.threads.thread_times import ThreadTimes
@@ -68,13 +67,12 @@ class Assembly:
         options: Options,
         loading: SamplerLoading,
         writer: MeasurementWriter,
-        events: list[EventSpec],
         stack: contextlib.ExitStack,
     ) -> None:
         self._options = options
         self._loading = loading
         self._writer = writer
-        self._events = events
+        self._events = loading.events
         self._stack = stack
         self._threads = stack.enter_context(ThreadPoolExecutor(2))
         self._accounts = UserAccounts(options.table_bytes)
@@ -152,6 +150,7 @@ class Assembly:
             calls=account,
             probes=probes,
             begun=begun,
+            cpu_start=self._loading.cpu_start,
         )
 
     def _calls(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hpcd.daemon.capture.start.recording_options import Options
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.errors import PlatformError
 
 if TYPE_CHECKING:  # imported where they are needed: most recordings record no calls

@@ -14,14 +14,13 @@ from hpcd.bpf.loading.host_namespaces import require_host
 from hpcd.daemon.access import processes
 from hpcd.daemon.capture.loop import heap
 from hpcd.daemon.capture.loop.budget import Budget, SamplingRate
-from hpcd.daemon.capture.loop.recording_summary import own_cpu_seconds
 from hpcd.daemon.capture.loop.session import Session
-from hpcd.daemon.capture.loop.session_parts import Progress, Terms
+from hpcd.daemon.capture.loop.session_parts import CpuSampling, Progress
 from hpcd.daemon.capture.loop.stop_request import StopRequest
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.start.assembly import Assembly
 from hpcd.daemon.capture.start.call_setup import CallSetup
-from hpcd.daemon.capture.start.recording_options import Options
-from hpcd.daemon.capture.start.sampler_loading import SamplerLoading, is_cpu_time, recorded_events
+from hpcd.daemon.capture.start.sampler_loading import SamplerLoading, is_cpu_time
 from hpcd.daemon.capture.threads.thread_times import WaitEvent, wait_events
 from hpcd.errors import StorageError, UsageError
 from hpcd.kernels.library import open_library
@@ -29,6 +28,7 @@ from hpcd.measurement.summary import RateChange, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.heap_events import heap_events
 from hpcd.model.identity import Host
+from hpcd.option_schema import shown
 from hpcd.sandbox.limits import raise_descriptor_limit
 from hpcd.startup.garbage import fewer_collections
 
@@ -58,7 +58,6 @@ class Recording:
         self._calls = loading.calls if loading else CallSetup(options)
         self._stop = StopRequest()
         self._session: Session | None = None
-        self._cpu_start = loading.cpu_start if loading else own_cpu_seconds()
 
     @property
     def summary(self) -> Summary | None:
@@ -85,7 +84,7 @@ class Recording:
         writer = MeasurementWriter(
             options.output,
             _host(),
-            options={"frequency": options.frequency, **options.extra},
+            options=self._shown(),
             owner=options.owner,
             existing=options.existing,
         )
@@ -113,9 +112,10 @@ class Recording:
             stack.enter_context(fewer_collections())
             loading = self._loading or SamplerLoading(options, self._calls)
             stack.callback(loading.close)
-            events = self._announce_events(writer)
-            assembly = Assembly(options, loading, writer, events, stack)
-            self._session = Session(self._terms(events), assembly.parts(), self._stop)
+            self._announce_events(writer, loading.events)
+            sampling = self._cpu_sampling(loading.events)
+            assembly = Assembly(options, loading, writer, stack)
+            self._session = Session(options, sampling, assembly.parts(), self._stop)
             if options.release:
                 options.release()
             if attached:
@@ -124,14 +124,17 @@ class Recording:
             self._session.run(progress)
             summary = self._session.finish(options.analysing_last)
             writer.close(summary)
-            return summary
+            return summary._replace(options=self._shown())
+
+    def _shown(self) -> dict[str, object]:
+        return {**shown(self._options), **self._options.extra}
 
     # --- before the first sample ---
 
-    def _announce_events(self, writer: MeasurementWriter) -> list[EventSpec]:
-        """The events to sample, the one that samples CPU time first; the writer knows them now."""
+    def _announce_events(self, writer: MeasurementWriter, events: list[EventSpec]) -> None:
+        """Announce ``events`` to the writer. Raises :class:`PlatformError` for those that the
+        kernel does not offer."""
         options = self._options
-        events = recorded_events(options)
         for number, event in enumerate(events):
             event.require()
             writer.add_event(event.model(number))
@@ -143,30 +146,18 @@ class Recording:
                 writer.add_event(metric)
         if options.overhead and not is_cpu_time(events[0]):
             raise UsageError("an overhead budget needs cpu-clock among the events")
-        return events
 
-    def _terms(self, events: list[EventSpec]) -> Terms:
+    def _cpu_sampling(self, events: list[EventSpec]) -> CpuSampling:
         options = self._options
-        cpu_event = events[0] if is_cpu_time(events[0]) else None
-        # Of several events only the number of CPU time samples can be predicted.
-        alone = len(options.events) <= 1 and cpu_event
-        return Terms(
-            selector=options.selector,
-            before_exec=options.before_exec,
-            duration=options.duration,
-            output=str(options.output),
-            cpu_start=self._cpu_start,
-            period_ns=1_000_000_000 // cpu_event.frequency if cpu_event else 0,
-            alone=bool(alone),
-            budget=Budget(self._calls.sampling_share, SamplingRate(options.frequency))
-            if options.overhead
+        frequency = events[0].frequency if is_cpu_time(events[0]) else 0
+        budget = Budget(self._calls.sampling_share, SamplingRate(options.frequency))
+        return CpuSampling(
+            first_rate=RateChange.now(frequency) if frequency else None,
+            alone=bool(frequency) and len(events) == 1,
+            budget=budget if options.overhead else None,
+            own_budget=Budget(options.max_cpu, SamplingRate(frequency))
+            if options.max_cpu and frequency
             else None,
-            own_budget=Budget(options.max_cpu, SamplingRate(cpu_event.frequency))
-            if options.max_cpu and cpu_event
-            else None,
-            max_cpu=options.max_cpu,
-            max_memory=options.max_memory,
-            first_rate=RateChange.now(cpu_event.frequency) if cpu_event else None,
         )
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,10 +30,11 @@ from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.task_iterator import TaskIterator
 from hpcd.daemon.capture.loop import heap
 from hpcd.daemon.capture.loop.begun_command import BegunCommand
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.start.call_setup import CallSetup
-from hpcd.daemon.capture.start.recording_options import Options
 from hpcd.daemon.unwind.kept_tables import KnownCommands
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError
+from hpcd.processors import own_cpu_seconds
 from hpcd.startup.fast_imports import fast_imports
 
 if TYPE_CHECKING:  # with numpy, which is imported while the programs load
@@ -77,15 +77,18 @@ class SamplerLoading:
     """Begins to load the programs that ``options`` need, ``calls`` among them; :meth:`close` frees
     what was loaded unless a caller has taken it.
 
-    Raises :class:`hpcd.errors.UsageError` for probes that make no sense.
+    Raises :class:`hpcd.errors.UsageError` for events and probes that make no sense, and
+    :class:`hpcd.errors.PlatformError` for events that this machine cannot have.
     """
 
     def __init__(self, options: Options, calls: CallSetup | None = None) -> None:
+        self.events = recorded_events(options)
+        """Events to sample, the one that samples CPU time first."""
         self.calls = calls or CallSetup(options)
         self.begun: BegunCommand | None = None
         """The command that began before the recorder was there; known after :meth:`sampler`."""
         heap.limit_arenas()
-        self.cpu_start = time.process_time()
+        self.cpu_start = own_cpu_seconds()
         """CPU seconds that this process had used when loading began."""
         self._options = options
         self._thread = ThreadPoolExecutor(1, "loader")
@@ -96,9 +99,7 @@ class SamplerLoading:
         # also from any other thread that writes to it meanwhile.
         if chosen_loader(options.loader) == "object":
             sys.setswitchinterval(_QUICK_TURNS_S)
-            self._programs = self._thread.submit(
-                _load_and_begin, options, self.calls, begin=_may_begin(options)
-            )
+            self._programs = self._thread.submit(self._load_and_begin, begin=_may_begin(options))
             self._begin_iterator()
 
     def _begin_iterator(self) -> None:
@@ -121,12 +122,12 @@ class SamplerLoading:
                 loaded, self._programs = self._programs, None
                 programs, self.begun = loaded.result()
             else:
-                programs = _load(self._options, self.calls, background=False)
+                programs = self._load(background=False)
         except PrivilegeError:
             raise
         except PlatformError:
             # Not in the background the reason can be read.
-            programs = _load(self._options, self.calls, background=False)
+            programs = self._load(background=False)
         finally:
             self._end_turns()
         from hpcd.bpf.sampler import Sampler
@@ -156,6 +157,27 @@ class SamplerLoading:
             self._begin_iterator()
         taken, self._iterator = self._iterator, None
         return taken.result() if taken else None
+
+    def _load(self, *, background: bool) -> SamplerPrograms:
+        return SamplerPrograms(
+            [event.perf_event() for event in self.events],
+            online_cpus(),
+            sampler_options(self._options, self.calls, background=background),
+        )
+
+    def _load_and_begin(self, *, begin: bool) -> tuple[SamplerPrograms, BegunCommand | None]:
+        programs, options = self._load(background=True), self._options
+        if any(event.frequency > _MOST_COPIED_HZ for event in self.events):
+            programs.load_walkers()
+        if not (begin and options.release):
+            return programs, None
+        try:
+            return programs, BegunCommand(
+                programs, options.frequency, options.selector.pids[0], options.release
+            )
+        except BaseException:
+            programs.close()
+            raise
 
     def _end_turns(self) -> None:
         sys.setswitchinterval(_USUAL_TURNS_S)
@@ -194,27 +216,11 @@ def _has_room(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK) and os.statvfs(folder).f_bavail > 0
 
 
-def _load_and_begin(
-    options: Options, calls: CallSetup, *, begin: bool
-) -> tuple[SamplerPrograms, BegunCommand | None]:
-    programs = _load(options, calls, background=True)
-    if any(event.frequency > _MOST_COPIED_HZ for event in recorded_events(options)):
-        programs.load_walkers()
-    if not (begin and options.release):
-        return programs, None
-    try:
-        return programs, BegunCommand(
-            programs, options.frequency, options.selector.pids[0], options.release
-        )
-    except BaseException:
-        programs.close()
-        raise
-
-
 def recorded_events(options: Options) -> list[EventSpec]:
     """Return the events to sample, the one that samples CPU time first."""
-    events = sorted(options.events, key=lambda event: not is_cpu_time(event))
-    return events or parse_events("cpu-clock", options.frequency)
+    text = ",".join(options.events) if options.events else "cpu-clock"
+    events = parse_events(text, options.frequency)
+    return sorted(events, key=lambda event: not is_cpu_time(event))
 
 
 def is_cpu_time(event: EventSpec) -> bool:
@@ -237,14 +243,6 @@ def sampler_options(
         calls=calls.sampler_options(),
         loader=options.loader,
         background=background,
-    )
-
-
-def _load(options: Options, calls: CallSetup, *, background: bool) -> SamplerPrograms:
-    return SamplerPrograms(
-        [event.perf_event() for event in recorded_events(options)],
-        online_cpus(),
-        sampler_options(options, calls, background=background),
     )
 
 

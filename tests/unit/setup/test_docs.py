@@ -18,8 +18,11 @@ from hpcd.measurement.chunk import ChunkKind
 from tests.support.paths import ROOT
 
 
-@pytest.mark.parametrize(("what", "page"), [([], "hpcd.1"), (["configuration"], "hpcd.toml.5")])
-def test_the_manual_pages_are_current(what: list[str], page: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "page"),
+    [([], "hpcd.1"), (["configuration"], "hpcd.toml.5"), (["options"], "recording-options.md")],
+)
+def test_pages_made_from_the_code_are_current(what: list[str], page: str) -> None:
     done = subprocess.run(
         [sys.executable, "setup/manpage.py", *what], cwd=ROOT, capture_output=True, text=True,
         check=True,

@@ -20,8 +20,8 @@ FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 # Part → the parts it may import; import-linter keeps the finer contracts in `make lint`.
 BASE = {
     "hpcd.errors", "hpcd.array_types", "hpcd.distinct", "hpcd.processors", "hpcd.signals",
-    "hpcd.startup", "hpcd.wording",
-    "hpcd.kernels", "hpcd.output_file", "hpcd.output_folder", "hpcd.regular_file",
+    "hpcd.startup", "hpcd.wording", "hpcd.kernels", "hpcd.option_schema", "hpcd.output_file",
+    "hpcd.output_folder", "hpcd.regular_file",
 }  # fmt: skip
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
@@ -31,6 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "hpcd.processors": set(),
     "hpcd.signals": set(),
     "hpcd.wording": set(),
+    "hpcd.option_schema": {"hpcd.errors"},
     "hpcd.regular_file": {"hpcd.errors"},
     "hpcd.output_file": {"hpcd.errors"},
     "hpcd.output_folder": {"hpcd.errors"},

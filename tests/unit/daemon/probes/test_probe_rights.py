@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hpcd.daemon.probes import probe_rights
 from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.probes.probe_rights import ProbeRights
 from hpcd.errors import NotFoundError, UsageError
+from hpcd.option_schema import build
 
 ALICE, GROUP = 48_001, 48_009
 
@@ -61,7 +63,8 @@ def test_reading_and_attaching_take_no_longer_than_they_may(
 def test_a_request_has_the_contents_of_its_files(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text('library = "libm"\n[[probe]]\nfunction = "cos"\n')
-    asked = ProbeRequest.of(["libc:puts"], [str(own), "threads"], mpi=False, heap=False)
+    words = Namespace(probe=["libc:puts"], probes=[str(own), "threads"])
+    asked = build(ProbeRequest, lambda option: option.parsed(words))
     own.unlink()
     specs = asked.specs()
     assert [spec.function for spec in specs[:2]] == ["puts", "cos"]
@@ -69,6 +72,6 @@ def test_a_request_has_the_contents_of_its_files(tmp_path: Path) -> None:
     assert not ProbeRequest()
     assert len(ProbeRequest(mpi=True).specs()) > 80
     with pytest.raises(NotFoundError):
-        ProbeRequest.of([], [str(own)], mpi=False, heap=False)
+        build(ProbeRequest, lambda option: option.parsed(words))
     with pytest.raises(UsageError, match=r"own\.toml"):
         ProbeRequest(files=((str(own), "x = ["),)).specs()
