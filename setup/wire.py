@@ -23,8 +23,8 @@ ROOT = Path(__file__).parent.parent
 PROGRAMS = ROOT / "bpf/programs"
 MODULE = ROOT / "bpf/wire.py"
 HEADERS = (
-    "records.h", "values.h", "calls/probe_values.h", "stack/rules.h", "stack/table.h", "stack/unwind.h",
-    "iterators/task_stacks.h",
+    "records.h", "values.h", "calls/probe_values.h", "stack/rules.h", "stack/table.h",
+    "stack/unwind.h", "iterators/task_stacks.h",
 )  # fmt: skip
 MACHINES = {"x86_64": "HPCD_X86_64", "aarch64": "HPCD_AARCH64"}
 # Structures that Python knows by size alone: keys and values that only the programs read.

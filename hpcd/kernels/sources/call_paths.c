@@ -5,7 +5,7 @@
 #define WORD 8
 #define SPREAD 0x9E3779B97F4A7C15ull
 
-/* bpf/layouts.py:STACK_EVENT; the frames follow, the innermost first, the kernel's before the user's. */
+/* bpf/wire.py:StackEvent; the frames follow, the innermost first, the kernel's before the user's. */
 struct stack {
 	uint64_t time;
 	uint32_t kind, tgid, stack, thread;
@@ -15,7 +15,7 @@ struct stack {
 /* hpcd/model/unwind_status.py */
 enum { COMPLETE = 0, KERNEL_ONLY = 1, REGISTERS_CHANGING = 18, FRAMES_OMITTED = 19 };
 
-/* bpf/layouts.py: user frames of a stack at most, and how many of them, in a ring, are the outermost. */
+/* bpf/wire.py: user frames of a stack at most, and how many of them, in a ring, are the outermost. */
 enum { MAX_USER_FRAMES = 1024, OUTERMOST = 256, INNERMOST = MAX_USER_FRAMES - OUTERMOST };
 
 /* hpcd/model/frame.py */

@@ -2,7 +2,7 @@
  * daemon/capture/paths/stack_caches.py, thread_times.py, collector.py. */
 #include "sorting.h"
 
-/* bpf/layouts.py:Switch; thread_times.py:BORN. */
+/* bpf/wire.py:SwitchEvent; thread_times.py:BORN. */
 enum { IN = 16, RUNNABLE = 17, SLEEPING = 18, BORN = 32 };
 
 #define NO_LINE 0xFFFFFFFF
