@@ -61,7 +61,7 @@ class _VerbFormatter(argparse.HelpFormatter):
 
 
 class _VerbsFormatter(argparse.HelpFormatter):
-    """Lists verbs by what they are for."""
+    """Lists verbs by purpose."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=16)
@@ -231,7 +231,7 @@ def _cleaned(documentation: str) -> str:
 
 
 def _complete() -> None:
-    """Answer a shell that asks how a command line may go on, and exit."""
+    """Answer a shell that asks for completions of a command line, and exit."""
     with contextlib.suppress(ImportError):
         argcomplete = importlib.import_module("argcomplete")
         words = os.environ.get("COMP_LINE", "").split()

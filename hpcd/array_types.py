@@ -17,4 +17,4 @@ I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Array = npt.NDArray[Any]
-"""Of any type, where the code does not depend on it."""
+"""An array of any dtype, for code that does not depend on it."""

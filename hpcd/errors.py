@@ -51,7 +51,7 @@ class StorageError(HpcdError):
 
 
 class FormatError(HpcdError):
-    """A file is not what it should be: foreign, truncated, damaged, of another version."""
+    """A file has the wrong format: it is foreign, truncated, damaged, or of another version."""
 
     exit_code = 7
 
@@ -65,8 +65,8 @@ class NotFoundError(HpcdError):
 def did_you_mean(name: str, choices: Iterable[str], most: int = 3) -> str:
     """``; did you mean this or that?`` for the end of an error's line; "" when nothing is near.
 
-    Near are names that have ``name`` within, whatever the case, the shortest first, or else those
-    that are spelled nearly so.
+    Near are names that contain ``name`` in any case, the shortest first, or else names with a
+    similar spelling.
     """
     names = [choice for choice in dict.fromkeys(choices) if 0 < len(choice) <= _LONGEST]
     wanted = name.casefold()
@@ -78,6 +78,6 @@ def did_you_mean(name: str, choices: Iterable[str], most: int = 3) -> str:
             choice: difflib.SequenceMatcher(None, choice, name).ratio()
             for choice in difflib.get_close_matches(name, names[:_COMPARED], most, 0.55)
         }
-        # What is much less like it than the nearest was not meant.
+        # Names much less similar than the nearest one are no useful suggestion.
         near = [one for one in likeness if likeness[one] > max(likeness.values()) - 0.1]
     return f"; did you mean {' or '.join(near[:most])}?" if near else ""

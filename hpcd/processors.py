@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def processor_count() -> int:
-    """Return how many: on Linux those that it is not kept off, elsewhere all there are."""
+    """Return the number of CPUs: on Linux those of this process's affinity, elsewhere all."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

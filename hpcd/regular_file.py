@@ -27,7 +27,7 @@ def open_regular(path: Path) -> FileIO:
 def open_descriptor(path: Path) -> int:
     """The descriptor of a file that is opened as by :func:`open_regular`."""
     try:
-        # Without waiting for who may write into a pipe.
+        # O_NONBLOCK: opening a pipe must not wait for a writer.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ELOOP:

@@ -14,8 +14,8 @@ def rounded(value: float, digits: int = 2) -> str:
 
 
 def harmless(text: object) -> str:
-    """``text`` with what is not printable (control characters, line ends, characters that change
-    the direction of writing) as escapes such as ``\\x1b``."""
+    """Return ``text`` with unprintable characters (control characters, line ends, changes of the
+    direction of writing) as escapes such as ``\\x1b``."""
     text = str(text)
     if text.isprintable():
         return text

@@ -263,4 +263,4 @@ def gnu_build_id(notes: bytes) -> str:
 
 
 NOT_ELF = "not an ELF file"
-"""How errors of what is none end."""
+"""The end of error messages about files of another format."""

@@ -209,8 +209,8 @@ class ElfView(ElfReader):
         return pairs[fresh]
 
     def named_symbols(self, tables: Sequence[str]) -> Iterator[tuple[bytes, npt.NDArray[np.void]]]:
-        """Yield the names' text and the rows (:data:`~hpcd.elf.elf_reader.SYMBOL`) of those of
-        ``tables`` that exist, in their order."""
+        """Yield the names' text and the rows (:data:`~hpcd.elf.elf_reader.SYMBOL`) of each existing
+        table of ``tables``, in their order."""
         for name in tables:
             section, names = self.sections.get(name), self.sections.get(_NAMES_OF[name])
             if section is None or names is None:
@@ -220,7 +220,7 @@ class ElfView(ElfReader):
     def symbols_called(
         self, names: Sequence[str], tables: Sequence[str] = (".symtab", ".dynsym")
     ) -> list[tuple[str, int, int]]:
-        """(name, address, size) of the function symbols of ``tables`` that have one of ``names``,
+        """(name, address, size) of the function symbols of ``tables`` with a name in ``names``,
         each address once."""
         symbols: dict[tuple[str, int], int] = {}
         for text, table in self.named_symbols(tables):

@@ -61,7 +61,7 @@ class Calls:
 
     @staticmethod
     def joined(parts: list[Calls]) -> Calls:
-        """All calls of ``parts``, one after another."""
+        """Concatenate ``parts``."""
         parts = [Calls.none(), *parts]
         return Calls(
             *(
@@ -71,7 +71,7 @@ class Calls:
         )
 
     def in_order(self) -> Calls:
-        """Sorted by line and time; of one moment, those that last longest first."""
+        """Return the calls sorted by line and time; at equal times the longest call first."""
         return self[np.lexsort((~self.duration, self.time, self.line))]
 
 
@@ -109,7 +109,7 @@ def decode_calls(data: bytes) -> Calls:
         raise FormatError("CALLS chunk: lines are not in order")
     step = cursor.column(count, np.uint64)
     starts = np.cumsum(counts) - counts
-    # A line's times begin anew; whoever lies about a step gets times that are refused as too late.
+    # Each line's times start again from 0; forged steps wrap around to times refused as too late.
     total = np.cumsum(step, dtype=np.uint64)
     before = np.where(starts > 0, total[starts - 1], np.uint64(0)) if count else total
     ticks = total - np.repeat(before, counts) + np.uint64(base)

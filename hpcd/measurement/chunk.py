@@ -84,7 +84,7 @@ class ChunkHeader:
     sequence: int
     payload_crc: int
     offset: int
-    """Of the payload, in the segment file."""
+    """Offset of the payload in the segment file."""
 
     @property
     def end(self) -> int:
@@ -136,8 +136,8 @@ def _settings(kind: ChunkKind, size: int) -> Settings:
 def scan(
     file: BinaryIO | bytes, size: int, start: int = SEGMENT_HEADER_BYTES
 ) -> Iterator[ChunkHeader]:
-    """Headers of the sound chunks of a segment, a file or what is in it, from ``start`` on; ends
-    before the first torn one.
+    """Yield headers of the sound chunks of a segment (a file or its content) from ``start`` on,
+    up to the first torn one.
 
     Only headers are read; :func:`read_payload` checks the payload.
     """
@@ -169,7 +169,7 @@ def read_payload(file: BinaryIO | bytes, header: ChunkHeader) -> bytes:
     if header.codec != _ZSTD:
         raise FormatError(f"{where} has the unknown codec {header.codec}")
     try:
-        # A frame may claim any size and would get the memory for it; -1 is one that claims none.
+        # A frame may claim any size and would get the memory for it; -1 means that it claims none.
         if zstandard.frame_content_size(stored) not in (header.raw, -1):
             raise FormatError(
                 f"{where} has another length than its header says, {header.raw} bytes"

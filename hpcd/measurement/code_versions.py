@@ -1,10 +1,10 @@
 """Addresses that held code of several functions, one after another.
 
-A runtime frees the code it has made and uses the memory again. A node of the tree that was recorded
-stands for an address, so it stands for several call paths then. They are told apart here by the
-times of records: node ``n`` becomes a node for each time in which no frame of its path had another
-name. Frames of the same address differ by their load modules: the first function of each address
-is of the module that was recorded, those after it of modules of the same kind and place.
+A runtime frees generated code and uses the memory again. A recorded tree node is an address, so it
+may represent several call paths. They are separated here by the times of records: node ``n``
+becomes a node for each period in which no frame of its path changed its name. Frames of the same
+address differ by their load modules: the first function of each address belongs to the recorded
+module, later functions to additional modules of the same kind and place.
 
     records of node 7      name of its frame      becomes
     10 s, 11 s             f, since 9 s           node 7, module 3
@@ -27,7 +27,7 @@ from hpcd.model import frame as frames
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Module
 
-# What is done at most: a hostile file may have a name for each moment and each address.
+# Bounds on the work: a hostile file may have a name for each moment and each address.
 _MOST_NODES = 1 << 20
 _MOST_MODULES = 1 << 12
 _MOST_CHANGES = 1 << 22
@@ -169,7 +169,7 @@ class CodeVersions:
         self._index(len(cct), nodes)
 
     def _index(self, count: int, nodes: Mapping[int, _Versions]) -> None:
-        """Make the arrays that nodes are looked up in; ``count`` is of those that were divided."""
+        """Make the lookup arrays; ``count`` is the number of nodes before the division."""
         entries = [
             (node, since if at else -1, number)
             for node, version in nodes.items()
@@ -187,7 +187,7 @@ class CodeVersions:
 
 
 def _pieces(outer: _Versions, inner: _Versions) -> list[tuple[int, int, int]]:
-    """Return the times (ns) at which one of two changes, with the numbers of both from then on."""
+    """Return the times (ns) at which either version changes, with both numbers from then on."""
     pieces = []
     at, own = 0, 0
     since = min(outer.since[0], inner.since[0])
@@ -205,7 +205,7 @@ def _pieces(outer: _Versions, inner: _Versions) -> list[tuple[int, int, int]]:
 
 
 def _at_or_below(cct: CCT, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """``bool[n]``: which nodes are ``chosen`` or below one that is. O(n log depth)."""
+    """``bool[n]``: whether a node or one of its ancestors is ``chosen``. O(n log depth)."""
     below, jump = chosen.copy(), cct.parent.copy()
     while bool(jump.any()):
         below |= below[jump]

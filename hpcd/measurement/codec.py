@@ -64,7 +64,7 @@ def new_columns(records: int) -> tuple[U64, U32, U16, U64]:
 
 @lru_cache(8)
 def _lasts(events: frozenset[int]) -> npt.NDArray[np.bool_]:
-    """``bool[65536]``: whether an event is one of ``events``."""
+    """``bool[65536]``: whether an event is in ``events``."""
     lasts = np.zeros(1 << 16, bool)
     lasts[list(events)] = True
     return lasts

@@ -32,7 +32,7 @@ _COLUMN = struct.Struct("<BBHI")
 _DICTIONARY = struct.Struct("<IBB2x")
 _LENGTH = struct.Struct("<I")
 _CONSTANT, _PLANES, _RANKED = 0, 1, 3
-# Values of a column, at most: those of a constant take no bytes, and would take any memory.
+# Bound on a column's length: a constant column takes no bytes in the file, but memory when decoded.
 _MOST_VALUES = 1 << 26
 
 
@@ -58,7 +58,7 @@ def encode_ranked(values: U32) -> bytes:
 
 
 class ColumnCursor:
-    """Reads columns one after another, never past the end of ``data``."""
+    """Reads consecutive columns, never past the end of ``data``."""
 
     def __init__(self, data: bytes | memoryview, at: int = 0) -> None:
         self._data = memoryview(data)

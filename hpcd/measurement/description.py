@@ -1,4 +1,4 @@
-"""The description in a measurement: all that it says besides its records and calls."""
+"""The description in a measurement: everything but its records and calls."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from hpcd.model.cct import CCT
 from hpcd.model.identity import LEAST_SCALE, MOST_SCALE, Event, Host, Module, Process, Thread
 
 _MAX_DAMAGE_LINES = 100
-# Intervals in which samples were dropped that are kept; more are joined, two and two.
+# Bound on intervals with dropped samples; beyond it neighbours are joined in pairs.
 _MAX_LOSSES = 1000
-# Chunks of tables of identities: the attribute they are in, and what they are of.
+# Chunks with tables of identities: the attribute of ``Description`` and the type of their rows.
 _TABLES: dict[int, tuple[str, type[Any]]] = {
     ChunkKind.EVENT: ("events", Event),
     ChunkKind.PROCESS: ("processes", Process),
     ChunkKind.THREAD: ("threads", Thread),
     ChunkKind.MODULE: ("modules", Module),
 }
-# Those that may stay columns.
+# Tables that may stay columns.
 _COLUMNS = frozenset((ChunkKind.PROCESS, ChunkKind.THREAD))
 # Kinds of chunks whose text is kept where that is requested, and up to how many bytes.
 _TEXTS = frozenset(
@@ -65,7 +65,7 @@ class Losses:
 
     def __init__(self) -> None:
         self.intervals: list[tuple[int, int, int]] = []
-        # Of the summary before: its time, the recording's duration, what was dropped.
+        # From the previous summary: its time, the recording's duration, the number of drops.
         self._before = (0, 0.0, 0)
 
     def take(self, summary: Summary, first_ns: int, last_ns: int) -> None:
@@ -88,10 +88,10 @@ class Description:
     """The description of what was measured, as far as it was taken from chunks.
 
     ``events``, ``processes``, ``threads`` (by line), ``modules`` map ids to the rows of
-    :mod:`hpcd.model.identity`, ``functions`` and ``objects`` to what calls were of
-    (:mod:`hpcd.model.calls`); ``damage`` says in words what had to be skipped. ``texts`` are the
-    JSON arrays and objects that identities and symbols were read from, by kind of chunk; None where
-    they were not requested, are long, or not all were sound.
+    :mod:`hpcd.model.identity`, ``functions`` and ``objects`` to the functions called and the
+    objects they refer to (:mod:`hpcd.model.calls`); ``damage`` describes skipped parts. ``texts``
+    are the JSON texts of identities and symbols by kind of chunk; None if they were not requested,
+    are long, or are partly damaged.
     """
 
     def __init__(self, *, texts: bool) -> None:
@@ -166,7 +166,7 @@ class Description:
                 self.damage.append(line)
 
     def take(self, kind: int, read_payload: Callable[[], bytes]) -> None:
-        """Take in a chunk, if it is one that describes. Raises :class:`FormatError`."""
+        """Take in a chunk if it belongs to the description. Raises :class:`FormatError`."""
         if kind == ChunkKind.CCT:
             self._take_nodes(read_payload())
         elif kind in self._TAKERS or kind in _TABLES or kind == ChunkKind.SYMBOLS:
@@ -265,7 +265,7 @@ class Description:
             raise FormatError("clock readings are out of range")
         self._clock.extend(pairs)
 
-    # What is done with JSON of each kind of chunk.
+    # The handler of each kind of JSON chunk.
     _TAKERS: ClassVar[dict[int, Callable[[Description, Any], None]]] = {
         ChunkKind.META: _meta,
         ChunkKind.CLOCK: _take_clock,

@@ -1,10 +1,9 @@
-"""Tables of identities (:mod:`hpcd.model.identity`) by column: as objects, those of a million trace
-lines are a gigabyte.
+"""Tables of identities (:mod:`hpcd.model.identity`) by column: as objects, the identities of a
+million trace lines take a gigabyte.
 
-A measurement and a part have a table as a JSON object: of each field of a row the list of its
-values, or a list of one value that all rows have. The list of what numbers the rows is always
-whole. A field that a table leaves out has its default; fields that are not known are a later
-version's.
+A measurement and a part store a table as a JSON object: for each field of a row the list of its
+values, or a list with the single value of all rows. The list of row numbers is always complete. A
+field missing from a table has its default; unknown fields belong to a later version.
 """
 
 from __future__ import annotations
@@ -179,7 +178,7 @@ def _read_column(values: Any, name: str, type_name: str, default: Any, rows: int
         shared = {value: _share(value) for value in set(values)}
         values = [shared[value] for value in values]
     column = _packed(tuple(values))
-    # What is packed into bytes is within.
+    # Values packed into bytes are always in range.
     numbers = column if type_name.startswith("int") and isinstance(column, tuple) else ()
     if not all(n is None or -_MOST_INTEGER <= n < _MOST_INTEGER for n in numbers):
         raise FormatError(f"{name} is out of range")
@@ -203,7 +202,7 @@ def read_host(value: Any) -> Host:
 
 
 def arrays_of(tables: Sequence[IdentityColumns[Any]], name: str, none: int = 0) -> I64:
-    """``int64[n]``: a field of numbers of one of ``tables`` after the other, ``none`` for None."""
+    """``int64[n]``: a numeric field of all ``tables``, concatenated; ``none`` replaces None."""
     place = _PLACE[tables[0].kind][name]
     columns = [table.columns[place] for table in tables]
     lengths = np.array([table.length for table in tables], np.int64)
@@ -241,7 +240,7 @@ def _packed(column: tuple[Any, ...]) -> Column:
         return column
     try:
         values = np.array(column, np.int64)
-    except OverflowError:  # of damaged ones, which are refused where they are read
+    except OverflowError:  # a damaged table, which is refused by its reader
         return column
     return pack_numbers(values, int(values.min()), int(values.max()))
 

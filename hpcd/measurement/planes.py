@@ -46,7 +46,7 @@ def ranked(values: U32) -> tuple[U32, U32]:
     if top > 8 * len(values):
         unique, place = np.unique(values, return_inverse=True)
         return unique, place.astype(np.uint32)
-    # Marking what is there takes a tenth of the time of sorting.
+    # Marking the values that occur takes a tenth of the time of sorting.
     seen = np.zeros(top, bool)
     seen[values] = True
     unique = np.flatnonzero(seen).astype(np.uint32)

@@ -185,7 +185,7 @@ class Measurement(Description):
     # --- scanning ---
 
     def refresh(self) -> bool:
-        """Take in what was appended since; True when there was anything."""
+        """Take in data appended since the last call; return whether there was any."""
         before = self._segments.sequence
         for number, header in self._segments.scan():
             if header.kind == ChunkKind.RECORDS:

@@ -37,7 +37,7 @@ def last_rows(columns: Columns, begin: int) -> Columns:
 
 
 def join_columns(parts: Sequence[Columns]) -> Columns:
-    """The records of ``parts``, one after another, contiguous."""
+    """The records of ``parts``, concatenated and contiguous."""
     line, time_ns, node, event, value = zip(*parts, strict=True)
     return _join(line), _join(time_ns), _join(node), _join(event), _join(value)
 

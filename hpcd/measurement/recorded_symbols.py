@@ -52,8 +52,8 @@ class RecordedSymbols:
         self._named: set[int] = set()
 
     def take(self, payload: bytes, *, as_text: bool) -> None:
-        """Add those of a payload; ``as_text`` they are made rows when they are requested, unless
-        they have times. Raises as :func:`read_symbols` does."""
+        """Add the symbols of a payload; with ``as_text`` it is parsed only on request, unless its
+        symbols have times. Raises as :func:`read_symbols` does."""
         tables = read_symbols(payload)
         if as_text and not any(since for _, since in tables.values()):
             self._payloads.append(payload)
@@ -86,7 +86,7 @@ class RecordedSymbols:
                 self._rows.setdefault(module, []).extend(rows)
 
     def replace_timed(self, rows: dict[int, list[SymbolRow]]) -> None:
-        """Put symbols in the place of those with times, by module."""
+        """Replace all symbols with times by ``rows``, by module."""
         self.timed.clear()
         for module, own in rows.items():
             self._rows.setdefault(module, []).extend(own)

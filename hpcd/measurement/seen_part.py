@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# Less is not worth a word: figures are that uncertain anyway, and /proc counts in ticks of 10 ms.
+# Smaller parts are not reported: figures are that uncertain, and /proc counts in ticks of 10 ms.
 _SHARE = 0.01
 _CPU_SECONDS = 0.02
 _SECONDS = 0.1
-# In means over processes the weight of one that used no CPU time.
+# Weight, in means over processes, of a process that used no CPU time.
 LEAST_WEIGHT = 1e-6
 
 
 class SeenPart(NamedTuple):
     """Sums over processes, means weighted by the CPU time that was seen of each; times are s.
 
-    Processes of which nothing of this is known are not among them.
+    Processes without this information are not counted.
     """
 
     processes: int = 0
@@ -23,7 +23,7 @@ class SeenPart(NamedTuple):
     """Processes that had not ended when the recording did."""
     cpu_s: float = 0.0
     going_on_cpu_s: float = 0.0
-    """Of ``cpu_s`` that of the processes that went on."""
+    """The part of ``cpu_s`` that belongs to processes still running at the end."""
     before_s: float = 0.0
     """CPU time that the processes had used before they were recorded."""
     age_s: float = 0.0

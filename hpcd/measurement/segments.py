@@ -85,9 +85,9 @@ class Segments:
         self._files: list[BinaryIO] = []
         # The contents of segments that are read in one go.
         self._content: dict[int, bytes] = {}
-        # Where what has been scanned of each segment ends, -1 of one that is damaged from there on.
+        # Scan position in each segment; -1 if it is damaged from there on.
         self._end: list[int] = []
-        # Where each segment begins, counted over all of them.
+        # Start of each segment, counted over all of them.
         self._begin: list[int] = []
 
     def __len__(self) -> int:
@@ -138,7 +138,7 @@ class Segments:
 
     def _open(self, path: Path) -> None:
         try:
-            # Not buffered: what is read are whole headers and payloads, or a whole short segment.
+            # Unbuffered: reads are whole headers and payloads, or a whole short segment.
             file = open_regular(path)
         except OSError as error:
             raise NotFoundError(f"{path}: {error.strerror}") from None

@@ -51,7 +51,7 @@ class MachineTime(NamedTuple):
     """CPU seconds of the machine while it was recorded, whatever ran there; 0: not known."""
 
     busy_s: float = 0.0
-    """Used by programs, the kernel and interrupts, those of the targets and of hpcd among them."""
+    """CPU time used by programs (targets and hpcd included), the kernel and interrupts."""
     stolen_s: float = 0.0
     """Taken by the hypervisor."""
     idle_s: float = 0.0
@@ -129,7 +129,7 @@ class CallCounts(NamedTuple):
     dropped: Mapping[str, int] = {}
     """Lost calls by cause."""
     not_recorded: tuple[str, ...] = ()
-    """What was requested and cannot be recorded on this host."""
+    """Requested data that cannot be recorded on this host."""
 
 
 class ProbeCounts(NamedTuple):

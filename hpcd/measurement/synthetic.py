@@ -164,8 +164,8 @@ class _Symbols:
         return len(self.rows)
 
     def reached(self, frames: U64) -> npt.NDArray[np.bool_]:
-        """``bool[n]``: which symbols cover one of ``frames``, or the address before it: a return
-        address may be the end of its function."""
+        """``bool[n]``: whether a symbol covers one of ``frames``, or the address before it: a
+        return address may be the end of its function."""
         is_reached = np.zeros(len(self), bool)
         inside = frames[frame.is_module(frames)]
         for address in (inside, inside - np.uint64(1)) if len(self) else ():

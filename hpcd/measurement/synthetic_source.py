@@ -1,4 +1,4 @@
-"""Programs that measurements are grown from: a recorded one, or a built-in one of phases."""
+"""Source programs of synthetic measurements: a recorded one, or a built-in one with phases."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hpcd.model.identity import Event, Module, ModuleKind
 STRETCH = 128
 """Records taken from one place of the source: some loops of a program, little of a phase."""
 SHUFFLE = 16
-"""Stretches are cut and go on up to this far off their place: sampling hits a loop elsewhere each
-time, while what follows what stays as recorded."""
+"""Stretches are cut and joined up to this far from their place: sampling hits a loop elsewhere each
+time, while the order of records stays as recorded."""
 # A source need not be longer: its stretches are used again and again.
 _SOURCE_RECORDS = 1 << 20
 _PERIOD_NS = 1_003_009
@@ -49,7 +49,7 @@ class SyntheticSource:
     symbols: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
 
     def units_ns(self) -> F64:
-        """``float64[events]``: how long one of an interval's value is; 0 for other events."""
+        """``float64[events]``: length of one unit of an interval's value; 0 for other events."""
         lengths = np.zeros(max((event.id for event in self.events), default=0) + 1)
         for event in self.events:
             lengths[event.id] = event.length_ns
@@ -119,7 +119,7 @@ def built_in_source(contexts: int, seed: int = 0) -> SyntheticSource:
     waits = max(contexts // 16, 1)
     computing = max(contexts - waits, 1)
     ids = np.arange(1, computing + 1)
-    # As deep as real programs: a parent is mostly one of the last few nodes made.
+    # As deep as real programs: a parent is mostly one of the latest nodes.
     parent = np.maximum(ids - random.zipf(1.5, computing) % 30 - 1, 0)
     parent[::97] = 0
     place = random.integers(0, _PROCEDURES * _PROCEDURE_BYTES, computing).astype(np.uint64)
@@ -142,7 +142,7 @@ def built_in_source(contexts: int, seed: int = 0) -> SyntheticSource:
     node = node[np.maximum.accumulate(np.where(again, 0, np.arange(records)))]
     event, value = np.zeros(records, np.uint16), np.ones(records, np.uint64)
     gap = _PERIOD_NS + random.integers(-20_000, 20_000, records)
-    # Every tenth record is a wait, on one of the phase's few paths, and one for a CPU follows.
+    # Every tenth record is a wait on one of the phase's few paths, followed by a wait for a CPU.
     blocked = np.flatnonzero(random.random(records - 1) < 0.1)
     event[blocked], event[blocked + 1] = 1, 2
     node[blocked] = computing + 1 + (phase[blocked] * 7 + random.zipf(2, len(blocked))) % waits

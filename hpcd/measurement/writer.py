@@ -40,7 +40,7 @@ _RECORDS_PER_CHUNK = 1 << 18
 _NODES_PER_CHUNK = 1 << 18
 _ROWS_PER_CHUNK = 4096
 _CALLS_PER_CHUNK = 1 << 18
-# What is kept in memory while the disk takes nothing: 16 M records are 350 MB.
+# Bound on pending records while the disk accepts nothing: 16 M records are 350 MB.
 _KEEP_RECORDS = 4 << 20
 # 1 M calls are 80 MB.
 _KEEP_CALLS = 1 << 20
@@ -57,13 +57,13 @@ _TABLES: dict[ChunkKind, type[Any]] = {
 
 
 class MeasurementWriter:
-    """Writes one measurement directory (mode 0700), made here or ``existing`` and empty; what is in
-    it belongs to ``owner`` (uid, gid). With ``sync``, segments are on the disk when they are full.
+    """Writes one measurement directory (mode 0700), created or ``existing`` and empty; its files
+    belong to ``owner`` (uid, gid). With ``sync``, segments are on the disk when they are full.
 
     Raises :class:`StorageError` in one line when the directory exists or cannot be made, and from
-    :meth:`flush` and :meth:`close` when the disk is full or fails; what was flushed before stays
-    sound, what was not is kept (up to a bound, then counted in ``dropped_storage``) and the next
-    flush tries again.
+    :meth:`flush` and :meth:`close` when the disk is full or fails; flushed data stays sound,
+    pending data is kept (up to a bound, then counted in ``dropped_storage``) and the next flush
+    tries again.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class MeasurementWriter:
     # --- what to write ---
 
     def add_event(self, event: Event) -> None:
-        """Announce an event; like all rows, a later one with the same id replaces it."""
+        """Announce an event; as for all rows, a later row with the same id replaces it."""
         self._rows.setdefault(ChunkKind.EVENT, {})[event.id] = event
         if event.interval and event.unit == "s" and round(event.scale * 1e9) == codec.TIME_UNIT_NS:
             self._lasting |= {event.id}
@@ -172,11 +172,11 @@ class MeasurementWriter:
             self.flush()
 
     def add_function(self, function: CalledFunction) -> None:
-        """Announce a recorded function; a later one with the same id replaces it."""
+        """Announce a recorded function; a later row with the same id replaces it."""
         self._called.append(function)
 
     def add_object(self, called: CalledObject) -> None:
-        """Announce what values of calls refer to; a later one with the same id replaces it."""
+        """Announce an object that calls refer to; a later row with the same id replaces it."""
         self._objects.append(called)
 
     def add_calls(self, calls: Calls) -> None:
@@ -191,7 +191,7 @@ class MeasurementWriter:
     # --- writing ---
 
     def flush(self, summary: Summary | None = None) -> None:
-        """Write everything pending: who, then CCT, then records, then calls."""
+        """Write everything pending: identities, then CCT, then records, then calls."""
         try:
             self._flush_identities()
             self._flush_nodes()
@@ -254,7 +254,7 @@ class MeasurementWriter:
             part = slice(at, at + _NODES_PER_CHUNK)
             payload = codec.encode_nodes(first + at, parent[part], frame[part])
             self._segments.append(ChunkKind.CCT, payload)
-            # What is written is no longer pending, should the next part fail.
+            # Written nodes are no longer pending, even if the next chunk fails.
             rest = slice(at + _NODES_PER_CHUNK, None)
             self._pending_nodes = [(parent[rest], frame[rest])] if len(parent[rest]) else []
 

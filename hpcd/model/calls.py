@@ -55,7 +55,7 @@ class ValueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallValue:
-    """The declaration of one of a function's values."""
+    """The declaration of one value of a function's calls."""
 
     name: str
     kind: ValueKind

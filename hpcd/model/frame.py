@@ -34,8 +34,6 @@ KERNEL = 1 << 63
 RAW_MASK = (1 << 57) - 1
 _OMITTED_SHIFT = 8
 
-"""Frame of CCT node 0; module id 0 is given to no module, so nothing else has it."""
-
 
 def module_frame(module: int, offset: int) -> int:
     """The frame of ``offset`` (ELF virtual address) in ``module``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpcd.model.identity import Event
 
 ALLOCATED, HELD = "heap_allocated", "heap_held"
-"""Bytes allocated; bytes of these that were held at the end."""
+"""Events of bytes allocated, and of allocated bytes still held at the end."""
 
 
 def heap_events(first: int) -> list[Event]:

@@ -1,4 +1,4 @@
-"""Identities of what was measured: host, process, thread (one trace line each), load module, event.
+"""Identities of a measurement: host, process, thread (one trace line each), load module, event.
 
 Identifiers are small integers that a measurement never reuses, unlike pids, so a recycled pid or
 tid is a new process or line.
@@ -100,7 +100,7 @@ class ModuleKind(StrEnum):
 
 
 KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
-"""Kinds of load modules whose code is the kernel's."""
+"""Kinds of load modules with kernel code."""
 
 
 @dataclass(frozen=True, slots=True)

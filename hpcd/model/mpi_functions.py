@@ -37,7 +37,7 @@ class Role(IntEnum):
     COMPLETE_SOME = 9
     """Some of several have ended: ``ended`` of them, at the given positions."""
     LISTED = 16
-    """One of the several requests, with its position among them."""
+    """One request of a call with several, with its position among them."""
     START_MANY = 17
     COUNTS = 18
     """Some of the counts of a collective operation that has one for each rank."""
@@ -49,10 +49,10 @@ class Role(IntEnum):
     TO_ROOT = 13
     """The root needs what all have: early reduce."""
     PREFIX = 14
-    """Each rank needs what those before it have."""
+    """Each rank needs the data of all lower ranks."""
     NEIGHBOURS = 15
     NEW_COMMUNICATOR = 20
-    """All of the communicator, or those with a result, form a new one."""
+    """All members of the communicator, or only members with a result, form a new one."""
     SPLIT = 21
     SPLIT_HOST = 22
     CARTESIAN = 23

@@ -173,11 +173,11 @@ VALUES: Final[dict[Role, tuple[str, ...]]] = {
     Role.DATATYPE: ("old_datatype", "new_datatype", "blocks", "block_length"),
     Role.DATATYPE_SIZE: ("datatype", "size"),
 }  # fmt: skip
-"""The values of each role's record, in order. Those that a function has no argument for are
+"""The values of each role's record, in order. A value that the function has no argument for is
 :data:`MISSING`; a name ending in a digit is two integers of an array from that index on."""
 
-# The parameter that each value comes from: the first that a function has. Those of two messages in
-# one call differ by role.
+# The parameter that holds each value: the first in the list that the function has. A call with two
+# messages has different parameters for its send and its receive.
 _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "communicator": ("comm", "freed"), "new_communicator": ("newcomm",), "window": ("win",),
     "new_window": ("newwin",), "root": ("root",),

@@ -1,4 +1,4 @@
-"""The state of threads at one moment: each one's call path, since when, and what it waits for.
+"""The state of threads at one moment: call path, waiting reason and the time since when it holds.
 
 The reader (``hpcd.daemon.stacks``) makes it, the analysis names and merges it.
 """

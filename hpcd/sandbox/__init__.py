@@ -1,5 +1,5 @@
-"""Processes that read what is hostile: unprivileged, bounded, expendable.
+"""Processes that read hostile files: unprivileged, bounded, expendable.
 
-Files of others are never parsed in a process that has something to lose. What crashes, hangs or
-requests too much memory costs the file it was working on, and is replaced.
+Files of others are never parsed in a privileged or long-lived process. A crash, a hang or too large
+a memory request costs only the file being read; the worker is replaced.
 """

@@ -27,7 +27,7 @@ def confine(memory: int, cpu_seconds: int) -> None:
         (resource.RLIMIT_NOFILE, _MAX_FILES), (resource.RLIMIT_NPROC, 0),
     ):  # fmt: skip
         _, hard = resource.getrlimit(kind)
-        if hard != resource.RLIM_INFINITY:  # whoever is not root cannot raise it
+        if hard != resource.RLIM_INFINITY:  # only root may raise the hard limit
             most = min(most, hard)
         resource.setrlimit(kind, (most, most))
     if os.geteuid() == 0:

@@ -42,13 +42,13 @@ class FileStore:
             return
         with contextlib.suppress(OSError):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Others who can write here could have root unwind by their rows.
+            # Another user with write access could make root unwind by forged rows.
             if _trusted(directory.lstat(), stat.S_IFDIR):
                 self._directory = directory
 
     def load(self, writers: str, build_id: str, kind: str) -> bytes | None:
-        """Return what is kept of a module that ``writers`` may have written (see
-        :func:`writers_of`), None if nothing is kept that can be trusted."""
+        """Return the cached data of a module that ``writers`` may have written (see
+        :func:`writers_of`), None if there is no trusted entry."""
         path = self._path(writers, build_id, kind)
         if path is None:
             return None
@@ -98,7 +98,7 @@ class FileStore:
         return self._directory / f"{writers}-{build_id}.{kind}"
 
     def _trim(self, directory: Path) -> int:
-        """Delete what is too old, then what was used least recently; the bytes that are left."""
+        """Delete expired entries, then the least recently used; return the bytes left."""
         now = time.time()
         files = []
         with os.scandir(directory) as entries:

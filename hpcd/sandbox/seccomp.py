@@ -51,7 +51,7 @@ RULES = {
     # The channel, and the file that came over it.
     "recvmsg": Rule(47, 212),
     "recvfrom": Rule(45, 207),
-    "sendto": Rule(44, 206, 5, Test.EQUAL, 0),  # no address: what is connected already
+    "sendto": Rule(44, 206, 5, Test.EQUAL, 0),  # no address: only on the connected socket
     "read": Rule(0, 63),
     "pread64": Rule(17, 67),
     "lseek": Rule(8, 62),
@@ -59,7 +59,7 @@ RULES = {
     "write": Rule(1, 64),
     "close": Rule(3, 57),
     "fstat": Rule(5, 80),
-    "newfstatat": Rule(262, 79, 3, Test.ALL_BITS, _AT_EMPTY_PATH),  # what fstat(3) has become
+    "newfstatat": Rule(262, 79, 3, Test.ALL_BITS, _AT_EMPTY_PATH),  # glibc's fstat(3)
     "fcntl": Rule(72, 25, 1, Test.EQUAL, _F_DUPFD_CLOEXEC),  # mmap.mmap keeps a copy
     # Memory, none of it to be executed.
     "mmap": Rule(9, 222, 2, Test.NO_BIT, mmap.PROT_EXEC),
@@ -116,9 +116,9 @@ def _body(rule: Rule) -> list[tuple[int, int, int, int]]:
 
 
 def install() -> None:
-    """Hold this thread, and what it starts, to :data:`RULES` from here on.
+    """Restrict this thread and its children to :data:`RULES` from here on.
 
-    It must have given up gaining privileges (PR_SET_NO_NEW_PRIVS). Raises :class:`OSError`.
+    The thread must have set PR_SET_NO_NEW_PRIVS. Raises :class:`OSError`.
     """
     code = ctypes.create_string_buffer(program(platform.machine()))
     size = (len(code) - 1) // _INSTRUCTION.size

@@ -12,7 +12,8 @@ from typing import TypeVar
 
 _Result = TypeVar("_Result")
 
-# setgroups, setfsuid, setfsgid: those of the C library change all threads, or say nothing.
+# setgroups, setfsuid, setfsgid as system calls: glibc's setgroups changes all threads, and its
+# setfsuid and setfsgid report no errors.
 _SYSTEM_CALLS = {"x86_64": (116, 122, 123), "aarch64": (159, 151, 152)}
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -42,7 +43,7 @@ def with_rights(uid: int, groups: Sequence[int], work: Callable[[], _Result]) ->
 
 
 def groups_of(uid: int, group: int) -> list[int]:
-    """All groups of a user, ``group`` first; that alone for one that the system does not know."""
+    """All groups of a user, ``group`` first; only ``group`` for a uid that the system lacks."""
     try:
         known = os.getgrouplist(pwd.getpwuid(uid).pw_name, group)
     except (KeyError, OSError):

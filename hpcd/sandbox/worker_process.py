@@ -26,8 +26,8 @@ _OK, _FAILED = 0, 1
 _MOST_REASON = 1 << 16
 # From the end of its channel to the end of the process.
 _DEATH_SECONDS = 1.0
-# From its SIGKILL: milliseconds, but for one that waits in the kernel for a file system, perhaps
-# for ever (fuse's request_wait_answer in Linux 6.18 cannot be killed). That one is left behind.
+# A killed process ends in milliseconds, unless it waits in the kernel for a file system, perhaps
+# for ever (fuse's request_wait_answer in Linux 6.18 cannot be killed). Then it is left behind.
 _KILLED_SECONDS = 0.2
 
 
@@ -69,7 +69,7 @@ class WorkerProcess:
         self.process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._lock = threading.Lock()
-        """Held by who starts it, or takes it away to end it."""
+        """Held while starting the process, and while taking it away to end it."""
         self._ended = False
 
     @property
