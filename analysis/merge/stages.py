@@ -150,7 +150,7 @@ def merge(
 
 
 class _Merge:
-    """One merge under way: where it is made, and who works."""
+    """A merge in progress: its work folder, its inputs and its executor."""
 
     def __init__(
         self, paths: Sequence[Path], work: Path, old: Path | None, executor: Executor,
@@ -180,7 +180,7 @@ class _Merge:
         database = self._describe(measurements, modules, events)
         clock, order, columns = database.clock, database.order, database.columns
         rows = order.rows(len(measurements))
-        # The rows of who was measured are as many as there are lines: workers add up meanwhile.
+        # Process and thread tables have a row per line: workers compute sums while this writes.
         with TableWriter(self._root / layout.SQLITE, len(metric_scales(events))) as tables:
             tables.add(database.measured())
             node_totals, line_totals, cells = self._sum(placed, union, events, event_maps, rows)

@@ -65,9 +65,9 @@ class Structure:
 
 
 class StructureReader:
-    """Reads the structure of modules, one after another. A context manager.
+    """Reads the structure of modules, one at a time. A context manager.
 
-    ``workers`` processes look for loops (None: one for each CPU), or those of ``readers``.
+    ``workers`` processes look for loops (None: one for each CPU), or the given ``readers``.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class StructureReader:
 
 
 class AnalysedModule:
-    """A module whose structure is read."""
+    """A module whose structure is being read."""
 
     def __init__(self, reader: StructureReader, path: Path, build_id: str = "") -> None:
         self._reader = reader
@@ -267,19 +267,19 @@ class AnalysedModule:
         return ModuleLines.nothing(AddressRanges.nothing())
 
     def _new_lines(self, before: ModuleLines, debug: Path, addresses: U64 | None) -> ModuleLines:
-        """The lines known before and those of ``addresses`` in the file ``debug``."""
+        """Return earlier lines together with the lines of ``addresses`` from the file ``debug``."""
         try:
             lines = self._reader.lines(debug, addresses)
         except (FormatError, OSError) as error:
             self._notes[str(error)] = None
-            # What could not be read now may be another time.
+            # A later attempt may succeed.
             self._debug = None
             return replace(before, known=AddressRanges.everything())
-        # All of it at once has what was known before, too.
+        # Lines read for the whole module include the earlier ones.
         return lines if lines.known.is_everything else before.with_others(lines)
 
     def loops(self, functions: FunctionBounds) -> LoopTable:
-        """The loops of ``functions`` at least: kept ones and those that are new."""
+        """Return the loops of ``functions`` and cached ones; missing functions are analysed."""
         if self._table is None:
             self._table, self._known = self._kept_loops()
         new = ~np.isin(functions.start, self._known.start)
@@ -292,7 +292,7 @@ class AnalysedModule:
                 np.concatenate([self._known.start, fresh.start]),
                 np.concatenate([self._known.end, fresh.end]),
             )
-            # What could not be read now may be another time.
+            # A later attempt may succeed.
             if not notes:
                 columns = {"known.start": self._known.start, "known.end": self._known.end}
                 arrays = {**self._table.to_arrays(), **columns}
@@ -300,7 +300,7 @@ class AnalysedModule:
         return self._table
 
     def _kept_loops(self) -> tuple[LoopTable, FunctionBounds]:
-        """Loops from the cache, and of which functions they are."""
+        """Return cached loops, and the functions they belong to."""
         cache = self._reader.cache
         kept = cache.load(self._writers, self._build_id, "loops")
         if kept is not None:

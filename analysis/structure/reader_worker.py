@@ -86,7 +86,7 @@ def lines(fd: int, name: str, wanted: U64 | None) -> ModuleLines:
             covered, table = AddressRanges.everything(), SourceLineTable.empty()
             image = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
             table = read_lines(image, name, covered, elf.base)
-        # What is damaged there costs only these lines.
+        # A damaged line program costs only its own lines.
         with contextlib.suppress(FormatError):
             table = with_lines(table, elf, covered)
     return ModuleLines.of(table, covered)

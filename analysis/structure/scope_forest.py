@@ -1,4 +1,4 @@
-"""Scopes of a module: procedures, what was inlined into them, loops, statements."""
+"""Scopes of a module: procedures, inlined calls, loops, statements."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from hpcd.analysis.structure.scope_forest import ScopeForest
 from hpcd.array_types import I32, I64, U64
 from hpcd.model.scope import ScopeKind
 
-# Plain numbers: those of an enumeration are slow in a dictionary's keys.
+# Plain integers: members of an enumeration are slow as dictionary keys.
 _INLINED, _LOOP, _STATEMENT = int(ScopeKind.INLINED), int(ScopeKind.LOOP), int(ScopeKind.STATEMENT)
 
 
@@ -86,7 +86,7 @@ class _Tree:
         for level in reversed(levels[1:]):
             np.add.at(self.size, self.parent[level], self.size[level])
         self.first: I64 = np.zeros(count, np.int64)
-        # Trees one after another.
+        # Trees are numbered consecutively.
         roots = levels[0]
         self.first[roots] = np.cumsum(self.size[roots]) - self.size[roots]
         for level in levels[1:]:
@@ -221,7 +221,7 @@ class _Builder:
         ]
         seen = [view for view in seen if view[1]]
         if not seen:
-            # Compilers give line 0 to what they make of several lines.
+            # Compilers give line 0 to code that they made from several lines.
             seen = [
                 self._seen_from(scope, self._context[loop])
                 for scope in self._block[self._blocks[loop] : self._blocks[loop + 1]]

@@ -10,9 +10,9 @@ from hpcd.analysis.structure.array_messages import Arrays, pack_arrays, unpack_a
 from hpcd.errors import FormatError
 from hpcd.sandbox.file_cache import FileStore, writers_of
 
-# libLLVM with debug information takes 100 MB, what it runs beside ten of them.
+# libLLVM with debug information takes 100 MB; ten libraries loaded with it take as much again.
 _LIMIT_BYTES = 2 << 30
-# Changes whenever what is kept does.
+# Increased with every change of the cached data.
 _VERSION = "v4"
 
 

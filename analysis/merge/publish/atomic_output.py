@@ -1,5 +1,5 @@
-"""Creation of a database beside its place, by one merge at a time; it is put there when it is
-whole."""
+"""Creation of a database in a work folder next to its place, by one merge at a time; the complete
+database is then moved to its place."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_output(out: Path, *, replace: bool) -> None:
 
 @contextlib.contextmanager
 def work_folder(out: Path) -> Iterator[OutputFolder]:
-    """A directory beside ``out`` that is gone afterwards; a killed merge's parts are still in it.
+    """A directory next to ``out``, removed afterwards; a killed merge's parts are still in it.
 
     Raises :class:`StorageError` when another merge uses it, or it is not this user's alone.
     """
@@ -134,7 +134,7 @@ def _sync(folder: Path) -> None:
     if len(paths) > _MOST_SYNCED:
         _sync_file_system(folder)
         return
-    # One after another each would wait for the disk by itself.
+    # In turn each fsync would wait for the disk by itself.
     with ThreadPoolExecutor(_SYNCING) as pool:
         list(pool.map(_sync_one, paths))
 

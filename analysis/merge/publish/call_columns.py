@@ -32,7 +32,7 @@ COLUMNS: dict[str, npt.DTypeLike] = {
 """The columns of ``calls/`` with one entry a call, and their types."""
 
 NARROW = ("weight", *(f"value-{number}" for number in range(MAX_VALUES)))
-"""Those that are unsigned integers of as few bytes as hold them all."""
+"""Columns stored as unsigned integers of the fewest bytes that hold all values."""
 
 # Calls sorted and summed at once, where lines are shorter: about 100 bytes each.
 _BATCH_CALLS = 1 << 20
@@ -206,7 +206,7 @@ def _translated(
 
 
 def _place(columns: dict[str, Any], following: I64, calls: Calls) -> None:
-    """Put calls, sorted by their measurement's line, where their lines' go on."""
+    """Write calls, sorted by their measurement's line, behind the earlier calls of their lines."""
     order = np.argsort(calls.line, kind="stable")
     calls = calls[order]
     starts = np.flatnonzero(np.diff(calls.line, prepend=np.uint32(0xFFFFFFFF)) != 0)
@@ -236,7 +236,7 @@ def _batches(first: I64) -> Iterator[tuple[int, int]]:
 
 
 def _sort(columns: dict[str, Any], first: I64) -> None:
-    """Sort the calls of each line by time; of one moment, those that last longest first."""
+    """Sort the calls of each line by time; at equal times the longest call first."""
     for low, high in _batches(first):
         span = slice(int(first[low]), int(first[high]))
         line = np.repeat(np.arange(low, high), np.diff(first[low : high + 1]))
@@ -296,7 +296,7 @@ def _value_totals(value: U64, weight: I64, starts: I64) -> tuple[I64, I64, I64]:
 
 
 def _sums(value: I64, weight: I64, starts: I64) -> I64:
-    """Weighted sums; what is too much to be true is cut."""
+    """Weighted sums, saturated at implausible values."""
     about = np.add.reduceat(value.astype(np.float64) * weight, starts)
     exact: I64 = np.add.reduceat(value * weight, starts)
     return np.where(about < _MOST, exact, _MOST)

@@ -166,12 +166,12 @@ def line_extremes(task: ExtremesTask) -> list[Extremes]:
 
 
 def _lines_together(store: CellStore, first: int, last: int, nodes: int) -> tuple[Cells, I64]:
-    """The sums of some chunks by line and node, and where those of each line begin, and the last
-    one's end."""
+    """Return the sums of some chunks sorted by line and node, and the start of each line's sums,
+    with their total at the end."""
     sizes = [store.cells(chunk) for chunk in range(first, last)]
     starts: list[I64] = []
     at, total = 0, sum(sizes)
-    # Of which line each is, is where it stands.
+    # The starts give the line of each sum, so the line column takes no memory.
     whole = Cells(
         np.broadcast_to(np.uint32(0), total), np.empty(total, np.uint32),
         np.empty(total, np.uint16), np.empty(total, np.uint64), np.empty(total, np.uint64),

@@ -22,8 +22,8 @@ def line_columns(
     clock: ClockOffsets,
     windows: I64,
 ) -> LineColumns:
-    """The columns of lines in ``order``; ``rows`` are those of each measurement
-    (:meth:`LineOrder.rows`), ``windows`` ``int64[measurements, 2]`` when each was recorded."""
+    """The columns of lines in ``order``; ``rows`` are the rows of each measurement
+    (:meth:`LineOrder.rows`), ``windows`` ``int64[measurements, 2]`` its time window."""
     every = np.concatenate(rows)
     records, first, last = (np.empty(len(every), np.int64) for _ in range(3))
     records[every] = np.concatenate([contents.counts for contents in measurements])

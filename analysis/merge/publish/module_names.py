@@ -113,7 +113,7 @@ def close_readers() -> None:
 
 
 def _with_scopes(answer: SymbolAnswer, structure: Structure) -> ModuleNames:
-    """Scopes by procedure: parts of one that are symbols of their own (``.cold``) have their own.
+    """Scopes by procedure: a part with a symbol of its own (``.cold``) has its own scopes.
 
     In order of procedure, then as the forest has them, so parents come first.
     """
@@ -183,7 +183,7 @@ def _placed(
     placed = list(procedures)
     for at, root in zip(number.tolist(), roots.tolist(), strict=True):
         file, line = structure.forest.place(root)
-        # Of several that claim to be it, the one that begins where it does.
+        # Among several roots of a procedure, the root that begins at its address is the right one.
         exact = int(structure.forest.address[root]) == placed[at].address
         if file and (exact or not placed[at].file):
             placed[at] = replace(placed[at], file=file, line=line)

@@ -76,7 +76,7 @@ class DatabaseContents:
     windows: I64
 
     def measured(self) -> dict[str, Iterator[tuple[Any, ...]]]:
-        """Rows of the tables of who was measured, by their names, which come first."""
+        """Rows of the tables of hosts, processes and threads by table name, which come first."""
         hosts = sorted({_host(contents) for contents in self.measurements})
         texts = _SharedTexts()
         return {
@@ -90,7 +90,7 @@ class DatabaseContents:
                        e.interval)
                       for e in self.events),
             "process_row": self._processes(texts),
-            # Behind those that refer to them.
+            # Written after the rows that refer to them.
             "shared_text": texts.rows(),
             "thread": self._threads(),
         }  # fmt: skip
@@ -195,8 +195,8 @@ class DatabaseContents:
             )  # fmt: skip
 
     def _shifts(self) -> I64:
-        """Return ``int64[n]``: the ns to add to each measurement's monotonic times for those of the
-        database."""
+        """Return ``int64[n]``: the ns from each measurement's monotonic times to the database's
+        times."""
         return np.array([at - self.clock.origin_ns for at in self.clock.offsets], np.int64)
 
     def _node_metrics(
@@ -243,7 +243,7 @@ def _scopes(named: NamedTree) -> Iterator[tuple[Any, ...]]:
 
 
 class _SharedTexts:
-    """Texts that processes have in common, each once, by number: those of a job have all."""
+    """Texts that processes share, numbered, each once: all processes of a job have the same."""
 
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
@@ -310,7 +310,7 @@ def _numbers(column: I64) -> list[int | None]:
 
 
 def _moments(time: I64, shift: I64) -> list[int | None]:
-    """``time`` shifted, None where there is none or it cannot be."""
+    """Return ``time`` shifted; None for a missing or impossible time."""
     return _numbers(np.where(np.abs(time) >= _LATEST_NS, NO_NUMBER, time + shift))
 
 
@@ -319,7 +319,7 @@ def _host(contents: MeasurementContents) -> tuple[str, str, str, str, int]:
     return (host.hostname, host.boot_id, host.kernel, host.machine, host.cpus)
 
 
-# Names come from what was measured: none may steer a terminal they are printed on.
+# Names come from the recorded programs: none may control a terminal on which they are printed.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 

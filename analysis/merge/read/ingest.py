@@ -33,8 +33,8 @@ from hpcd.errors import FormatError, HpcdError, NotFoundError
 
 @dataclass(frozen=True, slots=True)
 class MeasurementSource:
-    """A measurement to read: the input ``path``, of which there were ``size`` bytes; 0 of one that
-    cannot be read."""
+    """A measurement to read: the input ``path`` and its ``size`` in bytes when it was listed; 0 if
+    it cannot be read."""
 
     path: Path
     size: int
@@ -75,15 +75,15 @@ class Ingested:
 
 
 def ingest(task: IngestTask) -> Ingested:
-    """Make the parts of measurements, unless they are there already: one of those that are closed,
-    and one of each other, which may have more the next time. Raises :class:`StorageError`."""
+    """Make the missing parts: one part of all closed measurements, and a part for each open one,
+    which may have grown by the next merge. Raises :class:`StorageError`."""
     answer = Ingested()
     keep_freed_memory()
     members: dict[int, BatchMember] = {}
     with contextlib.ExitStack() as stack:
         for number, source in enumerate(task.sources):
             try:
-                # The calls of a measurement that is divided are for who joins its shares.
+                # A divided measurement's calls are read when its shares are joined.
                 member = BatchMember.open(
                     source.path, source.size or None, calls=task.share is None
                 )
@@ -104,7 +104,7 @@ def ingest(task: IngestTask) -> Ingested:
 
 
 def join_shares(tasks: Sequence[IngestTask]) -> Ingested:
-    """Make the part of a measurement, each share of which one of ``tasks`` has read. Raises
+    """Make the part of a measurement from its shares, each read by one of ``tasks``. Raises
     :class:`StorageError`."""
     by_number = sorted(tasks, key=lambda task: task.share.number if task.share else 0)
     task, answer = by_number[0], Ingested()
@@ -128,7 +128,7 @@ def join_shares(tasks: Sequence[IngestTask]) -> Ingested:
 
 
 def part_path(folder: Path, members: Iterable[MeasurementContents]) -> Path:
-    """Return the path of the part of ``members`` in ``folder``: a merge that goes on finds it."""
+    """Return the path of the part of ``members`` in ``folder``: a resumed merge finds it there."""
     name = hashlib.blake2b(digest_size=8)
     for contents in members:
         name.update(b"%x %x %s\0" % (contents.id, contents.size, os.fsencode(contents.path)))
@@ -138,7 +138,7 @@ def part_path(folder: Path, members: Iterable[MeasurementContents]) -> Path:
 def progress_of(parts: Path) -> int:
     """Bytes of their measurements that tasks under way have read, which make ``parts``."""
     total = 0
-    # Names alone: there may be many parts beside them.
+    # os.listdir instead of Path.iterdir: the folder may contain many parts.
     for name in os.listdir(parts):  # noqa: PTH208
         if name.endswith(".read"):
             with contextlib.suppress(OSError, ValueError):
@@ -150,8 +150,8 @@ def _make_part(
     task: IngestTask, members: dict[int, BatchMember], answer: Ingested,
     shares: Sequence[LoadedShare] = (),
 ) -> None:  # fmt: skip
-    """Make the part of ``members``, of a measurement alone of its ``shares``; or take the one that
-    is there."""
+    """Make the part of ``members`` (of a single measurement, from its ``shares`` if there are any),
+    or use the existing one."""
     if shares:
         (member,) = members.values()
         member.unknown |= lines_of(shares) - set(member.lines.tolist())

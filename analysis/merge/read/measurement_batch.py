@@ -226,12 +226,11 @@ class MeasurementBatch:
             yield columns.batch()
 
     def node_order(self, first: Batch | None, enough: int = _MORE_RECORDS) -> U32:
-        """The nodes that a part numbers first, those of the most records before others.
+        """Return the nodes that a part numbers first, by descending number of records.
 
-        Their numbers then have low bytes that are alike and high ones that are 0, which saves a
-        tenth of what a part's blocks take, and their sums lie close together. ``first`` are the
-        first records; of a measurement alone some more chunks are looked at, until they have
-        ``enough``.
+        Their numbers then have similar low bytes and high bytes of 0, which saves a tenth of the
+        size of a part's blocks, and their sums are stored close together. ``first`` are the first
+        records; for a single measurement more chunks are read until they have ``enough`` records.
         """
         counts = np.zeros(len(self.tree), np.int64)
         if first is not None:

@@ -1,4 +1,4 @@
-"""Contents of a measurement besides its records, checked and bounded for a part."""
+"""Contents of a measurement without its records, checked and bounded for a part."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def texts_of(measurement: Measurement, contents: MeasurementContents) -> dict[st
     tables = {}
     for name, kind in _TEXTS.items():
         payloads = measurement.texts.get(kind, [])
-        # What was cut to its bounds is not what was written; what is not ASCII may not be UTF-8.
+        # Contents cut to their bounds differ from the text; non-ASCII text may be invalid UTF-8.
         plain = all(text.isascii() and b"\0" not in text for text in payloads)
         kept, said = getattr(contents, name), getattr(measurement, name)
         if plain and (kept is said or kept == said):
@@ -103,7 +103,7 @@ def texts_of(measurement: Measurement, contents: MeasurementContents) -> dict[st
 
 
 def symbols_of(measurement: Measurement) -> list[bytes]:
-    """The payloads of SYMBOLS chunks, or one with what these said."""
+    """The payloads of SYMBOLS chunks, or a single payload with the parsed symbols."""
     if measurement.texts is not None:
         return measurement.texts.get(ChunkKind.SYMBOLS, [])
     columns = {k: tuple(zip(*v, strict=True)) for k, v in measurement.symbols.items() if v}

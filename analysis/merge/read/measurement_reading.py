@@ -44,7 +44,7 @@ _MOST_MEMBERS = 256
 # Batches that short measurements are put into at least, so that there is work for many workers.
 _FEWEST_BATCHES = 16
 _SHOW_SECONDS = 0.25
-# Of inputs that are no measurements, where none is one.
+# Bound on errors shown when no input is a measurement.
 _SHOW_ERRORS = 8
 
 
@@ -95,10 +95,10 @@ def read_measurements(
     paths: Sequence[Path], folder: Path, old: Path | None, executor: Executor,
     progress: Progress, *, memory: int, local: bool,
 ) -> ReadMeasurements:  # fmt: skip
-    """Make the parts of ``paths`` in ``folder``, and find those of the database ``old``.
+    """Make the parts of ``paths`` in ``folder``, and list the parts of the database ``old``.
 
-    ``local``: the workers read from this machine's memory what is read ahead here. Raises
-    :class:`FormatError` when none is a measurement, and the error of the only one.
+    ``local``: the workers run on this machine, so reading ahead fills their page cache. Raises
+    :class:`FormatError` when no input is a measurement, and a single input's own error.
     """
     result = ReadMeasurements()
     earlier: dict[int, MeasurementContents] = {}
@@ -142,7 +142,7 @@ def _identified(number: int, path: Path) -> _Input:
 
 
 def _distinct(inputs: Sequence[_Input], answers: _Answers) -> list[_Input]:
-    """The inputs, of those that are the same measurement the longest one; others are refused."""
+    """Return distinct inputs: of copies of a measurement the longest; the others are refused."""
     kept: dict[int, _Input] = {}
     for one in sorted(inputs, key=lambda one: (-one.size, one.path.name, one.number)):
         if one.id is not None and kept.setdefault(one.id, one) is not one:
@@ -229,7 +229,7 @@ def _shower(
 
 def _parts_of(database: Path, executor: Executor) -> list[PartContents]:
     """Return the contents of all parts of a database. Raises :class:`FormatError`."""
-    # One of another version cannot be added to: what is in it would be lost.
+    # A database of another version cannot be extended: its content would be lost.
     manifest = layout.read_manifest(database)
     places = sorted((database / "trace").glob("*.part"))
     if [path.name for path in places] != list(
@@ -252,7 +252,7 @@ def _united(
     parts: Sequence[PartContents], earlier: dict[int, MeasurementContents],
     refused: list[tuple[str, str]],
 ) -> list[MeasurementContents]:  # fmt: skip
-    """Return every measurement once, in order; of one that has grown, its present contents."""
+    """Return every measurement once, in order, with its present contents if it has grown."""
     new: dict[int, MeasurementContents] = {}
     read = [contents for part in parts for contents in part.measurements]
     for contents in (read[at] for at in _ranked(read)):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from hpcd.measurement.chunk import MAX_SEGMENT
 
-# Bytes requested beyond those that are being read: some seconds of work for a worker,
-# little enough to be still in memory when its turn comes.
+# Bytes requested ahead of the current read: some seconds of work for a worker, little enough to be
+# still in memory when its turn comes.
 _AHEAD_BYTES = 96 << 20
 # One request to the kernel. It reads no more of one than a disk's read-ahead, 128 KiB where nothing
 # was set (mm/readahead.c, force_page_cache_ra()).

@@ -60,8 +60,8 @@ class Batch:
 
 
 class RecordColumns:
-    """Columns that chunks are decoded into one after another, and that serve again when they have
-    been emptied: memory that the kernel need not fill with zeros each time."""
+    """Reusable columns that consecutive chunks are decoded into: new memory would have to be
+    zeroed by the kernel each time."""
 
     def __init__(self, records: int) -> None:
         """With room for ``records`` records; more is made where it is needed."""

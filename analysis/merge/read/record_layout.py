@@ -100,8 +100,8 @@ class RecordLayout:
         return self._used <= self._slots
 
     def _make_room(self, records: int) -> None:
-        """Columns for a number of records, each of which may be an interval and be a block of its
-        own."""
+        """Allocate columns for ``records`` records, each of which may be an interval and take a
+        whole block."""
         self._room = room = max(records, 2 * SLICE_RECORDS)
         most = 2 * room + 1
         self._columns: tuple[Array, ...] = (

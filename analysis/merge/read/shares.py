@@ -25,8 +25,8 @@ from hpcd.analysis.trace.short_waits import ShortWaits
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 
-# Stored bytes of a share, about: opening the measurement and looking at its nodes takes some
-# hundredths of the time that reading so many does.
+# Approximate stored bytes of a share: opening the measurement and scanning its nodes takes some
+# hundredths of the time of reading that many.
 _SHARE_BYTES = 16 << 20
 _SUMS = ("line", "node", "event", "records", "value")
 _COUNTS = ("counts", "first", "last")
@@ -144,8 +144,8 @@ class LoadedShare:
         """Lines whose records are not in order."""
 
     def add_to(self, output: PartOutput, part: PartWriter, source: I64) -> OverviewEntries:
-        """Append blocks, sums and counts to those of a part with the lines ``source``; the entries
-        of overviews, by rows of it."""
+        """Append blocks, sums and counts to the part with the lines ``source``; return the
+        entries of overviews by the part's rows."""
         rows = np.searchsorted(source, self.source)
         columns = self._columns
         table = columns["table"]

@@ -193,7 +193,7 @@ def run_all(
     ``tick`` is called now and then while nothing finishes. Raises :class:`WorkerDiedError` when a
     worker died.
     """
-    # Not all tasks at once: those of MPI and Dask are all pickled when they are submitted.
+    # Not all tasks at once: MPI and Dask pickle every task when it is submitted.
     ahead = 1 if isinstance(executor, InlineExecutor) else _AHEAD
     waiting: dict[Future[_Result], int] = {}
     finished: SimpleQueue[Future[_Result]] = SimpleQueue()

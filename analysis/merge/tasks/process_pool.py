@@ -1,10 +1,10 @@
 """Tasks in processes of this machine, any of which may be killed at any time.
 
-In place of ``concurrent.futures.ProcessPoolExecutor``, whose workers share queues and locks: as of
-Python 3.11 it waits for ever where a worker is killed while tasks are submitted, cancelled or on
-their way through its pipe (https://github.com/python/cpython/issues/94777). Here each worker has a
-pipe of its own, and one thread starts workers, hands out tasks, takes answers, and ends what is
-left when a worker dies: a killed worker is the end of its pipe, at once.
+This replaces ``concurrent.futures.ProcessPoolExecutor``, whose workers share queues and locks: as
+of Python 3.11 it waits for ever if a worker is killed while tasks are submitted, cancelled or in
+its pipe (https://github.com/python/cpython/issues/94777). Here each worker has a pipe of its own,
+and one thread starts workers, hands out tasks, takes answers, and ends the other workers when one
+dies: a killed worker closes its pipe at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
 
 # Forking a process with threads (the progress display) can deadlock the child: workers are forked
-# by one that has none, and has imported what they need, once for all of them.
+# by a server without threads, which has imported their modules once for all of them.
 CONTEXT = multiprocessing.get_context("forkserver")
 """Call :func:`start_fork_server` before a process of it is started."""
 
@@ -86,7 +86,7 @@ class ProcessPool(Executor):
     def submit(
         self, fn: Callable[_Args, _Result], /, *args: _Args.args, **kwargs: _Args.kwargs
     ) -> Future[_Result]:
-        """Run ``fn`` in a worker. Raises what has ended the pool, such as a worker that died."""
+        """Run ``fn`` in a worker. Raises the error that ended the pool, such as a worker death."""
         future: Future[_Result] = Future()
         with self._lock:
             if self._broken:
@@ -147,7 +147,7 @@ class ProcessPool(Executor):
             try:
                 call = pickle.dumps(task.call, pickle.HIGHEST_PROTOCOL)
                 connection = idle or self._start()
-            except Exception as error:  # pickle raises what it likes: this task's error
+            except Exception as error:  # pickling may raise any error: it fails this task
                 task.future.set_exception(error)
                 continue
             self._workers[connection].task = task
@@ -182,7 +182,7 @@ class ProcessPool(Executor):
         assert task is not None
         try:
             result, error = pickle.loads(answer)
-        except Exception as unreadable:  # of a class that cannot be made again, say
+        except Exception as unreadable:  # for example an exception class that cannot be rebuilt
             result, error = None, unreadable
         if error is None:
             task.future.set_result(result)

@@ -45,7 +45,7 @@ class TextColumn:
 
     @staticmethod
     def of(tables: Sequence[IdentityColumns[Any]], name: str) -> TextColumn:
-        """A field of one of ``tables`` after the other."""
+        """A field of all ``tables``, concatenated."""
         known: dict[Any, int] = {}
         numbers: list[int] = []
         times: list[int] = []
@@ -56,7 +56,7 @@ class TextColumn:
         return TextColumn(np.repeat(np.array(numbers, np.int64), times), list(known))
 
     def places(self) -> I64:
-        """``int64[n]``: the place of each among those that differ, in order."""
+        """``int64[n]``: the rank of each text among the distinct texts."""
         return _places(self.texts)[self.number]
 
     def of_rows(self, rows: I64) -> TextColumn:
@@ -194,7 +194,7 @@ def _process_order(
     process: Mapping[str, I64],
     texts: Mapping[str, TextColumn],
 ) -> I64:
-    """Return the processes in database order ``int64[n]``, which depends on what they are alone."""
+    """Return the processes in database order ``int64[n]``, which depends on their contents only."""
     ranked = np.argsort(np.array([contents.id for contents in measurements], object))
     by_id = np.empty(len(measurements), np.int64)
     by_id[ranked] = np.arange(len(measurements))
@@ -269,7 +269,7 @@ def _one_each(threads: IdentityColumns[Thread], processes: IdentityColumns[Proce
 def _processes(
     known: IdentityColumns[Process], threads: IdentityColumns[Thread]
 ) -> IdentityColumns[Process]:
-    """The processes of a measurement, with those that its threads name alone."""
+    """The processes of a measurement, and unknown ones for ids that occur in its threads only."""
     lost = set(threads.column("process")) - set(known)
     if not lost:
         return known
@@ -283,7 +283,7 @@ _ID = Process.__slots__.index("id")
 
 
 def _order(keys: Sequence[Array]) -> I64:
-    """``np.lexsort`` of processes or lines, which mostly one column tells apart."""
+    """``np.lexsort`` of processes or lines; usually one column distinguishes all of them."""
     several = [key for key in keys if len(key) and key.min() != key.max()]
     if not several:
         return np.arange(len(keys[0]))

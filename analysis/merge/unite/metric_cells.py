@@ -160,7 +160,7 @@ def _repeats(values: npt.NDArray[np.integer]) -> bool:
 
 
 def _of_rows(cells: Cells, rows: I64) -> Cells:
-    """Return those of ``cells`` whose lines are ``rows``, by their place among these."""
+    """Return the ``cells`` of the lines ``rows``, with the line's index in ``rows`` as line."""
     top = int(cells.line.max(initial=0))
     if top < len(rows) == int(rows[-1]) + 1:
         return cells
@@ -254,7 +254,7 @@ def place_nodes(works: Sequence[Path], folder: Path) -> None:
 
 
 def join_files(works: Sequence[Path], name: str, out: Path, total: int) -> None:
-    """Make a column of bytes of the arrays ``name`` of ``works``, one after the other."""
+    """Concatenate the arrays ``name`` of ``works`` into a column of bytes."""
     create_column(out, np.uint8, total)
     at = 0
     with ColumnWriter(out) as column:

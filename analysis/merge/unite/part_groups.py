@@ -87,7 +87,7 @@ def _tree_of(part: UnitedPart) -> tuple[CCT, U32]:
 
 
 def unite(trees: Sequence[CCT]) -> tuple[CCT, U32]:
-    """The canonical union of ``trees``, and the nodes in it of all of theirs, one after another."""
+    """Return the canonical union of ``trees``, and its node for each of their nodes, in order."""
     met, node = unite_as_met(trees)
     tree, (number,) = union([met])
     return tree, number[node]

@@ -51,7 +51,7 @@ class PartLayout:
         )
 
     def lines(self, part: int, rows: Sequence[I64]) -> I64:
-        """``int64[n]``: the trace lines of :meth:`live_rows`; ``rows`` are those of each
+        """``int64[n]``: the trace lines of :meth:`live_rows`; ``rows`` are the rows of each
         measurement."""
         return np.concatenate([rows[number] for number in self.members[part]])
 

@@ -1,13 +1,13 @@
-"""The scratch file of a part: what uniting parts needs besides, while a merge runs.
+"""The scratch file of a part: temporary data for uniting parts during a merge.
 
-It lies beside the part and is numpy's ``.npz``. ``parent`` and ``frame`` are the union of the
-measurements' trees, in numbers of load modules that they have in common; ``order`` has the tree's
-node of each number that the part gives one, which are all; ``row``, ``node``, ``event``,
-``records`` and ``value`` are sums, of rows, nodes and events as the part numbers them. ``payload``
-has the distinct payloads of SYMBOLS chunks, each from ``payload_start`` on. ``facts`` is JSON:
-``tables``, the distinct tables of what a measurement's load modules are in the tree's frames, and
-of each measurement which of these is its ``table``, which payloads are its ``symbols``, and the
-modules ``named`` by these.
+It is stored next to the part as numpy's ``.npz``. ``parent`` and ``frame`` are the union of the
+measurements' trees, with load modules numbered in common; ``order`` has the tree's node of each of
+the part's node numbers, which cover the tree; ``row``, ``node``, ``event``, ``records`` and
+``value`` are sums, with rows, nodes and events in the part's numbers. ``payload`` has the distinct
+payloads of SYMBOLS chunks, each from ``payload_start`` on. ``facts`` is JSON: ``tables``, the
+distinct tables from a measurement's load modules to the modules of the tree's frames, and for each
+measurement the number of its ``table``, the numbers of its payloads (``symbols``), and the modules
+``named`` by them.
 """
 
 from __future__ import annotations

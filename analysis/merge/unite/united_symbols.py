@@ -27,15 +27,15 @@ from hpcd.measurement.recorded_symbols import SymbolRow
 from hpcd.model.identity import ModuleKind
 
 _OWNERS = "measurements"
-# Kinds of modules of which each measurement knows only the names it has met: all are united. Of
-# others one measurement's table is whole.
+# Kinds of modules with only the names that a measurement has met: all measurements' names are
+# united. For other kinds one measurement's table is complete.
 _BY_NAME = (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL)
 
 
 @dataclass(frozen=True, slots=True)
 class WantedSymbols:
     """Symbols of module ``source`` of a part, for ``module`` of the database; ``together`` with
-    those that others have of it."""
+    other measurements' symbols of it."""
 
     source: int
     module: int
@@ -44,10 +44,10 @@ class WantedSymbols:
 
 @dataclass(frozen=True, slots=True)
 class SymbolUnion:
-    """Tables that tasks left in ``files``, and those of the database ``earlier`` for the modules
+    """Tables that tasks left in ``files``, and tables of the database ``earlier`` for the modules
     ``modules`` (its number to the new one's), to be united in ``out``.
 
-    ``owners`` are the measurements whose tables those are that are not united.
+    ``owners`` are the measurements that provide the tables of other modules.
     """
 
     files: tuple[Path, ...]
@@ -143,7 +143,7 @@ def unite_symbols(union: SymbolUnion) -> None:
 
 
 def united_modules(modules: Sequence[CanonicalModule]) -> frozenset[int]:
-    """The modules whose tables are united."""
+    """Return the modules whose tables are united."""
     return frozenset(module.id for module in modules if module.kind in _BY_NAME)
 
 

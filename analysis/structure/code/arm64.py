@@ -12,8 +12,8 @@ from hpcd.analysis.structure.code.section_image import Image
 
 Words = npt.NDArray[np.uint32]
 
-# Arm Architecture Reference Manual, C4.1.65, Branches: mask, value, what it is, where the distance
-# to the target stands (lowest bit, width).
+# Arm Architecture Reference Manual, C4.1.65, Branches: mask, value, kind, and the bit field of the
+# distance to the target (lowest bit, width).
 _BRANCHES = (
     (0xFC000000, 0x14000000, Flow.JUMP, 0, 26),  # b
     (0xFC000000, 0x94000000, Flow.CALL, 0, 26),  # bl

@@ -59,7 +59,7 @@ def functions_of(elf: ElfFile, debug: Path | None = None) -> FunctionBounds:
         inside = begin[
             np.searchsorted(begin, np.uint64(low)) : np.searchsorted(begin, np.uint64(high))
         ]
-        # PLT stubs, and code of which nothing is known: one stretch.
+        # PLT stubs and other code without symbols are one stretch.
         if not len(inside) or inside[0] != low:
             inside = np.concatenate([np.array([low], np.uint64), inside])
         begins.append(inside)

@@ -14,7 +14,7 @@ from hpcd.analysis.structure.code.loop_table import LoopTable
 from hpcd.analysis.structure.code.noreturn import Endings
 from hpcd.analysis.structure.code.section_image import Image
 
-# Generated parsers reach a million instructions in one function; what is bigger is no function.
+# Generated parsers reach a million instructions in one function; a larger range is no function.
 _MAX_FUNCTION = 16 << 20
 # Steps of the search a block may take, and of the smallest functions: real ones take about three.
 _STEPS_PER_BLOCK, _STEPS, _MAX_STEPS = 400, 20_000, 20_000_000
@@ -132,7 +132,7 @@ class _Rows:
 
 
 def _depth(header: int, around: list[int], depths: dict[int, int]) -> int:
-    """Return the number of loops around the one of ``header``."""
+    """Return the number of loops around the loop of ``header``."""
     path = []
     while header >= 0 and header not in depths:
         path.append(header)

@@ -15,7 +15,7 @@ _RELATIVE = {X86_64: 8, AARCH64: 1027}
 
 
 class Image:
-    """The sections of a file by address; only those that are used are read."""
+    """The sections of a file by address; only sections that are used are read."""
 
     def __init__(self, elf: ElfFile, memory: mmap.mmap) -> None:
         """``memory`` is the file itself."""

@@ -126,7 +126,7 @@ class X86JumpTables:
         return 0
 
     def _address(self, before: int, registers: Sequence[int]) -> int:
-        """The last address of the module put into one of ``registers``."""
+        """Return the last address of the module put into any of ``registers``."""
         # Compilers move the address out of loops: it may be far before.
         nearest, address = -1, 0
         for register in registers:

@@ -1,4 +1,4 @@
-"""Sets of addresses of a module as sorted ranges: those whose debug information has been read."""
+"""Sorted ranges of a module's addresses, such as addresses whose debug information was read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LAST = (1 << 64) - 1
 
 
 class AddressRanges(NamedTuple):
-    """Addresses of which all is known: from ``start`` up to ``end``, ``uint64[k]``, ascending."""
+    """Completely known addresses: from ``start`` up to ``end``, ``uint64[k]``, ascending."""
 
     start: U64
     end: U64
@@ -47,7 +47,7 @@ class AddressRanges(NamedTuple):
         return AddressRanges(start[order], end[order])
 
     def without(self, other: AddressRanges) -> AddressRanges:
-        """Return these addresses without those of ``other``."""
+        """Return these addresses without the addresses of ``other``."""
         edges = np.unique(np.concatenate([self.start, self.end, other.start, other.end]))
         low, high = edges[:-1], edges[1:]
         return AddressRanges.of(low, high, self.holds(low) & ~other.holds(low))

@@ -1,12 +1,11 @@
-"""Some compile units of a module's debug information: only those that addresses are in.
+"""Selection of the compile units of a module's debug information that contain given addresses.
 
 A big program has thousands of units, and samples in a few. ``.debug_aranges`` gives the unit of an
 address (DWARF 5, section 6.1.2; GCC writes it, other compilers with an option). The decoder reads
-all units of a file; so the others are blanked, in a private mapping of the
-file: a run of them becomes one unit that has nothing but a header and an entry without code. Units
-that ``.debug_aranges`` does not name are kept: others may refer to them, as to dwz's shared ones.
-Of big units that are kept, procedures are left out
-(:mod:`hpcd.analysis.structure.dwarf.subprograms`).
+all units of a file; so unneeded units are blanked in a private mapping of the file: a run of them
+becomes a single unit with only a header and an entry without code. Units that ``.debug_aranges``
+does not name are kept: others may refer to them, as to dwz's shared units. Unneeded procedures of
+big units are left out, too (:mod:`hpcd.analysis.structure.dwarf.subprograms`).
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from hpcd.errors import FormatError
 
 # Below this all of it takes less time than to choose.
 _WORTH = 1 << 20
-# Bytes of units that are decoded at once; with less than half of that left out, all are.
+# Bound on unit bytes decoded at once; if less than half of that can be left out, all are decoded.
 _MOST = 32 << 20
 # Units of at least _LARGE bytes have enough procedures to leave some out, unless at least _MANY
-# addresses are wanted: then few procedures are without any.
+# addresses are wanted: then few procedures contain none.
 _LARGE = 1 << 18
 _MANY = 10_000
-# The biggest sections there are have some gigabytes; what is left out of them takes no memory.
+# The biggest known sections have some gigabytes; blanked parts take no memory.
 _LARGEST = 4 << 30
-# What is needed of a file besides.
+# Other sections that the decoder needs.
 _SECTIONS = (
     ".symtab", ".strtab", ".shstrtab", ".note.gnu.build-id", ".debug_line", ".debug_line_str",
     ".debug_str", ".debug_str_offsets", ".debug_addr", ".debug_rnglists", ".debug_ranges",
@@ -71,10 +70,10 @@ def some_units(fd: int, elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, Addres
 
 
 def keep_units(image: mmap.mmap, elf: ElfFile, addresses: U64) -> AddressRanges:
-    """Blank what none of ``addresses`` is in, or that is too much; what is whole then.
+    """Blank units without any of ``addresses``, or beyond the bound; return the complete ranges.
 
-    ``image`` is a private, writable mapping of ``elf``'s file. Nothing is blanked where that is not
-    worth it, and where sections are compressed or damaged.
+    ``image`` is a private, writable mapping of ``elf``'s file. Nothing is blanked if it would save
+    little, or if sections are compressed or damaged.
     """
     info, abbreviations = elf.section(".debug_info"), elf.section(".debug_abbrev")
     ranges = elf.section(".debug_aranges")
@@ -132,9 +131,9 @@ def _write(image: mmap.mmap, place: int, packed: Packed, without: list[tuple[int
 
 
 class _Choice(NamedTuple):
-    """``runs`` of units to leave out, where there is room for an abbreviation, what is whole.
+    """``runs`` of units to leave out, room for an abbreviation at ``spot``, the complete ranges.
 
-    ``large``: (begin, end, abbreviations) of units kept that are worth a look inside.
+    ``large``: (begin, end, abbreviations) of kept units from which procedures may be left out.
     """
 
     runs: list[tuple[int, int]]
@@ -172,11 +171,11 @@ def _choose(
     blank[unit] = True
     blank[unit[inside[which]]] = False
     length = units.end - units.begin
-    # The rest is for another time: decoding takes three times the memory.
+    # Units beyond the bound are left for a later call: decoding takes three times the memory.
     many = np.setdiff1d(unit, np.flatnonzero(blank))
     blank[many[1:][np.cumsum(length[many])[1:] > _MOST]] = True
     kept = np.logical_and.reduceat(~blank[unit], np.flatnonzero(first))
-    # What has no room for a header stays, but is not told to be there: it would come again.
+    # A unit too short for a header stays, but does not count as known: a later call reads it.
     blank &= length >= _BLANK.size
     free = np.setdiff1d(units.abbreviations[blank], units.abbreviations[~blank])
     if 2 * int(length[blank].sum()) < min(size, _MOST) or not len(free):
@@ -195,7 +194,7 @@ def _large(units: _Units, blank: Mask) -> list[tuple[int, int, int]]:
 
 
 def _blanked(image: mmap.mmap, choice: _Choice, place: _Place, addresses: U64) -> AddressRanges:
-    """Write what is left of the units left out, and leave out procedures of the others."""
+    """Replace the units left out by empty ones, and leave out procedures of large kept units."""
     if choice.runs:
         at = place.abbreviations + choice.spot
         image[at : at + len(_ABBREVIATION)] = _ABBREVIATION
@@ -223,7 +222,7 @@ def _units(chunks: Iterable[bytes | memoryview], size: int) -> _Units:
     at = begin = 0
     data: bytes | memoryview = b""
     for chunk in chunks:
-        # What is left of the piece before is less than a header.
+        # The remainder of the previous chunk is shorter than a header.
         left = bytes(data[max(at - begin, 0) :])
         begin += len(data) - len(left)
         data = left + bytes(chunk) if left else chunk
@@ -290,8 +289,8 @@ def _runs(units: _Units, blank: Mask) -> list[tuple[int, int]]:
 
 
 def _known(start: U64, end: U64, kept: Mask, wanted: U64) -> AddressRanges:
-    """The stretches that are ``kept``, and what is between stretches where it is ``wanted``."""
-    # Stretches and what is between them, in turns; what is between neighbours is empty.
+    """Return ``kept`` stretches, and gaps between stretches that contain a ``wanted`` address."""
+    # Gaps and stretches alternate; the gap between adjacent stretches is empty.
     edges = np.concatenate([[np.uint64(0)], np.stack([start, end], axis=1).ravel()])
     stops = np.append(edges[1:], np.uint64((1 << 64) - 1))
     whole = np.zeros(len(edges), bool)

@@ -25,7 +25,7 @@ _COMPRESSED = 0x800
 
 @dataclass(frozen=True)
 class Packed:
-    """A compressed section of ``elf``; ``size`` is what it says it has when it is not."""
+    """A compressed section of ``elf``; ``size`` is its decompressed size from its header."""
 
     elf: ElfFile
     section: Section

@@ -58,7 +58,7 @@ class ModuleLines:
         return ModuleLines.of(SourceLineTable.empty(), covered)
 
     def with_others(self, other: ModuleLines) -> ModuleLines:
-        """Return these lines and those of ``other`` for addresses that are not known here."""
+        """Return these lines, with lines of ``other`` for addresses not known here."""
         fresh = other.known.without(self.known)
         if len(fresh.start) != len(other.known.start) or bool((fresh.end != other.known.end).any()):
             other = other._within(fresh)

@@ -56,7 +56,7 @@ def with_lines(table: SourceLineTable, elf: ElfFile, covered: AddressRanges) -> 
     start, stop, file, line = (row[last] for row in rows[:4])
     owner = table.at[np.searchsorted(table.start, start, side="right") - 1]
     first = len(table.caller)
-    # Where a row ends and none begins, what was known before goes on.
+    # After a row without a successor the earlier line applies again.
     resumed = np.setdiff1d(stop, np.concatenate([start, table.start]))
     starts = np.concatenate([resumed, table.start, start])
     at = np.concatenate(
@@ -79,9 +79,9 @@ def with_lines(table: SourceLineTable, elf: ElfFile, covered: AddressRanges) -> 
 
 
 def line_rows(elf: ElfFile, low: U64, high: U64) -> LineRows:
-    """The rows of code that begins from one of ``low`` up to the ``high`` of it, both ascending.
+    """Return rows of code in the ranges from ``low`` up to ``high``, ``uint64[k]``, both ascending.
 
-    None from compressed sections. Raises :class:`FormatError`.
+    Compressed sections give no rows. Raises :class:`FormatError`.
     """
     section = elf.section(".debug_line")
     nothing = np.zeros(0, np.int64)
@@ -157,7 +157,7 @@ def program_rows(header: LineProgramHeader) -> tuple[U64, U64, I64, I64]:
     """Start, end, file (from 0) and line of each row."""
     code = np.frombuffer(header.program, np.uint8).astype(np.int64)
     at = _operation_offsets(header, code)
-    # What is cut off at the end is nothing.
+    # Padding: operations cut off at the end read zeros.
     code = np.concatenate([code, np.zeros(16, np.int64)])
     does = _decode(header, code, at)
     setting, ending = does.setting, does.ending

@@ -32,9 +32,9 @@ class SectionTexts:
 
 
 class LineProgramHeader:
-    """The header of the program whose unit is ``data``; ``program`` is its byte code.
+    """The header of the line program of the unit ``data``; ``program`` is its byte code.
 
-    ``files`` are its paths, of which the first has the number ``first_file``; an operation below
+    ``files`` are its paths, the first numbered ``first_file``; an operation below
     ``opcode_base`` takes ``arguments[operation]`` LEB128 numbers. Raises :class:`FormatError`.
     """
 

@@ -48,7 +48,7 @@ def depths(parent: I32) -> I64:
 
 
 class Call(NamedTuple):
-    """One procedure on a chain of inlined calls, and where in it the chain goes on."""
+    """A procedure on a chain of inlined calls, and the line in it that calls the next."""
 
     procedure: str
     file: str

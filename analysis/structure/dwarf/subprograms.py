@@ -1,10 +1,10 @@
-"""Leave out of a compile unit, before it is decoded, the procedures that no wanted address is in.
+"""Removal of unwanted procedures from a compile unit before it is decoded.
 
-A unit of C++ templates can have thousands, each with all that was inlined in it. Its entries stand
-one after another (DWARF 5, section 2.3), and one with children says where the next begins
-(DW_AT_sibling; GCC writes it). So the outermost entries are gone through, and one of a procedure
-becomes one that has no children: of an abbreviation the unit has for things that end in a block of
-bytes, all of the procedure being that block. What others refer to inside it is still there.
+A unit of C++ templates can have thousands of procedures, each with all calls inlined in it. The
+children of the unit's root are consecutive (DWARF 5, section 2.3), and an entry with children says
+where the next begins (DW_AT_sibling; GCC writes it). Each unwanted procedure entry is overwritten
+in place by a childless entry whose block attribute spans it, in an abbreviation that the unit
+already has. Entries inside it that others refer to are still there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Buffer = bytes | memoryview
 _SUBPROGRAM, _DW_UT_COMPILE = 0x2E, 1
 _SIBLING, _LOW_PC, _HIGH_PC = 0x01, 0x11, 0x12
 _ADDRESS, _TEXT, _REFERENCE, _IMPLICIT = 0x01, 0x08, 0x13, 0x21
-# Bytes of what has always as many, of 32-bit DWARF 3 and later.
+# Size in bytes of forms of fixed size, in 32-bit DWARF 3 and later.
 _FIXED = {
     0x01: 8, 0x05: 2, 0x06: 4, 0x07: 8, 0x0B: 1, 0x0C: 1, 0x0E: 4, 0x10: 4, 0x11: 1, 0x12: 2,
     0x13: 4, 0x14: 8, 0x17: 4, 0x19: 0, 0x1C: 4, 0x1D: 4, 0x1E: 16, 0x1F: 4, 0x20: 8, 0x21: 0,
@@ -36,13 +36,13 @@ _FIXED = {
 _LEB = frozenset((0x0D, 0x0F, 0x15, 0x1A, 0x1B, 0x22, 0x23))
 # Bytes of the length before a block; 0: LEB128.
 _BLOCKS = {0x03: 2, 0x04: 4, 0x09: 0, 0x0A: 1, 0x18: 0}
-# What is zero or empty, of each form.
+# A zero or empty value of each form.
 _EMPTY = {form: bytes(size) for form, size in _FIXED.items()} | dict.fromkeys(
     [*_LEB, _TEXT, 0x09, 0x18, 0x0A], b"\0"
 )
-# Those of numbers that can be a procedure's length.
+# Forms that can hold a procedure's length.
 _LENGTHS = frozenset((0x05, 0x06, 0x07, 0x0B))
-# LEB128 of five bytes, whatever it is the number of.
+# LEB128 of five bytes, for any number.
 _WIDE_LEB = 5
 
 
@@ -62,8 +62,8 @@ class Procedures:
 
     @cached_property
     def _groups(self) -> tuple[U64, U64, I64]:
-        """Stretches of code, of one or of several that overlap, and which one each is of, or -1."""
-        # Linkers leave out all but one of the same: the others begin at 0.
+        """Merged stretches of overlapping code, and each procedure's stretch, -1 for none."""
+        # Linkers keep one of several equal procedures: the others begin at 0.
         order = np.flatnonzero((self.low > 0) & (self.high > self.low))
         order = order[np.argsort(self.low[order], kind="stable")]
         low, high = self.low[order], self.high[order]
@@ -75,7 +75,7 @@ class Procedures:
         return low[first], np.maximum.reduceat(high, np.flatnonzero(first)), group
 
     def unwanted(self, wanted: U64) -> AddressRanges:
-        """Code of those that none of ``wanted``, ascending, is in."""
+        """Return stretches that contain no address of ``wanted``, which is ascending."""
         low, high, _ = self._groups
         return AddressRanges.of(
             low, high, np.searchsorted(wanted, high) == np.searchsorted(wanted, low)
@@ -193,7 +193,7 @@ def _children_of_root(
 
 
 def _abbreviations(data: Buffer) -> dict[int, _Abbreviation]:
-    """The table ``data`` begins with. Raises :class:`FormatError` for what is not known here."""
+    """Return the table at the start of ``data``. Raises :class:`FormatError` for unknown forms."""
     table: dict[int, _Abbreviation] = {}
     at = 0
     while True:
@@ -218,7 +218,7 @@ def _abbreviations(data: Buffer) -> dict[int, _Abbreviation]:
 
 
 def _skip(unit: bytes, at: int, entry: _Abbreviation) -> tuple[int, dict[int, int]]:
-    """Return the offset behind an entry's attributes, and those of its numbers that matter here."""
+    """Return the offset behind an entry's attributes, and its sibling, low and high addresses."""
     values = {}
     for attribute, form in entry.forms:
         size = _FIXED.get(form)

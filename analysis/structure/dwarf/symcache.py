@@ -28,7 +28,7 @@ from hpcd.errors import FormatError
 _HEAD = struct.Struct("<4sI32s6I16s")
 _NONE = 0xFFFFFFFF
 _END = np.uint64((1 << 64) - 1)
-# What has its name in a supplementary file, which is not read (dwz makes these).
+# Name of a procedure whose name is in a supplementary file, which is not read (dwz makes these).
 UNNAMED = "[unnamed]"
 # Numbers a file entry has, by format version: the versions that are read here. ``symbolic`` changes
 # them with its own releases, which is why pyproject.toml bounds it.
@@ -159,7 +159,7 @@ def _only(location: U32, start: U64, covered: AddressRanges) -> tuple[U32, U64]:
         above = caller[fresh]
         above = above[above >= 0]
         fresh = np.unique(above[~keep[above]])
-    # A range may be a caller, too; one that is but that keeps its place behind all the others.
+    # A range that is also a caller keeps its place only if it is among ``ranges``.
     keep[first:] = False
     keep[first + ranges] = True
     number = np.cumsum(keep) - 1
@@ -199,7 +199,7 @@ def _whole(names: list[str], entries: list[int], sizes: list[int]) -> tuple[I64,
 
 
 def _path(texts: _Texts, compilation: int, directory: int, name: int) -> str:
-    """Join a file's path; an absolute part overrides those before it."""
+    """Join a file's path; an absolute part overrides the parts before it."""
     parts = [texts.at(offset) for offset in (compilation, directory, name)]
     return posixpath.normpath(posixpath.join(*parts)) if any(parts) else ""
 
