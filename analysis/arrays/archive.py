@@ -1,4 +1,4 @@
-"""The archive of a part: what is read whole or not at all, bytes by name.
+"""The archive of a part: named bytes, each of which is read whole or not at all.
 
 u64 length, JSON of name to [begin, end], then a zstd frame for each.
 """

@@ -1,4 +1,4 @@
-"""Bounds of things of different sizes that lie one after the other in one column."""
+"""Bounds of consecutive items of different sizes in one column."""
 
 from __future__ import annotations
 

@@ -31,22 +31,22 @@ from hpcd.measurement.columns import ColumnCursor, encode_column
 from hpcd.measurement.zstd_contexts import compressor, decompressor
 
 CHUNK_CELLS = 1 << 20
-"""Sums of a chunk, about: what is decoded at a time."""
+"""Approximate number of sums in a chunk, the unit of decoding."""
 
 # Of one frame when decompressed; a chunk of one line may have more sums than others.
 _FRAME_LIMIT = 1 << 30
 _HEAD = 4
 _LEVEL = 1
-# Entries of a table of events and contexts for each sum, at most, and what is little in any case:
-# looking through more takes longer than sorting.
+# Bounds for scanning the table of events and contexts instead of sorting: entries per sum, and
+# entries in any case. Scanning more takes longer.
 _WORTH_ENTRIES = 4
 _FEW_ENTRIES = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class PackedCells:
-    """Sums of one chunk, packed: of each of ``event`` ``uint16[n]`` two frames, those of contexts
-    first; ``cells`` ``int64[n]`` how many sums."""
+    """Packed sums of one chunk: for each of ``event`` ``uint16[n]`` two frames, the frame of its
+    contexts first; ``cells`` ``int64[n]`` are the numbers of sums."""
 
     event: U16
     cells: I64
@@ -212,8 +212,8 @@ class CellStore:
     def sums(
         self, frame: int, chunk: int, contexts: Contexts, chosen: I64 | None = None
     ) -> EventSums:
-        """The sums of a frame of ``chunk``; with ``chosen`` ``int64[j]``, ascending, of these of
-        its contexts alone, one after the other. Raises :class:`FormatError`."""
+        """Return the sums of a frame of ``chunk``; with ``chosen`` ``int64[j]``, ascending, only of
+        these contexts, concatenated. Raises :class:`FormatError`."""
         content = self._content(2 * frame + 1)
         columns = self._columns(
             content, 0, int(self._cells[frame]), np.uint32, np.uint64, np.uint64
@@ -247,14 +247,14 @@ class CellStore:
         return join_cells(event_cells)
 
     def by_line(self, chunk: int) -> tuple[Cells, I64]:
-        """All sums of a chunk by line, node and event, and ``int64[lines + 1]``, where those of
-        each line begin. Raises :class:`FormatError`."""
+        """Return all sums of a chunk by line, node and event, and ``int64[lines + 1]``, the start
+        of each line's sums. Raises :class:`FormatError`."""
         cells = self.chunk(chunk)
         order, start = order_by_line(cells, self.lines(chunk), self._nodes)
         return Cells(*(getattr(cells, name)[order] for name in Cells.__slots__)), start
 
     def release(self) -> None:
-        """Give what has been read back to the kernel."""
+        """Let the kernel drop the pages that were read."""
         release(self._data)
 
     def _content(self, number: int) -> bytes:

@@ -91,7 +91,7 @@ class ColumnWriter:
 
 
 def map_column(path: Path) -> Array:
-    """Map an existing column for writing: for what is written all over, in no order."""
+    """Map an existing column for writing all of it in any order."""
     with path.open("rb") as file:
         rows, kind = _read_header(file, path)
         offset = file.tell()

@@ -1,4 +1,4 @@
-"""Blocks of memory: recorded allocations, each with the call that freed it, and what was held."""
+"""Blocks of memory: recorded allocations with the calls that freed them, and the bytes held."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def _places(ordered: U64, wanted: U64) -> tuple[I64, Mask]:
 
 
 def held_over_time(born: I64, died: I64, size: I64, begin: int) -> tuple[I64, I64]:
-    """Return the moments at which what is held changes, from the last one before ``begin`` on, and
-    how much it is then."""
+    """Return the times at which the bytes held change, from the last one before ``begin`` on, and
+    the bytes held from each time on."""
     ended = died < NEVER
     moments = np.concatenate([born, died[ended]])
     change = np.concatenate([size, -size[ended]])

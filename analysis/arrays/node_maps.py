@@ -1,7 +1,6 @@
-"""Maps from the nodes of parts to those of the database, packed: a column of zstd frames, one for
-each part.
+"""Packed maps from nodes of parts to nodes of the database: a column with a zstd frame per part.
 
-A short measurement has nearly as many nodes as records: 4 bytes each were more than their names.
+A short measurement has nearly as many nodes as records: 4 bytes per node would exceed its names.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from hpcd.measurement.columns import ColumnCursor, encode_column
 from hpcd.measurement.zstd_contexts import compressor, decompressor
 
 _LEVEL = 3
-# What a column has besides its values, at most.
+# Bound on a column's bytes without its values.
 _COLUMN_HEAD = 16
 # Bytes of nodes that are kept: a picture has lines of many parts.
 _MOST_HELD = 32 << 20

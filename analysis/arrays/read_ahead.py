@@ -15,8 +15,8 @@ from typing import TypeVar
 
 _Item = TypeVar("_Item")
 
-# A twentieth of all places not in memory escapes these with probability 0.2, and costs little
-# then.
+# If a twentieth of all pages is not in memory, this many probes miss that with probability 0.2;
+# then reading costs little.
 _PROBES = 32
 
 

@@ -80,8 +80,8 @@ class CellSum:
 def sum_records(
     line: U32, start: I64, node: U32, event: U16, value: U64, nodes: int
 ) -> tuple[Cells, I64]:
-    """The sums of records, of which line ``line[i]`` has ``start[i]:start[i + 1]``, line by line,
-    and ``int64[len(line) + 1]``: where those of each line begin. Nodes are below ``nodes``."""
+    """Return the sums of records line by line (``line[i]`` has ``start[i]:start[i + 1]``), and
+    ``int64[len(line) + 1]``, the start of each line's sums. Nodes are below ``nodes``."""
     table = _SlotTable(event, nodes)
     if not table.fits:
         owner = np.repeat(np.arange(len(line), dtype=np.uint32), np.diff(start))
@@ -166,7 +166,7 @@ def _order(line: U32, node: U32, event: U16) -> I64:
 
 
 def join_cells(parts: list[Cells]) -> Cells:
-    """The cells of ``parts``, one after another."""
+    """Concatenate ``parts``."""
     if not parts:
         return EMPTY_CELLS
     return Cells(*(np.concatenate([getattr(part, name) for part in parts])

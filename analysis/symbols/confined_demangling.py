@@ -22,7 +22,7 @@ ANSWER = struct.Struct("<I")
 """Bytes of one plain name, which follows, in the order of the names."""
 
 _PROGRAM = "from hpcd.analysis.symbols.demangling_worker import main; main()"
-# For a worker that is stopped or starved; one that is at work ends at its limit of CPU time.
+# For a stopped or starved worker; a busy worker ends at its limit of CPU time.
 _TIMEOUT_SECONDS = 60.0
 # The worker reads a request whole before it answers.
 _MOST_NAMES = 512
@@ -39,17 +39,17 @@ class ConfinedDemangler:
         self._lock = threading.Lock()
         self._refusals = _MOST_REFUSED_IN_ALL
         self.process = os.getpid()
-        """The process that may use it: one that was forked from it has the same socket."""
+        """The only process that may use it: a forked child has the same socket."""
 
     def close(self) -> None:
         """End the worker."""
         self._worker.close()
 
     def demangle(self, names: Sequence[str]) -> list[str]:
-        """Return the plain names of ``names``, those of one module.
+        """Return the plain names of ``names``, which belong to one module.
 
-        What costs too much stays mangled, and so do all after two such names of this module, or
-        after sixteen of all modules.
+        Too costly names stay mangled, and so do all names after two of them in this module, or
+        after sixteen in all modules.
         """
         plain: list[str] = []
         refused = 0
@@ -62,8 +62,8 @@ class ConfinedDemangler:
                         plain.append(answer)
                 except OSError:
                     self._worker.close()
-                    # The limit of CPU time is for all names together: only one that a worker began
-                    # with has had all of it; another is the next worker's first.
+                    # The limit of CPU time holds for all names of a worker together: only the first
+                    # name of a fresh worker had all of it; others are retried by the next worker.
                     if fresh and len(plain) == at:
                         plain.append(names[at])
                         refused += 1

@@ -1,4 +1,4 @@
-"""Names from ELF files that this process must not read itself, as root must not those of users.
+"""Naming of addresses in ELF files that this process must not read, such as users' files as root.
 
 Files are opened here and read by a confined process (:mod:`.naming_worker`), as nobody, with limits
 and a system call filter. Code of a file that cannot be opened or read within some seconds is named

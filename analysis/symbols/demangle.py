@@ -1,8 +1,8 @@
-"""Names as the source has them: C++, Rust and Fortran; those of C and Go are not mangled.
+"""Source names of C++, Rust and Fortran symbols; C and Go do not mangle names.
 
 A name of C++ refers to its own parts, so that 250 characters can mean gigabytes, or hours without a
-result. :func:`demangle` is for processes that are confined, and for names that :func:`is_bounded`;
-others take :func:`~hpcd.analysis.symbols.confined_demangling.demangle_all`.
+result. :func:`demangle` is for confined processes, and for names that :func:`is_bounded` accepts;
+other callers use :func:`~hpcd.analysis.symbols.confined_demangling.demangle_all`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def demangle(name: str) -> str:
     except (cxxfilt.InvalidName, UnicodeError):
         return name
     except cxxfilt.InternalError:
-        # The only one that it has: the library got no memory.
+        # cxxfilt raises it only when malloc failed.
         raise MemoryError from None
     if len(plain) > min(_MAX_PLAIN, _MAX_GROWTH * len(name)):
         return name

@@ -15,8 +15,8 @@ from hpcd.sandbox.confinement import confine
 from hpcd.sandbox.worker_process import receive
 
 _MAX_REQUEST = 4 << 20
-# Beyond what Python has taken by then: a request, and the library's buffer, which is doubled as it
-# grows. Without room for the text of a name the library goes on, so that CPU time ends it.
+# Beyond Python's own memory: a request, and the library's buffer, which doubles as it grows. If it
+# cannot grow the library continues without the name's text, until CPU time ends it.
 _MEMORY = 16 << 20
 # Enough for 100,000 names of compilers; the next ones have another worker.
 _CPU_SECONDS = 1

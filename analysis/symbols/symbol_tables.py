@@ -174,7 +174,7 @@ def from_ranges(start: U64, end: U64, name: Callable[[int], str]) -> SymbolTable
 
 
 def _covered(starts: U64, ends: U64, label: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which symbols begin inside, or where, a sized one that is no label does."""
+    """``bool[n]``: whether a symbol begins inside or at the start of a sized non-label symbol."""
     real = np.flatnonzero(~label & (ends > starts))
     if not len(real):
         return np.zeros(len(starts), bool)

@@ -257,9 +257,9 @@ def _answer(
     by_region: bool = False,
     plain_names: Callable[[Sequence[str]], list[str]] = demangle_all,
 ) -> SymbolAnswer:
-    """Ask the tables one after another; procedures come in order of address, then name.
+    """Look addresses up in the tables in order; return procedures by address, then name.
 
-    Addresses without one are called by their module, with ``by_region`` by a part of it;
+    Addresses without a symbol are named by their module, with ``by_region`` by a part of it;
     ``plain_names`` demangles.
     """
     count = len(task.offsets)
@@ -296,7 +296,7 @@ def _answer(
 
 
 def _region(name: str, number: int) -> Symbol:
-    """Return the symbol of code of which nothing is known: the part of its module."""
+    """Return the symbol of code without any: the part of its module."""
     size = int(_REGION)
     start = number * size
     return Symbol(start, size, f"[{name}+0x{start:x}-0x{start + size - 1:x}]")

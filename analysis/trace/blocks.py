@@ -139,8 +139,8 @@ class StoredFrames:
         self, frame: npt.NDArray[Any], at: npt.NDArray[Any], records: npt.NDArray[Any], width: U16,
         none: int = -1,
     ) -> StoredBlocks:  # fmt: skip
-        """The blocks that begin ``at`` in the ``frame`` of each, ``none`` of one that has none;
-        the rest is as the table of blocks has it. Raises :class:`FormatError`."""
+        """Return the blocks at offsets ``at`` in their ``frame``, which is ``none`` for no block;
+        other columns are the table's. Raises :class:`FormatError`."""
         stored = frame != none
         used, number = np.unique(frame[stored], return_inverse=True)
         size = self.content[used].astype(np.int64)
@@ -257,8 +257,8 @@ def _compressed(
 def _packed(
     data: U8, begin: I64, group: I64, parameters: zstandard.ZstdCompressionParameters
 ) -> tuple[list[bytes], I64, I64, I64]:
-    """Frames of the blocks between each ``begin`` and the next, those of a ``group`` together;
-    their contents' sizes, the frame of each block, and where in it the block begins."""
+    """Return frames of the blocks between each ``begin`` and the next, with a ``group`` in one
+    frame; their contents' sizes, the frame of each block, and its offset in the content."""
     first = np.flatnonzero(np.diff(group, prepend=-1))
     bounds = np.append(begin[first], begin[-1])
     frames = _compressed(data, bounds, parameters)

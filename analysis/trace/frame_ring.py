@@ -19,7 +19,7 @@ from hpcd.kernels.library import kernels
 from hpcd.processors import processor_count
 
 TOGETHER_BYTES = 16 << 20
-"""What is decompressed together holds at most; what is kept longer is in the rest of the ring."""
+"""Bound on content decompressed together; the rest of the ring keeps earlier content."""
 
 # A picture of 1,200 rows record by record takes 35 MB.
 _BYTES = 64 << 20
@@ -52,8 +52,8 @@ class FrameRing:
         return self.words
 
     def fill(self, parts: Sequence[Part], addresses: I64, frames: I64) -> None:
-        """Decompress ``frames`` of ``parts``. Where they are not what is expected the ring has
-        nothing any more, and this raises :class:`FormatError`."""
+        """Decompress ``frames`` of ``parts``. Unexpected content empties the ring and raises
+        :class:`FormatError`."""
         _expect(parts, frames)
         packed = np.cumsum(frames[:, SIZE])
         pieces = max(1, min(THREADS, int(packed[-1]) // _WORTH_A_THREAD))

@@ -30,7 +30,7 @@ class Intervals:
             for event in events
             if event.length_ns != 0 and 0 <= event.id < 1 << 16
         ))  # fmt: skip
-        """The events that are intervals, and how long one of their value lasts."""
+        """Interval events, and the duration of one unit of their value in ns."""
         self.states = EventStates.of(
             (event.id, event.unit, event.metric, event.length_ns != 0, event.scale)
             for event in events
@@ -38,7 +38,7 @@ class Intervals:
 
     @cached_property
     def length_ns(self) -> F64:
-        """``float64[65536]``: how long one of each event's value lasts; 0 for no interval."""
+        """``float64[65536]``: duration of one unit of each event's value; 0 for no interval."""
         table = np.zeros(1 << 16)
         for code, length in self.key:
             table[code] = length

@@ -33,7 +33,7 @@ _KIND, _FIRST, _COUNT, _WIDTH = 0, 4, 5, 6
 _FRAME_COLUMNS = 5
 # Fields of struct row behind the part's number.
 _ROW = ("place", "local", "begin", "end")
-# Of line_pictures.c: kinds of what is shown.
+# Kinds of content in line_pictures.c.
 _RECORDS, _STORED, _DRAWN = 0, 1, 3
 _FAULTS = {4: "damaged (overview of line {})", 5: "damaged (records of line {})",
            6: "records of nodes that do not exist", 7: "records are not in time order"}  # fmt: skip
@@ -66,9 +66,9 @@ class PartRows:
 
 
 class _Addresses:
-    """A part as ``struct part``: ``words`` ``int64[n]``, the last three of which, the meaning of
-    its nodes and times in the database, a picture fills in. ``finest``: pixels closer together, in
-    ticks, show records of some line."""
+    """A part as ``struct part``: ``words`` ``int64[n]``; a picture fills in the last three (the
+    meaning of its nodes and times in the database). ``finest``: at a smaller distance of pixels, in
+    ticks, some line needs its records."""
 
     def __init__(self, part: Part) -> None:
         stored, lines = part.stored(), part.lines
@@ -110,8 +110,8 @@ class _Addresses:
 
 
 class LinePictures:
-    """Draws pictures of the parts of one database; what they were drawn from is kept for those to
-    come."""
+    """Draws pictures of the parts of one database, and keeps decompressed content for later
+    pictures."""
 
     def __init__(self) -> None:
         # The ring is one picture's at a time.
@@ -168,7 +168,7 @@ class LinePictures:
     def _chosen(
         self, groups: Sequence[PartRows], addresses: I64, pixels: CStructure
     ) -> tuple[I64, I64]:
-        """The rows as ``struct row``, and what is shown of each as ``struct shown``."""
+        """The rows as ``struct row``, and the content to show of each as ``struct shown``."""
         rows = _rows_of(groups)
         shown = np.zeros((len(rows), structure_size("shown") // 8), np.int64)
         kernels.choose_rows(addresses, rows, len(rows), pixels, shown)
@@ -183,8 +183,8 @@ class LinePictures:
     def _batches(
         self, groups: Sequence[PartRows], addresses: I64, rows: I64, shown: I64
     ) -> Iterator[tuple[int, int]]:
-        """Rows, from one to before another, of which all that is compressed is in the ring; the
-        last one again, until all its pieces are drawn."""
+        """Yield ranges of rows whose compressed content is completely in the ring; the last row
+        again, until all its pieces are drawn."""
         parts = [group.part for group in groups]
         following, begin = np.zeros(1, np.int64), 0
         frames = np.empty((_MOST_FRAMES, _FRAME_COLUMNS), np.int64)

@@ -1,13 +1,13 @@
-"""The overview of a trace line: what it did at evenly spaced moments.
+"""The overview of a trace line: its node and state at evenly spaced moments.
 
-Zoomed out, a pixel covers many records and any moment inside it speaks for it as well as its middle
+Zoomed out, a pixel covers many records and any moment inside it represents it as well as its middle
 does (Tallent et al., ICS 2011, section 5.2: the picture is a sample anyway). So the node and the
 state of the thread at every multiple of a *step* are kept, as a *word* (the node times four, plus
 the state): about one entry per two records, and coarser levels of every eighth entry. A picture of
-any zoom reads one array at computed places. Finer zooms decode blocks
+any zoom reads one array at computed positions. Finer zooms decode blocks
 (:mod:`hpcd.analysis.trace.blocks`).
 
-Moments are multiples of the step in the measurement's clock, so a coarser level's are among the
+Moments are multiples of the step in the measurement's clock, so a coarser level's moments are among
 finer one's, and entry ``j`` of a level is entry ``8 j`` of the finer one.
 """
 
@@ -24,7 +24,7 @@ from hpcd.array_types import I64, U8, U16, U32, Array
 from hpcd.kernels.library import kernels, structure
 
 FACTOR = 8
-"""Entries of a level for one of the next coarser."""
+"""Entries of a level per entry of the next coarser level."""
 
 # Lines with fewer records have no overview: decoding two blocks is as fast.
 FEWEST_RECORDS = 2048
@@ -73,8 +73,8 @@ class Levels:
 
     @staticmethod
     def entries(origin: int, entries: Array) -> list[Array]:
-        """Return the entries of each level, those of the finest one being ``entries``, the first of
-        which has index ``origin``."""
+        """Return the entries of each level; ``entries`` are the finest level, whose first entry has
+        index ``origin``."""
         levels = [entries]
         while len(levels) < _MAX_LEVELS and len(levels[-1]) > _SMALL_LEVEL:
             factor = FACTOR ** len(levels)
@@ -103,7 +103,7 @@ class OverviewBuilder:
         self._seen = np.zeros(lines, np.int64)
         self._made = np.zeros(lines, np.int64)
         # The next entry to make, in units of the line's step; the first record, and the last one,
-        # which is still without the one after it.
+        # whose end is not known yet.
         self._next = np.zeros(lines, np.int64)
         self._first = _Ends.of(lines)
         self._last = _Ends.of(lines)
@@ -198,7 +198,7 @@ class OverviewEntries:
         return OverviewEntries(pieces, self.entries, *columns)
 
     def without(self, rows: list[int]) -> OverviewEntries:
-        """Return these entries without those of the lines ``rows``."""
+        """Return these entries without the lines ``rows``."""
         seen = self.seen.copy()
         seen[rows] = 0
         pieces = self.pieces[~np.isin(self.pieces[:, 0], rows)]

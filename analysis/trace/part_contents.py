@@ -1,8 +1,8 @@
-"""The contents of a part besides records: the measurements that it is of.
+"""The contents of a part without its records: the measurements it was made from.
 
-Identities travel from the worker that read them to the merge; what may be big stays on the disk and
-only its place travels. What uniting parts needs besides is in the part's scratch file
-(:mod:`hpcd.analysis.merge.unite.scratch`), which is there while a database is made.
+Identities are sent from the worker that read them to the merge; large contents stay on the disk and
+only their place is sent. Temporary data for uniting parts is in the part's scratch file
+(:mod:`hpcd.analysis.merge.unite.scratch`), which exists while a database is made.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class MeasurementContents:
     first_ns: I64
     last_ns: I64
     symbols: frozenset[int] = frozenset()
-    """Load modules of which the part's scratch file has symbols."""
+    """Load modules with symbols in the part's scratch file."""
     functions: dict[int, CalledFunction] = field(default_factory=dict)
     objects: dict[int, CalledObject] = field(default_factory=dict)
     calls: int = 0
@@ -92,8 +92,8 @@ class MeasurementContents:
 
 @dataclass(frozen=True, slots=True)
 class PartContents:
-    """A part: its file, the measurements whose rows lie one after another in it, and the events
-    that its records number from 0 on."""
+    """A part: its file, the measurements of its consecutive rows, and the events that its records
+    number from 0 on."""
 
     path: Path
     measurements: tuple[MeasurementContents, ...]
@@ -186,8 +186,8 @@ def pack_measurement(contents: MeasurementContents, texts: Mapping[str, bytes]) 
 def pack_contents(
     identities: Sequence[bytes], clock_pairs: Sequence[I64], events: Sequence[Event]
 ) -> dict[str, bytes]:
-    """Return the entries of a part's archive by name: what it says of each measurement
-    (:func:`pack_measurement`), their clock pairs one after another, and its events."""
+    """Return the entries of a part's archive by name: the metadata of each measurement
+    (:func:`pack_measurement`), their clock pairs, concatenated, and its events."""
     return {
         "measurements": b"[" + b",".join(identities) + b"]",
         "clock": pack_columns(np.concatenate([_NO_TIMES, *(p.ravel() for p in clock_pairs)])),

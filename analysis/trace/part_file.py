@@ -1,4 +1,4 @@
-"""The file of a part: its header, and what lies one after the other in it."""
+"""The file of a part: its header and the sections behind it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes
 from hpcd.regular_file import open_descriptor, open_regular
 
-# What is read ahead of a part's tables: those of lines, of a hundred or so.
+# Bytes of a part's tables to read ahead: the tables of about a hundred lines.
 _TABLES_AHEAD = 64 << 10
 
 
@@ -91,7 +91,7 @@ class PartFile:
         self.at = HEADER.size + blob + -blob % 8
 
     def take(self, kind: np.dtype[Any], count: int) -> Array:
-        """Return the array that begins at the present place, and go on behind it."""
+        """Return the array at the current position, and advance behind it."""
         size = count * kind.itemsize
         if self.at + size > self._size:
             raise self.damaged("shorter than its header says")
@@ -147,15 +147,15 @@ class PartFile:
         return Span(self._map, at, min(size, self._size - at))
 
     def read_here_and_there(self, scattered: bool = True) -> None:
-        """Request that the kernel read only what is touched or expected of the part, where it is
-        not in memory, as pictures do; or again what surrounds it too: perhaps megabytes each time.
+        """Request that the kernel read only pages that are touched or expected, as pictures need;
+        or with ``scattered`` False the surrounding pages again, perhaps megabytes each time.
         """
         if scattered != self._scattered:
             self._map.madvise(mmap.MADV_RANDOM if scattered else mmap.MADV_NORMAL)
             self._scattered = scattered
 
     def release(self) -> None:
-        """Give what has been read back to the kernel: it is mapped again when needed."""
+        """Let the kernel drop the pages that were read; they are mapped again when needed."""
         self._map.madvise(mmap.MADV_DONTNEED)
 
     def archive(self) -> dict[str, memoryview]:
@@ -164,5 +164,5 @@ class PartFile:
             return archive_index(bytes(whole[self._size - self.header.archive :]))
 
     def damaged(self, what: str) -> FormatError:
-        """Return the error that says what is damaged."""
+        """Return the error that names the damage."""
         return FormatError(f"{self.path}: damaged ({what})")

@@ -27,7 +27,7 @@ PACKED_TABLES = 64 << 10
 PACKED_SHORT_TABLES = 16 << 20
 """The same where lines have about one block: tables are then a seventh of a part."""
 
-# Of overviews, by what the table of lines says of their width.
+# Entry types of overviews, by the width in the table of lines.
 NARROW, WIDE, NARROWEST = range(3)
 ENTRIES: dict[int, np.dtype[Any]] = {
     NARROWEST: np.dtype("<u1"),

@@ -49,14 +49,14 @@ _FINEST_PARAMETERS = zstandard.ZstdCompressionParameters(
 )  # fmt: skip
 _COPIED_AT_ONCE = 1 << 20
 TABLES_LEVEL = 3
-"""Of zstd, for packed tables."""
+"""Compression level of zstd for packed tables."""
 
 
 class PartWriter:
     """Writes a part: blocks as they come, the rest at the end."""
 
     def __init__(self, path: Path) -> None:
-        """Begin the file ``path``; one that is there is what a killed merge left. Raises
+        """Begin the file ``path``, replacing a killed merge's file. Raises
         :class:`StorageError`."""
         self._path = path
         self._tables: list[Array] = []
@@ -66,7 +66,7 @@ class PartWriter:
         except OSError as error:
             raise storage_error(path, error) from None
         self._at = 0
-        # Where each frame begins, and what it decompresses to; sizes follow from the next one.
+        # Start and content size of each frame; its stored size follows from the next start.
         self._frames: list[I64] = []
         self._content: list[I64] = []
         self._count = 0
@@ -101,8 +101,8 @@ class PartWriter:
         return np.concatenate([*self._tables, np.empty(0, BLOCK)])
 
     def append(self, path: Path, table: Array, offset: I64, content: I64) -> None:
-        """Append the blocks that another writer has written to ``path``, of which :meth:`blocks`
-        says the rest; ``table`` has the rows they have here."""
+        """Append blocks that another writer has written to ``path``, with the other results of its
+        :meth:`blocks`; ``table`` has the rows in this part."""
         table = table.copy()
         table["frame"] += self._count
         table["code_frame"][table["code_frame"] != NO_FRAME] += self._count
@@ -139,8 +139,8 @@ class PartWriter:
         self, source: I64, records: I64, first: I64, last: I64, overview: OverviewSource,
         short: ShortWaits, archive: Mapping[str, bytes],
     ) -> None:  # fmt: skip
-        """Write everything else; the arrays of lines are those of :class:`PartLineTable`, whose
-        overviews are those of ``overview``, and whose waits without records are ``short``."""
+        """Write everything else: the arrays of lines (:class:`PartLineTable`), their overviews
+        ``overview``, and the waits without records ``short``."""
         lines = len(source)
         table = self._all_blocks()
         if bool((np.diff(table["line"].astype(np.int64)) < 0).any()):
@@ -252,7 +252,7 @@ class PartWriter:
         self._at += int(sizes.sum())
 
     def _frame_table(self) -> tuple[I64, I64, I64]:
-        """Offsets of all frames, their sizes, and what they decompress to."""
+        """Offsets of all frames, their stored sizes, and their content sizes."""
         offset = np.concatenate([*self._frames, np.zeros(0, np.int64)])
         content = np.concatenate([*self._content, np.zeros(0, np.int64)])
         return offset, np.diff(offset, append=self._at), content

@@ -74,7 +74,7 @@ def sample_rows(
     t1: int,
     width: int,
 ) -> U32:
-    """Return pixels ``uint32[len(rows), width]``; the lines of a row live one after another.
+    """Return pixels ``uint32[len(rows), width]``; the lines of a row are alive in succession.
 
     As :func:`sample_grid`. O(lines + h · w · log t).
     """

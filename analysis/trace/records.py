@@ -156,7 +156,7 @@ class Trace:
         return self._map.node[number], self._map.event[low:high]
 
     def shifts(self, lines: I64) -> I64:
-        """``int64[n]``: what is added to the times that a part has of each of ``lines``, in ns."""
+        """``int64[n]``: the ns to add to the part's times of each of ``lines``."""
         return self._map.shift[self._map.measurement[lines]]
 
     @cached_property
@@ -229,7 +229,7 @@ class Trace:
         spans = list(
             zip(parts[first].tolist(), shifts[first].tolist(), pairwise(bounds), strict=True)
         )
-        # Those that are drawn stay open until they are, whatever is closed for the next.
+        # Files being drawn stay open until they are drawn, whichever are closed for the next.
         together = max(self._most_open // 2, 1)
         for at in range(0, len(spans), together):
             groups = self._groups(spans[at : at + together], columns)
@@ -240,8 +240,8 @@ class Trace:
     def _groups(
         self, spans: Sequence[tuple[int, int, tuple[int, int]]], columns: tuple[I64, ...]
     ) -> list[PartRows]:
-        """The rows of some parts: of each its number, what is added to their times, and where they
-        are in ``columns``, those of :class:`PartRows`."""
+        """Return the rows of some parts: for each part its number, the ns to add to its times, and
+        its positions in ``columns``, the columns of :class:`PartRows`."""
         fresh = {number for number, _, _ in spans} - self._parts.keys()
         expect(self.part_paths[number] for number in sorted(fresh))
         return [

@@ -16,7 +16,7 @@ from hpcd.analysis.trace.line_names import LineNames, QueryRows
 from hpcd.errors import UsageError
 
 NO_RANK = -1
-# Lines whose names are read together by who goes through all.
+# Number of lines whose names are read together when iterating over all lines.
 _BATCH = 4096
 
 
@@ -144,7 +144,7 @@ class Lines:
 
     @cached_property
     def job(self) -> list[str]:
-        """Job of each line, empty where there is none."""
+        """Job of each line, empty for none."""
         return self._of_lines("job")
 
     @cached_property
