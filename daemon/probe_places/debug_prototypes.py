@@ -55,12 +55,12 @@ def debug_prototypes(image: bytes | memoryview, addresses: set[int]) -> dict[int
             if _may_hold(unit, addresses):
                 _look_through(unit, addresses, prototypes)
     except DAMAGED:
-        pass  # what has been found will do
+        pass  # prototypes read before the damage are used
     return prototypes
 
 
 def _may_hold(unit: Any, addresses: set[int]) -> bool:
-    """Whether a unit without parts elsewhere has one of the addresses; True where it has."""
+    """Whether a unit in one piece contains one of ``addresses``; True for a unit in pieces."""
     top = unit.get_top_DIE()
     low, high = _bounds(top)
     return high <= low or any(low <= address < high for address in addresses)
@@ -96,7 +96,8 @@ def _prototype(entry: Any) -> Prototype:
 
 
 def declaration(entry: Any, attribute: str) -> Any:
-    """The entry, or one that it is a copy of, that has ``attribute``; None: none has."""
+    """Return the entry with ``attribute``: ``entry`` or its abstract origin or specification, or
+    None."""
     for _ in range(_MOST_WRAPPED):
         if attribute in entry.attributes:
             return entry

@@ -39,7 +39,7 @@ def inlined_places(image: bytes | memoryview, names: set[str]) -> dict[str, int]
     except TimeoutError:
         return dict.fromkeys(names, NOT_KNOWN) | search.places()
     except DAMAGED:
-        pass  # what has been found will do
+        pass  # places read before the damage are used
     return search.places()
 
 

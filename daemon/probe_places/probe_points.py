@@ -30,7 +30,7 @@ _MOST_NAME = 1024
 _PATTERN = re.compile(r"[*?\[]")
 # A library that exports both is an allocator.
 _ALLOCATES = ("malloc", "free")
-# Who has code for exceptions to be thrown through.
+# Personality routines of code through which exceptions may be thrown.
 _PERSONALITIES = (b"__gxx_personality_v0", b"rust_eh_personality", b"__gnat_personality_v0")
 
 
@@ -127,7 +127,7 @@ def _add_inlined(
 
 
 def _symbols(elf: ElfView) -> list[FunctionSymbol]:
-    """The functions defined in a file, those of .dynsym first: their names are the ones meant."""
+    """Return functions defined in a file; .dynsym first, since its names are the public ones."""
     seen: dict[tuple[str, int], FunctionSymbol] = {}
     for text, table in elf.named_symbols((".dynsym", ".symtab")):
         kind = table["info"] & 15

@@ -16,7 +16,7 @@ MOST_BYTES = 1 << 16
 MOST_RETURNS = 64
 _RET = 0xD65F03C0
 _EMULATED = (iced_x86.Mnemonic.PUSH, iced_x86.Mnemonic.NOP)
-# Of the flags, which no function is entered with.
+# Instructions that set only flags, which carry nothing into a function.
 _WITHOUT_EFFECT = (iced_x86.Mnemonic.ENDBR64, iced_x86.Mnemonic.TEST, iced_x86.Mnemonic.CMP)
 _RETAA, _RETAB = 0xD65F0BFF, 0xD65F0FFF
 

@@ -59,7 +59,7 @@ def tracepoint_notes(elf: ElfView) -> list[TracepointNote]:
         if len(body) != size or size < _ADDRESSES.size + 3:
             break
         address, base, semaphore = _ADDRESSES.unpack_from(body)
-        # Prelinking moves the file, but not what is written in notes.
+        # Prelinking moves the file, but not the addresses in notes.
         moved = base_section.address - base if base_section else 0
         texts = body[_ADDRESSES.size :].split(b"\0")
         if len(texts) < 3:

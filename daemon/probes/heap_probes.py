@@ -33,9 +33,9 @@ _FUNCTIONS = {
     "pvalloc": HeapRole.SIZE_0,
     "free": HeapRole.FREES,
 }
-# Only of the C library: who has an allocator of its own maps memory for that.
+# Probed in the C library only: other allocators map their own memory with these functions.
 _MAPS = {"mmap": HeapRole.MAPS, "munmap": HeapRole.FREES}
-# musl's memalign goes on to aligned_alloc by a jump: it would count twice.
+# musl's memalign jumps to aligned_alloc: it would count twice.
 _NOT_OF_MUSL = {"memalign": HeapRole.SIZE_1}
 # The C library's calls realloc.
 _NOT_OF_C_LIBRARIES = {"reallocarray": HeapRole.RESIZES_ARRAY}
@@ -89,8 +89,8 @@ def _probe(library: str, function: str, role: HeapRole) -> ProbeSpec:
 
 
 def has_allocator(specs: Sequence[ProbeSpec]) -> bool:
-    """Whether ``specs``, those of the functions of one file, are of an allocator that is not the C
-    library's, and maps memory for itself."""
+    """Whether ``specs``, the probes of one file, belong to an allocator other than the C library's
+    that maps memory for itself."""
     return any(spec.heap and spec.library in (PROGRAM, ALLOCATOR) for spec in specs)
 
 

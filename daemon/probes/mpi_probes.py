@@ -10,8 +10,8 @@ from hpcd.daemon.probes.probe_spec import ProbeSpec, ProbeValue, SecondRecord
 from hpcd.model.mpi_functions import FUNCTIONS, Function, Role
 from hpcd.model.mpi_records import FLAVOURS, Flavour, Record, Value, ValueSource, records
 
-# Without these it is still known what was sent and received: they are let go of first. Programs
-# that ask again and again for ranks and sizes have been told by then.
+# Dropped first when calls cost too much: sent and received data is known without them, and by then
+# programs that poll for ranks and sizes have been answered.
 _EXPENDABLE = (
     Role.COMPLETE, Role.COMPLETE_MANY, Role.COMPLETE_SOME, Role.OTHER, Role.OWN_RANK,
     Role.OWN_SIZE, Role.DATATYPE_SIZE,

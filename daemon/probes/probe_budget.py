@@ -11,7 +11,7 @@ MOST_A_SECOND = 200_000
 """Calls recorded a second beyond which the recorder and the disk have too much of them."""
 _ROUNDS_BELOW = 5
 _WELL_BELOW = 0.4
-# What costs less than this share of what is allowed is not worth being let go of.
+# A function that costs less than this share of the budget is not dropped: it would save little.
 _WORTH_LETTING_GO = 0.1
 # Seconds whose share may be saved up for a time of many calls, and is lent in advance. With
 # 5 % it is half a second of CPU time, 25,000 calls in a virtual machine: HPCC makes 20,000 at once.
@@ -96,8 +96,8 @@ class ProbeBudget:
     def _sparser(
         self, before: dict[int, tuple[int, int]], functions: list[FunctionCost], seconds: float
     ) -> list[Change]:
-        """The functions to record less of, when calls are too many for whoever reads them; and
-        more of again when they are few."""
+        """Return a sparser sampling of the busiest function if calls exceed the reader's rate, or
+        a denser one of all functions when they are few."""
         more = {f.index: f.recorded - before.get(f.index, (0, 0))[1] for f in functions}
         excess = sum(more.values()) / (self._most * seconds)
         self._rounds_below = self._rounds_below + 1 if excess < _WELL_BELOW else 0

@@ -2,18 +2,18 @@
 
 ::
 
-    group = "probe"                   # or "mpi", "memory": what the calls belong to, in tables
-    library = "libpthread*"           # of the functions that name none
-    [types]                           # names of types, and what they are
+    group = "probe"                   # or "mpi", "memory": the calls' group in tables
+    library = "libpthread*"           # default for functions without a library
+    [types]                           # type names and their definitions
     omp_lock_t = "void *"
     [[probe]]
     function = "pthread_mutex_lock(void *mutex) -> int"
-    library = ["libc", "libpthread"]  # one, or those it may be in
+    library = ["libc", "libpthread"]  # one library, or several candidates
     units = { size = "bytes" }
     one_in = 1
     returns = "auto"
     attach = "all"                    # or "each": to each target apart
-    optional = false                  # true: a library without it is not worth a message
+    optional = false                  # true: no message if the library lacks it
     [[probe]]
     usdt = "PROVIDER:NAME(u64 size)"
 """

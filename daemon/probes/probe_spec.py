@@ -1,10 +1,10 @@
-"""Which functions are probed, and what is recorded of each call: ``--probe``'s argument.
+"""Functions to probe and the values to record of each call: ``--probe``'s argument.
 
 ::
 
     LIB:FUNCTION                            count and time of the calls
     LIB:FUNCTION(int n, void *buffer)       and the values of the named parameters
-    LIB:FUNCTION(int) -> long               and what it returns
+    LIB:FUNCTION(int) -> long               and the returned value
     LIB:FUNCTION(...)                       parameters and result as debug information has them
     LIB:FUNCTION(long len = *(u64*)(arg2+24))   a value of the given expression
     usdt:LIB:PROVIDER:NAME(u64 size, int)   a static tracepoint, with its arguments
@@ -62,10 +62,10 @@ _TYPE_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProbeValue:
-    """One value of each call: its name, how it is worked out and what it is.
+    """One value of each call: its name, the program that computes it, and its type.
 
-    ``unit`` is "" or what it counts, such as "bytes". ``position`` of a static tracepoint's value
-    is the number of its argument, whose place only the file's note tells; else -1.
+    ``unit`` is "" or a unit such as "bytes". ``position`` of a static tracepoint's value is the
+    number of its argument, whose place only the file's note contains; else -1.
     """
 
     name: str
@@ -110,7 +110,7 @@ class ProbeSpec:
     """Provider of a static tracepoint; "" for functions."""
     by_debug_info: bool = False
     returns: str = "auto"
-    """How returns are seen, one of :data:`RETURNS`."""
+    """How returns are observed: a value of :data:`RETURNS`."""
     one_in: int = 1
     """One call of this number is recorded."""
     per_target: bool = False
@@ -290,6 +290,6 @@ def tracepoint_values(parameters: str) -> tuple[ProbeValue, ...]:
         if not name and _NAME.match(part) and part not in _TYPE_WORDS:
             name, kind = part, WORD
         if name:
-            program = argument(0, WORD)  # stands in: the note has the place
+            program = argument(0, WORD)  # placeholder: the file's note has the place
             values.append(ProbeValue(name, program, kind or WORD, position=position))
     return checked_values(values)

@@ -53,8 +53,8 @@ class _ProbedFile:
     allocator: bool = False
     """Whether it has an allocator in place of the C library's."""
     links: dict[int, dict[int, int]] = field(default_factory=dict)
-    """What is attached, by pid (0: all) and part: functions that others go before have a link each,
-    1 and their number, so that they are detached without a gap in the rest, part 0."""
+    """Attachments by pid (0: all) and part: a function that may be dropped has a link of its own,
+    numbered 1 + its number, so that it is detached without a gap in the others, part 0."""
     foreign: int = 0
     """Calls of others so far."""
     since: dict[int, int] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class ProbedFiles:
         self._ended, self._late = 0, 0
         """Processes with probed files that have ended, and how many of them were late."""
         self._judged = 0.0
-        # What is to be attached when the user's processes have had enough of that for now.
+        # Attachments postponed because they have used up the user's share of time for now.
         self._postponed: dict[tuple[_FileKey, int], None] = {}
 
     # --- what happens ---
@@ -416,7 +416,7 @@ class ProbedFiles:
         return False
 
     def attach_postponed(self) -> None:
-        """Attach what had to wait, as far as that may be now. Call now and then."""
+        """Attach postponed files as far as the user's share allows. Call now and then."""
         for key, pid in list(self._postponed):
             if not self._rights or not self._rights.may_attach:
                 return

@@ -1,4 +1,4 @@
-"""The probed functions of a recording: which place is which, and what is recorded of its calls."""
+"""The probed functions of a recording: their places, and the values recorded of their calls."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class ProbedFunctions:
         number = self._first + index
         spec, library = function.spec, function.library
         self.all.append(ProbedFunction(index, number, second.name, library, spec, spec.one_in, 0))
-        # Of an array there is a program for where it is, and how long: the rest is its entries.
+        # An array has programs for its address and length only: the rest of the record is entries.
         programs = [value.program.pack() for value in second.values[: 1 if second.packed else 6]]
         flags = PROBE_PACKED_LIST if second.packed else PROBE_LIST if second.width else 0
         width = self._entries if second.packed else second.width
@@ -176,7 +176,7 @@ class ProbedFunctions:
         return "none"
 
     def _values(self, spec: ProbeSpec, point: FoundPoint, library: str) -> tuple[ProbeValue, ...]:
-        """The values of ``spec``, those of a tracepoint with the places its note tells."""
+        """The values of ``spec``; the values of a tracepoint with the places from its note."""
         if spec.by_debug_info:
             return self._debug_values(point, library)
         if not spec.provider:
@@ -212,7 +212,7 @@ class ProbedFunctions:
         return sum(int(self._maps.counts(index)[0]["foreign"]) for index in indices)
 
     def stop(self, functions: Iterable[ProbedFunction]) -> None:
-        """Record no call of ``functions`` from now on, nor the ends of those that have begun."""
+        """Record no further call of ``functions``, nor the end of calls that have begun."""
         for function in functions:
             self._maps.set_one_in(function.index, 0)
 

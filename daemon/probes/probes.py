@@ -78,8 +78,8 @@ class Probes:
         self._decoder.start()
 
     def prepare(self, paths: Iterable[Path], pid: int) -> None:
-        """Attach to files that process ``pid`` is about to map, and to those that probes name by
-        their paths: the first call is recorded too."""
+        """Attach to files that process ``pid`` is about to map, and to files that probes name by
+        path: the first call is recorded too."""
         self._files.prepare([*paths, *self._files.named_by_path()], pid)
 
     def on_mapped(self, pid: int, regions: Iterable[Region], began: int, *, ended: bool) -> None:
@@ -87,7 +87,7 @@ class Probes:
         its program since ``began`` (ns), or until it ``ended``."""
         if self._of_mpi and not ended:
             size = place(environment_of(pid)).size or 0
-            # Of larger communicators nothing is known, rather than a part.
+            # Larger communicators are left out entirely rather than recorded in part.
             self._functions.read_entries(size if size <= MAX_COUNTS else 0)
         self._files.on_mapped(pid, regions, began, ended=ended)
 
@@ -115,7 +115,7 @@ class Probes:
                 self._files.let_go(change.index)
         heap = self._costs(heap=True)
         for change in self._heap_budget.step(now, targets, heap):
-            # None is let go of: without its frees what is allocated would seem to leak.
+            # Heap functions are never dropped: without its frees memory would seem to leak.
             function = self._functions.all[change.index]
             self._functions.set_one_in(function, change.one_in or 2 * function.one_in)
         self._drop_blocks(sum(cost.recorded for cost in heap))
@@ -146,7 +146,7 @@ class Probes:
             self._ended.clear()
 
     def detach(self) -> None:
-        """Detach everything; what has been counted can still be requested, and is final."""
+        """Detach everything; counts can still be requested, and are final."""
         self._functions.stop(self._functions.all)
         syscalls.wait_for_running_programs()
         self._files.close()

@@ -1,9 +1,9 @@
-"""Expressions such as ``*(u64*)(arg3+24)``: what is recorded of a call besides its arguments.
+"""Expressions such as ``*(u64*)(arg3+24)``: values recorded of a call in addition to its arguments.
 
 ::
 
     expression = term { ("+" | "-") number }
-    term       = "*" "(" type "*" ")" term      what is in memory there
+    term       = "*" "(" type "*" ")" term      the memory at that address
                | "(" expression ")"
                | "argN" | "ret" | name | number
 

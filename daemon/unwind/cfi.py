@@ -79,7 +79,7 @@ class CfiDecoder:
         size = len(data) & ~3
         words = np.frombuffer(data, "<u4", size >> 2)
         octets = np.frombuffer(data, np.uint8)
-        # Aligned, with a length of 32 bits and no shorter than what is read of it here.
+        # Only entries that are aligned, with a 32-bit length and all fields that are read here.
         fits = (where & 3 == 0) & (where + 20 <= size)
         at = np.where(fits, where, 0) >> 2
         length = words[at].astype(np.int64)
@@ -219,12 +219,12 @@ class CfiDecoder:
         order = np.lexsort((end, start))
         start, end, program = start[order], end[order], program[order]
         last = np.ones(len(start), bool)
-        last[:-1] = start[1:] != start[:-1]  # of several that start together, the longest
+        last[:-1] = start[1:] != start[:-1]  # the longest of functions with the same start
         start, end, program = start[last], end[last], program[last]
         following = np.append(start[1:], np.int64(1 << 62))
         end, open_end = np.minimum(end, following), end < following
 
-        # Each function's rows, and one for what is behind it.
+        # Each function's rows, and one row for the code behind it.
         programs = self._programs
         first = np.frombuffer(programs.first, np.int64)
         lengths = np.diff(first, append=len(programs.delta))

@@ -70,7 +70,7 @@ def corrections(text: U8, vaddr: int, starts: I64, ends: I64, rows: CfiRows) -> 
 
 
 def _without_overlaps(corrected: list[Correction]) -> list[Correction]:
-    """In order of address, without those that overlap an earlier correction."""
+    """Return corrections in order of address, without any that overlaps an earlier one."""
     result: list[Correction] = []
     for correction in sorted(corrected, key=lambda correction: correction.rows[0][0]):
         if not result or correction.rows[0][0] >= result[-1].end:

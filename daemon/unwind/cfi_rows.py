@@ -81,7 +81,7 @@ def rule_by_sp(offset: int, fp: int, bx: int) -> Rule:
 
 
 def changes_rsp(instruction: Instruction, codes: tuple[int, int]) -> bool:
-    """Whether it is one of ``codes`` and adds a constant to rsp or subtracts one."""
+    """Whether ``instruction`` has one of ``codes`` and adds or subtracts a constant from rsp."""
     return (
         instruction.code in codes
         and instruction.op0_register == Register.RSP

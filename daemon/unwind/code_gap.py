@@ -35,7 +35,7 @@ _FRAME_AFTER_END = re.compile(
     + _FRAME_MADE.pattern,
     re.DOTALL,
 )
-# lea N(%rip), %register: what is behind padding there is a function, such as that of a new thread.
+# lea N(%rip), %register: a target behind padding is a function, such as the body of a new thread.
 _ADDRESS_TAKEN = re.compile(
     rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTALL
 )
@@ -110,14 +110,14 @@ class CodeGap:
         self._end = start + len(code)
         self._functions = {low: low + size for low, size in functions}
         self._starts = sorted(self._functions)
-        # What begins by making a frame is a function, however it is come to.
+        # Code that begins by making a frame is a function, whatever leads to it.
         self._seeds = {
             at: state
             for at, state in seeds.items()
             if start <= at < self._end and not _FRAME_MADE.match(code, at - start)
         }
         called = {target for target in decoded.called if start <= target < self._end}
-        # Nor does code of the function before go on there.
+        # Nor does code of the previous function continue there.
         framed = {
             at
             for match in _FRAME_AFTER_END.finditer(code)
@@ -131,7 +131,7 @@ class CodeGap:
         self._limits = sorted(framed | set(self._functions))
         self._entries = {start, *self._functions, *called, *framed} - set(self._seeds)
         self.parts: dict[int, StackState] = {}
-        """Return where functions go on outside of themselves, and with which state."""
+        """State at addresses outside of their function where its code continues."""
         self._steps, self._at, self._after = decoded.steps, decoded.at, decoded.after
         self._registers, self._cut = decoded.registers, decoded.cut
         self._visited = bytearray(len(self._at))
@@ -141,7 +141,7 @@ class CodeGap:
         """Before jumps through tables, by their addresses."""
         self._body = StackState()
         self._at_table: StackState | None = None
-        """Before the last jump through a table: where the table's targets go on from."""
+        """State before the last jump through a table, with which the table's targets begin."""
 
     def rows(self) -> Rows:
         """Follow the gap's code and return its rows."""
@@ -241,7 +241,7 @@ class CodeGap:
                 part.sp = None
 
     def _reached(self, index: int) -> bool:
-        """Whether step ``index`` has been followed, and from the one before it."""
+        """Whether step ``index`` and the step before it were followed, one leading to the other."""
         visited = self._visited
         return bool(
             0 < index < len(visited)

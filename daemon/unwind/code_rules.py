@@ -21,7 +21,7 @@ from hpcd.daemon.unwind.work_limit import UNLIMITED, WorkLimit
 
 # An analysis longer than this is no gap between functions; the rest keeps "no information".
 MAX_INSTRUCTIONS = 8_000_000
-# What is decoded once and followed twice, some 150 bytes each.
+# Instructions decoded once and followed twice, at some 150 bytes each.
 _MAX_KEPT = 300_000
 _Span = tuple[int, int]
 
@@ -79,7 +79,7 @@ class _Section:
     def rows(self, spans: list[_Span], limit: WorkLimit) -> dict[_Span, Rows]:
         """Rows of each of ``spans``, as far as the budget of instructions lasts."""
         rows: dict[_Span, Rows] = {}
-        # Once to see which functions go on elsewhere, then again where they do.
+        # The first pass finds functions that continue elsewhere; the second follows them there.
         seeds: dict[int, StackState] = {}
         for span in spans:
             if self._budget <= 0:

@@ -28,8 +28,8 @@ SHARE = 1 / 10
 # Files of one user that wait, each with a descriptor. A process seldom maps more than 500.
 MOST_WAITING = 2_000
 
-# What look-ups of one user may take before a file of another is made, in seconds, beyond its turn.
-# They are a millisecond each, but a file without a build id is hashed for that.
+# Seconds of look-ups of one user, beyond its turn, before another user's file is made. A look-up
+# takes a millisecond, but a file without a build id is hashed for it.
 _AHEAD_SECONDS = 1.0
 
 
@@ -84,14 +84,13 @@ class _User:
     looked_up: int = 0
     """Files that are being looked up, and may have to wait again."""
     ahead: float = 0.0
-    """Duration of its look-ups since a file of its was made, s."""
+    """Duration of its look-ups since its last file was made, s."""
     spent: float = 0.0
     turn: list[float] = field(default_factory=lambda: [0.0] * len(_LANES))
-    """What it has spent of each thread, in the time of those it takes turns with: see
-    :class:`DecodeQueue`."""
+    """Time that each thread spent on it, s, comparable between users: see :class:`DecodeQueue`."""
 
     def requests(self) -> list[_Request]:
-        """All that waits."""
+        """All waiting requests."""
         return [request for waiting in self.waiting for request in waiting]
 
     def waits_for(self, lane: int) -> bool:
@@ -100,18 +99,17 @@ class _User:
 
 
 class DecodeQueue:
-    """Looks files up and decodes them one at a time, on a thread of its own; large ones on another.
+    """Looks files up and decodes them one at a time on one thread, large files on another.
 
-    Each file belongs to the user whose process maps it. Users take turns by the time their files
-    take (start-time fair queueing): who has waited for one of 20 s may have 20 s of its own decoded
-    before the next of the other's, and nothing is saved up by having had no files. Those of a user
-    who has used up the burst wait until there is something saved up again; root's never wait for
-    that. Whoever has few files waits for one of each other's at most.
+    Each file belongs to the user whose process maps it. Four rules (start-time fair queueing):
 
-    Files whose table is cached go before their user's that are to be made, as long as looking up
-    takes no more than :data:`_AHEAD_SECONDS`, and wait for others' only when that user's turn is
-    over by as much. Large files wait for each other alone. Files that call paths wait for go before
-    their user's others.
+    1. The user whose files took the least time is next; idle time earns nothing. After a file of
+       user A that took 20 s, user B's files may take 20 s before A's next one.
+    2. A user who has used up the burst waits for new tokens; root needs none.
+    3. Files with cached tables go before other files of their user for up to
+       :data:`_AHEAD_SECONDS`, and before other users' files until their user's turn has been
+       exceeded by as much. A user's files that call paths wait for go first.
+    4. Large files wait only for each other.
     """
 
     def __init__(
@@ -271,14 +269,14 @@ class DecodeQueue:
             account.ahead = account.ahead + now - began if stage is _Stage.LOOK_UP else 0.0
             account.turn[lane] += now - began
             if not any(other.waits_for(lane) for other in self._users.values()):
-                # Who comes next begins from here.
+                # The next user to arrive begins with this turn.
                 self._turn[lane] = max(self._turn[lane], account.turn[lane])
             if account.bucket:
                 account.bucket.spend(now, now - began)
 
     def _next(self, lane: int) -> tuple[_User, _Stage, _Request] | None:
-        """The next file of a thread and what is to be done to it, waited for; None when it is
-        over."""
+        """Wait for the next file of a thread; return its user, the stage to run and the request,
+        or None after :meth:`close`."""
         with self._changed:
             while not self._closed:
                 now = self._clock()
@@ -299,7 +297,7 @@ class DecodeQueue:
 
 
 def _first(ready: list[_User], lane: int) -> tuple[_User, _Stage]:
-    """Whose turn it is, and for what: look-ups go before what is to be made, for a while."""
+    """Return the next user and stage: look-ups go before making tables, for a limited time."""
     account = min(ready, key=lambda account: account.turn[lane])
     until = account.turn[lane] + _AHEAD_SECONDS
     if not account.waiting[_LANES[lane][0]]:

@@ -26,15 +26,15 @@ from hpcd.sandbox.file_cache import writers_of
 from hpcd.sandbox.worker_process import WorkerProcess
 
 _MAX_REPLY = 1 << 30
-# Of a worker for all requests together, which nothing in it can raise: one that hangs when its
-# recorder is gone ends by itself.
+# Hard limit of CPU time for all requests of a worker: a worker that hangs after its recorder has
+# gone ends by itself.
 CPU_SECONDS = 60
 _LARGE_CPU_SECONDS = CPU_SECONDS + int(MOST_SECONDS)
 # A worker that has worked as long is replaced: with one request more it might reach its limit.
 _WORKER_SECONDS = CPU_SECONDS / 2
 
 
-# One that had nothing to do for as long is not needed soon, and takes 45 MB.
+# A worker idle for this long is ended: it is not needed soon, and takes 45 MB.
 _IDLE_SECONDS = 30.0
 
 
@@ -67,7 +67,7 @@ class Decoder:
         self._worked: dict[WorkerProcess, float] = {}
         self._used = 0.0
         self._lock = threading.Lock()
-        """Held by who uses the worker for all but large files."""
+        """Held while the worker for all but large files is used."""
 
     def table(self, fd: int, label: str) -> PackedTable:
         """The table of the ELF file open at ``fd``; ``label`` names it in errors.
@@ -114,14 +114,14 @@ class Decoder:
             table = from_bytes(self._ask(b"t", fd, label, worker=worker, seconds=seconds))
         except FormatError as error:
             reason = str(error).removeprefix(f"{label}: ")
-            # What the worker says of a file it would say again. One that was lost may have been
+            # A failure reported by the worker would repeat. A worker that was lost may have been
             # killed, or had too little of a busy machine.
             if worker.running:
                 file_id = _file_id(fd, self._build_id(fd, label, worker))
                 self.cache.store_failure(writers_of(fd), file_id, reason)
             raise DecodeError(f"{label}: {reason}") from None
         self.cache.store(writers_of(fd), table)
-        self.cache.store_build_id(version, table.build_id)  # also where what was kept is damaged
+        self.cache.store_build_id(version, table.build_id)  # also if the cached table was damaged
         return table
 
     def knows(self, fd: int) -> bool:
@@ -229,5 +229,5 @@ class Decoder:
 
 
 def _file_id(fd: int, build_id: str) -> str:
-    """A damaged copy has the build id of what it is a copy of."""
+    """Return the cache key of a file: a damaged copy has the same build id, so add the size."""
     return f"{build_id}-{os.fstat(fd).st_size:x}"

@@ -34,8 +34,8 @@ Points = Callable[[int, bytes], bytes]
 
 # A whole libLLVM takes 160 MB.
 _MEMORY = 1 << 30
-# The recorder, whose priority this process begins with, copies stacks until the table is there, and
-# must get its turn for that.
+# The worker starts with the priority of the recorder, which copies stacks until the table is there
+# and must be scheduled for that.
 _NICER = 5
 
 

@@ -60,7 +60,7 @@ class Listing:
     def leading_to(self, start: int, address: int, end: int) -> list[Instruction]:
         """The last instructions before ``address``, and the one there, where reading from
         ``start`` on comes to one; else none. ``end`` is where reading ends."""
-        # What was read from the same start need not be read again.
+        # Instructions decoded from the same start are reused.
         first = start
         if start == self._start and self._reached <= address - LONGEST * MOST_STEPS:
             first = self._reached
@@ -160,7 +160,7 @@ def _rows_behind(unwound: _Unwound, cfi_rule: Rule) -> list[tuple[int, Rule]]:
 
 
 def _depth_of_rbp(steps: list[Instruction], begin: int, offset: int) -> int:
-    """Return how far below rbp the stack pointer is at ``begin``, if what is popped there tells."""
+    """Return how far below rbp the stack pointer is at ``begin``, from the pops before rbp's."""
     depth = 0
     for step in steps:
         if step.ip < begin:

@@ -24,7 +24,7 @@ U8 = npt.NDArray[np.uint8]
 _ALIGNMENT = 16
 _INT3 = 0xCC
 _PIECE = 4 << 20
-# Of two pieces, longer than anything that is looked for.
+# Overlap of two pieces, longer than any searched pattern.
 _OVERLAP = 16
 # By the octet behind pop %rbp, how long both are: ret, jmp of two lengths.
 _END_SIZES = np.zeros(256, np.int64)
@@ -98,16 +98,16 @@ def _begins(piece: U8) -> tuple[I64, I64]:
 
 
 def _ends(piece: U8, address: int = 0, functions: tuple[int, int] = (0, 0)) -> tuple[I64, I64]:
-    """Behind which pop %rbp functions end, and where others go on: pop %rbp; ret or jmp.
+    """Return offsets behind the last pop %rbp of functions, and behind the ret or jmp after it.
 
-    The piece is at ``address``, and functions lie between two others.
+    The piece is at ``address``; ``functions`` are bounds of the addresses of functions.
     """
     at = np.flatnonzero(piece[: max(0, len(piece) - 1)] == 0x5D)
     at = at[~_is_distance(piece, at, address, functions)]
     size = _END_SIZES[piece[at + 1]]
     fits = (size > 0) & (at + size <= len(piece))
     at, size = at[fits], size[fits]
-    # What lies within one that has been found is part of a jump.
+    # A pop %rbp inside an earlier match is part of its jump.
     dropped = np.zeros(len(at), bool)
     behind = np.maximum.accumulate(at + size)
     for index in (np.flatnonzero(at[1:] < behind[:-1]) + 1).tolist():
@@ -146,9 +146,9 @@ def _is_jumped_over(piece: U8, at: I64) -> Mask:
 
 
 def _padded(piece: U8) -> I64:
-    """Behind which int3s other code begins. One before ud2 is a check that fails; a single one may
-    as well be part of an instruction, and is padding only where code cannot go on. Three or seven
-    behind 0xcd are a factor that compilers divide by 5 with."""
+    """Return where code begins behind int3 padding. An int3 before ud2 is a failing check; a
+    single int3 may be part of an instruction, and is padding only where code cannot continue. Three
+    or seven behind 0xcd are the factor of a division by 5."""
     padding = piece == _INT3
     edges = np.flatnonzero(np.diff(np.concatenate([[False], padding, [False]])))
     first, last = edges[::2], edges[1::2] - 1
@@ -179,7 +179,7 @@ def _never_goes_on(piece: U8, at: I64) -> Mask:
 
 
 def _without(places: I64, others: I64) -> I64:
-    """Return those of ``places`` that are not in ``others``; both are sorted."""
+    """Return ``places`` that are not in ``others``; both are sorted."""
     if not len(others):
         return places
     at = np.minimum(np.searchsorted(others, places), len(others) - 1)

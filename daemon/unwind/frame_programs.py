@@ -121,7 +121,7 @@ class FramePrograms:
         self._slots = {registers.fp: FP, registers.ra: RA, registers.bx: BX, registers.sp: SP}
         self._rules = rules
         self.known: defaultdict[int, dict[bytes, int]] = defaultdict(dict)
-        """Numbers of programs by the key of their CIE; not of those that name addresses."""
+        """Program numbers by the key of their CIE; not of programs that contain addresses."""
         self.delta = array("q")
         self.rule_number = array("H")
         self.first = array("q")
@@ -134,7 +134,7 @@ class FramePrograms:
         self._positional = False
 
     def run_cie(self, cie: Cie, program: bytes) -> None:
-        """Run the program of a CIE, from which those of its functions begin.
+        """Run the program of a CIE, with which the programs of its functions begin.
 
         Raises :class:`IndexError`, :class:`ValueError` and the like for a malformed one.
         """

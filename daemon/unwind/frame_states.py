@@ -77,8 +77,8 @@ def state_rule(registers: Registers, state: State) -> Rule:
     else:
         return UNSUPPORTED
     if (cfa_reg, cfa_off, cfa_expr) == (registers.sp, registers.cfa_offset, None):
-        # Nothing is left of the frame, so what was saved in it is back. gcc does not say so at
-        # the end of realigned functions, where rbp itself is no longer this function's.
+        # The frame is gone, so registers saved in it are restored. gcc does not say so at the end
+        # of realigned functions, where rbp no longer belongs to this function.
         fp = None if isinstance(fp, tuple) and fp[0] == "expr" else fp
         bx = None if isinstance(bx, tuple) and bx[0] == "expr" else bx
     fp_kind, fp_off = _fp(fp)

@@ -48,8 +48,8 @@ class KnownCommands:
         self._store = table_store(directory)
 
     def knows(self, command: Sequence[str]) -> bool:
-        """Whether the files that ``command`` runs are what they were, and their tables are kept
-        still: a millisecond."""
+        """Whether the files that ``command`` runs are unchanged and their tables still cached;
+        takes a millisecond."""
         try:
             kept = self._store.load(*_key(command))
             return kept is not None and all(map(self._is_kept, os.fsdecode(kept).split("\n")))

@@ -58,7 +58,7 @@ def suspect_prologues(text: U8, vaddr: int, starts: I64, ends: I64, rows: CfiRow
         kind, cfi_offset = rows.cfa(rows.places(at + vaddr))
         by_sp, by_fp = kind == CfaKind.SP, kind == CfaKind.FP
         wrong = (by_sp & (cfi_offset != offset)) | (by_fp & (cfi_offset != framed))
-        # Any other rule there is beyond what is checked here.
+        # Other kinds of rules are not checked here.
         suspect.append(index[wrong])
         going = ~wrong & (by_sp | by_fp)
         at, stop, offset, framed, index = (

@@ -72,7 +72,7 @@ _MAX_FUNCTION = 4096
 
 @dataclass(frozen=True, slots=True)
 class CodeSpan:
-    """A rule that holds from ``start`` to ``end``. One with ``clone`` set takes the offset of the
+    """A rule that holds from ``start`` to ``end``. With ``clone`` set it takes the offset of the
     CFA from the rule that holds before it."""
 
     start: int
@@ -182,7 +182,7 @@ class _Function:
     size: int
 
     def instructions(self, start: int, size: int) -> Iterator[Instruction]:
-        """Those from address ``start`` on; one that is none ends them."""
+        """Yield instructions from address ``start`` on, up to the first invalid one."""
         at = start - self.start
         code = bytes(self.text[at : at + size]) if at >= 0 else b""
         for instruction in Decoder(64, code, ip=start):
@@ -230,7 +230,7 @@ def _switched(function: _Function) -> int:
 
 
 def _go_stacks(named: list[tuple[str, _Function]]) -> list[CodeSpan]:
-    """Return the spans where Go runs on the system stack, and the goroutine's goes on behind it."""
+    """Return spans where Go runs on the system stack and the goroutine's stack continues behind."""
     spans = []
     for name, function in named:
         switched = _switched(function) if name == _GO_SYSTEM_STACK else 0

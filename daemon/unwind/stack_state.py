@@ -328,7 +328,7 @@ _READERS = frozenset(
         "BT_RM64_R64",
     )
 )  # fmt: skip
-# Of those above, the ones that only put a value into their first operand.
+# Handled instructions that only put a value into their first operand.
 _SETTERS = frozenset(
     int(getattr(Code, name))
     for name in (

@@ -43,7 +43,7 @@ def found_symbols(elf: ElfView, addresses: U64) -> list[FoundSymbol]:
             name = text[start:end].decode(errors="replace") if end > start else ""
             if name:
                 start, size = int(symbol["value"]), int(symbol["size"])
-                # The last of those that begin here was taken: what follows begins elsewhere.
+                # This is the last symbol with this start, so the next one begins elsewhere.
                 alone = min(size, int(starts[number + 1]) - start) if first_table else 0
                 rows[start] = start, size, name, alone
         open_ = open_[~inside]

@@ -25,8 +25,8 @@ I64 = npt.NDArray[np.int64]
 
 # Shorter stretches between functions are padding.
 _MIN_GAP = 16
-# Longer ones are not followed instruction by instruction: that takes 200 bytes of memory for each.
-# Of those of more than the first, frame pointers are looked for before that is done.
+# Instructions are not followed in gaps longer than the second bound: each takes 200 bytes of
+# memory. In gaps longer than the first bound frame pointers are tried before.
 _MAX_UNCHAINED, _MAX_FOLLOWED = 4 << 20, 32 << 20
 
 
@@ -126,7 +126,7 @@ class _Draft:
                     if stop - start <= _MAX_FOLLOWED:
                         mine.append((start, stop))
                     continue
-                # A function without a frame begins where another's rows would go on.
+                # Rows end where a function without a frame begins.
                 kept = ~_inside(offsets, frameless)
                 chain_rules = np.array(
                     [self._rules.number(guessed(row)) for row in RULES], np.uint16
@@ -167,7 +167,7 @@ class _Draft:
             ]
             follows = corrected[index + 1].rows[0][0] if index + 1 < len(corrected) else -1
             if follows != correction.end and (last == len(pc) or pc[last] != correction.end):
-                # Behind the correction the row that was there goes on.
+                # Behind the correction the earlier row applies again.
                 corrected_rows.append((correction.end, int(rule[max(0, last - 1)])))
             fresh = np.array(corrected_rows, np.int64)
             pcs += [pc[done:first], fresh[:, 0]]
@@ -206,7 +206,7 @@ class _Draft:
             self._replace(span.start, span.end, clone.rule)
             behind = int(np.searchsorted(self.pc, span.end, "right"))
             if self._rule_at(span.end) == NONE and behind < len(self.pc):
-                # The old thread goes on; libraries leave out what the two of them run.
+                # The parent continues behind clone; libraries omit rules for code that both run.
                 self._replace(span.end, int(self.pc[behind]), before)
 
     def _rule_at(self, address: int) -> Rule:
@@ -217,7 +217,7 @@ class _Draft:
         """Set one rule from ``start`` to ``stop``."""
         pc, rule = self.pc, self.rule
         first, after = (int(row) for row in np.searchsorted(pc, [start, stop]))
-        # Unless a row begins exactly at the stop, the one there goes on.
+        # Unless a row begins exactly at the stop, the earlier row applies again.
         goes_on = after == len(pc) or pc[after] != stop
         resume = int(rule[after - 1]) if after else self._rules.number(NONE)
         pcs = np.array([start, stop][: 1 + goes_on], np.int64)
@@ -227,7 +227,7 @@ class _Draft:
 
 
 def _inside(places: I64, spans: I64) -> npt.NDArray[np.bool_]:
-    """Return which of ``places`` lie in one of ``spans``, ``int64[n, 2]``, sorted and apart."""
+    """Return which of ``places`` are inside any of ``spans``, ``int64[n, 2]``, sorted, disjoint."""
     if not len(spans):
         return np.zeros(len(places), bool)
     at = np.searchsorted(spans[:, 0], places, "right") - 1

@@ -51,8 +51,8 @@ class TableCache:
         return data.decode("ascii", errors="replace")
 
     def store_build_id(self, version: FileVersion, build_id: str) -> None:
-        """Remember what was read in a file that had this ``version`` before: it may have been
-        written to meanwhile."""
+        """Store the build id read in a file that had this ``version`` before reading: it may have
+        been written to meanwhile."""
         self._files.store(*version, _IDENTITY, build_id.encode())
 
     def load_names(self, writers: str, build_id: str) -> bytes:
@@ -81,8 +81,8 @@ class TableCache:
 
 
 def file_version(fd: int) -> FileVersion:
-    """Return who may have written the file open at ``fd``, and a text that identifies it in its
-    present state ("": none can)."""
+    """Return who may have written the file open at ``fd``, and a text that identifies its present
+    state ("" if it cannot be identified)."""
     status = os.fstat(fd)
     writers = writers_of(fd)
     if not status.st_nlink:

@@ -1,4 +1,4 @@
-"""Unwind rules; the layout and the numbers are those of ``bpf/programs/stack/rules.h``."""
+"""Unwind rules; layout and numbers are defined in ``bpf/programs/stack/rules.h``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rule(
     bx_off: int = 0,
     bx: BxKind = BxKind.AT_CFA,
 ) -> Rule:
-    """Return a rule tuple; one that does not fit its fields becomes "unsupported"."""
+    """Return a rule tuple; a rule that does not fit its fields becomes "unsupported"."""
     if cfa in (CfaKind.NONE, CfaKind.END, CfaKind.UNSUPPORTED):
         return (int(cfa), 0, 0, 0, 0, 0, 0, 0, 0, 0)
     fits = -(1 << 31) <= off < 1 << 31 and all(

@@ -7,26 +7,26 @@ import time
 
 from hpcd.errors import FormatError
 
-# Of real time: how long one user's file may keep others waiting.
+# Real time: how long one user's file may delay other users.
 SECONDS = 20.0
-# Of a bigger file for each MB, four times what takes longest here: chromium, 0.09 s.
+# Per MB of a bigger file: four times the slowest file measured, chromium with 0.09 s.
 _SECONDS_A_MB = 0.4
 MOST_SECONDS = 180.0
-# Of that in CPU time. What takes more is too much work for any machine; what has less of the
-# processor in its time may be done when that is less busy.
+# Share of real time that may be CPU time. A file that takes more is too much work for any machine;
+# a worker that got less of the CPU may succeed when the machine is less busy.
 _CPU_SHARE = 0.8
 
 
 def seconds_for(fd: int) -> float:
-    """Seconds of real time for the file open at ``fd``, by what of it is there: :data:`SECONDS`,
-    and more for one of over 50 MB. Raises :class:`OSError`."""
+    """Seconds of real time for the file open at ``fd``, by its stored size: :data:`SECONDS`, and
+    more above 50 MB. Raises :class:`OSError`."""
     status = os.fstat(fd)
     stored = min(status.st_size, 512 * status.st_blocks)
     return max(SECONDS, min(MOST_SECONDS, stored * _SECONDS_A_MB / 1e6))
 
 
 class WorkLimit:
-    """The CPU time that what ``seconds`` of real time are given to may take in this process."""
+    """Limit of CPU time in this process for work with ``seconds`` of real time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds * _CPU_SHARE
