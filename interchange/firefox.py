@@ -55,7 +55,7 @@ def write(selection: ExportSelection, raw: BinaryIO, folder: Path) -> None:
 
 
 class _StackTable:
-    """The stack of each context, and of each wait in one; those of waits are numbered from
+    """The stack of each context, and of each wait in a context; stacks of waits are numbered from
     ``len(table)`` on."""
 
     def __init__(self, selection: ExportSelection, table: ContextTable) -> None:

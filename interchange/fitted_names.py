@@ -1,8 +1,8 @@
-"""Names made fit for other formats, and those of other tools' files made fit for hpcd.
+"""Names escaped for other formats, and names from other tools' files checked for hpcd.
 
-Names of procedures, threads and files are chosen by whoever is recorded: they may have line ends,
-control characters, bytes that are no UTF-8, and any length. What a format cannot hold is written as
-an escape such as ``\\n`` or ``\\x1b``.
+Recorded programs choose the names of procedures, threads and files: they may have line ends,
+control characters, invalid UTF-8, and any length. Characters that a format cannot hold are written
+as escapes such as ``\\n`` or ``\\x1b``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from hpcd.output_file import open_output
 from hpcd.output_folder import OutputFolder
 
 _MARK = ".hpcd-export"
-# Names in the private folder: of the export, and of an earlier one that it replaces.
+# Names in the private folder: the new export, and an earlier export that it replaces.
 _EXPORT, _REPLACED = "export", "replaced"
 _HEAD = 1 << 16
 _STANDARD_OUTPUT = ("-", "/dev/stdout")
@@ -47,7 +47,7 @@ class Format(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The summary, and how to get what it needs."""
+        """The summary, and how to install its library."""
         return self.summary + (f" (needs pip install {self.library})" if self.library else "")
 
 
@@ -175,7 +175,7 @@ def _put_in_place(path: Path, *, directory: bool, replace: bool) -> Iterator[Pat
                 target.mkdir()
                 (target / _MARK).touch()
             yield target
-            # Checked again: another user who owns the folder may have renamed things meanwhile.
+            # Checked again: another owner of the folder may have renamed files meanwhile.
             replaced = work.take_away(_REPLACED)
             try:
                 if replaced:

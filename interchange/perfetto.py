@@ -61,7 +61,7 @@ class _Writer:
         self._selection = selection
         self._table = selection.contexts(Detail.PLACE)
         names = selection.names
-        # Each record adds to one metric besides samples, which count if there is no other.
+        # Each record adds to one metric other than samples, which count if there is no other.
         self._rows = [row for row, name in enumerate(names) if name != RECORDS] or [0]
         self._scale = np.array([1e9 if selection.units[row] == "s" else 1.0 for row in self._rows])
         self._known: Mask = np.zeros(len(self._table), bool)

@@ -92,7 +92,7 @@ def lexical_contexts(selection: ExportSelection) -> LexicalContexts:
 def _code(
     selection: ExportSelection, table: ContextTable
 ) -> tuple[list[LexicalFunction], I64, list[LexicalPlace], I64]:
-    """Return the distinct functions and places, and those of each frame (places: -1 for none)."""
+    """Return the distinct functions and places, and their numbers by frame (-1: no place)."""
     procedures = selection.db.procedures
     functions: Numbering[LexicalFunction] = Numbering()
     places: Numbering[LexicalPlace] = Numbering()

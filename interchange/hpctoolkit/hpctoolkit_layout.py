@@ -95,7 +95,7 @@ def c_string(text: str) -> bytes:
 
 
 class StringTable:
-    """Strings stored from ``start`` in a file on, one after another."""
+    """Strings stored consecutively in a file from ``start`` on."""
 
     def __init__(self, start: int) -> None:
         self.data = bytearray()
@@ -163,7 +163,7 @@ class StructureFile:
         return self._data[at:end]
 
     def damaged(self, what: str) -> FormatError:
-        """Return an error that says what is wrong with the file."""
+        """Return an error that names the damage."""
         return FormatError(f"{self.path}: damaged: {what}")
 
     def _check(self, at: int, size: int) -> None:

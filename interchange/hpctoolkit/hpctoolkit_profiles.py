@@ -174,7 +174,7 @@ def _put_indices(target: np.memmap, counts: I64, within: I64, places: I64, span:
 def _put_profile(
     target: np.memmap, cursor: I64, source: int, number: int, block: tuple[int, int, int, int]
 ) -> None:
-    """Put the values of one profile behind those of the profiles before."""
+    """Append the values of one profile to the values of earlier profiles."""
     values_at, count, index_at, contexts = block
     index = np.frombuffer(
         os.pread(source, contexts * layout.INDEX.itemsize, index_at), layout.INDEX

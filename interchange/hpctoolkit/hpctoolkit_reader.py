@@ -219,7 +219,7 @@ class HpctoolkitReader:
     ) -> dict[int, int]:
         """Return the exclusive cost of each node on a thread, in units of the event."""
         contexts, values = file.values(profile, metric.number)
-        # Values of contexts that are not in the tree are parts of those of contexts that are.
+        # Contexts outside the tree are parts of contexts in it: their values are included there.
         inside = np.minimum(contexts, len(self._parent_of) - 1)
         known = (inside == contexts) & self._in_tree[inside] & np.isfinite(values)
         contexts, values = contexts[known], values[known]
@@ -227,7 +227,7 @@ class HpctoolkitReader:
             raise FormatError(f"{self._builder.source}: a value is out of range")
         own: F64 = np.zeros(len(self._parent_of))
         own[contexts] = values
-        # Inclusive values, less those of the contexts directly below.
+        # Exclusive values: inclusive values less the values of the children.
         np.subtract.at(own, self._parent_of[contexts], values)
         own[0] = 0.0
         nodes = self._node_of[contexts]
@@ -329,7 +329,7 @@ def _counted_entries(times: Array, nodes: U32, counts: dict[int, int]) -> tuple[
     place = np.arange(len(nodes))
     begins = np.append(True, nodes[1:] != nodes[:-1])
     within = place - np.maximum.accumulate(np.where(begins, place, 0))
-    # Ends first, then other entries after one of the same node; the first of a run is no end.
+    # Drop ends first, then entries that follow one of the same node; the first of a run is no end.
     key = np.where(within % 2 == 1, 0, np.where(within > 0, 1, 2))
     order = np.lexsort((place, key, nodes))
     distinct, first, number = np.unique(nodes[order], return_index=True, return_counts=True)
@@ -342,5 +342,5 @@ def _counted_entries(times: Array, nodes: U32, counts: dict[int, int]) -> tuple[
 
 
 def _share(value: int, count: int, left: int) -> int:
-    """Return the part of ``value`` for one of ``count`` that has ``left`` after it."""
+    """Return one of ``count`` integer shares of ``value``, with ``left`` shares after it."""
     return value * (count - left) // count - value * (count - left - 1) // count

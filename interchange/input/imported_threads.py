@@ -115,6 +115,6 @@ class ImportedThreads:
             self._writer.add_thread(thread)
 
     def _name_by_threads(self, pid: int, names: dict[int, str]) -> str:
-        """Return the main thread's name of ``names`` by tid, or the one that all threads have."""
+        """Return the main thread's name of ``names`` by tid, or the name common to all threads."""
         shared = set(names.values())
         return names.get(pid) or (shared.pop() if len(shared) == 1 else self.default_name)

@@ -25,7 +25,7 @@ NO_MODULE = "[imported]"
 """The module of frames that come with a name only."""
 # A chunk of symbols is JSON, at most three times as long, and must not exceed 64 MiB.
 _FLUSH_NAME_BYTES = 8 << 20
-# What this process may take for the tree, and what a node takes of it, and a name beside its text.
+# Bound on the tree's memory; memory of a node, and of a name without its text.
 _MAX_BYTES = 1 << 30
 _NODE_BYTES, _NAME_BYTES = 160, 300
 MAX_DEPTH = 1 << 14

@@ -21,7 +21,7 @@ _BLOCK = 4 << 20
 LONGEST = 32 << 20
 """Bytes of a line, or of a sample with its whole call path, at most."""
 _HEAD = 1 << 20
-# What texts begin with whose encoding has to be told, of those that begin alike the longer first.
+# Marks of encodings other than plain UTF-8; where one begins with another, the longer comes first.
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32-le",
@@ -116,7 +116,7 @@ class InputFile:
 
 
 class _Utf8(io.RawIOBase):
-    """A text of another encoding as UTF-8; what is not of that encoding is replaced."""
+    """A text of another encoding as UTF-8; invalid characters are replaced."""
 
     def __init__(self, file: BinaryIO, encoding: str) -> None:
         self._file = file

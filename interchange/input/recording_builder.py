@@ -46,7 +46,7 @@ class RecordingBuilder:
         self.left_out: Counter[str] = Counter()
         """Other things than samples that were not imported, by kind."""
         self.notes: list[str] = []
-        """Sentences on what was read."""
+        """Sentences for the user on how the file was read."""
         self.taken = 0
         """Number of samples that the records represent."""
         self._events: dict[str, int] = {}
@@ -57,7 +57,7 @@ class RecordingBuilder:
         self._first_ns, self._last_ns = _MAX_TIME_NS, 0
 
     def damaged(self, what: str) -> FormatError:
-        """Return an error that says what is wrong with the source."""
+        """Return an error that names the damage."""
         return FormatError(f"{self.source}: damaged: {what}")
 
     def event(
@@ -120,7 +120,7 @@ class RecordingBuilder:
             self._flush()
 
     def _flush(self) -> None:
-        """Write what was added since the last time."""
+        """Write data added since the last flush."""
         self.tree.write_nodes()
         lines, times, nodes, events, values = self._records
         if lines:

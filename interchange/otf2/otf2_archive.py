@@ -80,7 +80,7 @@ def _write(selection: ExportSelection, path: Path, errors: LibraryErrors) -> Non
         calls = CallStream(weave(of_files, messages.of_line(line.number)))
         definitions.add_location(line, events.write(line.number, calls))
         errors.check()
-    # Ranks whose threads are not selected are members of communicators, too.
+    # Communicators have members on ranks whose threads are not selected, too.
     idle = np.setdiff1d(messages.locations, selection.lines)
     for line in selection.db.lines.rows(idle.tolist()):
         definitions.add_location(line, events.write_nothing(line.number))
@@ -153,7 +153,7 @@ class _EventWriter:
         return 0
 
     def _open(self, line: int) -> Any:
-        # A location without local definitions would be one whose file is missing.
+        # Without local definitions readers take a location's file for missing.
         _otf2.Archive_CloseDefWriter(self._archive, _otf2.Archive_GetDefWriter(self._archive, line))
         return _otf2.Archive_GetEvtWriter(self._archive, line)
 
@@ -228,7 +228,7 @@ class _Definitions:
         self._locations.append((line.number, self._string[line.label], events, process))
 
     def write(self, writer: Any, messages: ArchivedMessages, files: ArchivedFiles) -> None:
-        """Write all definitions, those that others refer to first."""
+        """Write all definitions; a definition comes before others that refer to it."""
         selection = self._selection
         begin, end = selection.span
         _otf2.GlobalDefWriter_WriteClockProperties(

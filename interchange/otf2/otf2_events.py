@@ -24,11 +24,11 @@ CALL_ATTRIBUTES = (
         _otf2.TYPE_UINT64,
     ),
 )
-"""Attributes of calls' events: name, description, type. They follow those of samples."""
+"""Attributes of calls' events: name, description, type. They follow the attributes of samples."""
 
 
 class CallEventKind(IntEnum):
-    """Events of calls. Arguments are those of OTF2's writer, in its order."""
+    """Events of calls. Arguments are in the order of OTF2's writer functions."""
 
     MPI_SEND = 0
     MPI_ISEND = 1
@@ -119,7 +119,7 @@ class CallEvents:
 
 
 class CallStream:
-    """Events of one trace line in order of time, taken as time goes on."""
+    """Events of one trace line in order of time, consumed up to increasing times."""
 
     def __init__(self, pieces: Iterable[CallEvents]) -> None:
         """``pieces`` follow one another."""

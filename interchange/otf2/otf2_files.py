@@ -39,7 +39,7 @@ _READ_WRITE = int(_otf2.IO_ACCESS_MODE_READ_WRITE.value)
 _PARADIGM = 0
 # Calls of a line taken at once: some 20 MB with all that is made of them.
 _CALLS_AT_ONCE = 1 << 16
-# Properties of files besides their names, and Score-P's words for them.
+# Properties of files other than their names, with Score-P's terms.
 _PROPERTIES = (("file_system", "File system"), ("mount", "Mount point"))
 
 
@@ -304,7 +304,7 @@ class ArchivedFiles:
 
 
 def _value(function: CalledFunction, calls: Any, kind: ValueKind, number: int = 0) -> I64:
-    """Return int64[n]: value ``number`` of those of a kind, 0 if the function has none."""
+    """Return int64[n]: value ``number`` of the values of a kind, 0 if the function has none."""
     places = [at for at, value in enumerate(function.values) if value.kind is kind]
     if len(places) <= number:
         return np.zeros(len(calls), np.int64)

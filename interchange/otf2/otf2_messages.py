@@ -44,7 +44,7 @@ class ArchivedMessages:
     """
 
     def __init__(self, selection: ExportSelection, strings: Numbering[str]) -> None:
-        """Match messages: O(n · log n) in the calls of MPI, all of which are in memory."""
+        """Match messages: O(n · log n) in the number of MPI calls, which are all in memory."""
         self._strings = strings
         self.notes: list[str] = []
         self._groups: Numbering[tuple[str, tuple[int, ...]]] = Numbering(first=1)
@@ -171,8 +171,8 @@ class _Job:
         )
 
     def receives(self) -> Iterator[CallEvents]:
-        """Yield all receives whose sender is known; values that they lack are those of the message
-        that they got."""
+        """Yield all receives with a known sender; values missing in a receive are taken from the
+        message."""
         receives, messages = self._found.receives, self._found.messages
         peer, tag, size = receives.peer.copy(), receives.tag.copy(), receives.size.copy()
         send = messages.send
@@ -215,8 +215,8 @@ class _Job:
     def collectives(self) -> Iterator[CallEvents]:
         """Collective operations, also those that lack ranks.
 
-        Bytes are those that the caller passes: of what comes from a root they are received by all
-        but it, else sent.
+        Bytes are the caller's: received bytes on all ranks but the root of an operation from a
+        root, else sent bytes.
         """
         operations, communicators = self._operations, self._found.communicators
         at, ended = self._found.collectives.operation, self._found.collectives.ended
@@ -355,7 +355,7 @@ def _lines_of_ranks(traffic: Communication) -> list[int]:
 
 
 def _code(function: str) -> int:
-    """Return OTF2's number of a collective operation, or of one that makes a handle."""
+    """Return OTF2's number of a collective operation or of an operation that makes a handle."""
     name = function.removeprefix("MPI_").upper()
     codes = vars(_otf2)
     for plain in (name, name.removeprefix("I")):

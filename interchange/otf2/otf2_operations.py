@@ -57,9 +57,9 @@ class _Operation:
 
 
 class Otf2Operations:
-    """Turns operations into calls of ``builder``; ``nodes`` are those of calling contexts.
+    """Turns operations into calls of ``builder``; ``nodes`` are the nodes of calling contexts.
 
-    After :meth:`begin` the next line of text may have attributes: :meth:`go_on`.
+    After :meth:`begin` the next line of text may contain attributes: :meth:`go_on`.
     """
 
     def __init__(self, builder: RecordingBuilder, nodes: dict[int, int]) -> None:
@@ -105,7 +105,7 @@ class Otf2Operations:
         return True
 
     def go_on(self, text: bytes) -> None:
-        """Read the line after the first one of an event."""
+        """Read a further line of an event."""
         operation, self._last = self._last, None
         if operation is not None and b"ADDITIONAL ATTRIBUTES: " in text:
             operation.attributes = read_attributes(text)

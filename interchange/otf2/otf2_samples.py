@@ -112,7 +112,7 @@ class Otf2Samples:
         self.go_on(text)
 
     def go_on(self, text: bytes) -> None:
-        """Read another line, which may be one of the present sample."""
+        """Read another line, which may belong to the present sample."""
         if self._begun:
             if end := _sample_end(text):
                 node = self.nodes.get(end[0])
@@ -188,7 +188,7 @@ class Otf2Samples:
 
 def _place(text: bytes) -> tuple[int, int]:
     """Return region and parent of a calling context, after "Region: "; -1 for none."""
-    # Names may contain anything; searched from the end, only one of them is passed.
+    # Names may contain anything; a search from the end passes only the name of the source location.
     at = len(text)
     for _ in range(64):
         at = text.rfind(b", Parent: ", 0, at)

@@ -140,9 +140,9 @@ class Otf2Communicators:
         self.windows: dict[int, int] = {}
 
     def define(self, text: bytes, ranks: dict[int, int]) -> None:
-        """Add the definitions; ``ranks`` are those of locations.
+        """Add the definitions; ``ranks`` are the ranks of locations.
 
-        Where several locations are of one rank, as in a trace of several jobs, nothing is known.
+        If several locations have one rank, as in a trace of several jobs, ranks stay unknown.
         """
         rank_of = [ranks.get(location, -1) for location in communicating_locations(text)]
         if -1 in rank_of or len(set(rank_of)) < len(rank_of):
@@ -163,7 +163,7 @@ class Otf2Communicators:
             self.windows[int(number)] = self.communicators.get(int(communicator), 0)
 
     def _groups(self, text: bytes, rank_of: list[int]) -> dict[int, tuple[str, list[int]]]:
-        """Return name and ranks of each group; ``rank_of`` are those of its members."""
+        """Return name and ranks of each group; ``rank_of`` are the ranks of its members."""
         groups: dict[int, tuple[str, list[int]]] = {}
         total = 0
         for number, name, members in _GROUP.findall(text):
@@ -185,10 +185,10 @@ class Otf2Communicators:
 
 
 class Otf2Traffic:
-    """Turns events of MPI into calls of ``builder``; ``nodes`` are those of calling contexts.
+    """Turns MPI events into calls of ``builder``; ``nodes`` are the nodes of calling contexts.
 
-    After :meth:`begin` the next line of text may have attributes: :meth:`go_on`; :meth:`finish`
-    comes before whatever is next.
+    After :meth:`begin` the next line of text may contain attributes: :meth:`go_on`; call
+    :meth:`finish` before any other line.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Otf2Traffic:
         self._event = _Event(event[1], line, time_ns, text, node)
 
     def go_on(self, text: bytes) -> None:
-        """Read the line after the first one of an event."""
+        """Read a further line of an event."""
         if self._event and b"ADDITIONAL ATTRIBUTES: " in text:
             self._event.attributes = text
             self.finish()
@@ -281,7 +281,7 @@ class Otf2Traffic:
         self._write(call)
 
     def _fill(self, event: _Event, call: _Call) -> None:
-        """Set the values of the call, or of the one that began its request."""
+        """Set the values of the call, or of the call that began its request."""
         kind, text, values = event.kind, event.text, call.values
         request = _REQUEST.search(text)
         if request:

@@ -79,11 +79,11 @@ class ExportSelection:
         self._windows = apart(only.windows)
         self._matching: Mask | None = only.contexts(db) if only.procedures or only.modules else None
         self.phases = ExportedPhases(db, only, phases)
-        """Phases that traces show beside what was recorded."""
+        """Phases that traces show in addition to the records."""
         self._progress = progress or (lambda stage, done, total: None)
         self._step: tuple[str, int, int, int] | None = None
         self.notes: list[str] = list(self.phases.notes)
-        """Lines for people about what is left out."""
+        """Sentences for the user on data that is left out."""
 
     @property
     def main_row(self) -> int:
@@ -105,7 +105,7 @@ class ExportSelection:
 
     @cached_property
     def span(self) -> tuple[int, int]:
-        """Begin and end of what is exported, ns since the origin."""
+        """Begin and end of the exported time, ns since the origin."""
         if not self._windows:
             return 0, self.db.duration_ns
         return self._windows[0][0], min(self._windows[-1][1], self.db.duration_ns)

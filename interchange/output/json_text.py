@@ -31,10 +31,10 @@ def json_columns(names: Sequence[str], folder: Path) -> Iterator[JsonColumns]:
 
 
 class JsonColumns:
-    """``"name":[...]`` for each of ``names``, made together and written one after another.
+    """``"name":[...]`` for each of ``names``, made together and written in sequence.
 
-    So a trace is read once, however many columns are made of it. ``count`` is their number of
-    entries.
+    So a trace is read once for any number of columns. ``count`` is the number of entries of each
+    column.
     """
 
     def __init__(self, names: Sequence[str], texts: Sequence[SpooledTemporaryFile[bytes]]) -> None:

@@ -147,7 +147,7 @@ class TraceReader:
                 part.file.release()
 
     def _block(self, records: Records, begin: int | None, end: int | None) -> TraceBlock:
-        """Return ``records`` with their costs, those of intervals cut to the window."""
+        """Return ``records`` with their costs; costs of intervals are cut to the window."""
         time, node, event = records.time, records.node, records.event
         value = records.value.astype(np.float64)
         length = self.events.duration_ns[event]

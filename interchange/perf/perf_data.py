@@ -33,8 +33,8 @@ _SAMPLE_TYPE = re.compile(rb"^# event : .*?\bsample_type = ([A-Z_|]+)", re.MULTI
 
 @dataclass(frozen=True, slots=True)
 class PerfHeader:
-    """The header of a perf.data; ``fields`` are those that ``perf script -F`` can print for all of
-    its samples."""
+    """The header of a perf.data; ``fields`` are the fields that ``perf script -F`` can print for
+    all of its samples."""
 
     host: Host
     version: str

@@ -55,9 +55,9 @@ _RECORD = re.compile(
     rb"(?:.*?(\d{1,12})\.(\d{1,9}):\s{1,64}|.*?)PERF_RECORD_(\w+(?: exec)?)(.*)", re.DOTALL
 )
 _LAST_NUMBER = re.compile(rb"(\d{1,12})\s*$")
-# Letters behind a colon that say of whom and how precisely (perf-list(1)).
+# Letters behind a colon: privilege level, precision and the like (perf-list(1)).
 _MODIFIERS = re.compile(r":[ukhGHIpPSDWeb]+$")
-# perf script --show-task-events: what is behind is "NAME:PID/TID".
+# perf script --show-task-events: an event ends with "NAME:PID/TID".
 _NAMED = re.compile(rb":\s+(.*):(\d{1,10})/(\d{1,10})$", re.DOTALL)
 _CLOCKS = ("cpu-clock", "task-clock")
 _NO_EVENT = b"event"
@@ -80,8 +80,8 @@ _STEPS_BACK = 0.25
 
 
 def looks_like_perf_script(head: bytes) -> bool:
-    """Whether one of the first lines is the header of a sample, a frame, or something else that
-    perf recorded."""
+    """Whether one of the first lines is a sample's header, a frame, or another event that perf
+    recorded."""
     lines = [line for line in head.split(b"\n")[:200] if not line.startswith(b"#")]
     headers = filter(None, map(_HEADER.match, lines))
     return (
@@ -287,7 +287,7 @@ class PerfScriptReader:
     def _sample(self, header: re.Match[bytes], node: int) -> None:
         comm, first, second, cpu, seconds, fraction, period, name = header.groups()
         comm = comm or b""
-        # Without numbers threads are told apart by name.
+        # Without numbers threads are distinguished by name.
         key = (first or comm, second, cpu if (second or first) == b"0" else None)
         line = self._threads.get(key)
         if line is None:
@@ -307,7 +307,7 @@ class PerfScriptReader:
         self.samples += 1
 
     def _time(self, seconds: bytes, fraction: bytes) -> int:
-        """Return when an event was; all that have times must come here, one after another."""
+        """Return an event's time; call it for every event with a time, in order."""
         time_ns = _nanoseconds(seconds, fraction)
         if not self._relative:
             return time_ns

@@ -34,7 +34,7 @@ from hpcd.interchange.pprof.pprof_message import (
 )
 
 MAX_BYTES = 512 << 20
-# Call paths kept as bytes: those of many threads are the same. Some MB.
+# Call paths cached as bytes, since many threads have the same paths. Some MB.
 _STACKS_KEPT = 10_000
 # Far more than are kept of a call path, with all calls inlined at its locations.
 _MOST_FRAMES = 1 << 20

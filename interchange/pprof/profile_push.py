@@ -116,7 +116,7 @@ class Pusher:
         """Push until the measurement ends or ``stop`` is set; then push the rest, once."""
         while True:
             began = time.monotonic()
-            # In this order: what is written between the two is collected.
+            # In this order: data written between the two is still collected.
             last = stop.is_set() or self._follower.ended
             self.push()
             if last:

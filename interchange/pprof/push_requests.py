@@ -52,7 +52,7 @@ class RequestFormat(NamedTuple):
 
 
 class _Dictionary:
-    """ProfilesDictionary: tables of distinct messages, of which 0 is the empty one."""
+    """ProfilesDictionary: tables of distinct messages, with the empty message as number 0."""
 
     def __init__(self, profiles: IntervalProfiles) -> None:
         self._paths = profiles.paths

@@ -95,7 +95,7 @@ def thicket(
     Its ``metadata`` has the database's name and path, hosts, number of ranks and the duration in s.
     Raises as :func:`graph_frame` does, and :class:`UsageError` without databases.
     """
-    # It prints what it lacks and its progress.
+    # The import prints missing libraries and its progress.
     with contextlib.redirect_stdout(io.StringIO()):
         module = import_library("thicket", "llnl-thicket", "a Thicket")
     if not databases:

@@ -45,7 +45,7 @@ class AustinSamples:
         self._latest = 0
 
     def setting(self, key: bytes, value: bytes) -> None:
-        """Set one of Austin's metadata."""
+        """Set a value of Austin's metadata."""
         if key == b"mode" and value in _MODES:
             self._mode = value
 

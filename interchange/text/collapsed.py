@@ -73,7 +73,7 @@ def looks_collapsed(head: bytes, least: float = 1 - _MAX_SKIPPED_SHARE) -> bool:
 
 
 def looks_like_py_spy(head: bytes) -> bool:
-    """Whether most frames of first lines that are call paths are those of py-spy."""
+    """Whether most frames of the call paths among the first lines are py-spy's."""
     if not looks_collapsed(head):
         return False
     frames = [frame for line in _whole_lines(head) for frame in _split(line)[0].split(b";")]

@@ -179,7 +179,7 @@ class _Stream:
         return text
 
     def damaged(self, what: str) -> FormatError:
-        """Return an error that says what is wrong with the file."""
+        """Return an error that names the damage."""
         return FormatError(f"{self._file.name}: damaged or cut off: {what}")
 
     def _byte(self) -> int:

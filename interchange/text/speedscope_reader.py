@@ -27,7 +27,7 @@ _PARTS = 1_000_000
 _UNIT_NS = 1_000_000
 _MAX_WEIGHT = 2.0**55
 _PY_SPY = re.compile(r'Thread (0x[0-9A-Fa-f]{1,15}|\d{1,18}) "(.*)"', re.DOTALL)
-# hpcd's own: the metric, and the trace line; what is summed over all lines comes first.
+# hpcd's own profiles: the metric and the trace line; sums over all lines come first.
 _OWN = re.compile(r"(.+?): (.*)", re.DOTALL)
 _WHOLE = "all trace lines"
 
