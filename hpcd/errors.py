@@ -15,7 +15,7 @@ _LONGEST = 120
 
 
 class HpcdError(Exception):
-    """Base of all errors a user can meet. ``str()`` of it is one clear line."""
+    """Base of all errors that users see. ``str()`` of it is one clear line."""
 
     exit_code = 1
 

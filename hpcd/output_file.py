@@ -17,8 +17,8 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 def open_output(path: Path) -> BufferedWriter:
     """Open ``path`` for writing; a file there is cut, pipes and devices are opened.
 
-    Links are followed where root or this user made them, in whatever folder: the kernel's
-    ``protected_symlinks`` asks for that in sticky folders alone. Raises :class:`StorageError`.
+    Links are followed if root or this user made them, in any folder: the kernel's
+    ``protected_symlinks`` requires that in sticky folders only. Raises :class:`StorageError`.
     """
     shown = path
     try:

@@ -53,7 +53,7 @@ class OutputFolder:
     """Leads to it by its descriptor, in this process and in others of this user on this machine."""
 
     def __init__(self, out: Path, name: str) -> None:
-        """Raises :class:`StorageError`, also where it is not this user's alone."""
+        """Raises :class:`StorageError`, also if others may use the folder."""
         self.shown = out.parent / name
         """Its name, for people."""
         self._out = out

@@ -52,7 +52,7 @@ def open_linked(path: Path | str) -> int:
     try:
         if not stat.S_ISREG(os.fstat(place).st_mode):
             raise FormatError(f"{path}: not a regular file")
-        # The very file that was looked at, whatever its name leads to by now.
+        # Opens the file that was checked, even if its name now leads to another.
         return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(place)

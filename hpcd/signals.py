@@ -15,8 +15,8 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def is_ignored(number: signal.Signals) -> bool:
     """Return whether a signal is ignored.
 
-    nohup(1) ignores SIGHUP of what it starts, a shell without job control SIGINT of background
-    jobs.
+    nohup(1) ignores SIGHUP in the command it starts, a shell without job control SIGINT in
+    background jobs.
     """
     return signal.getsignal(number) is signal.SIG_IGN
 

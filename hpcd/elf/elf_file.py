@@ -1,7 +1,7 @@
-"""Reading of ELF-64 files what naming addresses needs: sections, symbols, function spans.
+"""Reading of ELF-64 files for naming addresses: sections, symbols, function spans.
 
 Reading is by ``read``, not by mapping: a file cut short under a mapping would kill the process.
-What does not fit raises :class:`FormatError`.
+Invalid contents raise :class:`FormatError`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ElfFile(ElfReader):
 
     @property
     def base(self) -> int:
-        """The address of the first segment that is loaded: 0 but for programs at fixed places."""
+        """The address of the first loaded segment: 0 except for programs at fixed addresses."""
         loaded = self.segment_table["address"][self.segment_table["type"] == PT_LOAD]
         return int(loaded[0]) if len(loaded) else 0
 
@@ -95,7 +95,7 @@ class ElfFile(ElfReader):
         return np.frombuffer(data, kind, len(data) // kind.itemsize)
 
     def function_spans(self) -> tuple[U64, U64]:
-        """Return the starts and ends ``uint64[n]``, ascending, of what .eh_frame describes.
+        """Return the starts and ends ``uint64[n]``, ascending, of functions in .eh_frame.
 
         Raises :class:`FormatError`.
         """

@@ -131,8 +131,8 @@ class Section:
 class ElfReader(ABC):
     """Headers, segments, sections and build id of an ELF-64 little-endian file.
 
-    ``size`` is the file's, ``name`` is used in errors only. With ``partial`` what a file lacks of
-    its section headers is left out, for users who can do without; otherwise it is an error. Raises
+    ``size`` is the file's, ``name`` is used in errors only. With ``partial`` unreadable section
+    headers are left out, for users who can do without; otherwise they are an error. Raises
     :class:`FormatError`.
     """
 
@@ -177,7 +177,7 @@ class ElfReader(ABC):
     def build_id(self) -> str:
         """The GNU build id in hex; without one ``hash-`` and a hash of the contents.
 
-        Raises :class:`FormatError` for a file of more than 1 GiB that has none.
+        Raises :class:`FormatError` for a file of more than 1 GiB without a build id.
         """
         notes = [
             (int(segment["offset"]), int(segment["size"]))

@@ -1,6 +1,6 @@
-"""An ELF file as bytes: what unwinding needs of it and no more.
+"""An ELF file as bytes, for unwinding only.
 
-Where a file lacks sections, segments suffice; what does not fit raises :class:`FormatError`.
+If a file lacks sections, segments suffice; invalid contents raise :class:`FormatError`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from hpcd.errors import FormatError
 _MACHINES = {X86_64: "x86_64", AARCH64: "aarch64"}
 _STT_FUNC, _STT_IFUNC = 2, 10
 _NAMES_OF = {".symtab": ".strtab", ".dynsym": ".dynstr"}
-# Where programs may be mapped (x86-64 with four levels of page tables, aarch64 with 47 bits): what
-# claims to be beyond is left out, and arithmetic on addresses stays within 64 bits.
+# Bound of addresses of programs (x86-64 with four levels of page tables, aarch64 with 47 bits):
+# higher ones are left out, and arithmetic on addresses stays within 64 bits.
 _ADDRESSES = 1 << 47
-# Functions of one name that are reported; a static function may be in many files.
+# Bound on reported functions of one name; a static function may be in many files.
 _MAX_NAMESAKES = 16
 
 
@@ -78,7 +78,7 @@ class FileBytes:
 class ElfView(ElfReader):
     """An ELF-64 little-endian file, in memory or read as it is needed.
 
-    ``sections`` are those with contents in the file, by name; ``segments`` those that are loaded.
+    ``sections`` are the sections with contents in the file, by name; ``segments`` the loaded ones.
     """
 
     def __init__(self, data: memoryview | FileBytes) -> None:

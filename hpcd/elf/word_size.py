@@ -1,4 +1,4 @@
-"""32-bit ELF files, told from 64-bit ones."""
+"""Recognition of 32-bit ELF files."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The measurement directory: what one recorder wrote on one host. See ``docs/formats.md``."""
+"""The measurement directory: data that one recorder wrote on one host. See ``docs/formats.md``."""

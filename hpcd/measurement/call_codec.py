@@ -24,8 +24,8 @@ class Calls:
     """Calls of recorded functions, in any order.
 
     ``line`` u32[n]; ``time`` u64[n], monotonic ns at which each began; ``duration`` u64[n] ns;
-    ``node`` u32[n], the CCT node it was called in; ``function`` u16[n]; ``weight`` u32[n], how many
-    calls it stands for; ``value`` u64[n, MAX_VALUES], signed ones in two's complement.
+    ``node`` u32[n], the calling CCT node; ``function`` u16[n]; ``weight`` u32[n], the number of
+    calls it represents; ``value`` u64[n, MAX_VALUES], signed values in two's complement.
     """
 
     line: U32

@@ -28,10 +28,10 @@ class Defect:
 def check_measurement(
     path: Path | str, check_files: Callable[[Measurement], Iterable[Defect]] = lambda _: ()
 ) -> list[Defect]:
-    """All findings of a measurement directory, none when it is sound; ``check_files`` adds those
-    that need more than the directory.
+    """Return all defects of a measurement directory; ``check_files`` adds checks that need more
+    than the directory.
 
-    Raises what :func:`open_measurement` raises when it is none at all.
+    Raises the errors of :func:`open_measurement`.
     """
     findings: list[Defect] = []
     with open_measurement(path) as measurement:

@@ -1,8 +1,8 @@
 """Segments and chunks: the container of a measurement.
 
 Append-only. Header and payload of a chunk carry checksums, so a torn chunk never existed: a reader
-stops a segment at the first chunk that does not check out and goes on with the next segment.
-Nothing that was written is ever changed.
+stops a segment at the first chunk with a wrong checksum and continues with the next segment.
+Written bytes never change.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MAX_SEGMENT = (256 << 20) + 2 * MAX_PAYLOAD
 _RAW, _ZSTD = 0, 1
 # Levels above 1 gain next to nothing on shuffled columns and cost several times the time.
 _LEVEL = 1
-# Of records: what level 1 does, with shorter matches and hash tables of these sizes. Of many bytes
-# the greater one gains 3 to 5 % for 3 ns a record, of fewer nothing.
+# For records: level 1's parameters with shorter matches and these sizes of hash tables. For many
+# bytes the greater size saves 3 to 5 % for 3 ns a record, for fewer nothing.
 _FEW_RECORDS, _MANY_RECORDS = (
     zstandard.ZstdCompressionParameters(
         window_log=20, chain_log=12, hash_log=hash_log, search_log=1, min_match=6,
@@ -75,7 +75,7 @@ _NAMES: dict[int, str] = {int(kind): kind.name for kind in ChunkKind}
 
 @dataclass(frozen=True, slots=True)
 class ChunkHeader:
-    """A chunk found in a segment: where its payload lies and how to check it."""
+    """A chunk of a segment: the place of its payload, and its checksum."""
 
     kind: int
     codec: int
@@ -99,7 +99,7 @@ def segment_header(sequence: int, measurement: int) -> bytes:
 
 
 def read_segment_header(data: bytes, name: str) -> tuple[int, int]:
-    """(sequence, measurement id) of a segment; :class:`FormatError` when it is none."""
+    """Return (sequence, measurement id) of a segment. Raises :class:`FormatError`."""
     if len(data) < SEGMENT_HEADER_BYTES or data[:8] != SEGMENT_MAGIC:
         raise FormatError(f"{name}: not a segment of an hpcd measurement")
     _, version, _, sequence, measurement, crc = _SEGMENT.unpack_from(data)

@@ -57,11 +57,11 @@ class _Versions:
 
 
 class CodeVersions:
-    """The tree ``cct`` of a measurement, divided by what names its code had when.
+    """The tree ``cct`` of a measurement, divided by the versions of its code.
 
-    ``modules`` are all load modules, those that were added included; ``symbols`` are of modules
-    whose symbols have times. ``complete`` is False where that would take too much: the rest have
-    the names that were first.
+    ``modules`` are all load modules, including added ones; ``symbols`` are of modules
+    whose symbols have times. ``complete`` is False if dividing would take too much: remaining nodes
+    keep their first names.
     """
 
     def __init__(

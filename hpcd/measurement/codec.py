@@ -73,8 +73,8 @@ def _lasts(events: frozenset[int]) -> npt.NDArray[np.bool_]:
 def encode_records(columns: Columns, lasting: Collection[int] = ()) -> bytes:
     """Payload of a RECORDS chunk of the records ``columns``, sorted by line and time.
 
-    ``lasting`` are events whose records last as many time units as their value says. What follows
-    such a record begins at its end or a little later: that little is stored.
+    ``lasting`` are events whose value is their duration in time units. The next record begins at
+    the end of such a record or a little later: that difference is stored.
     """
     n = len(columns[0])
     most = 40 * n + 256

@@ -1,10 +1,10 @@
-"""Columns of unsigned integers as bytes: the one encoding that measurements and databases have.
+"""Columns of unsigned integers as bytes: the single encoding of measurements and databases.
 
-A column is a header (coding u8, width u8, two bytes of padding, size of what follows u32) and one
+A column is a header (coding u8, width u8, two bytes of padding, u32 size of the rest) and one
 of these:
 
 ====== =================================================================================
-0      one value u64 that all have
+0      the u64 value of all entries
 1      byte planes, of all values the lowest byte, then the next: ``width`` of them, as many
        of 1, 2, 4, 8 as the greatest value needs
 3      a dictionary of ``n`` values (n u32, bytes of a value and of a place u8 each, padding),
@@ -135,7 +135,7 @@ class ColumnCursor:
 
 
 def pack_columns(*columns: Array) -> bytes:
-    """Columns of one length: that, u32, then each of them."""
+    """Pack columns of one length: the length, u32, then each of them."""
     return _LENGTH.pack(len(columns[0])) + b"".join(map(encode_column, columns))
 
 

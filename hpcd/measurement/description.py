@@ -85,7 +85,7 @@ class Losses:
 
 
 class Description:
-    """The description of what was measured, as far as it was taken from chunks.
+    """The description of a measurement, as read so far.
 
     ``events``, ``processes``, ``threads`` (by line), ``modules`` map ids to the rows of
     :mod:`hpcd.model.identity`, ``functions`` and ``objects`` to the functions called and the
@@ -142,9 +142,8 @@ class Description:
         return self._symbols.modules()
 
     def divide_by_version(self) -> None:
-        """Give paths through code that was replaced a node for each of its versions, to be called
-        when all is read: records that are read from then on have these nodes. The text of what
-        says so is not kept."""
+        """Give paths through replaced code a node for each of its versions. Call it when all is
+        read: records read later have these nodes. The text of symbols with times is not kept."""
         if not self._symbols.timed:
             return
         versions = CodeVersions(self.cct, self.modules, self._symbols.timed)

@@ -44,8 +44,8 @@ _MOST_SHARED = 4096
 _LONG = 1024
 
 Column = bytes | tuple[Any, ...]
-"""The bytes of integers, of 4 or 8 bytes each, or a tuple: of one value that all rows have, or of a
-value for each."""
+"""The bytes of integers, of 4 or 8 bytes each, or a tuple: with the single value of all rows, or
+with a value for each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,12 +74,12 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
         return list(column) * (self.length if len(column) == 1 else 1)
 
     def constant(self, name: str) -> tuple[Any, ...]:
-        """The value of a field that all rows have, alone; nothing where they differ."""
+        """The single value of a field in all rows, as a tuple; empty if rows differ."""
         column = self.columns[_PLACE[self.kind][name]]
         return column if isinstance(column, tuple) and len(column) == 1 else ()
 
     def are_within(self, names: Sequence[str], limits: Sequence[int]) -> bool:
-        """Whether the numbers of fields are all between minus the limit of theirs and the limit."""
+        """Whether the numbers of all fields are between minus their limit and their limit."""
         places = _PLACE[self.kind]
         for name, limit in zip(names, limits, strict=True):
             column = self.columns[places[name]]

@@ -23,12 +23,12 @@ from hpcd.measurement.segments import Segments
 def open_measurement(
     path: Path | str, size: int | None = None, *, texts: bool = False
 ) -> Measurement:
-    """Open a measurement directory, or as much of it as its segments' first ``size`` bytes are.
+    """Open a measurement directory, or as much of it as its segments' first ``size`` bytes.
 
-    With ``texts`` what says who was measured is kept as it was written, too, if it is short.
+    With ``texts`` the stored text of identities is kept, too, if it is short.
 
-    Raises :class:`NotFoundError` when there is none, :class:`FormatError` when it is something
-    else or nothing of it can be read.
+    Raises :class:`NotFoundError` if it does not exist, :class:`FormatError` if it is something
+    else or entirely unreadable.
     """
     return Measurement(Path(path), size, texts=texts)
 
@@ -97,8 +97,8 @@ class Measurement(Description):
         return len(self._records)
 
     def chunks_between(self, begin: int, end: int) -> tuple[int, int]:
-        """The first chunk of records that begins between two places in the segments, counted over
-        all of them, and the one behind the last."""
+        """Return the first chunk of records that begins between two places in the segments, counted
+        over all of them, and the first chunk after them."""
         places = [self._segments.place(number, header) for number, header, _ in self._records]
         return bisect_left(places, begin), bisect_left(places, end)
 
@@ -123,8 +123,8 @@ class Measurement(Description):
     def some_chunks(
         self, first: int, count: int, room: codec.Room | None = None
     ) -> Iterator[RecordChunk]:
-        """Up to ``count`` of the chunks from ``first`` on, evenly spread, to see what the rest is
-        like. Damaged ones are left out. ``room`` is that of :meth:`record_chunks`."""
+        """Yield up to ``count`` of the chunks from ``first`` on, evenly spread, as a sample of the
+        rest. Damaged ones are left out. ``room`` is as for :meth:`record_chunks`."""
         rest = len(self._records) - first
         for place in sorted({first + rest * number // count for number in range(count)}):
             if place < len(self._records):

@@ -74,7 +74,7 @@ def as_structure(columns: Columns) -> CStructure:
 
 
 class _Scratch(threading.local):
-    """Memory that a kernel needs while it runs: new memory costs more than what most do in it."""
+    """Memory for a running kernel: allocating it would cost more than the work of most kernels."""
 
     def __init__(self) -> None:
         self.held = np.empty(1 << 16, np.uint8)

@@ -40,7 +40,7 @@ def read_symbols(payload: bytes) -> dict[int, tuple[SymbolColumns, list[int]]]:
 class RecordedSymbols:
     """The symbols of a measurement's SYMBOLS chunks.
 
-    ``timed`` has by module those whose code may be replaced, each with the time since when it
+    ``timed`` has the symbols of replaceable code by module, each with the time from which it
     holds.
     """
 

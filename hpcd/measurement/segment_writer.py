@@ -17,7 +17,7 @@ from hpcd.output_folder import make_directory
 class SegmentWriter:
     """Writes chunks into segments of about ``segment_bytes`` in the directory ``path``.
 
-    The directory is made (mode 0700) unless it is there (``existing``); it and what is in it belong
+    The directory is made (mode 0700) unless it is ``existing``; it and its files belong
     to ``owner`` (uid, gid). With ``sync``, segments are on the disk when they are full.
 
     Raises :class:`StorageError` in one line when the directory exists or cannot be made, and from
@@ -99,7 +99,7 @@ class SegmentWriter:
         try:
             self._write(segment_header(self._segments, self._id))
         except StorageError:
-            # A segment without a header would make what follows unreadable.
+            # A segment without a header would make later segments unreadable.
             os.close(self._fd)
             self._fd = -1
             with contextlib.suppress(FileNotFoundError):
@@ -129,7 +129,7 @@ class SegmentWriter:
                 os.close(folder)
 
     def discard(self) -> None:
-        """Remove the measurement: nothing came of it."""
+        """Remove the measurement."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1  # without waiting for the disk

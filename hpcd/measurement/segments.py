@@ -29,8 +29,8 @@ def measurement_size(path: Path) -> int:
 
 
 def identify_measurement(path: Path) -> tuple[int | None, int]:
-    """Return the id of a measurement, None where its first segment does not tell it, and its bytes;
-    None and 0 of what is no measurement."""
+    """Return the id of a measurement, None if its first segment is unreadable, and its bytes;
+    None and 0 for any other file."""
     try:
         size = measurement_size(path)
     except OSError:
@@ -53,7 +53,7 @@ def is_being_written(path: Path) -> bool:
 
 
 def _size_of(file: BinaryIO) -> int:
-    """Bytes of a segment that are read, at most as many as one may have."""
+    """Bytes to read of a segment, at most the largest allowed size."""
     return min(os.fstat(file.fileno()).st_size, chunk.MAX_SEGMENT)
 
 
@@ -71,10 +71,10 @@ def _segment_path(path: Path, number: int) -> Path:
 
 
 class Segments:
-    """The segments of the measurement ``path``, or as much as their first ``size`` bytes are, which
+    """The segments of the measurement ``path``, or their first ``size`` bytes, which
     may grow. ``report`` is called with damage in words.
 
-    ``id`` is the measurement's, None while no segment tells it; ``sequence`` is the number of
+    ``id`` is the measurement's, None until a segment has been read; ``sequence`` is the number of
     chunks there have been, damaged ones too.
     """
 

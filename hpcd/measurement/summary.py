@@ -1,7 +1,7 @@
 """The summary of a recording: the counters that its SUMMARY chunks hold as JSON.
 
-Fields are those of docs/formats.md, in the order in which JSON has them. A field that is absent
-has its default, and one that is None is not written; unknown fields of the JSON are ignored.
+Fields are described in docs/formats.md, in the order of the JSON. A field that is absent
+has its default, and a field with None is not written; unknown fields of the JSON are ignored.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class SampleCounts(NamedTuple):
     """Number that the targets' CPU time predicts; 0 or None if it predicts none."""
     taken: int | None = None
     unexplained: int = 0
-    """Samples beyond what chance explains; negative if there are too few."""
+    """Samples beyond the expected number's chance variation; negative if there are too few."""
     uncounted: int = 0
-    """Samples beyond those expected, in time on CPUs that the scheduler does not count: a
+    """Samples beyond the expected number, in time on CPUs that the scheduler does not count: a
     hypervisor's or interrupts'."""
     late: int = 0
     """Firings left out because they came late: mostly the hypervisor had the CPU."""
@@ -48,7 +48,7 @@ class CpuTime(NamedTuple):
 
 
 class MachineTime(NamedTuple):
-    """CPU seconds of the machine while it was recorded, whatever ran there; 0: not known."""
+    """CPU seconds of the machine during the recording, for all programs; 0: unknown."""
 
     busy_s: float = 0.0
     """CPU time used by programs (targets and hpcd included), the kernel and interrupts."""
@@ -82,7 +82,7 @@ class JobSeconds(NamedTuple):
 
 
 class DeferredPathCounts(NamedTuple):
-    """Copied stacks, and what became of their call paths."""
+    """Copied stacks, and the outcome of their call paths."""
 
     copied: int = 0
     not_copied: int = 0
@@ -152,7 +152,7 @@ class ProbeCounts(NamedTuple):
 
 
 class ProbesSummary(NamedTuple):
-    """All probed functions, and what could not be done."""
+    """All probed functions, and the probes that failed."""
 
     functions: tuple[ProbeCounts, ...] = ()
     problems: tuple[str, ...] = ()
@@ -222,8 +222,8 @@ class Summary(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object.
 
-        What a recorder counted is written in full; of a summary without overhead, which no recorder
-        made, only what differs from the defaults.
+        A recorder's counters are written in full; of a summary without overhead, which no recorder
+        made, only values that differ from the defaults.
         """
         document: dict[str, Any] = _plain(self, sparse=not any(self.overhead))
         return document

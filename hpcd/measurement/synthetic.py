@@ -1,9 +1,9 @@
 """Measurements of any size that look like recorded ones.
 
 Grown from a real measurement, or from a built-in program of phases: a rank's trace is stretches of
-a recorded trace (a block bootstrap; Künsch, Annals of Statistics 17, 1989), so what follows what,
-how often, and at what distance is as recorded, while no two ranks are alike. For benchmarks, and to
-learn what storage a job will take before it runs.
+a recorded trace (a block bootstrap; Künsch, Annals of Statistics 17, 1989), so the order, frequency
+and distance of contexts are as recorded, while no two ranks are alike. For benchmarks, and to
+estimate the storage of a job before it runs.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _REALTIME_NS = 1_700_000_000 * 10**9
 class Shape:
     """The shape of measurements to make: ``ranks`` trace lines of ``records`` records each.
 
-    ``contexts`` is about how many calling contexts each measurement has (0: those of the source
-    that its records reach, as of a recording; so with modules and symbols);
-    ``phases`` how often a rank runs through the whole program; ``imbalance`` which share of its
-    time the least busy rank spends waiting; ``ranks_per_node`` how many share a measurement.
+    ``contexts`` is the approximate number of calling contexts of each measurement (0: the contexts
+    of the source that its records reach, as of a recording; so with modules and symbols);
+    ``phases`` how often a rank runs through the whole program; ``imbalance`` the share of its
+    time that the least busy rank waits; ``ranks_per_node`` the number of ranks in a measurement.
     """
 
     ranks: int
@@ -122,7 +122,7 @@ class Synthesizer:
         index = _places(random, source, self._shape, at, ranks, -(-count // STRETCH))[:, :count]
         node = source.node[index]
         if len(variants) > 1:
-            # Rare variants are rare: a stretch is all of one.
+            # Rare variants are rare: a stretch has a single variant.
             kind = np.minimum(random.zipf(2.0, ranks) - 1, len(variants) - 1)
             node = variants[np.repeat(kind[:, None], count, axis=1), node]
         if waits.any():
@@ -189,7 +189,7 @@ class _Reached:
         self._named = np.zeros(len(symbols), bool)
 
     def add(self, writer: MeasurementWriter, node: U32) -> U32:
-        """Write what ``node`` reaches first; the numbers of its nodes in the measurement."""
+        """Write nodes that ``node`` reaches first; return their numbers in the measurement."""
         tree = self._source.tree
         new = np.zeros(len(tree), bool)
         # Marked rather than made distinct: of thousands of measurements that takes as long as all

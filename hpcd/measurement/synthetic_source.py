@@ -35,7 +35,7 @@ class SyntheticSource:
     """A program's behaviour: its tree, and one long trace through it.
 
     ``node``, ``event``, ``value`` as in :class:`RecordChunk`; ``gap_ns`` ``int64[n]``: from each
-    record to the next. ``waiting`` is a node to wait in; ``symbols`` are those of modules by id.
+    record to the next. ``waiting`` is a node to wait in; ``symbols`` are symbols by module id.
     """
 
     tree: CCT

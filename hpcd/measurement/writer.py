@@ -1,8 +1,8 @@
 """Writing a measurement.
 
-Promises: nothing written is changed; a chunk is written whole or not at all; what a record refers
-to is written before it. So a writer killed at any moment loses what it had not flushed and nothing
-else, and a reader may follow along.
+Promises: written bytes never change; a chunk is written whole or not at all; rows come before
+records that refer to them. So a writer killed at any moment loses only data that it had not
+flushed, and a reader may follow along.
 
 No fsync per flush: the promise is against the writer's death, which the page cache survives, and a
 disk's latency must not reach the collector. A segment is synced once when it is full or closed.
@@ -109,7 +109,7 @@ class MeasurementWriter:
         return self._segments.bytes_written
 
     def discard(self) -> None:
-        """Remove the measurement: nothing came of it."""
+        """Remove the measurement."""
         self._segments.discard()
 
     # --- what to write ---

@@ -1,4 +1,4 @@
-"""Recorded functions, their calls' values, and what these refer to.
+"""Recorded functions, values of their calls, and objects that the values refer to.
 
 A *call* is one execution of a *recorded function*: a system call, or a function that is probed. It
 has up to :data:`MAX_VALUES` values, 64 bits each, whose meaning the function declares.
@@ -45,7 +45,7 @@ class ValueKind(StrEnum):
     OBJECT = "object"
     """The id of a :class:`CalledObject`; 0: of none, or not known."""
     HANDLE = "handle"
-    """A number by which the program knows something: it means something in its process alone."""
+    """A number that identifies an object within its process only."""
 
     @property
     def summable(self) -> bool:
@@ -86,8 +86,8 @@ class CalledFunction:
 class CalledObject:
     """An object that values of kind ``object`` refer to: a file, a socket, a communicator.
 
-    ``id`` is unique in its measurement, from 1. ``kind`` is its type, ``name`` how it is shown (a
-    path, both ends of a connection), ``details`` what else is known of it, as plain JSON values.
+    ``id`` is unique in its measurement, from 1. ``kind`` is its type, ``name`` its name for users
+    (a path, both ends of a connection), ``details`` further facts, as plain JSON values.
     """
 
     id: int

@@ -70,7 +70,7 @@ def locate(canonical: CCT, tree: CCT) -> U32:
     """
     frames, rank = rank_frames(canonical.frame)
     keys = canonical.parent.astype(np.uint64) << _SHIFT | rank
-    # The root's key would be that of a child of the root; no other key is smaller.
+    # The root's key would equal a child's of the root; no other key is smaller.
     keys[0] = 0
     sought = np.minimum(np.searchsorted(frames, tree.frame), len(frames) - 1)
     present = frames[sought] == tree.frame

@@ -14,7 +14,7 @@ from typing import Any
 MOST_RANKS = 1 << 24
 """More ranks than any job has: arrays are made with a place for each."""
 MOST_FREQUENCY = 1 << 53
-"""Hz; larger numbers are none that a double has exactly."""
+"""Hz; a double cannot represent all larger integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Process:
     cpu_before_ns: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Merges hand over thousands: what dataclasses do by themselves takes four times as long.
+        # Merges send thousands between processes: dataclasses' pickling takes four times as long.
         return Process, _PROCESS_FIELDS(self)
 
 
@@ -62,9 +62,9 @@ class Thread:
     """One trace line. ``line`` is unique in its measurement; times are monotonic ns.
 
     ``cpu_ns`` is the CPU time that the scheduler counted for it while it was recorded,
-    ``cpu_before_ns`` what it had used before; None when that is not known. A thread that slept when
-    it was attached to, at ``attached_ns``, has left its CPU at ``asleep_since_ns``: its first wait
-    is that old. None for others, and where the kernel does not tell.
+    ``cpu_before_ns`` the CPU time used before; None if unknown. A thread that slept when hpcd
+    attached to it, at ``attached_ns``, has left its CPU at ``asleep_since_ns``: its first wait
+    began then. None for others, and if the kernel does not report it.
     """
 
     line: int

@@ -1,4 +1,4 @@
-"""The entry points of MPI that are recorded, and what a call of each does to messages.
+"""The MPI entry points to record, and the effect of each call on messages.
 
 C entry points are enough for Fortran: ``mpi_send_``, its other spellings and the procedures of
 ``use mpi`` and ``use mpi_f08`` convert their arguments and call ``MPI_Send`` (MPICH) or
@@ -43,11 +43,11 @@ class Role(IntEnum):
     """Some of the counts of a collective operation that has one for each rank."""
     BARRIER = 10
     ALL_TO_ALL = 11
-    """Every rank needs what all have: wait at N x N."""
+    """Every rank needs the data of all ranks: wait at N x N."""
     FROM_ROOT = 12
-    """All need what the root has: late broadcast."""
+    """All need the root's data: late broadcast."""
     TO_ROOT = 13
-    """The root needs what all have: early reduce."""
+    """The root needs the data of all ranks: early reduce."""
     PREFIX = 14
     """Each rank needs the data of all lower ranks."""
     NEIGHBOURS = 15
@@ -61,7 +61,7 @@ class Role(IntEnum):
     BETWEEN_GROUPS = 50
     """Two groups form a communicator between them, each by a call on its own."""
     MERGED_GROUPS = 51
-    """Both groups of such a communicator form one."""
+    """Both groups of such a communicator are united in a new one."""
     OTHER_JOB = 52
     """All of the communicator are connected to processes of another job."""
     FREE_COMMUNICATOR = 26
@@ -79,7 +79,7 @@ CREATIONS: Final = (
     Role.NEW_COMMUNICATOR, Role.SPLIT, Role.SPLIT_HOST, Role.CARTESIAN, Role.CARTESIAN_SUB,
     Role.BETWEEN_GROUPS, Role.MERGED_GROUPS, Role.OTHER_JOB,
 )  # fmt: skip
-"""Roles of calls that make communicators, each collective over the one it is made of."""
+"""Roles of calls that make communicators, each collective over the parent communicator."""
 COLLECTIVES: Final = (
     Role.BARRIER, Role.ALL_TO_ALL, Role.FROM_ROOT, Role.TO_ROOT, Role.PREFIX, Role.NEIGHBOURS,
     Role.NEW_WINDOW, *CREATIONS,
@@ -126,7 +126,7 @@ _COLLECTIVES: Final = (
     (Role.NEIGHBOURS, "Neighbor_alltoall", f"{_BOTH}, comm"),
     (Role.NEIGHBOURS, "Neighbor_allgather", f"{_BOTH}, comm"),
 )  # fmt: skip
-# An array alone says what a rank passes. (Types are one too in Alltoallw: it is not known there.)
+# Only an array has a rank's byte counts. (Alltoallw has an array of types, too: not supported.)
 _COUNTED: Final = ("Alltoallv", "Reduce_scatter")
 _OTHERS: Final[tuple[tuple[tuple[Role, ...], tuple[str, ...]], ...]] = (
     ((Role.SEND,), (

@@ -21,9 +21,9 @@ MISSING: Final = -(1 << 63)
 """A value that a call did not give, as where its status is ignored."""
 MAX_VALUES: Final = 6
 MAX_REQUESTS: Final = 64
-"""Requests of one ``MPI_Waitall`` and its like that are recorded one by one, at most."""
+"""Bound on individually recorded requests of one ``MPI_Waitall`` or similar call."""
 MAX_POSITIONS: Final = 6
-"""Positions of ended requests of one ``MPI_Waitsome`` that are recorded, at most."""
+"""Bound on recorded positions of ended requests of one ``MPI_Waitsome``."""
 COUNTS_EACH: Final = 10
 """Counts of a collective operation in one record of :attr:`Role.COUNTS`."""
 MAX_COUNTS: Final = 512
@@ -35,7 +35,7 @@ class Flavour:
     """The differences between implementations; widths and offsets in bytes.
 
     ``cancelled_in_bytes``: in a status's count the upper half is shifted by one, for a flag.
-    ``root`` is what the root of a collective operation between two groups passes as its own rank.
+    ``root`` is the rank that the root of an operation between two groups passes for itself.
     ``type_size`` is the offset of the size in a datatype's object; None where handles are numbers.
     ``world``, ``own`` and ``null`` are ``MPI_COMM_WORLD``, ``_SELF`` and ``_NULL`` where numbers.
     """
@@ -86,7 +86,7 @@ class ValueSource:
     With ``width`` 0 the value is the argument's low ``argument_width`` bytes. Else it is the
     integer of ``width`` bytes at ``offset`` from where the argument points, read when the function
     returns (``at_return``) or is entered, or :data:`MISSING` where the argument is 0 or 1, which
-    are what the libraries take for "ignore". Integers are signed unless ``unsigned``.
+    the libraries interpret as "ignore". Integers are signed unless ``unsigned``.
     """
 
     argument: int
@@ -101,8 +101,8 @@ class ValueSource:
 class Value:
     """One value of a record: its name, its kind and unit, and where it comes from.
 
-    Kinds are those of recorded calls in general: ``handle``, whose unit is the flavour's name,
-    ``count`` and ``signed``. Of Open MPI a datatype is recorded by its size, ``datatype_size``.
+    Kinds are as for all recorded calls: ``handle``, whose unit is the flavour's name,
+    ``count`` and ``signed``. For Open MPI a datatype is recorded by its size, ``datatype_size``.
     """
 
     name: str
@@ -116,10 +116,10 @@ class Record:
     """One record of calls of ``function``. Its ``name`` is the function's, with ``/ROLE`` in small
     letters for any role but the first.
 
-    A record of :attr:`Role.LISTED` is one for each of the first :data:`MAX_REQUESTS` requests: the
-    source of its first value is where the array is, that of the second how many it has. Of
-    :attr:`Role.COUNTS` there is one for every :data:`COUNTS_EACH` ranks: the first value is the
-    rank that they begin with, its source where the array is.
+    There is a record of :attr:`Role.LISTED` for each of the first :data:`MAX_REQUESTS` requests:
+    its first value's source is the address of the array, its second value's the length. There is
+    a record of :attr:`Role.COUNTS` for every :data:`COUNTS_EACH` ranks: its first value is the
+    rank that they begin with, whose source is the address of the array.
     """
 
     name: str
@@ -196,7 +196,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "dims": ("dims",), "periods": ("periods",), "remain": ("remain_dims",),
 }  # fmt: skip
 _RECEIVED: Final = {"peer": ("source",), "tag": ("tag", "rtag")}
-# What root sends is described by what every other rank receives.
+# Other ranks' receive arguments describe the data that the root sends.
 _SCATTERED: Final = {"count": ("count", "rcount"), "datatype": ("type", "rtype")}
 _HANDLES: Final = frozenset(
     {"communicator", "new_communicator", "peer_communicator", "window", "new_window", "request",

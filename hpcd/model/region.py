@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# What the kernel calls anonymous memory that is shared, or of huge pages; the device, too.
+# The kernel's names for shared anonymous memory and for huge pages, also for the device /dev/zero.
 _ANONYMOUS = ("/dev/zero", "/anon_hugepage")
 
 

@@ -1,4 +1,4 @@
-"""Kinds of static scopes: what the address of an instruction is in."""
+"""Kinds of static scopes that contain an instruction's address."""
 
 from __future__ import annotations
 

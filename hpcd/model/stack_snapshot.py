@@ -45,15 +45,15 @@ class Wait:
     word: int | None = None
     holders: tuple[int, ...] = ()
     process: int = 0
-    """Of a futex that only threads of one process share: the pid; else 0."""
+    """Pid of the process, for a futex private to one process; else 0."""
 
 
 @dataclass(slots=True)
 class ThreadStack:
     """One thread. ``path`` is the number of its call path in :attr:`StackSnapshot.paths`.
 
-    ``seconds`` is how long it has been off its CPU; None for a thread that runs, or when it is not
-    known. ``start_ns`` is monotonic. ``notes`` say what is amiss with what is shown.
+    ``seconds`` is the time since it left its CPU; None for a running thread, or if unknown.
+    ``start_ns`` is monotonic. ``notes`` name defects of the shown data.
     """
 
     tid: int

@@ -18,8 +18,8 @@ def confine(memory: int, cpu_seconds: int) -> None:
     """Give up everything reading does not need. Nothing is opened from here on.
 
     ``memory`` bytes may be allocated, mapped files not counted, and ``cpu_seconds`` used, in all;
-    system calls are those of :mod:`hpcd.sandbox.seccomp`. Raises :class:`OSError`, and
-    :class:`PlatformError` where there is no filter for the processor.
+    system calls are restricted by :mod:`hpcd.sandbox.seccomp`. Raises :class:`OSError`, and
+    :class:`PlatformError` if there is no filter for the processor.
     """
     for kind, most in (
         (resource.RLIMIT_CPU, cpu_seconds), (resource.RLIMIT_DATA, memory),

@@ -27,8 +27,8 @@ _ROOM = 0.9
 
 
 class FileStore:
-    """Files in ``directory`` (None: nowhere), of ``limit_bytes`` together. It never fails: what
-    cannot be read is not there, what cannot be kept is not."""
+    """Files in ``directory`` (None: nowhere), of ``limit_bytes`` together. It never fails: an
+    unreadable file is missing, a file that cannot be written is not kept."""
 
     def __init__(
         self, directory: Path | None, limit_bytes: int, limit_seconds: float = LIMIT_SECONDS
@@ -120,11 +120,11 @@ class FileStore:
 def writers_of(file: int | Path) -> str:
     """Return the users that may have written ``file`` (a path or descriptor), as a part of a name.
 
-    What is read from the file is kept for files of the same writers only. A file that its owner
-    alone may write shares with the owner's others. One that a group or all may write, or an access
-    control list names others for (which shows as the group's right), shares with no other file: its
-    writers cannot be named. Nor does one of a file system mounted without set-user-ID programs, as
-    FUSE is: the process that serves it chooses its owner. Raises :class:`OSError`.
+    Data read from the file is kept for files of the same writers only. A file that only its owner
+    may write shares data with the owner's other files. A file that a group or all may write, or an
+    access control list grants others (which shows as the group's right), shares with no other file:
+    its writers are unknown. Nor does a file on a file system mounted without set-user-ID programs,
+    such as FUSE: the process that serves it chooses its owner. Raises :class:`OSError`.
     """
     status = os.stat(file)  # noqa: PTH116 (or a descriptor)
     if not status.st_mode & 0o022 and not os.statvfs(file).f_flag & os.ST_NOSUID:

@@ -1,7 +1,7 @@
 """The system calls that reading files needs, and no other: the kernel holds a worker to them.
 
 Any other call ends the process (SIGSYS): a worker that makes one is no longer doing its work.
-Numbers and layouts are those of ``include/uapi/linux/{seccomp,filter,audit}.h`` and of the
+Numbers and layouts are from ``include/uapi/linux/{seccomp,filter,audit}.h`` and the
 architectures' system call tables.
 """
 

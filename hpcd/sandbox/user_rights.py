@@ -21,7 +21,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 def with_rights(uid: int, groups: Sequence[int], work: Callable[[], _Result]) -> _Result:
     """Return the result of ``work``, done with a user's rights to files, ``groups[0]`` its own.
 
-    Raises what ``work`` does, and :class:`PermissionError` where the rights cannot be taken.
+    Raises the errors of ``work``, and :class:`PermissionError` if the rights cannot be taken.
     """
     results: list[_Result] = []
     errors: list[BaseException] = []

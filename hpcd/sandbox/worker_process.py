@@ -58,7 +58,7 @@ class WorkerProcess:
     """A Python process with one end of a socket, started when first needed.
 
     ``arguments`` follow the interpreter's name, the descriptor of the socket follows them;
-    ``timeout`` seconds is how long to wait for it at any time; ``name`` is what errors call it. Use
+    ``timeout`` seconds bounds each wait for it; ``name`` is its name in errors. Use
     from one thread at a time, except for :meth:`end`.
     """
 
@@ -103,8 +103,8 @@ class WorkerProcess:
     def reply(self, label: str, limit: int) -> bytes:
         """The answer to the request begun, of at most ``limit`` bytes.
 
-        Raises :class:`FormatError`: it says why there is none, takes too long, or has died. Then
-        the next request has another.
+        Raises :class:`FormatError` with the worker's reason, or if it takes too long or has died.
+        Then the next request starts another worker.
         """
         try:
             channel = self.channel()
@@ -150,8 +150,8 @@ class WorkerProcess:
                 channel.shutdown(socket.SHUT_RDWR)
             channel.close()
         if process:
-            # It has another user, whom a confined service may not signal; its channel closed, it
-            # ends by itself, and a hanging one at its limit of CPU time.
+            # It runs as another user, whom a confined service may not signal; its channel closed,
+            # it ends by itself, and a hanging worker at its limit of CPU time.
             with contextlib.suppress(PermissionError, subprocess.TimeoutExpired):
                 process.kill()
                 process.wait(_KILLED_SECONDS)
@@ -163,7 +163,7 @@ class WorkerProcess:
         self.close()
 
     def ending(self) -> str:
-        """Return what ended the worker, as far as it is known."""
+        """Return the cause of the worker's end, as far as it is known."""
         process = self.process
         if process is None:
             return ""
@@ -202,7 +202,7 @@ def serve(
     """Answer requests of at most ``most`` bytes until the other side closes.
 
     ``answers`` has functions of a file's descriptor and a request's bytes, by the kind of request;
-    ``files`` those that are answered by a descriptor. ``after`` is called after each request.
+    ``files`` functions that return a descriptor. ``after`` is called after each request.
     """
     while True:
         head, fds, _, _ = socket.recv_fds(channel, _REQUEST.size, 1)
@@ -258,7 +258,7 @@ def _answer_with_file(channel: socket.socket, work: Callable[[], int]) -> None:
 def answer(channel: socket.socket, work: Callable[[], bytes]) -> None:
     """Reply with the result of ``work``, or with the reason of its failure.
 
-    Whatever it raises is the file's fault, and the next request may succeed.
+    Any exception is the file's fault, and the next request may succeed.
     """
     try:
         status, data = _OK, work()
