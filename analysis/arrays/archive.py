@@ -14,7 +14,7 @@ import zstandard
 from hpcd.errors import FormatError
 from hpcd.measurement.zstd_contexts import compressor, decompressor
 
-# What one entry may come to; 2^26 nodes of a tree are half of it.
+# Bound on one entry; a tree of 2^26 nodes takes half of it.
 _ENTRY_LIMIT = 1 << 30
 
 

@@ -1,9 +1,9 @@
 """Sums by line, context and event, as a database has them: in chunks, sorted and compressed.
 
-A line of 200 records has half as many sums as records: as columns they took more room than all the
-rest. A chunk has the sums of some thousand lines that follow one another in the *sequence* (part by
-part, in each row by row), event by event, each context's together, its lines ascending: then what
-stands beside one another is alike, and a context that is not needed is passed over.
+A line of 200 records has half as many sums as records: uncompressed they took more room than all
+other data. A chunk has the sums of some thousand consecutive lines of the *sequence* (part by
+part, in each row by row), event by event, each context's together, its lines ascending: then
+neighbouring numbers are similar, and unneeded contexts are skipped.
 
 For each chunk and event there are two frames of zstd, of columns (:mod:`hpcd.measurement.columns`).
 The first has the contexts: their number (u32), steps from one context to the next, and the number
@@ -33,7 +33,7 @@ from hpcd.measurement.zstd_contexts import compressor, decompressor
 CHUNK_CELLS = 1 << 20
 """Approximate number of sums in a chunk, the unit of decoding."""
 
-# Of one frame when decompressed; a chunk of one line may have more sums than others.
+# Bound on a decompressed frame; a chunk of one line may have more sums than others.
 _FRAME_LIMIT = 1 << 30
 _HEAD = 4
 _LEVEL = 1
@@ -280,9 +280,9 @@ class CellStore:
 
 
 def order_by_line(cells: Cells, lines: int, nodes: int) -> tuple[I64, I64]:
-    """``int64[n]``: the order of ``cells``, whose lines are below ``lines`` and nodes below
-    ``nodes``, by line and node, equal ones as they come; and ``int64[lines + 1]``, where those of
-    each line begin. Raises :class:`IndexError` for others."""
+    """``int64[n]``: the stable order of ``cells``, whose lines are below ``lines`` and nodes below
+    ``nodes``, by line and node; and ``int64[lines + 1]``, the start of each line's cells. Raises
+    :class:`IndexError` for others."""
     n = len(cells)
     first, order = np.zeros(lines + 1, np.int64), np.empty(n, np.int64)
     if not kernels.order_by_line(

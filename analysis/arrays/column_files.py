@@ -22,7 +22,7 @@ from hpcd.regular_file import open_regular
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
-    """The one line a user sees when writing ``path`` failed."""
+    """Return the one-line error for a failed write of ``path``."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(f"{path}: no space left on the disk")
     return StorageError(f"{path}: {error.strerror or error}")
@@ -132,8 +132,8 @@ def are_below(numbers: Array, count: int) -> bool:
 def release(column: Array) -> None:
     """Give the pages of a mapped column back to the kernel; they are read again when needed.
 
-    What a process has read of its mappings counts as its memory until then. Other arrays are left
-    alone.
+    Pages that a process has read of its mappings count as its memory until then. Other arrays stay
+    as they are.
     """
     base: object = column
     while isinstance(base, np.ndarray):
@@ -153,8 +153,8 @@ def open_bounds(path: Path, rows: int, total: int) -> npt.NDArray[np.int64]:
     return bounds
 
 
-# Exactly the header numpy writes for such arrays. numpy's own parser of it evaluates Python syntax
-# and lets through whatever exceptions that may raise.
+# Exactly the header that numpy writes for such arrays. numpy's own parser evaluates Python syntax,
+# which may raise any exception.
 _HEADER = re.compile(
     rb"\{'descr': '([<|][iuf][1248])', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n"
 )

@@ -13,7 +13,7 @@ from hpcd.model.calls import CalledFunction
 
 NEVER = (1 << 63) - 1
 """When a block was freed that was not."""
-# No block is larger: what a damaged file says can be added up.
+# Bound on a block's size, so that sums of a damaged file's values do not overflow.
 _MOST_BYTES = 1 << 44
 
 
@@ -22,8 +22,8 @@ class HeapBlocks:
     """Recorded blocks, in the order of the calls that allocated them.
 
     ``call`` ``int64[n]`` is the number of that call, ``born`` when it returned and ``died`` when
-    the block was freed (:data:`NEVER`: it was not), ``bytes`` what it stands for, weight included,
-    ``variance`` ``float64[n]`` what it adds to that of a sum of bytes: of a block that is chosen
+    the block was freed (:data:`NEVER`: it was not), ``bytes`` the weighted size,
+    ``variance`` ``float64[n]`` its part of the variance of a sum of bytes: for a block chosen
     with probability 1/weight (Horvitz and Thompson, JASA 1952).
     """
 

@@ -1,8 +1,8 @@
 """Reading ahead of many places in mapped files, where they are not in memory.
 
-Touching page by page what is not in memory waits for the disk at every page; telling the kernel
-of all of them first lets it read them together, but costs a system call each. So a few are touched,
-and the kernel is told only if one of these had to be read.
+Touching missing pages one by one waits for the disk at every page; announcing all of them first
+lets the kernel read them together, but costs a system call each. So a few are touched, and all are
+announced only if one of these few had to be read.
 """
 
 from __future__ import annotations

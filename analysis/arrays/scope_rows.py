@@ -15,8 +15,8 @@ class ScopeRows:
     """Contexts and the scopes that contain each, in order: the context, then its outermost scope
     first.
 
-    ``first[n]`` and ``last[n]`` are context ``n``'s own row and that of its innermost scope, which
-    are the same where it lies in none; ``parent`` is the row above each of ``count`` rows.
+    ``first[n]`` and ``last[n]`` are the row of context ``n`` and the row of its innermost scope,
+    equal for a context without scopes; ``parent`` is the row above each of ``count`` rows.
     """
 
     count: int

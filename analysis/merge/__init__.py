@@ -2,6 +2,6 @@
 
 Ingest makes parts of batches of measurements; the parts' trees are united into one canonical
 calling context tree; metrics, trace lines and names are translated to it and written. ``stages``
-calls the others in turn. What a part or a database looks like is described by the packages that
+calls the others in turn. The formats of parts and databases are described by the packages that
 read them.
 """

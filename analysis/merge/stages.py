@@ -10,9 +10,9 @@ Stages, each a set of independent tasks on an :class:`concurrent.futures.Executo
 4. *symbols*: name the addresses of every load module, with inlined calls, loops and lines;
 5. *tables* and *checksums*.
 
-All but the first depend on parts alone: adding measurements to a database reads only those, and a
-merge that was killed goes on with the parts it made. The result is written beside its place and
-renamed, so a database exists whole or not at all, and it depends on the measurements alone: not on
+All but the first depend on parts only: adding measurements to a database reads only new ones, and a
+resumed merge continues with existing parts. The result is written next to its place and
+renamed, so a database exists whole or not at all, and it depends on the measurements only: not on
 their order, the engine, or the number of workers.
 """
 
@@ -89,7 +89,7 @@ class MergeResult:
     """The outcome of a merge.
 
     ``refused`` are (path, why) of inputs left out entirely; ``damaged`` (path, what) of inputs
-    merged as far as they could be read; ``notes`` what a user should know besides.
+    merged as far as they could be read; ``notes`` further sentences for the user.
     """
 
     database: Path
@@ -166,8 +166,8 @@ class _Merge:
     def run(self, *, memory: int, local: bool) -> MergeResult:
         """All stages, in order.
 
-        A worker may use ``memory`` bytes; ``local``: it reads what is read ahead from this
-        machine's memory.
+        A worker may use ``memory`` bytes; ``local``: the workers run on this machine, so reading
+        ahead fills their page cache.
         """
         read = read_measurements(
             self._paths, self._make_folders(), self._old, self._executor, self._progress,
@@ -262,7 +262,7 @@ class _Merge:
         )
 
     def _make_folders(self) -> Path:
-        """Make the folders of the database, and that of the parts, which it returns."""
+        """Make the folders of the database, and the parts' folder, which it returns."""
         parts = self._work / "parts"
         try:
             parts.mkdir(exist_ok=True)
@@ -313,7 +313,7 @@ class _Merge:
         self, placed: PartLayout, union: CanonicalUnion, event_maps: Sequence[U16],
         clock: ClockOffsets, order: LineOrder, rows: Sequence[I64],
     ) -> None:  # fmt: skip
-        """Say what the numbers in the parts mean here."""
+        """Write the tables that translate numbers of parts to numbers of the database."""
         folder = self._root / "trace"
         place_nodes([group.cells for group in union.groups], folder)
         save_column(folder / "event.npy", np.concatenate(event_maps).astype(np.uint16))

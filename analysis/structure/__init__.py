@@ -13,7 +13,7 @@ __all__ = ["ScopeForest", "ScopeKind", "Structure", "StructureReader"]
 
 
 def __getattr__(name: str) -> Any:
-    # Processes that read one module each start often, and need nothing of what asks them.
+    # Processes that read one module each start often, and need no code of the requesting side.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from hpcd.analysis.structure import module_structure

@@ -1,7 +1,7 @@
-"""Named arrays as bytes, with a checksum: what the cache keeps and the worker answers.
+"""Named arrays as bytes, with a checksum: the cache's entries and the worker's answers.
 
 A file is the magic, a CRC-32 of all that follows it, the length of a JSON header that lists names,
-types and lengths, and the arrays one after another, each at a multiple of 8 bytes.
+types and lengths, and the arrays in sequence, each at a multiple of 8 bytes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Strings(Sequence[str]):
 
     @staticmethod
     def of(texts: Sequence[str]) -> Strings:
-        """``texts`` as such a table."""
+        """Return ``texts`` as a table."""
         encoded = [text.encode(errors="surrogateescape") for text in texts]
         bounds = np.zeros(len(encoded) + 1, np.int64)
         np.cumsum([len(text) for text in encoded], out=bounds[1:])

@@ -38,8 +38,8 @@ class Structure:
     """Scopes of a module's addresses.
 
     ``scope`` ``int32[n]``: the innermost scope, of ``forest``, of each requested address: a
-    statement if lines are known, else a loop or procedure. ``notes`` say what is missing, and
-    why.
+    statement if lines are known, else a loop or procedure. ``notes`` name missing data, with the
+    reason.
     """
 
     forest: ScopeForest
@@ -49,7 +49,7 @@ class Structure:
     def chain(self, number: int) -> list[Call]:
         """The calls at the requested address ``number``, innermost first.
 
-        The first one's file and line are those of the address, the others' those of the calls.
+        The first call has the address's file and line, the others have their calls'.
         """
         forest = self.forest
         calls = []
@@ -98,11 +98,11 @@ class StructureReader:
     ) -> Structure:
         """The scopes of ``addresses`` (``uint64[n]``, ELF virtual ones, any order) of a module.
 
-        ``loops``: look for these too, in the functions the addresses are in; ``symbols``: the names
+        ``loops``: look for loops, too, in the functions of the addresses; ``symbols``: the names
         of the addresses, where they are known already. Raises
         :class:`FormatError` for a file that is no ELF file or whose build id is not ``build_id``,
         :class:`OSError` for one that cannot be read. Damaged debug information or code only costs
-        what it would have said.
+        its own scopes.
         """
         module = AnalysedModule(self, path, build_id)
         return module.structure(addresses, module.functions if loops else None, symbols)
@@ -130,7 +130,7 @@ class StructureReader:
         return ModuleLines.from_arrays(lines)
 
     def loops(self, path: Path, functions: FunctionBounds) -> tuple[LoopTable, list[str]]:
-        """The loops of functions, and what went wrong. All workers share them."""
+        """Return the loops of functions, and errors. All workers share the functions."""
         pieces = _pieces(functions)
         tables: list[LoopTable] = []
         notes: list[str] = []
@@ -250,7 +250,7 @@ class AnalysedModule:
             left = left[~lines.known.holds(left)]
             if addresses is not None and not len(left):
                 break
-            # What one reading leaves out the next one has; where that does not get on, all is read.
+            # A further reading may find addresses left out here; without progress all is read.
             stuck = addresses is None or (len(left) == before and tried)
             lines = self._new_lines(lines, self._debug, None if stuck else left)
             tried = True

@@ -36,12 +36,12 @@ from hpcd.sandbox.confinement import confine
 from hpcd.sandbox.worker_process import serve, split_json
 
 _MAX_REQUEST = 64 << 20
-# What a reader allocates, mapped files not counted; libLLVM with debug information takes most.
+# Bound on a reader's memory without mapped files; libLLVM with debug information takes most.
 _MEMORY = 2 << 30
 # Private mappings count as memory. Of bigger files all is read, as far as it fits.
 _MAX_COPY = 1 << 30
-# For all requests together, far beyond what all modules of a node take; where it ends a reader, the
-# request under way fails and the next starts another.
+# For all requests together, far more than all modules of a node take; if it ends a reader, the
+# current request fails and the next starts another reader.
 CPU_SECONDS = 7200
 
 
@@ -93,7 +93,7 @@ def lines(fd: int, name: str, wanted: U64 | None) -> ModuleLines:
 
 
 def answer(code: Code, request: dict[str, Any], arrays: Arrays, fd: int) -> bytes:
-    """The reply's contents. Raises :class:`FormatError` for a file that is none of ours."""
+    """The reply's contents. Raises :class:`FormatError` for a file of another format."""
     if not os.fstat(fd).st_size:
         raise FormatError("file is empty")
     if request["want"] == "lines":
@@ -127,6 +127,6 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         rehearse()
         confine(_MEMORY, CPU_SECONDS)
-        # What decoding makes by the million is not garbage, and goes by itself.
+        # Decoding makes millions of objects without cycles: reference counts free them.
         gc.disable()
         serve(channel, {"s": partial(_answer, Code())}, most=_MAX_REQUEST, after=gc.collect)

@@ -18,7 +18,7 @@ from hpcd.model.scope import ScopeKind
 class ScopeForest:
     """Scopes, one array entry each; a scope's parent has a smaller number.
 
-    ``parent`` ``int32[n]``, -1 for procedures, which are the roots and nothing else is; ``kind``
+    ``parent`` ``int32[n]``, -1 for procedures, the only roots; ``kind``
     ``uint8`` (:class:`ScopeKind`); ``name`` ``int32``: which of ``names`` and ``linkage`` (the
     linker's) a procedure or inlined procedure has, -1 for loops and statements; ``file``
     ``int32``: which of ``files``, -1 unknown; ``line`` ``uint32``, 0 unknown. File and line are
@@ -61,7 +61,7 @@ class ScopeForest:
         return (str(self.files[file]) if file >= 0 else "", int(self.line[scope]))
 
     def depths(self) -> I64:
-        """``int64[n]``: how many scopes stand above each."""
+        """``int64[n]``: the number of scopes above each."""
         return depths(self.parent)
 
     def walk(self) -> Iterator[tuple[int, int]]:
@@ -76,9 +76,9 @@ class ScopeForest:
             pending += [(child, depth + 1) for child in inside[::-1]]
 
     def only(self, scopes: I32, *, texts: bool = True) -> tuple[ScopeForest, I32]:
-        """The forest of ``scopes`` (``int32[k]``, -1 allowed) and those above them.
+        """The forest of ``scopes`` (``int32[k]``, -1 allowed) and their ancestors.
 
-        Second, ``int32[k]``: their numbers in it. Names and files nothing refers to are left out,
+        Second, ``int32[k]``: their numbers in it. Unused names and files are left out,
         unless not ``texts``.
         """
         wanted = np.zeros(len(self), bool)
@@ -152,7 +152,7 @@ def _used(numbers: I32) -> tuple[I32, I64]:
 def lines_forest(lines: SourceLineTable) -> tuple[ScopeForest, I32]:
     """The scopes of a line table: procedures, inlined procedures, statements.
 
-    Second, ``int32[p]``: the statement of each place, -1 for those no address has.
+    Second, ``int32[p]``: the statement of each place, -1 for places without an address.
     """
     functions = max(len(lines.entry), 1)
     # An instance of a function is the function and the place it was inlined at. As places know
@@ -212,7 +212,7 @@ def _outermost(lines: SourceLineTable, places: I32) -> I32:
 
 
 def joined(forests: list[tuple[ScopeForest, I32]]) -> tuple[ScopeForest, list[I32]]:
-    """Several forests as one, and the scopes given with each by their numbers in it."""
+    """Return several forests as one, and the given scopes of each by their numbers in it."""
     parents, names, files, scopes = [], [], [], []
     count = name_count = file_count = 0
     for forest, asked in forests:
@@ -241,7 +241,7 @@ def joined(forests: list[tuple[ScopeForest, I32]]) -> tuple[ScopeForest, list[I3
 
 
 def procedures_forest(names: list[str], linkage: list[str], addresses: list[int]) -> ScopeForest:
-    """Procedures alone, for code nothing more is known of."""
+    """A forest of procedures, for code without further information."""
     count = len(names)
     nowhere = np.full(count, -1, np.int32)
     return ScopeForest(

@@ -1,8 +1,8 @@
-"""Loops among procedures and inlined calls: which is inside which.
+"""Loops among procedures and inlined calls: the nesting of both.
 
 Debug information knows the nesting of inlined calls, machine code the nesting of loops. A loop
-belongs to the innermost (inlined) procedure that all of its code is in; what is deeper than that in
-the code of the loop is inside the loop.
+belongs to the innermost (inlined) procedure that contains all of its code; deeper scopes of
+its code are inside the loop.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def with_loops(
 ) -> tuple[ScopeForest, I32]:
     """``forest`` with loops in it, and the innermost scope there of each of ``addresses``.
 
-    ``forest`` begins with that of ``lines``; ``scope`` is each address's without loops. Copies of
-    one loop that a compiler made (unrolled, vectorised, peeled ones) are one loop when they are in
-    the same scope and have the same file and line.
+    ``forest`` begins with the forest of ``lines``; ``scope`` is each address's without loops.
+    Copies of one loop that a compiler made (unrolled, vectorised, peeled ones) are one loop when
+    they are in the same scope and have the same file and line.
     """
     loop = loops.loop_of(addresses)
     inside = np.flatnonzero((loop >= 0) & (scope >= 0))
@@ -164,7 +164,7 @@ class _Builder:
         self._context: list[int] = contexts.tolist()
         self._loop_parent = loops.parent.tolist()
         self._header = loops.header.tolist()
-        # What a loop's place may be told from: its exits, else its blocks.
+        # Candidates for a loop's place: its exits, else its blocks.
         self._exit, self._exits = _by_loop(lines, loops, loops.exit, loops.exit_of)
         self._block, self._blocks = _by_loop(lines, loops, loops.start, loops.loop)
         self._file, self._line = forest.file.tolist(), forest.line.tolist()
@@ -189,7 +189,7 @@ class _Builder:
         for instance, loop in reversed(todo):
             if self._is_around(instance, loop):
                 file, line = self._spot(loop)
-                # Without a line nothing tells copies of a loop from loops of their own.
+                # Without a line copies of a loop look the same as separate loops.
                 key = (at, _LOOP, file, line) if line else (at, _LOOP, -2 - loop, 0)
                 at = self._add(key, -1, self._header[loop])
             else:

@@ -1,8 +1,8 @@
 """Demangling names that are hostile input, in a process that must not fail.
 
-Names whose cost is known to be small are demangled here. The others go to a confined process
+Names whose cost is known to be small are demangled here. Other names go to a confined process
 (:mod:`.demangling_worker`), which is started with the first of them and ends with this process: its
-limits of memory and CPU time bound the work, whatever a name means.
+limits of memory and CPU time bound the work for any name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hpcd.sandbox.worker_process import WorkerProcess, receive
 REQUEST = struct.Struct("<I")
 """Bytes of the names that follow, which are separated by NUL."""
 ANSWER = struct.Struct("<I")
-"""Bytes of one plain name, which follows, in the order of the names."""
+"""Length in bytes of one plain name, which follows, in the order of the names."""
 
 _PROGRAM = "from hpcd.analysis.symbols.demangling_worker import main; main()"
 # For a stopped or starved worker; a busy worker ends at its limit of CPU time.

@@ -23,7 +23,7 @@ from hpcd.sandbox.worker_process import WorkerProcess, join_json
 _PROGRAM = "from hpcd.analysis.symbols.naming_worker import main; main()"
 _TIMEOUT_SECONDS = 60.0
 _MAX_REPLY = 256 << 20
-# A file system served by a user may never answer; such files are given up, and at last all.
+# A file system served by a user may block for ever; such files are given up, and at last all.
 _OPEN_SECONDS = 2.0
 _MOST_STUCK = 8
 
@@ -125,7 +125,7 @@ class _Opening(threading.Thread):
         os.close(fd)
 
     def take(self) -> int | None:
-        """The descriptor, if it is there by now; what comes later is closed."""
+        """Return the descriptor if it has been opened by now; a later one is closed."""
         with self._lock:
             self._given_up = True
             return self._fd

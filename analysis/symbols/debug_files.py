@@ -17,7 +17,7 @@ from hpcd.elf.elf_reader import string_at
 from hpcd.errors import FormatError
 
 DEBUG_ROOT = Path("/usr/lib/debug")
-# A server may have to unpack a package first. What does not come in this time is not there.
+# A server may have to unpack a package first. Later files count as missing.
 _SERVER_SECONDS = 90
 _MAX_LINK = 4096
 

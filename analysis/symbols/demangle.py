@@ -30,17 +30,17 @@ _RUST_ESCAPE = re.compile(r"\$(SP|BP|RF|LT|GT|LP|RP|C)\$|\$u([0-9a-f]{1,6})\$|\.
 _RUST_ESCAPES = {
     "SP": "@", "BP": "*", "RF": "&", "LT": "<", "GT": ">", "LP": "(", "RP": ")", "C": ",",
 }  # fmt: skip
-# What link-time optimisation appends.
+# Suffix of link-time optimisation.
 _LLVM = re.compile(r"\.llvm\.[0-9A-F]+$")
 _FORTRAN = re.compile(r"__(\w+?)_MOD_(\w+)(.*)", re.DOTALL)
-# What a PLT stub is called after its function.
+# Suffix of PLT stubs.
 _STUB = "@plt"
 
 
 def is_bounded(name: str) -> bool:
     """Return whether the work of demangling ``name`` is known to be small, without doing it.
 
-    A reference at most doubles the text that its name means: it repeats what comes before it.
+    A reference at most doubles the text of a name: it repeats earlier text.
     """
     if not name.startswith("_Z") or len(name) > _MAX_MANGLED:
         return True
@@ -324,7 +324,7 @@ class _RustName:
 
     def _leave(self, plain: str) -> str:
         self._depth -= 1
-        # References make names of names: what grows without end is given up.
+        # References make names of names: endless growth is given up.
         self._made += len(plain) + 1
         if self._made > _MAX_MADE or len(plain) > _MAX_PLAIN:
             raise ValueError("too long")

@@ -1,5 +1,5 @@
-"""Ranges of a module's functions without its symbols: from call frame information, and where there
-is none (hand-written kernels, C libraries built without it) from the machine code."""
+"""Ranges of a module's functions without its symbols: from call frame information, and without that
+(hand-written kernels, C libraries) from the machine code."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _STUBS = (".plt", ".plt.sec", ".plt.got")
 # Shorter stretches between functions are padding.
 _MIN_GAP = 16
 _ALIGNMENT = 16
-# Bytes that are decoded of a stretch, and of all of a module: decoding takes 0.3 µs an instruction.
-# In other stretches calls alone tell where functions begin.
+# Bound on decoded bytes of a stretch, and of a module: decoding takes 0.3 µs an instruction.
+# In other stretches functions begin only at targets of calls.
 _MAX_DECODED, _MAX_DECODED_IN_ALL = 4 << 20, 16 << 20
 # Jumps farther ahead than this are calls at the end of a function.
 _MAX_JUMP = 1 << 16
@@ -48,8 +48,8 @@ _JUMPS = frozenset((int(FlowControl.CONDITIONAL_BRANCH), _JUMP))
 class FunctionRanges(NamedTuple):
     """Functions ``start`` to ``end`` ``uint64[n]``, ascending and of distinct starts.
 
-    ``edges`` ``uint64[m]`` ascending: none of them lies within a function; what begins before one
-    ends there at the latest.
+    ``edges`` ``uint64[m]`` ascending: none of them is inside a function; a function that begins
+    before an edge ends there at the latest.
     """
 
     start: U64
@@ -90,8 +90,8 @@ def function_ranges(elf: ElfFile) -> FunctionRanges:
 def entry_functions(elf: ElfFile) -> dict[int, str]:
     """Names, by address, of functions that a program without symbols has by its ELF header.
 
-    The entry point is ``_start``. What glibc's loads as the first argument of the call that ends it
-    (``sysdeps/x86_64/start.S``) is ``main``.
+    The entry point is ``_start``. ``main`` is the first argument that glibc's ``_start`` loads for
+    its last call (``sysdeps/x86_64/start.S``).
     """
     entry = elf.header.entry
     try:
@@ -140,9 +140,9 @@ def _functions_in(
 
 
 def _targets(code: bytes, address: int) -> I64:
-    """Addresses, ascending, that bytes of ``code`` refer to which may be a call, or may load one.
+    """Addresses, ascending, to which ``code`` may refer by calls or by loading them.
 
-    ``address`` is that of the code.
+    ``address`` is the address of ``code``.
     """
     octets = np.frombuffer(code, np.uint8)
     calls = np.flatnonzero(octets[:-4] == 0xE8) + 1

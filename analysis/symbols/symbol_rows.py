@@ -33,7 +33,7 @@ def read_payloads(payloads: Sequence[bytes]) -> dict[int, list[SymbolRow]]:
 def _bounded(
     starts: Sequence[int], sizes: Sequence[int], names: Sequence[str]
 ) -> Iterable[SymbolRow]:
-    # Hostile ones are cut to what an address and a name can be.
+    # Hostile values are cut to the ranges of addresses and names.
     if starts and (min(*starts, *sizes, 0) < 0 or max(*starts, *sizes) >= _ADDRESSES):
         starts, sizes = (
             [min(max(number, 0), _ADDRESSES - 1) for number in column] for column in (starts, sizes)
@@ -44,7 +44,7 @@ def _bounded(
 
 
 def pack_rows(rows: Sequence[SymbolRow]) -> bytes:
-    """JSON of symbols by column; there is one at least."""
+    """JSON of symbols by column; ``rows`` is not empty."""
     return json.dumps(list(zip(*rows, strict=True))).encode()
 
 

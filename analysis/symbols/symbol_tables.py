@@ -77,13 +77,13 @@ class SymbolTable:
             outside = np.flatnonzero((at >= 0) & (self.end[at] <= addresses))
             if not len(outside):
                 break
-            # What begins earlier may reach further. Aliases of one start are tried one by one.
+            # An earlier symbol may reach further. Aliases of one start are tried one by one.
             at[outside] -= 1
         at[(at >= 0) & (self.end[at] <= addresses)] = -1
         return at
 
     def symbol(self, entry: int) -> Symbol:
-        """The best name of what begins where ``entry`` does.
+        """The best name among the symbols with the start of ``entry``.
 
         Aliases: the vDSO's own (the C library's function that calls it has the plain one), known
         outside their file before local, fewer leading underscores, then shorter (MPI_Send, not
@@ -131,7 +131,7 @@ def from_rows(rows: Sequence[tuple[int, int, str]]) -> SymbolTable:
 
 
 def from_section(elf: ElfFile, name: str, limits: U64) -> SymbolTable | None:
-    """The functions of ``.symtab`` or ``.dynsym``; None where the file has none.
+    """The functions of ``.symtab`` or ``.dynsym``; None if the file lacks the section.
 
     Symbols without a size end at the next one, or at the next of ``limits``. Raises
     :class:`FormatError`.
@@ -260,7 +260,7 @@ def _x86_stubs(
         if rank < len(order) and int(sorted_slots[rank]) == slot:
             stubs.append((section.address + begin // size * size, size, int(order[rank])))
     if section.name == ".plt":
-        # push $number, after an optional endbr64: what .plt.sec falls back to at the first call.
+        # push $number, after an optional endbr64: the target of .plt.sec at the first call.
         heads = np.arange(size, len(code) - 9, size)
         heads = heads + 4 * (code[heads] == 0xF3)
         heads = heads[code[heads] == 0x68]

@@ -3,7 +3,7 @@
 One task per module, run in a worker: all its addresses at once in, procedures out. The sources, in
 the order of search: ``.symtab`` of the file, of its separate debug file
 (:mod:`~hpcd.analysis.symbols.debug_files`) and of
-``.gnu_debugdata``, ``.dynsym``, PLT stubs, and for what remains the bounds of functions
+``.gnu_debugdata``, ``.dynsym``, PLT stubs, and for remaining addresses the bounds of functions
 (:mod:`~hpcd.analysis.symbols.function_ranges`), so that even a stripped function is one procedure:
 ``[libfoo.so+0x1234]``, the program's entry point and ``main`` by their names.
 
@@ -76,7 +76,7 @@ class SymbolTask:
 class SymbolAnswer:
     """``index`` ``int64[n]``: the procedure of each offset.
 
-    ``note`` says where the names came from, or why there are none (``warning``).
+    ``note`` names the source of the names, or the reason why there are none (``warning``).
     """
 
     procedures: list[Procedure]
@@ -138,7 +138,7 @@ class Namer:
 
 
 def names_in_file(elf: ElfFile, path: str, build_id: str, offsets: U64) -> list[str]:
-    """The procedures at ``offsets`` ``uint64[n]`` by the symbols of ``elf`` alone, which opens no
+    """The procedures at ``offsets`` ``uint64[n]`` by the symbols of ``elf`` only. Opens no
     other file and demangles in this process, which must be confined. Raises
     :class:`FileChangedError`, :class:`FormatError`, :class:`MemoryError`."""
     check_build_id(elf, path, build_id)
@@ -189,11 +189,11 @@ def _file_tables(
 ) -> tuple[list[SymbolTable], str]:
     """Return all tables of a file, in the order of search, with their names.
 
-    With ``separate`` also that of its debug file, which is opened here.
+    With ``separate`` also the table of its debug file, which is opened here.
     """
     sources: list[str] = []
     tables: list[SymbolTable] = []
-    # What only reads databases needs no disassembler, and should not wait for one.
+    # Imported here: readers of databases need no disassembler, and should not wait for its import.
     from hpcd.analysis.symbols.function_ranges import entry_functions, function_ranges
 
     start, end, edges = function_ranges(elf)

@@ -1,8 +1,8 @@
 """Trace records: how parts keep them, and how a picture of them is sampled.
 
-A *part* has a batch of measurements: blocks of records, overviews of them, and what the
-measurements said besides (:class:`part_contents.PartContents`). :class:`records.Trace` reads
+A *part* has a batch of measurements: blocks of records, overviews of them, and the
+measurements' metadata (:class:`part_contents.PartContents`). :class:`records.Trace` reads
 records by trace line and time; :func:`pixel_samples.sample_grid` is the sampled picture, in time
-independent of the trace's length. Which measurement is in which part, and what its numbers mean,
-is the database's knowledge.
+independent of the trace's length. The database maps measurements to parts, and the parts'
+numbers to its own.
 """

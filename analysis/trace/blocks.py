@@ -1,25 +1,25 @@
 """Blocks: how trace records are stored in a database, up to 1,024 of one line together.
 
 A block's times and nodes are byte planes, a byte of each record together: first of the times since
-the record before (in ticks, less the block's least step), then of the nodes; as many planes of each
-as its greatest number needs. In blocks with waits states follow, four in a byte, the first in its
-lowest bits (:class:`hpcd.analysis.trace.states.State`). A node is 0 where it is that of the record
-before it, which then has a number, else one more than it is: the end of an interval is mostly of
-its beginning's node. (That no two in a row are 0 costs few bytes, and nodes are read in one step.)
+the previous record (in ticks, less the block's least step), then of the nodes; as many planes of
+each as its greatest number needs. In blocks with waits states follow, four in a byte, the first in
+its lowest bits (:class:`hpcd.analysis.trace.states.State`). A node equal to the previous record's
+is 0 unless that one is 0, and any other node is stored plus one: the end of an interval mostly has
+its beginning's node. (That no two in a row are 0 costs few bytes; nodes are read in one step.)
 
 For records that are not all of event 0 and value 1, each has a *code*: its event times four, and
-what its value is.
+its kind of value.
 
 ==== ===============================================================================
 0    1: a sample
 1    0: the end of an interval
 2    the ticks until the next record: an interval, whose end follows
-3    something else: the values of these stand behind the codes, in planes
+3    something else: these values are behind the codes, in planes
 ==== ===============================================================================
 
-Blocks that follow one another are compressed together, as one zstd frame: some 2,000 records' times
-and nodes (of more a deep zoom, which needs one block of each line, would decompress much for
-nothing), and eight times as many codes, which no picture needs. Short lines share frames.
+Consecutive blocks are compressed together, as one zstd frame: some 2,000 records' times
+and nodes (a deep zoom, which needs one block of each line, would decompress more in
+vain), and eight times as many codes, which no picture needs. Short lines share frames.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from hpcd.processors import processor_count
 
 Unsigned = npt.NDArray[np.unsignedinteger]
 
-# Long enough that what a block costs in a table is little, short enough that a deep zoom, which
+# Long enough for a small share of table bytes, short enough that a deep zoom, which
 # decodes at least one per line, stays fast (2,048: half as long again).
 BLOCK_RECORDS = 1024
 # Steps within a block are 32-bit; a wait of over 71 minutes begins a new one.
@@ -58,11 +58,11 @@ MOST_CONTENT = 1 << 18
 """More bytes than any frame holds."""
 # As many as a picture's share of a small machine may be.
 _THREADS = min(processor_count(), 4)
-# Bits of a block's width where planes of nodes, of codes and of other values, and states stand.
+# Bits of a block's width with planes of nodes, of codes and of other values, and states.
 _NODE_SHIFT, _CODE_SHIFT, _OTHER_SHIFT, _STATE_SHIFT = np.array([4, 8, 10, 14], np.uint16)
-# What a record takes at most before it is compressed: times, nodes and states; codes and values.
+# Bound on a record's bytes before compression: times, nodes and states; codes and values.
 _PLACE_BYTES, _CODE_BYTES = 9, 11
-# What level 1 does, with matches from 6 bytes on and a small hash table: levels above 1 save 1 %
+# Level 1's parameters, with matches from 6 bytes on and a small hash table: higher levels save 1 %
 # and cost a fifth more, shorter matches save 0.3 % at best and cost a tenth. Codes repeat in longer
 # stretches: there two tables find a tenth more, for nothing.
 _FAST, _TWO_TABLES = 1, 2
@@ -81,8 +81,8 @@ class Encoded:
     """``n`` encoded blocks in ``f`` frames.
 
     ``data`` the frames in order, ``content`` ``int64[f]`` the bytes each decompresses to;
-    ``frame`` and ``at`` ``int64[n]``: the frame of each block's times and nodes, and where in it
-    they begin; ``code_frame`` and ``code_at`` the same of its codes, -1 where it has none.
+    ``frame`` and ``at`` ``int64[n]``: the frame of each block's times and nodes, and their offset
+    in it; ``code_frame`` and ``code_at`` the same of its codes, -1 without.
     ``least`` ``uint32[n]`` their least step in ticks; ``width`` ``uint16[n]`` the planes of times
     (bits 0 to 3), of nodes (bits 4 to 7), of codes (bits 8 and 9) and of other values (bits 10 to
     13), and whether it has states (bit 14).
@@ -102,9 +102,9 @@ class Encoded:
 class StoredBlocks:
     """``n`` blocks to decode together: times and nodes, or codes.
 
-    ``data`` ``uint8`` is what their frames hold; ``begin`` and ``end`` ``int64[n]``: where each
-    block begins in it, -1 of one that nothing is stored of, and where its frame ends. ``count``
-    ``int64[n]`` and ``width`` ``uint16[n]`` are those of the part's table.
+    ``data`` ``uint8`` is the content of their frames; ``begin`` and ``end`` ``int64[n]``: each
+    block's start in it, -1 if nothing is stored, and the end of its frame. ``count``
+    ``int64[n]`` and ``width`` ``uint16[n]`` are from the part's table.
     """
 
     data: U8
@@ -117,8 +117,8 @@ class StoredBlocks:
         return len(self.begin)
 
     def as_structure(self) -> CStructure:
-        """A ``struct stored_blocks``. Copies: what a mapped file says of a block must not change
-        while a kernel runs."""
+        """A ``struct stored_blocks``. Copies the table: a mapped file may change while a kernel
+        runs."""
         return structure(
             "stored_blocks", self.data, len(self.data), self.begin, self.end,
             np.array(self.count), np.array(self.width), len(self),
@@ -127,8 +127,8 @@ class StoredBlocks:
 
 @dataclass(frozen=True, slots=True)
 class StoredFrames:
-    """The frames of a part: ``body`` has those from ``offset`` ``int64[f]`` on, of ``size`` bytes,
-    which decompress to ``content`` bytes (both ``[f]``)."""
+    """The frames of a part: ``body`` has the frames from ``offset`` ``int64[f]`` on, of ``size``
+    bytes, which decompress to ``content`` bytes (both ``[f]``)."""
 
     body: memoryview
     offset: I64
@@ -185,7 +185,7 @@ def decompress(frames: Sequence[memoryview], sizes: I64) -> U8:
 
 
 def cut(start: I64, time: I64) -> I64:
-    """``int64[n + 1]``: where blocks begin in records that lie line by line, and their end.
+    """``int64[n + 1]``: the first record of each block in records sorted by line, and their end.
 
     ``start`` ``int64[k + 1]`` is where lines begin, none of them empty; ``time`` ``int64[records]``
     in ticks ascends within each.
@@ -271,7 +271,7 @@ def decode_places(
 ) -> tuple[Unsigned, U32]:
     """Ticks since each block's first record and nodes (``uint32``), both ``[n, 1024]``.
 
-    States are written into ``state``, of the same shape, if there is one. ``least`` is that of
+    States are written into ``state``, of the same shape, if there is one. ``least`` is as in
     :class:`Encoded`. Ticks are ``uint32`` where they all fit, else ``uint64``.
     A block that is not full repeats its last record. Raises :class:`FormatError`.
     """
@@ -291,8 +291,8 @@ def decode_places(
 def decode_codes(stored: StoredBlocks, ticks: Unsigned) -> tuple[U16, U64]:
     """Events ``uint16[n, 1024]`` and values ``uint64[n, 1024]`` of ``n`` blocks.
 
-    ``ticks`` are those of :func:`decode_places`. A block that nothing is stored of has events 0 and
-    values 1. What lies behind the records of a block that is not full is of no meaning. Raises
+    ``ticks`` are the result of :func:`decode_places`. A block without stored codes has events 0 and
+    values 1. Entries behind the records of a block that is not full are meaningless. Raises
     :class:`FormatError`.
     """
     shape = (len(stored), BLOCK_RECORDS)
@@ -304,5 +304,5 @@ def decode_codes(stored: StoredBlocks, ticks: Unsigned) -> tuple[U16, U64]:
 
 
 def damaged_block() -> FormatError:
-    """The error of a block whose bytes are not those its table says."""
+    """The error of a block whose bytes differ from its table."""
     return FormatError("a block has another length than its table says")

@@ -1,6 +1,6 @@
-"""A ring of what frames of parts hold: what pictures were drawn from, kept for those to come.
+"""A ring with the content of parts' frames, kept from one picture to the next.
 
-Who looks closely moves a little at a time: most frames of a picture are those of the one before.
+Zooming in moves the view a little at a time: most frames were in the previous picture.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ THREADS = min(processor_count(), 4)
 """As many as a picture's share of a small machine may be."""
 
 PART, OFFSET, SIZE, TO, CONTENT = range(5)
-"""Columns of frames ``int64[n, 5]``, ``struct frame`` of ``line_pictures.c``: whose it is, where it
-lies and its bytes; where in the ring its content goes, and the bytes of that."""
+"""Columns of frames ``int64[n, 5]``, ``struct frame`` of ``line_pictures.c``: the part, the frame's
+offset and size in it, the content's place in the ring and its size."""
 
 
 class FrameRing:
@@ -86,7 +86,7 @@ class FrameRing:
 
 
 def _expect(parts: Sequence[Part], frames: I64) -> None:
-    """Ask the kernel to read frames that are not in memory, those side by side together."""
+    """Ask the kernel to read frames that are not in memory, adjacent ones together."""
     end = frames[:, OFFSET] + frames[:, SIZE]
     gap = frames[1:, OFFSET] - end[:-1]
     apart = (np.diff(frames[:, PART]) != 0) | (gap < 0) | (gap > _GAP)

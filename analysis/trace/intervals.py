@@ -2,7 +2,7 @@
 
 The trace of a database is read by "the record closest in time" (ICS 2011, section 5.2). A wait of a
 second is one record at its beginning; with a second entry of the same node at its end, every moment
-of it is closest to itself, and nothing that reads a trace needs to know of intervals.
+of it is closest to the wait, and readers of a trace need no knowledge of intervals.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ QueryRows = Callable[..., Iterator[tuple[Any, ...]]]
 
 _HOSTS = "process JOIN host ON host.id = process.host"
 _AMONG = "IN (SELECT value FROM json_each(?))"
-# For more at once all names are read: what needs as many needs them again.
+# For more lines at once all names are read: such callers need them again.
 _FEW = 10_000
 
 
@@ -41,7 +41,7 @@ class Words:
 
 
 class ProcessName(NamedTuple):
-    """The name of a process, its job (empty where it has none), its host."""
+    """The name of a process, its job ("" if none), its host."""
 
     process: str
     job: str
@@ -51,7 +51,7 @@ class ProcessName(NamedTuple):
 class LineNames:
     """Names of the processes (by row of their table) and threads (by line) of a database.
 
-    Everything raises :class:`FormatError` where the tables lack what they must have.
+    Everything raises :class:`FormatError` if the tables are incomplete.
     """
 
     def __init__(self, rows: QueryRows, processes: int, lines: int) -> None:

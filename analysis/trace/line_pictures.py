@@ -1,8 +1,8 @@
 """Drawing trace lines: the call path and the state that each pixel shows.
 
 Zoomed out, from the lines' overviews, at computed places; zoomed in, from their records. Kernels
-do both (``line_pictures.c``): first it is chosen what is drawn of every row, then the compressed
-frames that these need are decompressed, as many together as fit, then rows are drawn.
+do both (``line_pictures.c``): first the content to draw of every row is chosen, then its compressed
+frames are decompressed, as many together as fit, then rows are drawn.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _OF_FRAMES = {"offset": np.int64, "size": np.uint32, "content": np.uint32}
 
 @dataclass(frozen=True, slots=True)
 class PartRows:
-    """Rows of a picture that are lines of one ``part``; all arrays ``int64[n]``.
+    """Rows of a picture whose lines are in one ``part``; all arrays ``int64[n]``.
 
     ``place`` the row in the picture, ``local`` the line in the part, drawn from column ``begin`` to
     before ``end``. ``table`` turns the part's nodes into the database's, ``shift`` its times into
@@ -114,7 +114,7 @@ class LinePictures:
     pictures."""
 
     def __init__(self) -> None:
-        # The ring is one picture's at a time.
+        # One picture uses the ring at a time.
         self._lock = Lock()
         self._addresses: WeakKeyDictionary[Part, _Addresses] = WeakKeyDictionary()
         self._ring = FrameRing()

@@ -263,7 +263,7 @@ class OverviewSource:
                 # The record before owns the moments up to its border with the next.
                 low = _border(before, first) // step + 1 - begin
             before = int(stretch.last_time[line]), int(stretch.last_word[line])
-            # What the pieces do not reach are the first record's moments and the last one's.
+            # The first record's and the last one's moments are outside of the pieces.
             thinned = structure("thinned", step, begin, low, first[1], before[1], len(words))
             entries = stretch.entries.astype(self._kind, copy=False)
             if not thin(pieces, len(pieces), entries, len(entries), thinned, words):

@@ -1,9 +1,9 @@
 """A part: a batch of measurements in a database, in one file that never changes.
 
 It has the measurements' identities and their records as blocks and overviews. Nodes and events have
-numbers of the part's own; what they are in the canonical tree is the database's business. So parts
-are made independently of one another, stay what they are when measurements are added, and a merge
-that was killed finds those already made.
+numbers of the part's own; the database maps them to the canonical tree. So parts
+are made independently of one another, stay unchanged when measurements are added, and a resumed
+merge uses existing ones.
 
     header | frames | overviews of 8, 16, 32 bits | tables | dictionary | archive
 
@@ -11,8 +11,8 @@ Frames are zstd's: of blocks, and of the two finest levels of overviews. Coarser
 as they are.
 
 All numbers are little-endian; each section begins at a multiple of 8. Of short lines tables
-and dictionary are one zstd frame, each column's byte planes one after the other. The archive holds
-what is read whole or not at all: arrays and JSON by name, each a zstd frame.
+and dictionary are one zstd frame, with each column's byte planes in sequence. The archive holds
+arrays and JSON by name, each a zstd frame that is read whole or not at all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from hpcd.array_types import I64, U8, U16, U32, U64, Array
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """The contents of a part as they are stored, unchecked but for its size.
+    """The contents of a part as stored, checked only for their size.
 
     ``body`` ``uint8[bytes]`` are the frames, ``levels`` ``int64[levels, lines, 4]`` step, first,
     count and offset of each line's levels, the finest :data:`FRAMED_LEVELS` of which are
@@ -65,7 +65,7 @@ class StoredPart:
 
 
 class Part:
-    """A part, memory-mapped: opening reads its tables and nothing else."""
+    """A part, memory-mapped: opening reads only its tables."""
 
     def __init__(self, path: Path) -> None:
         """Map ``path``. Raises :class:`FormatError` unless everything in it is where it must be."""
@@ -91,7 +91,7 @@ class Part:
 
     def _levels(self) -> I64:
         """``int64[lines, levels, 4]``: step, first, count and offset of each line's levels (see
-        :class:`Levels`); those of one width lie together. The offset of one that is compressed is
+        :class:`Levels`); levels of one width are adjacent. The offset of a compressed level is
         the number of its first frame."""
         lines = self.lines
         levels = Levels.of(lines.step, lines.origin, lines.entries)
@@ -128,7 +128,7 @@ class Part:
 
     def places(self, chosen: slice, state: U8 | None = None) -> tuple[Unsigned, U32]:
         """Ticks since each block's first record and nodes ``[n, 1024]`` of the blocks ``chosen``;
-        short ones filled up with their last. States are written into ``state``, if there is one.
+        short blocks repeat their last. States are written into ``state``, if there is one.
         """
         self.file.read_here_and_there(False)
         return decode_places(self.stored_places(chosen), self.blocks.least[chosen], state)

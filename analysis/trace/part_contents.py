@@ -42,8 +42,8 @@ class MeasurementContents:
     ``counts`` ``int64[k]`` their entries in the trace, ``first_ns``, ``last_ns`` ``int64[k]`` the
     monotonic times between which anything was recorded of them (:func:`recorded_spans`).
     ``size`` is how many bytes the measurement had: one still being written may have more later. Its
-    lines are the rows of the file ``part`` from ``first_row`` on; it is measurement ``number`` of
-    those in it.
+    lines are the rows of the file ``part`` from ``first_row`` on; ``number`` is its number among
+    the part's measurements.
     """
 
     path: Path
@@ -153,7 +153,7 @@ _TABLES: dict[str, type[Any]] = {"processes": Process, "threads": Thread, "modul
 
 
 def pack_measurement(contents: MeasurementContents, texts: Mapping[str, bytes]) -> bytes:
-    """Return what a part says of a measurement, as JSON. ``texts`` has tables as JSON already, by
+    """Return a part's metadata of a measurement, as JSON. ``texts`` has tables as JSON already, by
     name."""
     identity: dict[str, Any] = {
         "path": contents.path.name,

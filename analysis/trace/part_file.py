@@ -53,8 +53,8 @@ def expect(paths: Iterable[Path]) -> None:
 
 
 def read_archive(path: Path) -> dict[str, memoryview]:
-    """The packed entries of a part's archive by name; see :func:`unpack_array`. Reads nothing else
-    of it. Raises :class:`FormatError`."""
+    """The packed entries of a part's archive by name; see :func:`unpack_array`. Reads only the
+    archive. Raises :class:`FormatError`."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size

@@ -19,8 +19,8 @@ VERSION = 2
 FRAMED_LEVELS = 2
 """Levels of each line's overview that are compressed, the finest ones."""
 # magic, version, lines, blocks, frames, bytes of frames, overview entries of 8, of 16 and of 32
-# bits, dictionary entries, short waits, bytes of the archive, bytes of packed tables (0: they are
-# not), CRC-32 of what stands before it
+# bits, dictionary entries, short waits, bytes of the archive, bytes of packed tables (0: not
+# packed), CRC-32 of the bytes before it
 HEADER = struct.Struct("<8sIIQQQQQQQQQQII")
 PACKED_TABLES = 64 << 10
 """Bytes of tables and dictionary that are packed at most: larger ones are mapped."""
@@ -98,8 +98,8 @@ class BlockTable:
 
 @dataclass(frozen=True, slots=True)
 class FrameTable:
-    """The frames of a part, ``n`` of them: ``offset`` ``int64[n]`` where each lies, ``size`` and
-    ``content`` ``uint32[n]``: its bytes, and those it decompresses to.
+    """The frames of a part, ``n`` of them: ``offset`` ``int64[n]`` their places, ``size`` and
+    ``content`` ``uint32[n]``: their stored and their decompressed bytes.
     """
 
     offset: I64
@@ -145,7 +145,7 @@ class PartHeader:
 
     @staticmethod
     def read(path: Path, data: bytes) -> PartHeader:
-        """Raises :class:`FormatError` unless ``data``, the beginning of ``path``, is one."""
+        """Read the header from ``data``, the beginning of ``path``. Raises :class:`FormatError`."""
         if not data.startswith(MAGIC) or len(data) < HEADER.size:
             raise FormatError(f"{path}: not a part of a database")
         _, version, *numbers, crc, _ = HEADER.unpack_from(data)

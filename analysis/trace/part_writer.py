@@ -42,7 +42,7 @@ from hpcd.kernels.library import kernels
 from hpcd.measurement.planes import ranked, to_planes
 from hpcd.measurement.zstd_contexts import compressor
 
-# What level 1 does, with matches from 5 bytes on: of overviews, which repeat themselves much.
+# Level 1's parameters, with matches from 5 bytes on: overviews have many repetitions.
 _FINEST_PARAMETERS = zstandard.ZstdCompressionParameters(
     window_log=17, chain_log=6, hash_log=12, search_log=1, min_match=5, target_length=0,
     strategy=1, write_content_size=True,
@@ -91,8 +91,8 @@ class PartWriter:
         self._append_frames(encoded.data, encoded.content)
 
     def blocks(self) -> tuple[Array, I64, I64]:
-        """The table of the blocks that were added, of type :data:`BLOCK`; where their frames begin
-        behind the header, and what these decompress to."""
+        """The table of the added blocks, of type :data:`BLOCK`; the offsets of their frames
+        behind the header, and the sizes of the frames' content."""
         self._file.flush()
         offset, _, content = self._frame_table()
         return self._all_blocks(), offset, content
@@ -121,7 +121,7 @@ class PartWriter:
         self._at += size
 
     def take_back(self, line: int) -> tuple[I64, U32, U8, U16 | None, U64 | None]:
-        """All records of one row so far, which then has none: times in ticks, nodes, states,
+        """Return all records of one row so far, and remove them: times in ticks, nodes, states,
         weights."""
         mine = [table[table["line"] == line] for table in self._tables]
         self._tables = [table[table["line"] != line] for table in self._tables]
@@ -204,7 +204,7 @@ class PartWriter:
             step, origin, words = overview.line(line)
             if not len(words):
                 continue
-            # An overview has the places of words in the line's dictionary, if there is one.
+            # If the line has a dictionary, an overview has words' places in it.
             distinct, places = _dictionary(words)
             top = len(distinct) or int(places.max()) + 1
             width = next(

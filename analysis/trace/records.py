@@ -1,8 +1,8 @@
 """Trace records of a database: reading them by line and time, and drawing them.
 
 The records of a line are in a part (:mod:`hpcd.analysis.trace.part`), in the clock of the
-measurement and with nodes and events as the part numbers them; the columns here say which line is
-where, and what its numbers mean in the database.
+measurement and with the part's numbers of nodes and events; the columns here map lines to
+parts, and the parts' numbers to the database's.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Trace:
         self._map = mapping
         self._first = first
         self._parts: dict[int, Part] = {}
-        # The other half is for whatever else is open.
+        # The other half is for other open files.
         self._most_open = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 2)
         self._pictures = LinePictures()
 
@@ -137,8 +137,8 @@ class Trace:
         return part
 
     def _make_room(self) -> None:
-        """Close the older half of the parts where more would take too many descriptors: a mapped
-        file keeps its own. Who uses one keeps it open."""
+        """Close the older half of the parts if more would take too many descriptors: a mapped
+        file keeps its own. Parts in use stay open."""
         if len(self._parts) < self._most_open:
             return
         for number in list(self._parts)[: self._most_open // 2]:
@@ -254,7 +254,7 @@ class Trace:
 
     def release_beyond(self, most: int) -> None:
         """Give all parts back to the kernel if this process has more than ``most`` bytes of files
-        in its memory; what is needed again is mapped again."""
+        in its memory; pages needed again are mapped again."""
         if _mapped() > most:
             for part in list(self._parts.values()):  # another thread may be opening one
                 part.file.release()

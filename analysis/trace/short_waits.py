@@ -2,8 +2,8 @@
 
 A recorder adds up waits below its threshold by call path, about once a second. A program that waits
 20,000 times a second for 30 µs would seem to run all of that time. So a part has, for each chunk of
-a line's records, which share of the time between its waits were short ones, and a picture shows
-these in as many of its pixels there: which ones is chosen by their time, and says nothing of when.
+a line's records, the share of short waits in the time between its other waits, and a picture shows
+waits in that share of its pixels there: the pixels are chosen by their time, not by actual waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hpcd.array_types import I64, U32
 F32 = npt.NDArray[np.float32]
 
 SHORTEST_PIXEL_NS = 50_000
-"""Shorter pixels show recorded waits alone: below the usual threshold only sums are known."""
+"""Shorter pixels show recorded waits only: below the usual threshold only sums are known."""
 
 
 class ShortWaits(NamedTuple):

@@ -66,7 +66,7 @@ class EventStates(NamedTuple):
     def of(events: Iterable[tuple[int, str, str, bool, float]]) -> EventStates:
         """Return the states of ``events``: id, unit, metric, whether it is an interval, scale.
 
-        A record that is the sum of short waits tells nothing of its moment but that the thread
+        A record with the sum of short waits says about its moment only that the thread
         runs: :attr:`State.RESUMED`.
         """
         state, short_state = np.zeros((2, _EVENTS), np.uint8)
@@ -84,7 +84,7 @@ class EventStates(NamedTuple):
 
 
 def nodes_of(pixels: U32) -> U32:
-    """Return the node of each pixel, NO_NODE where it has none."""
+    """Return the node of each pixel, or NO_NODE."""
     nodes: U32 = np.where(pixels == NO_NODE, NO_NODE, pixels & _NODE)
     return nodes
 

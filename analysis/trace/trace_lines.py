@@ -43,7 +43,7 @@ class LineColumns:
 
     ``start``, ``end`` ``int64``: ns since the origin between which the line existed and was
     watched; ``first`` ``int64[n + 1]``: its first record, the next one's is its end; ``rank``
-    ``int32``, -1 where there is none; ``process`` ``uint32``: row of the process table; ``pid``,
+    ``int32``, -1 if none; ``process`` ``uint32``: row of the process table; ``pid``,
     ``tid`` ``int64``.
     """
 
@@ -62,7 +62,7 @@ class LineColumns:
 
     @staticmethod
     def load(folder: Path, lines: int, records: int) -> LineColumns:
-        """Map what :meth:`save` wrote. Raises :class:`FormatError`."""
+        """Map the columns of :meth:`save`. Raises :class:`FormatError`."""
 
         def column(name: str, kind: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
             return open_column(folder / f"{name}.npy", kind, lines)
@@ -82,7 +82,7 @@ class Lines:
     """The trace lines of a database, in display order.
 
     Arrays: ``start``, ``end``, ``rank``, ``pid``, ``tid``, ``process``, ``records`` (see
-    :class:`LineColumns`). What needs names reads them when first asked for: drawing a million lines
+    :class:`LineColumns`). Names are read when first requested: drawing a million lines
     needs none. Indexing and iterating give :class:`Line` rows.
     """
 
@@ -137,7 +137,7 @@ class Lines:
     def texts(self, field: str) -> tuple[list[str], npt.NDArray[np.uint32]]:
         """Different values of ``field`` (process, thread, job, host), and each line's, by number.
 
-        Few of a million lines differ: what is made of these costs little.
+        Few of a million lines differ: work on the distinct values costs little.
         """
         column = self._names.column(field)
         return column.word, column.code if field == "thread" else column.code[self.process]
@@ -159,7 +159,7 @@ class Lines:
     def groups(self, by: str) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """The ``rank``, ``job`` or ``host`` of each line: ``int64[n]`` into the names, -1 without.
 
-        Ranks are told apart by job, and named "job rank" where there are several jobs.
+        Ranks are distinguished by job, and named "job rank" if there are several jobs.
         Raises :class:`UsageError`.
         """
         if by == "node":

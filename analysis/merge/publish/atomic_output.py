@@ -25,8 +25,8 @@ _REPLACED = "replaced"
 
 # Files that wait for the disk at a time.
 _SYNCING = 32
-# More files are synced with all else on their file system, which is then faster: 20,000 of 10 kB in
-# 1.7 s instead of 4.0. Fewer need not wait for what others write.
+# More files are synced with their whole file system, which is then faster: 20,000 of 10 kB in
+# 1.7 s instead of 4.0. For fewer, other programs' data need not be waited for.
 _MOST_SYNCED = 4096
 
 
@@ -47,7 +47,7 @@ def check_output(out: Path, *, replace: bool) -> None:
 def work_folder(out: Path) -> Iterator[OutputFolder]:
     """A directory next to ``out``, removed afterwards; a killed merge's parts are still in it.
 
-    Raises :class:`StorageError` when another merge uses it, or it is not this user's alone.
+    Raises :class:`StorageError` when another merge uses it, or other users may enter it.
     """
     with OutputFolder(out, f".{out.name}.merging") as work:
         try:
@@ -87,7 +87,7 @@ def workers_path(work: OutputFolder) -> Path:
 
 
 def _clear(work: Path) -> None:
-    """Remove what a killed merge left, but for parts that are whole."""
+    """Remove a killed merge's files, except complete parts."""
     for path in [*work.glob("*"), *work.glob("parts/part-*")]:
         if path.name != "parts":
             _remove(path)

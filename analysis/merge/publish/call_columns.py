@@ -36,15 +36,15 @@ NARROW = ("weight", *(f"value-{number}" for number in range(MAX_VALUES)))
 
 # Calls sorted and summed at once, where lines are shorter: about 100 bytes each.
 _BATCH_CALLS = 1 << 20
-# What SQLite holds, with room for a sum of sums.
+# SQLite's integers, with room for a sum of sums.
 _MOST = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class CallSource:
-    """The calls of one measurement, and what its numbers are in the database.
+    """The calls of one measurement, and the database's numbers for its lines and nodes.
 
-    ``line`` i64[rows]: the trace lines of its lines, which are those of ``contents.lines``;
+    ``line`` i64[rows]: the trace lines of ``contents.lines``;
     ``node`` u32[nodes]; ``shift`` is added to its times, ns.
     """
 

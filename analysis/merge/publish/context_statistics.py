@@ -17,7 +17,7 @@ from hpcd.array_types import F64, I64, U64
 from hpcd.kernels.library import kernels, structure
 from hpcd.model.cct import CCT
 
-# Cells that one task looks at, at least, but for the last: 40 bytes each.
+# Fewest cells of a task, except the last: 40 bytes each.
 _TASK_CELLS = 1 << 20
 
 
@@ -94,7 +94,7 @@ def united_statistics(
     first, held = 0, 0
     for chunk in range(len(store)):
         held += store.cells(chunk)
-        # Whatever is as long as the tree is done once for many cells.
+        # Work proportional to the tree is done once for many cells.
         if held >= max(_TASK_CELLS, nodes) or chunk + 1 == len(store):
             tasks.append(ExtremesTask(folder, tree, mean, cells, first, chunk + 1))
             first, held = chunk + 1, 0
@@ -205,9 +205,9 @@ def extremes(
     which a node's is not 0, the sum of squares of their distances to ``mean``, the least and the
     most of them, their lines, and the number of lines before the first without.
 
-    Those of line ``i`` are ``cells[begin[i]:end[i]]``, by node; ``amount`` ``uint64[k]`` counts as
-    ``scale`` ``float64[events]`` says of the cell's event. O(nodes that the values reach, line by
-    line). Raises :class:`IndexError` for nodes or events that do not exist.
+    Values of line ``i`` are ``cells[begin[i]:end[i]]``, by node; ``amount`` ``uint64[k]`` is
+    multiplied by ``scale`` ``float64[events]`` of the cell's event. O(nodes that the values reach,
+    line by line). Raises :class:`IndexError` for nodes or events that do not exist.
     """
     nodes = len(cct)
     values = structure(

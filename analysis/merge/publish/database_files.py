@@ -22,10 +22,10 @@ _CHECK_BYTES = 16 << 20
 def place_parts(
     parts: Sequence[PartContents], root: Path, old: Path | None
 ) -> dict[str, layout.FileEntry]:
-    """Put the parts into the database ``root``; the checksums that are known of them.
+    """Put the parts into the database ``root``; return their known checksums.
 
-    Those that were made are moved. Those of the database ``old`` never change: both databases may
-    have the same file. Raises :class:`StorageError`.
+    New parts are moved. Parts of the database ``old`` never change: both databases may
+    share their files. Raises :class:`StorageError`.
     """
     checked: dict[str, layout.FileEntry] = {}
     if old is not None:
@@ -55,7 +55,7 @@ def _add_old(part: Path, place: Path) -> None:
         fd = file.fileno()
         if os.fstat(fd).st_uid == os.geteuid():
             with contextlib.suppress(OSError):  # on another file system
-                # The very file that was opened, whatever its name leads to by now.
+                # Links the file that was opened, even if its name now leads to another.
                 os.link(f"/proc/self/fd/{fd}", place, src_dir_fd=fd)
                 return
         with place.open("xb") as copy:

@@ -45,7 +45,7 @@ def describe(task: SymbolTask) -> ModuleNames:
 
     Nothing here raises for a bad file: it costs that module its names or its lines.
     """
-    # What only reads databases needs no disassembler, and should not wait for one.
+    # Imported here: readers of databases need no disassembler, and should not wait for its import.
     from hpcd.analysis.structure import StructureReader
 
     has_code = task.kind is ModuleKind.ELF and len(task.offsets) > 0
@@ -75,7 +75,7 @@ _ready: list[ReaderProcess] = []
 def start_readers(modules: Iterable[tuple[str, str]], most: int) -> None:
     """Start up to ``most`` readers, as many as ``modules`` (path, build id) may need one each.
 
-    That takes them a while, in which others may work. None for what is kept by build id.
+    Starting takes a while, during which other work goes ahead. Modules in the cache need none.
     """
     from hpcd.analysis.structure.reader_process import ReaderProcess
     from hpcd.analysis.structure.structure_cache import StructureCache

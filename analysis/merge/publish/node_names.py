@@ -1,8 +1,8 @@
 """Names for every node of the canonical tree.
 
 Frames are grouped by load module and each module's addresses are asked for in bulk, in a worker.
-What is no place in a program (the root, markers, addresses in no mapping) gets a name in square
-brackets, which no procedure has.
+Nodes that are no place in a program (the root, markers, addresses in no mapping) get a name in
+square brackets, which no procedure has.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class NamedTree:
 
     ``procedure_of_node``, ``module_of_node``, ``scope_of_node`` (0: none is known) ``uint32[n]``,
     ``offset_of_node`` ``uint64[n]``.
-    ``module_notes`` has one line per module: where its names came from or why it has none;
-    ``notes`` those a user should see.
+    ``module_notes`` has one line per module: the source of its names or why it has none;
+    ``notes`` are the lines that a user should see.
     """
 
     procedures: list[Procedure]
@@ -59,7 +59,7 @@ class NamedTree:
 
 
 def prepare(executor: Executor, modules: Sequence[CanonicalModule]) -> None:
-    """Start what :func:`name_tree` will wait for; :func:`close_readers` ends it."""
+    """Start readers for :func:`name_tree`; :func:`close_readers` ends them."""
     if isinstance(executor, InlineExecutor):
         files = [
             (module.path, module.build_id) for module in modules if module.kind is ModuleKind.ELF
@@ -83,7 +83,7 @@ def name_tree(
     """Name all frames of ``tree``.
 
     ``store`` has the symbols that measurements brought along for the modules ``recorded``.
-    Procedure ids depend on the tree and the names alone: special ones first, then by module and
+    Procedure ids depend only on the tree and the names: special ones first, then by module and
     address.
     """
     module_of = frame.module_of(tree.frame)

@@ -43,7 +43,7 @@ class TableWriter:
         self._thread.shutdown()
 
     def add(self, tables: Mapping[str, Iterable[Row]]) -> None:
-        """Write these tables (name to rows), when those added before are written."""
+        """Write these tables (name to rows) after the tables added before."""
         self._tables.put(tables)
 
     def finish(self) -> None:

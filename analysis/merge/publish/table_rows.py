@@ -39,7 +39,7 @@ _AT_ONCE = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class ClockOffsets:
-    """Realtime of the origin, and per measurement what turns monotonic into realtime (ns)."""
+    """Realtime of the origin, and per measurement the offset of realtime from monotonic (ns)."""
 
     origin_ns: int
     offsets: list[int]
@@ -324,7 +324,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def text(value: str) -> str:
-    """``value`` without control characters, nor bytes of file names that are no characters."""
+    """``value`` without control characters and bytes of file names that are no characters."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)
 
 

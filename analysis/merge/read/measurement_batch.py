@@ -1,7 +1,7 @@
 """Measurements whose records go into one part: their trees and events are united.
 
-A batch is a long measurement, or many short ones: what is done once for a batch takes longer than
-anything that is done with a short measurement's records.
+A batch is a long measurement, or many short ones: fixed work per batch takes longer than
+processing a short measurement's records.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class BatchMember:
     """A measurement of a batch, opened.
 
     ``contents`` are without counts and times of lines; ``calls`` payloads of CALLS chunks.
-    ``lines`` ``int64[k]`` ascending are those that records may be of, ``unknown`` others that
-    records were met of. In a batch its lines are rows from ``first_row`` on, ``node`` is the
+    ``lines`` ``int64[k]`` ascending are its declared lines, ``unknown`` other lines with
+    records. In a batch its lines are rows from ``first_row`` on, ``node`` is the
     batch's node of each of its nodes (None where they are equal), ``event`` ``uint16[65536]`` its
     event of each code, which the first ``same_events`` codes are, and ``modules`` ``uint32[m]`` the
     module in the tree's frames of each of its load modules.
@@ -67,9 +67,9 @@ class BatchMember:
 
     @staticmethod
     def open(path: Path, size: int | None, *, calls: bool = True) -> BatchMember:
-        """Open a measurement, or as much of it as its first ``size`` bytes are; with ``calls`` they
-        are read too. Raises :class:`FormatError` or :class:`NotFoundError` when it is none, or says
-        what cannot be: what gets past here is in range, but for times of records."""
+        """Open a measurement, or as much of it as its first ``size`` bytes; with ``calls`` they
+        are read too. Raises :class:`FormatError` or :class:`NotFoundError` if it is not one or has
+        impossible values: later stages find values in range, except times of records."""
         measurement = open_measurement(path, size, texts=True)
         try:
             measurement.cct.validate(str(path))
@@ -187,7 +187,7 @@ class MeasurementBatch:
 
     def user_nodes(self) -> U32:
         """Return the innermost node of the user's code on the path of each node of the tree,
-        ``uint32[n]``; 0 where there is none."""
+        ``uint32[n]``; 0 if there is none."""
         is_kernel = np.isin(frame.module_of(self.tree.frame), self._kernel_modules)
         return innermost_user_nodes(self.tree, is_kernel)
 
@@ -197,11 +197,11 @@ class MeasurementBatch:
         return sum(member.measurement.bytes_read for member in self.members)
 
     def records(self, target: int, first: int = 0, last: int | None = None) -> Iterator[Batch]:
-        """Records in batches of about ``target``, by row, each to be used up before the next one is
-        taken; of a measurement alone those of its chunks ``first`` to before ``last``.
+        """Yield records in batches of about ``target``, by row, each to be used up before the next
+        is taken; for a single measurement the records of chunks ``first`` to before ``last``.
 
-        What short measurements have is not cut. Where records of unknown lines are met there are no
-        more batches, and all such lines are noted.
+        Short measurements are not divided. After records of unknown lines there are no more
+        batches, and all such lines are noted.
         """
         columns = RecordColumns(target)
         alone = len(self.members) == 1

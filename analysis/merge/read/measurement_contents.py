@@ -173,7 +173,7 @@ def _all_bounded(rows: Mapping[int, _Row]) -> Any:
 
 
 def _bounded(row: _Row) -> _Row:
-    """``row`` with its numbers cut to what columns and SQLite hold; JSON knows no bounds."""
+    """``row`` with its numbers cut to the ranges of columns and SQLite; JSON has no bounds."""
     kind = type(row).__name__
     changes: dict[str, Any] = {}
     for name, limit in zip(_NUMBERS[kind], _LIMITS[kind], strict=True):

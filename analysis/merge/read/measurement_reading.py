@@ -1,8 +1,8 @@
 """The first stage of a merge: every measurement becomes part of a part of the database.
 
-Large ones are read by several workers, short ones many by one. What is to be read next is read
-ahead from the disk. A part that an earlier attempt has made is taken as it is, as is a measurement
-that is in the database that is added to.
+Large ones are read by several workers, short ones many by one. The next measurements are read
+ahead from the disk. A part of an earlier attempt is used as it is, and so is a measurement
+of the database that is extended.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _SHOW_ERRORS = 8
 
 @dataclass(slots=True)
 class ReadMeasurements:
-    """Measurements that are in ``parts``, in an order that depends on the measurements alone.
+    """Measurements that are in ``parts``, in an order that depends on the measurements only.
 
-    ``earlier`` is the database that is added to; ``refused``, ``damaged`` and ``notes`` are as
+    ``earlier`` is the database that is extended; ``refused``, ``damaged`` and ``notes`` are as
     :class:`~hpcd.analysis.merge.stages.MergeResult` has them.
     """
 
@@ -66,7 +66,7 @@ class ReadMeasurements:
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """Input ``number``: a measurement, its id (None where it cannot be told) and its bytes."""
+    """Input ``number``: a measurement, its id (None if unknown) and its bytes."""
 
     number: int
     path: Path
@@ -153,8 +153,8 @@ def _distinct(inputs: Sequence[_Input], answers: _Answers) -> list[_Input]:
 
 
 def _units(inputs: Sequence[_Input]) -> list[list[_Input]]:
-    """The inputs that one task each reads: long ones alone, short ones together, which ones depends
-    on the measurements alone."""
+    """Return the inputs of each task: a long one, or several short ones; the grouping depends
+    on the measurements only."""
     short = [one for one in inputs if one.id is not None and one.size < _SHORT_BYTES]
     short.sort(key=lambda one: one.id or 0)
     alone = [[one] for one in inputs if one.id is None or one.size >= _SHORT_BYTES]
@@ -257,7 +257,7 @@ def _united(
     read = [contents for part in parts for contents in part.measurements]
     for contents in (read[at] for at in _ranked(read)):
         if contents.id in new:
-            # Its id could not be told before it was read.
+            # Its id was unknown before it was read.
             why = f"{contents.path}: the same measurement as {new[contents.id].path}"
             refused.append((str(contents.path), why))
             continue
@@ -267,7 +267,7 @@ def _united(
 
 
 def _ranked(measurements: Sequence[MeasurementContents]) -> list[int]:
-    """Return the numbers of ``measurements`` in an order that depends on the measurements alone."""
+    """Return the numbers of ``measurements`` in an order that depends on the measurements only."""
     begin = windows_of(measurements)[:, 0].tolist()
     keys = [
         (contents.host.hostname, contents.host.boot_id, opened, contents.id, contents.path.name)

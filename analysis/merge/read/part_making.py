@@ -40,7 +40,7 @@ from hpcd.measurement.codec import MONOTONIC_LIMIT, TIME_UNIT_NS
 
 # Records gathered at least, so that a line has many in a batch.
 _BATCH_RECORDS = 1 << 18
-# What a record costs while its batch is gathered, in bytes: decoded, joined, copies between.
+# Bytes of a record while its batch is gathered: decoded, joined, with copies between.
 _RECORD_BYTES = 100
 _SHOW_BATCHES = 8
 # Records of a line to gather before they are cut into blocks, if memory allows: few are short then.

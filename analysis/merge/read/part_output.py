@@ -27,7 +27,7 @@ class PartOutput:
         intervals: Intervals,
     ) -> None:  # fmt: skip
         """``rows`` is a count; ``user`` are the user's nodes of the tree's nodes (see
-        :func:`.resumed_paths.innermost_user_nodes`), ``first`` those that are numbered first."""
+        :func:`.resumed_paths.innermost_user_nodes`), ``first`` the nodes to number first."""
         nodes = len(user)
         self._intervals = intervals
         others = np.ones(nodes, bool)
@@ -74,7 +74,7 @@ class PartOutput:
 
     def _lay_out(self, rows: I64, batch: Batch, low: int, high: int, resumed: U32 | None) -> bool:
         """Write lines ``low`` to ``high`` in one pass, unless they are out of order or have too
-        many nodes or events for that; return whether it was done."""
+        many nodes or events; return whether it was done."""
         if self.unsorted.intersection(rows.tolist()):
             return False
         laid = self._layout.lay_out(
@@ -102,7 +102,7 @@ class PartOutput:
         self._part.add(line, time[first], word, np.diff(cuts), frames)
 
     def _put(self, rows: I64, part: RecordChunk, resumed: U32 | None) -> None:
-        """Write records sorted by line, of one line after another."""
+        """Write records sorted by line, line by line."""
         part = replace(part, node=self.number[part.node])
         self.sums.add(rows.astype(np.uint32), part.start, part.node, part.event, part.value)
         self._write(rows, *self._intervals.expand(part, resumed))

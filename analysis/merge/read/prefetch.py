@@ -1,7 +1,7 @@
 """Reading ahead of files that are needed soon.
 
-A worker that reads a measurement nobody has read lately waits for the disk, and then the disk waits
-for it. One process, which knows what all workers will read next, keeps the disk at work instead.
+A worker that reads a measurement that is not cached waits for the disk, and then the disk waits
+for it. A single process that knows the next reads of all workers keeps the disk busy instead.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from hpcd.measurement.chunk import MAX_SEGMENT
 # Bytes requested ahead of the current read: some seconds of work for a worker, little enough to be
 # still in memory when its turn comes.
 _AHEAD_BYTES = 96 << 20
-# One request to the kernel. It reads no more of one than a disk's read-ahead, 128 KiB where nothing
-# was set (mm/readahead.c, force_page_cache_ra()).
+# One request to the kernel. Of a larger one it reads no more than the disk's read-ahead, by default
+# 128 KiB (mm/readahead.c, force_page_cache_ra()).
 _REQUEST_BYTES = 128 << 10
 
 
@@ -34,7 +34,7 @@ class Stretch:
 class Prefetch:
     """Asks the kernel for stretches of measurements in the order in which they will be read.
 
-    What cannot be opened is left to whoever reads it, who can say why.
+    A file that cannot be opened is left to its reader, which reports the reason.
     """
 
     def __init__(self, stretches: Iterable[Stretch]) -> None:
@@ -42,7 +42,7 @@ class Prefetch:
         self._asked = 0
 
     def keep_up(self, read: int) -> None:
-        """Ask for what comes next, now that ``read`` bytes were read."""
+        """Request the next stretches, now that ``read`` bytes were read."""
         while self._asked < read + _AHEAD_BYTES:
             stretch = next(self._stretches, None)
             if stretch is None:
@@ -60,7 +60,7 @@ def _ask(stretch: Stretch) -> None:
         file = os.open(f"{stretch.measurement}/segment-{number:06d}.hpcd", flags)
         try:
             size = min(os.fstat(file).st_size, MAX_SEGMENT)
-            # What lies behind a hole was not written by a recorder.
+            # Recorders write no holes: bytes behind a hole are not read.
             written = os.lseek(file, 0, os.SEEK_HOLE)
             begin, end = max(stretch.begin - at, 0), min(stretch.end - at, size, written)
             for place in range(begin, end, _REQUEST_BYTES):

@@ -75,7 +75,7 @@ class RecordColumns:
         return self._used
 
     def room(self, records: int) -> tuple[U64, U32, U16, U64]:
-        """Columns behind those in use, for ``records`` more."""
+        """Columns behind the used ones, for ``records`` more."""
         needed = self._used + records
         if needed > len(self._columns[0]):
             kept, self._columns = self._cut(0, self._used), new_columns(needed + needed // 4)

@@ -23,8 +23,8 @@ class LaidOut:
     """Entries of records with the ends of intervals, valid until the next are laid out.
 
     Line ``i`` has the entries from ``start[i]`` on, blocks begin at ``cuts`` (both ``int64``, with
-    an end); ``time`` is in ticks. ``state`` is None where all are SAMPLED, ``event`` and ``value``
-    where all are 0 and 1. ``sums`` are those of the records, in no order.
+    an end); ``time`` is in ticks. ``state`` is None if all are SAMPLED, ``event`` and ``value``
+    if all are 0 and 1. ``sums`` are sums of the records, in no order.
     """
 
     start: I64
@@ -57,9 +57,9 @@ class RecordLayout:
         """Lines ``low`` to ``high`` of ``batch``, whose rows are ``rows``; None where a line is out
         of order, or there are too many nodes or events to count them in a table.
 
-        ``resumed`` is what :class:`.resumed_paths.ResumedPaths` found for the batch. ``lines`` are
-        how many entries all lines have so far, and the ticks of their first and last ones, which
-        are brought up to date.
+        ``resumed`` is the result of :class:`.resumed_paths.ResumedPaths` for the batch. ``lines``
+        are the number of entries of all lines so far, and the ticks of their first and last ones,
+        which are updated.
         """
         stretches = structure(
             "line_records", rows, len(rows), batch.first[low : high + 1], batch.begin, batch.end,

@@ -1,7 +1,7 @@
 """Call paths of threads between two waits in which no sample saw them.
 
 A thread that works for 0.4 ms and sleeps for 0.4 ms is sampled in some of the stretches between its
-waits. In the others it runs all the same: what it runs is taken from the closest sample between two
+waits. Its code in the other stretches is taken from the closest sample between two
 waits in the same user frames. Only records of the same chunk of the measurement are compared, so
 that the answer does not depend on how many chunks are read together.
 """
@@ -24,7 +24,7 @@ from hpcd.model.cct import CCT
 
 def innermost_user_nodes(tree: CCT, is_kernel: Mask) -> U32:
     """Return the innermost node of the user's code on the path of each node, ``uint32[n]``; 0, the
-    root, where there is none.
+    root, if there is none.
 
     ``is_kernel`` ``bool[n]`` are the nodes in the kernel. O(n · log depth).
     """
@@ -52,7 +52,7 @@ class ResumedPaths:
     """Finds the call paths of threads between two waits without a sample."""
 
     def __init__(self, user: U32, intervals: Intervals) -> None:
-        """``user`` is that of :func:`innermost_user_nodes` for the tree that records are of."""
+        """``user`` is the result of :func:`innermost_user_nodes` for the records' tree."""
         self._user = user
         self._intervals = intervals
         self._tells = intervals.states.state != State.SAMPLED
@@ -64,7 +64,7 @@ class ResumedPaths:
         self._before: U64 = np.zeros(0, np.uint64)
 
     def find(self, batch: Batch) -> BetweenWaits:
-        """Return what threads do between the waits of ``batch``.
+        """Return the activity of threads between the waits of ``batch``.
 
         Raises :class:`IndexError` for nodes that are not in the tree.
         """

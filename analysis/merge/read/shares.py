@@ -1,9 +1,9 @@
-"""A large measurement read by several workers: a share each, which make one part in the end.
+"""A large measurement read by several workers: each reads a share, and all make one part.
 
-A share is the records of some chunks that follow one another. What becomes of them (blocks, entries
-of overviews, sums) goes into files beside the parts; whoever joins the shares of a measurement
-copies the blocks and adds up the rest. Into how many shares a measurement is divided depends on its
-size alone, so that the database does not depend on how many workers there are.
+A share is the records of some consecutive chunks. Its blocks, entries of overviews and sums go into
+files next to the parts; joining the shares of a measurement
+copies the blocks and adds up the rest. The number of shares depends on the measurement's
+size only, so that the database does not depend on how many workers there are.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ReadShare:
     def save(
         self, source: I64, output: PartOutput, part: PartWriter, damage: Sequence[str]
     ) -> None:
-        """Write the tables of what ``output`` made of the lines ``source``, whose blocks are in
+        """Write the tables of ``output`` for the lines ``source``, whose blocks are in
         ``part``. Raises :class:`StorageError`."""
         table, offset, content = part.blocks()
         overviews = output.overview.finish()

@@ -41,12 +41,12 @@ _AHEAD = 4096
 # Tasks that many small things are put into, at least, and how many of these one has at most.
 _FEWEST_TASKS = 16
 _MOST_TOGETHER = 64
-# What other executors say when a worker is gone: concurrent.futures, Dask.
+# Exceptions of other executors for a lost worker: concurrent.futures, Dask.
 _DEATHS = ("BrokenProcessPool", "BrokenExecutor", "KilledWorker")
 
 
 class WorkerDiedError(HpcdError):
-    """A worker ended before its task did: ``ending`` says how, ``advice`` what its user can do."""
+    """A worker ended before its task did: ``ending`` says how, ``advice`` suggests a remedy."""
 
     def __init__(
         self, ending: str, advice: str = "run it again: it goes on with what was read"
@@ -92,7 +92,7 @@ def workers_for(paths: Sequence[Path], workers: int | None) -> int:
 
 
 def size_of(path: Path) -> int:
-    """Return the size of a measurement in bytes; 0 of a path that is none."""
+    """Return the size of a measurement in bytes; 0 for any other path."""
     with suppress(OSError):
         return measurement_size(path)
     return 0
@@ -106,9 +106,9 @@ ENGINES = ("processes", "mpi", "dask")
 def engine(
     name: str, workers: int | None = None, address: str | None = None
 ) -> Iterator[tuple[Executor | None, bool]]:
-    """An executor for a merge, and whether this process was but a worker of another's.
+    """An executor for a merge, and whether this process was only a worker of another's.
 
-    ``processes``: none, the merge starts what it needs. ``mpi``: under ``mpirun -n 4`` or ``srun
+    ``processes``: none, the merge starts its own. ``mpi``: under ``mpirun -n 4`` or ``srun
     -n 4`` rank 0 merges and the others work; started alone, it spawns ``workers`` ranks.
     ``dask``: the scheduler at ``address``, or ``workers`` processes started for the purpose. Raises
     :class:`UsageError` when the engine is not installed or not to be reached.
@@ -161,8 +161,8 @@ def together(sizes: Sequence[int], most: int) -> list[list[int]]:
 
 
 def in_order(sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Return the numbers of things of these ``sizes`` in groups for a task each, as
-    :func:`together`, but in runs of things that follow one another, whatever their order by size.
+    """Return the numbers of items of these ``sizes`` in groups for a task each, like
+    :func:`together`, but in runs of consecutive items, whatever their order by size.
     """
     most = min(most, sum(sizes) // _FEWEST_TASKS)
     return runs(sizes, most, min(max(len(sizes) // _FEWEST_TASKS, 1), _MOST_TOGETHER))
@@ -219,7 +219,7 @@ def run_all(
                 raise _worker_died(failure)
             yield waiting.pop(future), future
     except WorkerDiedError:
-        # Futures that are cancelled while their executor fails them end that of Python 3.11, and
+        # Cancelling futures while their executor fails them raises in Python 3.11's executor, and
         # its other workers are waited for for ever.
         waiting.clear()
         raise

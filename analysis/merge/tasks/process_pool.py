@@ -46,7 +46,7 @@ _END_SECONDS = 10.0
 
 
 class WorkerEndedError(BrokenExecutor):
-    """A worker ended before its task did; ``str`` of it says how, as a verb and what follows."""
+    """A worker ended before its task did; ``str`` of it describes how, beginning with a verb."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class ProcessPool(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more tasks; the workers end when they are done with those there are."""
+        """Take no more tasks; the workers end after the existing tasks."""
         with self._lock:
             self._closing = True
             waiting = list(self._waiting) if cancel_futures else []
@@ -124,7 +124,7 @@ class ProcessPool(Executor):
                 for connection in ready:
                     if isinstance(connection, Connection):
                         self._take(connection)
-        # Whatever it is, no thread may wait for an answer that will not come.
+        # After any error no thread may wait for an answer that will not come.
         except Exception as error:
             self._break(error)
         finally:
@@ -172,7 +172,7 @@ class ProcessPool(Executor):
         return here
 
     def _take(self, connection: Connection) -> None:
-        """A worker's answer to its task, or its end: that of the pool."""
+        """Take a worker's answer to its task, or its end, which ends the pool."""
         worker = self._workers[connection]
         try:
             answer = connection.recv_bytes()
@@ -219,7 +219,7 @@ class ProcessPool(Executor):
 
 
 def start_fork_server() -> None:
-    """Start what forks the workers of pools, unless it runs."""
+    """Start the process that forks the workers of pools, unless it runs."""
     CONTEXT.set_forkserver_preload(_IMPORTED)
     # numpy's library would have threads there, and nothing multiplies matrices.
     with isolated_children(OPENBLAS_NUM_THREADS="1"):
@@ -230,7 +230,7 @@ def start_fork_server() -> None:
 
 
 def describe_ending(process: BaseProcess) -> str:
-    """Return how a process ended that gave no answer, such as "ended with exit code 1"."""
+    """Return how a process without an answer ended, such as "ended with exit code 1"."""
     process.join(_END_SECONDS)
     code = process.exitcode
     if code is None:
@@ -266,5 +266,5 @@ def _answer(call: bytes) -> bytes:
         error.add_note(where)
         try:
             return pickle.dumps((None, error))
-        except Exception:  # an error that holds what cannot be pickled
+        except Exception:  # an error with unpicklable contents
             return pickle.dumps((None, RuntimeError(where)))

@@ -1,7 +1,7 @@
 """Load modules across measurements: the same file must be the same module everywhere.
 
 A measurement numbers modules as it meets them. Before trees can be united their frames are
-renumbered to canonical module ids, which depend only on what the modules are:
+renumbered to canonical module ids, which depend only on the modules' identities:
 
 ============== ========================================================================
 kind           identity
@@ -85,7 +85,7 @@ def unite_modules(
                 sources.setdefault(key, []).append((which, module.id))
     if len(sources) > frame.MODULE_MAX:
         raise FormatError(f"{len(sources)} load modules, at most {frame.MODULE_MAX} are possible")
-    # Frames cannot name larger ids, whatever a damaged table says.
+    # Frames cannot name larger ids, even if a damaged table has them.
     sizes = [min(max(tables[number], default=0), frame.MODULE_MAX) + 1 for number in first]
     maps = [np.zeros(size, np.uint32) for size in sizes]
     modules = []

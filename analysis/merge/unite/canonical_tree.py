@@ -17,7 +17,7 @@ def save_canonical(path: Path, tree: CCT) -> None:
 
 
 def load_canonical(path: Path) -> CCT:
-    """Read what :func:`save_canonical` wrote. The last one is kept: a worker needs the same tree
+    """Read the file of :func:`save_canonical`. The last one is cached: a worker needs the same tree
     for every measurement."""
     status = path.stat()
     return _load(path, status.st_ino, status.st_mtime_ns, status.st_size)

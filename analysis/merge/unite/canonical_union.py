@@ -1,7 +1,7 @@
 """The second stage of a merge: the trees of all parts become the canonical calling context tree.
 
 They are united a few at a time, and these unions again (ICS 2011, section 4); symbols are united by
-load module. Parts are put into groups, each of which is one task here and in the stages after it.
+load module. Parts are grouped; each group is a task here and in later stages.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class KeptTree:
         cls, database: EarlierDatabase | None, layout_of: PartLayout, module_maps: Sequence[U32],
         work: Path,
     ) -> KeptTree | None:  # fmt: skip
-        """Return the tree that ``database`` has of the parts that are kept; None if there are none.
-        ``module_maps`` are what the modules of each measurement are in the new one."""
+        """Return the tree of ``database`` with the parts that are kept; None if there are none.
+        ``module_maps`` map each measurement's modules to modules of the new database."""
         kept = [number for number, part in enumerate(layout_of.parts) if part.kept]
         if database is None or not kept:
             return None
@@ -127,7 +127,7 @@ def unite_trees(
 ) -> CanonicalUnion:  # fmt: skip
     """Reduce the trees to one, and symbols, in the file ``symbols``, likewise.
 
-    ``module_maps`` are what the modules of each measurement are of ``modules``. Raises
+    ``module_maps`` map each measurement's modules to ``modules``. Raises
     :class:`FormatError` and :class:`StorageError`.
     """
     groups = _groups_of(layout_of.parts, work)

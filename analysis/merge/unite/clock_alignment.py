@@ -17,7 +17,7 @@ import numpy.typing as npt
 def offsets_by_boot(
     pairs: Mapping[str, Sequence[npt.NDArray[np.int64]]],
 ) -> dict[str, int]:
-    """For each boot id, what to add to monotonic time to get realtime (ns).
+    """Return the offset of realtime from monotonic time (ns) by boot id.
 
     ``pairs`` maps a boot id to the ``int64[n, 2]`` clock pairs of all its measurements. One
     constant each, so that durations stay exactly the monotonic ones and two measurements of one

@@ -1,9 +1,8 @@
-"""The database that measurements are added to: its tree, sums and symbols take the place of its
-parts'.
+"""The extended database: its tree, sums and symbols replace its parts' own.
 
-A part has these beside it until they are united with those of others. What they became is in the
-database, by its nodes, events and modules: all that has to be known is what these are in the new
-one.
+A part has trees, sums and symbols in its scratch file until they are united with other parts'. A
+database has the united ones in its own nodes, events and modules, so only the translation of these
+to the new database is needed.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from hpcd.model.cct import CCT
 
 @dataclass(frozen=True, slots=True)
 class EarlierPart:
-    """Part ``number`` of the database ``root``; ``nodes`` is a column of what the database's nodes
-    are in the new one."""
+    """Part ``number`` of the database ``root``; ``nodes`` is a column from the database's nodes
+    to nodes of the new one."""
 
     root: Path
     number: int
@@ -41,7 +40,7 @@ class EarlierPart:
         """The new database's node of each number of the part; and the sums by row of the part, node
         and event of the new database.
 
-        ``event_map`` has what the part's events are there. Raises :class:`FormatError`.
+        ``event_map`` maps the part's events to the new ones. Raises :class:`FormatError`.
         """
         columns = _opened(self.root, (self.root / directory.MANIFEST).stat().st_ino)
         known: U32 = open_column(self.nodes, np.uint32)

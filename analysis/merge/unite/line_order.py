@@ -68,9 +68,9 @@ class TextColumn:
 class ProcessTable:
     """Processes in database order, by column.
 
-    ``measurement`` ``int64[n]`` is whose each is; numbers are ``int64[n]``, NO_NUMBER where there
-    is none. Processes that went on after the recording have no ``end_ns``; ``cpu_ns`` is the CPU
-    time that each had used in the end, ``cpu_before_ns`` that before it was recorded.
+    ``measurement`` ``int64[n]`` is each process's measurement; numbers are ``int64[n]``, NO_NUMBER
+    if unknown. Processes still running at the end of the recording have no ``end_ns``; ``cpu_ns``
+    is the CPU time that each had used in the end, ``cpu_before_ns`` before it was recorded.
     """
 
     measurement: I64
@@ -93,7 +93,7 @@ class ProcessTable:
 class ThreadTable:
     """The threads of trace lines in database order, by column, as measurements describe them.
 
-    Numbers are ``int64[n]``, in monotonic ns those that end in ``_ns``, NO_NUMBER where there is
+    Numbers are ``int64[n]``, in monotonic ns if the name ends in ``_ns``, NO_NUMBER if there is
     none.
     """
 
@@ -106,7 +106,7 @@ class ThreadTable:
 
 
 NO_NUMBER = -(1 << 62)
-"""In place of None; what a measurement says is within 2^60 of 0."""
+"""In place of None; numbers of measurements are within 2^60 of 0."""
 
 
 def unknown_process(number: int) -> Process:
@@ -124,7 +124,7 @@ def order_lines(
 ) -> tuple[LineOrder, ProcessTable, ThreadTable]:
     """The lines of all measurements in order, and processes and threads likewise.
 
-    The order depends on what the lines are, not on the order of the measurements.
+    The order depends on the lines' contents, not on the order of the measurements.
     """
     # By column: a million lines as objects would be hundreds of megabytes.
     of_threads = [_threads(contents) for contents in measurements]
@@ -176,7 +176,7 @@ def _columns(
 ) -> tuple[dict[str, I64], dict[str, I64], dict[str, TextColumn]]:  # fmt: skip
     """Return the numbers of all processes and threads and the texts of processes, by column.
 
-    ``measurement`` is that of each process, ``owner`` the process of each thread.
+    ``measurement`` is the measurement of each process, ``owner`` the process of each thread.
     """
     thread = {name: arrays_of(of_threads, name, NO_NUMBER) for name in _OF_THREADS}
     process = {name: arrays_of(of_processes, name, NO_NUMBER) for name in _OF_PROCESSES}

@@ -48,8 +48,8 @@ def metric_table(events: Sequence[Event]) -> list[tuple[str, str]]:
 
 
 def metric_scales(events: Sequence[Event]) -> F64:
-    """``float64[metrics, events]``: what a value of 1 of each event is in each metric, 0 where it
-    does not count; 0 of records, which are counted."""
+    """``float64[metrics, events]``: the amount of a value of 1 of each event in each metric, 0 if
+    it does not count; 0 of records, which are counted."""
     table = metric_table(events)
     scale = np.zeros((len(table), max((event.id for event in events), default=-1) + 1))
     for number, (name, unit) in enumerate(table[1:], start=1):
@@ -238,7 +238,7 @@ def place_cells(
 
 
 def place_nodes(works: Sequence[Path], folder: Path) -> None:
-    """Put what tasks left in ``works`` of the parts' nodes into the columns of ``folder``.
+    """Write the parts' nodes, which tasks left in ``works``, into the columns of ``folder``.
 
     Raises :class:`StorageError`.
     """

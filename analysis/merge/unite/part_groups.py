@@ -24,8 +24,8 @@ from hpcd.model.cct_union import locate, union
 
 @dataclass(frozen=True, slots=True)
 class UnitedPart:
-    """The part ``path``: of each of its measurements, what its load modules are in the database,
-    and the symbols that are wanted of it."""
+    """The part ``path``: for each of its measurements a map from its load modules to the database's
+    modules, and its symbols to be united."""
 
     path: Path
     module_maps: tuple[U32, ...]
@@ -35,7 +35,7 @@ class UnitedPart:
 @dataclass(frozen=True, slots=True)
 class GroupTask:
     """The trees of ``parts``, to be united in the file ``out``, and their symbols, in the file
-    ``symbols_out``. None stands for a part whose tree is in the database that is added to."""
+    ``symbols_out``. None is a part whose tree is in the database that is extended."""
 
     parts: tuple[UnitedPart | None, ...]
     out: Path
@@ -94,8 +94,8 @@ def unite(trees: Sequence[CCT]) -> tuple[CCT, U32]:
 
 
 def unite_as_met(trees: Sequence[CCT]) -> tuple[CCT, U32]:
-    """The union of ``trees``, whose nodes are numbered in the order in which they appear, and the
-    nodes in it of all of theirs, one after another. Raises :class:`IndexError` where a parent does
+    """Return the union of ``trees``, with nodes numbered in order of appearance, and its
+    node for each of their nodes, in order. Raises :class:`IndexError` if a parent does
     not precede its child."""
     start = bounds_of([len(tree) for tree in trees])
     total = int(start[-1])

@@ -14,11 +14,11 @@ from hpcd.array_types import I64, U32
 
 @dataclass(frozen=True, slots=True)
 class PartLayout:
-    """The parts of a database: ``parts``, in an order that depends on the measurements alone, and
-    of each the numbers of its ``members`` among the measurements, in the order of their rows.
+    """The parts of a database: ``parts``, in an order that depends on the measurements only, and
+    for each the numbers of its ``members`` among the measurements, in the order of their rows.
 
-    A part that is kept may have rows of a measurement that is in another part now, as it grew: they
-    are no trace lines.
+    A part that is kept may have rows of a measurement that has grown and is now in another part:
+    they are no trace lines.
     """
 
     parts: tuple[PartContents, ...]
@@ -56,8 +56,8 @@ class PartLayout:
         return np.concatenate([rows[number] for number in self.members[part]])
 
     def place(self, rows: Sequence[I64]) -> tuple[U32, U32]:
-        """``uint32[measurements]``: the part of each measurement; ``uint32[lines]``: the row in it
-        of each trace line, of which ``rows`` are those of each measurement."""
+        """``uint32[measurements]``: the part of each measurement; ``uint32[lines]``: each trace
+        line's row in it; ``rows`` are the trace lines of each measurement."""
         part_of = np.zeros(len(self.measurements), np.uint32)
         row = np.zeros(sum(map(len, rows)), np.uint32)
         for part, numbers in enumerate(self.members):

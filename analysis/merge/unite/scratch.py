@@ -45,8 +45,8 @@ def save_scratch(
 ) -> None:  # fmt: skip
     """Write the scratch file of ``part``.
 
-    ``tree``, ``order`` and ``sums`` are as the module's text says; of each measurement ``modules``
-    is what its load modules are in the tree's frames, ``symbols`` its payloads of SYMBOLS chunks,
+    ``tree``, ``order`` and ``sums`` are described in the module's text; for each measurement
+    ``modules`` maps its load modules to the tree's frames, ``symbols`` are its SYMBOLS payloads,
     and ``named`` the modules that have symbols. Raises :class:`StorageError`.
     """
     tables: dict[bytes, int] = {}
@@ -103,7 +103,7 @@ class Scratch:
         return Cells(line, node, event, records, value)
 
     def modules(self) -> list[U32]:
-        """``uint32[k]`` for each measurement: what its load modules are in the tree's frames."""
+        """``uint32[k]`` for each measurement: the tree's modules for its load modules."""
         facts = self._facts()
         tables = [np.array(table, np.uint32) for table in facts["tables"]]
         return [tables[number] for number in facts["table"]]

@@ -1,6 +1,6 @@
 """Symbols that measurements brought along, united by load module: a database has one table each.
 
-Ranks of one program bring the same names; a table for each of thousands took as many bytes as
+Ranks of one program have the same names; a table for each of thousands took as many bytes as
 their trees.
 """
 
@@ -62,8 +62,8 @@ def choose(
     modules: Sequence[CanonicalModule], maps: Sequence[U32], symbols: Sequence[frozenset[int]],
     ids: Sequence[int], earlier: Mapping[int, int],
 ) -> tuple[list[tuple[WantedSymbols, ...]], dict[int, int]]:  # fmt: skip
-    """Return the symbols wanted of each measurement, and by module the id of the measurement whose
-    table it has, where that is one measurement's.
+    """Return the symbols to unite of each measurement, and by module the id of the measurement that
+    provides its table, unless the table is united.
 
     ``maps`` are the measurements' modules in numbers of ``modules``, ``symbols`` the modules that
     each measurement has symbols of, ``ids`` their ids; ``earlier`` has by module the number of the
@@ -101,7 +101,7 @@ def gather(parts: Sequence[tuple[Scratch, Sequence[Sequence[WantedSymbols]]]], o
     for scratch, wanted in parts:
         if not any(wanted):
             continue
-        # Measurements of one job bring the same.
+        # Measurements of one job have the same symbols.
         known: dict[tuple[bytes, ...], dict[int, list[SymbolRow]]] = {}
         for payloads, some in zip(scratch.symbols(), wanted, strict=True):
             if some and tuple(payloads) not in known:
@@ -148,8 +148,8 @@ def united_modules(modules: Sequence[CanonicalModule]) -> frozenset[int]:
 
 
 def table_of(store: Path) -> tuple[dict[int, int], frozenset[int]]:
-    """Return by module the measurement whose table of symbols a database has, where it is one
-    measurement's; and the modules that have symbols. Raises :class:`FormatError`."""
+    """Return by module the measurement that provides its table of symbols in a database, unless the
+    table is united; and the modules that have symbols. Raises :class:`FormatError`."""
     frames, owners = _read(store)
     return owners, frozenset(frames)
 

@@ -56,7 +56,7 @@ def branches_of(code: bytes, start: int) -> list[Branch]:
 class Arm64JumpTables:
     """The jump tables of one function.
 
-    A table holds distances, in units of four bytes or one, from an address the code makes itself.
+    A table holds distances, in units of four bytes or one, from an address that the code computes.
     GCC: ``adrp x1, table; add x1, x1, :lo12:table; ldrb w0, [x1, w0, uxtw]; adr x1, base; add x0,
     x1, w0, sxtb #2; br x0``. Clang's way is much the same.
     """
@@ -108,7 +108,7 @@ class Arm64JumpTables:
         return list(dict.fromkeys(targets))
 
     def _defining(self, before: int, register: int) -> int | None:
-        """The instruction that last wrote ``register``, as far as one can see."""
+        """Return the instruction that last wrote ``register``, if it can be determined."""
         for index in range(before - 1, max(before - _NEAR, -1), -1):
             word = self._words[index]
             if word & 31 == register and not _is_store_or_branch(word):

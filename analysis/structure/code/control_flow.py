@@ -1,7 +1,7 @@
 """Control-flow graphs of functions, from the branches in them.
 
-What a branch is, is the instruction set's business (:mod:`x86`, :mod:`arm64`); how branches make
-blocks and edges is the same everywhere.
+Branches are recognised by instruction set (:mod:`x86`, :mod:`arm64`); blocks and edges are made
+from them in the same way everywhere.
 """
 
 from __future__ import annotations

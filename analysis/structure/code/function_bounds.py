@@ -27,7 +27,7 @@ def functions_of(elf: ElfFile, debug: Path | None = None) -> FunctionBounds:
     ``debug`` is its separate debug file, whose symbols count too. A function ends where the next
     one begins, at the latest with its section; padding is part of it.
     """
-    # What only reads databases needs no disassembler.
+    # Imported here: readers of databases need no disassembler.
     from hpcd.analysis.symbols.function_ranges import function_ranges
 
     ranges = function_ranges(elf)
@@ -69,6 +69,6 @@ def functions_of(elf: ElfFile, debug: Path | None = None) -> FunctionBounds:
     start, end = np.concatenate(begins), np.concatenate(ends)
     order = np.argsort(start, kind="stable")
     start, end = start[order], end[order]
-    # Sections that overlap are an attack; what would overlap is left out.
+    # Overlapping sections are an attack; overlapping functions are left out.
     apart = np.concatenate(([True], start[1:] >= np.maximum.accumulate(end)[:-1]))
     return FunctionBounds(start[apart], end[apart])

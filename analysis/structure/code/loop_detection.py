@@ -1,8 +1,8 @@
 """Loop nests of a control-flow graph.
 
 One depth-first search finds for each block the innermost loop around it: T. Wei, J. Mao, W. Zou,
-Y. Chen, A New Algorithm for Identifying Loops in Decompilation, SAS 2007. Its loops are those
-dominators give where control flow is reducible; a loop that is entered elsewhere too, as jumps into
+Y. Chen, A New Algorithm for Identifying Loops in Decompilation, SAS 2007. In reducible control
+flow its loops equal the loops that dominators give; a loop with several entries, as jumps into
 it make, is found as well, and marked. Back edges to one header make one loop.
 """
 
@@ -18,8 +18,8 @@ class Nest(NamedTuple):
     """Loops by their header blocks.
 
     ``header[b]``: the header of the innermost loop around block ``b``, or -1; a header's own entry
-    is that of the loop around its loop. ``latches`` has the headers and the blocks that jump back
-    to each; ``irreducible`` the headers whose loops are entered elsewhere too.
+    is the header around its loop. ``latches`` has the headers and the blocks that jump back
+    to each; ``irreducible`` the headers whose loops have several entries.
     """
 
     header: list[int]
@@ -57,8 +57,8 @@ def _nest(header: list[int], place: list[int], block: int, around: int) -> int:
 def find_loops(successors: Sequence[Sequence[int]], budget: int | None = None) -> Nest:
     """The loop nest of a graph whose block 0 is the entry.
 
-    Blocks no path from there reaches are roots of their own; edges from these into what is known
-    already count for nothing. Raises :class:`RecursionError` when it takes more than ``budget``
+    Blocks that no path from there reaches are roots of their own; their edges into known blocks
+    are ignored. Raises :class:`RecursionError` when it takes more than ``budget``
     steps (None: any number): nests that are irreducible through and through take quadratic time.
     """
     count = len(successors)

@@ -22,8 +22,8 @@ class LoopTable:
     last instruction; ``loop`` ``int32`` the innermost loop, -1 none. A block ends where the next
     one begins; code without loops makes one block of many. Loops, ``[l]``, parents before children:
     ``parent`` ``int32``, -1 for outermost ones; ``header`` ``uint64``: its first instruction;
-    ``irreducible`` ``bool``: it is entered elsewhere too. Exits, ``[e]``: ``exit`` ``uint64`` a
-    branch that may leave loop ``exit_of`` ``int32``; the jump back of a loop that has none.
+    ``irreducible`` ``bool``: it has several entries. Exits, ``[e]``: ``exit`` ``uint64`` a
+    branch that may leave loop ``exit_of`` ``int32``; for a loop without exits the jump back.
     """
 
     start: U64
@@ -63,7 +63,7 @@ class LoopTable:
 
     @staticmethod
     def joined(parts: list[LoopTable]) -> LoopTable:
-        """Several tables of other functions each as one, the same in whatever order."""
+        """Concatenate tables of different functions; the order does not matter."""
         offsets = np.cumsum([0, *(len(part.parent) for part in parts)])
         start = np.concatenate([np.zeros(0, np.uint64), *(part.start for part in parts)])
         order = np.argsort(start, kind="stable")

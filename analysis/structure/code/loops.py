@@ -25,7 +25,7 @@ _MAX_NESTING = 128
 def loops_of(image: Image, functions: FunctionBounds, endings: Endings) -> LoopTable:
     """The loops of ``functions``. O(code), 0.2 s a megabyte of x86-64.
 
-    What is no code makes no loops, or senseless ones.
+    Bytes that are no code make no loops, or meaningless ones.
     """
     rows = _Rows()
     for start, end in zip(functions.start.tolist(), functions.end.tolist(), strict=True):
@@ -53,7 +53,7 @@ class _Rows:
         self._exit_of: list[int] = []
 
     def add(self, start: int, end: int, graph: Graph | None) -> None:
-        """The function from ``start`` up to ``end``, whose graph is None when it has no loops."""
+        """Add the function from ``start`` up to ``end``; ``graph`` is None without loops."""
         if graph is not None:
             try:
                 self._add_graph(end, graph)

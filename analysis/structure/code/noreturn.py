@@ -1,6 +1,6 @@
 """Procedures that never return.
 
-What follows a call of one in memory is not what runs next. Taken for it, code behind an
+Code behind a call of such a procedure does not run next. Otherwise code behind an
 ``abort()`` would seem to run into loops from outside.
 """
 
@@ -88,9 +88,9 @@ def _offsets(strings: bytes) -> Iterable[int]:
 
 
 class Endings:
-    """The procedures of a module that never return, by name or because nothing in them does.
+    """The procedures of a module that never return, by name or because no instruction returns.
 
-    The answer for a procedure depends on the module alone, not on earlier queries.
+    The answer for a procedure depends only on the module, not on earlier queries.
     """
 
     def __init__(self, image: Image, functions: FunctionBounds, noreturn: frozenset[int]) -> None:

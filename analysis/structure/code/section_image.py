@@ -64,7 +64,7 @@ class Image:
         return 0
 
     def _read_relocations(self) -> None:
-        """Relative ones: pointers into the module itself, such as tables of labels."""
+        """Read relative relocations: pointers into the module, such as tables of labels."""
         section = self._elf.section(".rela.dyn")
         if section is None:
             return

@@ -64,7 +64,7 @@ class X86JumpTables:
         self._code = code
         self._steps: list[Instruction] = []
         self._at: dict[int, int] = {}
-        # Addresses of the module put into each register: after which step, and what.
+        # Addresses of the module put into each register: after which step, and the address.
         self._loaded: dict[int, tuple[list[int], list[int]]] = {}
         self._bases: list[int] = []
         self._left = _MAX_READ

@@ -58,7 +58,7 @@ class _Units(NamedTuple):
 
 
 def some_units(fd: int, elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, AddressRanges]:
-    """``elf``'s file, open at ``fd``, with the units ``addresses`` are in; what of it is whole.
+    """Return ``elf``'s file, open at ``fd``, with the units of ``addresses``; complete ranges.
 
     Raises :class:`FormatError`.
     """
@@ -114,7 +114,7 @@ def plain_units(elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, AddressRanges]
 
 
 def _write(image: mmap.mmap, place: int, packed: Packed, without: list[tuple[int, int]]) -> None:
-    """Unpack a section, but for some stretches of it."""
+    """Unpack a section, except some stretches of it."""
     edges = [0, *(edge for run in without for edge in run), packed.size]
     kept = list(zip(edges[0::2], edges[1::2], strict=True))
     at = number = 0
@@ -256,7 +256,7 @@ def _ranges(data: bytes, units: _Units) -> tuple[U64, U64, I64]:
         at = end
     pair = np.concatenate([np.zeros(0, _PAIR), *tables])
     offset = np.concatenate([np.zeros(0, np.int64), *offsets])
-    # What begins at 0 was left out by the linker.
+    # Ranges that begin at 0 were left out by the linker.
     real = (pair["start"] > 0) & (pair["size"] > 0)
     order = np.flatnonzero(real)[np.argsort(pair["start"][real], kind="stable")]
     start, offset = pair["start"][order], offset[order]

@@ -1,6 +1,6 @@
-"""Compressed sections: piece by piece, and a file with some of them as they were before.
+"""Compressed sections: reading in pieces, and a copy of a file with some of them decompressed.
 
-(System V ABI, section compression; zlib alone, which is what distributions use.)
+(System V ABI, section compression; only zlib, which distributions use.)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Packed:
 
     @staticmethod
     def of(elf: ElfFile, name: str) -> Packed | None:
-        """The section of that name, if there is one so compressed. Raises :class:`FormatError`."""
+        """Return the compressed section ``name``, if any. Raises :class:`FormatError`."""
         for section in elf.sections:
             if section.name == name and section.packed and section.size > _HEADER.size:
                 kind, _, size, _ = _HEADER.unpack(elf.read(section.offset, _HEADER.size))

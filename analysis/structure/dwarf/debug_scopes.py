@@ -20,8 +20,8 @@ class ModuleLines:
     """Scopes by address.
 
     ``start`` ``uint64[r]``, ascending: addresses where another scope begins; ``scope``
-    ``int32[r]``: which of ``forest``, -1 where nothing is known. That is all there is of ``known``
-    addresses; of others nothing is said.
+    ``int32[r]``: which of ``forest``, -1 if unknown. This is complete for ``known``
+    addresses, and says nothing about others.
     """
 
     start: U64
@@ -37,7 +37,7 @@ class ModuleLines:
         return ModuleLines(lines.start, scope.astype(np.int32), forest, covered)._within(covered)
 
     def _within(self, covered: AddressRanges) -> ModuleLines:
-        """Return the lines of the ``covered`` addresses alone, a subset of these."""
+        """Return only the lines of the ``covered`` addresses, a subset of these."""
         inside = covered.holds(self.start)
         # Where known addresses begin and end.
         start = np.concatenate([self.start[inside], covered.start, covered.end])
@@ -75,7 +75,7 @@ class ModuleLines:
         return value_at(self.start, self.scope, addresses)
 
     def restricted(self, addresses: Sequence[U64]) -> ModuleLines:
-        """Return the lines of these addresses alone; the result may not know any other."""
+        """Return only the lines of these addresses; the result may not know any other."""
         wanted = np.zeros(len(self.forest) + 1, bool)
         for address in addresses:
             wanted[self.scope_of(address)] = True

@@ -1,9 +1,9 @@
 """Line number programs, for code that has lines but no procedures in its debug information.
 
-Hand-written assembly has such, and programs whose debug information is in ``.dwo`` files. A program
-is a byte code for a machine with an address and a line (DWARF 5, section 6.2). What each byte would
-do if an operation began there is found for all bytes at once; then only the chain of operations is
-followed one by one, and what they do is summed up in arrays again.
+Hand-written assembly has no procedures, nor have programs with debug information in ``.dwo`` files.
+A program is a byte code for a machine with an address and a line (DWARF 5, section 6.2). Every byte
+is decoded at once as if an operation began there; then only the chain of operations is
+followed step by step, and their effects are summed up in arrays again.
 """
 
 from __future__ import annotations

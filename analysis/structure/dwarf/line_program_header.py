@@ -11,12 +11,12 @@ from hpcd.elf.leb128 import uleb128
 from hpcd.errors import FormatError
 
 _PATH, _DIRECTORY = 1, 2
-# What a program's paths are allowed to number.
+# Bound on a program's paths.
 _MAX_FILES = 1 << 18
 
 
 class SectionTexts:
-    """Texts of a section by offset; the few a header names are read, of what may be 100 MB."""
+    """Texts of a section by offset; only texts named in headers are read, of up to 100 MB."""
 
     def __init__(self, elf: ElfFile, name: str) -> None:
         self._elf = elf

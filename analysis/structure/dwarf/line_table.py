@@ -1,7 +1,7 @@
 """From addresses of a module to procedures, files, lines and inlined calls.
 
-A *place* is a source line within one instance of a function: a function that was inlined at three
-calls has three instances beside its own, and each has places of its own. A place inside an inlined
+A *place* is a source line within one instance of a function: a function inlined at three calls has
+three instances besides its own, and each has places of its own. A place inside an inlined
 function knows the place of the call.
 """
 
@@ -17,7 +17,7 @@ from hpcd.array_types import I32, I64, U32, U64
 from hpcd.errors import FormatError
 
 NO_ENTRY = (1 << 64) - 1
-# Eigen nests inlined calls 40 deep. What claims to be deeper is cut off at its outer end.
+# Eigen nests inlined calls 40 deep. Deeper nests are cut off at the outer end.
 MAX_DEPTH = 256
 
 
@@ -63,8 +63,8 @@ class SourceLineTable:
     that place, -1 where nothing is known. Places, ``[p]``: ``caller`` ``int32`` the place of the
     call it was inlined at (always a smaller number), -1 outside inlined functions; ``function``
     ``int32``; ``file`` ``int32``, -1 unknown; ``line`` ``uint32``, 0 unknown. Functions, ``[f]``:
-    ``entry`` ``uint64``, all ones for what exists inlined only; ``names`` demangled, ``linkage`` as
-    the linker knows them.
+    ``entry`` ``uint64``, all ones for functions that are always inlined; ``names`` demangled,
+    ``linkage`` as the linker knows them.
     """
 
     start: U64

@@ -50,8 +50,8 @@ _WIDE_LEB = 5
 class Procedures:
     """Outermost procedures of a unit that have their code in one piece.
 
-    ``begin`` and ``end`` ``int64[p]``: where they are in the section; ``low`` and ``high``
-    ``uint64[p]``: their code. ``instead``: what replaces one, up to the length of its block.
+    ``begin`` and ``end`` ``int64[p]``: their bounds in the section; ``low`` and ``high``
+    ``uint64[p]``: their code. ``instead``: the replacing entry, up to the length of its block.
     """
 
     begin: I64
@@ -82,7 +82,7 @@ class Procedures:
         )
 
     def blank(self, wanted: U64) -> Iterator[tuple[int, bytes]]:
-        """Places in the section, and what to write there to leave out unwanted ones."""
+        """Yield places in the section, and bytes to write there to leave out unwanted ones."""
         low, high, group = self._groups
         here = np.searchsorted(wanted, high) > np.searchsorted(wanted, low)
         away = np.append(~here, True)[group]
@@ -100,8 +100,8 @@ class _Abbreviation:
 
     ``is_procedure``: a procedure with code in one piece, which says where it ends.
     ``is_plain_leaf``: it has no children and ``size`` bytes after a code of one byte.
-    ``before_block``: an entry of it up to the length of the block it ends with; empty if it has
-    none, or cannot stand where a procedure stands.
+    ``before_block``: an entry of it up to the length of its final block; empty if it has
+    no final block, or cannot replace a procedure.
     """
 
     def __init__(self, code: int, tag: int, children: bool, forms: list[tuple[int, int]]) -> None:
@@ -132,8 +132,8 @@ def _is_other(form: tuple[int, int]) -> bool:
 def procedures_of(unit: bytes, begin: int, abbreviations: Buffer) -> Procedures:
     """The procedures of a unit at ``begin`` in .debug_info that can be left out.
 
-    ``abbreviations`` is what begins with its own. None of a unit that is damaged or of a kind not
-    known here.
+    ``abbreviations`` begins with the unit's own. Damaged units and units of unknown kinds have
+    none.
     """
     try:
         return _procedures_of(unit, begin, abbreviations)
@@ -167,7 +167,7 @@ def _children_of_root(
     ``at`` on, whose children are passed over. Raises :class:`FormatError`."""
     leaves = {row.code: 1 + row.size for row in table.values() if row.is_plain_leaf}
     size = len(unit)
-    # The end of the root's children is that of the unit.
+    # The root's children end with the unit.
     while at < size:
         leaf = leaves.get(unit[at])
         if leaf is not None:

@@ -1,8 +1,8 @@
 """Line tables by way of Sentry's ``symbolic``, a DWARF reader in Rust.
 
 ``symbolic`` flattens DWARF into a *symcache*: sorted address ranges, and source locations that know
-where they were inlined. Asking it for one address after another costs 20 µs each; its buffer is
-read here as what it is, arrays of 32-bit numbers. (symbolic-symcache, format versions 8 and 9;
+where they were inlined. Querying it address by address costs 20 µs each; its buffer is
+read here directly, as arrays of 32-bit numbers. (symbolic-symcache, format versions 8 and 9;
 another version is refused.)
 """
 
@@ -145,8 +145,8 @@ def _tables(data: bytes) -> tuple[U32, U32, U32, U64, _Texts]:
 def _only(location: U32, start: U64, covered: AddressRanges) -> tuple[U32, U64]:
     """The locations of known addresses and of the calls they were inlined at.
 
-    The last locations are those of the ranges, ``start``; the calls they were inlined at come
-    before them. Callers are numbered anew, and all ones if absent.
+    The last locations belong to the ranges, ``start``; the calls they were inlined at come
+    before them. Callers are renumbered, and all ones if absent.
     """
     ranges = np.flatnonzero(covered.touches(start, np.append(start[1:], _END)[: len(start)]))
     first = len(location) - len(start)
@@ -177,10 +177,10 @@ def _function(numbers: U32, whole: I64) -> I32:
 
 
 def _whole(names: list[str], entries: list[int], sizes: list[int]) -> tuple[I64, list[str]]:
-    """Functions that compilers split into a hot and a cold part, as one again.
+    """Merge the hot and cold parts into which compilers split functions.
 
-    First, ``int64[f]``: the function each one is part of; second, names without ".cold". Where
-    several functions of a name were split it is not known whose part is whose: they stay as is.
+    First, ``int64[f]``: the function each one is part of; second, names without ".cold". If
+    several functions of a name were split, the parts cannot be matched: they stay as they are.
     """
     plain = [name.removesuffix(".cold") for name in names]
     split = {name for name, raw in zip(plain, names, strict=True) if name != raw}
