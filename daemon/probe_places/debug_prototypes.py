@@ -19,7 +19,7 @@ _ADDRESSES = frozenset(
     for name in ("pointer", "reference", "rvalue_reference", "array", "subroutine", "ptr_to_member")
 )
 _FLOATING, _SIGNED = (3, 4), (5, 6, 13)  # DW_ATE_*
-# What the reader may raise of damaged files.
+# Exceptions of the reader for damaged files.
 DAMAGED = (
     DWARFError, ELFError, LookupError, AttributeError, TypeError, ValueError, OverflowError,
     RecursionError, MemoryError, AssertionError, struct.error, zlib.error,
@@ -111,7 +111,7 @@ def declaration(entry: Any, attribute: str) -> Any:
 
 
 def _type_of(entry: Any) -> DeclaredType:
-    """The type of what ``entry`` declares."""
+    """The type that ``entry`` declares."""
     if entry is None:
         return DeclaredType("void", 0)
     for _ in range(_MOST_WRAPPED):

@@ -25,8 +25,8 @@ NOT_KNOWN = -1
 
 
 def inlined_places(image: bytes | memoryview, names: set[str]) -> dict[str, int]:
-    """Return at how many places each of the functions ``names`` (of the symbol table) is inlined,
-    or :data:`NOT_KNOWN`; those that are not inlined are left out."""
+    """Return the number of places at which each of the functions ``names`` (of the symbol table) is
+    inlined, or :data:`NOT_KNOWN`; functions that are not inlined are left out."""
     try:
         elf = ELFFile(io.BytesIO(image))
         if not names or not elf.has_dwarf_info():
@@ -60,7 +60,7 @@ class _Search:
         """Offsets of the entries of functions, one for each inlined call."""
 
     def run(self) -> None:
-        """Search. Raises :class:`TimeoutError`, and what the reader does of damaged files."""
+        """Search. Raises :class:`TimeoutError`, and the reader's exceptions for damaged files."""
         if self._dwarf.debug_str_offsets_sec is not None:
             self._search(range(len(self._units)))  # names may be numbers in a table
             return

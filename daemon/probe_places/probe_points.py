@@ -44,7 +44,7 @@ class FunctionSymbol(NamedTuple):
 
 
 def probe_points(elf: ElfView, request: bytes) -> bytes:
-    """Return the places of what ``request`` names, as JSON. Raises :class:`FormatError`."""
+    """Return the places that ``request`` names, as JSON. Raises :class:`FormatError`."""
     try:
         queries = json.loads(request)
     except (ValueError, RecursionError):
@@ -88,7 +88,7 @@ def probe_points(elf: ElfView, request: bytes) -> bytes:
 def _add_prototypes(
     elf: ElfView, points: list[dict[str, Any]], queries: list[dict[str, Any]]
 ) -> None:
-    """Add what debug information says of the functions that are to be recorded by it."""
+    """Add prototypes from debug information for functions that are recorded by it."""
     wanted = {p["address"] for p in points if queries[p["query"]].get("debug") and "offset" in p}
     if not wanted:
         return

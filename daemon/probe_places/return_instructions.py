@@ -47,7 +47,7 @@ def exits_of(code: bytes, address: int, machine: str) -> Exits:
 def emulated_start(code: bytes, machine: str) -> int:
     """Return how many bytes a function's ``code`` begins with that change neither its arguments nor
     its stack, before an instruction that the kernel emulates (a push, a branch): a probe there
-    traps once instead of twice. 0 if there are none.
+    traps once instead of twice. Otherwise 0.
 
     Source: arch/x86/kernel/uprobes.c.
     """

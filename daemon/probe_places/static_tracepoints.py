@@ -30,7 +30,7 @@ _ARM_MEMORY = re.compile(r"\[(\w+)(?:, ?(-?\d+))?\]$")
 @dataclass(frozen=True, slots=True)
 class TracepointNote:
     """One place of a static tracepoint: addresses in the file's address space, ``semaphore`` 0
-    where it has none; ``operands`` as the assembler wrote them."""
+    for none; ``operands`` as the assembler wrote them."""
 
     provider: str
     name: str

@@ -1,7 +1,7 @@
-"""Programs by which the kernel works out each value of a call: a register, then steps.
+"""Programs by which the kernel computes each value of a call: a register, then steps.
 
 A step adds an offset, and may read memory at the sum; the result is cut to the size of a type. Some
-steps may be left for the return of the function, when what an argument points at has been written.
+steps may be left for the return of the function, when memory behind an argument has been written.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ValueProgram:
-    """The program that works out one value.
+    """The program that computes one value.
 
     ``register`` is read at the entry, or with ``at_return`` when the function has returned; of
-    ``steps``, those from number ``late`` on are done at the return.
+    ``steps``, steps from number ``late`` on are done at the return.
     """
 
     register: int
@@ -90,7 +90,7 @@ class ValueProgram:
 
 
 def argument(position: int, kind: ValueType, machine: str = "") -> ValueProgram:
-    """The argument at ``position``, from 0, of integers and pointers alone."""
+    """The argument at ``position``, from 0, among integers and pointers only."""
     machine = machine or platform.machine()
     registers = _ARGUMENTS[machine]
     if position >= MOST_ARGUMENTS:

@@ -36,8 +36,8 @@ _IGNORED = re.compile(r"\b(const|volatile|restrict|__restrict|register|extern|st
 def type_called(text: str, names: dict[str, str] | None = None) -> ValueType | None:
     """The type that ``text`` names in C; None for ``void``.
 
-    ``names`` are further names and what each stands for. Raises :class:`UsageError` for a type
-    whose size is not known, and for floating point: such arguments are in registers that the
+    ``names`` are further names and their definitions. Raises :class:`UsageError` for a type
+    of unknown size, and for floating point: such arguments are in registers that the
     kernel does not show to probes.
     """
     plain = " ".join(_IGNORED.sub(" ", text).split())

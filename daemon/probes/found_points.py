@@ -40,13 +40,13 @@ class FoundPoint:
     inlined: str = ""
     """Words on calls of a function that were inlined, which do not come to it; "" if none were."""
     prototype: Prototype | None = None
-    """What debug information says of it, where that was requested and is there."""
+    """Its prototype in debug information, if requested and present."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPoints:
-    """All that is found in a file; ``symbols`` is how many functions it names, ``near`` what a
-    probe without any may have meant."""
+    """All places found in a file; ``symbols`` is its number of named functions, ``near`` similar
+    names for probes without places."""
 
     points: tuple[FoundPoint, ...]
     symbols: int

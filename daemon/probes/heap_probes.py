@@ -1,8 +1,8 @@
 """``--heap``: probes of the functions that allocate memory and free it.
 
-Those of the C library, of any library that exports functions in place of its own, and of programs
-that are linked with theirs. ``operator new`` of the C++ library calls ``malloc``, where it is seen;
-an allocator's own does not. A program's is its allocator's if it lies among those functions.
+Functions of the C library, of any library that exports functions in place of its own, and of
+programs linked with theirs. ``operator new`` of the C++ library calls ``malloc``, where it is seen;
+an allocator's own does not. A program's is its allocator's if it is among those functions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NOT_OF_MUSL = {"memalign": HeapRole.SIZE_1}
 _NOT_OF_C_LIBRARIES = {"reallocarray": HeapRole.RESIZES_ARRAY}
 _OPERATORS = {"_Znwm*": HeapRole.SIZE_0, "_Znam*": HeapRole.SIZE_0, "_ZdlPv*": HeapRole.FREES,
               "_ZdaPv*": HeapRole.FREES}  # fmt: skip
-# Functions of one allocator in a C library or program lie together; further apart they are others.
+# Functions of one allocator in a C library or program are adjacent; distant ones belong to others.
 _MOST_CODE = 1 << 16
 # What the programs tell by the role of the function.
 _FILLED_IN = ValueProgram(NO_SOURCE)
@@ -104,8 +104,8 @@ def is_of_allocator(spec: ProbeSpec, offset: int, code: tuple[int, int]) -> bool
 def allocator_code(
     specs: Sequence[ProbeSpec], points: Sequence[FoundPoint], size: int
 ) -> Callable[[ProbeSpec], tuple[int, int]]:
-    """Return what says for each of ``specs`` between which offsets in its file, of ``size`` bytes,
-    code calls the function for the allocator itself; ``points`` are their places."""
+    """Return a function that gives for each of ``specs`` the range of offsets in its file, of
+    ``size`` bytes, whose code calls it for the allocator itself; ``points`` are their places."""
     offsets = [
         point.offset
         for point in points

@@ -16,7 +16,7 @@ _EXPENDABLE = (
     Role.COMPLETE, Role.COMPLETE_MANY, Role.COMPLETE_SOME, Role.OTHER, Role.OWN_RANK,
     Role.OWN_SIZE, Role.DATATYPE_SIZE,
 )  # fmt: skip
-# What a test leaves when nothing had ended, or no message was there.
+# The value of a test's output when nothing had ended, or no message was there.
 _NOTHING = {"flag": "flag", "outcount": "ended"}
 
 

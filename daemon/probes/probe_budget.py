@@ -1,4 +1,4 @@
-"""The budget of probes: to keep to it, calls are recorded 1 in n, and functions let go of."""
+"""The budget of probes: to keep to it, calls are recorded 1 in n, and functions dropped."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _WORTH_LETTING_GO = 0.1
 # Seconds whose share may be saved up for a time of many calls, and is lent in advance. With
 # 5 % it is half a second of CPU time, 25,000 calls in a virtual machine: HPCC makes 20,000 at once.
 _MOST_SAVED_S = 20.0
-# What a trap costs, seconds: an exception and back, which under a hypervisor leaves the virtual
+# Seconds of a trap: an exception and back, which under a hypervisor leaves the virtual
 # machine several times. docs/probes.md has the measurements.
 _TRAP, _TRAP_VIRTUAL = 1.5e-6, 12e-6
-# What recording a call costs beyond that, its return included.
+# Seconds of recording a call beyond that, its return included.
 _RECORD = 1.5e-6
 
 
 @dataclass(slots=True)
 class FunctionCost:
-    """One probed function: its calls so far, those recorded, one in how many is; ``expendable``
-    when others are worth more."""
+    """One probed function: its calls so far, its recorded calls, and its sampling 1 in n;
+    ``expendable`` if other functions are worth more."""
 
     index: int
     hits: int
@@ -37,7 +37,7 @@ class FunctionCost:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change for a function: recorded 1 in ``one_in``; 0: it is let go of."""
+    """A change for a function: recorded 1 in ``one_in``; 0: it is dropped."""
 
     index: int
     one_in: int
@@ -47,10 +47,10 @@ class ProbeBudget:
     """Keeps the cost of probes below ``share`` of the targets' CPU time, and at least of one CPU;
     without a share records no more than :data:`MOST_A_SECOND` calls a second.
 
-    A step that is over it lets go of expendable functions, the costliest first. Where that is not
-    enough, and nothing is left of what was saved up before, it has the costliest of the others
-    recorded 1 in twice as many, and lets go of one whose traps alone are over it: these come with
-    every call.
+    A step that is over it drops expendable functions, the costliest first. If that is not
+    enough, and the saved budget is used up, the costliest other function is recorded
+    1 in twice as many, and a function whose traps alone exceed the budget is dropped: traps come
+    with every call.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ProbeBudget:
         self._saved = _MOST_SAVED_S * (share or 0.0)
 
     def step(self, now: float, targets: float, functions: list[FunctionCost]) -> list[Change]:
-        """Return what to change at ``now`` (s), when targets have used ``targets`` CPU seconds."""
+        """Return changes at ``now`` (s), when targets have used ``targets`` CPU seconds."""
         before, when, used = self._before, self._when, self._targets
         self._before = {
             function.index: (function.hits, function.recorded) for function in functions

@@ -1,9 +1,9 @@
-"""Rights to probe in a recording that is made for a user, and limits of how much is probed.
+"""Rights to probe in a recording that is made for a user, and limits of the number of probes.
 
-A probe is the kernel's, placed by root: whose process it goes into and whose file is read for it
+A probe is the kernel's, placed by root: the process it is placed in and the file read for it
 are decided here. A process must be open to the user (ptrace's rule), a file readable with the
-user's own rights. What probes cost others is bounded: to attach one the kernel holds every ``fork``
-of the host up for a moment, and looks at all processes that map the file.
+user's own rights. The cost to other users is bounded: to attach a probe the kernel holds every
+``fork`` of the host up for a moment, and looks at all processes that map the file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ProbeRights:
     _since: float = field(default_factory=time.monotonic)
 
     def may_probe(self, pid: int) -> bool:
-        """Whether process ``pid`` is one the user may look into."""
+        """Whether the user may trace process ``pid``."""
         return processes.is_open_to(pid, self.uid, self.groups)
 
     def may_read(self, descriptor: int) -> bool:

@@ -46,7 +46,7 @@ _PROBE_KEYS = (
 def read_probes(name: str) -> str:
     """The text of the file or set ``name``.
 
-    Raises :class:`NotFoundError`, and :class:`UsageError` for what is no text.
+    Raises :class:`NotFoundError`, and :class:`UsageError` for a file that is no text.
     """
     path = Path(name)
     if "/" not in name and not path.suffix and (SETS / f"{name}.toml").is_file():

@@ -84,11 +84,11 @@ class ProbeValue:
 class SecondRecord:
     """Another record of each call: further values, recorded as a function called ``name``.
 
-    With ``width`` it is one record for each entry of an array that the function is entered with:
-    the first of ``values`` is where that begins, the second how many entries it has, of ``width``
-    bytes each; recorded are an entry and its position, under these two names. With ``packed`` a
-    record has several entries: the first value is where the array begins, recorded are the position
-    of the first of them, and two in each of the other values.
+    With ``width`` there is a record for each entry of an array that the function is entered with:
+    the first of ``values`` is its address, the second the number of entries, of ``width``
+    bytes each; an entry and its position are recorded under these two names. With ``packed`` a
+    record has several entries: the first value is the address of the array; the position
+    of the first entry is recorded, and two entries in each of the other values.
     """
 
     name: str
@@ -119,11 +119,11 @@ class ProbeSpec:
     """Whether a library without the function is no cause for a message."""
     second: SecondRecord | None = None
     poll: str = ""
-    """The value that is 0 when a call has returned and did nothing: such calls are counted only."""
+    """The value that is 0 when a returned call did nothing: such calls are counted only."""
     expendable: bool = False
-    """Whether it is let go of before others are, to keep the budget."""
+    """Whether it is dropped before other functions, to keep the budget."""
     heap: HeapRole = HeapRole.NONE
-    """How it allocates or frees: its calls are chosen by their bytes, and none is let go of."""
+    """How it allocates or frees: its calls are chosen by their bytes, and it is never dropped."""
 
     def applies_to(self, path: str) -> bool:
         """Whether the file at ``path`` is the library that is meant."""
@@ -185,7 +185,7 @@ def _parse(text: str) -> ProbeSpec:
 
 
 def split_spec(text: str) -> tuple[str, str | None, str]:
-    """(what stands before the parentheses, what within or None, the type behind ``->``)."""
+    """Return (text before the parentheses, text inside or None, the type behind ``->``)."""
     head, opening, rest = text.partition("(")
     if not opening:
         head, _, returned = text.partition("->")
@@ -275,7 +275,7 @@ def _declared(text: str, types: dict[str, str], *, expected: bool) -> tuple[str,
             raise UsageError(f"{text!r} is no name for a value")
         return name, type_called(kind_text, types) if kind_text.strip() else None
     if not match or not kind_text.strip() or name in _TYPE_WORDS or name in types:
-        return "", None  # a type alone: it takes its place and is not recorded
+        return "", None  # only a type: it takes a place and is not recorded
     return name, type_called(kind_text, types)
 
 

@@ -1,9 +1,9 @@
 """Probes in the files that targets map: found when a file is mapped, attached, and detached again.
 
-A file is attached to for all processes at once, so that no call of those that start later is
-missed. A trap costs whoever runs into it microseconds: where processes that are no targets make
-many calls, or on demand, a file is attached to in each target apart. So it is in a recording that
-is made for a user: there is no trap then in any other process.
+A file is attached to for all processes at once, so that no call of later processes is
+missed. A trap costs its process microseconds: if processes that are no targets make
+many calls, or on demand, a file is attached to separately in each target. So it is in a recording
+made for a user: there is no trap then in any other process.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class _ProbedFile:
 
 @dataclass(slots=True)
 class _ProbedProcess:
-    """A target that has mapped ``files`` with probes; ``late`` if it began its program before the
-    probes of one of them were attached."""
+    """A target that has mapped ``files`` with probes; ``late`` if it began its program before
+    probes of one file were attached."""
 
     files: set[_FileKey] = field(default_factory=set)
     late: bool = False
@@ -73,8 +73,8 @@ class _ProbedProcess:
 class ProbedFiles:
     """Attaches the probes of ``specs`` to the files that targets map.
 
-    With ``rights`` it is for a user: files are attached to in each of the user's processes apart,
-    never for all. ``problem`` takes a line about what cannot be done; the rest goes on.
+    With ``rights`` it is for a user: files are attached to separately in each of the user's
+    processes, never for all. ``problem`` takes a line about each failure; others are attached.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class ProbedFiles:
             self._attach(key, child)
 
     def on_exit(self, pid: int) -> None:
-        """A target has ended, or is one no longer."""
+        """A target has ended, or is no longer a target."""
         if process := self._processes.pop(pid, None):
             self._ended += 1
             self._late += process.late
@@ -266,7 +266,7 @@ class ProbedFiles:
         return probed
 
     def _probe(self, path: str, file: io.FileIO, key: _FileKey) -> _ProbedFile | None:
-        """Find the probes' places in a file; None when there are none."""
+        """Find the probes' places in a file; None if there are no places."""
         numbers = [n for n, spec in enumerate(self._specs) if spec.applies_to(path)]
         self._meant[key] = numbers
         specs = [self._specs[number] for number in numbers]
@@ -438,7 +438,7 @@ class ProbedFiles:
         self._spend(began)
 
     def _detach_later(self, *links: int) -> None:
-        """Detach from what makes no calls that would be recorded. A user's recorder waits for it,
+        """Detach probes that will see no recorded calls. A user's recorder waits for it,
         which is counted: else processes that begin and end would be attached to faster than the
         kernel detaches from them."""
         if self._rights:

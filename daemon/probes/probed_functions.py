@@ -34,8 +34,8 @@ _KINDS = {"bytes": "B", "count": "", "time": "ns"}
 
 @dataclass(slots=True)
 class ProbedFunction:
-    """One probed function of one file. ``index`` is its number among the probed, ``number`` that
-    among the recorded functions."""
+    """One probed function of one file. ``index`` is its number among the probed, ``number`` among
+    the recorded functions."""
 
     index: int
     number: int
@@ -49,10 +49,10 @@ class ProbedFunction:
 
 
 class ProbedFunctions:
-    """Numbers the functions, and has the programs know what to record of each.
+    """Numbers the functions, and configures the BPF programs for each.
 
-    ``first`` is the first number among recorded functions that is free; ``announce`` takes each
-    function, ``problem`` a line about what cannot be done.
+    ``first`` is the first free number among recorded functions; ``announce`` takes each
+    function, ``problem`` a line about each failure.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class ProbedFunctions:
         return tuple(values)
 
     def note_allocator(self, pid: int) -> None:
-        """Pass over what process ``pid`` maps: it has an allocator of its own, which does that."""
+        """Ignore mappings by process ``pid``: its own allocator makes them."""
         self._maps.note_allocator(pid)
 
     def foreign_calls(self, indices: Iterable[int]) -> int:
@@ -235,10 +235,10 @@ def _declared(value: ProbeValue) -> CallValue:
 
 
 def prototype_values(prototype: Prototype) -> tuple[list[ProbeValue], list[str]]:
-    """The values of a function of ``prototype``, and a line for each parameter that cannot be one.
+    """The values of a function of ``prototype``, and a line for each parameter without a value.
 
-    Integers and pointers have their places in order; floating point has none among them. Behind a
-    structure that is passed in parts, which take places or not, no place is known.
+    Integers and pointers have their places in order; floating point takes no such place. Behind a
+    structure that is passed in parts, which may take places, no place is known.
     """
     values: list[ProbeValue] = []
     left_out: list[str] = []

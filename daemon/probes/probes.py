@@ -24,14 +24,14 @@ from hpcd.model.region import Region
 
 _MOST_PROBLEMS = 200
 ALLOCATIONS_A_SECOND = 10_000
-"""Allocations recorded a second, and as many frees, whatever is allocated: 10 % of a CPU."""
+"""Bound on allocations recorded a second, and as many frees: 10 % of a CPU."""
 
 
 class Probes:
-    """Attaches probes to what targets map, and says what became of them.
+    """Attaches probes to files that targets map, and reports the outcome.
 
-    ``programs`` are the loaded programs' descriptors, ``first_number`` is the first that a recorded
-    function may have, ``announce`` takes each function that is probed.
+    ``programs`` are the loaded programs' descriptors, ``first_number`` is the first free number of
+    a recorded function, ``announce`` takes each function that is probed.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class Probes:
         rights: ProbeRights | None = None,
         share: float | None = None,
     ) -> None:
-        """``share`` of the targets' CPU time is what the probes may cost; None: any. ``rights``
-        are those of the user the recording is for; None: root's."""
+        """``share`` of the targets' CPU time is the probes' budget; None: unbounded. ``rights``
+        are the requesting user's; None: root's."""
         self._budget = ProbeBudget(share)
         self._heap_budget = ProbeBudget(share, most=ALLOCATIONS_A_SECOND)
         self._ended: set[int] = set()
@@ -74,7 +74,7 @@ class Probes:
             self._problems[line] = None
 
     def start(self) -> None:
-        """Start what reads the files, which takes a while."""
+        """Start the reader of files, which takes a while."""
         self._decoder.start()
 
     def prepare(self, paths: Iterable[Path], pid: int) -> None:
@@ -138,8 +138,8 @@ class Probes:
         ]
 
     def _drop_blocks(self, calls: int) -> None:
-        """Forget what ended processes held, before there is no room left for others' blocks: when
-        ``calls`` of the heap are a good part of that more than the last time."""
+        """Drop blocks of ended processes before the map is full: when
+        ``calls`` of the heap have grown by a good part of it since the last time."""
         if self._ended and calls - self._heap_calls > MAX_BLOCKS // 4:
             self._maps.drop_blocks(self._ended)
             self._heap_calls = calls
@@ -157,7 +157,7 @@ class Probes:
         self._decoder.close()
 
     def summary(self, *, final: bool = False) -> ProbesSummary:
-        """Count the probed functions' calls, and list what could not be done."""
+        """Count the probed functions' calls, and list failures."""
         functions = []
         for function in self._functions.all:
             count = self._maps.counts(function.index)[0]

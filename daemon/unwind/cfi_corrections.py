@@ -9,7 +9,7 @@ they do. Known causes:
 - LLVM moves the first instruction of two epilogues before the branch between them, but not its
   description.
 
-Only what is certain is corrected: the instructions must follow each other from the entry, or lead
+Only certain errors are corrected: the instructions must follow each other from the entry, or lead
 to the return from an address where information and instructions agree.
 
 All functions are checked at once, byte by byte; only suspicious ones are disassembled.

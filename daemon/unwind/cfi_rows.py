@@ -17,7 +17,7 @@ LONGEST = 8
 MOST_STEPS = 16
 """Instructions of a prologue or epilogue that are followed; longer ones are rare."""
 MOST_SUSPECTS = 20_000
-"""A module that keeps more under suspicion than this is not what a compiler makes."""
+"""Bound on suspects of a module; no compiler makes more."""
 MOST_INSTRUCTIONS = 1_000_000
 PIECE = 8 << 20
 """Text is searched in pieces, which bounds the memory of intermediate results."""

@@ -29,7 +29,7 @@ _PADDING = frozenset((0x90, 0xCC, 0x00))
 
 # endbr64? push %rbp; mov %rsp, %rbp
 _FRAME_MADE = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x55\x48(?:\x89\xe5|\x8b\xec)")
-# The same behind int3, ret, jmp, ud2 or a call, which may be of what does not return.
+# The same behind int3, ret, jmp, ud2 or a call, which may not return.
 _FRAME_AFTER_END = re.compile(
     rb"(?:(?<=[\xcc\xc3])|(?<=\xeb.)|(?<=\xff[\xe0-\xef])|(?<=\x0f\x0b)|(?<=[\xe8\xe9]....))"
     + _FRAME_MADE.pattern,
@@ -51,8 +51,8 @@ class Steps:
     and ends, and the registers it depends on
     (:func:`~hpcd.daemon.unwind.stack_state.registers_of`).
 
-    ``called`` are the targets of calls, ``looked_at`` instructions there are in all; what follows
-    the address ``cut`` was too much (0: nothing was).
+    ``called`` are the targets of calls, ``looked_at`` the number of decoded instructions; code from
+    the address ``cut`` on was too long (0: none was).
     """
 
     steps: list[Instruction] = field(default_factory=list)
@@ -184,7 +184,7 @@ class CodeGap:
     ) -> None:
         """Follow steps from ``index`` up to the end of the path; branches are added to ``pending``.
 
-        Where a named function begins, at ``limit``, straight code ends: what seems to go on was a
+        Where a named function begins, at ``limit``, straight code ends: the last instruction was a
         call that does not return.
         """
         steps, visited, rows = self._steps, self._visited, self._rows
@@ -278,7 +278,7 @@ class CodeGap:
     def _next_function(self, address: int) -> int:
         """Return where the next function behind ``address`` with a name or a frame begins.
 
-        What seems to be called may be data read as code, and no place where anything begins.
+        An apparent target of a call may be data read as code, where no function begins.
         """
         at = bisect.bisect_right(self._limits, address)
         return self._limits[at] if at < len(self._limits) else self._end
@@ -307,7 +307,7 @@ class CodeGap:
         return self._start + offset
 
 
-# What instructions of a code are to this, as far as they have been met.
+# Relevance of instructions by code, as far as they have been met.
 _interest: dict[int, int] = {}
 _BRANCHES = (FlowControl.CONDITIONAL_BRANCH, FlowControl.UNCONDITIONAL_BRANCH)
 _GOES_ON = (FlowControl.NEXT, FlowControl.CALL, FlowControl.INDIRECT_CALL)

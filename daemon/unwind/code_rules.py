@@ -1,6 +1,6 @@
 """Unwind rows for code without call frame information, from the machine code itself.
 
-Hand-written kernels (BLAS, some of libcrypto) have none, and are where the time goes. Within each
+Hand-written kernels (BLAS, some of libcrypto) have none, and use most of the time. Within each
 function the stack pointer is followed from the entry, where the CFA is known, along straight code
 and branches. (Tallent, Mellor-Crummey, Fagan: Binary analysis for measurement and attribution of
 program performance, PLDI 2009, section 3.)
@@ -38,8 +38,8 @@ def code_rows(
 
     ``text`` is a section at ``text_vaddr``; ``gaps`` are (start, end) addresses in it without call
     frame information; ``functions`` are known (start, size). Returns (pc ``int64[n]``, n rules),
-    pcs strictly increasing within each gap. On aarch64 only leaf functions, those that push and pop
-    a frame record, and the entries of the procedure linkage table have rows
+    pcs strictly increasing within each gap. On aarch64 only leaf functions, functions that push and
+    pop a frame record, and the entries of the procedure linkage table have rows
     (:mod:`hpcd.daemon.unwind.leaf_code`).
 
     About 0.25 µs an instruction, and 1.5 µs more for one that is followed.

@@ -1,7 +1,7 @@
-"""Files that wait for the decoder: in turns, so that one user's files delay that user alone.
+"""Files that wait for the decoder: in turns, so that a user's files delay only that user.
 
 Three things may happen to a file, in this order: its table is looked up in the cache, which takes a
-millisecond; it is made; and where that may take long, on a thread and by a worker of its own.
+millisecond; it is made; and if that may take long, on a thread and by a worker of its own.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hpcd.daemon.access.token_bucket import TokenBucket
 from hpcd.daemon.unwind.decoder_process import DecodeError
 from hpcd.daemon.unwind.packed_table import PackedTable
 
-# What the files of one user may take at once, seconds of the decoder, and a second of real time
+# Burst of one user's files, seconds of the decoder, and the share of real time
 # after that: 6 s a minute. All programs of a busy node take some 30 s once; then they are cached.
 BURST_SECONDS = 60.0
 SHARE = 1 / 10
-# Files of one user that wait, each with a descriptor. A process seldom maps more than 500.
+# Bound on waiting files of one user, each with a descriptor. A process seldom maps more than 500.
 MOST_WAITING = 2_000
 
 # Seconds of look-ups of one user, beyond its turn, before another user's file is made. A look-up
@@ -135,7 +135,7 @@ class DecodeQueue:
         self._threads[0].start()
 
     def submit(self, user: int, fd: int, label: str) -> Future[PackedTable]:
-        """Decode the file of ``fd``, which may be for its path alone, for ``user``, later; the
+        """Decode the file of ``fd``, which may be an O_PATH descriptor, for ``user``, later; the
         descriptor is closed after that.
 
         The result is its table, or :class:`FormatError`.
@@ -251,7 +251,7 @@ class DecodeQueue:
             os.close(request.fd)
 
     def _work(self, stage: _Stage, request: _Request) -> tuple[PackedTable | None, _Stage]:
-        """The table, or None and what the file has to wait for."""
+        """Return the table, or None and the stage that the file has to wait for."""
         tables, label = self._tables, request.label
         with self._reader.readable(request.user, label, request.fd) as fd:
             if stage is _Stage.MAKE:

@@ -170,7 +170,7 @@ class Decoder:
         """Return the answer of :func:`hpcd.daemon.probe_places.probe_points.probe_points` for a
         file.
 
-        Whoever wrote the file may have made it up. Raises :class:`DecodeError`.
+        A hostile file may contain any places. Raises :class:`DecodeError`.
         """
         return self._ask(b"p", fd, label, request)
 

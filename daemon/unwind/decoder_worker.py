@@ -45,7 +45,7 @@ def rehearse(points: Points | None = None) -> None:
     Libraries import parts of themselves when these are first used (numpy.unique numpy.ma), and
     once confined this process may not be able to read the folder they are installed in.
     """
-    # The interpreter's own table takes five times as long as that of a small library.
+    # The interpreter's own table takes five times as long as a small library's.
     known = getattr(_ctypes, "__file__", sys.executable)
     with open(known, "rb") as file:  # noqa: PTH123
         answer(ord("t"), file.fileno())
@@ -55,7 +55,7 @@ def rehearse(points: Points | None = None) -> None:
 
 
 def answer(request: int, fd: int) -> bytes:
-    """The reply's contents; :class:`FormatError` for a file that is none of ours."""
+    """The reply's contents. Raises :class:`FormatError` for a file of another format."""
     data = FileBytes(fd)
     if not len(data):
         raise FormatError("file is empty")
@@ -87,7 +87,7 @@ def probing() -> Points:
 
 
 def main(work: Callable[[int, int], bytes] = answer) -> None:
-    """Serve the channel that the last argument is the descriptor of. Before it may stand the limit
+    """Serve the channel whose descriptor is the last argument, after optional arguments: the limit
     of CPU time, in seconds, and ``probes``."""
     *words, channel_fd = sys.argv[1:]
     with contextlib.suppress(OSError):

@@ -29,7 +29,7 @@ _BEFORE, _BEHIND = (b"\xc9", b"\x5d"), (b"\xc3", b"\xf3\xc3")
 
 
 def suspect_returns(text: U8, vaddr: int, rows: CfiRows) -> I64:
-    """Addresses of what may be a return behind an epilogue whose information contradicts it."""
+    """Addresses of possible returns behind an epilogue that contradicts its information."""
     suspects = []
     for low in range(0, len(text), PIECE):
         piece = text[max(0, low - 8) : low + PIECE]
@@ -58,8 +58,8 @@ class Listing:
         """Bytes that the last one took."""
 
     def leading_to(self, start: int, address: int, end: int) -> list[Instruction]:
-        """The last instructions before ``address``, and the one there, where reading from
-        ``start`` on comes to one; else none. ``end`` is where reading ends."""
+        """Return the last instructions before ``address`` and the one at it, if reading from
+        ``start`` on reaches one there; else none. ``end`` is where reading ends."""
         # Instructions decoded from the same start are reused.
         first = start
         if start == self._start and self._reached <= address - LONGEST * MOST_STEPS:
@@ -83,7 +83,7 @@ class Listing:
 
 def correct_epilogue(steps: list[Instruction], address: int, rows: CfiRows) -> Correction | None:
     """The rows of the epilogue that ends with the return at ``address``, the last of ``steps``;
-    None when it is none."""
+    None if it is no epilogue."""
     if not steps or steps[-1].code not in RETURNS:
         return None
     instruction = steps.pop()

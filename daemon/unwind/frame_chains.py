@@ -2,8 +2,8 @@
 
 Browsers are: hundreds of megabytes that cannot be disassembled in the time and memory a table may
 take. Compilers begin a function by ``push %rbp; mov %rsp, %rbp`` and end it by ``pop %rbp; ret`` or
-``pop %rbp; jmp``; these are found as bytes, and between them the frame pointer tells the CFA. A
-match in the middle of an instruction costs nothing: no program counter stands there. Functions that
+``pop %rbp; jmp``; these are found as bytes, and between them the frame pointer gives the CFA. A
+match in the middle of an instruction costs nothing: no program counter points there. Functions that
 begin otherwise are left to :mod:`hpcd.daemon.unwind.code_rules`.
 
 Text is searched in pieces, so that memory depends on the functions, some 200 bytes each.
@@ -44,9 +44,9 @@ _ENTERED, _PUSHED, _FRAMED = range(3)
 def chain_rows(text: memoryview, address: int, low: int, high: int) -> tuple[I64, U8, I64]:
     """Rows of ``text[low:high]``, a section at ``address``.
 
-    Returns (offsets in the text, sorted; indices of :data:`RULES`; ``int64[n, 2]``: from where to
-    where functions make no frame at their beginning). There are none where hardly any function
-    makes a frame, or where no padding tells functions apart.
+    Returns (offsets in the text, sorted; indices of :data:`RULES`; ``int64[n, 2]``: ranges of
+    functions that make no frame at their beginning). There are none if hardly any function
+    makes a frame, or if no padding separates functions.
     """
     pieces = []
     for start in range(low, high, _PIECE):
@@ -64,7 +64,7 @@ def chain_rows(text: memoryview, address: int, low: int, high: int) -> tuple[I64
     if len(begin) * _MAX_BYTES_A_FRAME < high - low or 2 * known < len(begin):
         empty = np.zeros(0, np.int64)
         return empty, np.zeros(0, np.uint8), np.zeros((0, 2), np.int64)
-    # What comes first holds where several begin.
+    # If several begin at an offset, the first column applies.
     columns = [
         (begin, _ENTERED),
         (body - 3, _PUSHED),
@@ -134,8 +134,8 @@ def _is_distance(piece: U8, at: I64, address: int, functions: tuple[int, int]) -
 
 
 def _is_jumped_over(piece: U8, at: I64) -> Mask:
-    """Return whether an int3 stands behind a call of what does not return, and a short jump before
-    goes on behind it: V8's own functions have that in their midst."""
+    """Return whether an int3 follows a call that does not return, and a short jump before
+    continues behind it: V8's own functions contain such code."""
     jumped_over = np.zeros(len(at), bool)
     called = np.flatnonzero((at >= 5) & (piece[np.maximum(at - 5, 0)] == 0xE8))
     behind = at[called] + 1
@@ -164,8 +164,8 @@ def _padded(piece: U8) -> I64:
 
 
 def _never_goes_on(piece: U8, at: I64) -> Mask:
-    """Return whether an instruction may end at ``at`` that the next one is not run after:
-    ret, jmp, a call of what does not return, ud2."""
+    """Return whether an instruction may end at ``at`` after which the next one is not run:
+    ret, jmp, a call that does not return, ud2."""
     before = [piece[np.maximum(at - back, 0)] for back in range(6)]
     stops: Mask = (
         (before[1] == 0xC3)

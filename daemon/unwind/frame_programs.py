@@ -32,7 +32,7 @@ from hpcd.daemon.unwind.unwind_rules import UNSUPPORTED, RuleSet, rule
 from hpcd.elf.encoded_pointer import encoded_pointer
 from hpcd.elf.leb128 import sleb128, uleb128
 
-# Call frame instructions (DWARF 5, section 7.24, and what vendors added). The first three have an
+# Call frame instructions (DWARF 5, section 7.24, and vendors' extensions). The first three have an
 # operand in their low six bits.
 _KIND, _OPERAND = 0xC0, 0x3F
 DW_CFA_advance_loc = 0x40
@@ -78,7 +78,7 @@ _MAX_NESTING = 256
 
 @dataclass(slots=True)
 class Cie:
-    """A common information entry: what the programs of its functions have in common."""
+    """A common information entry: data shared by the programs of its functions."""
 
     code_align: int
     data_align: int
@@ -89,7 +89,7 @@ class Cie:
     state: State = field(init=False)
     """After the CIE's own program, which is run once."""
     saved: dict[int, Saved] = field(init=False)
-    """Where the registers are by that state, by slot; -1 for those not followed."""
+    """The saved registers' places in that state, by slot; -1 for registers not followed."""
 
     def take_state(self, state: State) -> None:
         """Take the state that the CIE leaves its functions."""
@@ -110,10 +110,10 @@ class _RuleNumbers(dict[State, int]):
 
 
 class FramePrograms:
-    """The rows of all distinct programs of a module, one program's after another's.
+    """The rows of all distinct programs of a module, concatenated.
 
-    Those of program ``number`` begin at ``first[number]``: ``delta`` is how far each is from its
-    function's start, ``rule_number`` the number of its rule in the module's set.
+    Rows of program ``number`` begin at ``first[number]``: ``delta`` is the distance of each from
+    its function's start, ``rule_number`` the number of its rule in the module's set.
     """
 
     def __init__(self, machine: str, rules: RuleSet) -> None:
@@ -166,7 +166,7 @@ class FramePrograms:
         Rows are kept if it is a ``function``'s: (address of the program, address of the function).
 
         Its loop runs once for every call frame instruction of a module, most of which are a few
-        operations on locals: those are here, rare ones are methods.
+        operations on locals: common ones are here, rare ones are methods.
         """
         code_align, data_align = cie.code_align, cie.data_align
         cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = cie.state

@@ -21,7 +21,7 @@ _BREG0, _DEREF, _PLUS_UCONST = 0x70, 0x06, 0x23
 
 @dataclass(frozen=True, slots=True)
 class Registers:
-    """DWARF numbers of the registers followed; ``bx`` is -1 where there is no such."""
+    """DWARF numbers of the registers followed; ``bx`` is -1 if the machine has none."""
 
     sp: int
     fp: int
@@ -44,9 +44,9 @@ UNDEFINED: Saved = ("undef", 0)
 ODD: Saved = ("odd", 0)
 
 Expression = tuple[CfaKind, int, int]
-# What a program has said so far: CFA register, offset and expression, then where the caller's
-# fp, ra, bx and sp are. Other registers are not followed, so a state has a fixed size and costs
-# nothing to remember, whatever a hostile program says.
+# A program's state: CFA register, offset and expression, then the places of the caller's
+# fp, ra, bx and sp. Other registers are not followed, so a state has a fixed size and costs
+# nothing to remember, even in a hostile program.
 State = tuple[int, int, Expression | None, Saved, Saved, Saved, Saved]
 # Positions of the registers in a state.
 FP, RA, BX, SP = 3, 4, 5, 6

@@ -18,7 +18,7 @@ LIMIT_BYTES = 512 << 20
 TABLE = "rows"
 """The kind of file that a table is."""
 _COMMAND = "command"
-# What else decides which files a command runs.
+# Variables that decide which files a command runs.
 _VARIABLES = ("PATH", "LD_PRELOAD", "LD_LIBRARY_PATH")
 _LIBRARIES = Path("/etc/ld.so.cache")
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hpcd.daemon.unwind.symbol_names import FoundSymbol, SymbolRow
 
 U64 = npt.NDArray[np.uint64]
-# Of one module; beyond that nothing is added.
+# Bound on names of one module; further ones are not added.
 _MOST = 20_000
 
 
@@ -21,7 +21,7 @@ class KnownNames:
     """Functions by address, and addresses outside all of them."""
 
     def __init__(self, data: bytes = b"") -> None:
-        """Restore what :meth:`pack` has returned; damaged data are ignored."""
+        """Restore the result of :meth:`pack`; damaged data are ignored."""
         self._found: dict[int, FoundSymbol] = {}
         self._nameless: set[int] = set()
         try:

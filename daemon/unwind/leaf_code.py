@@ -1,9 +1,9 @@
 """Unwind rows for aarch64 code without call frame information that keeps its caller's address in
-the link register: entries of the procedure linkage table, which no linker gives any for,
-hand-written leaf functions, and functions that push a frame record and pop it again, as those with
+the link register: entries of the procedure linkage table, for which no linker writes any,
+hand-written leaf functions, and functions that push a frame record and pop it again, like those
 which the C library begins and ends a module (``_init``, ``__do_global_dtors_aux``).
 
-Stretches that move the stack pointer or write the link register otherwise have no rows, but for the
+Stretches that move the stack pointer or write the link register otherwise have no rows, except the
 first entry of the table, whose instructions the ABI's PLT layouts give (AAELF64, appendix; lld and
 GNU ld make the same). Encodings: Arm Architecture Reference Manual, C4.1.
 """
@@ -27,7 +27,7 @@ _PUSH = 0xA9BF7BF0
 _FIRST_ENTRY_BYTES = 32
 _SP, _LINK = 31, 30
 _PUSH_RECORD, _POP_RECORD = 0xA9807BFD, 0xA8C07BFD
-"""``stp x29, x30, [sp, #-N]!`` and ``ldp x29, x30, [sp], #N``, but for N / 8 in bits 21..15."""
+"""``stp x29, x30, [sp, #-N]!`` and ``ldp x29, x30, [sp], #N``, without N / 8 in bits 21..15."""
 _RECORD_BITS = 0xFFC07FFF
 
 
@@ -64,7 +64,7 @@ def leaf_rows(
                 continue
             pcs.append(start)
             records = _records(part)
-            # Said of others too: the section before may have ended with a rule.
+            # Also without records: the previous section may have ended with a rule.
             rules.append(NONE if records is None else LEAF)
             for pushed, popped, size in records or ():
                 pcs += [start + 4 * (pushed + 1), start + 4 * (popped + 1)]
@@ -96,7 +96,7 @@ def _records(words: U32) -> list[tuple[int, int, int]] | None:
 
 
 def _moves(words: U32) -> Mask:
-    """Return which instructions may move the stack pointer or write the link register, but for
+    """Return which instructions may move the stack pointer or write the link register, except
     calls."""
     first, second, base = words & 31, words >> 10 & 31, words >> 5 & 31
     pair = words & 0x3A000000 == 0x28000000

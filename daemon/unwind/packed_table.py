@@ -1,8 +1,8 @@
-"""A module's unwind table as the walker reads it, and as bytes: what the decoder sends and the
-cache keeps.
+"""A module's unwind table in the walker's layout, and as bytes, for the decoder's reply and the
+cache.
 
-The decoder packs the rows, once: of a browser's 3.5 million it takes 0.2 s, for which neither the
-recorder nor those whose stacks are copied meanwhile have time. They take a third of the bytes, too:
+The decoder packs the rows, once: for a browser's 3.5 million it takes 0.2 s, during which the
+recorder could not keep up with copied stacks. Packed rows take a third of the bytes, too:
 within their pages many functions look alike.
 """
 
@@ -33,10 +33,10 @@ _MAX_BUILD_ID = 128
 
 @dataclass(slots=True)
 class PackedTable:
-    """Unwind rows of one module, packed.
+    """Packed unwind rows of one module.
 
-    ``rows`` are those of as many pages (:data:`~hpcd.bpf.table_memory.PAGE_BITS`) from ``base`` on
-    as hold code, by numbers of ``rules`` (RULE_DTYPE); one number more is that of what lies before
+    ``rows`` are rows of as many pages (:data:`~hpcd.bpf.table_memory.PAGE_BITS`) from ``base`` on
+    as hold code, by numbers of ``rules`` (RULE_DTYPE); one further number is for addresses before
     the first row. All else is as in :class:`~hpcd.daemon.unwind.unwind_table.ModuleTable`.
     """
 
@@ -156,7 +156,7 @@ def _decompressed(frame: bytes, fixed: int) -> bytes:
     """The bytes of ``frame``: ``fixed`` ones and the groups of pages.
     :class:`FormatError` when they cannot be that many."""
     try:
-        # The frame names its own size, and zstd allocates that whatever the limit given.
+        # The frame names its own size, and zstd allocates that in spite of the limit given.
         size = zstandard.frame_content_size(frame)
         if not fixed < size <= fixed + 4 * (MAX_SPAN >> PAGE_BITS) + 4 or (size - fixed) % 4:
             raise FormatError("unwind table has another length than it says")
@@ -169,8 +169,8 @@ def _decompressed(frame: bytes, fixed: int) -> bytes:
 
 
 def _check_ranges(base: int, segments: list[Segment], rows: PackedRows, rule_count: int) -> None:
-    """Raise :class:`FormatError` unless each page's rows lie within a block and refer to what there
-    is. They may be wrong for all that, to the harm of the module alone."""
+    """Raise :class:`FormatError` unless each page's rows are within a block and refer to existing
+    rules. They may still be wrong, which harms only the module's own paths."""
     end = max((s.vaddr + s.filesz for s in segments if s.executable), default=0)
     if not base <= end <= base + MAX_SPAN or base & 4095:
         raise FormatError("unwind table covers an impossible range")

@@ -1,6 +1,6 @@
 """Ends of stacks: code whose callers call frame information cannot describe.
 
-A path is whole where something marks its end. Besides an undefined return address, those marks are
+A path is complete if something marks its end. Besides an undefined return address, these marks are
 in the machine code:
 
 - behind clone's system call, in the new thread (it returned 0), up to where its function's return
@@ -9,9 +9,9 @@ in the machine code:
   to another context or ends the process;
 - Go's goexit, mstart, rt0_go and the part of mcall that runs the scheduler.
 
-And places where a stack goes on elsewhere: the kernel's signal frame above a restorer that says
-nothing of it, Go's system stack, called from a goroutine's, swapcontext between the stacks that it
-swaps, and Go's calls of the vDSO, which run on its system stack.
+And places where a stack continues elsewhere: the kernel's signal frame above a restorer without
+information on it, Go's system stack, called from a goroutine's, swapcontext between the stacks
+that it swaps, and Go's calls of the vDSO, which run on its system stack.
 
 All of it is read from the instructions themselves; a symbol only says where to look. x86-64 only.
 """
@@ -53,7 +53,7 @@ _BEFORE_CLONE = 48
 # or: mov $SYS_rt_sigreturn, %rax or %eax
 _RETURN_FROM_SIGNAL = (b"\x48\xc7\xc0\x0f\x00\x00\x00", b"\xb8\x0f\x00\x00\x00")
 _LANDING_PAD = b"\xf3\x0f\x1e\xfa"  # endbr64
-# call REL32 and call *REL32(%rip): what stands behind one returns to its caller
+# call REL32 and call *REL32(%rip): the code behind is their return address
 _CALLS = (b"\xe8", 5), (b"\xff\x15", 6)
 # On aarch64: mov x8, #SYS_rt_sigreturn; svc #0 (arch/arm64/kernel/vdso/sigreturn.S; no call frame
 # information since Linux 5.8).
@@ -111,8 +111,8 @@ def _restorer(text: memoryview, address: int, start: int, end: int) -> Iterator[
     """Return the spans of code that returns from a signal, ``text[start:end]``, its section being
     at ``address``.
 
-    Handlers return to its first instruction, so the byte before is looked up, too. Execution
-    stands there only at another function's ``ret``; a call that ends there has that same return
+    Handlers return to its first instruction, so the byte before is looked up, too. A program
+    counter is there only at another function's ``ret``; a call that ends there has that same return
     address, and is believed.
     """
     if text[:start][-len(_LANDING_PAD) :] == _LANDING_PAD:
@@ -153,8 +153,8 @@ def _arm_context_end(setcontext: _Function) -> Iterator[CodeSpan]:
 def _byte_before(text: memoryview, at: int) -> int:
     """1 where the byte before ``text[at]`` is padding, else 0.
 
-    What returns to a first instruction has that byte as its caller's address; where it ends
-    another function it says nothing.
+    A return to a first instruction has that byte as its caller's address; if the byte ends
+    another function it proves nothing.
     """
     return int(at > 0 and text[at - 1] != _RET)
 
@@ -374,8 +374,8 @@ _LEAVES = (FlowControl.RETURN, FlowControl.UNCONDITIONAL_BRANCH, FlowControl.IND
 
 
 def _child_end(text: memoryview, address: int, child: int) -> int:
-    """Behind what ends the thread that begins at ``child``, 0 when nothing does: it calls its
-    function by a register and then exits, whatever that returns."""
+    """Return the end of the code that ends the thread that begins at ``child``, 0 if none: it calls
+    its function by a register and then exits, whatever that returns."""
     at = child - address
     if not 0 <= at < len(text):
         return 0

@@ -29,7 +29,7 @@ _PRESERVED = frozenset(
 _REGISTER_KIND, _MEMORY_KIND = int(OpKind.REGISTER), int(OpKind.MEMORY)
 
 
-# Operands that are no register of 64 bits, whatever the instruction's.
+# Operands other than registers of 64 bits, whatever the instruction's.
 _OTHER_OPERANDS = frozenset(
     number
     for name, number in vars(OpCodeOperandKind).items()
@@ -162,7 +162,7 @@ def _push(state: StackState, instruction: Instruction) -> None:
 
 
 def _call(state: StackState, instruction: Instruction) -> None:
-    """Apply a call: it leaves the stack as it was, and of the registers those it has to."""
+    """Apply a call: it leaves the stack and the callee-saved registers as they were."""
     if instruction.near_branch_target == instruction.ip + instruction.len:
         _push(state, instruction)  # the code asks where it is: no call, but a push
         return

@@ -1,6 +1,6 @@
 """Making a module's unwind table: from its call frame information and its machine code.
 
-Apart from :mod:`hpcd.daemon.unwind.unwind_table`, as who reads tables made before needs no
+Apart from :mod:`hpcd.daemon.unwind.unwind_table`, since readers of existing tables need no
 disassembler.
 """
 
@@ -107,7 +107,7 @@ class _Draft:
         return gaps
 
     def add_code(self, gaps: list[tuple[int, int]], limit: WorkLimit = UNLIMITED) -> None:
-        """Rows of those stretches as the machine code has them."""
+        """Add rows of these stretches from the machine code."""
         functions = self._elf.functions()
         parts_pc, parts_rule = [np.zeros(0, np.int64)], [np.zeros(0, np.uint16)]
         for section in self._elf.code_sections():

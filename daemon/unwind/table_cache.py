@@ -86,7 +86,7 @@ def file_version(fd: int) -> FileVersion:
     status = os.fstat(fd)
     writers = writers_of(fd)
     if not status.st_nlink:
-        # Memory, such as a copy of the kernel's vDSO: every recorder has another.
+        # Memory, such as a copy of the kernel's vDSO: every recorder has its own copy.
         if status.st_size > _MAX_DIGESTED:
             return writers, ""
         from _blake2 import blake2b  # hashlib's, which loads OpenSSL as well: 5 ms

@@ -43,7 +43,7 @@ def rule(
 
 
 def guessed(known: Rule) -> Rule:
-    """Return a rule that follows from machine code alone: a caller 0 that it finds is no end."""
+    """Return a rule that follows from machine code only: a caller of 0 is no end of the stack."""
     return known if known in (NONE, END, UNSUPPORTED) else (*known[:-1], 1)
 
 
@@ -60,9 +60,9 @@ class RuleSet:
         self._rules: list[Rule] = []
 
     def number(self, wanted: Rule) -> int:
-        """Return the number of a rule; beyond 65,535 distinct ones, that of "unsupported".
+        """Return the number of a rule; beyond 65,535 distinct ones, the number of "unsupported".
 
-        One number is left for what lies before the first row.
+        One number is left for addresses before the first row.
         """
         number = self._number.get(wanted)
         if number is None:
@@ -94,7 +94,7 @@ class InternedRules:
     def intern(
         self, rules: npt.NDArray[np.void], may_add: Callable[[], bool] = lambda: True
     ) -> npt.NDArray[np.uint16]:
-        """Return the index of each of ``rules``, u16[n + 1]; the last is that of what lies before a
+        """Return the index of each of ``rules``, u16[n + 1]; the last is for addresses before a
         module's first row.
 
         New ones beyond 65,536, or that ``may_add`` refuses, get the index of "unsupported".

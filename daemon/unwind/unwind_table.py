@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hpcd.elf.elf_view import Segment
 
-# Text beyond this is not one program's: the page directory alone would take 4 MiB.
+# No program has more text than this: the page directory alone would take 4 MiB.
 MAX_SPAN = 1 << 30
 MACHINES = ("x86_64", "aarch64")
 
