@@ -2,7 +2,7 @@
 (https://github.com/firefox-devtools/profiler, ``src/types/profile.ts``).
 
 A thread for each trace line, a sample for each record, weighted by its ms. Waits have a frame of
-their own below the one that waits, such as ``[blocked_time]``, so that metrics are distinguished.
+their own below the waiting frame, such as ``[blocked_time]``, so that metrics are distinguished.
 If a count is exported, weights are that count. CPU time is also each sample's ``threadCPUDelta``,
 from which the profiler draws activity.
 """

@@ -14,7 +14,7 @@ NAMELESS = "[no name]"
 
 
 def utf8(text: str) -> str:
-    """Return ``text`` as UTF-8 can hold it: lone surrogates as escapes such as ``\\udc80``."""
+    """Return ``text`` in valid UTF-8: lone surrogates as escapes such as ``\\udc80``."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -25,7 +25,7 @@ def one_line(text: str, forbidden: str = "") -> str:
 
 
 def readable(name: bytes | str) -> str:
-    r"""Return ``name`` as printable text, different for different names but for the escapes.
+    r"""Return ``name`` as printable text, different for different names except for the escapes.
 
     Bytes that are no UTF-8 become ``\xff``, control characters, line ends and characters that
     change the direction of writing ``\n``, ``\x1b``, ``\u202e``; a name beyond :data:`MAX_NAME`

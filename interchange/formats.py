@@ -33,7 +33,7 @@ class Format(NamedTuple):
     ``suffix`` is appended to the database's name; a format of several files is a ``directory``, and
     its function takes the path, others a binary file, which they may close, and a folder for files
     of their own. ``begins`` matches how exports begin; ``phases`` are shown if the format can hold
-    them; ``library`` is a Python library that it needs besides those of hpcd.
+    them; ``library`` is a Python library that it needs in addition to hpcd's.
     """
 
     module: str
@@ -136,7 +136,7 @@ def export(selection: ExportSelection, kind: str, path: Path, *, replace: bool =
 
 
 def is_stream(path: Path) -> bool:
-    """Whether ``path`` is written as it stands: ``-`` (standard output), a pipe, a device."""
+    """Whether ``path`` is written directly: ``-`` (standard output), a pipe, a device."""
     is_other = path.exists() and not path.is_file() and not path.is_dir()
     return str(path) in _STANDARD_OUTPUT or is_other
 
@@ -161,9 +161,9 @@ def import_library(module: str, package: str, purpose: str) -> Any:
 
 @contextlib.contextmanager
 def _put_in_place(path: Path, *, directory: bool, replace: bool) -> Iterator[Path]:
-    """Give a file or directory to write, which becomes ``path`` when all went well.
+    """Give a file or directory to write, which becomes ``path`` after success.
 
-    ``replace`` replaces what an export made. Raises StorageError.
+    ``replace`` allows replacing an earlier export. Raises StorageError.
     """
     if not path.parent.is_dir():
         raise StorageError(f"{path.parent}: no such directory")

@@ -38,7 +38,7 @@ class ImportOptions:
 
     With a ``frequency`` (Hz) counts of collapsed stacks are CPU time, with 0 they are counts.
     ``lines`` makes a procedure of each source line, where the format has them. ``job``, ``rank``
-    and ``size`` are those of the process with most samples.
+    and ``size`` describe the process with most samples.
     """
 
     format: str = ""
@@ -52,7 +52,7 @@ class ImportOptions:
 @dataclass(frozen=True, slots=True)
 class Imported:
     """The result of an import. ``times`` is ``recorded``, ``summed`` (of durations) or
-    ``synthetic``; ``left_out`` counts what could not be imported, by reason;
+    ``synthetic``; ``left_out`` counts inputs that could not be imported, by reason;
     ``notes`` are sentences on the rest."""
 
     format: str
@@ -149,7 +149,7 @@ def import_recording(source: Path, output: Path, options: ImportOptions) -> Impo
     """Import the file ``source`` (``-``: standard input) into the measurement ``output``, which
     must not exist.
 
-    Raises NotFoundError, FormatError when it is no such file or damaged, PlatformError when the
+    Raises NotFoundError, FormatError for another format or damage, PlatformError when the
     tool that reads it is not installed, StorageError; then nothing is left behind.
     """
     kind = options.format
@@ -237,8 +237,8 @@ def _recognise(file: InputFile) -> str:
         raise FormatError(f"{file.name}: perf.data must be a file, and not compressed")
     if looks_like_gperftools(head):
         raise FormatError(
-            f"{file.name}: a profile of gperftools, which has no names: import what go tool pprof"
-            " -proto PROGRAM FILE, or google-pprof --collapsed PROGRAM FILE, makes of it"
+            f"{file.name}: a profile of gperftools, which has no names: import the output of"
+            " go tool pprof -proto PROGRAM FILE, or google-pprof --collapsed PROGRAM FILE"
         )
     for name, kind in _FORMATS.items():
         if kind.recognise(head):

@@ -1,9 +1,9 @@
 """Perfetto's trace: a StackSample for each record, with its weight (``perfetto_trace.proto``).
 
-The primary weight of a sample is that of its record in the record's metric, which the weight's
-descriptor names; times are in ns, so waits carry their duration. Times are those of the day. Frames
+The primary weight of a sample is its record's weight in the record's metric, which the weight's
+descriptor names; times are in ns, so waits carry their duration. Times are times of day. Frames
 are interned at the beginning, call paths when they are first used. Phases are slices on a track
-below that of their thread.
+below their thread's.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class _Writer:
         counter = cost[:, kept].argmax(axis=0) + 1
         head = self._flags + bytes([_TIMESTAMP << 3])
         thread = integer(_TASK_ID, task)
-        # Samples of a context are often alike but for their time.
+        # Samples of a context often differ only in their time.
         alike: dict[tuple[int, int, int], bytes] = {}
         columns = zip(context.tolist(), counter.tolist(), whole[kept].tolist(), strict=True)
         written = []

@@ -38,7 +38,7 @@ def encode_varints(values: I64) -> list[bytes]:
     length = max(-(-int(values.max(initial=0)).bit_length() // 7), 1)
     if int(values.min(initial=1 << 62)).bit_length() <= 7 * (length - 1):
         return [encode_varint(value) for value in values.tolist()]
-    # All are of one length, as times since 1970 are.
+    # All have the same length, like times since 1970.
     digits = (values[:, None] >> (7 * np.arange(length))) & 0x7F
     digits[:, :-1] |= 0x80
     data = digits.astype(np.uint8).tobytes()
@@ -84,8 +84,8 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 def placed_fields(data: memoryview) -> Iterator[tuple[int, int | memoryview, int]]:
     """Yield (number, value, end) of each field; the value is an int, or the bytes of a string,
-    message or packed numbers, which are those of ``data`` before ``end``. Fields of 8 and 4 bytes
-    are passed over.
+    message or packed numbers, which end at ``end`` in ``data``. Fields of 8 and 4 bytes
+    are skipped.
 
     Raises FormatError if a field is cut off or of an unknown kind.
     """

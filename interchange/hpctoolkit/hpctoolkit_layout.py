@@ -1,6 +1,6 @@
 """The layout of HPCToolkit's database, version 4: headers, structures, strings, identifiers.
 
-Layouts are those of FORMATS.md, which hpcprof puts into each database, where {PI} has a stride of
+Layouts follow FORMATS.md, which hpcprof puts into each database, where {PI} has a stride of
 48 bytes. Strides of arrays are in the files, so that structures may grow within the version. A file
 is a header with the size and position of each section, the sections, and a footer.
 """
@@ -116,7 +116,7 @@ class StringTable:
 class StructureFile:
     """A mapped file whose offsets and sizes are taken from itself.
 
-    Every method raises FormatError naming the file for what is outside it, the constructor
+    Every method raises FormatError naming the file for offsets outside it, the constructor
     NotFoundError when it cannot be read.
     """
 

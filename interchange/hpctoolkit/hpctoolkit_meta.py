@@ -202,7 +202,7 @@ def _write_contexts(file: BinaryIO, contexts: LexicalContexts, code: _CodePlaces
 
 
 def _children(parent: I64, size: I64, position: I64) -> tuple[I64, I64]:
-    """Return the bytes of the children of each node and their position; 0 if it has none."""
+    """Return the bytes of the children of each node and their position; 0 without children."""
     count = len(parent)
     span, begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
     np.add.at(span, parent[1:], size[1:])

@@ -2,8 +2,8 @@
 
 A database has sums by thread and context (exact) and, if traces were recorded, the context of each
 sample and its time. Both become records: the cost of a context on a thread is divided evenly over
-the thread's samples in it, so that sums are the database's and times those of the trace. hpcd's own
-exports count samples, too: waits have an entry at each end there, of which one is left. Loops,
+the thread's samples in it, so that sums are the database's and times the trace's. hpcd's own
+exports count samples, too: waits have an entry at each end there, of which one is kept. Loops,
 source lines and instructions are not call frames: their costs count for the procedure around
 them.
 """
@@ -104,7 +104,7 @@ class HpctoolkitReader:
     # --- contexts ---
 
     def _read_contexts(self, meta: MetaFile) -> None:
-        """Find each context's node, that of the call it is in, and each context's parent."""
+        """Find each context's node (the node of its call), and each context's parent."""
         builder = self._builder
         frames: dict[int, int] = {}
         nodes = {0: -1}
@@ -168,8 +168,8 @@ class HpctoolkitReader:
     def _process(self, ids: dict[str, int]) -> int:
         """Return the number of the process of a thread with the identifiers ``ids``.
 
-        It is that of the database where it has one, and no other process is called so. A thread
-        whose identifiers another has, too, begins another process.
+        It is the process of the database if it has one, and no other process is called so. A thread
+        with the same identifiers as another begins another process.
         """
         key = tuple(ids.get(kind) for kind in ("NODE", *_PROCESSES))
         thread = tuple(ids.items())

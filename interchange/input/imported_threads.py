@@ -18,8 +18,8 @@ _LATEST_NS = 1 << 62
 class ImportedThreads:
     """Threads, which are trace lines, and processes of a measurement.
 
-    They are announced to ``writer`` when they are first met, and again by :meth:`finish` when all
-    is known of them. ``rank`` and ``size`` are those of the process with most samples.
+    They are announced to ``writer`` when they are first met, and again by :meth:`finish` with
+    complete data. ``rank`` and ``size`` describe the process with most samples.
     Raises FormatError naming ``source`` for numbers that no thread has, or too many threads.
     """
 
@@ -85,7 +85,7 @@ class ImportedThreads:
 
     def extend(self, line: int, begin_ns: int, end_ns: int, samples: int = 0) -> None:
         """Note that a thread existed from ``begin_ns`` to ``end_ns`` at least, with ``samples``.
-        Raises :class:`FormatError` for times that are none."""
+        Raises :class:`FormatError` for invalid times."""
         if not -_LATEST_NS < begin_ns <= end_ns < _LATEST_NS:
             raise FormatError(f"{self._source}: damaged: times of a thread are out of range")
         thread = self._threads[line]

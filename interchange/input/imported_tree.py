@@ -1,8 +1,8 @@
 """Calling context trees of recordings whose frames have names instead of addresses.
 
 A frame is a module and a name. Its offset in the module is 40 bits of the name's hash, so that
-equal names are equal frames in every measurement, and trees of several imports unite as those of
-recordings do. That two of 10,000 names of a module share a hash happens once in 20,000 imports;
+equal names are equal frames in every measurement, and trees of several imports unite like trees
+of recordings. That two of 10,000 names of a module share a hash happens once in 20,000 imports;
 within one measurement the second then takes the next offset that is free.
 """
 

@@ -147,7 +147,7 @@ def blocks(
     """
     rest = b""
     while data := read(_BLOCK):
-        # An end may lie across the border.
+        # A line end may cross the border.
         border = max(len(rest) - len(end) + 1, 0)
         if b"\r" in data:
             while data.endswith(b"\r") and (more := read(1)):

@@ -32,7 +32,7 @@ class RecordingBuilder:
     """Writes the measurement ``output`` (new), recorded on ``host``.
 
     ``origin`` describes the source in the measurement's option ``imported``. Raises StorageError as
-    the writer does, and FormatError naming ``source`` for what no recording has: numbers out of
+    the writer does, and FormatError naming ``source`` for impossible contents: numbers out of
     range, more names than fit.
     """
 

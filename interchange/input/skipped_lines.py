@@ -12,7 +12,7 @@ _NOTED_SHARE = 0.01
 
 
 class SkippedLines:
-    """Counts lines that are not understood: each is ``kind``, such as "no sample of Austin".
+    """Counts unknown lines: each is ``kind``, such as "no sample of Austin".
 
     Up to the share ``most`` they are samples that ``builder`` has dropped, above 1 % with a note.
     """

@@ -1,7 +1,7 @@
-"""Times for profiles that have none.
+"""Times for profiles without times.
 
 Sums over a run have no order, and a trace needs one: call paths are laid end to end in the order of
-the file, each as long as its share, so that the trace view shows proportions and nothing else. The
+the file, each as long as its share, so that the trace view shows only proportions. The
 measurement says so (``times`` is ``synthetic``).
 """
 
@@ -23,7 +23,7 @@ class SyntheticClock:
     """Collects (line, node, values of each event), and lays them out at the end."""
 
     def __init__(self, builder: RecordingBuilder, width: int, primary: int = 0) -> None:
-        """``width`` is the number of values; the one at ``primary`` gives the lengths."""
+        """``width`` is the number of values; the value at ``primary`` gives the lengths."""
         self._builder = builder
         self._width = width
         self._primary = primary
@@ -46,7 +46,7 @@ class SyntheticClock:
         self._values.extend(values)
 
     def multiply(self, factor: int) -> None:
-        """Multiply all values so far. Raises FormatError if they are too large for that."""
+        """Multiply all values so far. Raises FormatError if they are too large."""
         if max(self._values, default=0) * factor >= _END_OF_VALUES:
             raise FormatError(f"{self._builder.source}: a sample's value is out of range")
         self._values = array("Q", (value * factor for value in self._values))

@@ -31,7 +31,7 @@ def tool_output(
 ) -> Iterator[BinaryIO]:
     """Open the output of ``command``, which reads ``source`` and is called ``label`` in errors.
 
-    ``capabilities`` are those that it keeps of root's. Raises FormatError with its last message
+    ``capabilities`` are kept of root's. Raises FormatError with its last message
     when it fails, PlatformError if root's rights cannot be given up.
     """
     with tempfile.TemporaryFile() as messages:
@@ -74,7 +74,7 @@ def _without_rights(capabilities: Sequence[str]) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment in which tools run and load nothing else, and ask no server."""
+    """Return an environment in which tools run, load nothing else, and contact no server."""
     return {
         "PATH": "/usr/bin:/bin", "LC_ALL": "C", "PAGER": "cat", "DEBUGINFOD_URLS": "",
         "PERF_CONFIG": "/dev/null", "HOME": str(Path.home()), "TERM": "dumb",

@@ -120,9 +120,9 @@ def _flush(*_: object) -> Any:
 
 
 class _EventWriter:
-    """Writes the records of one location after another.
+    """Writes the records of locations in sequence.
 
-    ``rows`` are the places among the selection's metrics of those that records have as attributes.
+    ``rows`` are the places among the selection's metrics of the records' attributes.
     """
 
     def __init__(self, archive: Any, selection: ExportSelection, table: ContextTable) -> None:
@@ -269,7 +269,7 @@ class _Definitions:
 
     def _group_numbers(self, locations: list[int]) -> dict[int, int]:
         """Return the location group of each process, ranks first: some readers take these numbers
-        for ranks. ``locations`` are those of ranks that sent messages."""
+        for ranks. ``locations`` are the locations of ranks that sent messages."""
         ranks, unranked = [], []
         for process, group in self._groups.items():
             if group.rank is None:

@@ -1,7 +1,7 @@
 """Conventions of hpcd's OTF2 archives, shared by exports and imports.
 
-Events of recorded calls have attributes; the name of a communicator's group describes what the list
-of its members does not.
+Events of recorded calls have attributes; the name of a communicator's group has facts that its list
+of members lacks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DURATION = _attribute(DURATION, b"UINT64", rb"(\d{1,19})")
 
 @dataclass(slots=True)
 class CallAttributes:
-    """Attributes of an event: ``context`` is the archive's calling context, -1 if there is none;
+    """Attributes of an event: ``context`` is the archive's calling context, -1 for none;
     ``duration_ns`` None; ``function`` empty."""
 
     context: int = -1

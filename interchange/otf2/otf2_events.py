@@ -93,7 +93,7 @@ class CallEvents:
         calls: I64 | int = 1,
         duration: I64 | int = 0,
     ) -> CallEvents:
-        """Return events of one kind; ``arguments`` are columns, or one value for all."""
+        """Return events of one kind; ``arguments`` are columns, or a single value for all."""
         argument = np.zeros((len(time), _MAX_ARGUMENTS), np.int64)
         for at, column in enumerate(arguments):
             argument[:, at] = column

@@ -41,7 +41,7 @@ _ERROR_CALLBACK = ctypes.CFUNCTYPE(
 class LibraryErrors:
     """Collects the library's errors, which it would write to standard error.
 
-    Those while buffers are written are reported nowhere else.
+    Errors while buffers are written are reported nowhere else.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Recorded calls of MPI as messages, collective operations and communicators of an OTF2 archive.
 
 A job's ranks are places in one list of locations, of which communicators' groups name some. Ranks
-in events are those of the communicator.
+in events are numbered in the communicator.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ALLOCATES = "WIN_ALLOCATE"
 class ArchivedMessages:
     """The communication of every job of a database, as far as it is selected.
 
-    ``notes`` says what is left out.
+    ``notes`` are sentences on data that is left out.
     """
 
     def __init__(self, selection: ExportSelection, strings: Numbering[str]) -> None:
@@ -97,7 +97,7 @@ class ArchivedMessages:
         self.locations += _lines_of_ranks(traffic)
         first = len(self._comms)
         for communicator in traffic.communicators.all:
-            # Both groups of one between two: OTF2 counts the ranks of either.
+            # Both groups of an intercommunicator: OTF2 counts the ranks of either.
             members = tuple(
                 place[rank] for rank in communicator.everybody.tolist() if rank in place
             )
@@ -213,7 +213,7 @@ class _Job:
             )
 
     def collectives(self) -> Iterator[CallEvents]:
-        """Collective operations, also those that lack ranks.
+        """Yield collective operations, including operations that lack ranks.
 
         Bytes are the caller's: received bytes on all ranks but the root of an operation from a
         root, else sent bytes.
@@ -336,7 +336,7 @@ def _jobs(db: Database) -> Iterator[Communication]:
 
 
 def _group_name(communicator: Communicator) -> str:
-    """Return the name of a communicator's group: what the list of members does not say."""
+    """Return the name of a communicator's group, with facts that the list of members lacks."""
     if communicator.remote is not None:
         return conventions.name_two_groups(len(communicator.members), len(communicator.remote))
     if communicator.dims:

@@ -2,7 +2,7 @@
 
 An operation begins and completes, on one location and with one number. It is a call of the function
 in the attribute ``function``, which hpcd's exports have, else of ``read``, ``write`` or ``flush``;
-in the call path of the attribute ``calling context``, else in that of the location.
+in the call path of the attribute ``calling context``, else the location's.
 """
 
 from __future__ import annotations

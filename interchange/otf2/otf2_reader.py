@@ -1,10 +1,10 @@
 """OTF2 traces (Score-P and others), read by ``otf2-print``.
 
-Each location enters and leaves regions. Between two such events it is in one call path: an
-interval, so that times are exact, as are the sums. Calling-context samples, which sampling tools
+Each location enters and leaves regions. Between two such events its call path is constant: an
+interval, so that times and sums are exact. Calling-context samples, which sampling tools
 write, are in ``otf2_samples``, operations on files in ``otf2_operations``, messages and collective
 operations in ``otf2_traffic``. Definitions and events are read from the text that otf2-print of
-OTF2 2 and 3 writes; the archive's format is the library's own affair.
+OTF2 2 and 3 writes; only the library knows the archive's format.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class Otf2Reader:
 def _ranks_by_place(text: bytes, groups: dict[int, int]) -> dict[int, int]:
     """Return the rank of each location group by the order of the locations that communicate.
 
-    ``groups`` are those of locations. Empty if a group has several locations that communicate.
+    ``groups`` are the groups of locations. Empty if a group has several locations that communicate.
     """
     places = communicating_locations(text)
     ranks = {groups[location]: at for at, location in enumerate(places) if location in groups}

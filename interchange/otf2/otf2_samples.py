@@ -1,7 +1,7 @@
 """Calling-context samples of OTF2 traces, as ``otf2-print`` shows them.
 
 A sample is taken by an interrupt generator in a calling context. Its weight is the attribute that
-hpcd's exports have, named as the metric; without one it is the generator's period. A generator of
+hpcd's exports have, named as the metric; without it the generator's period. A generator of
 hpcd's waits has a period of one nanosecond: its samples are intervals that begin at their times.
 """
 
@@ -60,7 +60,7 @@ class Otf2Samples:
     """Turns samples into records of ``builder``.
 
     An event's text may have several lines: :meth:`begin` has the first, :meth:`go_on` the others,
-    and :meth:`finish` comes before whatever is next.
+    and :meth:`finish` must be called before any other event.
     """
 
     def __init__(self, builder: RecordingBuilder) -> None:
@@ -117,7 +117,7 @@ class Otf2Samples:
             if end := _sample_end(text):
                 node = self.nodes.get(end[0])
                 if node is None or end[1] not in (_NONE, *self._generators):
-                    raise self._builder.damaged("a sample of what is not defined")
+                    raise self._builder.damaged("a sample with undefined context or generator")
                 self._sample = _Sample(*self._begun, node, end[1])
                 self._begun = None
         elif (

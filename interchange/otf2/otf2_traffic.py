@@ -2,10 +2,10 @@
 them: recorded calls of MPI.
 
 Events are the begin of a send, the end of a receive, the begin and end of a collective operation.
-The duration of their call is the attribute ``duration``, which hpcd's exports have; else that of
-the region that the location is in. Its function is the attribute ``function``, else that region,
+The duration of their call is the attribute ``duration``, which hpcd's exports have; else the
+duration of the location's region. Its function is the attribute ``function``, else that region,
 else it follows from the kind of event. A communicator is an object of the calls, with ranks of the
-job, as the definitions have it.
+job, as in the definitions.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ class Frames:
     """The distinct frames of a table of contexts, one entry each; the root's is frame 0.
 
     ``name`` is the procedure's display name; ``module`` uint32[n] its load module's id or 0;
-    ``procedure`` uint32[n], that around it for inlined calls; ``inlined`` bool[n]; ``address``
-    uint64[n] in the module, 0 if it has none; ``file`` and ``line`` uint32[n] the source line that
-    is executed (0 if only the file is known) with :attr:`Detail.PLACE`, else the line where the
+    ``procedure`` uint32[n], the one around it for inlined calls; ``inlined`` bool[n]; ``address``
+    uint64[n] in the module, 0 for none; ``file`` and ``line`` uint32[n] the executed source line
+    (0 if only the file is known) with :attr:`Detail.PLACE`, else the line where the
     procedure begins; empty and 0 if unknown.
     """
 
@@ -90,7 +90,7 @@ def build_context_table(db: Database, detail: Detail, depth: int | None = None) 
         frames, label = _frames_by_place(db, unfolded)
     else:
         frames, label = _frames_by_procedure(db, unfolded, by_name=detail is Detail.NAME)
-    # Label 0 is the root's, which nothing else may have.
+    # Label 0 is the root's; no other node may have it.
     tree, into = collapse(CCT(unfolded.parent, label), label + np.uint64(1))
     number = np.maximum(tree.frame, 1) - np.uint64(1)
     table = ContextTable(

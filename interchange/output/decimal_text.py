@@ -1,7 +1,7 @@
 """Columns of numbers as decimal text, thousands at a time.
 
 Python makes the text of a number in some hundred ns, the kernel in some ns. It takes whole numbers;
-what is not a whole number of a decimal place is left to Python.
+other values are left to Python.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _EXACT = 2.0**53
 def decimal_rows(columns: Sequence[Array], places: int, end: bytes) -> bytes:
     """Return the rows of ``columns``: commas between numbers, ``end`` after each row.
 
-    Columns are integers or float64[n]. Floats are written so that they are read back to the last
-    bit but one; fast if they are whole numbers of ``10 ** -places``, such as seconds in ns.
+    Columns are integers or float64[n]. Floats are exact when read back, up to the last
+    bit; fast if they are whole numbers of ``10 ** -places``, such as seconds in ns.
     """
     scaled = [
         _whole(column, places) if column.dtype.kind == "f" else (column.astype(np.int64), 0)

@@ -74,7 +74,7 @@ class ExportSelection:
         self.names = [db.metrics.names[number] for number in self.metrics]
         """Names of the metrics."""
         self.units = [db.metrics.units[number] for number in self.metrics]
-        """Units of the metrics: ``s``, that of a counter, or empty."""
+        """Units of the metrics: ``s``, a counter's unit, or empty."""
         self.lines: I64 = np.flatnonzero(only.lines(db))
         self._windows = apart(only.windows)
         self._matching: Mask | None = only.contexts(db) if only.procedures or only.modules else None
@@ -111,8 +111,8 @@ class ExportSelection:
         return self._windows[0][0], min(self._windows[-1][1], self.db.duration_ns)
 
     def select_calls(self, line: I64, begin: I64, end: I64, node: I64) -> Mask:
-        """Return bool[n]: calls of the selected lines and call paths that lie within a window from
-        begin to end."""
+        """Return bool[n]: calls of the selected lines and call paths that are entirely within a
+        window."""
         is_selected = np.zeros(len(self.db.lines), bool)
         is_selected[self.lines] = True
         selected: Mask = is_selected[line]
@@ -227,7 +227,7 @@ class ExportedPhases:
 
 
 class ProcessNames:
-    """Names of processes by what tells them apart, for formats that have one name for each."""
+    """Distinct names of processes, for formats that identify processes by name."""
 
     def __init__(self, selection: ExportSelection) -> None:
         self._process = selection.db.lines.process
@@ -242,7 +242,7 @@ class ProcessNames:
 
 class ProcessIds:
     """Numbers of processes and threads that are unique even if several hosts have the same, for
-    formats that know of one host."""
+    formats without hosts."""
 
     def __init__(self, selection: ExportSelection) -> None:
         lines, selected = selection.db.lines, selection.lines

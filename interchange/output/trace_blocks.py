@@ -25,9 +25,9 @@ _LONGEST_NS = 1 << 62
 class Events:
     """The events of a database by number, ``n`` entries each.
 
-    ``metric`` int64[n] is the metric that records add to, besides samples, -1 if none; ``weight``
-    float64[n] that metric's amount per unit of a record's value; ``duration_ns`` float64[n] the
-    duration of an interval per unit of its value, 0 for events that are moments.
+    ``metric`` int64[n] is the metric that records add to, other than samples, -1 if none;
+    ``weight`` float64[n] that metric's amount per unit of a record's value; ``duration_ns``
+    float64[n] the duration of an interval per unit of its value, 0 for events that are moments.
     """
 
     name: list[str]

@@ -1,7 +1,7 @@
 """perf.data, read by ``perf script``.
 
-The file's format is perf's own affair (it changes with every kernel), so perf reads it, as a child
-process without rights. Started by root it keeps two capabilities, those to read files and the
+Only perf knows the file's format (it changes with every kernel), so perf reads it, as a child
+process without rights. Started by root it keeps two capabilities, to read files and the
 kernel's symbols, without which perf report would show more than the import.
 """
 

@@ -30,7 +30,7 @@ _KERNEL_PART = re.compile(rb"\[guest\.kernel\.|.*\.ko(?:\.\w{2,4})?$")
 
 
 class PerfFrame(NamedTuple):
-    """A frame. ``address`` is None, ``symbol`` and ``module`` are empty where they are unknown."""
+    """A frame. ``address`` is None, ``symbol`` and ``module`` are empty if unknown."""
 
     address: int | None
     symbol: bytes
@@ -52,10 +52,10 @@ def parse_frame(line: bytes) -> PerfFrame | None:
 
 
 def parse_last_column(text: bytes) -> PerfFrame | None:
-    """Return the frame at the end of a one-line sample, None if it has none; ``text`` is the part
+    """Return the frame at the end of a one-line sample, None without a frame; ``text`` is the part
     after the event."""
     for _ in range(_MOST_COLUMNS):
-        # Before the frame there can be others, such as the address of data (-F +addr).
+        # Other columns may precede the frame, such as the address of data (-F +addr).
         column = _column(text)
         if not column or not _column(text[column : column + 2 * _WIDTH]):
             break

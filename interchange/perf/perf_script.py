@@ -48,7 +48,7 @@ _FRAMES = re.compile(
     rb"|.{0,255}: {1,16}[0-9a-f]{1,16} \S.{0,255}\+0x[0-9a-f]{1,16}(?: \(|$))",
     re.MULTILINE,
 )
-# What else belongs to a sample: source lines (-F +srcline, +srccode), registers, instructions.
+# Further lines of a sample: source lines (-F +srcline, +srccode), registers, instructions.
 _DETAIL = re.compile(rb"  \S| (?:ABI|insn|ilen):|\|\d{1,9}\s")
 _LAST_DETAIL = (b" ABI:", b" insn:", b" ilen:")
 _RECORD = re.compile(
@@ -73,8 +73,8 @@ _CACHED_STACKS, _CACHED_LINES = 1 << 18, 1 << 19
 _CACHED_BYTES = 128 << 20
 # Share of lines that may be something else than samples and perf's own messages.
 _MAX_SKIPPED_SHARE = 0.5
-# Lines that tell how times and call paths are written, and the share of steps back in time above
-# which times are those since the event before (--deltatime).
+# Lines examined for how times and call paths are written, and the share of steps back in time
+# above which times are relative to the previous event (--deltatime).
 _LOOKED_AT = 4000
 _STEPS_BACK = 0.25
 
@@ -144,7 +144,7 @@ class PerfScriptReader:
         self._skipped.finish(self._lines_before)
 
     def _look_at(self, text: bytes) -> None:
-        """Note which frame of a call path is first, and what times are relative to."""
+        """Determine the order of frames in a call path, and the origin of times."""
         times: list[int] = []
         outer, inner = 0, 0
         path: list[PerfFrame] = []
@@ -169,12 +169,12 @@ class PerfScriptReader:
         if self._caller_first:
             self._builder.notes.append("call paths have their outermost frame first")
         if times and not times[0]:
-            # What perf read from /proc has no time.
+            # Events that perf synthesised from /proc have no time.
             begin = next((at for at, time in enumerate(times) if time), len(times))
             steps = [after <= before for before, after in pairwise(times[begin:])]
             self._relative = sum(steps) > _STEPS_BACK * len(steps)
         if self._relative:
-            self._builder.notes.append("times are sums of those between events (--deltatime)")
+            self._builder.notes.append("times are sums of times between events (--deltatime)")
 
     def _last_sample(self, text: bytes) -> int:
         """Return where the last sample of ``text`` begins, which no empty line ends; 0 if it is the
@@ -219,8 +219,8 @@ class PerfScriptReader:
             self._keep(stack, node)
 
     def _take_lines(self, text: bytes) -> int | None:
-        """Add the samples of lines, whatever else is between; returns the node of the first line's
-        sample if that is all there is, and understood."""
+        """Add the samples of lines and skip others; return the node of the first line's
+        sample if there is only that, and it is understood."""
         header: re.Match[bytes] | None = None
         record = None
         path: list[bytes] = []
@@ -372,7 +372,7 @@ def _nanoseconds(seconds: bytes, fraction: bytes) -> int:
 def _perf_event(builder: RecordingBuilder, name: bytes, with_period: bool) -> int:
     """Return the number of the event ``name``.
 
-    A period of one of the kernel's clocks is ns of CPU time; any other counts occurrences.
+    A period of a kernel clock is ns of CPU time; other periods count occurrences.
     Without periods a sample is one sample: the metric is ``NAME samples``.
     """
     text = readable(name)

@@ -64,13 +64,13 @@ class _Function:
     ID, NAME, SYSTEM_NAME, FILE, START_LINE = 1, 2, 3, 4, 5
 
 
-# The size of a mapping: addresses are those within a load module.
+# The size of a mapping: addresses are relative to a load module.
 _LIMIT = 1 << 40
 _MAX_KINDS = 64
 # Encoders write fields in any order; values come early.
 _FIRST_FIELDS = 16
 # A field takes two bytes of a file, which may be compressed a thousandfold, and objects of Python
-# some hundred bytes: what these limits let through takes some hundred MB.
+# some hundred bytes: with these limits memory stays at some hundred MB.
 _MOST_SAMPLES = 1 << 24
 _MOST_STRINGS = 1 << 24
 _MOST_ENTRIES = 1 << 20
@@ -237,7 +237,7 @@ class DecodedProfile:
             raise FormatError(f"more than {_MOST_ENTRIES:,} functions, locations and lines")
 
     def string(self, number: int) -> bytes:
-        """Return a string. Raises FormatError if there is none of that number, or if it is longer
+        """Return a string. Raises FormatError for an unknown number, or a string longer
         than any name."""
         if not 0 <= number < len(self.strings):
             raise FormatError(f"string {number} of {len(self.strings)}")

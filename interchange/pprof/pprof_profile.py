@@ -73,7 +73,7 @@ def write(selection: ExportSelection, raw: BinaryIO, _: Path) -> None:
 
 
 def _period(selection: ExportSelection) -> tuple[str, str, int]:
-    """Return name and unit of what passes between two samples, and how much that is: of CPU time,
+    """Return name, unit and amount of the period between two samples: CPU time
     as requested; else 1 of the main metric."""
     if "cpu_time" in selection.names:
         rows = selection.db.rows(
@@ -212,7 +212,7 @@ class PprofReader:
         return frames
 
     def _line(self, labels: tuple[bytes, ...]) -> int:
-        """Return the trace line of samples with these labels: of one thread, if they name it."""
+        """Return the trace line of samples with these labels: a thread's, if they name it."""
         line = self._lines.get(labels)
         if line is not None:
             return line
@@ -242,7 +242,7 @@ class PprofReader:
     def _new_frames(self, number: int) -> list[int]:
         profile, builder = self._profile, self._builder
         if number not in profile.locations:
-            raise FormatError(f"a sample is at location {number}, which there is not")
+            raise FormatError(f"a sample is at unknown location {number}")
         mapping, lines = profile.locations[number]
         path = profile.string(profile.mappings[mapping]) if mapping in profile.mappings else b""
         frames = []
@@ -276,7 +276,7 @@ def _distinct(profile: DecodedProfile) -> Iterator[tuple[bytes, int]]:
 
 def _event(builder: RecordingBuilder, name: str, unit: str) -> int:
     if unit in _TIMES:
-        # "time" is what a thread lived.
+        # "time" is a thread's elapsed time.
         plain = "time" if name == "wall" else f"{name}_time"
         metric = name if name.endswith("time") else plain
         return builder.event(f"{name}/{unit}", "s", _TIMES[unit], metric)

@@ -35,7 +35,7 @@ class PushError(HpcdError):
 class Receiver:
     """A receiver of profiles: ``url`` http or https; ``headers`` such as Authorization.
 
-    Without a path in ``url`` the format's own is taken. Raises UsageError.
+    Without a path in ``url`` the format's default is used. Raises UsageError.
     """
 
     url: str

@@ -2,10 +2,10 @@
 
 OTLP: an ExportProfilesServiceRequest of OpenTelemetry's protocol
 (https://github.com/open-telemetry/opentelemetry-proto, ``collector/profiles/v1development``),
-fields as in v1.10.0, which gave those of ``Sample`` other numbers: receivers of earlier versions
-read nothing sensible. A resource for each set of labels, a profile for each metric.
+fields as in v1.10.0, which renumbered the fields of ``Sample``: receivers of earlier versions
+misread them. A resource for each set of labels, a profile for each metric.
 
-pprof: a profile for each set of labels, for Pyroscope's ``/ingest`` and what forwards to it. Labels
+pprof: a profile for each set of labels, for Pyroscope's ``/ingest`` and its forwarders. Labels
 are in the request's ``name``, ``command{user="ada",job="17",rank="3",command="lmp"}``, and in each
 sample.
 """
@@ -107,7 +107,7 @@ class _Dictionary:
 
 
 def _encode_otlp(profiles: IntervalProfiles) -> list[Request]:
-    """Return the one request of ``profiles``."""
+    """Return the single request of ``profiles``."""
     dictionary = _Dictionary(profiles)
     scope = message(1, text(1, "hpcd"), text(2, __version__))
     resources = [
@@ -149,7 +149,7 @@ def _attributes(host: str, labels: Labels) -> list[bytes]:
 def _profile(
     profiles: IntervalProfiles, series: Series, metric: int, dictionary: _Dictionary
 ) -> bytes:
-    """Return the Profile of one metric."""
+    """Return the Profile message of a metric."""
     used = np.flatnonzero(series.value[metric])
     samples = [
         message(2, integer(1, dictionary.stack(node)), packed(4, [value]))
@@ -185,7 +185,7 @@ def _encode_pprof(profiles: IntervalProfiles) -> list[Request]:
 def _query(profiles: IntervalProfiles, labels: Labels) -> str:
     pairs = {"host": profiles.host, **labels._asdict()}
     listed = ",".join(f"{key}={_SPECIAL.sub('_', value)}" for key, value in pairs.items() if value)
-    # What receivers allow as an application's name.
+    # Characters that receivers allow in an application's name.
     name = re.sub(r"[^\w.-]", "_", labels.command, flags=re.ASCII) or "unnamed"
     return urlencode(
         {

@@ -1,6 +1,6 @@
 """Tables as Parquet or Arrow IPC files (https://arrow.apache.org/docs/format), by pyarrow.
 
-The tables are those of :mod:`.tables`, written batch by batch.
+The tables of :mod:`.tables`, written batch by batch.
 """
 
 from __future__ import annotations

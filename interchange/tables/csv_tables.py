@@ -1,6 +1,6 @@
 """A folder of CSV files: contexts, trace lines, metrics, costs, and the trace (RFC 4180, UTF-8).
 
-The tables are those of :mod:`.tables`. Text that a spreadsheet would take for a formula begins with
+The tables of :mod:`.tables`. Text that a spreadsheet would take for a formula begins with
 an apostrophe; line ends and control characters are written as escapes.
 """
 

@@ -1,6 +1,6 @@
 """Tables of a database for pandas and Arrow: :func:`pandas_frame`, :func:`arrow_table`.
 
-The tables are those of :mod:`.tables`, by name: ``contexts``, ``modules``, ``metrics``, ``events``,
+The tables of :mod:`.tables`, by name: ``contexts``, ``modules``, ``metrics``, ``events``,
 ``trace_lines``, ``costs`` and ``trace``. All functions take the options of ``hpcd export``:
 ``filters`` as in ``--filter``, ``metrics`` by name, ``depth`` in frames.
 

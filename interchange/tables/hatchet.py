@@ -1,10 +1,10 @@
 """Hatchet and Thicket (LLNL): Hatchet's literal form, :func:`graph_frame`, :func:`thicket`.
 
-Nodes are procedures: calls from several places of one are one node, inlined calls nodes of their
-own. Each metric is exclusive as ``cpu_time`` and inclusive as ``cpu_time (inc)``, times in s.
-Contexts that cost nothing are left out. The literal form, for ``GraphFrame.from_literal``, is a
-list of nodes with children as JSON, summed over the trace lines; its main metric is there once more
-as ``time``, the one that Hatchet then shows by default.
+Nodes are procedures: calls from several places of a procedure are one node, inlined calls are
+nodes of their own. Each metric is exclusive as ``cpu_time`` and inclusive as ``cpu_time (inc)``,
+times in s. Contexts without costs are left out. The literal form, for
+``GraphFrame.from_literal``, is a list of nodes with children as JSON, summed over the trace lines;
+its main metric is there once more as ``time``, the metric that Hatchet then shows by default.
 
 Made for the PyPI packages llnl-hatchet and llnl-thicket; the older ``hatchet`` on PyPI is another
 release of the same module. Both recurse where call paths are deep: beyond about 900 frames give a
@@ -49,7 +49,7 @@ def graph_frame(
     Its data frame has a row for each node, summed over the trace lines; with ``by_line`` one for
     each node and line with costs at the node or below it, with the index levels ``node``, ``rank``
     (-1: none) and ``thread`` (the number of the trace line); ``drop_index_levels(numpy.sum)`` makes
-    the first form of it. ``filters``, ``metrics``, ``depth`` are those of ``hpcd export``. Raises
+    the first form of it. ``filters``, ``metrics``, ``depth`` are as in ``hpcd export``. Raises
     :class:`UsageError` for an unknown metric or filter, :class:`PlatformError` without Hatchet.
     """
     hatchet = import_library("hatchet", "llnl-hatchet", "a GraphFrame")

@@ -3,8 +3,8 @@
 ``contexts``: id, parent (0: none), depth, name, kind, module, file, line, address. ``modules``,
 ``metrics``, ``events``. ``trace_lines``: id, label, job, rank, host, pid, tid, process, thread,
 start and end. ``costs``: the exclusive cost of each context on each line, a column for each metric.
-``trace``: a row for each record; ``duration_ns`` is that of a wait, 0 else; ``interval_end`` rows
-only mark where a wait ended. Times are ns since the origin.
+``trace``: a row for each record; ``duration_ns`` is a wait's duration, else 0; rows with
+``interval_end`` only mark where a wait ended. Times are ns since the origin.
 """
 
 from __future__ import annotations

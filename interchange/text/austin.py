@@ -21,7 +21,7 @@ _HEAD = re.compile(rb"P(\d{1,10});T(?:(\d{1,10}):)?(0x[0-9A-Fa-f]{1,16}|[0-9A-Fa
 _FRAME = re.compile(rb"(.*):([^:]*):(\d{1,9})$", re.DOTALL)
 _METRICS = re.compile(rb"-?\d{1,15}(?:,-?\d{1,15}){0,2}")
 _SETTING = re.compile(rb"# ([a-z]+): (.*)")
-# "time" is what a thread lived.
+# "time" is a thread's elapsed time.
 _MODES = {b"wall": "time", b"cpu": "cpu_time", b"full": "time", b"memory": "memory"}
 _MAX_SKIPPED_SHARE = 0.1
 _CACHED = 1 << 18
@@ -59,7 +59,7 @@ class AustinSamples:
         return python_frame(self.builder, function, file, line if self._with_lines else 0)
 
     def special_frame(self, name: bytes) -> int:
-        """Return the number of a frame that is no function, such as garbage collection."""
+        """Return the number of a frame other than a function, such as garbage collection."""
         module = self.builder.tree.module(NO_MODULE)
         return self.builder.tree.frame(module, b"[%s]" % name.strip(b":").lower())
 

@@ -2,7 +2,7 @@
 
 Exports have a line for each calling context with a cost: whole numbers, times in ns; a semicolon in
 a name is written ``\\x3b``, a line end ``\\n``. flamegraph.pl, inferno, speedscope and others read
-them. Imports are those of FlameGraph's stackcollapse scripts (stackcollapse.pl says what they are),
+them. Imports are outputs of FlameGraph's stackcollapse scripts (described in stackcollapse.pl),
 bcc, async-profiler, inferno, ``perf script report stackcollapse``, and py-spy (``--format raw``),
 whose frames are ``function (file.py:line)``.
 """
@@ -224,8 +224,8 @@ def python_frame(builder: RecordingBuilder, function: bytes, file: bytes, line: 
 
 
 def _count(text: bytes, parts: int = _PARTS) -> int | None:
-    """Return a count as a number of ``parts`` of one, rounded; None if it is no count, or has a
-    fraction where there is 1 part."""
+    """Return a count as a number of ``parts`` of one, rounded; None if it is no number, or has a
+    fraction with 1 part."""
     if text.isdigit() and len(text) <= 18:
         return int(text) * parts
     whole, _, part = text.partition(b".")

@@ -1,7 +1,7 @@
 """speedscope's file format (https://www.speedscope.app/file-format-schema.json).
 
-For each metric a profile of all trace lines together, then for each trace line one in time order
-of each metric it has. Times are in ns. Weights of consecutive records of one context are added up.
+There is a profile of all trace lines for each metric, then a profile in time order of each trace
+line and each of its metrics. Times are in ns. Weights of a context's consecutive records are added.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _JsonPaths:
 
 
 def _merge_runs(block: TraceBlock, row: int, table: ContextTable) -> tuple[U32, F64]:
-    """Return the contexts uint32[k] of consecutive records and what each run cost, float64[k]."""
+    """Return the contexts uint32[k] of runs of consecutive records and their costs, float64[k]."""
     cost = block.cost[row]
     kept = cost != 0
     context, cost = table.of_node[block.node[kept]], cost[kept]
@@ -103,7 +103,7 @@ def _merge_runs(block: TraceBlock, row: int, table: ContextTable) -> tuple[U32, 
 
 
 class _SampledProfile:
-    """The samples of one metric, that in ``row`` of the selection."""
+    """The samples of the metric in ``row`` of the selection."""
 
     def __init__(
         self, selection: ExportSelection, row: int, paths: _JsonPaths, columns: JsonColumns

@@ -1,7 +1,7 @@
 """speedscope files (py-spy ``--format speedscope``, rbspy, dotnet-trace and others).
 
-A sample is a call path and what it weighs. Where weights are times, the time of a sample is the sum
-of those before it in its profile and its own. Of profiles of events, which open and close frames, a
+A sample is a call path and its weight. If weights are times, the time of a sample is the sum
+of weights up to its own in its profile. In profiles of events, which open and close frames, a
 call path is an interval from one event to the next.
 """
 
@@ -57,7 +57,7 @@ class SpeedscopeReader:
             for number, profile in enumerate(document["profiles"]):
                 self._add_profile(number, profile, own=own)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-            raise self._builder.damaged("it is not what speedscope's schema says") from None
+            raise self._builder.damaged("it does not follow speedscope's schema") from None
 
     def _add_frame(self, number: int, frame: dict[str, Any]) -> None:
         name, line = utf8(str(frame["name"])), frame.get("line")

@@ -1,7 +1,7 @@
 """TAU's profile files, one for each thread and metric (TAU Reference Guide, "Profile file format").
 
 ``profile.NODE.CONTEXT.THREAD`` in a folder ``MULTI__METRIC`` for each metric. A node is a rank of
-the one job, or a number above all ranks for a process without one; the context is always 0. Times
+the job, or a number above all ranks for a process without one; the context is always 0. Times
 are in µs. Every procedure has an entry, and every call path one with ``=>`` between its procedures.
 Calls count samples: hpcd does not count calls.
 """
@@ -63,7 +63,7 @@ def _files(selection: ExportSelection) -> Iterator[tuple[int, str]]:
 
 
 class _ProfileWriter:
-    """Writes the profile of one thread after another."""
+    """Writes the profiles of threads, one at a time."""
 
     def __init__(self, selection: ExportSelection, table: ContextTable) -> None:
         self._selection = selection
@@ -104,7 +104,7 @@ class _ProfileWriter:
             file.write("0 aggregates\n")
 
     def _counts(self, exclusive: F64) -> I64:
-        """Return int64[contexts]: records, or 1 where there is a cost but no such metric."""
+        """Return int64[contexts]: records, or 1 for a cost without such a metric."""
         names = self._selection.names
         if RECORDS in names:
             counts: I64 = np.rint(exclusive[names.index(RECORDS)]).astype(np.int64)
