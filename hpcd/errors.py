@@ -79,5 +79,5 @@ def did_you_mean(name: str, choices: Iterable[str], most: int = 3) -> str:
             for choice in difflib.get_close_matches(name, names[:_COMPARED], most, 0.55)
         }
         # Names much less similar than the nearest one are no useful suggestion.
-        near = [one for one in likeness if likeness[one] > max(likeness.values()) - 0.1]
+        near = [choice for choice in likeness if likeness[choice] > max(likeness.values()) - 0.1]
     return f"; did you mean {' or '.join(near[:most])}?" if near else ""

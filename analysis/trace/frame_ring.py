@@ -69,7 +69,7 @@ class FrameRing:
             if not is_sound:
                 self.words[2] += _BYTES
                 path = parts[int(share[0, PART])].path
-                raise FormatError(f"{path}: a block does not decompress to what its table says")
+                raise FormatError(f"{path}: a block has not the size in its table")
 
     def _decompress(self, addresses: I64, frames: I64) -> bool:
         size, to, content = frames[:, SIZE], frames[:, TO], frames[:, CONTENT]

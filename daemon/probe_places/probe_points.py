@@ -178,10 +178,10 @@ def _point(elf: ElfView, symbol: FunctionSymbol, query: int) -> dict[str, Any]:
     }  # fmt: skip
     offset = _code_offset(elf, symbol.address)
     if symbol.indirect:
-        point["why"] = "which function it stands for is chosen when a program starts (IFUNC)"
+        point["why"] = "its implementation is chosen when a program starts (IFUNC)"
         return point
     if offset is None:
-        point["why"] = "it lies in no code of the file"
+        point["why"] = "it is outside of the code of the file"
         return point
     point["offset"] = offset
     size = min(symbol.size, MOST_BYTES + 1)
@@ -217,7 +217,7 @@ def _tracepoints(
             "semaphore": elf.file_offset(note.semaphore) or 0 if note.semaphore else 0,
         }  # fmt: skip
         if offset is None:
-            point["why"] = "it lies in no code of the file"
+            point["why"] = "it is outside of the code of the file"
         else:
             point["offset"] = offset
         points.append(point)

@@ -82,7 +82,7 @@ def find_points(decoder: Decoder, fd: int, path: str, specs: list[ProbeSpec]) ->
             {int(number): str(text)[:200] for number, text in content["near"].items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise FormatError(f"{path}: its functions are not what was requested") from None
+        raise FormatError(f"{path}: its functions do not match the request") from None
 
 
 def _point(row: dict[str, Any], queries: int) -> FoundPoint:

@@ -200,7 +200,7 @@ def split_spec(text: str) -> tuple[str, str | None, str]:
         raise UsageError("a parenthesis is not closed")
     behind = rest[end + 1 :].strip()
     if behind and not behind.startswith("->"):
-        raise UsageError(f"{behind[:40]!r} is not understood; -> TYPE says what it returns")
+        raise UsageError(f"{behind[:40]!r} is not understood; write -> TYPE for the returned value")
     return head.strip(), rest[:end].strip(), behind.removeprefix("->").strip()
 
 

@@ -255,10 +255,10 @@ def prototype_values(prototype: Prototype) -> tuple[list[ProbeValue], list[str]]
             left_out.append(f"{name} is floating point")
             continue
         if kind is None:
-            left_out.append(f"{name} and what follows: it is passed in parts")
+            left_out.append(f"{name} and later parameters: it is passed in parts")
             break
         if len(values) == most:
-            left_out.append(f"{name} and what follows: a call has {PROBE_VALUES} values")
+            left_out.append(f"{name} and later parameters: a call has {PROBE_VALUES} values")
             break
         values.append(ProbeValue(name, argument(position, kind), kind))
         position += 1

@@ -174,7 +174,7 @@ class Probes:
         problems = [*self._problems, *self._files.probed_late()]
         problems += self._files.unmet() if final else ()
         if final and self._of_heap and not any(one.group == Group.HEAP for one in functions):
-            problems.append("--heap: targets have mapped no allocator whose functions are known")
+            problems.append("--heap: targets have mapped no known allocator")
         return ProbesSummary(tuple(functions), tuple(problems))
 
 

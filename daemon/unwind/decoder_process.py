@@ -164,7 +164,7 @@ class Decoder:
                 for start, size, name, alone in json.loads(reply)
             ]
         except (ValueError, TypeError, RecursionError):
-            raise DecodeError(f"{label}: its symbols are not what was requested") from None
+            raise DecodeError(f"{label}: its symbols do not match the request") from None
 
     def probe_points(self, fd: int, label: str, request: bytes) -> bytes:
         """Return the answer of :func:`hpcd.daemon.probe_places.probe_points.probe_points` for a

@@ -196,7 +196,7 @@ class ElfReader(ABC):
                 if build_id:
                     return build_id
         if self._size > MAX_HASHED:
-            raise self._error("too big a file for one without a build id")
+            raise self._error("too big without a build id")
         import hashlib  # brings OpenSSL, 4 MB that the recorder, which imports this, never needs
 
         digest = hashlib.blake2b(self._size.to_bytes(8, "little"), digest_size=20)

@@ -199,7 +199,7 @@ class Description:
     def _take_nodes(self, data: bytes) -> None:
         first, parent, frame = codec.decode_nodes(data)
         if first != self.nodes:
-            raise FormatError(f"calling context tree goes on at node {first}, not {self.nodes}")
+            raise FormatError(f"calling context tree continues at node {first}, not {self.nodes}")
         self._parent.append(parent)
         self._frame.append(frame)
         self.nodes += len(parent)

@@ -172,9 +172,7 @@ class Measurement(Description):
                 ):
                     strange = [id for id in np.unique(column).tolist() if id not in known]
                     if strange:
-                        raise FormatError(
-                            f"CALLS chunk refers to {what} {strange[0]}, which there is not"
-                        )
+                        raise FormatError(f"CALLS chunk refers to unknown {what} {strange[0]}")
             except FormatError as error:
                 self._segments.report_damage(number, header.offset, str(error))
                 continue

@@ -79,9 +79,7 @@ class SegmentWriter:
     def _failure(self, error: OSError) -> StorageError:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         reason = "no space left" if full else error.strerror
-        return StorageError(
-            f"writing {self.path} failed: {reason}; what was recorded before is safe"
-        )
+        return StorageError(f"writing {self.path} failed: {reason}; earlier data is safe")
 
     def _next_segment(self) -> None:
         self._end_segment()

@@ -179,7 +179,9 @@ def _translated(
         or int(calls.node.max()) >= len(source.node)
         or int(calls.function.max()) >= len(function_map)
     ):
-        raise FormatError(f"{source.contents.part}: damaged (calls of what does not exist)")
+        raise FormatError(
+            f"{source.contents.part}: damaged (calls of an unknown line, node or function)"
+        )
     function = function_map[calls.function]
     value = calls.value.copy()
     for place in range(MAX_VALUES):

@@ -96,8 +96,8 @@ def texts_of(measurement: Measurement, contents: MeasurementContents) -> dict[st
         payloads = measurement.texts.get(kind, [])
         # Contents cut to their bounds differ from the text; non-ASCII text may be invalid UTF-8.
         plain = all(text.isascii() and b"\0" not in text for text in payloads)
-        kept, said = getattr(contents, name), getattr(measurement, name)
-        if plain and (kept is said or kept == said):
+        kept, parsed = getattr(contents, name), getattr(measurement, name)
+        if plain and (kept is parsed or kept == parsed):
             tables[name] = b"[" + b",".join(payloads) + b"]"
     return tables
 

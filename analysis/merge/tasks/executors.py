@@ -49,7 +49,7 @@ class WorkerDiedError(HpcdError):
     """A worker ended before its task did: ``ending`` says how, ``advice`` suggests a remedy."""
 
     def __init__(
-        self, ending: str, advice: str = "run it again: it goes on with what was read"
+        self, ending: str, advice: str = "run it again: it continues with existing parts"
     ) -> None:
         super().__init__(f"a worker process {ending}; {advice}")
         self.ending = ending

@@ -119,7 +119,7 @@ def test_prototypes_by_debug_information(program: Path) -> None:
     )
     values, left_out = prototype_values(parts)
     assert [value.name for value in values] == ["first", "returned"]
-    assert left_out == ["both and what follows: it is passed in parts"]
+    assert left_out == ["both and later parameters: it is passed in parts"]
 
 
 def test_the_decoder_answers_and_its_answer_is_checked(program: Path) -> None:
