@@ -43,7 +43,7 @@ _OPERATORS = {"_Znwm*": HeapRole.SIZE_0, "_Znam*": HeapRole.SIZE_0, "_ZdlPv*": H
               "_ZdaPv*": HeapRole.FREES}  # fmt: skip
 # Functions of one allocator in a C library or program are adjacent; distant ones belong to others.
 _MOST_CODE = 1 << 16
-# What the programs tell by the role of the function.
+# Filled in by the BPF programs according to the function's role.
 _FILLED_IN = ValueProgram(NO_SOURCE)
 
 
