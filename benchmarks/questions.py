@@ -106,7 +106,7 @@ _QUESTIONS = (
     Question(
         "which loop", "hpcd",
         ("hpcd profile --name nested -- {loops} {seconds}", "hpcd report nested --view loops"),
-        r"^ *\S+% +\S+ s +[1-9]\d\S*% .*loop at.*$",
+        r"^ *\S+ % +\S+ m?s +[1-9]\d\S* % .*loop at.*$",
     ),
     Question(
         "which loop", "perf",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcd.analysis.findings.time_use import Place
-from hpcd.analysis.profile.row_text import amount
+from hpcd.wording import percent, quantity
 
 LEAST_SHARE = 0.05
 """Less is no news."""
@@ -37,9 +37,9 @@ class Finding:
     @property
     def text(self) -> str:
         """The sentence."""
-        share = f", {percent(self.share)} of {self.whole}" if self.whole else ""
+        share = f", {percent(self.share, 0)} of {self.whole}" if self.whole else ""
         place = f", {self.place}" if self.place else ""
-        return f"{self.subject} {amount_text(self.value, self.unit)}{share}{place}{self.more}."
+        return f"{self.subject} {quantity(self.value, self.unit)}{share}{place}{self.more}."
 
     def as_json(self) -> dict[str, Any]:
         """Its fields for the page, amounts in ``unit``."""
@@ -53,7 +53,7 @@ def most_of(paths: list[Place], seconds: float) -> tuple[str, str]:
         return "", ""
     if shares[0][1] >= 0.9:
         return f"in {shares[0][0].words}", ""
-    first, *more = [f"{percent(share)} in {place.words}" for place, share in shares
+    first, *more = [f"{percent(share, 0)} in {place.words}" for place, share in shares
                     if share >= LEAST_SHARE] or [""]  # fmt: skip
     return first, "".join(f"; {text}" for text in more)
 
@@ -61,15 +61,3 @@ def most_of(paths: list[Place], seconds: float) -> tuple[str, str]:
 def whose_time(ranked: bool) -> str:
     """Return the name of what shares of time are of."""
     return "the ranks' time" if ranked else "the threads' time"
-
-
-def amount_text(value: float, unit: str) -> str:
-    """Return a cost with its unit; bytes in MB, less than 10 ms in ms."""
-    if unit == "B":
-        return f"{value / 1e6:,.1f} MB"
-    return f"{value * 1e3:.2g} ms" if 0 < value < 0.01 else amount(value, unit)
-
-
-def percent(share: float) -> str:
-    """Return a share (0 to 1) in percent."""
-    return f"{100 * share:.0f} %"

@@ -19,7 +19,6 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.findings.finding import (
     LEAST_SHARE,
     Finding,
-    amount_text,
     most_of,
     whose_time,
 )
@@ -36,7 +35,7 @@ from hpcd.analysis.profile.nameless import without_address
 from hpcd.analysis.profile.row_text import shorten
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import Mask
-from hpcd.wording import counted, rounded
+from hpcd.wording import counted, rounded, time_text
 
 # Work has to be done; a loss of this share comes first, even beside a larger share of work.
 _LARGE = 0.2
@@ -136,7 +135,7 @@ def _processes(db: Database) -> Iterator[Finding]:
     row, line, used = _costliest(db, code == top)
     more = ""
     if count > 1 and used > max(_STANDS_OUT / count, _ALONE) * cost[top]:
-        more = f", of which process {row.pid}{row.works_on} {amount_text(used, 's')}"
+        more = f", of which process {row.pid}{row.works_on} {time_text(used)}"
     yield Finding(
         "processes", f"{shorten(words[top], _NAME)}{many} used", float(cost[top]), "s",
         float(cost[top]) / total, "the CPU time", more=more, line=line if more else None,
@@ -262,7 +261,7 @@ def _brief_processes(db: Database, use: TimeUse) -> Iterator[Finding]:
     places = use.places(use.seconds(Use.CHILDREN))
     yield Finding(
         "children",
-        f"{len(brief):,} processes live {amount_text(mean, 's')} each, one or more at a time for",
+        f"{len(brief):,} processes live {time_text(mean)} each, one or more at a time for",
         total, "s", total / span, "the time recorded",
         f"started by {places[0].words}" if places else "",
     )  # fmt: skip

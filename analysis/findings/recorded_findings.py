@@ -15,9 +15,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.findings.finding import (
     LEAST_SHARE,
     Finding,
-    amount_text,
     most_of,
-    percent,
     whose_time,
 )
 from hpcd.analysis.findings.time_use import TimeUse
@@ -29,6 +27,7 @@ from hpcd.analysis.parallel.ranks import has_ranks
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.model.calls import Group, ValueKind
+from hpcd.wording import bytes_text, percent
 
 _MOST_CALLS = 1_000_000
 _NO_FILES = ("socket", "pipe", "epoll", "eventfd", "timerfd", "tty")
@@ -63,7 +62,7 @@ def file_calls(db: Database, use: TimeUse) -> Iterator[Finding]:
     place, more = most_of(use.places(by_node), total)
     yield Finding(
         "io", "Calls on files take", total, "s", total / use.lived, whose_time(has_ranks(db)),
-        f"{percent(float(by_function[top]) / total)} of it {count:,} calls of {name}, {place}",
+        f"{percent(float(by_function[top]) / total, 0)} of it {count:,} calls of {name}, {place}",
         more,
     )  # fmt: skip
 
@@ -89,7 +88,7 @@ def message_waits(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iter
     yield Finding(
         "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",
         total / use.lived, "the ranks' time",
-        f"{percent(seconds / total)} in {place or 'MPI'} ({kind.label})", words,
+        f"{percent(seconds / total, 0)} in {place or 'MPI'} ({kind.label})", words,
     )  # fmt: skip
 
 
@@ -119,13 +118,13 @@ def held_memory(db: Database, use: TimeUse) -> Iterator[Finding]:
         yield Finding(
             "memory", f"{whole.name} {held_so} ever more memory, at its end", held, "B",
             held / whole.peak, "its peak",
-            f"{amount_text(most, 'B')} of it {_place(use, int(later.node[top]), later.path[top])}",
+            f"{bytes_text(most)} of it {_place(use, int(later.node[top]), later.path[top])}",
         )  # fmt: skip
         return
     top = int(whole.at_peak.argmax())
     yield Finding(
         "memory", f"{whole.name} {held_so} at most", whole.peak, "B", 0.0, "",
-        f"{amount_text(int(whole.at_peak[top]), 'B')} of it"
+        f"{bytes_text(int(whole.at_peak[top]))} of it"
         f" {_place(use, int(whole.node[top]), whole.path[top])}",
     )  # fmt: skip
 

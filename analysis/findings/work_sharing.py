@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, amount_text, percent
+from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.parallel.imbalance import Imbalance, measure
 from hpcd.analysis.parallel.ranks import find_ranks, find_threads, has_ranks
@@ -16,6 +16,7 @@ from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.nameless import named_path, without_address
 from hpcd.analysis.profile.row_text import CALLS, run_name
 from hpcd.analysis.roles.role import NameRole, have
+from hpcd.wording import percent, time_text
 
 _UNEVEN = 0.05
 _PATH = 110
@@ -43,7 +44,7 @@ def meanwhile(
     if sharing is None or whole <= 0:
         return False, ""
     ready = 0.0 if use.demand.own else sharing.blame_while_ready / whole
-    words = f"; {percent(ready)} of it while others had no CPU" if ready >= LEAST_SHARE else ""
+    words = f"; {percent(ready, 0)} of it while others had no CPU" if ready >= LEAST_SHARE else ""
     # Who had a CPU too late goes on working while the others wait.
     starved = ready > 0.5 and use.demand.outside + ready * seconds > 0.5 * use.lived
     if starved or (1 - ready) * seconds < LEAST_SHARE * use.lived:
@@ -62,7 +63,7 @@ def meanwhile(
     if by_rank[late] >= 0.6 * by_rank.sum():
         who = f"{sharing.ranks.kind} {sharing.ranks.number[late]}"
     at_once = "; one at a time:" if labels[top] in place.split(CALLS) else ";"
-    share = percent(float(blame[top]) / whole)
+    share = percent(float(blame[top]) / whole, 0)
     return False, f"{at_once} {share} of it while {who} worked in {labels[top]}{words}"
 
 
@@ -88,9 +89,9 @@ def uneven_work(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterat
     at = int(np.flatnonzero(ranks.number == number)[0])
     yield Finding(
         "imbalance",
-        f"{kind.capitalize()} {number} works {amount_text(most, 's')}, {kind}s on average"
-        f" {amount_text(mean, 's')}: balance would save up to",
+        f"{kind.capitalize()} {number} works {time_text(most)}, {kind}s on average"
+        f" {time_text(mean, most)}: balance would save up to",
         most - mean, "s", loss, f"the {kind}s' time",
-        f"{amount_text(float(own[node]), 's')} in {path}" if path else "",
+        f"{time_text(float(own[node]), most)} in {path}" if path else "",
         line=int(ranks.line[np.flatnonzero(ranks.of_line == at)[0]]),
     )  # fmt: skip

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from hpcd.analysis.parallel.comparison import Comparison
-from hpcd.analysis.profile.row_text import amount
 from hpcd.array_types import F64
+from hpcd.wording import change_text, time_text
 
 _DEVIATIONS = 3
 
@@ -34,20 +34,19 @@ def run_time_sentence(comparison: Comparison) -> str:
         return ""
     times, errors = (column.tolist() for column in run_times(comparison))
     text = f"time in {comparison.procedure}" if comparison.procedure else "run time"
-    words = [amount(times[0], "s") if times[0] else "not known"]
+    words = [time_text(times[0]) if times[0] else "not known"]
     for (before, after), (error, other) in zip(pairwise(times), pairwise(errors), strict=True):
         if not (before and after):
-            words.append(amount(after, "s") if after else "not known")
+            words.append(time_text(after) if after else "not known")
             continue
-        change = after / before - 1
         if abs(after - before) <= max(
             _DEVIATIONS * float(np.hypot(error, other)), comparison.sensitivity * before
         ):
             verdict = "about the same"
         else:
-            verdict = "better" if change < 0 else "worse"
-        words.append(f"{amount(after, 's')} ({100 * change:+.1f} %, {verdict})")
+            verdict = "better" if after < before else "worse"
+        words.append(f"{time_text(after)} ({change_text(before, after)}, {verdict})")
     text += ": " + " -> ".join(words)
     if any(errors):
-        text += f"; standard error {amount(max(errors), 's')}"
+        text += f"; standard error {time_text(max(errors), max(times))}"
     return text

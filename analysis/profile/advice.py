@@ -18,6 +18,7 @@ from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import Mask
 from hpcd.elf.word_size import IS_32_BIT
 from hpcd.model.identity import ModuleKind
+from hpcd.wording import percent
 
 # Fewer whole paths than this change what a tree says, not only how exactly it says it.
 _WHOLE = 0.95
@@ -91,7 +92,7 @@ def _of_paths(db: Database, facts: Facts) -> list[str]:
         elif _python_code(db).any():
             remedy = _PYTHON_CHAINS
     return [
-        f"{100 * truncated / paths:.0f} % of the call paths are incomplete, so callers miss cost:"
+        f"{percent(truncated / paths, 0)} of the call paths are incomplete, so callers miss cost:"
         f" {count:,} of {truncated:,} for the reason '{reason}' ({remedy})"
     ]
 
@@ -128,21 +129,21 @@ def _of_names(db: Database, metric: int) -> list[str]:
         if row.kind == ModuleKind.JIT:
             jit += share
         elif _is_32_bit(row) and share >= _SHARE:
-            notes.append(f"{100 * share:.0f} % is in {name}: {IS_32_BIT}")
+            notes.append(f"{percent(share, 0)} is in {name}: {IS_32_BIT}")
         elif row.kind == ModuleKind.ELF and share >= _SHARE:
             notes.append(
-                f"{100 * share:.0f} % is in code of {name} that has no names: install its debug"
+                f"{percent(share, 0)} is in code of {name} that has no names: install its debug"
                 " package (or set DEBUGINFOD_URLS), or link it without stripping, and merge again"
             )
         interprets = bool(role_table().of_module(row.path) & NameRole.PYTHON)
         if interprets and every[row.id] >= _SHARE and not shows_python:
             notes.append(
-                f"{100 * float(every[row.id]):.0f} % is in Python's interpreter: its C functions"
+                f"{percent(float(every[row.id]), 0)} is in Python's interpreter: its C functions"
                 " are shown, not the Python functions they run"
             )
     if jit >= _SHARE:
         notes.append(
-            f"{100 * jit:.0f} % is in code made at run time that has no names: have the run-time"
+            f"{percent(jit, 0)} is in code made at run time that has no names: have the run-time"
             " compiler write a perf map (docs/jit.md says how for Java, Node.js and others)"
         )
     return notes

@@ -9,7 +9,8 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.groups import LINE_GROUPS, Groups
-from hpcd.analysis.profile.row_text import amount_or_ratio, shorten_apart
+from hpcd.analysis.profile.row_text import shorten_apart
+from hpcd.wording import percent, quantity, time_text
 
 # What a thread does with its time: beside each other they tell working groups from waiting ones.
 _TIMES = ("cpu_time", "blocked_time", "runnable_time")
@@ -56,23 +57,25 @@ class GroupTable:
         after = ("threads " if of_lines else "") + ("      calls " if calls is not None else "")
         after += "          time " if seconds is not None else ""
         # Who it is matters more than the metrics beside the first.
-        fit = (width - _MIN_NAME - len("  share " + after)) // len(f"{'':14} ")
+        fit = (width - _MIN_NAME - len("   share " + after)) // len(f"{'':14} ")
         columns = self._columns[: max(fit, 1)]
-        heading = "  share " + "".join(f"{names[number]:>14} " for number in columns) + after
+        heading = "   share " + "".join(f"{names[number]:>14} " for number in columns) + after
         yield heading + self._groups.by
         room = max(width - len(heading), _MIN_NAME)
         shown = dict(zip(self._order, shorten_apart(
             [self._groups.name[group] for group in self._order], room), strict=True))  # fmt: skip
+        most = self._groups.cost.max(axis=0, initial=0.0)
+        longest = None if seconds is None else seconds.max(initial=0.0)
         for group in self._order:
             cost = self._groups.cost[group]
-            line = f"{100 * cost[self._columns[0]] / (self._total or 1):6.2f}% "
-            line += "".join(f"{amount_or_ratio(cost[n], units[n]):>14} " for n in columns)
+            line = f"{percent(cost[self._columns[0]] / (self._total or 1), 2):>8} "
+            line += "".join(f"{quantity(cost[n], units[n], most[n]):>14} " for n in columns)
             if of_lines:
                 line += f"{self._groups.threads[group]:7,} "
             if calls is not None:
                 line += f"{calls[group]:>11,} " if calls[group] else " " * 12
             if seconds is not None:
-                line += f"{amount_or_ratio(seconds[group], 's'):>14} "
+                line += f"{time_text(seconds[group], longest):>14} "
             yield line + shown[group]
         if self._omitted:
             plural = "s" if self._omitted > 1 else ""

@@ -10,11 +10,12 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.report_header import Facts
-from hpcd.analysis.profile.row_text import amount_or_ratio, fit, run_name
+from hpcd.analysis.profile.row_text import fit, run_name
 from hpcd.analysis.profile.tree_rows import Forest, json_document
 from hpcd.analysis.profile.views import View
 from hpcd.model import frame
 from hpcd.model.scope import ScopeKind
+from hpcd.wording import percent, quantity
 
 
 class Outline(Forest):
@@ -73,7 +74,8 @@ class Outline(Forest):
 
 # A frame whose only callee has this share of its cost has nothing to tell itself.
 _PASSED_ON = 0.98
-_COLUMNS = 38
+FIGURES_WIDTH = 40
+"""Characters of the figures of a metric."""
 _MIN_NAME = 24
 
 
@@ -86,13 +88,13 @@ class MetricColumn(NamedTuple):
     additive: bool = True
 
     def figures(self, view: View, node: int) -> str:
-        """Inclusive and exclusive cost of a node, 38 characters."""
+        """Inclusive and exclusive cost of a node."""
         total = float(view.total[self.number]) or 1.0
         text = ""
         for values in (view.inclusive, view.exclusive):
             value = float(values[self.number, node])
-            share = f"{100 * value / total:6.2f}%" if self.additive else " " * 7
-            text += f"{share} {amount_or_ratio(value, self.unit):>10} "
+            share = percent(value / total, 2) if self.additive else ""
+            text += f"{share:>8} {quantity(value, self.unit, total):>10} "
         return text
 
 
@@ -117,12 +119,12 @@ def text_lines(
     columns = metric_columns(db, view)
     shown = [columns[number] for number in (*more, metric)]
     if more:
-        yield -1.0, "".join(f"{column.name:>37} " for column in shown), "", ""
+        yield -1.0, "".join(f"{column.name:>{FIGURES_WIDTH - 1}} " for column in shown), "", ""
     heading = f"{'inclusive':>18} {'exclusive':>18} " * len(shown)
     yield -1.0, heading, "", f"{columns[metric].name}, {view.title}"
     total = abs(float(view.total[outline.cut_by])) or 1.0
     names = NodeNames(db, view)
-    room = max(width - _COLUMNS * len(shown), _MIN_NAME)
+    room = max(width - FIGURES_WIDTH * len(shown), _MIN_NAME)
     for run, before in outline.runs(fold=fold and view.is_top_down):
         node = run[-1]
         figures = "".join(column.figures(view, node) for column in shown)

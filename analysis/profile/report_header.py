@@ -17,7 +17,7 @@ from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.measurement.seen_part import SeenPart
 from hpcd.model import frame
 from hpcd.model.unwind_status import UnwindStatus
-from hpcd.wording import counted
+from hpcd.wording import counted, percent
 
 # Of the CPU time: what the hypervisor took, for a line of its own.
 _STOLEN_SHARE = 0.02
@@ -148,7 +148,7 @@ class Facts:
         paths = self.complete + sum(self.truncated.values())
         if paths:
             lines.append(
-                f"call paths: {self.complete:,} complete ({100 * self.complete / paths:.2f} %), "
+                f"call paths: {self.complete:,} complete ({percent(self.complete / paths, 2)}), "
                 f"{sum(self.truncated.values()):,} truncated" + _causes(self.truncated)
             )
         if self.unclosed:

@@ -1,4 +1,4 @@
-"""Texts of a row: names cut to a width, costs with their unit."""
+"""Texts of a row: names cut to a width."""
 
 from __future__ import annotations
 
@@ -82,24 +82,6 @@ def fit(lines: str, room: int, name_room: int) -> str:
     """Tree lines cut on the left: the innermost levels tell neighbours apart."""
     keep = max(room - name_room, 1)
     return lines if len(lines) <= keep else "…" + lines[len(lines) - keep + 1 :]
-
-
-def amount(value: float, unit: str) -> str:
-    """Return a cost with its unit."""
-    if unit == "s":
-        return f"{value:.3f} s" if abs(value) < 1000 else f"{value:,.0f} s"
-    if unit == "%":
-        return f"{value:.2f} %"
-    if abs(value) >= 1e9:
-        return f"{value / 1e9:,.3f} GB" if unit == "B" else f"{value:.3e}"
-    return f"{value:,.0f}" + (f" {unit}" if unit else "")
-
-
-def amount_or_ratio(value: float, unit: str) -> str:
-    """Return a cost with its unit; a fraction without one, as formulas make them, to 4 digits."""
-    if not unit and value != round(value) and abs(value) < 1000:
-        return f"{value:.4g}"
-    return amount(value, unit)
 
 
 def joined(parts: Iterable[str], size: int = 1 << 16) -> Iterator[str]:

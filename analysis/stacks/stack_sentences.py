@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from hpcd.analysis.stacks.outliers import Outliers
 from hpcd.analysis.stacks.reading import Reading
-from hpcd.analysis.stacks.wait_words import activity_words, duration, thread_words
+from hpcd.analysis.stacks.wait_words import activity_words, thread_words
 from hpcd.model.stack_snapshot import StackSnapshot, ThreadStack
+from hpcd.wording import age
 
 # Threads at one place that wait for different things: the most that are listed.
 _MOST_WAITS = 6
@@ -41,7 +42,7 @@ def headline(snapshot: StackSnapshot, at: float | None = None) -> str:
     what = number(len(snapshot.processes), "process", "processes")
     if ranks:
         what += f" ({number(len(ranks), 'rank', 'ranks')})"
-    how = f"read in {duration(snapshot.seconds)}, none was stopped"
+    how = f"read in {age(snapshot.seconds)}, none was stopped"
     if at is not None:
         how = f"{at:g} s into the recording"
     return f"{what}, {number(len(threads), 'thread', 'threads')}: {parts}; {how}"
@@ -85,7 +86,7 @@ def _waiter(thread: ThreadStack) -> str:
 
 def waiting(thread: ThreadStack, threads: dict[int, ThreadStack]) -> str:
     """Describe the activity of a thread, and its duration."""
-    since = f" since {duration(thread.seconds)}" if thread.seconds is not None else ""
+    since = f" since {age(thread.seconds)}" if thread.seconds is not None else ""
     return activity_words(thread, threads) + since
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from hpcd.analysis.roles.role import NameRole
@@ -73,34 +72,6 @@ def thread_words(tid: int, threads: dict[int, ThreadStack]) -> str:
     """A thread by its id and name."""
     thread = threads.get(tid)
     return f"thread {tid} ({thread.name})" if thread else f"thread {tid}"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration to two or three digits: ``4 ms``, ``1.2 s``, ``312 s``, ``1 h 5 min``."""
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if seconds < 1000:
-        return f"{seconds:.0f} s"
-    minutes = int(seconds // 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    hours = minutes // 60
-    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
-
-
-def span(seconds: Iterable[float | None]) -> str:
-    """Return the durations of several waits: ``12 s`` or ``3-12 s``; "" where that is not known."""
-    known = sorted(value for value in seconds if value is not None)
-    if not known:
-        return ""
-    shortest, longest = duration(known[0]), duration(known[-1])
-    if shortest == longest:
-        return longest
-    amount, _, unit = shortest.partition(" ")
-    other, _, same = longest.partition(" ")
-    return f"{amount}-{other} {unit}" if unit == same else f"{shortest}-{longest}"
 
 
 def activity_words(thread: ThreadStack, threads: dict[int, ThreadStack]) -> str:

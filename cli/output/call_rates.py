@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcd.analysis.live.recent_calls import RecentCalls
-from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.terminal_text import harmless
+from hpcd.wording import compact, fixed, time_text
 
 _Use = TypeVar("_Use")
 
@@ -23,13 +23,13 @@ def call_tables(calls: RecentCalls | None) -> list[Table]:
     span = calls.seconds or 1.0
 
     def size(value: float) -> str:
-        return size_text(value / span)
+        return compact(value / span)
 
     def rate(value: float) -> str:
         return _rate(value / span)
 
     def share(seconds: float) -> str:
-        return f"{100 * seconds / span:.1f}"
+        return fixed(100 * seconds / span, 1)
 
     tables = [
         _table(
@@ -48,7 +48,7 @@ def call_tables(calls: RecentCalls | None) -> list[Table]:
             calls.mpi, "function of MPI", lambda use: use.name,
             {"time %": lambda use: share(use.seconds), "B/s": lambda use: size(use.bytes),
              "calls/s": lambda use: rate(use.calls),
-             "mean": lambda use: _duration(use.seconds / use.calls)},
+             "mean": lambda use: time_text(use.seconds / use.calls)},
         ),
         _table(
             calls.peers, "messages from rank to rank", lambda use: use.job,
@@ -60,7 +60,7 @@ def call_tables(calls: RecentCalls | None) -> list[Table]:
             calls.functions, "probed function",
             lambda use: f"{use.name} ({Path(use.library).name})",
             {"calls/s": lambda use: rate(use.calls),
-             "mean": lambda use: "-" if use.mean_s is None else _duration(use.mean_s),
+             "mean": lambda use: "-" if use.mean_s is None else time_text(use.mean_s),
              "time %": lambda use: "-" if use.mean_s is None else share(use.seconds)},
         ),
     ]  # fmt: skip
@@ -87,12 +87,4 @@ def _name(text: str) -> Text:
 
 def _rate(value: float) -> str:
     """Return a rate per second as text; one below 100 has a decimal."""
-    return f"{value:.1f}" if value < 99.95 else size_text(value)
-
-
-def _duration(seconds: float) -> str:
-    """A time in four digits."""
-    for unit, factor in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
-        if seconds * factor < 999.5:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds:,.3g} s"
+    return fixed(value, 1) if value < 99.95 else compact(value)

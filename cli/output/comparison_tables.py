@@ -10,9 +10,10 @@ import numpy as np
 from hpcd.analysis.parallel.comparison import Comparison, CostChange, is_difference
 from hpcd.analysis.parallel.run_times import run_time_sentence
 from hpcd.analysis.profile.costs import TIME
-from hpcd.analysis.profile.row_text import amount, shorten
+from hpcd.analysis.profile.row_text import shorten
 from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.cli.output.tree_tables import Row, forest_rows, omitted_row, program_path
+from hpcd.wording import change_text, percent, quantity, time_text
 
 _WORDS = {
     CostChange.ABSENT: "",
@@ -41,10 +42,10 @@ def heading_lines(comparison: Comparison) -> Iterator[str]:
     total = comparison.total
     for number, side in enumerate(comparison.sides):
         ranks = f" for each of {side.ranks} ranks" if side.ranks > 1 else ""
-        cost = amount(float(total[number]), comparison.unit)
+        cost = quantity(float(total[number]), comparison.unit)
         more = ""
-        if number and total[number - 1] > 0:
-            more = f" ({100 * (total[number] / total[number - 1] - 1):+.1f} %)"
+        if number and (change := change_text(*total[number - 1 : number + 1].tolist())):
+            more = f" ({change})"
         of_time = "" if comparison.metric == TIME else _time_of(comparison, number)
         yield f"{number + 1}: {side.label}: {cost} of {comparison.metric}{ranks}{more}{of_time}"
         if part := side.seen.sentence():
@@ -53,7 +54,7 @@ def heading_lines(comparison: Comparison) -> Iterator[str]:
         yield (
             f"from {number + 1} to {number + 2}: {step.common:,} contexts in common, "
             f"{step.gone:,} only in {number + 1}, {step.new:,} only in {number + 2} "
-            f"({100 * step.gone_share:.1f} % and {100 * step.new_share:.1f} % of the cost); "
+            f"({percent(step.gone_share)} and {percent(step.new_share)} of the cost); "
             f"{step.different:,} of those in common differ"
         )
 
@@ -67,25 +68,26 @@ def _time_of(comparison: Comparison, number: int) -> str:
     part = side.begin is None and not side.seen.whole_run
     took = "recorded for" if part else "it took"
     if threads <= side.ranks:
-        return f"; {took} {amount(lived, 's')}"
-    together = f"{amount(lived, 's')} of the time of {threads / side.ranks:,.3g} threads"
+        return f"; {took} {time_text(lived)}"
+    together = f"{time_text(lived)} of the time of {threads / side.ranks:,.3g} threads"
     if side.begin is not None or not bool(comparison.looked_at.all()):
         return f"; {together}"
     lines = side.database.lines
     elapsed = float(lines.end[side.lines].max() - lines.start[side.lines].min()) / 1e9
-    return f"; {took} {amount(elapsed, 's')}, {together}"
+    return f"; {took} {time_text(elapsed)}, {together}"
 
 
-def _percent(before: float, after: float) -> str:
-    return f"{100 * (after / before - 1):+.1f}%" if before > 0 else ""
-
-
-def _figures(costs: np.ndarray[Any, Any], changes: np.ndarray[Any, Any], unit: str) -> str:
-    parts = [f"{amount(float(costs[0]), unit):>11}"]
+def _figures(
+    comparison: Comparison, costs: np.ndarray[Any, Any], changes: np.ndarray[Any, Any]
+) -> str:
+    unit, most = comparison.unit, float(comparison.total.max())
+    parts = [f"{quantity(float(costs[0]), unit, most):>11}"]
     for before, after, change in zip(
         costs[:-1].tolist(), costs[1:].tolist(), changes.tolist(), strict=True
     ):
-        parts.append(f"{amount(after, unit):>11} {_percent(before, after):>9} {_WORDS[change]:<4}")
+        parts.append(
+            f"{quantity(after, unit, most):>11} {change_text(before, after):>9} {_WORDS[change]:<4}"
+        )
     return " ".join(parts) + "  "
 
 
@@ -115,7 +117,7 @@ def region_rows(comparison: Comparison, width: int) -> Iterator[Row]:
         return
     yield Row(_columns(comparison), "", "procedures whose exclusive cost differs")
     for number, node in enumerate(nodes.tolist()):
-        figures = _figures(cost[:, number], changes[:, number], comparison.unit)
+        figures = _figures(comparison, cost[:, number], changes[:, number])
         name = program_path(comparison.matching, node, width - len(figures))
         yield Row(figures, "", name, _style(changes[:, number]))
 
@@ -131,7 +133,7 @@ def view_rows(comparison: Comparison, kind: str, depth: int | None, width: int) 
     what = "inclusive" if kind == "top-down" else "exclusive"
 
     def columns(node: int) -> tuple[str, str, str]:
-        figures = _figures(cost[:, node], changes[:, node], comparison.unit)
+        figures = _figures(comparison, cost[:, node], changes[:, node])
         name = comparison.places[int(view.procedure[node])].label
         return figures, name, _style(changes[:, node])
 
@@ -143,6 +145,7 @@ def view_rows(comparison: Comparison, kind: str, depth: int | None, width: int) 
 def call_rows(comparison: Comparison, width: int) -> Iterator[Row]:
     """Yield the call counts, costliest first."""
     callers, called, visits, cost = comparison.call_points()
+    most = float(comparison.total.max())
     hot = (cost >= comparison.hotspot * comparison.total[:, None]).any(axis=0)
     # What libraries and the kernel call among themselves is in the JSON.
     own = [place.program for place in comparison.places]
@@ -154,7 +157,7 @@ def call_rows(comparison: Comparison, width: int) -> Iterator[Row]:
     yield Row(head.replace("time", comparison.metric[:6]) + "  ", "", "calls: caller > callee")
     for at in np.flatnonzero(hot).tolist():
         figures = "".join(
-            f"{count:>12,.1f}{amount(value, comparison.unit):>11}"
+            f"{count:>12,.1f}{quantity(value, comparison.unit, most):>11}"
             for count, value in zip(visits[:, at].tolist(), cost[:, at].tolist(), strict=True)
         )
         caller = comparison.places[int(callers[at])].label

@@ -7,8 +7,8 @@ from typing import Any
 
 from hpcd.analysis.calls.process_heap import Estimate, ProcessHeap
 from hpcd.analysis.profile.row_text import shorten_apart
-from hpcd.cli.output.sizes import bytes_text, size_text
 from hpcd.cli.output.tree_tables import Column, Row, table_rows
+from hpcd.wording import bytes_text, compact, fixed
 
 HEAP_HEADING = "Heap blocks by the path that allocated them: estimates, +- one standard error."
 _FIGURES = ("at_end", "at_peak", "allocated")
@@ -18,8 +18,8 @@ def heap_heading(heap: ProcessHeap) -> str:
     """Return what a process held and allocated, as a sentence."""
     peak, end, allocated = (_amount(one) for one in (heap.at_peak, heap.at_end, heap.allocated))
     return (
-        f"{heap.name} ({heap.pid}): peak {peak} at {heap.peak_ns / 1e9:.3f} s, {end} at the end,"
-        f" {allocated} allocated"
+        f"{heap.name} ({heap.pid}): peak {peak} at {fixed(heap.peak_ns / 1e9, 3)} s,"
+        f" {end} at the end, {allocated} allocated"
     )
 
 
@@ -29,7 +29,7 @@ def heap_rows(heap: ProcessHeap, limit: int | None, width: int) -> Iterator[Row]
         ("at end", heap.at_end.bytes), ("+-", heap.at_end.error), ("at peak", heap.at_peak.bytes),
         ("+-", heap.at_peak.error), ("allocated", heap.allocated.bytes), ("calls", heap.calls),
     )  # fmt: skip
-    columns = [Column(head, [*map(size_text, values[:limit].tolist())]) for head, values in figures]
+    columns = [Column(head, [*map(compact, values[:limit].tolist())]) for head, values in figures]
     names = heap.path[:limit]
     return table_rows(
         columns, "path", lambda room: shorten_apart(names, room), width,

@@ -20,7 +20,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.report import NodeNames, Outline, text_lines
 from hpcd.analysis.profile.report_header import Facts
-from hpcd.analysis.profile.row_text import amount_or_ratio, shorten
+from hpcd.analysis.profile.row_text import shorten
 from hpcd.analysis.profile.views import View, make_view
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import I64
@@ -31,6 +31,7 @@ from hpcd.output_file import open_output
 from hpcd.viewer import palette
 from hpcd.viewer.pictures import PictureView, draw
 from hpcd.viewer.pictures.flame_graph import boxes_of
+from hpcd.wording import percent, quantity
 
 _WIDTH = 1200  # pixels of pictures
 _ROW = 18
@@ -115,7 +116,7 @@ def _trace(db: Database, only: Filter) -> Iterator[str]:
         except UsageError:
             return
         data = b64encode(path.read_bytes()).decode("ascii")
-    shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in drawn.shares[:5])
+    shares = ", ".join(f"{name} {percent(share, 0)}" for name, share in drawn.shares[:5])
     yield (
         f"<h2>Trace: {len(lines):,} of {len(db.lines):,} threads over time, by procedure</h2>\n"
         f'<img src="data:image/png;base64,{data}" alt="{_escaped("Trace: " + shares)}">\n'
@@ -148,8 +149,8 @@ def _flame_graph(db: Database, outline: Outline, only: Filter) -> Iterator[str]:
         cost = float(view.inclusive[metric, box.node])
         own = float(view.exclusive[metric, box.node])
         tip = (
-            f"{shorten(label, _NAME)}\n{amount_or_ratio(cost, unit)}, {100 * cost / total:.2f} %"
-            f"\nitself {amount_or_ratio(own, unit)}, {100 * own / total:.2f} %"
+            f"{shorten(label, _NAME)}\n{quantity(cost, unit)}, {percent(cost / total)}"
+            f"\nitself {quantity(own, unit)}, {percent(own / total)}"
         )
         y, width = box.row * _ROW, max(box.width - 1, 0.5)
         # The tip has line ends of its own; those of names are escapes by now.

@@ -11,11 +11,11 @@ from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Delays
 from hpcd.analysis.messages.traffic import Matrix, message_sizes
 from hpcd.analysis.messages.wait_states import WaitKind, by_path
-from hpcd.analysis.profile.row_text import amount, run_name
+from hpcd.analysis.profile.row_text import run_name
 from hpcd.analysis.profile.scope_nodes import name_contexts
 from hpcd.array_types import I64
-from hpcd.cli.output.sizes import bytes_text
 from hpcd.cli.output.tree_tables import Row
+from hpcd.wording import bytes_text, percent, time_text
 
 _DENSE_RANKS = 12
 _MIN_NAME = 24
@@ -34,13 +34,13 @@ def heading(db: Database, exchange: Communication) -> Iterator[str]:
     )
     seconds = exchange.in_mpi
     waited = float(exchange.waits.severity.sum()) / 1e9
-    share = f" ({100 * waited / seconds:.1f} %)" if seconds else ""
-    yield f"in MPI: {amount(seconds, 's')}, of which waiting: {amount(waited, 's')}{share}"
+    share = f" ({percent(waited / seconds)})" if seconds else ""
+    yield f"in MPI: {time_text(seconds)}, of which waiting: {time_text(waited, seconds)}{share}"
     clocks = exchange.clocks
     if len(clocks.offset) > 1:
         rest = [at for at in range(len(clocks.offset)) if at != clocks.reference]
         worst = max(float(clocks.residual[at]) for at in rest)
-        accuracy = "at most ±" + f"{worst / 1e3:.1f} µs" if np.isfinite(worst) else "unknown"
+        accuracy = f"at most ±{time_text(worst / 1e9)}" if np.isfinite(worst) else "unknown"
         wrong = int(clocks.contradictions.sum())
         yield (
             f"clocks of {len(clocks.offset)} hosts aligned by their messages: residual error "
@@ -151,8 +151,8 @@ def _collective_rows(exchange: Communication, limit: int) -> list[Row]:
     for row in listed[:limit]:
         volume = bytes_text(row.bytes) if row.bytes >= 0 else "?"
         figures = (
-            f"{row.instances:>10,} {row.calls:>10,.0f} {amount(row.seconds, 's'):>10}"
-            f" {volume:>10} {row.communicator:>4}  "
+            f"{row.instances:>10,} {row.calls:>10,.0f}"
+            f" {time_text(row.seconds, exchange.in_mpi):>10} {volume:>10} {row.communicator:>4}  "
         )
         rows.append(Row(figures, "", row.function))
     return [*rows, *_left(len(listed), limit)]
@@ -163,14 +163,16 @@ def _wait_rows(exchange: Communication, paths: _Paths, width: int, limit: int) -
     for kind in WaitKind:
         mine = exchange.waits.kind == kind
         if mine.any():
-            figures = f"{amount(exchange.waits.seconds(kind), 's'):>10} {int(mine.sum()):>9,}  "
+            waiting = time_text(exchange.waits.seconds(kind), exchange.in_mpi)
+            figures = f"{waiting:>10} {int(mine.sum()):>9,}  "
             rows.append(Row(figures, "", kind.label))
     groups = by_path(exchange.operations, exchange.waits)
     head = f"{'waiting':>10} {'waits':>9} {'longest':>10}  "
     rows += [Row("", "", ""), Row(head, "", "wait state at a call path, and for whom")]
     for group in groups[:limit]:
         figures = (
-            f"{amount(group.seconds, 's'):>10} {group.count:>9,} {amount(group.longest, 's'):>10}  "
+            f"{time_text(group.seconds, exchange.in_mpi):>10} {group.count:>9,}"
+            f" {time_text(group.longest, exchange.in_mpi):>10}  "
         )
         label = f"{group.kind.label}: "
         room = width - len(figures)
@@ -191,10 +193,13 @@ def _delay_rows(delays: Delays, paths: _Paths, width: int, limit: int) -> list[R
         place = rank, paths.names(node)
         by_path[place] = by_path.get(place, 0.0) + seconds
     order = sorted(by_path.items(), key=lambda item: -item[1])
+    most = max([delays.unexplained, *by_path.values()])
     for (rank, names), seconds in order[:limit]:
-        figures = f"{amount(seconds, 's'):>10} {rank:>6}  "
+        figures = f"{time_text(seconds, most):>10} {rank:>6}  "
         rows.append(Row(figures, "", run_name(names, max(width - len(figures), _MIN_NAME))))
     rows += _left(len(order), limit)
     if delays.unexplained > 0:
-        rows.append(Row(f"{amount(delays.unexplained, 's'):>10} {'':>6}  ", "", "not explained"))
+        rows.append(
+            Row(f"{time_text(delays.unexplained, most):>10} {'':>6}  ", "", "not explained")
+        )
     return rows

@@ -14,6 +14,7 @@ from hpcd.analysis.parallel.phases import Pattern, Phase, PhaseTimeline
 from hpcd.analysis.profile.nameless import named_path
 from hpcd.analysis.profile.row_text import CALLS
 from hpcd.cli.output.terminal_text import harmless
+from hpcd.wording import percent, time_text
 
 
 def print_phases(
@@ -36,13 +37,13 @@ def print_phases(
         for pattern in patterns:
             length = pattern.instances.length
             longest = ", ".join(
-                f"{at + 1} ({length[at] / 1e9:.3f} s)"
+                f"{at + 1} ({time_text(length[at] / 1e9)})"
                 for at in np.argsort(-length, kind="stable")[:3].tolist()
             )
             print(
                 f"{CALLS.join(named_path(pattern.path))}: {len(length)} iterations of "
-                f"{pattern.period_s:.3f} s, spread {100 * pattern.spread:.0f} %, "
-                f"{100 * pattern.share:.0f} % of the time\n"
+                f"{time_text(pattern.period_s)}, spread {percent(pattern.spread, 0)}, "
+                f"{percent(pattern.share, 0)} of the time\n"
                 f"  {', '.join(pattern.calls)} ({pattern.alike} times in this order)\n"
                 f"  the longest: {longest}"
             )

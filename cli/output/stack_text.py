@@ -8,10 +8,10 @@ from hpcd.analysis.stacks.named_paths import Frame
 from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.stack_sentences import standing_groups, waiting
 from hpcd.analysis.stacks.stack_tree import StackNode, merged, process_names
-from hpcd.analysis.stacks.wait_words import span
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import ThreadStack
+from hpcd.wording import ages
 
 _MOST_COMMAND = 120
 
@@ -68,7 +68,7 @@ def _standing_rows(
 
 
 def _figures(threads: list[ThreadStack], processes: dict[int, Process]) -> tuple[str, str, str]:
-    since = span(thread.seconds for thread in threads)
+    since = ages(thread.seconds for thread in threads)
     return str(len(threads)), process_names(threads, processes), since
 
 

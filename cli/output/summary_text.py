@@ -15,7 +15,7 @@ from hpcd.measurement.summary import (
     UnwindCounts,
 )
 from hpcd.model.calls import Group
-from hpcd.wording import counted
+from hpcd.wording import counted, percent
 
 _NOTHING_PROBED = "nothing was probed: no such library was seen in a process while it ran"
 _MOST_FUNCTIONS = 20
@@ -125,7 +125,7 @@ def _time_lines(summary: Summary) -> Iterator[str]:
 
 
 def _path_lines(unwind: UnwindCounts) -> Iterator[str]:
-    share = f" ({100 * unwind.complete / unwind.paths:.2f} %)" if unwind.paths else ""
+    share = f" ({percent(unwind.complete / unwind.paths, 2)})" if unwind.paths else ""
     yield f"call paths complete to the thread's start: {unwind.complete:,}{share}"
     for reason, count in unwind.truncated.items():
         modules = sorted(unwind.modules.get(reason, {}).items(), key=lambda item: -item[1])

@@ -15,7 +15,7 @@ from hpcd.analysis.merge.publish.table_rows import text as printable
 from hpcd.analysis.profile.annotation import Annotated, Annotator, InstructionListing
 from hpcd.analysis.profile.filters import Filter, matching
 from hpcd.analysis.profile.formula import Formula
-from hpcd.analysis.profile.report import MetricColumn, metric_columns
+from hpcd.analysis.profile.report import FIGURES_WIDTH, MetricColumn, metric_columns
 from hpcd.analysis.profile.source_files import read_source
 from hpcd.analysis.profile.views import with_derived
 from hpcd.cli.command import Command
@@ -104,7 +104,10 @@ class Annotate(Command):
                 return 0
             print(f"{args.procedure}: {', '.join(annotation.procedures)}")
             print(
-                "".join(f"{column.name + ', inclusive and exclusive':>37} " for column in columns)
+                "".join(
+                    f"{column.name + ', inclusive and exclusive':>{FIGURES_WIDTH - 1}} "
+                    for column in columns
+                )
             )
             if len(whole.place):
                 print(f"{figures(columns, whole, 0)}all of it")
@@ -139,7 +142,7 @@ def source_text(
     yield f"{printable(annotated.name)}: {source_file.note}".rstrip()
     lines = source_file.lines
     costs = {line: number for number, line in enumerate(annotated.place.tolist())}
-    blank = " " * 38 * len(columns)
+    blank = " " * FIGURES_WIDTH * len(columns)
     shown = sorted(
         {
             near
@@ -164,7 +167,7 @@ def code_text(listing: InstructionListing, columns: Sequence[MetricColumn]) -> I
     note = f" ({listing.note})" if listing.note else ""
     yield f"{listing.costs.name} of {listing.module or 'no file'}{note}:"
     costs = {place: number for number, place in enumerate(listing.costs.place.tolist())}
-    blank = " " * 38 * len(columns)
+    blank = " " * FIGURES_WIDTH * len(columns)
     for address, text in listing.text or [(place, "") for place in costs]:
         cost = figures(columns, listing.costs, costs[address]) if address in costs else blank
         yield f"{cost}{address:>8x} {text}".rstrip()

@@ -15,10 +15,10 @@ from hpcd.analysis.profile.advice import of_probes
 from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
-from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.tree_tables import MIN_NAME, Column, Row, TextOutput, table_rows
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction
+from hpcd.wording import compact, time_text
 
 # Columns of a table with all figures.
 _ALL_COLUMNS = 87
@@ -117,22 +117,15 @@ def _rows(totals: CallTotals, limit: int | None, width: int) -> Iterator[Row]:
         speeds = {"B/s": shown.bandwidth}
     sizes = {"bytes": shown.size, "read": shown.read, "written": shown.written, **speeds}
     columns = [
-        Column("time", [_time(seconds) for seconds in shown.seconds.tolist()]),
+        Column("time", [*map(time_text, shown.seconds.tolist())]),
         Column("calls", [f"{calls:,}" for calls in shown.calls.tolist()]),
         Column("errors", [f"{errors:,}" for errors in shown.errors.tolist()]),
-        *(Column(head, [*map(size_text, size.tolist())]) for head, size in sizes.items()),
+        *(Column(head, [*map(compact, size.tolist())]) for head, size in sizes.items()),
     ]
     return table_rows(
         columns, totals.key, lambda room: shorten_apart(shown.name, room), width,
         left_out=len(totals) - len(shown),
     )  # fmt: skip
-
-
-def _time(seconds: float) -> str:
-    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:,.2f} {unit}"
-    return f"{seconds * 1e9:.0f} ns" if seconds else "0"
 
 
 def _as_json(db: Database, tables: list[CallTotals], limit: int | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hpcd.errors import UsageError
 from hpcd.interchange.formats import FORMATS, default_path, export, is_stream
 from hpcd.interchange.output.export_selection import ExportSelection
 from hpcd.signals import ENDING, interrupt_on
-from hpcd.wording import counted
+from hpcd.wording import bytes_text, counted
 
 
 class Export(Command):
@@ -88,5 +88,5 @@ class Export(Command):
                               "lines": len(selection.lines)}), file=out)  # fmt: skip
         else:
             print(f"{path}: {args.format}, {counted(len(selection.lines), 'trace line')}"
-                  + ("" if streamed else f", {size / 1e6:.1f} MB"), file=out)  # fmt: skip
+                  + ("" if streamed else f", {bytes_text(size)}"), file=out)  # fmt: skip
         return 0

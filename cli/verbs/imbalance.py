@@ -13,7 +13,6 @@ from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.parallel.imbalance import Imbalance, Spread, measure
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.costs import WORK
-from hpcd.analysis.profile.row_text import amount
 from hpcd.analysis.profile.tree_rows import Forest, json_document
 from hpcd.array_types import F64
 from hpcd.cli.command import Command
@@ -35,7 +34,7 @@ from hpcd.cli.output.tree_tables import (
 )
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.measurement.seen_part import SeenPart
-from hpcd.wording import counted
+from hpcd.wording import counted, percent, quantity, time_text
 
 _RANKS_IN_TEXT = 8
 # Of a table with all figures; in narrower ones names count for more.
@@ -103,27 +102,32 @@ def _heading(imbalance: Imbalance) -> Iterator[str]:
     idle = float(imbalance.idle.sum())
     yield (
         f"{imbalance.database.path}: {counted(len(imbalance.ranks), kind)}; {imbalance.metric}: "
-        f"mean {amount(float(spread.mean[0]), imbalance.unit)}, "
-        f"most {amount(float(spread.maximum[0]), imbalance.unit)} on {kind} {spread.most[0]} "
+        f"mean {_cost(imbalance, spread.mean[0])}, "
+        f"most {_cost(imbalance, spread.maximum[0])} on {kind} {spread.most[0]} "
         f"({spread.ratio[0]:.2f} times the mean), "
-        f"least {amount(float(spread.minimum[0]), imbalance.unit)} on {kind} {spread.least[0]}"
+        f"least {_cost(imbalance, spread.minimum[0])} on {kind} {spread.least[0]}"
     )
     if part := _seen(imbalance).sentence():
         yield f"part of a run: {part}"
     yield (
-        f"waiting for others: {amount(idle, 's')} of {amount(imbalance.lived, 's')} "
-        f"({100 * idle / (imbalance.lived or 1):.1f} %), "
-        f"{amount(imbalance.unblamed, 's')} while no {kind} worked"
+        f"waiting for others: {time_text(idle, imbalance.lived)} of {time_text(imbalance.lived)} "
+        f"({percent(idle / (imbalance.lived or 1))}), "
+        f"{time_text(imbalance.unblamed, imbalance.lived)} while no {kind} worked"
     )
     blamed = float(imbalance.blame_of_rank.sum())
     if blamed > 0:
         order = np.argsort(-imbalance.blame_of_rank, kind="stable")[:_RANKS_IN_TEXT]
         shares = [
             f"{kind} {imbalance.ranks.number[at]} "
-            f"{100 * imbalance.blame_of_rank[at] / blamed:.0f} %"
+            f"{percent(imbalance.blame_of_rank[at] / blamed, 0)}"
             for at in order.tolist()
         ]
         yield "waiting caused by: " + ", ".join(shares)
+
+
+def _cost(imbalance: Imbalance, value: float) -> str:
+    """A cost in the unit of the largest of a rank."""
+    return quantity(float(value), imbalance.unit, float(imbalance.inclusive.maximum[0]))
 
 
 def _seen(imbalance: Imbalance) -> SeenPart:
@@ -143,20 +147,22 @@ def _listed(imbalance: Imbalance, share: float) -> Iterator[int]:
 
 
 def _context_rows(imbalance: Imbalance, share: float, width: int) -> Iterator[Row]:
-    own, unit = imbalance.own, imbalance.unit
-    nodes = list(_listed(imbalance, share))
+    own, nodes = imbalance.own, list(_listed(imbalance, share))
 
-    def amounts(values: F64, unit: str) -> list[str]:
-        return [amount(float(value), unit) for value in values[nodes]]
+    def costs(values: F64) -> list[str]:
+        return [_cost(imbalance, value) for value in values[nodes]]
+
+    def times(values: F64) -> list[str]:
+        return [time_text(value, imbalance.lived) for value in values[nodes].tolist()]
 
     columns = [
-        Column("mean", amounts(own.mean, unit)),
-        Column("max", amounts(own.maximum, unit)),
+        Column("mean", costs(own.mean)),
+        Column("max", costs(own.maximum)),
         Column(imbalance.ranks.kind, [*map(str, own.most[nodes].tolist())]),
         Column("max/mean", [f"{ratio:.2f}" for ratio in own.ratio[nodes].tolist()]),
-        Column("imbalance", amounts(own.imbalance, unit)),
-        Column("blame", amounts(imbalance.blame, "s")),
-        Column("idle", amounts(imbalance.idle, "s")),
+        Column("imbalance", costs(own.imbalance)),
+        Column("blame", times(imbalance.blame)),
+        Column("idle", times(imbalance.idle)),
     ]
     if width < _ALL_COLUMNS:
         columns = [column for column in columns if column.head not in ("mean", "max/mean")]
@@ -176,7 +182,7 @@ def _rank_rows(imbalance: Imbalance, share: float, width: int) -> Iterator[Row]:
         mean = float(cost.mean()) or 1.0
         for at in np.argsort(-cost, kind="stable").tolist():
             figures = (
-                f"{imbalance.ranks.number[at]:>7} {amount(float(cost[at]), imbalance.unit):>12} "
+                f"{imbalance.ranks.number[at]:>7} {_cost(imbalance, cost[at]):>12} "
                 f"{cost[at] / mean:>8.2f}  "
             )
             yield Row(figures, "", program_path(imbalance.matching, node, width - len(figures)))
@@ -184,7 +190,7 @@ def _rank_rows(imbalance: Imbalance, share: float, width: int) -> Iterator[Row]:
 
 def _rows(imbalance: Imbalance, share: float, depth: int | None, width: int) -> Iterator[Row]:
     head = f"{'mean':>10} {'max':>10} {imbalance.ranks.kind:>7} {'max/mean':>8} {'imbalance':>10}  "
-    spread, unit, tree = imbalance.inclusive, imbalance.unit, imbalance.matching.tree
+    spread, tree = imbalance.inclusive, imbalance.matching.tree
     shown = spread.imbalance >= share * (float(spread.mean[0]) or 1.0)
     shown = tree.inclusive(shown.astype(np.float64)) > 0
     forest = Forest(tree.parent, spread.imbalance, shown, depth=depth)
@@ -192,10 +198,10 @@ def _rows(imbalance: Imbalance, share: float, depth: int | None, width: int) -> 
 
     def columns(node: int) -> tuple[str, str, str]:
         figures = (
-            f"{amount(float(spread.mean[node]), unit):>10} "
-            f"{amount(float(spread.maximum[node]), unit):>10} "
+            f"{_cost(imbalance, spread.mean[node]):>10} "
+            f"{_cost(imbalance, spread.maximum[node]):>10} "
             f"{spread.most[node]:>7} {spread.ratio[node]:>8.2f} "
-            f"{amount(float(spread.imbalance[node]), unit):>10}  "
+            f"{_cost(imbalance, spread.imbalance[node]):>10}  "
         )
         return figures, labels[int(tree.frame[node])], ""
 

@@ -21,9 +21,9 @@ from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.heap_table import HEAP_HEADING, heap_heading, heap_json, heap_rows
-from hpcd.cli.output.sizes import bytes_text, size_text
 from hpcd.cli.output.tree_tables import Column, Row, TextOutput, table_rows
 from hpcd.model.calls import Group
+from hpcd.wording import bytes_text, compact, fixed
 
 _HEADING = "Pages by the path that touched them first, whatever allocated them."
 _FIGURES = {
@@ -98,7 +98,7 @@ def _print_stretches(stretches: MemoryStretches, args: argparse.Namespace) -> in
     if args.json:
         page.write([json.dumps(columns), "\n"])
         return 0
-    tables = [Column(head, [*map(size_text, columns[name])]) for name, head in _OVER_TIME.items()]
+    tables = [Column(head, [*map(compact, columns[name])]) for name, head in _OVER_TIME.items()]
     page.table(
         table_rows(tables, "time", lambda room: shorten_apart(stretches.name, room), page.width)
     )
@@ -108,7 +108,7 @@ def _print_stretches(stretches: MemoryStretches, args: argparse.Namespace) -> in
 def _heading(process: ProcessMemory) -> str:
     return (
         f"{process.name} ({process.pid}): peak {bytes_text(process.peak)} at"
-        f" {process.peak_ns / 1e9:.3f} s, {bytes_text(process.at_end)} at the end,"
+        f" {fixed(process.peak_ns / 1e9, 3)} s, {bytes_text(process.at_end)} at the end,"
         f" {bytes_text(process.touched)} touched{_on_nodes(process)}"
     )
 
@@ -116,7 +116,7 @@ def _heading(process: ProcessMemory) -> str:
 def _rows(process: ProcessMemory, limit: int | None, width: int) -> Iterator[Row]:
     paths = process.paths
     columns = [
-        Column(head, [*map(size_text, getattr(paths, name)[:limit].tolist())])
+        Column(head, [*map(compact, getattr(paths, name)[:limit].tolist())])
         for name, head in _FIGURES.items()
     ]
     names = paths.name[:limit]

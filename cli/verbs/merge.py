@@ -16,7 +16,7 @@ from hpcd.daemon.service.configuration import size_of
 from hpcd.errors import FormatError
 from hpcd.signals import ENDING, interrupt_on
 from hpcd.startup.fast_imports import fast_imports
-from hpcd.wording import counted
+from hpcd.wording import bytes_text, counted
 
 if TYPE_CHECKING:
     from hpcd.analysis.merge.stages import MergeResult
@@ -101,7 +101,7 @@ def summary(result: MergeResult) -> str:
         f"{counted(result.lines, 'trace line')}, "
         f"{result.records:,} records, {result.nodes - 1:,} calling contexts "
         f"(from {result.source_nodes - result.measurements:,}), {result.procedures:,} procedures, "
-        f"{result.bytes / 1e6:.1f} MB"
+        f"{bytes_text(result.bytes)}"
     )
 
 

@@ -14,7 +14,7 @@ from hpcd.analysis.database import open as open_database
 from hpcd.analysis.parallel.scaling import STRONG, WEAK, Scaling, measure
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.costs import TIME
-from hpcd.analysis.profile.row_text import amount, joined
+from hpcd.analysis.profile.row_text import joined
 from hpcd.analysis.profile.tree_rows import Forest, json_document
 from hpcd.analysis.profile.views import VIEWS, View
 from hpcd.cli.command import Command
@@ -30,6 +30,7 @@ from hpcd.cli.output.tree_tables import Row, TextOutput, forest_rows, omitted_ro
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
+from hpcd.wording import percent, quantity
 
 
 class ScalingCommand(Command):
@@ -221,10 +222,10 @@ class _Losses:
         for number, run in enumerate(scaling.runs):
             recorded = "" if len(run.ranks) == run.size else f" ({len(run.ranks)} recorded)"
             part = run.seen.sentence()
+            cost = quantity(float(self.whole[number, 0]), scaling.unit)
             yield (
                 f"{run.database.path}: {run.size} ranks{recorded}, "
-                f"{amount(float(self.whole[number, 0]), scaling.unit)} of {scaling.metric} per rank"
-                + (f"; {part}" if part else "")
+                f"{cost} of {scaling.metric} per rank" + (f"; {part}" if part else "")
             )
         excess = scaling.excess(self.whole[:, :1])[:, 0]
         for run, loss, more in zip(
@@ -232,24 +233,25 @@ class _Losses:
         ):
             yield (
                 f"{scaling.mode} scaling from {scaling.runs[0].size} to {run.size} ranks: "
-                f"{loss:.1f} % lost, {amount(more, scaling.unit)} of excess work"
+                f"{percent(loss / 100)} lost, {quantity(more, scaling.unit)} of excess work"
             )
 
     def origin_rows(self, width: int) -> Iterator[Row]:
         """The program's own contexts, the costliest loss first."""
-        runs = self.scaling.runs
+        runs, most = self.scaling.runs, float(self.whole[:, 0].max())
         columns = [f"{f'to {run.size}':>8}" for run in runs[1:]] + [f"{'excess':>12}"]
         yield Row("".join(columns) + "  ", "", "the program's contexts by loss")
         for node, loss, cost in self.origins():
             excess = float(self.scaling.excess(cost[:, None])[-1, 0])
-            figures = "".join(f"{percentage:7.2f}%" for percentage in loss)
-            figures += f"{amount(excess, self.scaling.unit):>12}  "
+            figures = "".join(f"{percent(share / 100, 2):>8}" for share in loss)
+            figures += f"{quantity(excess, self.scaling.unit, most):>12}  "
             name = program_path(self.scaling.matching, node, width - len(figures))
             yield Row(figures, "", name, _style(float(loss[-1])))
 
     def rows(self, width: int) -> Iterator[Row]:
         """The rows of the view."""
         scaling, unit = self.scaling, self.scaling.unit
+        most = float(self.whole[:, 0].max())
         columns = [f"{f'to {run.size} (I)':>10} {'(E)':>8}" for run in scaling.runs[1:]]
         columns += [f"{f'{run.size} ranks':>11}" for run in scaling.runs]
         head = " ".join(columns) + "  "
@@ -258,10 +260,10 @@ class _Losses:
 
         def columns_of(node: int) -> tuple[str, str, str]:
             figures = [
-                f"{whole:9.2f}% {own:7.2f}%"
+                f"{percent(whole / 100, 2):>10} {percent(own / 100, 2):>8}"
                 for whole, own in zip(self.whole_loss[:, node], self.own_loss[:, node], strict=True)
             ]
-            figures += [f"{amount(float(value), unit):>11}" for value in cost[:, node]]
+            figures += [f"{quantity(float(value), unit, most):>11}" for value in cost[:, node]]
             name = self.names[int(self.view.procedure[node])]
             return " ".join(figures) + "  ", name, _style(float(loss[-1, node]))
 

@@ -15,6 +15,7 @@ from hpcd.errors import UsageError
 from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import SyntheticSource, built_in_source, recorded_source
 from hpcd.output_folder import make_directory
+from hpcd.wording import bytes_text
 
 _TASKS = 64
 _IMBALANCE = 0.2
@@ -93,7 +94,7 @@ class Synth(Command):
         else:
             print(
                 f"{args.output}: {len(paths)} measurement{'s' if len(paths) != 1 else ''}, "
-                f"{shape.ranks:,} ranks, {records:,} records, {size / 1e6:.1f} MB "
+                f"{shape.ranks:,} ranks, {records:,} records, {bytes_text(size)} "
                 f"({size / records:.2f} bytes a record)"
             )
         return 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hpcd.wording import time_text
+
 # Smaller parts are not reported: figures are that uncertain, and /proc counts in ticks of 10 ms.
 _SHARE = 0.01
 _CPU_SECONDS = 0.02
@@ -85,7 +87,7 @@ class SeenPart(NamedTuple):
                 f"{_of(self.watched_s, self.age_s)} of run time" + ("" if one else " (mean)")
             )
         else:
-            text = f"saw the first {_seconds(self.cpu_s)} s of CPU time"
+            text = f"saw the first {time_text(self.cpu_s)} of CPU time"
         if self._goes_on:
             which = "the process" if one else f"{self.going_on:,} of {self.processes:,} processes"
             text += f"; {which} went on after the recording"
@@ -93,9 +95,4 @@ class SeenPart(NamedTuple):
 
 
 def _of(seen: float, before: float) -> str:
-    whole = before + seen
-    return f"{_seconds(seen, whole)} of {_seconds(whole)} s"
-
-
-def _seconds(value: float, whole: float | None = None) -> str:
-    return f"{value:,.{2 if (value if whole is None else whole) < 10 else 1}f}"
+    return f"{time_text(seen, before + seen)} of {time_text(before + seen)}"

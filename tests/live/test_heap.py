@@ -75,7 +75,7 @@ def test_a_leak_is_named_with_its_path_and_amount(
     text = hpcd("memory", tmp_path / "db").stdout
     assert "malloc < leak < main" in text and "65.0M" in text
     report = hpcd("report", tmp_path / "db", "--metric", "heap_held").stdout
-    assert "65,000,000 B" in report and "leak > malloc" in report
+    assert "65.0 MB" in report and "leak > malloc" in report
     assert "allocated and held ever more memory" in report
 
 

@@ -48,7 +48,7 @@ def test_messages_of_the_whole(called_url: str) -> None:
     assert answer["waiting"] == pytest.approx(0.48)
     assert answer["in_mpi"] == pytest.approx(0.5334)
     assert answer["headline"] == (
-        "Ranks in view waited 480 ms of their 533 ms in MPI for others (90 %), 100 % of it for"
+        "Ranks in view waited 480.0 ms of their 533.4 ms in MPI for others (90 %), 100 % of it for"
         " rank 3: wait at NxN in MPI_Allreduce, called by exchange."
     )
     assert answer["notes"] == []

@@ -13,6 +13,7 @@ import hpcd.analysis
 from hpcd.analysis.parallel.comparison import compare, is_difference
 from hpcd.analysis.parallel.comparison_sides import whole_runs
 from hpcd.analysis.parallel.scaling import measure
+from hpcd.wording import percent
 from tests.support.page import at, unnamed, watched
 
 
@@ -149,15 +150,15 @@ def test_contexts_that_differ_as_a_tree_a_flame_graph_and_losses(
     press(page, "of both")
     compared(page, "flame 11 6")
     canvas.click(position={"x": 200, "y": 27})
-    expect(page.locator("#compared-what")).to_contain_text("solve: 390.00 ms → 540.00 ms")
+    expect(page.locator("#compared-what")).to_contain_text("solve: 390.0 ms → 540.0 ms")
     press(page, "Scaling loss")
     compared(page, "scaling weak")
     what = page.locator("#compared-what")
-    expect(what).to_contain_text(f"weak scaling from 2 to 4 ranks: {lost[0]:.2f} % lost")
+    expect(what).to_contain_text(f"weak scaling from 2 to 4 ranks: {percent(lost[0] / 100)} lost")
     expect(page.locator("#losses li").first).to_contain_text("15.96 %")
     asked.clear()
     press(page, "Strong")
-    expect(what).to_contain_text(f"{lost[1]:.2f} % lost")
+    expect(what).to_contain_text(f"{percent(lost[1] / 100)} lost")
     press(page, "Flat")
     page.get_by_role("columnheader", name="self").click()
     expect(page.locator(".table .row .cell").first).to_contain_text("%")
@@ -183,7 +184,7 @@ def test_runs_of_the_same_program_are_compared_unless_others_are_chosen(
         offered = page.locator("#others button")
         expect(offered).to_have_text(["ranks-4.db", re.compile("of other programs")])
         expect(offered.first).to_have_attribute("aria-pressed", "true")
-        expect(page.locator("#compare-heading")).to_contain_text("run time: 0.690 s")
+        expect(page.locator("#compare-heading")).to_contain_text("run time: 690.0 ms")
         expect(page.locator("#compare-heading b")).to_have_class("worse")
         offered.last.click()
         expect(offered).to_have_count(3)

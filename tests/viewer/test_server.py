@@ -128,7 +128,7 @@ def test_a_comparison_is_what_the_library_compares(url: str, runs: list[Path]) -
     head, (cost, variance, parent, place, owner) = aligned(url, "db=ranks-2.db&db=ranks-4.db")
     assert [side["label"] for side in head["sides"]] == ["ranks-2.db", "ranks-4.db"]
     assert [side["size"] for side in head["sides"]] == [2, 4] and head["metric"] == "work"
-    assert head["heading"] == "run time: 0.690 s -> 0.940 s (+36.2 %, worse)"
+    assert head["heading"] == "run time: 690.0 ms -> 940.0 ms (+36.2 %, worse)"
     with open_database(runs[0]) as one, open_database(runs[1]) as two:
         comparison = compare(whole_runs([one, two]), metric="work")
         nodes, costs, _ = comparison.regions()

@@ -35,7 +35,7 @@ test("more, less, new and gone are differences", () => {
 
 test("a change is an arrow and a percentage", () => {
   assert.equal(changeText(MORE, 50, 56), "▲ +12.0 %");
-  assert.equal(changeText(LESS, 50, 25), "▼ −50.0 %");
+  assert.equal(changeText(LESS, 50, 25), "▼ -50.0 %");
   assert.equal(changeText(SAME, 50, 51), "+2.0 %");
   assert.equal(changeText(NEW, 0, 3), "+ new");
   assert.equal(changeText(GONE, 3, 0), "× gone");

@@ -14,6 +14,7 @@ from hpcd.analysis.messages.traffic import Matrix
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
 from hpcd.viewer.pictures.figure_file import write_figure
+from hpcd.wording import bytes_text
 
 _FORMATS = (".png", ".svg")
 _SIDE, _DPI = 7.0, 150
@@ -51,7 +52,7 @@ def draw_matrix(matrix: Matrix, ranks: I64, output: Path, title: str) -> None:
         if most:
             bar = figure.add_axes((0.85, 0.1, 0.03, 0.8))
             figure.colorbar(drawn, cax=bar, format=EngFormatter(unit="B"))
-        messages, volume = matrix.messages.sum(), EngFormatter(unit="B")(matrix.bytes.sum())
+        messages, volume = matrix.messages.sum(), bytes_text(float(matrix.bytes.sum()))
         axes.set_title(f"{title}: {messages:,.0f} messages, {volume}", loc="left", fontsize=10)
         write_figure(figure, output)
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from hpcd.analysis.profile.filters import below, matching
 from hpcd.viewer.pictures.picture import Drawn, Page, short
 from hpcd.viewer.server.profile_api import heat, over_lines
-from hpcd.wording import harmless
+from hpcd.wording import harmless, percent, quantity
 
 _PROCEDURES = 40
 _ACCENT_LIGHT, _ACCENT_DARK = "#1f6feb", "#6aa5ff"
@@ -113,10 +113,9 @@ def _done(page: Page, view: str, metric: str, kind: str, statistics: dict[str, A
     of = page.view.procedure or "the whole program"
     mean, most = statistics["mean"], statistics["max"]
     unit = db.metrics.units[db.metrics.number(metric)]
-    formatter = EngFormatter(unit=harmless(unit), places=2)
     what = (
-        f"{page.lines_text()}, all their time: mean {formatter(mean)}, most {formatter(most)}, "
-        f"most / mean - 1 {100 * statistics['imbalance']:.1f} %"
+        f"{page.lines_text()}, all their time: mean {quantity(mean, unit, most)},"
+        f" most {quantity(most, unit)}, most / mean - 1 {percent(statistics['imbalance'])}"
     )
     page.titles(f"{metric.replace('_', ' ')} of {of}, {kind}", what)
     return Drawn(str(page.output), view, page.lines.tolist(), 0, db.duration_ns, metric=metric)

@@ -18,6 +18,7 @@ from hpcd.viewer.picture_tree import PictureTree
 from hpcd.viewer.pictures.picture import Drawn, Page, short
 from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.profile_api import SUMS, profile
+from hpcd.wording import quantity
 
 _ROW = 18  # pixels
 _NARROWEST = 0.7
@@ -89,11 +90,10 @@ def _drawn(page: Page, kind: str) -> Drawn:
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
     axes.axis("off")
-    amount = f"{total:,.2f} {unit}".strip() if unit == "s" else f"{total:,.0f} {unit}".strip()
     title = "inverted flame graph" if inverse else "flame graph"
     named = metric.replace("_", " ")
     how = {SUMS: "all their time"}.get(selected.kind, "the time from " + _seconds(page))
-    page.titles(f"{title} by {named}", f"{amount} on {page.lines_text()}, {how}")
+    page.titles(f"{title} by {named}", f"{quantity(total, unit)} on {page.lines_text()}, {how}")
     return Drawn(
         str(page.output), page.view.kind, page.lines.tolist(), page.start, page.end, metric=metric
     )

@@ -21,7 +21,7 @@ from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.viewer import palette
 from hpcd.viewer.pictures.figure_file import write_figure
-from hpcd.wording import harmless
+from hpcd.wording import harmless, percent
 
 RGB = npt.NDArray[np.uint8]
 
@@ -178,10 +178,10 @@ class Page:
                    color=tuple(chips[name] / 255))
             for name, _ in shown
         ]  # fmt: skip
-        labels = [f"{100 * share:5.1f} %  {short(name, _LABEL_WIDTH)}" for name, share in shown]
+        labels = [f"{percent(share, 1):>7}  {short(name, _LABEL_WIDTH)}" for name, share in shown]
         rest = sum(share for _, share in shares[_LEGEND_ENTRIES:])
         if rest:
-            notes = [f"{100 * rest:5.1f} %  {len(shares) - len(shown)} more procedures", *notes]
+            notes = [f"{percent(rest, 1):>7}  {len(shares) - len(shown)} more procedures", *notes]
         handles += [Line2D([], [], linestyle="")] * len(notes)
         named = bands or {}
         handles += [
@@ -244,5 +244,5 @@ def _quality(db: Database) -> str:
     lost = f"{dropped:,} samples dropped"
     if not complete + truncated:  # another tool's recording
         return lost
-    whole = 100 * complete / (complete + truncated)
-    return f"{whole:.2f} % of call paths reach the thread's start, {lost}"
+    whole = complete / (complete + truncated)
+    return f"{percent(whole, 2)} of call paths reach the thread's start, {lost}"

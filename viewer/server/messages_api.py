@@ -26,6 +26,7 @@ from hpcd.analysis.messages.time_index import TimeIndex
 from hpcd.analysis.messages.wait_states import WaitKind
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
+from hpcd.wording import percent, time_text
 
 POINT_TO_POINT, WAITING, ONE_SIDED, COLLECTIVES = "messages", "waiting", "one-sided", "collectives"
 """Matrices: the first two are of the time in view, the others of the whole recording."""
@@ -324,19 +325,19 @@ class Traffic:
             worst = int(caused.argmax())
             mine = next((one for one in groups if one["rank"] == worst), groups[0])
             return (
-                f"Ranks in view waited {_time(waited)} of their {_time(total)} in MPI for others"
-                f" ({_share(waited / total)}), {_share(caused[worst] / waited)} of it for rank"
-                f" {worst}: {mine['kind']} in {self._place(mine['node'])}."
+                f"Ranks in view waited {time_text(waited)} of their {time_text(total)} in MPI for"
+                f" others ({percent(waited / total, 0)}), {percent(caused[worst] / waited, 0)} of"
+                f" it for rank {worst}: {mine['kind']} in {self._place(mine['node'])}."
             )
         if len(pairs.source):
             best = int(pairs.bytes.argmax())
-            share = _share(pairs.bytes[best] / max(pairs.bytes.sum(), 1))
+            share = percent(pairs.bytes[best] / max(pairs.bytes.sum(), 1), 0)
             return (
                 f"No rank in view waited for another; most was sent from rank {pairs.source[best]}"
                 f" to rank {pairs.target[best]}, {share} of all bytes."
             )
         if in_mpi:
-            return f"No messages and no wait states are in view, {_time(in_mpi)} in MPI."
+            return f"No messages and no wait states are in view, {time_text(in_mpi)} in MPI."
         return "No calls of MPI are in view."
 
     def _place(self, node: int) -> str:
@@ -372,14 +373,3 @@ class LazyTraffic:
 
 def _first(ranks: I64 | None) -> list[int] | None:
     return None if ranks is None else ranks[:_MEMBERS].tolist()
-
-
-def _time(seconds: float) -> str:
-    for factor, unit in ((1.0, "s"), (1e3, "ms")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
-    return f"{seconds * 1e6:.3g} µs"
-
-
-def _share(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.995 else "100 %"

@@ -10,9 +10,10 @@ from hpcd.analysis.stacks.reading import Reading, reading_of
 from hpcd.analysis.stacks.recorded_stacks import recorded_stacks
 from hpcd.analysis.stacks.stack_sentences import findings, headline, standing_groups
 from hpcd.analysis.stacks.stack_tree import StackNode, merged, process_names
-from hpcd.analysis.stacks.wait_words import activity_words, span
+from hpcd.analysis.stacks.wait_words import activity_words
 from hpcd.errors import TargetError
 from hpcd.model.stack_snapshot import ThreadStack
+from hpcd.wording import ages
 
 PresentStacks = Callable[[list[tuple[int, int]]], Reading]
 """Reads where the threads of processes, by pid and when each began (monotonic ns), stand now.
@@ -82,7 +83,7 @@ def _rows(
         count += 1
         seconds = [thread.seconds for thread in members if thread.seconds is not None]
         return (
-            parent, kind, names, len(members), process_names(members, processes), span(seconds),
+            parent, kind, names, len(members), process_names(members, processes), ages(seconds),
             max(seconds, default=None), line,
         )  # fmt: skip
 

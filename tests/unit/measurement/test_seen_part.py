@@ -17,19 +17,19 @@ WHOLE = SeenPart(1, 0, 2.0, 0.0, 0.0, 0.0, 2.5)
         (WHOLE._replace(processes=2, going_on=1, going_on_cpu_s=0.001), ""),
         (
             SeenPart(1, 0, 0.8, 0.0, 1.8, 2.0, 1.0),
-            "saw 0.80 of 2.60 s of CPU time and 1.00 of 3.00 s of run time",
+            "saw 0.800 s of 2.600 s of CPU time and 1.000 s of 3.000 s of run time",
         ),
         (
             SeenPart(1, 0, 0.8, 0.0, 0.0, 2.0, 1.0),
-            "saw 0.80 of 0.80 s of CPU time and 1.00 of 3.00 s of run time",
+            "saw 800.0 ms of 800.0 ms of CPU time and 1.000 s of 3.000 s of run time",
         ),
         (
             SeenPart(1, 1, 2.0, 2.0, 0.0, 0.0, 2.0),
-            "saw the first 2.00 s of CPU time; the process went on after the recording",
+            "saw the first 2.000 s of CPU time; the process went on after the recording",
         ),
         (
             SeenPart(3, 2, 20.0, 15.0, 100.0, 50.0, 10.0),
-            "saw 20.0 of 120.0 s of CPU time and 10.0 of 60.0 s of run time (mean); "
+            "saw 20.0 s of 120.0 s of CPU time and 10.00 s of 60.00 s of run time (mean); "
             "2 of 3 processes went on after the recording",
         ),
     ],

@@ -6,6 +6,9 @@ The vectors in tests/data/vectors are read here and by the tests of the page in 
 from __future__ import annotations
 
 import json
+import random
+import subprocess
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,9 +21,22 @@ from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.profile.views import View, hot_path
 from hpcd.viewer import palette
 from hpcd.viewer.picture_colours import depth_colours
+from hpcd.wording import (
+    bytes_text,
+    change_text,
+    compact,
+    fixed,
+    percent,
+    quantity,
+    time_text,
+)
 from tests.support.paths import ROOT
 
 VECTORS = ROOT / "tests/data/vectors"
+NUMBERS: dict[str, Callable[..., str]] = {
+    "fixed": fixed, "time": time_text, "compact": compact, "bytes": bytes_text,
+    "percent": percent, "change": change_text, "quantity": quantity,
+}  # fmt: skip
 
 
 def vectors(name: str) -> Any:
@@ -111,3 +127,28 @@ def test_colours_at_a_depth(case: dict[str, Any]) -> None:
     expected = [palette.REST if place is None else palette.DISTINCT[place].tolist()
                 for place in case["places"]]  # fmt: skip
     assert colours.tolist() == [list(colour) for colour in expected]
+
+
+@pytest.mark.parametrize(("name", "values", "text"), vectors("numbers")["cases"])
+def test_numbers_in_words(name: str, values: list[Any], text: str) -> None:
+    assert NUMBERS[name](*values) == text
+
+
+def test_the_page_writes_any_number_as_python_does() -> None:
+    """Numbers of all magnitudes, every fourth with a fraction of few bits: exact halves."""
+    chance = random.Random(20)
+    cases = []
+    for at in range(4000):
+        value = 10 ** chance.uniform(-10, 15) * chance.choice((1, 1, -1))
+        value = round(value * 8) / 8 if at % 4 == 0 else value
+        for name, *more in (
+            ("fixed", chance.randrange(4)), ("time",), ("time", value * chance.uniform(0.5, 1e6)),
+            ("compact",), ("compact", "B"), ("percent",), ("change", 10 ** chance.uniform(-3, 9)),
+            ("quantity", chance.choice(("s", "B", "%", "", "misses"))),
+        ):  # fmt: skip
+            cases.append([name, [value, *more], NUMBERS[name](value, *more)])
+    script = ROOT / "tests/web/compare_numbers.mjs"
+    run = subprocess.run(
+        ["node", script], input=json.dumps(cases), capture_output=True, text=True, check=True
+    )
+    assert json.loads(run.stdout) == []

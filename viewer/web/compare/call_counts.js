@@ -1,7 +1,7 @@
 // @ts-check
 // How often what called what on each side: visits, as a sampled trace shows them.
 
-import { formatCount, formatQuantity, nameMatcher } from "../core/format.js";
+import { formatCount, formatFixed, formatQuantity, nameMatcher } from "../core/format.js";
 import { colouredName } from "../widgets/elements.js";
 import { TreeTable } from "../widgets/table.js";
 import { CHANGE_CLASSES, SAME, changeOfVisits, changeText, sideLetter } from "./changes.js";
@@ -71,7 +71,7 @@ function callColumns({ sides, metric, unit, total }, calls, change) {
   return [
     ...sides.map((_, side) => ({
       title: `visits in ${sideLetter(side)}`, value: (/** @type {CallPoint} */ row) => row.visits[side], share: (/** @type {CallPoint} */ row) => row.visits[side] / most[side],
-      text: (/** @type {CallPoint} */ row) => (row.visits[side] ? row.visits[side].toLocaleString("en", { maximumFractionDigits: 1 }) : ""),
+      text: (/** @type {CallPoint} */ row) => (row.visits[side] ? formatFixed(row.visits[side], 1) : ""),
       mark: (/** @type {CallPoint} */ row) => (row.visits[side] ? "" : "gap"),
     })),
     ...sides.slice(1).map((_, step) => ({

@@ -2,6 +2,8 @@
 // How a context changed from one side of a comparison to the next. The same rules as in
 // analysis/parallel/comparison.py; tests/data/vectors/comparison.json holds both to them.
 
+import { formatChange } from "../core/format.js";
+
 export const ABSENT = 0;
 export const SAME = 1;
 export const MORE = 2;
@@ -83,9 +85,8 @@ export function isDifference(change) { return change >= MORE && change <= GONE; 
  */
 export function changeText(change, before, after) {
   if (change === NEW || change === GONE) return CHANGE_LABELS[change];
-  const percent = before > 0 && after > 0 ? `${after >= before ? "+" : "−"}${Math.abs(100 * (after / before - 1)).toFixed(1)} %` : "";
   const arrow = { [MORE]: "▲", [LESS]: "▼" }[change];
-  return [arrow, percent].filter(Boolean).join(" ");
+  return [arrow, formatChange(before, after)].filter(Boolean).join(" ");
 }
 
 /**

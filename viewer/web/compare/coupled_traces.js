@@ -2,7 +2,7 @@
 // The traces of all sides, one crosshair and one window for all: zoomed together by the same share
 // of their time or by the same nanoseconds, the same choice of lines, the same depth.
 
-import { endOfText, formatCount, formatPercent, formatTime } from "../core/format.js";
+import { endOfText, formatChange, formatCount, formatTime } from "../core/format.js";
 import { LinesOverTime } from "../trace/lines_over_time.js";
 import { rowAt } from "../trace/trace_mouse.js";
 import { select, textElement } from "../widgets/elements.js";
@@ -216,13 +216,7 @@ class CoupledTraces {
  */
 function compareLengths(sides) {
   return sides.map((side, i) => {
-    const before = i ? sideLength(sides[i - 1]) : 0;
-    const change = before ? ` (${formatChange(sideLength(side) / before - 1)})` : "";
-    return `${sideLetter(i)} ${formatTime(sideLength(side))}${change}`;
+    const change = i ? formatChange(sideLength(sides[i - 1]), sideLength(side)) : "";
+    return `${sideLetter(i)} ${formatTime(sideLength(side))}${change && ` (${change})`}`;
   }).join(", ");
 }
-
-/**
- * @param {number} change as a share of what was before
- */
-function formatChange(change) { return `${change < 0 ? "−" : "+"}${formatPercent(Math.abs(change))}`; }

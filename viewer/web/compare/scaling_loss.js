@@ -1,7 +1,7 @@
 // @ts-check
 // What a program loses as it runs on more ranks, by calling context (SC 2009, sections 2.3 and 3.1).
 
-import { formatQuantity } from "../core/format.js";
+import { formatPercent, formatQuantity } from "../core/format.js";
 import { part } from "../widgets/elements.js";
 import { chosen, segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
@@ -94,7 +94,7 @@ class ScalingLoss {
     return this.runs.flatMap((side) => /** @type {const} */ (["inclusive", "exclusive"]).map((kind) => ({
       title: kind === "inclusive" ? `loss to ${this.size(side)}` : "self",
       value: (row) => this.loss(row[kind], side).loss,
-      text: (row) => signed(this.loss(row[kind], side).loss),
+      text: (row) => formatPercent(this.loss(row[kind], side).loss),
       share: (row) => Math.abs(this.loss(row[kind], side).loss),
       mark: (row) => (this.loss(row[kind], side).loss < 0 ? "gain" : "loss"),
     })));
@@ -140,7 +140,7 @@ class ScalingLoss {
     const mode = this.strong ? "strong" : "weak";
     this.view.say(this.runs.map((side) => {
       const { loss, excess } = this.loss(total, side);
-      return `${mode} scaling from ${sides[this.base].size} to ${this.size(side)}: ${signed(loss)} lost, ${formatQuantity(excess, unit)} of excess work`;
+      return `${mode} scaling from ${sides[this.base].size} to ${this.size(side)}: ${formatPercent(loss)} lost, ${formatQuantity(excess, unit)} of excess work`;
     }).join(" · "));
     this.view.done(`scaling ${mode} ${this.table.shown.length}`);
   }
@@ -152,7 +152,7 @@ class ScalingLoss {
     const regions = comparison.regions.map(({ node, values }) => ({ node, ...this.loss(values, side) }))
       .filter(({ loss }) => Math.abs(loss) >= LEAST).sort((one, two) => two.loss - one.loss);
     this.losses.replaceChildren(...regions.slice(0, MOST_LISTED).map(({ node, loss, excess }) => listEntry(
-      comparison.pathOf(node), formatQuantity(excess, comparison.unit), [[loss < 0 ? "less" : "gone", signed(loss)]],
+      comparison.pathOf(node), formatQuantity(excess, comparison.unit), [[loss < 0 ? "less" : "gone", formatPercent(loss)]],
       () => this.view.store.set({ search: comparison.name(node) }),
     )));
   }
@@ -164,6 +164,3 @@ class ScalingLoss {
       ...this.table.shown.map(({ row, level }) => [level, names[row.procedure], ...this.columns.map(({ value }) => value(row))])];
   }
 }
-
-/** @param {number} share */
-function signed(share) { return `${share < 0 ? "−" : ""}${Math.abs(100 * share).toFixed(2)} %`; }

@@ -1,7 +1,7 @@
 // @ts-check
 // Rows of the tables of messages: wait states, message sizes, communicators.
 
-import { formatBytes, formatCount, formatTime } from "../core/format.js";
+import { formatBytes, formatCount, formatFixed, formatTime } from "../core/format.js";
 
 /**
  * @typedef {import("../core/api_types.js").MessagesAnswer} MessagesAnswer
@@ -69,8 +69,8 @@ export function shortName(name) {
 export function waitRows({ waits }, path) {
   return waits.map(({ kind, node, rank, late_node, count, seconds, worst }) => {
     const below = worst.map((call) => ({
-      name: `rank ${call.rank} at ${(call.begin / 1e9).toFixed(6)} s`, node: null, seconds: call.seconds, count: 0, rank,
-      other: `rank ${rank} at ${(call.late / 1e9).toFixed(6)} s`, worst: call, children: () => [],
+      name: `rank ${call.rank} at ${formatFixed(call.begin / 1e9, 6)} s`, node: null, seconds: call.seconds, count: 0, rank,
+      other: `rank ${rank} at ${formatFixed(call.late / 1e9, 6)} s`, worst: call, children: () => [],
     }));
     return { name: `${kind}: ${path(node)}`, node, seconds, count, rank, other: `${rank}: ${path(late_node)}`, worst: worst[0], children: () => below };
   });

@@ -1,7 +1,7 @@
 // @ts-check
 // Rows and columns of recorded calls: totals of groups of them, and the memory of processes by call path.
 
-import { formatBytes, formatCount, formatPercent, formatTime } from "../core/format.js";
+import { formatBytes, formatCount, formatFixed, formatPercent, formatTime } from "../core/format.js";
 
 /**
  * @typedef {import("../core/api_types.js").CallTotalsAnswer} CallTotalsAnswer
@@ -29,7 +29,7 @@ const MEMORY_OVER_TIME = [["held", "at the end"], ["peak", "peak"], ["touched", 
 // Columns of what most processes have none of.
 const FEW = new Set(["huge", "remote"]);
 const speed = (/** @type {number} */ value) => `${formatBytes(value)}/s`;
-const time = (/** @type {number} */ seconds) => (seconds ? formatTime(seconds * 1e9) : "0 s");
+const time = (/** @type {number} */ seconds) => formatTime(seconds * 1e9);
 
 /** @type {(title: string, key: string, text: (value: number) => string, total?: number) => import("../widgets/table.js").Column<CallRow>} */
 const column = (title, key, text, total = 0) => ({
@@ -100,7 +100,7 @@ export function memoryRows({ processes }, path) {
     const below = paths.node.map((node, i) => ({
       name: path(node, false), title: path(node, true), node, spot: null, figures: Object.fromEntries(MEMORY.map(([key]) => [key, paths[key][i]])), children: () => [],
     }));
-    const name = `${one.rank === null ? "" : `rank ${one.rank}, `}${one.name} (${one.pid}): peak ${formatBytes(one.peak)} at ${(one.peak_ns / 1e9).toFixed(3)} s`;
+    const name = `${one.rank === null ? "" : `rank ${one.rank}, `}${one.name} (${one.pid}): peak ${formatBytes(one.peak)} at ${formatFixed(one.peak_ns / 1e9, 3)} s`;
     return {
       name, title: name + (below.length < one.of ? `\nthe first ${below.length} of ${formatCount(one.of)} call paths` : ""), node: -1,
       spot: { line: one.line, time: one.peak_ns }, children: () => below,

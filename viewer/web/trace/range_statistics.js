@@ -3,7 +3,7 @@
 // which procedures, their messages and waits; and what can be done with a selection.
 
 import { ASLEEP, isOnCpu, RUNNABLE, RUNNING, WAITING } from "../core/cct.js";
-import { formatBytes, formatCount, formatPercent, formatTime } from "../core/format.js";
+import { formatBytes, formatCount, formatFixed, formatPercent, formatTime } from "../core/format.js";
 import { SAMPLED } from "../profile/selected_profile.js";
 import { part, textElement } from "../widgets/elements.js";
 import { largestFirst } from "./pixel_counts.js";
@@ -157,7 +157,7 @@ export class RangeStatistics {
     }));
     const onCpu = sums.reduce((sum, seconds, key) => sum + (isOnCpu(key, causes) ? seconds : 0), 0);
     const busy = span ? onCpu / (span / 1e9) : 0;
-    const facts = total ? [`${busy.toFixed(2)} CPUs busy on average`, ...(this.facts?.key === this.key() ? this.facts.lines : [])] : [];
+    const facts = total ? [`${formatFixed(busy, 2)} CPUs busy on average`, ...(this.facts?.key === this.key() ? this.facts.lines : [])] : [];
     this.at("facts").replaceChildren(...facts.map((text) => textElement("li", text)));
   }
 

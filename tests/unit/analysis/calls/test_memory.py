@@ -180,7 +180,9 @@ def test_pages_are_told_apart_by_their_numa_node(
     assert remote == {"shrink < main": 2 * PAGE, "grow < main": 0}
     assert main(["memory", str(path)]) == 0
     shown = capsys.readouterr().out
-    assert "(NUMA: 4.1 kB on node 0, 12.3 kB on node 1); 8.19 kB from CPUs of another node" in shown
+    assert (
+        "(NUMA: 4.10 kB on node 0, 12.3 kB on node 1); 8.19 kB from CPUs of another node" in shown
+    )
     assert "remote" in shown
 
 

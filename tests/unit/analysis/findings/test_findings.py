@@ -122,7 +122,7 @@ def test_a_team_is_one_context_whichever_of_its_threads_came_from_the_program(
         assert [finding.kind for finding in reported] == ["imbalance", "communication", "hot"]
         assert reported[0].text == (
             "Thread 101 works 2.000 s, threads on average 1.500 s: balance would save up to"
-            " 0.500 s, 25 % of the threads' time, 0.500 s in solve._omp_fn.0 > kernel."
+            " 500.0 ms, 25 % of the threads' time, 0.500 s in solve._omp_fn.0 > kernel."
         )
         assert reported[2].text == (
             "Most work is done in kernel: 3.000 s, 100 % of the CPU time, in solve._omp_fn.0 >"
@@ -145,7 +145,7 @@ def test_a_small_loss_does_not_come_before_the_work(tmp_path: Path) -> None:
         reported = findings(db)
         assert [finding.kind for finding in reported] == ["hot", "blocked"]
         assert reported[1].text == (
-            "Threads are blocked by the kernel: 0.100 s, 10 % of the threads' time, in main > save"
+            "Threads are blocked by the kernel: 100.0 ms, 10 % of the threads' time, in main > save"
             " > Fdatasync."
         )
 
@@ -277,7 +277,7 @@ def test_brief_processes_that_run_beside_one_another_take_the_time_once(tmp_path
     steps |= {number: [("main/solve", "cpu", 0.01)] for number in range(1, 31)}
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
         assert [finding.text for finding in findings(db) if finding.kind == "children"] == [
-            "30 processes live 0.010 s each, one or more at a time for 0.010 s, 10 % of the time"
+            "30 processes live 10.00 ms each, one or more at a time for 10.00 ms, 10 % of the time"
             " recorded, started by main > waitpid."
         ]
 

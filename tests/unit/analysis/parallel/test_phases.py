@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -173,8 +174,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     two = str(make(tmp_path / "two", {0: program(0.09), 1: program(0.09)}, seed=1))
     assert main(["compare", "--phases", one]) == 0
     text = capsys.readouterr().out
-    assert f"main: {STEPS} iterations of 0.080 s" in text
-    assert "the longest: 4 (0.13" in text
+    assert f"main: {STEPS} iterations of 80.00 ms" in text
+    assert re.search(r"the longest: 4 \(13\d\.\d ms\)", text)
     assert main(["compare", "--phases", "--json", one, two]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed[1]["patterns"][0]["period_s"] == pytest.approx(0.12, abs=0.002)

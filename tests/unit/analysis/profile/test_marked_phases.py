@@ -263,7 +263,7 @@ def test_the_report_has_phases(path: Path, capsys: pytest.CaptureFixture[str]) -
     heading, *rows = capsys.readouterr().out.splitlines()
     assert heading.split()[-4:] == ["threads", "calls", "time", "phase=solve(n)"]
     assert rows[0].endswith(NO_PHASE)
-    assert rows[1].split()[-6:] == ["1", "2", "0.050", "s", "solve", "n=3"]
+    assert rows[1].split()[-6:] == ["1", "2", "50.0", "ms", "solve", "n=3"]
     assert main(["report", str(path), "--by", "phase=solve(n)", "--json"]) == 0
     table = json.loads(capsys.readouterr().out)
     assert [group["name"] for group in table["groups"]] == [NO_PHASE, "solve n=3", "solve n=-1"]

@@ -263,7 +263,7 @@ def test_ratios_have_no_shares(path: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["report", str(path), "--metric", ratio, "--metric", "cpu_time"]) == 0
     text = capsys.readouterr().out
     (line,) = [text_line for text_line in text.splitlines() if text_line.endswith("dot")]
-    assert line.split()[-4:] == ["0.001", "0.001", "├", "dot"]
+    assert line.split()[-4:] == ["0.001000", "0.001000", "├", "dot"]
     assert main(["report", str(path), "--metric", "x = cpu_time ** 2"]) == UsageError.exit_code
     assert "a formula has" in capsys.readouterr().err
 

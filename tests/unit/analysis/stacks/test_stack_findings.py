@@ -14,11 +14,12 @@ from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.recorded_stacks import _Event, _wait_at
 from hpcd.analysis.stacks.stack_sentences import findings
 from hpcd.analysis.stacks.stack_tree import merged, process_names, ranges
-from hpcd.analysis.stacks.wait_words import duration, named_wait, span, wait_text
+from hpcd.analysis.stacks.wait_words import named_wait, wait_text
 from hpcd.analysis.stacks.waiting_chains import waiting_chains
 from hpcd.cli.output.stack_text import tree_lines
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack, Wait
+from hpcd.wording import age, ages
 
 
 def thread(tid: int, path: int = 0, *, pid: int = 0, wait: Wait | None = None) -> ThreadStack:
@@ -55,11 +56,11 @@ def test_ranges(numbers: list[int], text: str) -> None:
 def test_durations_have_the_digits_that_matter() -> None:
     seconds = [0, 0.0042, 0.9996, 1.25, 9.96, 312, 1500, 3900, 200_000]
     words = ["0 ms", "4 ms", "1.0 s", "1.2 s", "10 s", "312 s", "25 min", "1 h 5 min", "2 d 7 h"]
-    assert [duration(value) for value in seconds] == words
-    assert span([3.1, None, 5.0]) == "3.1-5.0 s"
-    assert span([0.002, 5.0]) == "2 ms-5.0 s"
-    assert span([2.0, 2.0]) == "2.0 s"
-    assert span([None]) == ""
+    assert [age(value) for value in seconds] == words
+    assert ages([3.1, None, 5.0]) == "3.1-5.0 s"
+    assert ages([0.002, 5.0]) == "2 ms-5.0 s"
+    assert ages([2.0, 2.0]) == "2.0 s"
+    assert ages([None]) == ""
 
 
 def test_paths_are_one_tree_by_procedure() -> None:
