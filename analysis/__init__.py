@@ -12,7 +12,8 @@ those above it in this list only (``pyproject.toml`` has the contracts):
 - ``calls``: totals of recorded calls;
 - ``parallel``: ranks, imbalance, scaling loss, comparison, phases;
 - ``merge``: measurements into a database;
-- ``live``: measurements that are still being written.
+- ``live``: measurements that are still being written;
+- ``answers``: the answers to questions, which the command line, the page and Python render.
 
 :func:`open` and :class:`Database` are what programs that use hpcd need; :mod:`hpcd.interchange` has
 tables and trees for pandas, Arrow, Hatchet and Thicket (docs/python.md).

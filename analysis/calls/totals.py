@@ -344,8 +344,7 @@ def _by_peer(db: Database, flows: _Flows) -> _Grouping:
 
 def path_name(db: Database, node: int) -> str:
     """A call path in words, innermost procedure first."""
-    path = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(node) if at]
-    return CALLED_BY.join(reversed(path)) or "[unknown]"
+    return CALLED_BY.join(reversed(db.path_names(node))) or "[unknown]"
 
 
 def calls_by_process(

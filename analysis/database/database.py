@@ -5,7 +5,7 @@ for. Arrays handed out may be read-only views of the files.
 
     >>> db = hpcd.analysis.open("run.db")                                  # doctest: +SKIP
     >>> hot = int(db.metrics.exclusive("cpu_time").argmax())               # doctest: +SKIP
-    >>> [db.procedure_names[db.procedure_of_node[n]] for n in db.cct.path(hot)]  # doctest: +SKIP
+    >>> db.path_names(hot)                                                 # doctest: +SKIP
     >>> db.sample_grid(None, 0, db.duration_ns, height=600, width=800)     # doctest: +SKIP
 """
 
@@ -264,6 +264,11 @@ class Database:
             f"{name} [k]" if inside else name
             for name, inside in zip(self.procedures.name, kernel, strict=True)
         ]
+
+    def path_names(self, node: int) -> list[str]:
+        """Return the procedures on the call path of a CCT node, the outermost first."""
+        procedures = self.procedure_of_node[self.cct.path(node)]
+        return [self.procedure_names[procedure] for procedure in procedures.tolist()]
 
     @cached_property
     def modules(self) -> list[ModuleRow]:

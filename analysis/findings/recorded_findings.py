@@ -77,7 +77,7 @@ def message_waits(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iter
     except UsageError:  # no ranks
         return
     by_call: Counter[tuple[WaitKind, int]] = Counter()
-    for group in by_path(job.operations, job.waits):
+    for group in by_path(job.recorded, job.waits)[0]:
         by_call[group.kind, group.node] += group.seconds  # type: ignore[assignment]
     total = float(sum(by_call.values()))
     if total < LEAST_SHARE * use.lived:

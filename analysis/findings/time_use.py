@@ -26,7 +26,7 @@ from hpcd.analysis.profile.process_tree import (
     sum_of_descendants,
 )
 from hpcd.analysis.profile.row_text import run_name
-from hpcd.analysis.profile.scope_nodes import name_contexts
+from hpcd.analysis.profile.scope_nodes import ContextNames
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.analysis.roles.role import NameRole, have, wait_for_others, without_sleep
 from hpcd.analysis.roles.role_table import role_table
@@ -201,12 +201,16 @@ class TimeUse:
         """Return the program's procedures, inlined ones apart, by what was spent in them and the
         libraries and system calls they call, the costliest first."""
         own = self._own
-        cost = sum_by(self._label[own], np.where(own > 0, seconds, 0.0), len(self.labels))
-        first = np.zeros(len(self.labels), np.int64)
+        cost = sum_by(
+            self._names.label[own], np.where(own > 0, seconds, 0.0), len(self._names.labels)
+        )
+        first = np.zeros(len(self._names.labels), np.int64)
         order = np.argsort(seconds, kind="stable")
-        first[self._label[own[order]]] = own[order]
+        first[self._names.label[own[order]]] = own[order]
         return [
-            Place(self.labels[at], float(cost[at]), int(self._db.procedure_of_node[first[at]]))
+            Place(
+                self._names.labels[at], float(cost[at]), int(self._db.procedure_of_node[first[at]])
+            )
             for at in np.argsort(-cost, kind="stable").tolist()
             if cost[at] > 0
         ]
@@ -224,7 +228,7 @@ class TimeUse:
 
     def inside(self, label: str) -> Mask:
         """``bool[nodes]``: contexts whose innermost procedure of the program is called so."""
-        inside: Mask = self._label[self._own] == self.labels.index(label)
+        inside: Mask = self._names.label[self._own] == self._names.labels.index(label)
         return inside
 
     # --- classification ---
@@ -240,8 +244,8 @@ class TimeUse:
         of_node, kernel = db.procedure_of_node, db.procedures.kernel
         joins, locks = self._below(NameRole.JOIN), self._below(NameRole.LOCK)
         waits = self._inside(wait_for_others(self._roles))
-        self._label, self.labels = name_contexts(db)
-        self._region = have(role_table().of_labels(self.labels), NameRole.REGION)
+        self._names = ContextNames(db)
+        self._region = have(role_table().of_labels(self._names.labels), NameRole.REGION)
         own = program_contexts(db) & ~kernel[of_node] & ~locks & ~joins & ~waits
         own &= ~self._below(NameRole.COMMUNICATION) & ~have(db.roles, NameRole.ENTRY)[of_node]
         own[0] = False
@@ -285,15 +289,13 @@ class TimeUse:
         return run_name(self._path(node, called), _PATH_WIDTH) if node or called else ""
 
     def _path(self, node: int, called: int) -> list[str]:
-        db = self._db
-        path: list[str] = []
-        nodes = [at for at in db.cct.path(node) if at and self._own[at] == at]
+        db, path = self._db, list[int]()
+        nodes = [at for at in db.cct.path(node).tolist() if self._own[at] == at]
         for at, callee in zip(nodes, [*nodes[1:], 0], strict=True):
             if self._interprets[at] and self._interprets[callee]:
                 continue  # an interpreter's own calls are the same whatever it runs
-            name, label = db.procedure_names[db.procedure_of_node[at]], self._label[at]
-            if self._region[label]:
+            if self._region[self._names.label[at]]:
                 path.clear()  # how a team's thread came to it is not the program's affair
-            path += dict.fromkeys([name, self.labels[label]])
-        path = named_path(path)
-        return [*path, db.procedure_names[db.procedure_of_node[called]]] if called else path
+            path.append(at)
+        names = named_path(self._names.path(path))
+        return [*names, db.procedure_names[db.procedure_of_node[called]]] if called else names

@@ -299,15 +299,15 @@ def sizes_of(size: I64, weight: F64) -> Sizes:
 
 @dataclass(frozen=True)
 class CollectiveRow:
-    """Calls of one function on one communicator: ``calls`` summed over ranks, ``seconds`` in them,
-    ``bytes`` passed by the callers (-1: not known)."""
+    """Collective ``operations`` of one function on one communicator: ``calls`` summed over ranks,
+    ``seconds`` in them, ``bytes`` passed by the callers (None: not known)."""
 
     function: str
     communicator: int
-    instances: int
+    operations: int
     calls: float
     seconds: float
-    bytes: float
+    bytes: float | None
 
 
 def by_function(
@@ -333,7 +333,7 @@ def by_function(
     rows = [
         CollectiveRow(
             functions[function].name, number, int(instances[k]), float(calls[k]),
-            float(seconds[k]), -1.0 if unsure[k] else float(volume[k]),
+            float(seconds[k]), None if unsure[k] else float(volume[k]),
         )
         for k, (function, number) in enumerate(distinct.tolist())
     ]  # fmt: skip

@@ -28,7 +28,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.messages.communicators import Communicators
-from hpcd.analysis.messages.grouping import firsts_of, groups_of
+from hpcd.analysis.messages.grouping import groups_of
 from hpcd.analysis.messages.matching import Collectives, Messages
 from hpcd.analysis.messages.operations import Operations
 from hpcd.array_types import F64, I64, Mask
@@ -75,6 +75,12 @@ class WaitStates:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    def at(self, places: I64) -> WaitStates:
+        """Return those at ``places``."""
+        return WaitStates(
+            self.kind[places], self.operation[places], self.delayer[places], self.severity[places]
+        )
 
     def seconds(self, kind: WaitKind) -> float:
         """All waiting of one kind."""
@@ -209,9 +215,23 @@ def _roots(operations: Operations, collectives: Collectives, communicators: Comm
 
 
 @dataclass(frozen=True)
+class LongWait:
+    """A wait of a ``rank`` on a trace ``line``: ``begin`` and ``end`` of its call, and
+    ``late``, when the other rank came, in ns of the trace; ``seconds`` of waiting."""
+
+    rank: int
+    line: int
+    begin: int
+    end: int
+    late: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class WaitGroup:
     """Waits of one kind at one call path for one rank at one of its own: ``count`` of them,
-    ``seconds`` in all, ``longest`` of one. ``node`` and ``delaying_node`` are of the CCT."""
+    ``seconds`` in all, ``longest`` (s) of one, ``worst`` some of the longest. ``node`` and
+    ``delaying_node`` are of the CCT."""
 
     kind: WaitKind
     node: int
@@ -220,32 +240,41 @@ class WaitGroup:
     count: int
     seconds: float
     longest: float
+    worst: list[LongWait]
 
 
-def by_path(operations: Operations, waits: WaitStates) -> list[WaitGroup]:
-    """Waits by kind, call path, and whom and what they waited for; most waiting first.
+def by_path(
+    operations: Operations, waits: WaitStates, worst: int = 0, most: int | None = None
+) -> tuple[list[WaitGroup], int]:
+    """Waits by kind, call path, and whom and what they waited for; most waiting first, at most
+    ``most`` groups, and how many there are. ``operations`` are those recorded. O(w · log w)."""
+    waiter, delayer = waits.operation, waits.delayer
+    node, rank = operations.node, operations.rank
+    keys = waits.kind, node[waiter], rank[delayer], node[delayer]
+    group, count = groups_of(*keys)
+    number = np.bincount(group, minlength=count)
+    seconds = sum_by(group, waits.severity / 1e9, count)
+    order = np.lexsort((-waits.severity, group))
+    first = np.searchsorted(group[order], np.arange(count))
 
-    O(w · log w).
-    """
-    keys = (
-        waits.kind,
-        operations.node[waits.operation],
-        operations.rank[waits.delayer],
-        operations.node[waits.delayer],
-    )
-    group, groups = groups_of(*keys)
-    distinct = np.stack(keys, 1)[firsts_of(group, groups)]
-    count = np.bincount(group, minlength=groups)
-    seconds = sum_by(group, waits.severity / 1e9, len(distinct))
-    longest = np.zeros(len(distinct), np.int64)
-    np.maximum.at(longest, group, waits.severity)
-    return [
-        WaitGroup(
-            WaitKind(int(distinct[at, 0])), int(distinct[at, 1]), int(distinct[at, 2]),
-            int(distinct[at, 3]), int(count[at]), float(seconds[at]), longest[at] / 1e9,
-        )
-        for at in np.argsort(-seconds, kind="stable").tolist()
-    ]  # fmt: skip
+    def wait(at: int) -> LongWait:
+        call, other = waiter[at], delayer[at]
+        return LongWait(
+            int(rank[call]), int(operations.line[call]), int(operations.begin[call]),
+            int(operations.end[call]), int(operations.begin[other]), waits.severity[at] / 1e9,
+        )  # fmt: skip
+
+    groups = []
+    for one in np.argsort(-seconds, kind="stable")[:most].tolist():
+        mine = order[first[one] : first[one] + number[one]]
+        kind, place, late, cause = (int(key[mine[0]]) for key in keys)
+        groups.append(
+            WaitGroup(
+                WaitKind(kind), place, late, cause, len(mine), float(seconds[one]),
+                float(waits.severity[mine[0]]) / 1e9, [wait(at) for at in mine[:worst].tolist()],
+            )
+        )  # fmt: skip
+    return groups, count
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ address become nodes of their own, below the procedure's, from the outside in.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,22 @@ def name_contexts(db: Database) -> tuple[I64, list[str]]:
     inside = inlined[db.scope_of_node]
     of_node = np.where(inside > 0, len(db.procedure_names) + inside, db.procedure_of_node)
     return number[of_node], list(numbers)
+
+
+class ContextNames:
+    """Names of contexts, with what was inlined at their addresses."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.label, self.labels = name_contexts(db)
+        """As :func:`name_contexts` has them."""
+
+    def path(self, nodes: Iterable[int]) -> list[str]:
+        """Return the names of contexts that call one another, the outermost first: of each its
+        procedure, then what is inlined there."""
+        names, procedure = self._db.procedure_names, self._db.procedure_of_node
+        pairs = ((names[procedure[at]], self.labels[self.label[at]]) for at in nodes)
+        return [name for pair in pairs for name in dict.fromkeys(pair)]
 
 
 def becomes_node(

@@ -12,7 +12,7 @@ from hpcd.analysis.messages.delays import Delays
 from hpcd.analysis.messages.traffic import Matrix, message_sizes
 from hpcd.analysis.messages.wait_states import WaitKind, by_path
 from hpcd.analysis.profile.row_text import run_name
-from hpcd.analysis.profile.scope_nodes import name_contexts
+from hpcd.analysis.profile.scope_nodes import ContextNames
 from hpcd.array_types import I64
 from hpcd.cli.output.tree_tables import Row
 from hpcd.wording import bytes_text, percent, time_text
@@ -69,19 +69,13 @@ def tables(
 
 
 class _Paths:
-    """Call paths of CCT nodes as one line."""
+    """Call paths of CCT nodes as one line, what is inlined included."""
 
     def __init__(self, db: Database) -> None:
-        self._db = db
-        self._number, self._names = name_contexts(db)
+        self._cct, self._names = db.cct, ContextNames(db)
 
     def names(self, node: int) -> tuple[str, ...]:
-        """Names from the outermost frame on; what is inlined follows what it is inlined in."""
-        path: list[str] = []
-        for at in self._db.cct.path(node).tolist()[1:] or [node]:
-            procedure = self._db.procedure_names[self._db.procedure_of_node[at]]
-            path += dict.fromkeys([procedure, self._names[self._number[at]]])
-        return tuple(path)
+        return tuple(self._names.path(self._cct.path(node).tolist() or [node]))
 
     def text(self, node: int, width: int) -> str:
         return run_name(self.names(node), max(width, _MIN_NAME))
@@ -149,9 +143,9 @@ def _collective_rows(exchange: Communication, limit: int) -> list[Row]:
     head = f"{'operations':>10} {'calls':>10} {'time':>10} {'bytes':>10} {'of':>4}  "
     rows = [Row(head, "", "collective operations; of which communicator")]
     for row in listed[:limit]:
-        volume = bytes_text(row.bytes) if row.bytes >= 0 else "?"
+        volume = "?" if row.bytes is None else bytes_text(row.bytes)
         figures = (
-            f"{row.instances:>10,} {row.calls:>10,.0f}"
+            f"{row.operations:>10,} {row.calls:>10,.0f}"
             f" {time_text(row.seconds, exchange.in_mpi):>10} {volume:>10} {row.communicator:>4}  "
         )
         rows.append(Row(figures, "", row.function))
@@ -166,10 +160,10 @@ def _wait_rows(exchange: Communication, paths: _Paths, width: int, limit: int) -
             waiting = time_text(exchange.waits.seconds(kind), exchange.in_mpi)
             figures = f"{waiting:>10} {int(mine.sum()):>9,}  "
             rows.append(Row(figures, "", kind.label))
-    groups = by_path(exchange.operations, exchange.waits)
+    groups, count = by_path(exchange.recorded, exchange.waits, most=limit)
     head = f"{'waiting':>10} {'waits':>9} {'longest':>10}  "
     rows += [Row("", "", ""), Row(head, "", "wait state at a call path, and for whom")]
-    for group in groups[:limit]:
+    for group in groups:
         figures = (
             f"{time_text(group.seconds, exchange.in_mpi):>10} {group.count:>9,}"
             f" {time_text(group.longest, exchange.in_mpi):>10}  "
@@ -181,7 +175,7 @@ def _wait_rows(exchange: Communication, paths: _Paths, width: int, limit: int) -
         before = f"for rank {group.delaying_rank}: "
         late = paths.text(group.delaying_node, room - len(before) - 2)
         rows.append(Row(" " * len(figures), "  ", before + late))
-    return [*rows, *_left(len(groups), limit)]
+    return [*rows, *_left(count, limit)]
 
 
 def _delay_rows(delays: Delays, paths: _Paths, width: int, limit: int) -> list[Row]:

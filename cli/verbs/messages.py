@@ -6,6 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
+from hpcd.analysis.answers.job_messages import job_messages
+from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.messages.caveats import caveats
 from hpcd.analysis.messages.database_calls import communication, delays_of
@@ -13,7 +15,6 @@ from hpcd.analysis.messages.phase_messages import within_phases
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output import message_tables
-from hpcd.cli.output.message_json import as_json
 from hpcd.cli.output.terminal_text import harmless, say
 from hpcd.cli.output.tree_tables import TextOutput
 from hpcd.errors import UsageError
@@ -77,9 +78,8 @@ class MessagesCommand(Command):
                 )
             page = TextOutput(args.width)
             if args.json:
-                shown = as_json(
-                    db, job_communication, delays, list(caveats(db, job_communication.whole))
-                )
+                notes = list(caveats(db, job_communication.whole))
+                shown = json_form(job_messages(db, job_communication, delays, notes))
                 page.write([json.dumps({**shown, "phase": args.phase or None}), "\n"])
                 return 0
             if args.phase:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hpcd.__main__ import main
 from hpcd.analysis import open as open_database
+from hpcd.analysis.answers.messages_in_view import LazyTraffic, Traffic
 from hpcd.analysis.profile.filters import Filter
 from hpcd.viewer.server.calls_api import CallViews
-from hpcd.viewer.server.messages_api import LazyTraffic, Traffic
 from tests.support import viewer
 from tests.support.called import MS, PAGE, ROUND, ranks_that_call
 
@@ -52,8 +53,12 @@ def test_messages_of_the_whole(called_url: str) -> None:
         " rank 3: wait at NxN in MPI_Allreduce, called by exchange."
     )
     assert answer["notes"] == []
-    sizes = answer["sizes"]
-    assert sizes["least"] == [2048, 4096, 8192] and sizes["messages"] == [10, 10, 20]
+    sizes = [(row["least"], row["messages"]) for row in answer["sizes"]]
+    assert sizes == [
+        (2048, 10),
+        (4096, 10),
+        (8192, 20),
+    ]
     (world,) = answer["communicators"]
     assert (world["name"], world["ranks"]) == ("MPI_COMM_WORLD", 4)
     assert (world["messages"], world["bytes"]) == (40, 400_000)
@@ -63,9 +68,9 @@ def test_messages_of_the_whole(called_url: str) -> None:
     )  # fmt: skip
     assert reduced["seconds"] == pytest.approx(10 * 0.034)
     first, second = answer["waits"]
-    assert (first["kind"], first["rank"], first["count"]) == ("wait at NxN", 3, 30)
+    assert (first["kind"], first["delaying_rank"], first["count"]) == ("wait at NxN", 3, 30)
     assert first["seconds"] == pytest.approx(0.3)
-    assert (second["kind"], second["rank"], second["count"]) == ("late sender", 3, 10)
+    assert (second["kind"], second["delaying_rank"], second["count"]) == ("late sender", 3, 10)
     assert second["seconds"] == pytest.approx(0.18)
     worst = second["worst"][0]
     assert (worst["line"], worst["rank"]) == (0, 0)
@@ -97,6 +102,22 @@ def test_matrices(called_url: str) -> None:
     _, cells = matrix(called_url, f"{WHOLE}&kind=waiting&ranks=0,4,0,4&cells=4")
     assert cells[0, 3].tolist() == [20, 10, 10, 0] and cells[0, :3].sum() == 0
     assert cells[1, 3] == pytest.approx([0.28, 0.1, 0.1, 0])
+
+
+def test_the_page_and_the_command_line_have_the_same_wait_states(
+    called: Path, called_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["messages", "--json", str(called)]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    shown = ask(called_url, f"/messages?{WHOLE}")
+    keys = ("kind", "delaying_rank", "count", "seconds", "longest")
+    for mine, other in zip(printed["waits"], shown["waits"], strict=True):
+        assert [mine[key] for key in keys] == [other[key] for key in keys]
+        assert mine["worst"] == other["worst"][:1]
+        assert mine["path"][-1].startswith("MPI_") and mine["path"][0] == "main"
+    assert printed["sizes"] == shown["sizes"]
+    (world,) = shown["communicators"]
+    assert printed["collectives"] == world["collectives"]
 
 
 def test_totals_of_calls(called_url: str) -> None:

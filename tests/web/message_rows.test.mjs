@@ -39,7 +39,7 @@ test("what is not drawn is counted", () => {
 
 test("wait states have their longest waits below them", () => {
   const call = { rank: 2, line: 5, begin: 1e9, end: 2e9, seconds: 0.5, late: 15e8 };
-  const [row] = waitRows({ waits: [{ kind: "late sender", node: 7, rank: 3, late_node: 8, count: 9, seconds: 2, worst: [call] }] }, (node) => `path ${node}`);
+  const [row] = waitRows({ waits: [{ kind: "late sender", node: 7, delaying_rank: 3, delaying_node: 8, count: 9, seconds: 2, worst: [call] }] }, (node) => `path ${node}`);
   assert.deepEqual([row.name, row.other, row.worst], ["late sender: path 7", "3: path 8", call]);
   assert.deepEqual(row.children().map(({ name, other }) => [name, other]), [["rank 2 at 1.000000 s", "rank 3 at 1.500000 s"]]);
 });
@@ -50,7 +50,7 @@ test("names of C++ are shortened to class and function", () => {
 });
 
 test("sizes and communicators", () => {
-  const sizes = sizeRows({ sizes: { least: [0, 4], most: [0, 7], messages: [1, 3], bytes: [0, 15] }, messages: 4, bytes: 15 });
+  const sizes = sizeRows({ sizes: [{ least: 0, most: 0, messages: 1, bytes: 0 }, { least: 4, most: 7, messages: 3, bytes: 15 }], messages: 4, bytes: 15 });
   assert.deepEqual(sizes.rows.map(({ name }) => name), ["0 B", "4 to 7 B"]);
   assert.equal(sizes.columns[0].share(sizes.rows[1]), 0.75);
   const one = { number: 2, name: "split", parent: 0, ranks: 9, members: [0, 3], remote: null, dims: [3, 3], messages: 5, bytes: 0, seconds: 1e-3 };

@@ -299,7 +299,9 @@ def _messages(database: OpenDatabase, parameters: QueryParameters) -> object:
     lines = database.all_lines(parameters)
     answer = database.traffic.get().summary(lines, *parameters.interval())
     for wait in answer["waits"]:
-        wait["node"], wait["late_node"] = database.nodes_of([wait["node"], wait["late_node"]])
+        wait["node"], wait["delaying_node"] = database.nodes_of(
+            [wait["node"], wait["delaying_node"]]
+        )
     return answer
 
 

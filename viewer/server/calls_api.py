@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis import Database
+from hpcd.analysis.answers.messages_in_view import LazyTraffic, Traffic
 from hpcd.analysis.calls.memory import ProcessMemory, measure_memory, memory_by_time
 from hpcd.analysis.calls.totals import GROUPINGS, total_calls
 from hpcd.analysis.profile.marked_phases import MarkedPhases
@@ -23,7 +24,6 @@ from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction, Group, ValueKind
 from hpcd.model.mpi_records import MISSING
-from hpcd.viewer.server.messages_api import LazyTraffic, Traffic
 
 # Calls added up for one table: about two seconds.
 _MOST_CALLS = 2_000_000

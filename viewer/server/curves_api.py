@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis import Database
+from hpcd.analysis.answers.messages_in_view import LazyTraffic
 from hpcd.analysis.calls.memory import memory_over_time
 from hpcd.analysis.calls.totals import bytes_moved
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
-from hpcd.viewer.server.messages_api import LazyTraffic
 
 _MOST_CALLS = 2_000_000
 

@@ -9,6 +9,7 @@ from threading import Lock
 import numpy as np
 
 from hpcd.analysis import Database
+from hpcd.analysis.answers.messages_in_view import LazyTraffic
 from hpcd.analysis.trace.pixel_samples import choose_lines
 from hpcd.array_types import I64
 from hpcd.errors import HpcdError
@@ -16,7 +17,6 @@ from hpcd.viewer.depth_slice import depth_choice
 from hpcd.viewer.picture_tree import PictureTree
 from hpcd.viewer.server.calls_api import CallViews
 from hpcd.viewer.server.contexts import Trees
-from hpcd.viewer.server.messages_api import LazyTraffic
 from hpcd.viewer.server.phases_api import PhaseViews
 from hpcd.viewer.server.profile_api import SUMS, SelectedCosts, profile
 from hpcd.viewer.server.query_params import QueryParameters

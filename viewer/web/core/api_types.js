@@ -142,8 +142,8 @@
  * @typedef {object} WaitGroup waits of one kind at one call path for one rank at one of its own
  * @property {string} kind
  * @property {number} node of the calling context tree, that waited
- * @property {number} rank that was late
- * @property {number} late_node where that was
+ * @property {number} delaying_rank that was late
+ * @property {number} delaying_node where that was
  * @property {number} count
  * @property {number} seconds
  * @property {WaitingCall[]} worst the longest first
@@ -153,7 +153,7 @@
  * @typedef {object} CommunicatorTotals
  * @property {number} number
  * @property {string} name
- * @property {number} parent -1: none
+ * @property {number | null} parent
  * @property {number} ranks
  * @property {number[]} members the first of them
  * @property {number[] | null} remote of one between two groups the first of the other group, none where they are not known
@@ -174,7 +174,7 @@
  * @property {number} unknown messages of unknown size
  * @property {number} in_mpi seconds
  * @property {number} waiting seconds
- * @property {{ least: number[], most: number[], messages: number[], bytes: number[] }} sizes
+ * @property {{ least: number, most: number, messages: number, bytes: number }[]} sizes
  * @property {CommunicatorTotals[]} communicators
  * @property {number} communicators_of
  * @property {WaitGroup[]} waits most waiting first

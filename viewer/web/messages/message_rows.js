@@ -67,12 +67,12 @@ export function shortName(name) {
  * @returns {WaitRow[]}
  */
 export function waitRows({ waits }, path) {
-  return waits.map(({ kind, node, rank, late_node, count, seconds, worst }) => {
+  return waits.map(({ kind, node, delaying_rank: rank, delaying_node, count, seconds, worst }) => {
     const below = worst.map((call) => ({
       name: `rank ${call.rank} at ${formatFixed(call.begin / 1e9, 6)} s`, node: null, seconds: call.seconds, count: 0, rank,
       other: `rank ${rank} at ${formatFixed(call.late / 1e9, 6)} s`, worst: call, children: () => [],
     }));
-    return { name: `${kind}: ${path(node)}`, node, seconds, count, rank, other: `${rank}: ${path(late_node)}`, worst: worst[0], children: () => below };
+    return { name: `${kind}: ${path(node)}`, node, seconds, count, rank, other: `${rank}: ${path(delaying_node)}`, worst: worst[0], children: () => below };
   });
 }
 
@@ -86,10 +86,9 @@ const column = (title, key, text, most) => ({
  * @returns {{ rows: MessageRow[], columns: Column[] }}
  */
 export function sizeRows({ sizes, messages, bytes }) {
-  const rows = sizes.least.map((least, i) => {
-    const most = sizes.most[i];
+  const rows = sizes.map(({ least, most, ...size }, i) => {
     const name = least === most ? `${formatCount(least)} B` : `${formatCount(least)} to ${formatCount(most)} B`;
-    return { name, title: name, order: i, messages: sizes.messages[i], bytes: sizes.bytes[i], seconds: 0, children: NOBODY };
+    return { name, title: name, order: i, ...size, seconds: 0, children: NOBODY };
   });
   return { rows, columns: [
     column("messages", "messages", formatCount, messages), column("bytes", "bytes", formatBytes, bytes),
@@ -114,7 +113,7 @@ export function communicatorRows({ communicators }) {
     }));
     return {
       name: `${one.name}${shape}: ${members}`, order: one.number, messages: one.messages, bytes: one.bytes, seconds: one.seconds,
-      title: `number ${one.number}${one.parent < 0 ? "" : `, made of number ${one.parent}`}, ${one.ranks} ranks: ${members}`, children: () => below,
+      title: `number ${one.number}${one.parent === null ? "" : `, made of number ${one.parent}`}, ${one.ranks} ranks: ${members}`, children: () => below,
     };
   });
   const most = (/** @type {"messages" | "bytes" | "seconds"} */ key) => rows.reduce((sum, row) => sum + row[key], 0);

@@ -236,7 +236,7 @@ class MessagesPane extends AnswerPane {
     if (!this.answer) return [["no messages"]];
     const { tree } = this.page.context;
     return [["depth", "wait state", "call path", "for rank", "its call path", "waits", "seconds"],
-      ...this.answer.waits.map(({ kind, node, rank, late_node, count, seconds }) => [1, kind, pathText(tree, node), rank, pathText(tree, late_node), count, seconds])];
+      ...this.answer.waits.map(({ kind, node, delaying_rank, delaying_node, count, seconds }) => [1, kind, pathText(tree, node), delaying_rank, pathText(tree, delaying_node), count, seconds])];
   }
 }
 

@@ -237,7 +237,7 @@ function messageFacts({ messages, bytes, waiting, waits }) {
   const sent = `${formatCount(messages)} message${messages === 1 ? "" : "s"}, ${formatBytes(bytes)}`;
   /** @type {Map<number, number>} */
   const late = new Map();
-  for (const { rank, seconds } of waits) late.set(rank, (late.get(rank) ?? 0) + seconds);
+  for (const { delaying_rank: rank, seconds } of waits) late.set(rank, (late.get(rank) ?? 0) + seconds);
   const worst = [...late].sort(([, one], [, other]) => other - one).slice(0, MOST_WAITS);
   const whom = worst.map(([rank, seconds]) => `${formatTime(seconds * 1e9)} for rank ${rank}`).join(", ");
   return [sent, ...(waiting ? [`waits: ${whom}`] : [])];

@@ -7,7 +7,6 @@ its window of time alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
@@ -16,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis import Database
-from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.answers.job_messages import communicator_json
+from hpcd.analysis.answers.json_form import json_form, rows
 from hpcd.analysis.messages import traffic
 from hpcd.analysis.messages.caveats import caveats
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication
-from hpcd.analysis.messages.grouping import firsts_of, groups_of
 from hpcd.analysis.messages.time_index import TimeIndex
-from hpcd.analysis.messages.wait_states import WaitKind
+from hpcd.analysis.messages.wait_states import WaitGroup, by_path
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 from hpcd.wording import percent, time_text
@@ -191,7 +190,9 @@ class Traffic:
         calls = calls[self._lines_seen(lines)[operations.line[calls]]]
         in_mpi = float((operations.end - operations.begin)[calls].sum()) / 1e9
         communicators, count = self._communicators(at, lines, t0, t1)
-        groups, of = self._wait_groups(waits)
+        groups, of = by_path(
+            operations, self.exchange.waits.at(waits), worst=_WORST, most=_MOST_GROUPS
+        )
         return {
             "headline": self._headline(pairs, waits, in_mpi, groups),
             "notes": self.notes,
@@ -203,13 +204,10 @@ class Traffic:
             "unknown": float(pairs.unknown.sum()),
             "in_mpi": in_mpi,
             "waiting": float(self.exchange.waits.severity[waits].sum()) / 1e9,
-            "sizes": {
-                name: getattr(sizes, name).tolist()
-                for name in ("least", "most", "messages", "bytes")
-            },
+            "sizes": rows(vars(sizes)),
             "communicators": communicators,
             "communicators_of": count,
-            "waits": groups,
+            "waits": json_form(groups),
             "waits_of": of,
         }  # fmt: skip
 
@@ -237,78 +235,24 @@ class Traffic:
         ):
             functions.setdefault(row.communicator, []).append(row)
         seconds = np.zeros(every)
-        for one, rows in functions.items():
-            seconds[one] = sum(row.seconds for row in rows)
+        for one, totals in functions.items():
+            seconds[one] = sum(row.seconds for row in totals)
         order = np.lexsort((-messages, -volume, -seconds))
         order = order[(messages + seconds)[order] > 0]
         return [
             {
-                "number": one,
-                "name": exchange.communicators.all[one].name,
-                "parent": exchange.communicators.all[one].parent,
+                **communicator_json(exchange.communicators.all[one], _MEMBERS),
                 "ranks": len(exchange.communicators.all[one].everybody),
-                "members": exchange.communicators.members(one)[:_MEMBERS].tolist(),
-                "remote": _first(exchange.communicators.all[one].remote),
-                "dims": list(exchange.communicators.all[one].dims),
                 "messages": float(messages[one]),
                 "bytes": float(volume[one]),
                 "seconds": float(seconds[one]),
-                "collectives": [
-                    {
-                        "function": row.function,
-                        "operations": row.instances,
-                        "calls": row.calls,
-                        "seconds": row.seconds,
-                        "bytes": row.bytes if row.bytes >= 0 else None,
-                    }
-                    for row in functions.get(one, [])
-                ],
+                "collectives": json_form(functions.get(one, [])),
             }
             for one in order[:_MOST_COMMUNICATORS].tolist()
         ], len(order)
 
-    def _wait_groups(self, waits: I64) -> tuple[list[dict[str, Any]], int]:
-        """Waits of one kind at one call path for one rank at one of its own, most waiting first,
-        each with its longest; and how many such groups there are."""
-        exchange, operations = self.exchange, self.exchange.recorded
-        kind, severity = exchange.waits.kind[waits], exchange.waits.severity[waits]
-        waiter, delayer = exchange.waits.operation[waits], exchange.waits.delayer[waits]
-        keys = kind, operations.node[waiter], operations.rank[delayer], operations.node[delayer]
-        group, count = groups_of(*keys)
-        seconds = sum_by(group, severity / 1e9, count)
-        number = np.bincount(group, minlength=count)
-        first = firsts_of(group, count)
-        longest = np.lexsort((-severity, group))
-        begins = np.searchsorted(group[longest], np.arange(count))
-
-        def worst(one: int) -> Iterator[dict[str, Any]]:
-            begin = int(begins[one])
-            for at in longest[begin : begin + min(_WORST, int(number[one]))].tolist():
-                call, other = int(waiter[at]), int(delayer[at])
-                yield {
-                    "rank": int(operations.rank[call]),
-                    "line": int(operations.line[call]),
-                    "begin": int(operations.begin[call]),
-                    "end": int(operations.end[call]),
-                    "seconds": float(severity[at]) / 1e9,
-                    "late": int(operations.begin[other]),
-                }
-
-        return [
-            {
-                "kind": WaitKind(int(kind[first[one]])).label,
-                "node": int(operations.node[waiter[first[one]]]),
-                "rank": int(operations.rank[delayer[first[one]]]),
-                "late_node": int(operations.node[delayer[first[one]]]),
-                "count": int(number[one]),
-                "seconds": float(seconds[one]),
-                "worst": list(worst(one)),
-            }
-            for one in np.argsort(-seconds, kind="stable")[:_MOST_GROUPS].tolist()
-        ], count
-
     def _headline(
-        self, pairs: traffic.Matrix, waits: I64, in_mpi: float, groups: list[dict[str, Any]]
+        self, pairs: traffic.Matrix, waits: I64, in_mpi: float, groups: list[WaitGroup]
     ) -> str:
         """Return the most notable fact, in a sentence."""
         if self.exchange.is_sampled:
@@ -323,11 +267,12 @@ class Traffic:
             total = max(in_mpi, waited)
             caused = np.bincount(late, severity, self.exchange.size)
             worst = int(caused.argmax())
-            mine = next((one for one in groups if one["rank"] == worst), groups[0])
+            mine = next((one for one in groups if one.delaying_rank == worst), groups[0])
+            place = ", called by ".join(self._db.path_names(mine.node)[:-3:-1])
             return (
                 f"Ranks in view waited {time_text(waited)} of their {time_text(total)} in MPI for"
                 f" others ({percent(waited / total, 0)}), {percent(caused[worst] / waited, 0)} of"
-                f" it for rank {worst}: {mine['kind']} in {self._place(mine['node'])}."
+                f" it for rank {worst}: {mine.kind.label} in {place or 'an unknown call path'}."
             )
         if len(pairs.source):
             best = int(pairs.bytes.argmax())
@@ -339,14 +284,6 @@ class Traffic:
         if in_mpi:
             return f"No messages and no wait states are in view, {time_text(in_mpi)} in MPI."
         return "No calls of MPI are in view."
-
-    def _place(self, node: int) -> str:
-        names = [
-            self._db.procedure_names[self._db.procedure_of_node[at]]
-            for at in self._db.cct.path(node).tolist()
-            if at
-        ]
-        return ", called by ".join(names[::-1][:2]) or "an unknown call path"
 
 
 class LazyTraffic:
@@ -369,7 +306,3 @@ class LazyTraffic:
             if self._traffic is None:
                 self._traffic = Traffic(self._db)
             return self._traffic
-
-
-def _first(ranks: I64 | None) -> list[int] | None:
-    return None if ranks is None else ranks[:_MEMBERS].tolist()
