@@ -1,4 +1,4 @@
-"""What the ranks of a job sent each other, and who waited for whom: ``hpcd messages``."""
+"""The communication of a job: messages, wait states, delays, for ``hpcd messages``."""
 
 from __future__ import annotations
 

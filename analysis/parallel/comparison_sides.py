@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -177,4 +178,33 @@ def instances(
                 stretches.end[number - 1],
             )
         )
+    return sides
+
+
+def choose_sides(
+    databases: Sequence[Database],
+    kind: str,
+    parts: Sequence[Any],
+    *,
+    procedure: str | None = None,
+    inside: str | None = None,
+    job: str | None = None,
+) -> list[Side]:
+    """Return the sides of a comparison: whole runs where ``kind`` is empty, else ``parts`` of one
+    database by ``rank``, ``pid``, ``window`` (begin and end, ns) or ``iteration``, as
+    :func:`instances` takes them; of several runs then the iteration of median length each, unless
+    some are named. Raises :class:`UsageError`."""
+    if not kind:
+        return whole_runs(databases, job)
+    first = databases[0]
+    if kind == "rank":
+        return some_ranks(first, parts, job)
+    if kind == "pid":
+        return some_processes(first, parts)
+    if kind == "window":
+        return windows(first, parts, job)
+    sides = []
+    for db in databases:
+        found = instances(db, parts, procedure=procedure, inside=inside, job=job)
+        sides += found if parts or len(databases) == 1 else [found[len(found) // 2]]
     return sides

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,10 @@ class MatchedFrame(NamedTuple):
         """The display name: kernel procedures end in ``[k]``, inlined ones in ``[inlined]``."""
         ending = " [k]" if self.kernel else " [inlined]" if self.inlined else ""
         return self.name + ending
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what answers say of a frame."""
+        return {"name": self.label, "module": self.module, "file": self.file, "line": self.line}
 
 
 @dataclass(frozen=True)

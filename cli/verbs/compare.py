@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 
+from hpcd.analysis.answers.compared_runs import comparison_json
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.parallel.comparison import (
@@ -12,14 +13,7 @@ from hpcd.analysis.parallel.comparison import (
     SENSITIVITY,
     compare,
 )
-from hpcd.analysis.parallel.comparison_sides import (
-    Side,
-    instances,
-    some_processes,
-    some_ranks,
-    whole_runs,
-    windows,
-)
+from hpcd.analysis.parallel.comparison_sides import Side, choose_sides
 from hpcd.analysis.profile.costs import TIME, WORK
 from hpcd.analysis.profile.views import VIEWS
 from hpcd.cli.command import Command
@@ -30,7 +24,6 @@ from hpcd.cli.options import (
     add_tree_options,
     check_ranges,
 )
-from hpcd.cli.output.comparison_json import as_json
 from hpcd.cli.output.comparison_tables import call_rows, heading_lines, region_rows, view_rows
 from hpcd.cli.output.phase_tables import print_phases
 from hpcd.cli.output.tree_tables import TextOutput
@@ -110,7 +103,7 @@ class CompareCommand(Command):
             )
             page = TextOutput(args.width, args.color)
             if args.json:
-                page.write(as_json(comparison, args.view, args.depth))
+                page.write(comparison_json(comparison, args.view, args.depth))
                 return 0
             page.sentences(heading_lines(comparison))
             page.table(region_rows(comparison, page.width))
@@ -176,34 +169,17 @@ def _sides(databases: list[Database], args: argparse.Namespace) -> list[Side]:
         raise UsageError(f"--{given[0]} and --{given[1]} cannot be combined")
     if given in (["time"], ["rank"], ["pid"]) and len(databases) > 1:
         raise UsageError(f"--{given[0]} takes one database")
-    if args.time:
-        return windows(databases[0], [_span(text) for text in args.time], args.job)
-    if args.rank:
-        return some_ranks(databases[0], args.rank, args.job)
-    if args.pid:
-        return some_processes(databases[0], args.pid)
-    if given:
-        sides = []
-        for db in databases:
-            iterations = instances(
-                db,
-                args.iteration or [],
-                procedure=args.phase,
-                inside=args.within,
-                job=args.job,
-            )
-            # Of several runs one each is compared: the one in the middle.
-            sides += (
-                iterations
-                if args.iteration or len(databases) == 1
-                else [iterations[len(iterations) // 2]]
-            )
-        return sides
-    if len(databases) == 1:
+    kind = given[0] if given else ""
+    if not kind and len(databases) == 1:
         raise UsageError(
             "give two databases, or one and several --rank, --pid, --time or --iteration"
         )
-    return whole_runs(databases, args.job)
+    parts = [_span(text) for text in args.time] if args.time else getattr(args, kind, None)
+    return choose_sides(
+        databases, {"time": "window", "phase": "iteration"}.get(kind, kind),
+        parts if isinstance(parts, list) else [],
+        procedure=args.phase, inside=args.within, job=args.job,
+    )  # fmt: skip
 
 
 def _span(text: str) -> tuple[int, int]:

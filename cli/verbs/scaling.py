@@ -195,12 +195,8 @@ class _Losses:
         own_excess, whole_excess = scaling.excess(self.own), scaling.excess(self.whole)
 
         def fields(node: int) -> dict[str, Any]:
-            place = matching.places[int(self.view.procedure[node])]
             return {
-                "name": place.label,
-                "module": place.module,
-                "file": place.file,
-                "line": place.line,
+                **matching.places[int(self.view.procedure[node])].as_json(),
                 **{
                     kind: {
                         "loss": loss[:, node].tolist(),

@@ -141,7 +141,8 @@ def test_a_comparison_is_what_the_library_compares(url: str, runs: list[Path]) -
         name = comparison.places[int(comparison.matching.tree.frame[node])].label
         assert by_name[name] == pytest.approx(expected.tolist())
     calls = json.loads(ask(url, "api/v1/compare/calls?db=ranks-2.db&db=ranks-4.db")[1])
-    assert calls["visits"][1][calls["name"].index("checkpoint")] == 3
+    (saved,) = [call for call in calls["calls"] if call["name"] == "checkpoint"]
+    assert (saved["visits"][1], saved["change"]) == (3, ["new"])
 
 
 def test_parts_of_one_run_are_compared(url: str) -> None:

@@ -19,15 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis import Database
+from hpcd.analysis.answers.compared_runs import call_points, compared_sides
+from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.parallel.comparison import Comparison, compare
-from hpcd.analysis.parallel.comparison_sides import (
-    Side,
-    instances,
-    some_processes,
-    some_ranks,
-    whole_runs,
-    windows,
-)
+from hpcd.analysis.parallel.comparison_sides import Side, choose_sides, whole_runs
 from hpcd.analysis.parallel.run_times import run_time_sentence
 from hpcd.analysis.parallel.tree_matching import owners
 from hpcd.analysis.profile.costs import WORK
@@ -125,15 +120,16 @@ class Comparisons:
         selected = [comparison.places[number] for number in places.tolist()]
         names = [place.label for place in selected]
         rgb = colours(names).astype(np.uint32)
-        sides = [
-            _side(side, names_of[side.database], float(lived))
-            for side, lived in zip(comparison.sides, comparison.lived, strict=True)
+        sides = compared_sides(comparison, names_of)
+        # Which part of a time within a run was seen is not known.
+        seen = [
+            f"{side.label} {side.seen}" for side in sides if side.seen and side.begin_ns is None
         ]
         head = {
             "metric": comparison.metric,
             "unit": comparison.unit,
-            "heading": _heading(comparison, [str(side["label"]) for side in sides]),
-            "sides": sides,
+            "heading": "; ".join(filter(None, [run_time_sentence(comparison), *seen])),
+            "sides": json_form(sides),
             "procedures": names,
             "modules": [place.module for place in selected],
             "marks": marks(names).tolist(),
@@ -153,14 +149,10 @@ class Comparisons:
         with self._lock:
             comparison = self._made(request, databases)
             _affordable(comparison.sides)
-            caller, called, visits, cost = comparison.call_points()
-        names = [place.label for place in comparison.places]
+            points, count = call_points(comparison, _MOST_CALLS)
         return {
-            "of": len(called),
-            "caller": [names[number] for number in caller[:_MOST_CALLS].tolist()],
-            "name": [names[number] for number in called[:_MOST_CALLS].tolist()],
-            "visits": visits[:, :_MOST_CALLS].tolist(),
-            "cost": cost[:, :_MOST_CALLS].tolist(),
+            "of": count,
+            "calls": json_form(points),
             "ranks": [side.ranks for side in comparison.sides],
         }
 
@@ -184,22 +176,14 @@ class Comparisons:
 
 
 def _sides(databases: Sequence[Database], request: ComparisonRequest) -> list[Side]:
-    if not request.kind:
-        return whole_runs(databases)
-    (db,) = databases
-    if request.kind == "rank":
-        return some_ranks(db, request.parts)
-    if request.kind == "pid":
-        return some_processes(db, request.parts)
-    if request.kind == "window":
-        sides = windows(db, request.parts)
+    if request.kind == "iteration":
+        _affordable(whole_runs(databases))
+    sides = choose_sides(
+        databases, request.kind, request.parts,
+        procedure=request.phase or None, inside=request.within or None,
+    )  # fmt: skip
+    if request.kind in ("window", "iteration"):
         _affordable(sides)
-        return sides
-    _affordable(whole_runs([db]))
-    sides = instances(
-        db, request.parts, procedure=request.phase or None, inside=request.within or None
-    )
-    _affordable(sides)
     return sides
 
 
@@ -218,31 +202,6 @@ def _affordable(sides: list[Side]) -> None:
             f"this would read {count / 1e6:,.0f} million records: hpcd compare does it, "
             "or choose shorter parts"
         )
-
-
-def _heading(comparison: Comparison, names: Sequence[str]) -> str:
-    """Whether the later run is better, and which part of each side, by its name, was seen; of a
-    time within a run that is not known."""
-    sentences = [
-        "" if side.begin is not None else side.seen.sentence() for side in comparison.sides
-    ]
-    parts = [f"{name} {text}" for name, text in zip(names, sentences, strict=True) if text]
-    return "; ".join(filter(None, [run_time_sentence(comparison), *parts]))
-
-
-def _side(side: Side, name: str, lived: float) -> dict[str, object]:
-    bounds = {}
-    if side.begin is not None and side.end is not None:
-        bounds = {"begin_ns": int(side.begin.min()), "end_ns": int(side.end.max())}
-    own = str(side.database.path)
-    return {
-        "label": name if side.label == own else side.label.removeprefix(f"{own}: "),
-        "database": name,
-        "ranks": side.ranks,
-        "size": side.size,
-        "lived_s": lived,
-        **bounds,
-    }
 
 
 def packed(head: dict[str, object], columns: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:

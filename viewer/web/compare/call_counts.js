@@ -23,9 +23,7 @@ export async function mountCallCounts(element, { store, api, aligned, query, lim
   const { sides, database } = comparison;
   const steps = sides.slice(1).map((_, step) => step);
   /** @type {CallPoint[]} */
-  const rows = calls.name.map((callee, at) => ({
-    name: `${calls.caller[at]} → ${callee}`, caller: calls.caller[at], callee, visits: calls.visits.map((visits) => visits[at]), cost: calls.cost.map((cost) => cost[at]), children: () => [],
-  }));
+  const rows = calls.calls.map(({ caller, name: callee, visits, cost }) => ({ name: `${caller} → ${callee}`, caller, callee, visits, cost, children: () => [] }));
 
   const change = (/** @type {CallPoint} */ { visits }, /** @type {number} */ step) => changeOfVisits(
     visits[step], visits[step + 1], calls.ranks[step], calls.ranks[step + 1], limits().sensitivity);
@@ -67,7 +65,7 @@ export async function mountCallCounts(element, { store, api, aligned, query, lim
  * @returns {import("../widgets/table.js").Column<CallPoint>[]}
  */
 function callColumns({ sides, metric, unit, total }, calls, change) {
-  const most = sides.map((_, side) => calls.visits[side].reduce((one, two) => Math.max(one, two), 1));
+  const most = sides.map((_, side) => calls.calls.reduce((largest, { visits }) => Math.max(largest, visits[side]), 1));
   return [
     ...sides.map((_, side) => ({
       title: `visits in ${sideLetter(side)}`, value: (/** @type {CallPoint} */ row) => row.visits[side], share: (/** @type {CallPoint} */ row) => row.visits[side] / most[side],

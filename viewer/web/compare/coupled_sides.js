@@ -71,7 +71,7 @@ export async function loadSides(view) {
   } else {
     const comparison = await view.aligned();
     loaded = await Promise.all(comparison.sides.map(({ label, begin_ns, end_ns }) => (
-      side(store.db, { label, ...(begin_ns === undefined || end_ns === undefined ? {} : { from: begin_ns, to: end_ns }) }))));
+      side(store.db, { label, ...(begin_ns === null || end_ns === null ? {} : { from: begin_ns, to: end_ns }) }))));
   }
   for (const part of loaded) {
     // Lines of the same choice of the same database are counted already.

@@ -242,8 +242,8 @@
  * @property {number} ranks whose costs are averaged
  * @property {number} size ranks of the whole run, 0 where unknown
  * @property {number} lived_s
- * @property {number} [begin_ns] of parts
- * @property {number} [end_ns]
+ * @property {number | null} begin_ns of parts
+ * @property {number | null} end_ns
  *
  * @typedef {Procedures & { sides: Side[], metric: string, unit: string, heading: string, modules: string[] }} ComparisonHead heading: run times, whether they got better, and what was seen of each
  *
@@ -255,10 +255,7 @@
  * @property {Uint32Array} owner the innermost context of the program on the way to each
  *
  * @typedef {object} CallsAnswer who called what, by call point
- * @property {string[]} caller
- * @property {string[]} name
- * @property {number[][]} visits by side
- * @property {number[][]} cost by side
+ * @property {{ caller: string, name: string, visits: number[], cost: number[] }[]} calls visits and cost by side
  * @property {number[]} ranks by side
  * @property {number} of how many call points there are
  *
