@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
+from hpcd.analysis.answers.call_groups import call_groups
+from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.calls.totals import GROUPINGS, CallTotals, total_calls
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
@@ -138,33 +139,5 @@ def _as_json(db: Database, tables: list[CallTotals], limit: int | None) -> dict[
             {"name": function.name, "library": function.library, "group": function.group}
             for function in db.calls.functions
         ],
-        "totals": {table.key: _groups(table.first(limit)) for table in tables},
+        "totals": {table.key: json_form(call_groups(table.first(limit))) for table in tables},
     }
-
-
-def _groups(totals: CallTotals) -> list[dict[str, Any]]:
-    def figure(value: float) -> float | None:
-        return value if math.isfinite(value) else None
-
-    return [
-        {
-            "name": name,
-            **({"node": int(totals.node[at])} if totals.node[at] >= 0 else {}),
-            "calls": int(totals.calls[at]),
-            "errors": int(totals.errors[at]),
-            "read": int(totals.read[at]),
-            "written": int(totals.written[at]),
-            "size": int(totals.size[at]),
-            "seconds": float(totals.seconds[at]),
-            "shortest": float(totals.shortest[at]),
-            "longest": float(totals.longest[at]),
-            "bandwidth": {
-                "overall": figure(float(totals.bandwidth[at])),
-                "min": figure(float(totals.least[at])),
-                "mean": figure(float(totals.mean[at])),
-                "max": figure(float(totals.most[at])),
-                "stddev": figure(float(totals.stddev[at])),
-            },
-        }
-        for at, name in enumerate(totals.name)
-    ]

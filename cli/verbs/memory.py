@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from typing import Any
 
+from hpcd.analysis.answers.call_groups import heap_json, memory_json
 from hpcd.analysis.calls.memory import (
     MemoryStretches,
     ProcessMemory,
@@ -20,7 +20,7 @@ from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
-from hpcd.cli.output.heap_table import HEAP_HEADING, heap_heading, heap_json, heap_rows
+from hpcd.cli.output.heap_table import HEAP_HEADING, heap_heading, heap_rows
 from hpcd.cli.output.tree_tables import Column, Row, TextOutput, table_rows
 from hpcd.model.calls import Group
 from hpcd.wording import bytes_text, compact, fixed
@@ -73,7 +73,9 @@ class MemoryCommand(Command):
             page = TextOutput(args.width)
             part = seen_part(db, [process.process for process in processes or heaps]).sentence()
             if args.json:
-                answer = {"seen": part, **_as_json(processes, limit), **heap_json(heaps, limit)}
+                answer = {"seen": part, "processes": [memory_json(one, limit) for one in processes]}
+                if heaps:
+                    answer["heap"] = [heap_json(heap, limit) for heap in heaps]
                 page.write([json.dumps(answer), "\n"])
                 return 0
             if part:
@@ -139,28 +141,3 @@ def _on_nodes(process: ProcessMemory) -> str:
     if not process.remote:
         return where
     return f"{where}; {bytes_text(process.remote)} from CPUs of another node"
-
-
-def _as_json(processes: list[ProcessMemory], limit: int | None) -> dict[str, list[dict[str, Any]]]:
-    return {
-        "processes": [
-            {
-                "name": process.name,
-                "pid": process.pid,
-                "touched": process.touched,
-                "peak": process.peak,
-                "peak_ns": process.peak_ns,
-                "at_end": process.at_end,
-                "by_numa_node": {str(node): size for node, size in process.by_numa_node.items()},
-                "paths": [
-                    {
-                        "path": process.paths.name[at],
-                        "node": int(node),
-                        **{name: int(getattr(process.paths, name)[at]) for name in _FIGURES},
-                    }
-                    for at, node in enumerate(process.paths.node[:limit].tolist())
-                ],
-            }
-            for process in processes
-        ]
-    }

@@ -122,18 +122,20 @@ def test_the_page_and_the_command_line_have_the_same_wait_states(
 
 def test_totals_of_calls(called_url: str) -> None:
     files = ask(called_url, f"/calls?{WHOLE}&by=file&of=io")
-    assert files["name"] == ["/data/out", "a:1 -> b:2"] and files["exact"]
-    assert (files["written"], files["read"], files["calls"]) == (
-        [10 * PAGE, 0], [0, 1000], [10, 10],
-    )  # fmt: skip
-    assert files["bandwidth"] == pytest.approx([PAGE / 0.001, 100 / 0.0001])
-    peers = ask(called_url, f"/calls?{WHOLE}&by=peer&of=io")
-    assert peers["name"] == ["b:2"]
+    keys = ("name", "written", "read", "calls")
+    assert [[group[key] for key in keys] for group in files["groups"]] == [
+        ["/data/out", 10 * PAGE, 0, 10], ["a:1 -> b:2", 0, 1000, 10],
+    ]  # fmt: skip
+    speeds = [group["bandwidth"]["overall"] for group in files["groups"]]
+    assert files["exact"] and speeds == pytest.approx([PAGE / 0.001, 100 / 0.0001])
+    (peer,) = ask(called_url, f"/calls?{WHOLE}&by=peer&of=io")["groups"]
+    assert peer["name"] == "b:2"
     part = ask(called_url, "/calls?t0=100000000&t1=300000000&l0=0&l1=1&by=function&of=io")
-    assert (part["name"], part["calls"], part["calls_of"]) == (["write"], [2], 2)
-    paths = ask(called_url, f"/calls?{WHOLE}&by=path&function=work")
-    assert paths["name"] == ["solve < main"] and paths["seconds"] == [pytest.approx(0.05)]
-    assert paths["bandwidth"] == [None]
+    (write,) = part["groups"]
+    assert (write["name"], write["calls"], part["calls_of"]) == ("write", 2, 2)
+    (path,) = ask(called_url, f"/calls?{WHOLE}&by=path&function=work")["groups"]
+    assert path["name"] == "solve < main" and path["seconds"] == pytest.approx(0.05)
+    assert path["bandwidth"]["overall"] is None
 
 
 def test_memory_in_view(called_url: str) -> None:
@@ -143,8 +145,9 @@ def test_memory_in_view(called_url: str) -> None:
     assert (process["peak"], process["peak_ns"], process["at_end"]) == (
         8 * PAGE, 7 * ROUND + 10 * MS, 4 * PAGE,
     )  # fmt: skip
-    assert process["paths"]["at_peak"] == [8 * PAGE] and process["paths"]["released"] == [6 * PAGE]
-    assert (process["huge"], process["remote"], process["paths"]["remote"]) == (0, 0, [0])
+    (path,) = process["paths"]
+    assert (path["at_peak"], path["released"], path["remote"]) == (8 * PAGE, 6 * PAGE, 0)
+    assert (process["huge"], process["remote"]) == (0, 0)
     # What was touched before is held: of the second and third round.
     (process,) = ask(called_url, "/memory?t0=100000000&t1=300000000&l0=0&l1=4")["processes"]
     assert (process["touched"], process["peak"], process["at_end"]) == (
@@ -210,10 +213,10 @@ def test_phases_are_those_of_the_report(called_url: str, called: Path) -> None:
 def test_calls_and_bands_of_phases(called_url: str) -> None:
     """Reductions within the time from one ``work`` to the next; bands where that is."""
     inside = ask(called_url, f"/calls?{WHOLE}&by=function&of=mpi&phase=work..MPI_Allreduce")
-    totals = dict(zip(inside["name"], inside["calls"], strict=True))
+    totals = {group["name"]: group["calls"] for group in inside["groups"]}
     assert totals == {"MPI_Send": 10, "MPI_Recv": 10, "MPI_Allreduce": 10}
     outside = ask(called_url, f"/calls?{WHOLE}&by=function&of=mpi&phase=work")
-    assert outside["name"] == [] and outside["calls_of"] == 0
+    assert outside["groups"] == [] and outside["calls_of"] == 0
     window = "t0=60000000&t1=195000000&l0=0&l1=4"
     marks = ask(called_url, f"/call-marks?{window}&phase=work..MPI_Allreduce")
     assert marks["phases"] == 2

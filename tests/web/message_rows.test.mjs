@@ -64,10 +64,11 @@ test("sizes and communicators", () => {
 });
 
 test("calls and memory", () => {
-  const figures = { calls: [2], errors: [0], read: [10], written: [30], seconds: [2], bandwidth: [20], least: [null], mean: [null], most: [null], stddev: [null], shortest: [0], longest: [1] };
-  const totals = totalRows({ ...figures, by: "file", of: 1, calls_of: 2, exact: true, name: ["/a"], node: [-1] }, () => "");
+  const bandwidth = { overall: 20, min: null, mean: null, max: null, stddev: null };
+  const group = { name: "/a", node: -1, calls: 2, errors: 0, read: 10, written: 30, size: 0, seconds: 2, shortest: 0, longest: 1, bandwidth };
+  const totals = totalRows({ by: "file", of: 1, calls_of: 2, exact: true, groups: [group] }, () => "");
   assert.deepEqual(totals.columns.map(({ text }) => text(totals.rows[0])), ["40 B  100.0 %", "2.000 s  100.0 %", "10 B", "30 B", "2", "20 B/s"]); // none failed: no column
-  const paths = { node: [4], at_peak: [7], at_end: [1], touched: [9], huge: [0], remote: [0], mapped: [0], released: [0] };
+  const paths = [{ node: 4, at_peak: 7, at_end: 1, touched: 9, huge: 0, remote: 0, mapped: 0, released: 0 }];
   const process = { name: "app", pid: 9, rank: 1, line: 3, touched: 9, peak: 7, peak_ns: 5e8, at_end: 1, huge: 0, remote: 0, mapped: 5, released: 0, of: 1, paths };
   const { rows } = memoryRows({ of: 1, processes: [process] }, () => "grow ‹ main");
   assert.deepEqual([rows[0].name, rows[0].spot], ["rank 1, app (9): peak 7 B at 0.500 s", { line: 3, time: 5e8 }]);

@@ -325,7 +325,17 @@ def _calls(database: OpenDatabase, parameters: QueryParameters) -> object:
         database.all_lines(parameters), *parameters.interval(), parameters.text("by"),
         parameters.text("of"), parameters.text("function"), parameters.text("phase"),
     )  # fmt: skip
-    return {**totals, "node": database.nodes_of(totals["node"])}
+    return {**totals, "groups": _in_tree(database, totals["groups"])}
+
+
+def _in_tree(database: OpenDatabase, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``rows`` of an answer that is kept, with the page's node in place of the database's (-1 where
+    there is none), which has the names of its path."""
+    nodes = database.nodes_of([-1 if row["node"] is None else row["node"] for row in rows])
+    return [
+        {**{key: value for key, value in row.items() if key != "path"}, "node": node}
+        for row, node in zip(rows, nodes, strict=True)
+    ]
 
 
 def _phases(database: OpenDatabase, parameters: QueryParameters) -> object:
@@ -341,10 +351,10 @@ def _memory(database: OpenDatabase, parameters: QueryParameters) -> object:
     if parameters.has("time"):
         return database.calls.memory(lines, *interval, by_time=True)
     answer = database.calls.memory(lines, *interval)
-    processes = []
-    for process in answer["processes"]:  # of an answer that is kept
-        paths = {**process["paths"], "node": database.nodes_of(process["paths"]["node"])}
-        processes.append({**process, "paths": paths})
+    processes = [
+        {**process, "paths": _in_tree(database, process["paths"])}
+        for process in answer["processes"]
+    ]
     return {**answer, "processes": processes}
 
 

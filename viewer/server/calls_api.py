@@ -6,7 +6,6 @@ of very many calls is estimated from an even choice of them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
@@ -16,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis import Database
+from hpcd.analysis.answers.call_groups import call_groups, memory_json
+from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.answers.messages_in_view import LazyTraffic, Traffic
 from hpcd.analysis.calls.memory import ProcessMemory, measure_memory, memory_by_time
 from hpcd.analysis.calls.totals import GROUPINGS, total_calls
@@ -112,21 +113,13 @@ class CallViews:
         lines = None if key is None else np.frombuffer(key, np.int64).tolist()
         within = MarkedPhases(db, phase) if phase else None
         totals = total_calls(db, by, functions, t0, t1, lines, _MOST_CALLS, within)
-        first = totals.first(_MOST_ROWS)
-        columns = ("calls", "errors", "read", "written", "seconds", "bandwidth", "least", "mean",
-                   "most", "stddev", "shortest", "longest", "node")  # fmt: skip
         return {
             "by": by,
             "of": len(totals),
             "calls_of": int(totals.calls.sum()),
             "exact": self._count(functions, lines, t0, t1) <= _MOST_CALLS,
-            "name": first.name,
-            **{
-                name: [None if isinstance(one, float) and not math.isfinite(one) else one
-                       for one in getattr(first, name).tolist()]
-                for name in columns
-            },
-        }  # fmt: skip
+            "groups": json_form(call_groups(totals.first(_MOST_ROWS))),
+        }
 
     def _count(
         self, functions: list[CalledFunction], lines: list[int] | None, t0: int | None,
@@ -159,21 +152,12 @@ class CallViews:
     def _process(self, memory: ProcessMemory) -> dict[str, Any]:
         lines = self._db.lines
         line = int(np.flatnonzero(lines.process == memory.process)[0])
-        paths = memory.paths
         return {
-            "name": lines.rows([line])[0].process, "pid": memory.pid,
+            **memory_json(memory, _MOST_PATHS),
+            "name": lines.rows([line])[0].process,
             "rank": None if lines.rank[line] < 0 else int(lines.rank[line]),
-            "line": line, "touched": memory.touched, "peak": memory.peak,
-            "peak_ns": memory.peak_ns, "at_end": memory.at_end,
-            "huge": int(paths.huge.sum()), "remote": memory.remote,
-            "mapped": int(paths.mapped.sum()), "released": int(paths.released.sum()),
-            "of": len(paths),
-            "paths": {
-                name: getattr(paths, name)[:_MOST_PATHS].tolist()
-                for name in ("node", "at_peak", "at_end", "touched", "huge", "remote", "mapped",
-                             "released")
-            },
-        }  # fmt: skip
+            "line": line,
+        }
 
     def marks(self, lines: I64, t0: int, t1: int) -> dict[str, Any]:
         """Calls, messages and collective operations to be drawn over the trace lines ``lines``:

@@ -182,9 +182,10 @@
  *
  * @typedef {{ rows: number, columns: number, step: number, counts: Float64Array, amounts: Float64Array }} MatrixAnswer step: ranks of a cell each way
  *
- * @typedef {"calls" | "errors" | "read" | "written" | "seconds"} CallSum
- * @typedef {"bandwidth" | "least" | "mean" | "most" | "stddev" | "shortest" | "longest"} CallSpeed
- * @typedef {Record<CallSum, number[]> & Record<CallSpeed, (number | null)[]> & { by: string, of: number, calls_of: number, exact: boolean, name: string[], node: number[] }} CallTotalsAnswer by group of calls
+ * @typedef {"calls" | "errors" | "read" | "written" | "size" | "seconds" | "shortest" | "longest"} CallSum
+ * @typedef {Record<"overall" | "min" | "mean" | "max" | "stddev", number | null>} Bandwidth bytes a second
+ * @typedef {Record<CallSum, number> & { name: string, node: number, bandwidth: Bandwidth }} CallGroup node: -1 where it is no call path
+ * @typedef {{ by: string, of: number, calls_of: number, exact: boolean, groups: CallGroup[] }} CallTotalsAnswer
  *
  * @typedef {"at_peak" | "at_end" | "touched" | "huge" | "remote" | "mapped" | "released"} MemorySum
  *
@@ -202,7 +203,7 @@
  * @property {number} mapped
  * @property {number} released
  * @property {number} of how many call paths there are
- * @property {Record<MemorySum, number[]> & { node: number[] }} paths
+ * @property {(Record<MemorySum, number> & { node: number })[]} paths
  *
  * @typedef {{ of: number, processes: ProcessMemory[] }} MemoryAnswer
  * @typedef {{ name: string[], held: number[], peak: number[], touched: number[], mapped: number[], released: number[] }} MemoryStretches

@@ -28,6 +28,7 @@ const MEMORY = [["at_peak", "at peak"], ["at_end", "at the end"], ["touched", "t
 const MEMORY_OVER_TIME = [["held", "at the end"], ["peak", "peak"], ["touched", "touched"], ["mapped", "mapped"], ["released", "given back"]];
 // Columns of what most processes have none of.
 const FEW = new Set(["huge", "remote"]);
+const SPEEDS = /** @type {const} */ (["overall", "min", "mean", "max", "stddev"]);
 const speed = (/** @type {number} */ value) => `${formatBytes(value)}/s`;
 const time = (/** @type {number} */ seconds) => formatTime(seconds * 1e9);
 
@@ -43,19 +44,17 @@ const column = (title, key, text, total = 0) => ({
  * @param {(node: number, whole: boolean) => string} path with whole names, a line each
  * @returns {Content}
  */
-export function totalRows(answer, path) {
-  const keys = /** @type {const} */ (["calls", "errors", "read", "written", "seconds", "bandwidth", "least", "mean", "most", "stddev", "shortest", "longest"]);
-  const rows = answer.name.map((name, i) => {
-    const figures = Object.fromEntries(keys.map((key) => [key, answer[key][i] ?? 0]));
-    const node = answer.node[i];
+export function totalRows({ groups }, path) {
+  const rows = groups.map(({ name, node, bandwidth: speeds, ...sums }) => {
+    const figures = { ...sums, bytes: sums.read + sums.written, ...Object.fromEntries(SPEEDS.map((key) => [key, speeds[key] ?? 0])) };
     const [short, title] = node < 0 ? [name, name] : [path(node, false), path(node, true)];
-    return { name: short, title: describeCalls(title, figures), node, spot: null, figures: { ...figures, bytes: figures.read + figures.written }, children: () => [] };
+    return { name: short, title: describeCalls(title, figures), node, spot: null, figures, children: () => [] };
   });
-  const sum = (/** @type {"read" | "written" | "seconds"} */ key) => answer[key].reduce((total, value) => total + value, 0);
+  const sum = (/** @type {"read" | "written" | "seconds"} */ key) => groups.reduce((total, group) => total + group[key], 0);
   return { rows, columns: [
     column("bytes", "bytes", formatBytes, sum("read") + sum("written")), column("time", "seconds", time, sum("seconds")),
     column("read", "read", formatBytes), column("written", "written", formatBytes),
-    column("calls", "calls", formatCount), column("failed", "errors", formatCount), column("bandwidth", "bandwidth", speed),
+    column("calls", "calls", formatCount), column("failed", "errors", formatCount), column("bandwidth", "overall", speed),
   ].filter(({ value }) => rows.some((row) => value(row))) };
 }
 
@@ -83,9 +82,9 @@ export function phaseRows({ name, phase, calls, threads, seconds, costs }, metri
  * @param {string} name
  * @param {Record<string, number>} figures
  */
-export function describeCalls(name, { calls, shortest, longest, bandwidth, least, mean, most, stddev }) {
+export function describeCalls(name, { calls, shortest, longest, overall, min, mean, max, stddev }) {
   return [name, `${formatCount(calls)} calls, of ${time(shortest)} to ${time(longest)}`,
-    ...(bandwidth ? [`bandwidth ${speed(bandwidth)}; of one call ${speed(least)} to ${speed(most)}, mean ${speed(mean)}, standard deviation ${speed(stddev)}`] : [])].join("\n");
+    ...(overall ? [`bandwidth ${speed(overall)}; of one call ${speed(min)} to ${speed(max)}, mean ${speed(mean)}, standard deviation ${speed(stddev)}`] : [])].join("\n");
 }
 
 /**
@@ -97,9 +96,7 @@ export function describeCalls(name, { calls, shortest, longest, bandwidth, least
 export function memoryRows({ processes }, path) {
   const rows = processes.map((one) => {
     const { paths } = one;
-    const below = paths.node.map((node, i) => ({
-      name: path(node, false), title: path(node, true), node, spot: null, figures: Object.fromEntries(MEMORY.map(([key]) => [key, paths[key][i]])), children: () => [],
-    }));
+    const below = paths.map(({ node, ...figures }) => ({ name: path(node, false), title: path(node, true), node, spot: null, figures, children: () => [] }));
     const name = `${one.rank === null ? "" : `rank ${one.rank}, `}${one.name} (${one.pid}): peak ${formatBytes(one.peak)} at ${formatFixed(one.peak_ns / 1e9, 3)} s`;
     return {
       name, title: name + (below.length < one.of ? `\nthe first ${below.length} of ${formatCount(one.of)} call paths` : ""), node: -1,

@@ -136,7 +136,7 @@ class RecordedPane extends AnswerPane {
     const { wanted } = this;
     const calls = wanted.startsWith(FUNCTION) ? { function: wanted.slice(FUNCTION.length) } : { of: wanted };
     const answer = await api.callTotals(store.db, context.extent(), this.by, calls);
-    const cut = answer.name.length < answer.of ? `the first ${answer.name.length} of ${formatCount(answer.of)} rows; ` : "";
+    const cut = answer.groups.length < answer.of ? `the first ${answer.groups.length} of ${formatCount(answer.of)} rows; ` : "";
     return { content: totalRows(answer, path), said: `${cut}${formatCount(answer.calls_of)} calls ${context.extentWord()}: ${answer.exact ? "exact" : "estimated from an even choice"}` };
   }
 

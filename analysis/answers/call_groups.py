@@ -1,0 +1,113 @@
+"""What recorded calls did by what they have in common, and the memory of processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hpcd.analysis.answers.json_form import rows
+from hpcd.analysis.calls.memory import ProcessMemory
+from hpcd.analysis.calls.process_heap import ProcessHeap
+from hpcd.analysis.calls.totals import CallTotals
+
+MEMORY_SUMS = ("at_peak", "at_end", "touched", "huge", "remote", "mapped", "released")
+"""What is known of the memory of a call path, in bytes."""
+_HEAP_SUMS = ("at_end", "at_peak", "allocated")
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Bytes per second of calls that moved bytes: ``overall`` all bytes over all their time, the
+    others of one call; NaN where none moved any."""
+
+    overall: float
+    min: float
+    mean: float
+    max: float
+    stddev: float
+
+
+@dataclass(frozen=True)
+class CallGroup:
+    """Calls with something in common: how many, how many of them failed (``errors``); bytes
+    ``read``, ``written``, and by what they declare (``size``); their time, the ``shortest`` and the
+    ``longest`` in seconds. ``node`` is the CCT node of a call path, None of other groups."""
+
+    name: str
+    node: int | None
+    calls: int
+    errors: int
+    read: int
+    written: int
+    size: int
+    seconds: float
+    shortest: float
+    longest: float
+    bandwidth: Bandwidth
+
+
+def call_groups(totals: CallTotals) -> list[CallGroup]:
+    """Return the groups of ``totals``, in their order."""
+    return [
+        CallGroup(
+            name, node if node >= 0 else None, int(totals.calls[at]), int(totals.errors[at]),
+            int(totals.read[at]), int(totals.written[at]), int(totals.size[at]),
+            float(totals.seconds[at]), float(totals.shortest[at]), float(totals.longest[at]),
+            Bandwidth(
+                float(totals.bandwidth[at]), float(totals.least[at]), float(totals.mean[at]),
+                float(totals.most[at]), float(totals.stddev[at]),
+            ),
+        )
+        for at, (name, node) in enumerate(zip(totals.name, totals.node.tolist(), strict=True))
+    ]  # fmt: skip
+
+
+def memory_json(memory: ProcessMemory, most: int | None) -> dict[str, Any]:
+    """Return the memory of a process in bytes, and of ``most`` of its ``of`` call paths."""
+    paths = memory.paths
+    sums = {name: getattr(paths, name) for name in MEMORY_SUMS}
+    return {
+        "name": memory.name,
+        "pid": memory.pid,
+        "touched": memory.touched,
+        "peak": memory.peak,
+        "peak_ns": memory.peak_ns,
+        "at_end": memory.at_end,
+        **{name: int(sums[name].sum()) for name in ("huge", "remote", "mapped", "released")},
+        "by_numa_node": {str(node): size for node, size in memory.by_numa_node.items()},
+        "of": len(paths),
+        "paths": rows(
+            {
+                "path": paths.name[:most],
+                "node": paths.node[:most],
+                **{name: values[:most] for name, values in sums.items()},
+            }
+        ),
+    }
+
+
+def heap_json(heap: ProcessHeap, most: int | None) -> dict[str, Any]:
+    """Return the heap of a process in bytes, estimates with their standard errors; ``held`` are
+    moments (ns) and what was held from then on; and ``most`` of its call paths."""
+    estimates = {name: getattr(heap, name) for name in _HEAP_SUMS}
+    totals = {name: estimate.total for name, estimate in estimates.items()}
+    return {
+        "name": heap.name,
+        "pid": heap.pid,
+        "peak_ns": heap.peak_ns,
+        **{name: total for name, (total, _) in totals.items()},
+        **{f"{name}_error": round(error, 1) for name, (_, error) in totals.items()},
+        "held": heap.history.tolist(),
+        "paths": rows(
+            {
+                "path": heap.path[:most],
+                "node": heap.node[:most],
+                "calls": heap.calls[:most],
+                **{name: estimate.bytes[:most] for name, estimate in estimates.items()},
+                **{
+                    f"{name}_error": estimate.error[:most].round(1)
+                    for name, estimate in estimates.items()
+                },
+            }
+        ),
+    }
