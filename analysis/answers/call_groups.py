@@ -1,4 +1,4 @@
-"""What recorded calls did by what they have in common, and the memory of processes."""
+"""Recorded calls by what they have in common, and the memory of processes, as answers."""
 
 from __future__ import annotations
 

@@ -205,6 +205,7 @@ def choose_sides(
         return windows(first, parts, job)
     sides = []
     for db in databases:
-        found = instances(db, parts, procedure=procedure, inside=inside, job=job)
-        sides += found if parts or len(databases) == 1 else [found[len(found) // 2]]
+        iterations = instances(db, parts, procedure=procedure, inside=inside, job=job)
+        single = [iterations[len(iterations) // 2]]
+        sides += iterations if parts or len(databases) == 1 else single
     return sides

@@ -10,7 +10,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.groups import LINE_GROUPS, Groups
 from hpcd.analysis.profile.row_text import shorten_apart
-from hpcd.wording import percent, quantity, time_text
+from hpcd.wording import counted, percent, quantity, time_text
 
 # What a thread does with its time: beside each other they tell working groups from waiting ones.
 _TIMES = ("cpu_time", "blocked_time", "runnable_time")
@@ -78,8 +78,7 @@ class GroupTable:
                 line += f"{time_text(seconds[group], longest):>14} "
             yield line + shown[group]
         if self._omitted:
-            plural = "s" if self._omitted > 1 else ""
-            yield f"(not shown: {self._omitted:,} group{plural} below the cut-off)"
+            yield f"(not shown: {counted(self._omitted, 'group')} below the cut-off)"
         yield from (f"note: {note}" for note in self._groups.notes)
 
     def as_json(self) -> dict[str, Any]:

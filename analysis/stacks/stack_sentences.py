@@ -9,7 +9,7 @@ from hpcd.analysis.stacks.outliers import Outliers
 from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.wait_words import activity_words, thread_words
 from hpcd.model.stack_snapshot import StackSnapshot, ThreadStack
-from hpcd.wording import age
+from hpcd.wording import age, counted
 
 # Threads at one place that wait for different things: the most that are listed.
 _MOST_WAITS = 6
@@ -39,13 +39,13 @@ def headline(snapshot: StackSnapshot, at: float | None = None) -> str:
         for process in snapshot.processes.values()
         if process.rank is not None
     }
-    what = number(len(snapshot.processes), "process", "processes")
+    what = counted(len(snapshot.processes), "process", "processes")
     if ranks:
-        what += f" ({number(len(ranks), 'rank', 'ranks')})"
+        what += f" ({counted(len(ranks), 'rank')})"
     how = f"read in {age(snapshot.seconds)}, none was stopped"
     if at is not None:
         how = f"{at:g} s into the recording"
-    return f"{what}, {number(len(threads), 'thread', 'threads')}: {parts}; {how}"
+    return f"{what}, {counted(len(threads), 'thread')}: {parts}; {how}"
 
 
 def findings(reading: Reading) -> Iterator[str]:
@@ -60,7 +60,7 @@ def findings(reading: Reading) -> Iterator[str]:
     in_ring = {thread.tid for ring in reading.chains.deadlocks for thread in ring}
     for chain, waiters in zip(reading.chains.chains, reading.chains.waiters, strict=True):
         last = chain[-1]
-        count = number(waiters, "thread waits", "threads wait")
+        count = counted(waiters, "thread waits", "threads wait")
         yield f"{count} for {thread_words(last.tid, threads)}, directly or through others"
         for thread in chain[:-1][-_MOST_CHAIN:]:
             yield f"  {_waiter(thread)} {waiting(thread, threads)}"
@@ -132,11 +132,6 @@ def moved_words(moved: int, same: int, unmoved: int) -> str:
     """Return in words how many threads have not run since, are at the same call path, and are
     elsewhere or new."""
     return (
-        f"of {number(moved + same + unmoved, 'thread', 'threads')} {unmoved:,} not run since, "
+        f"of {counted(moved + same + unmoved, 'thread')} {unmoved:,} not run since, "
         f"{same:,} at the same call path after running, {moved:,} elsewhere or new"
     )
-
-
-def number(count: int, one: str, many: str) -> str:
-    """Return a count with the noun for what is counted: ``one`` for 1, else ``many``."""
-    return f"{count:,} {one if count == 1 else many}"

@@ -16,6 +16,7 @@ from hpcd.analysis.profile.row_text import fit, joined, run_name, shorten
 from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.cli.output.terminal_text import console, harmless
 from hpcd.errors import UsageError
+from hpcd.wording import counted
 
 # Wider than most terminals, narrow enough for a page: what a pipe or file gets without $COLUMNS.
 _DEFAULT_WIDTH = 120
@@ -98,8 +99,7 @@ def forest_rows(
 def omitted_row(count: int, limit: str = "cut-off") -> Iterator[Row]:
     """Yield a row that says how many contexts are below the ``limit``, if there are any."""
     if count:
-        plural = "s" if count > 1 else ""
-        yield Row("", "", f"(not shown: {count:,} context{plural} below the {limit})")
+        yield Row("", "", f"(not shown: {counted(count, 'context')} below the {limit})")
 
 
 class TextOutput:

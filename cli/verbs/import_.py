@@ -17,6 +17,7 @@ from hpcd.interchange.importing import (
     import_recording,
 )
 from hpcd.signals import ENDING, interrupt_on
+from hpcd.wording import counted
 
 _MAX_HERTZ = 1e9
 _MAX_RANKS = 1 << 24
@@ -92,6 +93,6 @@ def _summary(output: Path, imported: Imported) -> str:
     left_out = ", ".join(f"{number:,} {why}" for why, number in imported.left_out.items())
     return (
         f"{output}: {imported.samples:,} samples from {imported.format}, "
-        f"{imported.lines:,} trace line{'s' if imported.lines != 1 else ''}, "
+        f"{counted(imported.lines, 'trace line')}, "
         f"{imported.records:,} records" + (f"; left out: {left_out}" if left_out else "")
     )

@@ -29,6 +29,7 @@ from hpcd.cli.output.tree_tables import Row, TextOutput
 from hpcd.cli.output.viewer_hint import costliest, hint
 from hpcd.cli.result_store import latest_result
 from hpcd.errors import UsageError
+from hpcd.wording import counted
 
 # A line is a trace line; the view of lines of the source is "lines" in databases and JSON.
 _KINDS = {"source-lines": "lines"}
@@ -145,8 +146,7 @@ class Report(Command):
             else:
                 _print_text(db, facts, outline, args, metrics[1:])
                 if outline.omitted and not args.hot_path:
-                    plural = "s" if outline.omitted > 1 else ""
-                    print(f"(not shown: {outline.omitted:,} context{plural} below the cut-off)")
+                    print(f"(not shown: {counted(outline.omitted, 'context')} below the cut-off)")
                 hint([db], find=costliest(db, cut_by if cut_by < measured else 0))
         return 0
 

@@ -14,6 +14,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.output.tree_tables import Row, TextOutput
 from hpcd.cli.result_store import Result, remove, results, results_folder
 from hpcd.errors import HpcdError, UsageError
+from hpcd.wording import counted
 
 _MIN_TEXT = 16
 
@@ -45,7 +46,7 @@ class ResultsCommand(Command):
         for name in names:
             remove(name)
         if (args.delete or args.keep is not None) and not args.json:
-            print(f"deleted {len(names)} result{'s' if len(names) != 1 else ''}")
+            print(f"deleted {counted(len(names), 'result')}")
             return 0
         rows = [as_json(result) for result in results()]
         if args.json:

@@ -14,6 +14,7 @@ from hpcd.analysis.structure import ScopeForest, ScopeKind, Structure, Structure
 from hpcd.cli.command import Command
 from hpcd.cli.output.terminal_text import say
 from hpcd.errors import FormatError, NotFoundError, UsageError
+from hpcd.wording import counted
 
 
 class StructureCommand(Command):
@@ -143,10 +144,7 @@ def summary(forest: ScopeForest) -> str:
     """Return in words the number of scopes of each kind."""
     counts = np.bincount(forest.kind, minlength=len(ScopeKind)).tolist()
     names = ("procedure", "inlined call", "loop", "statement")
-    return ", ".join(
-        f"{count:,} {name}{'s' if count != 1 else ''}"
-        for count, name in zip(counts, names, strict=True)
-    )
+    return ", ".join(counted(count, name) for count, name in zip(counts, names, strict=True))
 
 
 def ranges(numbers: set[int]) -> str:

@@ -15,7 +15,7 @@ from hpcd.errors import UsageError
 from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import SyntheticSource, built_in_source, recorded_source
 from hpcd.output_folder import make_directory
-from hpcd.wording import bytes_text
+from hpcd.wording import bytes_text, counted
 
 _TASKS = 64
 _IMBALANCE = 0.2
@@ -93,7 +93,7 @@ class Synth(Command):
                               "records": records, "bytes": size}))  # fmt: skip
         else:
             print(
-                f"{args.output}: {len(paths)} measurement{'s' if len(paths) != 1 else ''}, "
+                f"{args.output}: {counted(len(paths), 'measurement')}, "
                 f"{shape.ranks:,} ranks, {records:,} records, {bytes_text(size)} "
                 f"({size / records:.2f} bytes a record)"
             )

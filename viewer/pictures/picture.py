@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
 from hpcd.analysis import Database
+from hpcd.analysis.profile.row_text import shorten
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.viewer import palette
@@ -228,11 +229,7 @@ class Page:
 
 def short(name: str, width: int) -> str:
     """``name`` shortened in the middle, control characters as escapes."""
-    name = harmless(name)
-    if len(name) > width:
-        half = (width - 1) // 2
-        name = f"{name[:half]}…{name[-half:]}"
-    return name
+    return shorten(harmless(name), width)
 
 
 def _quality(db: Database) -> str:
