@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
+from hpcd.analysis.answers.stack_rows import RowKind, StackRow, stack_rows
 from hpcd.analysis.stacks.named_paths import Frame
 from hpcd.analysis.stacks.reading import Reading
-from hpcd.analysis.stacks.stack_sentences import standing_groups, waiting
-from hpcd.analysis.stacks.stack_tree import StackNode, merged, process_names
+from hpcd.analysis.stacks.stack_sentences import waiting
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import ThreadStack
-from hpcd.wording import ages
 
 _MOST_COMMAND = 120
 
@@ -20,56 +20,38 @@ def tree_lines(
     reading: Reading, threads: Iterable[ThreadStack], *, kernel: bool = False
 ) -> Iterator[str]:
     """The merged tree of ``threads``: the number in a procedure, their processes, since when."""
-    processes, by_tid = reading.snapshot.processes, reading.by_tid
-    root = merged(threads, reading.paths, kernel=kernel)
-    rows = list(_rows(root, "", processes, by_tid))
-    widths = [max(len(row[column]) for row in rows) if rows else 0 for column in range(3)]
+    lines = list(_tree_rows(stack_rows(reading, threads, kernel=kernel)))
     heads = ("threads", "processes", "since")
-    widths = [max(width, len(head)) for width, head in zip(widths, heads, strict=True)]
+    widths = [
+        max(map(len, column)) for column in zip(heads, *(line[:3] for line in lines), strict=True)
+    ]
     yield f"{heads[0]:>{widths[0]}}  {heads[1]:<{widths[1]}}  {heads[2]:>{widths[2]}}  call path"
-    for count, who, since, lines, name in rows:
+    for count, who, since, name in lines:
         figures = f"{count:>{widths[0]}}  {who:<{widths[1]}}  {since:>{widths[2]}}  "
-        yield f"{figures}{lines}{name}".rstrip()
+        yield f"{figures}{name}".rstrip()
 
 
-_Row = tuple[str, str, str, str, str]
-
-
-def _rows(
-    node: StackNode, indent: str, processes: dict[int, Process], by_tid: dict[int, ThreadStack]
-) -> Iterator[_Row]:
-    """The rows below ``node``. Only where paths part a line goes further in."""
-    parts: list[StackNode | list[ThreadStack]] = list(node.children())
-    if node.standing:
-        parts.append(node.standing)
-    branches = len(parts) > 1
-    for number, part in enumerate(parts):
-        last = number == len(parts) - 1
-        connector = ("└ " if last else "├ ") if branches else ""
-        inner = indent + (("  " if last else "│ ") if branches else "")
-        if isinstance(part, list):
-            yield from _standing_rows(part, indent + connector, inner, processes, by_tid)
-            continue
-        figures = (
-            _figures(part.threads, processes) if branches or not node.frame.name else ("",) * 3
-        )
-        yield (*figures, indent + connector, _frame_words(part.frame))
-        yield from _rows(part, inner, processes, by_tid)
-
-
-def _standing_rows(
-    threads: list[ThreadStack], first: str, rest: str, processes: dict[int, Process],
-    by_tid: dict[int, ThreadStack],
-) -> Iterator[_Row]:  # fmt: skip
-    """Describe the activities of threads at one place, the most common first."""
-    for number, (words, exact, members) in enumerate(standing_groups(threads, by_tid)):
-        more = "" if exact else " (--each shows each)"
-        yield (*_figures(members, processes), rest if number else first, f"» {words}{more}")
-
-
-def _figures(threads: list[ThreadStack], processes: dict[int, Process]) -> tuple[str, str, str]:
-    since = ages(thread.seconds for thread in threads)
-    return str(len(threads)), process_names(threads, processes), since
+def _tree_rows(rows: Sequence[StackRow]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield figures and a name behind tree lines, for each frame and each activity. Only where
+    paths part a line goes further in; the activities at one place are one part."""
+    frames = Counter(row.above for row in rows if row.kind == RowKind.FRAMES)
+    waits = {row.above for row in rows if row.kind == RowKind.WAIT}
+    seen: Counter[int] = Counter()
+    indents = {0: ""}
+    for number, row in enumerate(rows, 1):
+        above, parts = row.above, frames[row.above] + (row.above in waits)
+        seen[above] += 1
+        turn, inner = ("└ ", "  ") if seen[above] >= parts else ("├ ", "│ ")
+        if parts == 1:
+            turn = inner = ""
+        elif seen[above] > parts:  # a further activity
+            turn = inner
+        indents[number] = indents[above] + inner
+        more = "" if row.exact else " (--each shows each)"
+        figures = str(len(row.members)), row.processes, row.since
+        for name in map(_frame_words, row.frames) if row.frames else [f"» {row.text}{more}"]:
+            yield (*figures, indents[above] + turn + name)
+            figures, turn = ("", "", ""), inner
 
 
 def _frame_words(frame: Frame) -> str:

@@ -307,3 +307,14 @@ def test_text_says_what_stands_out_first() -> None:
     assert tree[0].split() == ["threads", "processes", "since", "call", "path"]
     assert tree[1].split() == ["2", "pid", "9", "2.0", "s", "main"]
     assert [line.split()[-1] for line in tree[1:3]] == ["main", "work"]
+
+
+def test_a_very_deep_stack_is_a_tree_too() -> None:
+    """More frames than Python nests calls."""
+    threads = [thread(1, 0), thread(2, 1)]
+    deep = [f"level{n}" for n in range(3000)]
+    paths = [path(*deep, "read"), path(*deep, "write")]
+    reading = Reading(snapshot(threads), paths, [], waiting_chains({t.tid: t for t in threads}))
+    lines = list(tree_lines(reading, threads))
+    assert len(lines) == 1 + 3000 + 2 * 2
+    assert [line.split()[-1] for line in lines[-4::2]] == ["read", "write"]
