@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from hpcd.analysis.answers.json_form import rows
@@ -12,54 +11,28 @@ from hpcd.analysis.calls.totals import CallTotals
 
 MEMORY_SUMS = ("at_peak", "at_end", "touched", "huge", "remote", "mapped", "released")
 """What is known of the memory of a call path, in bytes."""
+_CALL_SUMS = (
+    "calls", "errors", "read", "written", "size", "seconds", "shortest", "longest",
+)  # fmt: skip
 _HEAP_SUMS = ("at_end", "at_peak", "allocated")
 
 
-@dataclass(frozen=True)
-class Bandwidth:
-    """Bytes per second of calls that moved bytes: ``overall`` all bytes over all their time, the
-    others of one call; NaN where none moved any."""
-
-    overall: float
-    min: float
-    mean: float
-    max: float
-    stddev: float
-
-
-@dataclass(frozen=True)
-class CallGroup:
-    """Calls with something in common: how many, how many of them failed (``errors``); bytes
-    ``read``, ``written``, and by what they declare (``size``); their time, the ``shortest`` and the
-    ``longest`` in seconds. ``node`` is the CCT node of a call path, None of other groups."""
-
-    name: str
-    node: int | None
-    calls: int
-    errors: int
-    read: int
-    written: int
-    size: int
-    seconds: float
-    shortest: float
-    longest: float
-    bandwidth: Bandwidth
-
-
-def call_groups(totals: CallTotals) -> list[CallGroup]:
-    """Return the groups of ``totals``, in their order."""
-    return [
-        CallGroup(
-            name, node if node >= 0 else None, int(totals.calls[at]), int(totals.errors[at]),
-            int(totals.read[at]), int(totals.written[at]), int(totals.size[at]),
-            float(totals.seconds[at]), float(totals.shortest[at]), float(totals.longest[at]),
-            Bandwidth(
-                float(totals.bandwidth[at]), float(totals.least[at]), float(totals.mean[at]),
-                float(totals.most[at]), float(totals.stddev[at]),
-            ),
-        )
-        for at, (name, node) in enumerate(zip(totals.name, totals.node.tolist(), strict=True))
-    ]  # fmt: skip
+def call_groups(totals: CallTotals) -> list[dict[str, Any]]:
+    """Return the groups of ``totals`` in their order, with its units; ``node`` of call paths, or
+    null; ``bandwidth`` in bytes per second, all together and of one call, null where none moved
+    any."""
+    speeds = rows(
+        {
+            "overall": totals.bandwidth,
+            "min": totals.least,
+            "mean": totals.mean,
+            "max": totals.most,
+            "stddev": totals.stddev,
+        }
+    )
+    nodes = [node if node >= 0 else None for node in totals.node.tolist()]
+    sums = {name: getattr(totals, name) for name in _CALL_SUMS}
+    return rows({"name": totals.name, "node": nodes, **sums, "bandwidth": speeds})
 
 
 def memory_json(memory: ProcessMemory, most: int | None) -> dict[str, Any]:

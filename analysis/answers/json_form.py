@@ -17,7 +17,11 @@ def json_form(answer: object) -> Any:
     if is_dataclass(answer) and not isinstance(answer, type):
         return {field.name: json_form(getattr(answer, field.name)) for field in fields(answer)}
     if isinstance(answer, np.ndarray | np.generic):
+        floats = answer.dtype.kind == "f"
+        whole = answer.dtype.kind in "biu" or (floats and bool(np.isfinite(answer).all()))
         answer = answer.tolist()
+        if whole:
+            return answer
     if isinstance(answer, Mapping):
         return {key: json_form(value) for key, value in answer.items()}
     if isinstance(answer, list | tuple):
@@ -29,7 +33,5 @@ def json_form(answer: object) -> Any:
 
 def rows(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     """Return columns of one length, by name, as a list of objects."""
-    return [
-        dict(zip(columns, json_form(row), strict=True))
-        for row in zip(*columns.values(), strict=True)
-    ]
+    lists = [json_form(one if isinstance(one, np.ndarray) else [*one]) for one in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]

@@ -8,9 +8,8 @@ one that was there when the process was attached to, from then on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -86,11 +85,6 @@ class MemoryStretches:
     touched: I64
     mapped: I64
     released: I64
-
-    def as_json(self) -> dict[str, list[Any]]:
-        """The columns as lists, by name."""
-        figures = {one.name: getattr(self, one.name).tolist() for one in fields(self)[1:]}
-        return {"name": self.name, **figures}
 
 
 def recorded_pages(db: Database) -> list[CalledFunction]:

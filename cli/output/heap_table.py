@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpcd.analysis.calls.process_heap import Estimate, ProcessHeap
-from hpcd.analysis.profile.row_text import shorten_apart
-from hpcd.cli.output.tree_tables import Column, Row, table_rows
-from hpcd.wording import bytes_text, compact, fixed
+from hpcd.cli.output.tree_tables import Row, amount_rows
+from hpcd.wording import bytes_text, fixed
 
 HEAP_HEADING = "Heap blocks by the path that allocated them: estimates, +- one standard error."
 
@@ -27,12 +26,8 @@ def heap_rows(heap: ProcessHeap, limit: int | None, width: int) -> Iterator[Row]
         ("at end", heap.at_end.bytes), ("+-", heap.at_end.error), ("at peak", heap.at_peak.bytes),
         ("+-", heap.at_peak.error), ("allocated", heap.allocated.bytes), ("calls", heap.calls),
     )  # fmt: skip
-    columns = [Column(head, [*map(compact, values[:limit].tolist())]) for head, values in figures]
-    names = heap.path[:limit]
-    return table_rows(
-        columns, "path", lambda room: shorten_apart(names, room), width,
-        left_out=len(heap.path) - len(names),
-    )  # fmt: skip
+    columns = [(head, values.tolist()) for head, values in figures]
+    return amount_rows(columns, "path", heap.path, limit, width)
 
 
 def _amount(estimate: Estimate) -> str:

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from rich.text import Text
 
 from hpcd.analysis.parallel.tree_matching import Matching, path_labels
-from hpcd.analysis.profile.row_text import fit, joined, run_name, shorten
+from hpcd.analysis.profile.row_text import fit, joined, run_name, shorten, shorten_apart
 from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.cli.output.terminal_text import console, harmless
 from hpcd.errors import UsageError
-from hpcd.wording import counted
+from hpcd.wording import compact, counted
 
 # Wider than most terminals, narrow enough for a page: what a pipe or file gets without $COLUMNS.
 _DEFAULT_WIDTH = 120
@@ -71,6 +71,20 @@ def table_rows(
         yield Row(figures[at], "", name, styles[at] if styles else "")
     if left_out:
         yield Row("", "", f"(not shown: {left_out:,} more; --limit 0 for all)")
+
+
+def amount_rows(
+    amounts: Sequence[tuple[str, Sequence[float]]], title: str, names: Sequence[str],
+    limit: int | None, width: int,
+) -> Iterator[Row]:  # fmt: skip
+    """Yield a table of ``amounts``, headings and a value for each of ``names``, at most ``limit``
+    rows."""
+    columns = [Column(head, [*map(compact, values[:limit])]) for head, values in amounts]
+    shown = names[:limit]
+    return table_rows(
+        columns, title, lambda room: shorten_apart(shown, room), width,
+        left_out=len(names) - len(shown),
+    )  # fmt: skip
 
 
 def program_path(matching: Matching, node: int, width: int) -> str:

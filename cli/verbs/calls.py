@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from hpcd.analysis.answers.call_groups import call_groups
-from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.calls.totals import GROUPINGS, CallTotals, total_calls
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
@@ -139,5 +138,5 @@ def _as_json(db: Database, tables: list[CallTotals], limit: int | None) -> dict[
             {"name": function.name, "library": function.library, "group": function.group}
             for function in db.calls.functions
         ],
-        "totals": {table.key: json_form(call_groups(table.first(limit))) for table in tables},
+        "totals": {table.key: call_groups(table.first(limit)) for table in tables},
     }

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 
 from hpcd.analysis.answers.call_groups import heap_json, memory_json
+from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.calls.memory import (
     MemoryStretches,
     ProcessMemory,
@@ -17,13 +18,12 @@ from hpcd.analysis.calls.memory import (
 from hpcd.analysis.calls.process_heap import measure_heap
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.database.seen_processes import seen_part
-from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.heap_table import HEAP_HEADING, heap_heading, heap_rows
-from hpcd.cli.output.tree_tables import Column, Row, TextOutput, table_rows
+from hpcd.cli.output.tree_tables import Row, TextOutput, amount_rows
 from hpcd.model.calls import Group
-from hpcd.wording import bytes_text, compact, fixed
+from hpcd.wording import bytes_text, fixed
 
 _HEADING = "Pages by the path that touched them first, whatever allocated them."
 _FIGURES = {
@@ -96,14 +96,12 @@ class MemoryCommand(Command):
 def _print_stretches(stretches: MemoryStretches, args: argparse.Namespace) -> int:
     """Print the memory of all processes by stretches of time."""
     page = TextOutput(args.width)
-    columns = stretches.as_json()
+    columns = json_form(stretches)
     if args.json:
         page.write([json.dumps(columns), "\n"])
         return 0
-    tables = [Column(head, [*map(compact, columns[name])]) for name, head in _OVER_TIME.items()]
-    page.table(
-        table_rows(tables, "time", lambda room: shorten_apart(stretches.name, room), page.width)
-    )
+    figures = [(head, columns[name]) for name, head in _OVER_TIME.items()]
+    page.table(amount_rows(figures, "time", stretches.name, None, page.width))
     return 0
 
 
@@ -117,15 +115,8 @@ def _heading(process: ProcessMemory) -> str:
 
 def _rows(process: ProcessMemory, limit: int | None, width: int) -> Iterator[Row]:
     paths = process.paths
-    columns = [
-        Column(head, [*map(compact, getattr(paths, name)[:limit].tolist())])
-        for name, head in _FIGURES.items()
-    ]
-    names = paths.name[:limit]
-    return table_rows(
-        columns, "path", lambda room: shorten_apart(names, room), width,
-        left_out=len(paths) - len(names),
-    )  # fmt: skip
+    figures = [(head, getattr(paths, name).tolist()) for name, head in _FIGURES.items()]
+    return amount_rows(figures, "path", paths.name, limit, width)
 
 
 def _on_nodes(process: ProcessMemory) -> str:

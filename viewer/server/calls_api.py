@@ -118,7 +118,7 @@ class CallViews:
             "of": len(totals),
             "calls_of": int(totals.calls.sum()),
             "exact": self._count(functions, lines, t0, t1) <= _MOST_CALLS,
-            "groups": json_form(call_groups(totals.first(_MOST_ROWS))),
+            "groups": call_groups(totals.first(_MOST_ROWS)),
         }
 
     def _count(
@@ -142,7 +142,8 @@ class CallViews:
     ) -> dict[str, Any]:
         process = np.frombuffer(key, self._db.lines.process.dtype).tolist()
         if by_time:
-            return memory_by_time(self._db, process, t0, t1).as_json()
+            answer: dict[str, Any] = json_form(memory_by_time(self._db, process, t0, t1))
+            return answer
         measured = measure_memory(self._db, process, t0, t1)
         return {
             "of": len(measured),
