@@ -20,7 +20,7 @@ export function formatFixed(value, decimals) {
 }
 
 /**
- * How many decimals make so many digits; with `small` leading zeros are not counted.
+ * The decimals that make so many digits; with `small` leading zeros do not count.
  * @param {number} magnitude
  * @param {3 | 4} digits
  */
