@@ -126,7 +126,7 @@ def quantity(value: float, unit: str, largest: float | None = None) -> str:
 
 
 def _decimals(magnitude: float, digits: int, *, small: bool = False) -> int:
-    """Return the decimals that make ``digits`` digits; with ``small`` leading zeros do not count."""
+    """Return the decimals that make ``digits`` digits; ``small``: leading zeros do not count."""
     decimals, most = digits - 1, _BELOW_TEN[digits]
     while magnitude >= most and decimals:
         magnitude, decimals = magnitude / 10, decimals - 1
