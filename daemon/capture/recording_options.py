@@ -82,7 +82,7 @@ class Options:
     loader: str = option(
         "auto", "--loader", one_of(*LOADERS), _RECORD,
         "compile the BPF programs with bcc, or load the object built by make objects"
-        " (default: $HPCD_LOADER, else the object if it exists)",
+        " (default: $HPCD_LOADER, else the object unless the programs have changed since)",
         served=False,
     )  # fmt: skip
     before_exec: bool = False
