@@ -80,7 +80,8 @@ def number(
         least = low * scale
         if value is None or (least <= value <= high * scale and not (above and value == least)):
             return ""
-        return f"{f'above {low} and at most' if above else f'between {low} and'} {high:,} {unit}"
+        between = f"above {low} and at most" if above else f"between {low} and"
+        return f"{between} {high:,} {unit}".rstrip()
 
     return Kind(
         argument={"type": parse, "metavar": metavar},
