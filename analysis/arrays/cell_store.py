@@ -87,17 +87,18 @@ def _pack_by_table(cells: Cells) -> PackedCells | None:
         return None
     slot_of = np.zeros(int(codes[-1]) + 1, np.int64)
     slot_of[codes] = np.arange(slots)
-    columns = (
-        np.empty(n, np.uint32), np.empty(n, np.uint64), np.empty(n, np.uint64),
-        np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(slots + 1, np.int64),
-        np.empty(slots + 1, np.int64),
+    line, records, value = np.empty(n, np.uint32), *np.empty((2, n), np.uint64)
+    node, count = np.empty((2, n), np.uint32)
+    sums, contexts = np.empty((2, slots + 1), np.int64)
+    out = structure(
+        "context_sums", line=line, records=records, value=value, node=node, count=count, sums=sums,
+        contexts=contexts,
     )  # fmt: skip
     if not kernels.order_by_context(
         cells.as_structure(), slot_of, slots, nodes, np.zeros(slots * nodes, np.int64),
-        np.zeros(slots * nodes, np.uint32), structure("context_sums", *columns),
+        np.zeros(slots * nodes, np.uint32), out,
     ):  # fmt: skip
         return None
-    line, records, value, node, count, sums, contexts = columns
     frames = []
     for slot in range(len(codes)):
         own = slice(int(sums[slot]), int(sums[slot + 1]))

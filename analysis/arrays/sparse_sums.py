@@ -35,8 +35,8 @@ class Cells:
 
     def as_structure(self) -> CStructure:
         """A ``struct sums`` of them, contiguous."""
-        columns = (self.line, self.node, self.event, self.records, self.value)
-        return structure("sums", *map(np.ascontiguousarray, columns), len(self))
+        columns = {name: np.ascontiguousarray(getattr(self, name)) for name in Cells.__slots__}
+        return structure("sums", **columns, n=len(self))
 
 
 EMPTY_CELLS = Cells(
@@ -118,7 +118,9 @@ class _SlotTable:
         """A ``struct sum_room`` for lines of up to ``most`` records or sums."""
         slots = len(self.event_of)
         table, keys = np.zeros((slots * self._nodes, 2), np.uint64), np.empty(2 * most, np.int64)
-        return structure("sum_room", table, self._nodes, slots, keys, most)
+        return structure(
+            "sum_room", table=table, nodes=self._nodes, slots=slots, keys=keys, most=most
+        )
 
 
 def _unite(parts: list[Cells], lines: int, nodes: int) -> Cells | None:

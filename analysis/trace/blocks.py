@@ -120,8 +120,8 @@ class StoredBlocks:
         """A ``struct stored_blocks``. Copies the table: a mapped file may change while a kernel
         runs."""
         return structure(
-            "stored_blocks", self.data, len(self.data), self.begin, self.end,
-            np.array(self.count), np.array(self.width), len(self),
+            "stored_blocks", data=self.data, size=len(self.data), begin=self.begin, end=self.end,
+            count=np.array(self.count), width=np.array(self.width), n=len(self),
         )  # fmt: skip
 
 
@@ -211,7 +211,10 @@ def encode(
     :class:`IndexError` for cuts that are not blocks of the records.
     """
     count, n = max(len(cuts) - 1, 0), len(time)
-    entries = structure("block_entries", cuts, count, time, node, state, event, value, n)
+    entries = structure(
+        "block_entries", cuts=cuts, blocks=count, time=time, node=node, state=state, event=event,
+        value=value, n=n,
+    )  # fmt: skip
     data, begin = np.empty(_PLACE_BYTES * n, np.uint8), np.zeros(count + 1, np.int64)
     least = np.empty(count, np.uint32)
     times, nodes, states = np.empty((3, count), np.uint16)

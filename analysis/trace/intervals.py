@@ -57,17 +57,20 @@ class Intervals:
         is_plain = kernels.expand_records(
             records.start, len(records.line), np.ascontiguousarray(records.time_ns),
             np.ascontiguousarray(records.node), event, value, resumed,
-            self.as_numbering(None, np.iinfo(np.uint32).max, *[None] * 2, 0, None),
-            structure("laid_out", start, time, node, states, events, values, *[None] * 7),
+            self.as_numbering(nodes=np.iinfo(np.uint32).max),
+            structure(
+                "laid_out", start=start, times=time, nodes=node, states=states, events=events,
+                values=values,
+            ),
         )  # fmt: skip
         some = states if bool(states.any()) else None
         if is_plain:
             return Entries(start, time, node, some, None, None)
         return Entries(start, time, node, some, events, values)
 
-    def as_numbering(self, number: Any, nodes: int, *slots: Any) -> CStructure:
-        """Return a ``struct numbering``; ``slots`` are its fields behind the events' states."""
-        return structure("numbering", number, nodes, self.length_ns, self.states.state, *slots)
+    def as_numbering(self, **fields: Any) -> CStructure:
+        """Return a ``struct numbering`` with these ``fields`` besides those of events."""
+        return structure("numbering", length=self.length_ns, state_of=self.states.state, **fields)
 
 
 class Entries(NamedTuple):

@@ -122,8 +122,9 @@ class OverviewBuilder:
         if not len(line):
             return
         known = structure(
-            "overviews", self._shift, self._seen, self._made, self._next, self._first.time,
-            self._last.time, self._first.word, self._last.word,
+            "overviews", shift=self._shift, seen=self._seen, entries=self._made,
+            following=self._next, first_time=self._first.time, last_time=self._last.time,
+            first_word=self._first.word, last_word=self._last.word,
         )  # fmt: skip
         pieces = np.empty((len(line), 4), np.int64)
         total = kernels.overview_pieces(line, len(line), start, time, node, state, known, pieces)
@@ -264,7 +265,10 @@ class OverviewSource:
                 low = _border(before, first) // step + 1 - begin
             before = int(stretch.last_time[line]), int(stretch.last_word[line])
             # The first record's and the last one's moments are outside of the pieces.
-            thinned = structure("thinned", step, begin, low, first[1], before[1], len(words))
+            thinned = structure(
+                "thinned", step=step, begin=begin, low=low, first_word=first[1],
+                last_word=before[1], n=len(words),
+            )  # fmt: skip
             entries = stretch.entries.astype(self._kind, copy=False)
             if not thin(pieces, len(pieces), entries, len(entries), thinned, words):
                 raise IndexError("pieces of an overview that do not exist")

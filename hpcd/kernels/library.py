@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcd.errors import PlatformError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SOURCES = Path(__file__).parent / "sources"
 """The library's C sources."""
@@ -40,17 +43,17 @@ class CStructure:
 
     __slots__ = ("_kept", "pointer")
 
-    def __init__(self, pointer: Any, kept: list[Any]) -> None:
+    def __init__(self, pointer: Any, kept: object) -> None:
         self.pointer = pointer
         self._kept = kept
 
 
 class Kernels:
-    """The kernels as functions, by their names in ``kernels.h``.
+    """The kernels, and the members of enumerations, by their names in ``kernels.h``.
 
     A pointer to numbers takes a contiguous array of exactly that type (of bytes also one of bool,
     or :class:`bytes`), of any shape, or None for a null pointer; a pointer to a structure takes a
-    :class:`CStructure`, or an array of words that is laid out as these structures. Another array
+    :class:`CStructure`, or an array of :func:`structure_dtype`. Another array
     raises :class:`TypeError`. What a kernel returns is a Python number.
     """
 
@@ -59,12 +62,15 @@ class Kernels:
         of this processor."""
         self._level = level
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
         ffi = _ffi()
         try:
             function = getattr(_library(_level() if self._level is None else self._level), name)
         except AttributeError:
             raise AttributeError(f"there is no kernel {name!r}") from None
+        if isinstance(function, int):
+            self.__dict__[name] = function
+            return function
         takes = [_converter(ffi, kind) for kind in ffi.typeof(function).args]
 
         def call(*arguments: Any) -> Any:
@@ -81,24 +87,37 @@ class Kernels:
 kernels = Kernels()
 
 
-def structure(name: str, *fields: Any) -> CStructure:
-    """A ``struct name`` of ``kernels.h``; ``fields`` are arrays and numbers in its order."""
+def structure(name: str, **fields: Any) -> CStructure:
+    """A ``struct name`` of ``kernels.h``; ``fields`` are arrays and numbers, the others are 0.
+
+    Raises :class:`KeyError` for a field that the structure does not have.
+    """
     new, kind, takes = _structure(name)
-    values = [
-        value if take is None else take(value) for take, value in zip(takes, fields, strict=True)
-    ]
+    values = {
+        field: value if (take := takes[field]) is None else take(value)
+        for field, value in fields.items()
+    }
     return CStructure(new(kind, values), values)
 
 
-def structure_size(name: str) -> int:
-    """Bytes of a ``struct name`` of ``kernels.h``."""
-    size: int = _ffi().sizeof(f"struct {name}")
-    return size
+@cache
+def structure_dtype(name: str) -> np.dtype[np.void]:
+    """A ``struct name`` of ``kernels.h`` as numpy's type; a pointer is an address, ``int64``.
+
+    Kernels take arrays of it in place of pointers to the structure.
+    """
+    import numpy as np
+
+    fields = _ffi().typeof(f"struct {name}").fields
+    kinds = [np.int64 if f.type.kind == "pointer" else _DTYPES[f.type.cname] for _, f in fields]
+    dtype = np.dtype([(field, kind) for (field, _), kind in zip(fields, kinds, strict=True)])
+    assert dtype.itemsize == _ffi().sizeof(f"struct {name}")  # without gaps
+    return dtype
 
 
 def address_of(array: Any, dtype: Any) -> int:
     """Address of ``array``, which must be contiguous and of ``dtype``, as a number for an array of
-    words that is a structure. Raises :class:`TypeError`."""
+    :func:`structure_dtype`. Raises :class:`TypeError`."""
     if array.dtype != dtype or not array.flags.c_contiguous:
         raise TypeError(f"{array.dtype} in place of a contiguous array of {dtype}")
     address: int = array.__array_interface__["data"][0]
@@ -127,7 +146,8 @@ def write_declarations(path: str) -> None:
     """Write the code that declares the kernels to ``path``. Needs cffi with pycparser."""
     from cffi import FFI
 
-    lines = (SOURCES / "kernels.h").read_text().splitlines()
+    headers = ("wire.h", "kernels.h")
+    lines = [line for name in headers for line in (SOURCES / name).read_text().splitlines()]
     ffi = FFI()
     ffi.cdef("\n".join(line for line in lines if not line.startswith("#")))
     ffi.set_source("hpcd_kernels", None)
@@ -197,12 +217,13 @@ def _not_compiled() -> PlatformError:
 
 
 @cache
-def _structure(name: str) -> tuple[Callable[..., Any], Any, list[Callable[[Any], Any] | None]]:
+def _structure(name: str) -> tuple[Callable[..., Any], Any, dict[str, Callable[[Any], Any] | None]]:
     """Return cffi's function that makes a structure, the type of a pointer to it, and the
-    converters of its fields."""
+    converters of its fields, by name."""
     ffi = _ffi()
     fields = ffi.typeof(f"struct {name}").fields
-    return ffi.new, ffi.typeof(f"struct {name} *"), [_converter(ffi, f.type) for _, f in fields]
+    takes = {field: _converter(ffi, f.type) for field, f in fields}
+    return ffi.new, ffi.typeof(f"struct {name} *"), takes
 
 
 def _converter(ffi: Any, kind: Any) -> Callable[[Any], Any] | None:

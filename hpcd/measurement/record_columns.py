@@ -70,7 +70,10 @@ def by_line_and_time(line: U32, time_ns: U64) -> I64:
 
 def as_structure(columns: Columns) -> CStructure:
     """``columns``, contiguous, as a ``struct record_columns``."""
-    return structure("record_columns", *columns, len(columns[0]))
+    line, time, node, event, value = columns
+    return structure(
+        "record_columns", line=line, time=time, node=node, event=event, value=value, n=len(line)
+    )
 
 
 class _Scratch(threading.local):

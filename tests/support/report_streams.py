@@ -129,7 +129,7 @@ def records_of(
     reports["time"], reports["event"], reports["value"] = time, kind, value
     cct, periods = CCTBuilder(), np.ones(MAX_EVENTS, np.uint64)
     return times.account(
-        reports, node, line, cct.struct, structure("periods", periods, MAX_EVENTS)
+        reports, node, line, cct.struct, structure("periods", count=periods, events=MAX_EVENTS)
     ).records
 
 

@@ -211,18 +211,20 @@ def extremes(
     """
     nodes = len(cct)
     values = structure(
-        "line_values", np.ascontiguousarray(begin), np.ascontiguousarray(end), len(begin),
-        cells.node, cells.event, amount, len(cells), np.ascontiguousarray(scale), len(scale),
+        "line_values", begin=np.ascontiguousarray(begin), end=np.ascontiguousarray(end),
+        lines=len(begin), node=cells.node, event=cells.event, amount=amount, n=len(cells),
+        scale=np.ascontiguousarray(scale), events=len(scale),
     )  # fmt: skip
-    columns = (
-        np.zeros(nodes, np.int64), np.zeros(nodes), np.full(nodes, np.inf),
-        np.full(nodes, -np.inf), np.zeros(nodes, np.int64), np.zeros(nodes, np.int64),
-        np.zeros(nodes, np.int64),
-    )  # fmt: skip
+    columns = {
+        "count": np.zeros(nodes, np.int64), "squares": np.zeros(nodes),
+        "least": np.full(nodes, np.inf), "most": np.full(nodes, -np.inf),
+        "least_line": np.zeros(nodes, np.int64), "most_line": np.zeros(nodes, np.int64),
+        "whole": np.zeros(nodes, np.int64),
+    }  # fmt: skip
     if not kernels.inclusive_extremes(
         np.ascontiguousarray(cct.parent), nodes, values, np.ascontiguousarray(mean),
         np.empty(kernels.extremes_bytes(nodes), np.uint8), np.empty(nodes, np.int64),
-        structure("extremes", *columns),
+        structure("extremes", **columns),
     ):  # fmt: skip
         raise IndexError("values of nodes or events that do not exist")
-    return columns
+    return tuple(columns.values())

@@ -61,11 +61,14 @@ class RecordLayout:
         are the number of entries of all lines so far, and the ticks of their first and last ones,
         which are updated.
         """
+        time, node, event, value = batch.columns
         stretches = structure(
-            "line_records", rows, len(rows), batch.first[low : high + 1], batch.begin, batch.end,
-            *batch.columns,
+            "line_records", rows=rows, lines=len(rows), first=batch.first[low : high + 1],
+            begin=batch.begin, end=batch.end, time=time, node=node, event=event, value=value,
         )  # fmt: skip
-        so_far, used = structure("lines_so_far", *lines), np.array([self._used], np.int32)
+        counts, earliest, latest = lines
+        so_far = structure("lines_so_far", counts=counts, earliest=earliest, latest=latest)
+        used = np.array([self._used], np.int32)
         records = kernels.examine_records(stretches, so_far, self._slot_of, self._event_of, used)
         self._used = int(used[0])
         if records < 0 or not self._table_fits():
@@ -73,20 +76,29 @@ class RecordLayout:
         if records > self._room:
             self._make_room(records)
         numbering = self._intervals.as_numbering(
-            self._number, len(self._number), self._slot_of, self._event_of, self._slots, self._table
+            number=self._number,
+            nodes=len(self._number),
+            slot_of=self._slot_of,
+            event_of=self._event_of,
+            slots=self._slots,
+            table=self._table,
         )
         sizes = np.empty(5, np.int64)
         if not kernels.lay_out_records(
-            stretches, resumed, numbering, so_far, structure("laid_out", *self._columns), sizes
+            stretches, resumed, numbering, so_far, structure("laid_out", **self._columns), sizes
         ):
             raise IndexError("records of nodes that do not exist")
         entries, blocks, cells, plain, sampled = sizes.tolist()
-        start, time, node, state, event, value, cuts, _, *sums = self._columns
+        columns = self._columns
+        names = ("sum_row", "sum_node", "sum_event", "sum_records", "sum_value")
+        sums = [columns[name][:cells].copy() for name in names]
         return LaidOut(
-            start[: len(rows) + 1], cuts[: blocks + 1], time[:entries], node[:entries],
-            None if sampled else state[:entries],
-            None if plain else event[:entries], None if plain else value[:entries],
-            Cells(*(column[:cells].copy() for column in sums)),
+            columns["start"][: len(rows) + 1], columns["cuts"][: blocks + 1],
+            columns["times"][:entries], columns["nodes"][:entries],
+            None if sampled else columns["states"][:entries],
+            None if plain else columns["events"][:entries],
+            None if plain else columns["values"][:entries],
+            Cells(*sums),
         )  # fmt: skip
 
     def _table_fits(self) -> bool:
@@ -104,10 +116,12 @@ class RecordLayout:
         whole block."""
         self._room = room = max(records, 2 * SLICE_RECORDS)
         most = 2 * room + 1
-        self._columns: tuple[Array, ...] = (
-            np.empty(room + 1, np.int64), np.empty(most, np.int64),
-            np.empty(most, np.uint32), np.empty(most, np.uint8), np.empty(most, np.uint16),
-            np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(room, np.int64),
-            np.empty(room, np.uint32), np.empty(room, np.uint32), np.empty(room, np.uint16),
-            np.empty(room, np.uint64), np.empty(room, np.uint64),
-        )  # fmt: skip
+        self._columns: dict[str, Array] = {
+            "start": np.empty(room + 1, np.int64), "times": np.empty(most, np.int64),
+            "nodes": np.empty(most, np.uint32), "states": np.empty(most, np.uint8),
+            "events": np.empty(most, np.uint16), "values": np.empty(most, np.uint64),
+            "cuts": np.empty(most, np.int64), "sum_key": np.empty(room, np.int64),
+            "sum_row": np.empty(room, np.uint32), "sum_node": np.empty(room, np.uint32),
+            "sum_event": np.empty(room, np.uint16), "sum_records": np.empty(room, np.uint64),
+            "sum_value": np.empty(room, np.uint64),
+        }  # fmt: skip

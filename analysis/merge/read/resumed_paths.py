@@ -8,7 +8,7 @@ that the answer does not depend on how many chunks are read together.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,8 +59,11 @@ class ResumedPaths:
         self._stretches = 0
         # Twice as many places as nodes: few pairs of a stretch share one.
         places = 1 << max(2 * len(user) - 1, 1).bit_length()
-        kinds = (np.uint32, np.uint32, np.uint32, np.uint64, np.int64)
-        self._seen = [places, *(np.zeros(places, kind) for kind in kinds)]
+        words = np.zeros((3, places), np.uint32)
+        self._seen: dict[str, Any] = {
+            "places": places, "from": words[0], "to": words[1], "node": words[2],
+            "time": np.zeros(places, np.uint64), "mark": np.zeros(places, np.int64),
+        }  # fmt: skip
         self._before: U64 = np.zeros(0, np.uint64)
 
     def find(self, batch: Batch) -> BetweenWaits:
@@ -74,14 +77,17 @@ class ResumedPaths:
         if len(self._before) < len(time):
             self._before = np.empty(len(time), np.uint64)
         resumed, running = np.empty(len(time), np.uint32), np.empty(len(batch.begin), np.uint64)
-        records = structure("record_columns", None, time, node, event, value, len(time))
+        records = structure(
+            "record_columns", time=time, node=node, event=event, value=value, n=len(time)
+        )
         tree = structure(
-            "resumption", self._user, len(self._user), self._intervals.length_ns,
-            self._intervals.states.state, self._stretches,
+            "resumption", user=self._user, nodes=len(self._user),
+            length=self._intervals.length_ns, state_of=self._intervals.states.state,
+            stretches_before=self._stretches,
         )  # fmt: skip
         begin, end = batch.begin, batch.end
         if not kernels.find_resumed_paths(
-            begin, end, len(begin), records, tree, structure("seen_samples", *self._seen),
+            begin, end, len(begin), records, tree, structure("seen_samples", **self._seen),
             self._before, resumed, running,
         ):  # fmt: skip
             raise IndexError("records of nodes that do not exist")

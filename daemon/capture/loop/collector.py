@@ -257,7 +257,7 @@ class _PeriodCounter:
     def __init__(self, periods: Sequence[int]) -> None:
         self._periods: U64 = np.array(periods, dtype=np.uint64)
         self._remainder = np.zeros_like(self._periods)
-        self.struct = structure("periods", self._periods, len(self._periods))
+        self.struct = structure("periods", count=self._periods, events=len(self._periods))
         """The periods as kernels take them."""
 
     def count(self, records: RecordBatch) -> None:

@@ -82,8 +82,9 @@ class CCTBuilder:
         room = len(self.parent)
         self._index: U32 = np.zeros(1 << (2 * room - 1).bit_length(), np.uint32)
         struct = structure(
-            "tree", self._key, self.frame, self.samples, self.parent, self.ended_in, self.ending,
-            room, count, self._index, len(self._index), self._secret,
+            "tree", keys=self._key, frames=self.frame, samples=self.samples, parents=self.parent,
+            ended_in=self.ended_in, endings=self.ending, room=room, count=count,
+            index=self._index, slots=len(self._index), secret=self._secret,
         )  # fmt: skip
         index_nodes(struct)
         return struct

@@ -161,7 +161,9 @@ class KernelFrames:
         self.addresses: U64 = np.zeros(slots, np.uint64)
         self.frames: U64 = np.zeros(slots, np.uint64)
         self._count = 0
-        self.struct = structure("frame_table", self.addresses, self.frames, slots)
+        self.struct = structure(
+            "frame_table", addresses=self.addresses, frames=self.frames, slots=slots
+        )
         """The table as kernels take it; another one once it has grown."""
 
     def add(self, addresses: U64, frames: U64) -> None:

@@ -74,7 +74,10 @@ def gather_paths(stacks: list[bytes], spans: U64, known: CStructure) -> Paths:
     cache, stack, length = np.empty(n, np.uint16), np.empty(n, np.uint32), np.empty(n, np.int64)
     frames, missing = np.empty(words, np.uint64), np.empty(words, np.uint64)
     raw_at, raw_of = np.empty(words, np.int64), np.empty(words, np.int64)
-    paths = structure("paths", cache, stack, length, frames, missing, raw_at, raw_of, 0, 0)
+    paths = structure(
+        "paths", cache=cache, stack=stack, length=length, frames=frames, missing=missing,
+        raw_at=raw_at, raw_of=raw_of,
+    )  # fmt: skip
     total = kernels.gather_paths(data, sizes, n, spans, len(spans) // 2, known, paths)
     if total < 0:
         raise ValueError("a stack that has not as many frames as it says")
@@ -173,7 +176,7 @@ def sum_short(short: RecordBatch) -> RecordBatch:
 
 
 def _no_outcome() -> CStructure:
-    return structure("outcome", 0, 0, 0, 0, 0, 0)
+    return structure("outcome")
 
 
 def _outcome(room: Columns, outcome: CStructure) -> BatchOutcome:

@@ -267,10 +267,13 @@ class ThreadTimes:
     def _arrays(self) -> CStructure:
         if self._struct is None:
             self._struct = structure(
-                "times", self._slot_of, len(self._slot_of), self._time, self._kind, self._node,
-                self._group, len(self._time), self._sums, len(self._sums), _UNTIL_WOKEN,
-                _ONCE_RUNNABLE, self._threshold, self.first, self.first + WaitEvent.RUNNABLE,
-                self.first + WaitEvent.SHORT_BLOCKED, self.first + WaitEvent.SHORT_RUNNABLE,
+                "times", slot_of=self._slot_of, lines=len(self._slot_of), time=self._time,
+                kind=self._kind, node=self._node, group=self._group, slots=len(self._time),
+                sums=self._sums, groups=len(self._sums), until_woken=_UNTIL_WOKEN,
+                once_runnable=_ONCE_RUNNABLE, threshold=self._threshold, first=self.first,
+                runnable=self.first + WaitEvent.RUNNABLE,
+                short_blocked=self.first + WaitEvent.SHORT_BLOCKED,
+                short_runnable=self.first + WaitEvent.SHORT_RUNNABLE,
             )  # fmt: skip
         return self._struct
 

@@ -5,24 +5,13 @@
 #define WORD 8
 #define SPREAD 0x9E3779B97F4A7C15ull
 
-/* bpf/wire.py:StackEvent; the frames follow, the innermost first, the kernel's before the user's. */
-struct stack {
-	uint64_t time;
-	uint32_t kind, tgid, stack, thread;
-	uint16_t kernel, user, ending, cache;
-};
-
 /* hpcd/model/unwind_status.py */
 enum { COMPLETE = 0, KERNEL_ONLY = 1, REGISTERS_CHANGING = 18, FRAMES_OMITTED = 19 };
-
-/* bpf/wire.py: user frames of a stack at most, and how many of them, in a ring, are the outermost. */
-enum { MAX_USER_FRAMES = 1024, OUTERMOST = 256, INNERMOST = MAX_USER_FRAMES - OUTERMOST };
 
 /* hpcd/model/frame.py */
 #define KERNEL (1ull << 63)
 #define MARKER (3ull << 61)
-#define MODULE_SHIFT 40
-#define OFFSET_MASK ((1ull << MODULE_SHIFT) - 1)
+#define OFFSET_MASK ((1ull << FRAME_MODULE_SHIFT) - 1)
 #define OMITTED (MARKER | FRAMES_OMITTED)
 #define OMITTED_SHIFT 8
 
@@ -70,14 +59,14 @@ static inline int64_t words_of(const struct body *body)
 
 static inline uint64_t frame_at(const struct body *body, int64_t number)
 {
-	int64_t beyond = number - body->kernel - INNERMOST;
+	int64_t beyond = number - body->kernel - INNERMOST_FRAMES;
 	if (!is_deep(body) || beyond < 0)
 		return word_at(body->words, number);
 	if (!beyond)
 		return OMITTED | (uint64_t)(body->user - MAX_USER_FRAMES) << OMITTED_SHIFT;
 	/* The next frame would have taken the place of the oldest. */
-	int64_t oldest = (body->user - INNERMOST) % OUTERMOST;
-	return word_at(body->words, body->kernel + INNERMOST + (oldest + beyond - 1) % OUTERMOST);
+	int64_t oldest = (body->user - INNERMOST_FRAMES) % OUTERMOST_FRAMES;
+	return word_at(body->words, body->kernel + INNERMOST_FRAMES + (oldest + beyond - 1) % OUTERMOST_FRAMES);
 }
 
 struct span {
@@ -130,23 +119,23 @@ int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, con
 	int64_t total = 0;
 	paths->missing_count = paths->raw_count = 0;
 	for (int64_t index = 0; index < n; stacks += sizes[index++]) {
-		struct stack head;
+		struct stack_event head;
 		if (sizes[index] < (int64_t)sizeof head)
 			return -1;
 		__builtin_memcpy(&head, stacks, sizeof head);
-		struct body body = {stacks + sizeof head, head.kernel, head.user};
+		struct body body = {stacks + sizeof head, head.kernel_frames, head.user_frames};
 		if (sizes[index] != (int64_t)sizeof head + WORD * words_of(&body))
 			return -1;
 		int64_t outer = words_of(&body) + is_deep(&body), inner = 0;
 		if (head.cache & 1) /* of the scheduler's tracepoint */
 			inner = tracepoint_frames(&body, outer, spans[0]);
 		if (registers_changing(&body, outer, spans + 1, span_count - 1)) {
-			outer = head.kernel;
-			head.ending = REGISTERS_CHANGING;
+			outer = head.kernel_frames;
+			head.end_reason = REGISTERS_CHANGING;
 		}
 		int64_t first = total;
-		if (head.ending != COMPLETE && head.ending != KERNEL_ONLY)
-			paths->frames[total++] = MARKER | head.ending;
+		if (head.end_reason != COMPLETE && head.end_reason != KERNEL_ONLY)
+			paths->frames[total++] = MARKER | head.end_reason;
 		for (int64_t at = outer - 1; at >= inner; at--) {
 			uint64_t frame = frame_at(&body, at);
 			if (frame & KERNEL) {
@@ -204,7 +193,7 @@ static void inherit_ending(const struct tree *tree, uint32_t node, uint32_t pare
 	bool below_marker = is_marker(tree->frames[parent]) && !tree->parents[parent];
 	uint64_t frame = tree->frames[node];
 	if (below_marker)
-		tree->ended_in[node] = is_module(frame) ? frame >> MODULE_SHIFT : 0;
+		tree->ended_in[node] = is_module(frame) ? frame >> FRAME_MODULE_SHIFT : 0;
 	else
 		tree->ended_in[node] = tree->ended_in[parent];
 }

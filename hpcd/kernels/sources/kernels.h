@@ -7,18 +7,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "wire.h"
+
 #pragma GCC visibility push(default)
 
 /* --- records of a measurement: record_chunks.c, record_columns.c --- */
 
-/* Columns of n records. */
+/* Columns of records. */
 struct record_columns {
-	uint32_t *line;
-	uint64_t *time;
-	uint32_t *node;
-	uint16_t *event;
-	uint64_t *value;
-	int64_t n;
+	uint32_t *line;  /* trace line of each */
+	uint64_t *time;  /* ns */
+	uint32_t *node;  /* of the tree */
+	uint16_t *event; /* number of the event */
+	uint64_t *value; /* amount of the event */
+	int64_t n;       /* number of records */
 };
 
 bool decode_column32(const uint8_t *planes, int64_t width, const uint32_t *words, int64_t most, uint32_t *values,
@@ -42,14 +44,15 @@ int64_t encode_records(const struct record_columns *records, const uint8_t *last
 
 /* --- blocks of a part: block_records.c, block_check.c, trace_blocks.c --- */
 
-/* n encoded blocks: block i begins in data, of size bytes, at begin[i], before end[i], where its frame ends; begin
- * is -1 of one that nothing is stored of. */
+/* Encoded blocks. */
 struct stored_blocks {
-	const uint8_t *data;
-	int64_t size;
-	const int64_t *begin, *end, *count;
-	const uint16_t *width;
-	int64_t n;
+	const uint8_t *data;   /* where the blocks are */
+	int64_t size;          /* bytes of data */
+	const int64_t *begin;  /* of each block in data; -1: nothing is stored of it */
+	const int64_t *end;    /* of the frame that each block is in */
+	const int64_t *count;  /* records of each block */
+	const uint16_t *width; /* planes of each block, as bits: time_planes() and the like */
+	int64_t n;             /* number of blocks */
 };
 
 int64_t decode_places(const struct stored_blocks *blocks, const uint32_t *least, uint32_t *step, uint32_t *node,
@@ -62,16 +65,16 @@ bool check_places(const struct stored_blocks *blocks, const uint32_t *least, int
 		  uint8_t *bad);
 int64_t check_codes(const struct stored_blocks *codes, const uint8_t *interval, int64_t events, uint8_t *bad);
 
-/* n entries of trace lines, and where their blocks begin. */
+/* Entries of trace lines, and where their blocks begin. */
 struct block_entries {
-	const int64_t *cuts;
-	int64_t blocks;
-	const int64_t *time;
-	const uint32_t *node;
-	const uint8_t *state; /* NULL: all are SAMPLED */
-	const uint16_t *event;
-	const uint64_t *value;
-	int64_t n;
+	const int64_t *cuts;   /* first entry of each block, and the end of the last */
+	int64_t blocks;        /* number of blocks */
+	const int64_t *time;   /* ticks */
+	const uint32_t *node;  /* of the part's tree */
+	const uint8_t *state;  /* enum state; NULL: all are SAMPLED */
+	const uint16_t *event; /* number of the event */
+	const uint64_t *value; /* amount of the event */
+	int64_t n;             /* number of entries */
 };
 
 bool encode_places(const struct block_entries *entries, uint8_t *data, int64_t *begin, uint32_t *least, uint16_t *wide,
@@ -89,49 +92,53 @@ enum state {
 	RESUMED, /* it runs again after a wait */
 };
 
-/* Records of trace lines: line i is row rows[i] and has the stretches from first[i] on, which begin and end in the
- * columns as begin and end say. */
+/* Records of trace lines. Line i has the stretches from first[i] to first[i + 1]. */
 struct line_records {
-	const int64_t *rows;
-	int64_t lines;
-	const int64_t *first, *begin, *end;
-	const uint64_t *time;
-	const uint32_t *node;
-	const uint16_t *event;
-	const uint64_t *value;
+	const int64_t *rows;   /* row of each line in the part */
+	int64_t lines;         /* number of lines */
+	const int64_t *first;  /* stretch of each line, and the end of the last */
+	const int64_t *begin;  /* first record of each stretch */
+	const int64_t *end;    /* record behind each stretch */
+	const uint64_t *time;  /* ns of each record */
+	const uint32_t *node;  /* of each record */
+	const uint16_t *event; /* of each record */
+	const uint64_t *value; /* of each record */
 };
 
-/* The part's number of each of its nodes; of each of the 65,536 events its length (ns per unit of a value), the state
- * of its records and its slot; of each slot, a power of two of them, its event; table is of two numbers for each node
- * and slot. */
+/* Numbers that a part gives to nodes and events. */
 struct numbering {
-	const uint32_t *number;
-	int64_t nodes;
-	const double *length;
-	const uint8_t *state_of;
-	const int32_t *slot_of;
-	const uint16_t *event_of;
-	int64_t slots;
-	uint64_t *table;
+	const uint32_t *number;   /* the part's number of each node */
+	int64_t nodes;            /* number of nodes */
+	const double *length;     /* ns per unit of a value, of each of the 65,536 events */
+	const uint8_t *state_of;  /* enum state of the records of each event */
+	const int32_t *slot_of;   /* slot of each event; -1: none yet */
+	const uint16_t *event_of; /* event of each slot */
+	int64_t slots;            /* number of slots, a power of two */
+	uint64_t *table;          /* records and value of each node and slot; 0 before and after */
 };
 
-/* Lines so far: the number of entries of each, and ticks of its first and last one. */
+/* What is known of lines before the records that come now. */
 struct lines_so_far {
-	int64_t *counts, *earliest, *latest;
+	int64_t *counts;   /* entries of each line */
+	int64_t *earliest; /* ticks of the first entry of each line */
+	int64_t *latest;   /* ticks of the last entry of each line */
 };
 
-/* Entries, where blocks of them begin, and sums by row, node and event; sum_key is for their keys (node times slots
- * plus slot). */
+/* Entries of lines, their blocks, and sums by row, node and event. */
 struct laid_out {
-	int64_t *start, *times;
-	uint32_t *nodes;
-	uint8_t *states;
-	uint16_t *events;
-	uint64_t *values;
-	int64_t *cuts, *sum_key;
-	uint32_t *sum_row, *sum_node;
-	uint16_t *sum_event;
-	uint64_t *sum_records, *sum_value;
+	int64_t *start;        /* first entry of each line, and the end of the last */
+	int64_t *times;        /* ticks of each entry */
+	uint32_t *nodes;       /* of each entry */
+	uint8_t *states;       /* enum state of each entry */
+	uint16_t *events;      /* of each entry */
+	uint64_t *values;      /* of each entry */
+	int64_t *cuts;         /* first entry of each block, and the end of the last */
+	int64_t *sum_key;      /* memory for keys of sums: node times slots plus slot */
+	uint32_t *sum_row;     /* row of each sum */
+	uint32_t *sum_node;    /* node of each sum */
+	uint16_t *sum_event;   /* event of each sum */
+	uint64_t *sum_records; /* records of each sum */
+	uint64_t *sum_value;   /* values of each sum, added up */
 };
 
 int64_t count_entries(const uint16_t *event, const uint64_t *value, int64_t n, const double *length);
@@ -143,21 +150,22 @@ int64_t examine_records(const struct line_records *records, const struct lines_s
 bool lay_out_records(const struct line_records *records, const uint32_t *resumed, const struct numbering *numbering,
 		     const struct lines_so_far *so_far, const struct laid_out *out, int64_t *sizes);
 
-/* Samples of a stretch of a line's records by the user frames of the waits before and behind them: node and time of one
- * sample, valid where mark is the number of the stretch. A power of two of places. */
+/* Samples of a stretch of a line's records, by the user frames of the waits before and behind them: a hash table. */
 struct seen_samples {
-	int64_t places;
-	uint32_t *from, *to, *node;
-	uint64_t *time;
-	int64_t *mark;
+	int64_t places; /* size of the table, a power of two */
+	uint32_t *from; /* user frame of the wait before */
+	uint32_t *to;   /* user frame of the wait behind */
+	uint32_t *node; /* of one sample between them */
+	uint64_t *time; /* ns of that sample */
+	int64_t *mark;  /* number of the stretch for which the place is valid */
 };
 
-/* The tree that records are of: user is the innermost node of the user's code on the path of each node. */
+/* The tree that records are of. */
 struct resumption {
-	const uint32_t *user;
-	int64_t nodes;
-	const double *length;
-	const uint8_t *state_of;
+	const uint32_t *user;     /* innermost node of the user's code on the path of each node */
+	int64_t nodes;            /* number of nodes */
+	const double *length;     /* ns per unit of a value, of each event */
+	const uint8_t *state_of;  /* enum state of the records of each event */
 	int64_t stretches_before; /* numbers of stretches that marks may have */
 };
 
@@ -165,13 +173,16 @@ bool find_resumed_paths(const int64_t *begin, const int64_t *end, int64_t stretc
 			const struct record_columns *records, const struct resumption *tree,
 			const struct seen_samples *seen, uint64_t *before, uint32_t *resumed, uint64_t *running);
 
-/* What is known of the overviews of lines: the shift of the step of each (below 0 of one without records), its
- * records, its entries, the next entry, times and words of its first and last records. A word is a node times four and
- * the state. */
+/* Overviews of lines so far. A word is a node times four and the state. */
 struct overviews {
-	int64_t *shift, *seen, *entries, *following;
-	int64_t *first_time, *last_time;
-	uint32_t *first_word, *last_word;
+	int64_t *shift;       /* of the step of each line; below 0: no records yet */
+	int64_t *seen;        /* records of each line */
+	int64_t *entries;     /* written of each line */
+	int64_t *following;   /* index of the next entry of each line */
+	int64_t *first_time;  /* ticks of the first record */
+	int64_t *last_time;   /* ticks of the last record */
+	uint32_t *first_word; /* of the first record */
+	uint32_t *last_word;  /* of the last record */
 };
 
 int64_t overview_pieces(const int64_t *line, int64_t lines, const int64_t *start, const int64_t *time,
@@ -179,12 +190,14 @@ int64_t overview_pieces(const int64_t *line, int64_t lines, const int64_t *start
 void overview_entries(int64_t lines, const int64_t *start, const int64_t *time, const uint32_t *node,
 		      const uint8_t *state, const struct overviews *known, const int64_t *pieces, uint32_t *values);
 
-/* Moments of an overview from the index begin on, in steps of step ticks; n of them, of which those from low on are
- * filled in. What no piece reaches is the first word, or the last. */
+/* Moments of an overview with another step. */
 struct thinned {
-	int64_t step, begin, low;
-	uint32_t first_word, last_word;
-	int64_t n;
+	int64_t step;        /* ticks from one moment to the next */
+	int64_t begin;       /* index of the first moment */
+	int64_t low;         /* the first moment that is filled in */
+	uint32_t first_word; /* of moments before all pieces */
+	uint32_t last_word;  /* of moments behind all pieces */
+	int64_t n;           /* number of moments */
 };
 
 bool thin_entries16(const int64_t *pieces, int64_t count, const uint16_t *entries, int64_t total,
@@ -195,21 +208,23 @@ int64_t rank_words(const uint16_t *words, int64_t n, uint16_t *place_of, uint32_
 
 /* --- sums: record_sums.c, cell_order.c, context_extremes.c --- */
 
-/* n sums of records. */
+/* Sums of records. */
 struct sums {
-	uint32_t *line, *node;
-	uint16_t *event;
-	uint64_t *records, *value;
-	int64_t n;
+	uint32_t *line;    /* of each sum */
+	uint32_t *node;    /* of each sum */
+	uint16_t *event;   /* of each sum */
+	uint64_t *records; /* number of records */
+	uint64_t *value;   /* values of the records, added up */
+	int64_t n;         /* number of sums */
 };
 
-/* Memory that summing needs: a table of two numbers for each node and slot, all 0 before and after, and the keys of
- * one line, twice. */
+/* Memory for summing. */
 struct sum_room {
-	uint64_t *table;
-	int64_t nodes, slots;
-	int64_t *keys;
-	int64_t most;
+	uint64_t *table; /* records and value of each node and slot; 0 before and after */
+	int64_t nodes;   /* number of nodes */
+	int64_t slots;   /* number of slots */
+	int64_t *keys;   /* of one line, twice */
+	int64_t most;    /* keys of a line at most */
 };
 
 int64_t sum_lines(const int64_t *start, int64_t lines, const uint32_t *node, const uint16_t *event,
@@ -219,14 +234,15 @@ int64_t unite_sums(const struct sums *sums, int64_t lines, const int64_t *slot_o
 		   const struct sum_room *room, int64_t *first, int64_t *following, int64_t *order,
 		   const struct sums *united);
 
-/* Sums by slot of their event, node and line, as their frames have them: steps from one line of a context to the
- * next, the first from 0; records less one; values less records. Of each context its node and the number of its
- * sums; of each slot where its sums and its contexts begin, and where the last one's end. */
+/* Sums by the slot of their event, node and line, as stored. */
 struct context_sums {
-	uint32_t *line;
-	uint64_t *records, *value;
-	uint32_t *node, *count;
-	int64_t *sums, *contexts;
+	uint32_t *line;    /* step from the line of the sum before in its context; the first from 0 */
+	uint64_t *records; /* number of records less one */
+	uint64_t *value;   /* values less records */
+	uint32_t *node;    /* of each context */
+	uint32_t *count;   /* sums of each context */
+	int64_t *sums;     /* first sum of each slot, and the end of the last */
+	int64_t *contexts; /* first context of each slot, and the end of the last */
 };
 
 bool order_by_context(const struct sums *sums, const int64_t *slot_of, int64_t slots, int64_t nodes, int64_t *place,
@@ -236,25 +252,28 @@ bool order_by_line(const uint32_t *line, const uint32_t *node, int64_t n, int64_
 bool total_sums(const uint32_t *place, const uint16_t *event, const uint64_t *records, const uint64_t *value, int64_t n,
 		const int64_t *slot_of, int64_t events, int64_t slots, int64_t count, double *totals);
 
-/* Exclusive values of lines: those of line i are from begin[i] to end[i] of n amounts, which count as much as the
- * scale of their event says. */
+/* Exclusive values of lines. */
 struct line_values {
-	const int64_t *begin, *end;
-	int64_t lines;
-	const uint32_t *node;
-	const uint16_t *event;
-	const uint64_t *amount;
-	int64_t n;
-	const double *scale;
-	int64_t events;
+	const int64_t *begin;   /* first amount of each line */
+	const int64_t *end;     /* amount behind each line */
+	int64_t lines;          /* number of lines */
+	const uint32_t *node;   /* of each amount */
+	const uint16_t *event;  /* of each amount */
+	const uint64_t *amount; /* in the event's unit */
+	int64_t n;              /* number of amounts */
+	const double *scale;    /* factor of the amounts of each event */
+	int64_t events;         /* number of events */
 };
 
-/* Of each node: the number of lines on which its value is not 0, the sum of squared distances to the mean, the least
- * and the most, the lines of these, and the number of lines before the first of 0. */
+/* Inclusive values of each node over lines. */
 struct extremes {
-	int64_t *count;
-	double *squares, *least, *most;
-	int64_t *least_line, *most_line, *whole;
+	int64_t *count;      /* lines on which the value is not 0 */
+	double *squares;     /* sum of squared distances to the mean */
+	double *least;       /* smallest value */
+	double *most;        /* largest value */
+	int64_t *least_line; /* line of the smallest value */
+	int64_t *most_line;  /* line of the largest value */
+	int64_t *whole;      /* lines before the first with value 0 */
 };
 
 int64_t extremes_bytes(int64_t nodes);
@@ -272,65 +291,95 @@ void translate_frames(const uint64_t *frame, int64_t n, const uint32_t *module_m
 
 /* A part in this process's memory. */
 struct part {
-	const uint8_t *body;
-	int64_t body_size;
-	/* Step, first, count and offset of the levels of each line, level by level. */
-	const int64_t *level;
-	int64_t levels, lines, framed;
-	const int64_t *wide;
-	/* Overviews of 16, 32 and 8 bits. */
-	const uint16_t *entries16;
-	int64_t size16;
-	const uint32_t *entries32;
-	int64_t size32;
-	const uint8_t *entries8;
-	int64_t size8;
+	const uint8_t *body;       /* compressed frames */
+	int64_t body_size;         /* bytes of body */
+	const int64_t *level;      /* step, first moment, count and offset of each line, level by level */
+	int64_t levels;            /* number of levels */
+	int64_t lines;             /* number of lines */
+	int64_t framed;            /* levels, the first ones, whose entries are in frames */
+	const int64_t *wide;       /* width of the entries of each line: 0, 1 or 2 for 16, 32 or 8 bits */
+	const uint16_t *entries16; /* stored entries of 16 bits */
+	int64_t size16;            /* number of entries16 */
+	const uint32_t *entries32; /* stored entries of 32 bits */
+	int64_t size32;            /* number of entries32 */
+	const uint8_t *entries8;   /* stored entries of 8 bits */
+	int64_t size8;             /* number of entries8 */
 	const int64_t *first_word; /* where the dictionary of each line begins in words */
-	const uint32_t *words;
-	int64_t word_count;
-	const int64_t *block;
-	int64_t blocks;
-	const int64_t *base;
-	const uint32_t *word; /* of each block's first record: its node times four, and its state */
-	const uint32_t *frame, *at, *least;
-	const uint16_t *width, *records;
-	int64_t frames;
-	const int64_t *offset;
-	const uint32_t *size, *content;
-	/* 1 more than the place in the ring of the content of each frame; 0 if it never was there. */
-	int64_t *held;
-	/* The database's number of each node, and what is added to times. */
-	const uint32_t *table;
-	int64_t table_size, shift;
+	const uint32_t *words;     /* dictionaries of lines */
+	int64_t word_count;        /* number of words */
+	const int64_t *block;      /* first block of each line, and the end of the last */
+	int64_t blocks;            /* number of blocks */
+	const int64_t *base;       /* ticks of the first record of each block */
+	const uint32_t *word;      /* of the first record of each block: its node times four, and its state */
+	const uint32_t *frame;     /* that each block is in */
+	const uint32_t *at;        /* where each block begins in the content of its frame */
+	const uint32_t *least;     /* smallest node of each block */
+	const uint16_t *width;     /* planes of each block, as bits: time_planes() and the like */
+	const uint16_t *records;   /* of each block */
+	int64_t frames;            /* number of frames */
+	const int64_t *offset;     /* of each frame in body */
+	const uint32_t *size;      /* compressed bytes of each frame */
+	const uint32_t *content;   /* bytes of each frame's content */
+	int64_t *held;             /* 1 more than where each frame's content is in the ring; 0: it never was there */
+	const uint32_t *table;     /* the database's number of each node */
+	int64_t table_size;        /* number of nodes */
+	int64_t shift;             /* ns that are added to times */
 };
 
-/* A line drawn in row place, from column begin to before end. */
+/* A line that is drawn. */
 struct row {
-	int64_t part, place, line, begin, end;
+	int64_t part;  /* index among the parts */
+	int64_t place; /* row of the picture */
+	int64_t line;  /* line of the part */
+	int64_t begin; /* first column */
+	int64_t end;   /* column behind the last */
 };
 
-/* What is drawn of a row: count blocks or frames from first on, of which left more blocks are to be drawn later, or
- * entries as they are stored, of the moments from moment on, step ns apart. */
+/* What is shown of a row. */
+enum kind {
+	RECORDS, /* its records */
+	STORED,  /* entries of its overview, as they are stored */
+	FRAMED,  /* entries of its overview, in compressed frames */
+	DRAWN,	 /* nothing more: it is drawn */
+	DAMAGED_OVERVIEW,
+	DAMAGED_RECORDS,
+	NO_SUCH_NODE, /* a record is of a node that does not exist */
+	OUT_OF_ORDER, /* records are not in order of time */
+};
+
+/* What is shown of a row: blocks, frames, or entries as they are stored. */
 struct shown {
-	int64_t kind, step, moment, entries, first, count, width, left;
+	int64_t kind;    /* enum kind */
+	int64_t step;    /* ns from one moment to the next */
+	int64_t moment;  /* index of the first moment */
+	int64_t entries; /* number of moments */
+	int64_t first;   /* first block, frame or entry */
+	int64_t count;   /* number of blocks, frames or entries */
+	int64_t width;   /* of entries: 0, 1 or 2 for 16, 32 or 8 bits */
+	int64_t left;    /* blocks to be drawn later */
 };
 
-/* Times (ns) of columns, spacing ns apart. */
+/* Columns of a picture. */
 struct pixels {
-	const int64_t *times;
-	int64_t columns;
-	double spacing;
+	const int64_t *times; /* ns of each column */
+	int64_t columns;      /* number of columns */
+	double spacing;       /* ns from one column to the next */
 };
 
 /* Contents of frames, written round and round: those of the last size bytes are there. */
 struct ring {
-	uint8_t *at;
-	int64_t size, head;
+	uint8_t *at;  /* its memory */
+	int64_t size; /* bytes of the memory */
+	int64_t head; /* bytes that were ever written */
 };
 
-/* A frame to decompress, and the place in the ring for its content. */
+/* A frame to decompress. */
 struct frame {
-	int64_t part, offset, size, to, content;
+	int64_t part;    /* index among the parts */
+	int64_t offset;  /* in the part's body */
+	int64_t size;    /* compressed bytes */
+	int64_t to;      /* where its content goes in the ring */
+	int64_t content; /* bytes of the content */
 };
 
 void choose_rows(const struct part *parts, const struct row *rows, int64_t n, const struct pixels *pixels,
@@ -341,19 +390,18 @@ bool gather_frames(const struct part *parts, const struct frame *frames, int64_t
 int64_t draw_words(int64_t columns);
 void draw_rows(const struct part *parts, struct row *rows, struct shown *shown, int64_t from, int64_t end,
 	       const struct ring *ring, const struct pixels *pixels, int64_t *room, uint32_t *nodes);
-/* Waits without records of their own, n of them: line i has the waits from first[i] to first[i + 1], in order of time.
- * From the tick since to until, a share of the time outside of recorded waits belongs to a word: the wait's node times
- * four, and its state. */
+/* Waits without records of their own. Line i has the waits from first[i] to first[i + 1], in order of time. */
 struct short_waits {
-	const int64_t *first;
-	int64_t lines;
-	const int64_t *since, *until;
-	const uint32_t *word;
-	const float *share;
-	int64_t n;
-	/* The database's number of each node, and the shift of times. */
-	const uint32_t *table;
-	int64_t table_size, shift;
+	const int64_t *first;  /* wait of each line, and the end of the last */
+	int64_t lines;         /* number of lines */
+	const int64_t *since;  /* tick from which the wait's share counts */
+	const int64_t *until;  /* tick until which it counts */
+	const uint32_t *word;  /* the wait's node times four, and its state */
+	const float *share;    /* of the time outside of recorded waits */
+	int64_t n;             /* number of waits */
+	const uint32_t *table; /* the database's number of each node */
+	int64_t table_size;    /* number of nodes */
+	int64_t shift;         /* ns that are added to times */
 };
 
 bool show_short_waits(const struct short_waits *waits, const struct row *rows, int64_t n, const struct pixels *pixels,
@@ -363,71 +411,74 @@ void pixel_runs(const uint32_t *nodes, int64_t rows, int64_t columns, uint32_t *
 
 /* --- recording: call_paths.c, thread_reports.c --- */
 
-/* Kernel addresses and their module frames, with linear probing: a power of two of slots, 0 a free one. */
+/* Module frames of kernel addresses: a hash table with linear probing. */
 struct frame_table {
-	const uint64_t *addresses, *frames;
-	int64_t slots;
+	const uint64_t *addresses; /* of each slot; 0: it is free */
+	const uint64_t *frames;    /* of each slot */
+	int64_t slots;             /* a power of two */
 };
 
-/* Call paths of stacks. Frames are the outermost first, one path after another, with the marker of an ending
- * that is not whole. Each array of words has room for as many as all stacks have, headers included. */
+/* Call paths of stacks. Each array of words has room for as many as all stacks have, headers included. */
 struct paths {
-	uint16_t *cache;
-	uint32_t *stack;
-	int64_t *length; /* frames of each path */
-	uint64_t *frames;
-	uint64_t *missing; /* kernel addresses that are not in the table, as often as they occur */
-	int64_t *raw_at, *raw_of; /* positions of user addresses outside of all modules, and their stacks */
-	int64_t missing_count, raw_count;
+	uint16_t *cache;       /* stack cache of each path */
+	uint32_t *stack;       /* slot and generation of each path */
+	int64_t *length;       /* frames of each path */
+	uint64_t *frames;      /* outermost first, one path after another, with the marker of an ending that is not whole */
+	uint64_t *missing;     /* kernel addresses that are not in the table, as often as they occur */
+	int64_t *raw_at;       /* positions of user addresses outside of all modules */
+	int64_t *raw_of;       /* stacks of these addresses */
+	int64_t missing_count; /* number of missing addresses */
+	int64_t raw_count;     /* number of addresses outside of all modules */
 };
 
 /* The growing calling context tree of a recording: daemon/capture/paths/cct_builder.py:CCTBuilder has its arrays. */
 struct tree {
-	uint64_t *keys, *frames, *samples; /* of each node */
-	uint32_t *parents, *ended_in;
-	uint8_t *endings;
-	int64_t room;  /* nodes that the columns have room for */
-	int64_t count; /* nodes, the root included */
-	uint32_t *index; /* nodes by key, with linear probing: a power of two of slots, 0 a free one */
-	int64_t slots; /* at least twice the room */
-	uint64_t secret;
+	uint64_t *keys;     /* hash of each node's path */
+	uint64_t *frames;   /* of each node */
+	uint64_t *samples;  /* of each node */
+	uint32_t *parents;  /* of each node */
+	uint32_t *ended_in; /* module of the frame that a truncated path begins with */
+	uint8_t *endings;   /* how the path of each node has ended */
+	int64_t room;       /* nodes that the columns have room for */
+	int64_t count;      /* nodes, the root included */
+	uint32_t *index;    /* nodes by key, with linear probing; 0: a free slot */
+	int64_t slots;      /* of the index, a power of two, at least twice the room */
+	uint64_t secret;    /* of this recording, in keys */
 };
 
-/* bpf/programs/records.h:struct sample */
-struct report {
-	uint64_t time, value;
-	uint32_t thread, stack;
-	uint16_t cache, event;
-	uint32_t pad;
-};
-
-/* What one sample of each event counts. */
+/* Periods of events. */
 struct periods {
-	const uint64_t *count;
-	int64_t events;
+	const uint64_t *count; /* what one sample of each event counts */
+	int64_t events;        /* number of events */
 };
 
 /* Times of threads: daemon/capture/threads/thread_times.py:ThreadTimes has its arrays. */
 struct times {
-	const int64_t *slot_of; /* of each line, -1: none */
-	int64_t lines;
-	int64_t *time;
-	uint16_t *kind;
-	uint32_t *node;
-	const uint16_t *group;
-	int64_t slots;
-	int64_t *sums; /* three of each group */
-	int64_t groups;
-	const uint16_t *until_woken, *once_runnable; /* waits by how the CPU was left, counted from first */
-	int64_t threshold, first, runnable, short_blocked, short_runnable;
+	const int64_t *slot_of;        /* slot of each line; -1: none */
+	int64_t lines;                 /* number of lines */
+	int64_t *time;                 /* ns up to which each slot is accounted for */
+	uint16_t *kind;                /* enum switch_event, or BORN, of each slot's last report */
+	uint32_t *node;                /* call path of each slot's wait */
+	const uint16_t *group;         /* user and job of each slot */
+	int64_t slots;                 /* number of slots */
+	int64_t *sums;                 /* ns on a CPU, blocked and runnable of each group */
+	int64_t groups;                /* number of groups */
+	const uint16_t *until_woken;   /* event of a wait before the wake-up, by how the CPU was left, counted from first */
+	const uint16_t *once_runnable; /* event of a wait after the wake-up, the same way */
+	int64_t threshold;             /* ns from which a wait has a record of its own */
+	int64_t first;                 /* number of the first event of waiting */
+	int64_t runnable;              /* number of the event of waiting for a CPU */
+	int64_t short_blocked;         /* number of the event of short waits */
+	int64_t short_runnable;        /* number of the event of short waits for a CPU */
 };
 
+/* Counts of a batch of reports. */
 struct outcome {
-	int64_t records;
-	int64_t shorts;	 /* short waits */
-	int64_t samples;
-	int64_t odd;	 /* samples that count other than one period of their event */
-	int64_t first;	 /* samples of the first event */
+	int64_t records; /* of samples and waits */
+	int64_t shorts;  /* short waits */
+	int64_t samples; /* reports that are samples */
+	int64_t odd;     /* samples that count other than one period of their event */
+	int64_t first;   /* samples of the first event */
 	int64_t strange; /* reports of nodes that are not in the tree */
 };
 
@@ -435,15 +486,15 @@ int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, con
 		     const struct frame_table *known, struct paths *paths);
 void index_nodes(const struct tree *tree);
 int64_t insert_paths(const uint64_t *path, const int64_t *lengths, int64_t n, struct tree *tree, uint32_t *leaf);
-int64_t look_up(const struct report *reports, int64_t n, const uint32_t *held, int64_t caches, int64_t slot_bits,
+int64_t look_up(const struct sample *reports, int64_t n, const uint32_t *held, int64_t caches, int64_t slot_bits,
 		const uint32_t *threads, int64_t slots, uint32_t *node, uint32_t *line, int64_t *missing,
 		int64_t *unknown);
-bool take_samples(const struct report *reports, int64_t n, const uint32_t *node, const uint32_t *line,
+bool take_samples(const struct sample *reports, int64_t n, const uint32_t *node, const uint32_t *line,
 		  const struct tree *tree, const struct periods *periods, const struct record_columns *out,
 		  struct outcome *outcome);
 void note_newest(const uint32_t *line, const uint64_t *time, int64_t n, uint64_t *newest, int64_t lines);
 int64_t report_bytes(int64_t n);
-bool record_reports(const struct report *reports, int64_t n, const uint32_t *node, const uint32_t *line,
+bool record_reports(const struct sample *reports, int64_t n, const uint32_t *node, const uint32_t *line,
 		    const struct times *times, const struct tree *tree, const struct periods *periods, uint8_t *memory,
 		    const struct record_columns *out, struct outcome *outcome);
 void cut_lines(const uint32_t *line, const int64_t *until, int64_t n, const struct times *times,

@@ -18,9 +18,6 @@
 #define PIECE_BLOCKS 1024
 #define EVEN_NS 10000.0
 
-/* analysis/trace/line_pictures.py has the same. */
-enum kind { RECORDS, STORED, FRAMED, DRAWN, DAMAGED_OVERVIEW, DAMAGED_RECORDS, NO_SUCH_NODE, OUT_OF_ORDER };
-
 static inline int64_t floor_of(int64_t number, int64_t by)
 {
 	int64_t whole = number / by;

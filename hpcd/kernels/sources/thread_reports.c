@@ -2,8 +2,8 @@
  * daemon/capture/paths/stack_caches.py, thread_times.py, collector.py. */
 #include "sorting.h"
 
-/* bpf/wire.py:SwitchEvent; thread_times.py:BORN. */
-enum { IN = 16, RUNNABLE = 17, SLEEPING = 18, BORN = 32 };
+/* In place of an enum switch_event: thread_times.py:BORN. */
+#define BORN 32
 
 #define NO_LINE 0xFFFFFFFF
 
@@ -14,7 +14,7 @@ enum { IN = 16, RUNNABLE = 17, SLEEPING = 18, BORN = 32 };
  * a table of threads' numbers and lines (a power of two of slots, 0: free). Returns the number of reports with
  * a stack that no cache holds; their positions are in missing. Those of unknown threads get NO_LINE; unknown is
  * their number. */
-int64_t look_up(const struct report *reports, int64_t n, const uint32_t *all_held, int64_t caches, int64_t slot_bits,
+int64_t look_up(const struct sample *reports, int64_t n, const uint32_t *all_held, int64_t caches, int64_t slot_bits,
 		const uint32_t *all_threads, int64_t slots, uint32_t *node, uint32_t *line, int64_t *missing,
 		int64_t *unknown)
 {
@@ -23,9 +23,9 @@ int64_t look_up(const struct report *reports, int64_t n, const uint32_t *all_hel
 	int64_t absent = 0, strangers = 0;
 	uint64_t mask = slots - 1;
 	for (int64_t at = 0; at < n; at++) {
-		const struct report *report = &reports[at];
+		const struct sample *report = &reports[at];
 		/* No processor predicts which threads arrive: the first cache is read for them, too. */
-		bool there = report->cache < caches, arrives = report->event == IN;
+		bool there = report->cache < caches, arrives = report->event == SWITCHED_IN;
 		const uint32_t *stack = held[(uint64_t)(there ? report->cache : 0) << slot_bits |
 					     (report->stack & ((1u << slot_bits) - 1))];
 		bool held_now = there & (stack[1] == report->stack >> slot_bits);
@@ -53,12 +53,12 @@ static inline void put_record(const struct record_columns *to, int64_t at, uint3
 }
 
 /* Counts one sample for each report that has a path: on its node if the path is truncated, on the root if not. */
-static inline void count_nodes(const struct report *reports, int64_t n, const uint32_t *node,
+static inline void count_nodes(const struct sample *reports, int64_t n, const uint32_t *node,
 			       const struct tree *tree, struct outcome *outcome)
 {
 	int64_t whole = 0;
 	for (int64_t at = 0; at < n; at++) {
-		bool has_path = reports[at].event != IN, there = node[at] < tree->count;
+		bool has_path = reports[at].event != SWITCHED_IN, there = node[at] < tree->count;
 		outcome->strange += !there & has_path;
 		if (tree->endings[there ? node[at] : 0])
 			tree->samples[node[at]] += has_path;
@@ -68,7 +68,7 @@ static inline void count_nodes(const struct report *reports, int64_t n, const ui
 	tree->samples[0] += whole;
 }
 
-static inline void count_sample(const struct periods *periods, const struct report *report,
+static inline void count_sample(const struct periods *periods, const struct sample *report,
 				struct outcome *outcome)
 {
 	outcome->samples++;
@@ -78,7 +78,7 @@ static inline void count_sample(const struct periods *periods, const struct repo
 
 /* Writes samples as records in their order, and counts them. A record's value is what its sample counted, or 1
  * if each of them counted one period. False, with nothing changed, if a report is of another event. */
-bool take_samples(const struct report *reports, int64_t n, const uint32_t *node, const uint32_t *line,
+bool take_samples(const struct sample *reports, int64_t n, const uint32_t *node, const uint32_t *line,
 		  const struct tree *tree, const struct periods *periods, const struct record_columns *out,
 		  struct outcome *outcome)
 {
@@ -88,7 +88,7 @@ bool take_samples(const struct report *reports, int64_t n, const uint32_t *node,
 			return false;
 	count_nodes(reports, n, node, tree, &result);
 	for (int64_t at = 0; at < n; at++) {
-		const struct report *report = &reports[at];
+		const struct sample *report = &reports[at];
 		count_sample(periods, report, &result);
 		put_record(out, at, line[at], report->time, node[at], report->event, report->value);
 	}
@@ -152,7 +152,7 @@ static inline void put_wait(struct output *output, uint32_t line, int64_t *sum, 
 {
 	const struct times *times = output->times;
 	int64_t turn = woken > 0 ? at_most(at_least(woken, begin), end) : end;
-	if (how == RUNNABLE || how == BORN)
+	if (how == OUT_RUNNABLE || how == BORN)
 		turn = begin;
 	sum[1] += turn - begin;
 	sum[2] += end - turn;
@@ -180,12 +180,12 @@ int64_t report_bytes(int64_t n)
 	return sorting_bytes(n);
 }
 
-static bool can_record(const struct report *reports, int64_t n, const uint32_t *line, const struct times *times,
+static bool can_record(const struct sample *reports, int64_t n, const uint32_t *line, const struct times *times,
 		       const struct periods *periods)
 {
 	for (int64_t at = 0; at < n; at++) {
 		uint16_t event = reports[at].event;
-		if ((event >= periods->events && event < IN) || event > BORN || line[at] >= times->lines)
+		if ((event >= periods->events && event < SWITCHED_IN) || event > BORN || line[at] >= times->lines)
 			return false;
 		int64_t slot = times->slot_of[line[at]];
 		if (slot < 0 || slot >= times->slots || times->group[slot] >= times->groups)
@@ -197,7 +197,7 @@ static bool can_record(const struct report *reports, int64_t n, const uint32_t *
 /* Accounts for reports, all of which have a line, and writes their samples and waits as records by line and
  * time, in columns with room for 3 n; short waits from their end on backwards. Samples' values are as
  * take_samples has them. False, with nothing changed, if a line has no state or an event is out of range. */
-bool record_reports(const struct report *reports, int64_t n, const uint32_t *node, const uint32_t *line,
+bool record_reports(const struct sample *reports, int64_t n, const uint32_t *node, const uint32_t *line,
 		    const struct times *times, const struct tree *tree, const struct periods *periods, uint8_t *memory,
 		    const struct record_columns *out, struct outcome *outcome)
 {
@@ -217,20 +217,20 @@ bool record_reports(const struct report *reports, int64_t n, const uint32_t *nod
 		output.line_begin = output.end;
 		for (; at < n && line[room.order[at]] == number; at++) {
 			int64_t from = room.order[at], later = room.order[at_most(at + AHEAD, n - 1)];
-			const struct report *report = &reports[from];
+			const struct sample *report = &reports[from];
 			__builtin_prefetch(&reports[later]);
 			__builtin_prefetch(&node[later]);
 			uint16_t event = report->event;
 			/* Pieces of an open wait may have been written beyond a report that was under way. */
 			int64_t now = at_least((int64_t)report->time, least);
 			/* Arriving without having left: the report of leaving was lost. */
-			bool arrives = event == IN, lost = arrives && did <= IN;
-			if (!lost && did <= IN)
+			bool arrives = event == SWITCHED_IN, lost = arrives && did <= SWITCHED_IN;
+			if (!lost && did <= SWITCHED_IN)
 				sum[0] += now - before;
 			else
 				put_wait(&output, number, sum, before, now, arrives ? (int64_t)report->value : 0,
-					 lost ? SLEEPING : did, path);
-			if (event < IN) {
+					 lost ? OUT_SLEEPING : did, path);
+			if (event < SWITCHED_IN) {
 				count_sample(periods, report, &result);
 				put_in_order(&output, number, report->time, node[from], event, report->value);
 			}
@@ -261,7 +261,7 @@ void cut_lines(const uint32_t *line, const int64_t *until, int64_t n, const stru
 		int64_t end = at_least(until[at], begin), *sum = times->sums + 3 * times->group[slot];
 		uint16_t did = times->kind[slot];
 		output.line_begin = output.end;
-		if (did <= IN)
+		if (did <= SWITCHED_IN)
 			sum[0] += end - begin;
 		else
 			put_wait(&output, line[at], sum, begin, end, 0, did, times->node[slot]);

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hpcd.bpf import wire
 from hpcd.bpf.wire_structure import WireStructure, here
 from hpcd.errors import PlatformError
+from hpcd.kernels.library import structure_dtype
 from hpcd.model import calls, frame
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.paths import ROOT
@@ -104,6 +105,11 @@ def test_measurements_have_the_programs_numbers() -> None:
     assert wire.FRAME_MODULE_SHIFT == frame.MODULE_SHIFT
     assert wire.FRAME_OFFSET_MASK == frame.OFFSET_MASK
     assert (wire.FRAME_RAW, wire.FRAME_RAW_MASK) == (frame.SPECIAL, frame.RAW_MASK)
+
+
+def test_kernels_take_what_the_programs_send() -> None:
+    assert structure_dtype("sample") == wire.Sample.dtype()
+    assert structure_dtype("stack_event") == wire.StackEvent.dtype()
 
 
 def test_events_begin_alike() -> None:

@@ -33,7 +33,7 @@ from hpcd.analysis.trace.part_writer import _dictionary
 from hpcd.analysis.trace.states import State
 from hpcd.errors import FormatError, PlatformError
 from hpcd.kernels import library
-from hpcd.kernels.library import Kernels, kernels, library_path, structure
+from hpcd.kernels.library import Kernels, kernels, library_path, structure, structure_dtype
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk, decode_records, encode_records
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.record_columns import by_line_and_time, in_order
@@ -194,7 +194,7 @@ def test_arrays_of_another_type_are_refused() -> None:
         with pytest.raises(TypeError):
             kernels.count_odd(wrong, 3)
     with pytest.raises(TypeError):
-        structure("pixels", numbers, 9, 1.0)
+        structure("pixels", times=numbers, columns=9, spacing=1.0)
     with pytest.raises(ValueError):
         kernels.count_odd(numbers)
     with pytest.raises(AttributeError, match="no kernel"):
@@ -607,20 +607,24 @@ def test_overviews_stay_within_their_entries() -> None:
     batch = random_batch(0, [50, 60], 300)
     time = (batch.time_ns // TIME_UNIT_NS).astype(np.int64)
     # Times out of order.
-    columns = [np.full(2, -1), *(np.zeros(2, np.int64) for _ in range(5)),
-               *(np.zeros(2, np.uint32) for _ in range(2))]  # fmt: skip
-    known, pieces = structure("overviews", *columns), np.empty((2, 4), np.int64)
+    known = structure(
+        "overviews", shift=np.full(2, -1), first_word=np.zeros(2, np.uint32),
+        last_word=np.zeros(2, np.uint32),
+        **{name: np.zeros(2, np.int64)
+           for name in ("seen", "entries", "following", "first_time", "last_time")},
+    )  # fmt: skip
+    pieces = np.empty((2, 4), np.int64)
     arguments = (batch.start, time[::-1].copy(), batch.node, None, known, pieces)
     total = kernels.overview_pieces(np.arange(2), 2, *arguments)
     assert pieces[:, 3].sum() == total
     kernels.overview_entries(2, *arguments, np.empty(total + 2, np.uint32))
     nodes = np.zeros(2, np.uint32)
-    thinned = structure("thinned", 4, 0, 0, 1, 2, 2)
+    thinned = structure("thinned", step=4, first_word=1, last_word=2, n=2)
     for piece in ([0, 0, 0, 9, 2], [0, 0, 0, 11, 0], [0, 0, 0, 1, -1], [0, 3, 0, 1, 0],
                   [0, -1, 0, 1, 0], [0, 0, -1, 1, 0]):  # fmt: skip
         entries = np.zeros(10, np.uint32)
         assert not kernels.thin_entries32(np.array([piece]), 1, entries, 10, thinned, nodes)
-    reaching = structure("thinned", 1, 9, 0, 1, 2, 2)
+    reaching = structure("thinned", step=1, begin=9, first_word=1, last_word=2, n=2)
     entries = np.arange(10, dtype=np.uint32)
     assert kernels.thin_entries32(np.array([[0, 0, 3, 7, 3]]), 1, entries, 10, reaching, nodes)
     assert nodes.tolist() == [9, 2]  # the pieces reach beyond both ends
@@ -681,3 +685,21 @@ def test_sums_are_totalled_by_metric() -> None:
     assert np.allclose(_totals(place, 9, cells, scale), expected, rtol=1e-12)
     with pytest.raises(IndexError):
         _totals(place, 8, cells, scale)
+
+
+def test_states_are_those_of_the_header() -> None:
+    assert {state.name: state.value for state in State} == {
+        state.name: getattr(kernels, state.name) for state in State
+    }
+
+
+def test_structures_are_filled_in_by_name() -> None:
+    times = np.arange(3)
+    pixels = structure("pixels", columns=3, times=times).pointer
+    assert (pixels.columns, pixels.spacing) == (3, 0.0)
+    with pytest.raises(KeyError, match="nodes"):
+        structure("pixels", nodes=times)
+    with pytest.raises(TypeError, match="int32 in place of an array of int64"):
+        structure("pixels", times=times.astype(np.int32))
+    assert structure_dtype("row").names == ("part", "place", "line", "begin", "end")
+    assert structure_dtype("ring").itemsize == 24  # an address and two numbers
