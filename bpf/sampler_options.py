@@ -19,6 +19,8 @@ _EVENT_RING = 4 << 20
 # Stacks of what is not ready to be unwound, a few KB each: of each CPU as many as the programs copy
 # in 64 ms at most, for samples and, as many again, for switches. Emptied when it is an eighth full.
 _COPY_RING, _CPU_COPIES = 32 << 20, 4 << 20
+# Of a ring that fills, a user has a 128th in 17 ms: two seconds pass until it is full.
+_RING_SHARE = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class SamplerOptions:
       walk stacks are left out until :meth:`hpcd.bpf.sampler_programs.SamplerPrograms.load_walkers`.
     - ``rings``: bytes of the rings of samples, events and copied stacks, powers of two, where they
       are not :meth:`ring_bytes`.
+    - ``walk_budget``: frames that are walked on one CPU for one user's programs in 17 ms, where
+      several users' are recorded. These take a fifth of that time.
     """
 
     follow_children: bool = True
@@ -50,12 +54,22 @@ class SamplerOptions:
     loader: str = "auto"
     background: bool = False
     rings: tuple[int, int, int] | None = None
+    walk_budget: int = 1 << 16
 
     @property
     def on_demand(self) -> bool:
         """Whether mappings of a program that begins are read when it is sampled: of a whole node's
         most are not, where waits are left out. Else at once, before it is."""
         return self.everything and not self.waiting and self.calls is None
+
+    @property
+    def _budgets(self) -> tuple[int, int, int]:
+        """Frames walked on each CPU, bytes of paths, and bytes of switches that one user's programs
+        may take in 17 ms, of the rings once they fill; 0 unless several users are recorded."""
+        if not (self.everything or self.selecting) or self.only_user is not None:
+            return 0, 0, 0
+        samples, events, _ = self.ring_bytes(1)
+        return self.walk_budget, events >> _RING_SHARE, samples >> _RING_SHARE
 
     def ring_bytes(self, cpus: int) -> tuple[int, int, int]:
         """Return the bytes of the rings of samples, events and copied stacks of ``cpus`` CPUs."""
@@ -75,6 +89,9 @@ class SamplerOptions:
             "ONLY_USER": 0xFFFFFFFF if self.only_user is None else self.only_user,
             "SELECTING": int(self.selecting),
             "ON_DEMAND": int(self.on_demand),
+            **dict(
+                zip(("WALK_BUDGET", "PATH_BUDGET", "SWITCH_BUDGET"), self._budgets, strict=True)
+            ),
             "TOUCHED_FUNCTION": (self.calls and self.calls.touched_function) or 0,
         }
 

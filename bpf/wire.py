@@ -22,6 +22,7 @@ SLOT_BITS = 14
 THREAD_CPU_BITS = 10
 THREAD_CPU_MASK = 1023
 THREADS_PER_CPU = 0x3FFFFF
+USER_SLOTS = 1024
 SYSTEM_CALLS_32 = 1024
 MAX_FUNCTIONS = 4096
 NO_ARGUMENT = 255
@@ -105,6 +106,7 @@ STACK_POINTER = {"x86_64": 19, "aarch64": 31}
 PROGRAM_EVENT_BYTES = 32816
 OBJECT_EVENT_BYTES = 4320
 CACHE_SET_BYTES = 16
+BUDGET_BYTES = 16
 REQUEST_BYTES = 48
 SHOT_KEY_BYTES = 16
 CALL_SLOTS_BYTES = 16
@@ -125,6 +127,10 @@ BLOCK_BYTES = 4096
 REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
 KNOWN_RULES_BYTES = 32768
 WALK_BYTES = {"x86_64": 10712, "aarch64": 10832}
+
+
+class ReportFlag(IntFlag):
+    LOST = 1
 
 
 class SwitchEvent(IntEnum):
@@ -161,6 +167,7 @@ class Drop(IntEnum):
     EVENT_RING = 1
     THREAD_TABLE = 2
     EXITING = 3
+    USER_SHARE = 4
 
 
 class SystemCallKind(IntEnum):
@@ -296,7 +303,7 @@ class Sample(WireStructure, kinds="u8 u8 u4 u4 u2 u2 u4"):
     stack: int = 0
     cache: int = 0
     event: int = 0
-    pad: int = 0
+    flags: int = 0
 
 
 class ThreadEvent(WireStructure, kinds="u8 u4 u4 u4 u4 u8 u8 u4 u4 S16"):
@@ -391,7 +398,7 @@ class Process(WireStructure, kinds="u4 u4 u4 u4 u4 u4 u4"):
     space_number: int = 0
 
 
-class Thread(WireStructure, kinds="u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8"):
+class Thread(WireStructure, kinds="u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u4 u4"):
     number: int = 0
     hidden: int = 0
     woken: int = 0
@@ -406,6 +413,8 @@ class Thread(WireStructure, kinds="u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8"):
     caller: int = 0
     outer_low: int = 0
     outer_high: int = 0
+    user: int = 0
+    lost: int = 0
 
 
 class SystemCall(WireStructure, kinds="u2 u1 u1 u1 u1 u1 u1"):
@@ -554,7 +563,7 @@ class Walk(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4
     space_address: int = 0
     space_count: int = 0
     space_number: int = 0
-    pad: int = 0
+    owner: int = 0
 
 
 class TaskStack(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 S16"):

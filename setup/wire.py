@@ -31,7 +31,7 @@ HEADERS = (
 MACHINES = {"x86_64": "HPCD_X86_64", "aarch64": "HPCD_AARCH64"}
 # Structures that Python knows by size alone: keys and values that only the programs read.
 OPAQUE = {
-    "block", "cache_set", "call_key", "call_slots", "copier", "heap_block", "kernel_part",
+    "block", "budget", "cache_set", "call_key", "call_slots", "copier", "heap_block", "kernel_part",
     "known_rules", "long_walk", "object_key", "open_call", "open_calls", "polled", "registers",
     "request", "shot_key",
 }  # fmt: skip
@@ -301,7 +301,7 @@ from hpcd.bpf.wire_structure import WireStructure
 # What the kernels read: numbers, enumerations and structures by their names in the headers.
 _OF_KERNELS = (
     ("MAX_USER_FRAMES", "OUTERMOST_FRAMES", "INNERMOST_FRAMES", "FRAME_MODULE_SHIFT"),
-    ("switch_event",),
+    ("report_flag", "switch_event"),
     ("sample", "stack_event"),
 )
 

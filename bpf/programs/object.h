@@ -56,6 +56,11 @@ OPTION(SELECTING);
 OPTION(ONLY_USER);
 OPTION(ON_DEMAND);
 OPTION(KEEPING_KERNEL_PARTS);
+/* Of each user in a stretch of time (threads/budgets.h): frames walked on a CPU; bytes of paths and of switches
+ * in rings that fill. 0: there are no budgets. */
+OPTION(WALK_BUDGET);
+OPTION(PATH_BUDGET);
+OPTION(SWITCH_BUDGET);
 /* The secret of hash_mix(). */
 #define KEY(name) const volatile u64 name SECTION(".rodata") = 0
 KEY(HASH_START);

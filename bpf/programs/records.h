@@ -17,7 +17,11 @@ struct sample {
 	u32 stack;  /* slot of the stack cache and its generation */
 	u16 cache;  /* which stack cache: CPU << 1 | 1 for the scheduler's tracepoints */
 	u16 event;  /* number of a perf event, or enum switch_event */
-	u32 pad;
+	u32 flags;  /* enum report_flag */
+};
+
+enum report_flag {
+	REPORTS_LOST = 1, /* switches of the thread were lost since its report before this */
 };
 
 /* A thread leaves its CPU, for a reason, or comes back to one. */
@@ -126,6 +130,7 @@ enum drop {
 	DROP_EVENT_RING = 1,  /* event ring full: a stack, or what a thread or process did */
 	DROP_THREAD_TABLE = 2,
 	DROP_EXITING = 3,     /* fired in a thread that was not registered when it began to end */
+	DROP_USER_SHARE = 4,  /* its user had taken more than a share of the sample ring, which filled */
 };
 #define DROPS 8 /* room for more */
 

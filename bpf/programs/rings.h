@@ -33,15 +33,4 @@ static __always_inline long send_event(struct thread_event *event, u64 urgency)
 	return full;
 }
 
-static __always_inline void send(struct sample *sample, struct counters *count)
-{
-	/* Whether it fills is not asked each time: that takes as long as a look-up. */
-	u64 urgency = count->recorded & 63 ? NO_WAKEUP : urgency_of(MAP(SAMPLES), 8);
-
-	if (ring_output(MAP(SAMPLES), sample, sizeof *sample, urgency))
-		count->dropped[DROP_SAMPLE_RING]++;
-	else
-		count->recorded++;
-}
-
 #endif

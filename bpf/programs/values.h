@@ -46,6 +46,18 @@ struct thread {
 		     * and to which */
 	u64 outer_low, outer_high; /* code of the library in place of the C library's allocator that was
 				    * called last */
+	u32 user; /* slot of its user's budgets; 0: not known yet */
+	u32 lost; /* enum report_flag: what its next report is to say */
+};
+
+/* Users have slots by a hash with a key of the recording. Two users share one in one case of a thousand, which nobody
+ * can aim at, and no table of users can be filled. */
+#define USER_SLOTS 1024
+
+/* How much a user has used in a stretch of time. */
+struct budget {
+	u64 stretch;
+	u64 used;
 };
 
 /* System calls by number, 32-bit programs' from SYSTEM_CALLS_32 on. */

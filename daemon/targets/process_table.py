@@ -101,7 +101,7 @@ class Targets:
         self._by_pid: dict[int, Target] = {}
         # By pid: the number of the last process that has ended, since when that pid was its own at
         # the earliest, and until when (ns).
-        self._ended: OrderedDict[int, tuple[int, int, int]] = OrderedDict()
+        self._ended: OrderedDict[int, tuple[int, int, int, int]] = OrderedDict()
         self._count = 0
         self.spaces = SharedSpaces(tables, self._accounts)
         """The address spaces in table memory."""
@@ -166,11 +166,16 @@ class Targets:
     def number_at(self, pid: int, time_ns: int) -> int:
         """The number of the process that had this pid at ``time_ns``, 0 when it was no target or
         is forgotten."""
-        number, began, ended = self._ended.get(pid, (0, 0, -1))
+        number, began, ended, _ = self._ended.get(pid, (0, 0, -1, 0))
         if time_ns <= ended:
             return number if time_ns > began else 0
         target = self._by_pid.get(pid)
         return target.process.id if target else 0
+
+    def user_of(self, pid: int) -> int:
+        """Return the uid of the process that has this pid, or had it last; -1: not known."""
+        target = self._by_pid.get(pid)
+        return target.process.uid if target else self._ended.get(pid, (0, 0, 0, -1))[3]
 
     def target(self, pid: int, name: str = "") -> Target:
         """The target with this pid, made now when it is new; ``name`` is what the kernel called it,
@@ -367,8 +372,8 @@ class Targets:
         self.withheld.discard(pid)
         target = self._by_pid.pop(pid, None)
         if target:
-            _, _, before = self._ended.pop(pid, (0, 0, 0))
-            self._ended[pid] = target.process.id, before, time_ns
+            _, _, before, _ = self._ended.pop(pid, (0, 0, 0, 0))
+            self._ended[pid] = target.process.id, before, time_ns, target.process.uid
             if len(self._ended) > _MAX_ENDED:
                 self._ended.popitem(last=False)
             if self.watcher:

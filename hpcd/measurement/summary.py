@@ -65,12 +65,14 @@ class SwitchCounts(NamedTuple):
 
 
 class ThreadSeconds(NamedTuple):
-    """Seconds of all threads: on CPUs, blocked, waiting for a CPU, alive while recorded."""
+    """Seconds of all threads: on CPUs, blocked, waiting for a CPU, alive while recorded, and while
+    their switches were not reported."""
 
     cpu: float = 0.0
     blocked: float = 0.0
     runnable: float = 0.0
     lifetime: float = 0.0
+    lost: float = 0.0
 
 
 class JobSeconds(NamedTuple):

@@ -36,6 +36,8 @@ class UnwindStatus(IntEnum):
     NEVER_SAMPLED = 17
     REGISTERS_CHANGING = 18
     FRAMES_OMITTED = 19
+    REPORTS_LOST = 20
+    CONTEXT_LIMIT = 21
 
     @property
     def whole(self) -> bool:
@@ -48,8 +50,13 @@ class UnwindStatus(IntEnum):
 
     @property
     def looked_for(self) -> bool:
-        """Whether there was a path to follow: not so of threads that have not been seen running."""
-        return self not in (UnwindStatus.BEFORE_ATTACH, UnwindStatus.NEVER_SAMPLED)
+        """Whether there was a path to follow: not so of threads that have not been seen running,
+        nor while their reports were lost."""
+        return self not in (
+            UnwindStatus.BEFORE_ATTACH,
+            UnwindStatus.NEVER_SAMPLED,
+            UnwindStatus.REPORTS_LOST,
+        )
 
     @property
     def label(self) -> str:
@@ -78,4 +85,6 @@ _LABELS = {
     UnwindStatus.NEVER_SAMPLED: "before its first sample",
     UnwindStatus.REGISTERS_CHANGING: "registers changing for a signal",
     UnwindStatus.FRAMES_OMITTED: "frames left out",
+    UnwindStatus.REPORTS_LOST: "its reports were lost",
+    UnwindStatus.CONTEXT_LIMIT: "more call paths than a user may have",
 }

@@ -11,15 +11,15 @@ from hpcd.bpf import sampler_maps
 from hpcd.bpf.calls import call_programs
 from hpcd.bpf.kernel import maps
 from hpcd.bpf.kernel.libbpf import library
-from hpcd.bpf.layouts import SYSTEM_CALL_DTYPE
 from hpcd.bpf.loading.object_loader import calls_object_path
+from hpcd.bpf.wire import SystemCall
 
 pytestmark = pytest.mark.skipif(not calls_object_path().is_file(), reason="needs make objects")
 
 
 def test_the_maps_have_the_sizes_that_the_programs_declare() -> None:
     sampled = sampler_maps.SamplerMaps(maps.possible_cpus())
-    table = np.zeros(1, SYSTEM_CALL_DTYPE)
+    table = np.zeros(1, SystemCall.dtype())
     options = call_programs.CallOptions(system_calls=table, probes=True)
     calls = call_programs.CallPrograms(options, "object")
     lib = library()

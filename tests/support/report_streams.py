@@ -122,11 +122,18 @@ def recorded(name: str) -> Stream:
 
 
 def records_of(
-    times: ThreadTimes, line: U32, time: U64, kind: U16, value: U64, node: U32
+    times: ThreadTimes,
+    line: U32,
+    time: U64,
+    kind: U16,
+    value: U64,
+    node: U32,
+    flags: U32 | int = 0,
 ) -> RecordBatch:
     """Samples, each of what it counts, and waits that follow from reports, by line and time."""
     reports = np.zeros(len(line), Sample.dtype())
     reports["time"], reports["event"], reports["value"] = time, kind, value
+    reports["flags"] = flags
     cct, periods = CCTBuilder(), np.ones(MAX_EVENTS, np.uint64)
     return times.account(
         reports, node, line, cct.struct, structure("periods", count=periods, events=MAX_EVENTS)

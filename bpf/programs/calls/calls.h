@@ -80,7 +80,7 @@ __attribute__((noinline)) u32 take_call_path(u32 slot, u32 thread, u64 function)
 		return 0;
 	w->context = context;
 	w->event = 0;
-	begin_path(w, thread, tgid, CALL_CPUS * context + bpf_get_smp_processor_id());
+	begin_path(w, thread, tgid, CALL_CPUS * context + bpf_get_smp_processor_id(), 0, 0);
 	if (prepare_walk(w, tgid, FIELD(this_task()->flags), 0)) {
 		if (function) {
 			u64 frame = FRAME_RAW | (function & FRAME_RAW_MASK);

@@ -72,7 +72,7 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 	w->context = CONTEXT_SAMPLE;
 	w->event = number;
 	w->value = value;
-	take_path(ctx, w, thread, tgid, flags, in_user_mode, 0, MAP(PROGRAMS));
+	take_path(ctx, w, thread, tgid, flags, in_user_mode, 0, 0, MAP(PROGRAMS));
 	return 0;
 }
 
@@ -110,7 +110,7 @@ static __always_inline int on_hit(void *ctx, u32 number)
 	w->context = CONTEXT_SWITCH;
 	w->event = number;
 	w->value = 1;
-	take_path(ctx, w, thread, id >> 32, FIELD(this_task()->flags), 0, 0, MAP(HIT_PROGRAMS));
+	take_path(ctx, w, thread, id >> 32, FIELD(this_task()->flags), 0, 0, 0, MAP(HIT_PROGRAMS));
 	return 0;
 }
 

@@ -49,9 +49,9 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		in.stack = 0;
 		in.cache = 0;
 		in.event = SWITCHED_IN;
-		in.pad = 0;
+		in.flags = thread->lost;
 		thread->woken = 0;
-		send(&in, count);
+		thread->lost = send_report(&in, user_slot(thread, next), count) ? REPORTS_LOST : 0;
 		count->switches++;
 	}
 	u64 id = bpf_get_current_pid_tgid();
@@ -89,13 +89,8 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 	w->event = ctx->args[0] ? OUT_RUNNABLE : reason_out(previous, state);
 	thread->woken = 0;
 	count->switches++;
-	if (settings->walk_one_in > 1 && bpf_get_prandom_u32() % settings->walk_one_in) {
-		begin_path(w, thread->number, id >> 32, cache_of(CONTEXT_SWITCH));
-		w->ending = END_OVER_BUDGET;
-		finish(w);
-		return 0;
-	}
-	take_path(ctx, w, thread, id >> 32, flags, 0, 1, MAP(SWITCH_PROGRAMS));
+	int left_out = settings->walk_one_in > 1 && bpf_get_prandom_u32() % settings->walk_one_in;
+	take_path(ctx, w, thread, id >> 32, flags, 0, 1, left_out, MAP(SWITCH_PROGRAMS));
 	return 0;
 }
 

@@ -20,11 +20,12 @@ static __always_inline void empty_path(struct walk *w)
 	w->space_number = 0;
 }
 
-/* Begins the path of a thread as of now, to be interned in this stack cache. */
-static __always_inline void begin_path(struct walk *w, u32 thread, u32 tgid, u32 cache)
+/* Begins the path of a thread as of now, to be interned in this stack cache. Its report will say what `flags` say. */
+static __always_inline void begin_path(struct walk *w, u32 thread, u32 tgid, u32 cache, u32 slot, u32 flags)
 {
 	w->time = bpf_ktime_get_ns();
 	w->thread = thread;
+	w->owner = flags << OWNER_FLAGS | slot;
 	w->tgid = tgid;
 	w->cache = cache;
 	empty_path(w);
@@ -121,20 +122,28 @@ static __always_inline int prepare_walk(struct walk *w, u32 tgid, u32 flags, int
 	return 1;
 }
 
-/* Takes the current thread's path: the kernel's part here, the user's by tail calls of walk(). */
-static __always_inline void take_path(void *ctx, struct walk *w, struct thread *thread, u32 tgid,
-				      u32 flags, int in_user_mode, int leaving, unsigned long programs)
+/* Takes the current thread's path: the kernel's part here, the user's by tail calls of walk(). With `left_out`, or beyond
+ * its user's budget, the path has no frames. */
+static __always_inline void take_path(void *ctx, struct walk *w, struct thread *thread, u32 tgid, u32 flags,
+				      int in_user_mode, int leaving, int left_out, unsigned long programs)
 {
-	begin_path(w, thread->number, tgid, cache_of(w->context));
-	if (!in_user_mode)
-		take_kernel_part(ctx, w, leaving);
-	if (prepare_walk(w, tgid, flags, in_user_mode)) {
-		tail_call(ctx, programs, 0);
-		/* Not loaded yet: it takes longer to verify than all the rest. */
-		end_unready(w);
+	u32 slot = user_slot(thread, this_task());
+
+	begin_path(w, thread->number, tgid, cache_of(w->context), slot, thread->lost);
+	thread->lost = 0;
+	if (left_out || is_over_budget(slot, w->time)) {
+		w->ending = END_OVER_BUDGET;
+	} else {
+		if (!in_user_mode)
+			take_kernel_part(ctx, w, leaving);
+		if (prepare_walk(w, tgid, flags, in_user_mode)) {
+			tail_call(ctx, programs, 0);
+			/* Not loaded yet: it takes longer to verify than all the rest. */
+			end_unready(w);
+		}
+		if (w->ending == END_NO_PROCESS)
+			tail_call(ctx, programs, 1);
 	}
-	if (w->ending == END_NO_PROCESS)
-		tail_call(ctx, programs, 1);
 	finish(w);
 }
 

@@ -8,6 +8,9 @@
 DEFINE_MAP(COPIERS, ARRAY, u32, struct copier);
 DEFINE_RING(COPIES);
 
+/* Of a user's budget, in frames walked: most copies have some KB, which user space walks, too. */
+#define COPY_COST 1024
+
 /* In place of a stack's number: what it stands for could not be announced. */
 #define NO_STACK_NUMBER 0xffffffffu
 
@@ -182,8 +185,8 @@ static __always_inline int defer(u32 context)
 		return 0;
 	}
 	count->ending[w->ending & 15]++;
-	if (stack != NO_STACK_NUMBER)
-		finish_as(w, stack, count);
+	charge(walk_budget(w->owner & OWNER_SLOT), w->time, WALK_BASE + w->depth + COPY_COST);
+	finish_as(w, stack == NO_STACK_NUMBER ? 0 : stack, count);
 	note_long_walk(w);
 	return 0;
 }

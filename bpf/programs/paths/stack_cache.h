@@ -4,6 +4,7 @@
 
 #include "events/clock.h"
 #include "rings.h"
+#include "threads/budgets.h"
 #include "threads/threads.h"
 #include "unwinding.h"
 
@@ -49,11 +50,14 @@ static __always_inline u32 intern_stack(struct walk *w, struct counters *count)
 		w->user_frames += w->depth - MAX_USER_FRAMES;
 	if (frames > MAX_FRAMES)
 		frames = MAX_FRAMES;
-	u64 size = 32 + 8 * (u64)frames;
-	if (ring_output(MAP(EVENTS), &w->time, size, urgency_of(MAP(EVENTS), 8))) {
+	u64 size = 32 + 8 * (u64)frames, urgency = urgency_of(MAP(EVENTS), 8);
+	if (ring_output(MAP(EVENTS), &w->time, size, urgency)) {
 		count->dropped[DROP_EVENT_RING]++;
 		return 0;
 	}
+	charge(walk_budget(w->owner & OWNER_SLOT), w->time, size);
+	if (urgency == FORCE_WAKEUP)
+		charge(ring_budget(w->owner & OWNER_SLOT, PATHS), w->time, size);
 	if (way)
 		cache->way[1] = tag | generation;
 	else
@@ -77,6 +81,17 @@ NOT_INLINED void ask_for_mappings(struct walk *w)
 	}
 }
 
+/* Notes that the present report of the current thread is lost, if that was to tell whether the thread is on a CPU. */
+NOT_INLINED void note_lost(struct walk *w)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+
+	if (thread && (w->event > SWITCHED_IN || w->owner >> OWNER_FLAGS))
+		thread->lost = REPORTS_LOST;
+}
+
+/* Sends the sample or the switch of a walk, whose stack has this number; 0: it could not be announced. */
 static __always_inline void finish_as(struct walk *w, u32 stack, struct counters *count)
 {
 	struct sample sample;
@@ -87,8 +102,9 @@ static __always_inline void finish_as(struct walk *w, u32 stack, struct counters
 	sample.thread = w->thread;
 	sample.cache = w->cache;
 	sample.event = w->event;
-	sample.pad = 0;
-	send(&sample, count);
+	sample.flags = w->owner >> OWNER_FLAGS;
+	if (!stack || send_report(&sample, w->owner & OWNER_SLOT, count))
+		note_lost(w);
 }
 
 static __always_inline void finish(struct walk *w)
@@ -100,9 +116,9 @@ static __always_inline void finish(struct walk *w)
 	count->ending[w->ending & 15]++;
 	if (ended_early(w))
 		ask_for_mappings(w);
-	u32 stack = intern_stack(w, count);
-	if (stack)
-		finish_as(w, stack, count);
+	if (w->ending != END_OVER_BUDGET)
+		charge(walk_budget(w->owner & OWNER_SLOT), w->time, WALK_BASE + w->depth);
+	finish_as(w, intern_stack(w, count), count);
 	note_long_walk(w);
 }
 

@@ -150,7 +150,7 @@ struct walk {
 	u32 ending;
 	struct space space;
 	u32 space_number; /* 0: what is looked up is not kept, as of a copied stack */
-	u32 pad;
+	u32 owner;       /* slot of its user's budgets, and above it what the report is to say (enum report_flag) */
 	struct known_rule looked_up; /* of a copied stack */
 	struct mapping mapping; /* of the last frame that was looked up */
 	struct mapping other;   /* the one before that: calls go back and forth */

@@ -105,6 +105,8 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 		process->image = event.image;
 		process->refresh = !ON_DEMAND;
 		struct thread *hidden = map_lookup(MAP(THREADS), &event.tid);
+		if (hidden)
+			hidden->user = 0;
 		if (hidden && hidden->hidden) {
 			/* Since the last tick, where the kernel's count ends, it may have run for 1 ms. */
 			u64 used = event.time - hidden->woken;

@@ -147,7 +147,7 @@ class Collector:
         caches = self._stacks.caches
         if stacks:
             paths = self._stacks.resolve(stacks)
-            node = self._stacks.cct.insert(paths.frames, paths.length)
+            node = self._stacks.insert_paths(paths)
             caches.announce(paths.cache, paths.stack, node)
         if copied:
             caches.announce_deferred(copied, stand_ins)

@@ -33,6 +33,7 @@ _DROPS = {
     Drop.EVENT_RING: "event ring full",
     Drop.THREAD_TABLE: "thread table full",
     Drop.EXITING: "thread exiting",
+    Drop.USER_SHARE: "beyond its user's share",
 }
 
 
@@ -215,7 +216,7 @@ def _count_paths(parts: Parts, counters: np.void) -> UnwindCounts:
             ending.label: {modules.name(number): count for number, count in counts.items()}
             for ending, counts in incomplete.items()
         },
-        failures=modules.failures,
+        failures=modules.failures | cct.failures,
         deferred=DeferredPathCounts(
             int(counters["copied"]),
             int(counters["not_copied"]),

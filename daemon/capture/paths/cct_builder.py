@@ -14,10 +14,16 @@ import numpy as np
 
 from hpcd.array_types import I64, U8, U32, U64
 from hpcd.daemon.capture.records.recorder_kernels import index_nodes, insert_paths
+from hpcd.distinct import distinct
 from hpcd.kernels.library import CStructure, structure
+from hpcd.model.frame import marker_frame
 from hpcd.model.unwind_status import UnwindStatus
 
 _INITIAL = 4096
+_UNLIMITED = 1 << 62
+MOST_CONTEXTS = 1 << 19
+"""Nodes made for the paths of one user (root's are not limited): 50 MB. Large applications have
+some 100,000 in hours."""
 
 
 class CCTBuilder:
@@ -40,6 +46,11 @@ class CCTBuilder:
         self.parent: U32 = np.zeros(_INITIAL, np.uint32)
         self.ended_in: U32 = np.zeros(_INITIAL, np.uint32)
         self.ending: U8 = np.zeros(_INITIAL, np.uint8)
+        self._users = {0: 0}
+        self._left: I64 = np.array([_UNLIMITED], np.int64)
+        self._beyond = 0
+        self.failures: dict[str, str] = {}
+        """The users whose call paths were not all kept, and why."""
         self.struct = self._index_nodes(1)
         """The tree as kernels take it; another one once paths are inserted."""
 
@@ -48,23 +59,51 @@ class CCTBuilder:
         """Nodes, the root included."""
         return int(self.struct.pointer.count)
 
-    def insert(self, frames: U64, lengths: I64) -> U32:
+    def insert(self, frames: U64, lengths: I64, uid: I64 | None = None) -> U32:
         """Add call paths and return each one's last node, u32[n].
 
         ``frames`` u64[sum(lengths)] has the paths one after another, the outermost frame first,
-        ``lengths`` i64[n] the number of frames of each; 0 gives the root. Raises
-        :class:`ValueError` if the two do not fit.
+        ``lengths`` i64[n] the number of frames of each; 0 gives the root. ``uid`` i64[n] says whose
+        they are (None: root's): a user's paths beyond :data:`MOST_CONTEXTS` nodes have one node in
+        common. Raises :class:`ValueError` if the two do not fit.
         """
+        user, beyond = np.zeros(len(lengths), np.int64), 0
+        if uid is not None:
+            user, beyond = self._numbers_of(uid), self._beyond_limit()
         start = np.append(0, np.cumsum(lengths))
         if len(frames) != start[-1] or bool((lengths < 0).any()):
             raise ValueError("paths of other lengths than they have")
         leaf = np.zeros(len(lengths), np.uint32)
         done = 0
         while True:
-            done += insert_paths(frames[start[done] :], lengths[done:], self.struct, leaf[done:])
+            done += insert_paths(
+                frames[start[done] :], lengths[done:], user[done:], self._left, beyond, self.struct,
+                leaf[done:],
+            )  # fmt: skip
             if done == len(lengths):
-                return leaf
+                break
             self._make_room(int(lengths[done]))
+        if uid is not None:
+            for refused in distinct(uid[leaf == beyond]).tolist():
+                self.failures[f"call paths of user {refused}"] = f"more than {MOST_CONTEXTS:,}"
+        return leaf
+
+    def _numbers_of(self, uid: I64) -> I64:
+        """Return the numbers of users i64[n]; that of root is 0."""
+        users = distinct(uid)
+        for user in users.tolist():
+            if user not in self._users:
+                self._users[user] = len(self._users)
+                self._left = np.append(self._left, MOST_CONTEXTS)
+        numbers = np.array([self._users[user] for user in users.tolist()], np.int64)
+        return numbers[np.searchsorted(users, uid)]
+
+    def _beyond_limit(self) -> int:
+        """Return the node of paths beyond their user's limit."""
+        if not self._beyond:
+            marker = np.array([marker_frame(UnwindStatus.CONTEXT_LIMIT)], np.uint64)
+            self._beyond = int(self.insert(marker, np.ones(1, np.int64))[0])
+        return self._beyond
 
     def _make_room(self, extra: int) -> None:
         """Make room for ``extra`` more nodes."""

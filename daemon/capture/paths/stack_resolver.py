@@ -37,7 +37,8 @@ class StackResolver:
     """Owns the CCT, and the nodes of what ``cache_count`` stack caches hold.
 
     ``find_mapping(pid, address, time)`` returns what a process had mapped at an address then, also
-    when the process has ended since.
+    when the process has ended since. ``user_of(pid)`` returns whose a process is or was; without it
+    users have no limits.
     """
 
     def __init__(
@@ -46,18 +47,26 @@ class StackResolver:
         kernel: KernelNaming,
         find_mapping: Callable[[int, int, int], Region | None],
         cache_count: int,
+        user_of: Callable[[int], int] | None = None,
     ) -> None:
         self.cct = CCTBuilder()
         self.caches = StackCaches(cache_count)
         self._mappings = mappings
         self._kernel = kernel
         self._find_mapping = find_mapping
+        self._user_of = user_of
         self._kernel_frames = KernelFrames()
         self._pending: list[bytes] = []
         self._before_attach: dict[tuple[str, ...], int] = {}
-        marker = np.array([frames.marker_frame(UnwindStatus.NEVER_SAMPLED)], np.uint64)
-        self.never_sampled = int(self.cct.insert(marker, np.ones(1, np.int64))[0])
+        self.never_sampled = self._marker(UnwindStatus.NEVER_SAMPLED)
         """CCT node of threads that have not been sampled."""
+        self.reports_lost = self._marker(UnwindStatus.REPORTS_LOST)
+        """CCT node of threads while their switches are not reported."""
+
+    def _marker(self, status: UnwindStatus) -> int:
+        """Return the CCT node of a path of which nothing but ``status`` is known."""
+        marker = np.array([frames.marker_frame(status)], np.uint64)
+        return int(self.cct.insert(marker, np.ones(1, np.int64))[0])
 
     # Not before they are needed: the kernel's symbols are read while the first samples are taken.
 
@@ -94,8 +103,16 @@ class StackResolver:
 
     def insert(self, stacks: list[bytes]) -> U32:
         """Return the CCT nodes u32[n] of stacks that take no slot."""
-        paths = self.resolve(stacks)
-        return self.cct.insert(paths.frames, paths.length)
+        return self.insert_paths(self.resolve(stacks))
+
+    def insert_paths(self, paths: Paths) -> U32:
+        """Return the CCT nodes u32[n] of ``paths``."""
+        uid = None
+        if self._user_of:
+            pids = distinct(paths.pid)
+            users = np.array([self._user_of(pid) for pid in pids.tolist()], np.int64)
+            uid = users[np.searchsorted(pids, paths.pid)] if users.any() else None
+        return self.cct.insert(paths.frames, paths.length, uid)
 
     def _module_frame(self, raw: int, pid: int, time: int) -> tuple[int, bool]:
         """Return the frame of a user address that was in no module when it was met, and whether
@@ -120,7 +137,7 @@ class StackResolver:
         if self._pending:
             waiting, self._pending = self._pending, []
             paths = self.resolve(waiting)
-            node = self.cct.insert(paths.frames, paths.length)
+            node = self.insert_paths(paths)
             self.caches.replace(paths.cache, paths.stack, node)
 
     def node_before_attach(self, kernel_stack: tuple[str, ...]) -> int:

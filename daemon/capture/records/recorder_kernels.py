@@ -34,6 +34,8 @@ class Paths(NamedTuple):
     """u32[n]: its slot there and the slot's generation."""
     length: I64
     """i64[n]: frames of each path."""
+    pid: U32
+    """u32[n]: the process that each is of."""
     frames: U64
     """u64[sum(length)]: the paths one after another, the outermost frame first."""
     missing: U64
@@ -72,27 +74,34 @@ def gather_paths(stacks: list[bytes], spans: U64, known: CStructure) -> Paths:
     sizes = np.fromiter(map(len, stacks), np.int64, n)
     words = len(data) // 8
     cache, stack, length = np.empty(n, np.uint16), np.empty(n, np.uint32), np.empty(n, np.int64)
+    pid = np.empty(n, np.uint32)
     frames, missing = np.empty(words, np.uint64), np.empty(words, np.uint64)
     raw_at, raw_of = np.empty(words, np.int64), np.empty(words, np.int64)
     paths = structure(
-        "paths", cache=cache, stack=stack, length=length, frames=frames, missing=missing,
-        raw_at=raw_at, raw_of=raw_of,
+        "paths", cache=cache, stack=stack, length=length, pid=pid, frames=frames,
+        missing=missing, raw_at=raw_at, raw_of=raw_of,
     )  # fmt: skip
     total = kernels.gather_paths(data, sizes, n, spans, len(spans) // 2, known, paths)
     if total < 0:
         raise ValueError("a stack that has not as many frames as it says")
     absent, raw = paths.pointer.missing_count, paths.pointer.raw_count
-    return Paths(cache, stack, length, frames[:total], missing[:absent], raw_at[:raw], raw_of[:raw])
+    return Paths(
+        cache, stack, length, pid, frames[:total], missing[:absent], raw_at[:raw], raw_of[:raw]
+    )
 
 
-def insert_paths(frames: U64, lengths: I64, tree: CStructure, leaf: U32) -> int:
+def insert_paths(
+    frames: U64, lengths: I64, user: I64, left: I64, beyond: int, tree: CStructure, leaf: U32
+) -> int:
     """Fill ``leaf`` u32[n] with the last nodes of n call paths, and make the nodes that there
     are not, until there may be no room in ``tree`` (``struct tree``) for a path's.
 
+    A path of user number ``user[i]`` has the node ``beyond`` where ``left`` i64, the nodes that may
+    still be made for each user, which is updated, does not suffice for it.
     Returns the number of paths that are done. ``lengths`` i64[n] must not be more than
     ``frames`` u64 holds.
     """
-    done: int = kernels.insert_paths(frames, lengths, len(lengths), tree, leaf)
+    done: int = kernels.insert_paths(frames, lengths, len(lengths), user, left, beyond, tree, leaf)
     return done
 
 

@@ -109,7 +109,9 @@ class Assembly:
             catch_up=mmaps.catch_up,
         )
         kernel = self._kernel_naming(sampler)
-        stacks = StackResolver(mappings, kernel, mmaps.history.lookup, sampler.programs.caches)
+        stacks = StackResolver(
+            mappings, kernel, mmaps.history.lookup, sampler.programs.caches, targets.user_of
+        )
         deferred = DeferredPaths(
             self._loading.saved_walker(),
             mmaps,
@@ -121,7 +123,9 @@ class Assembly:
         )
         thread_times = None
         if self._options.waits:
-            thread_times = ThreadTimes(len(self._events), self._options.threshold_ns)
+            thread_times = ThreadTimes(
+                len(self._events), self._options.threshold_ns, stacks.reports_lost
+            )
         threads = ThreadLifecycle(
             targets, writer, stacks, thread_times, deferred.add_one, on_demand=self._on_demand
         )

@@ -45,7 +45,7 @@ _PIECE_NS_PER_THREAD = 1_000_000
 # threads of further jobs are accounted for without one.
 _MOST_JOBS_OF_USER = 1_000
 _MOST_JOBS = 8_192
-_CPU, _BLOCKED, _READY = range(3)
+_CPU, _BLOCKED, _READY, _LOST = range(4)
 _IN = int(SwitchEvent.SWITCHED_IN)
 
 
@@ -59,8 +59,10 @@ class WaitEvent(IntEnum):
     STOPPED = 4
     RUNNABLE = 5
     PREEMPTED = 6
-    SHORT_BLOCKED = 7
-    SHORT_RUNNABLE = 8
+    LOST = 7
+    """It is not known whether the thread waited: its switches were not reported."""
+    SHORT_BLOCKED = 8
+    SHORT_RUNNABLE = 9
 
 
 _EVENTS = {
@@ -71,6 +73,7 @@ _EVENTS = {
     WaitEvent.STOPPED: ("stopped", "blocked_time"),
     WaitEvent.RUNNABLE: ("runnable", "runnable_time"),
     WaitEvent.PREEMPTED: ("preempted", "runnable_time"),
+    WaitEvent.LOST: ("reports-lost", ""),
     WaitEvent.SHORT_BLOCKED: ("short-blocked", "blocked_time"),
     WaitEvent.SHORT_RUNNABLE: ("short-runnable", "runnable_time"),
 }
@@ -109,13 +112,15 @@ class ThreadTimes:
     """The state of every living trace line; turns reports into records of samples and waits.
 
     ``first`` is the number :func:`wait_events` begin at, ``threshold_ns`` the duration from which a
-    wait is recorded by itself. 40 bytes a line; those of lines that end are used again.
+    wait is recorded by itself, ``lost_node`` the call path of times whose reports were lost. 40
+    bytes a line; those of lines that end are used again.
     """
 
-    def __init__(self, first: int, threshold_ns: int) -> None:
+    def __init__(self, first: int, threshold_ns: int, lost_node: int = 0) -> None:
         self.first = first
         """The number of the first event of waiting."""
         self._threshold = threshold_ns
+        self._lost_node = lost_node
         self._slot_of: I64 = np.full(256, -1, np.int64)  # by line, -1 unless it has begun
         self._slots = 0
         self._free: list[int] = []
@@ -129,8 +134,8 @@ class ThreadTimes:
         # By user and job; the first is that of threads without a job.
         self._groups: dict[tuple[int, str], int] = {(-1, ""): 0}
         self._jobs_of: Counter[int] = Counter()
-        # CPU, blocked and runnable ns of each group.
-        self._sums = np.zeros((1, 3), np.int64)
+        # CPU, blocked, runnable and unknown ns of each group.
+        self._sums = np.zeros((1, _LOST + 1), np.int64)
         self._ended_ns = 0
         # The arrays as kernels take them, until one of them is replaced.
         self._struct: CStructure | None = None
@@ -231,12 +236,13 @@ class ThreadTimes:
         kind = self._kind[slots]
         ready = (kind == SwitchEvent.OUT_RUNNABLE) | (kind == BORN)
         busy = kind <= SwitchEvent.SWITCHED_IN
-        cpu, blocked, runnable = (int(column) for column in self._sums.sum(axis=0))
+        cpu, blocked, runnable, lost = (int(column) for column in self._sums.sum(axis=0))
         return ThreadSeconds(
             (cpu + int(since[busy].sum())) / 1e9,
             (blocked + int(since[~busy & ~ready].sum())) / 1e9,
             (runnable + int(since[ready].sum())) / 1e9,
             (self._ended_ns + int(alive.sum())) / 1e9,
+            lost / 1e9,
         )
 
     def jobs(self) -> dict[str, JobSeconds]:
@@ -271,9 +277,10 @@ class ThreadTimes:
                 kind=self._kind, node=self._node, group=self._group, slots=len(self._time),
                 sums=self._sums, groups=len(self._sums), until_woken=_UNTIL_WOKEN,
                 once_runnable=_ONCE_RUNNABLE, threshold=self._threshold, first=self.first,
-                runnable=self.first + WaitEvent.RUNNABLE,
+                runnable=self.first + WaitEvent.RUNNABLE, lost=self.first + WaitEvent.LOST,
                 short_blocked=self.first + WaitEvent.SHORT_BLOCKED,
                 short_runnable=self.first + WaitEvent.SHORT_RUNNABLE,
+                lost_node=self._lost_node,
             )  # fmt: skip
         return self._struct
 

@@ -154,6 +154,7 @@ int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, con
 		}
 		paths->length[index] = total - first;
 		paths->cache[index] = head.cache;
+		paths->pid[index] = head.tgid;
 		paths->stack[index] = head.stack;
 	}
 	return total;
@@ -199,9 +200,10 @@ static void inherit_ending(const struct tree *tree, uint32_t node, uint32_t pare
 }
 
 /* Finds the last node of each of n paths, which lie one after another, the outermost frame first, and makes the
- * nodes that there are not. Stops before a path for which there may be no room; returns the number of paths
- * that are done. */
-int64_t insert_paths(const uint64_t *path, const int64_t *lengths, int64_t n, struct tree *tree, uint32_t *leaf)
+ * nodes that there are not: of each user no more than are left, which these count against. A path beyond that has the
+ * node `beyond`. Stops before a path for which there may be no room; returns the number of paths that are done. */
+int64_t insert_paths(const uint64_t *path, const int64_t *lengths, int64_t n, const int64_t *user, int64_t *left,
+		     uint32_t beyond, struct tree *tree, uint32_t *leaf)
 {
 	for (int64_t index = 0; index < n; path += lengths[index++]) {
 		int64_t length = lengths[index];
@@ -213,8 +215,13 @@ int64_t insert_paths(const uint64_t *path, const int64_t *lengths, int64_t n, st
 			leaf[index] = node;
 			continue;
 		}
+		if (left[user[index]] < length) {
+			leaf[index] = beyond;
+			continue;
+		}
 		if (tree->count + length > tree->room)
 			return index;
+		left[user[index]] += tree->count;
 		uint32_t parent = 0;
 		key = 0;
 		for (int64_t depth = 0; depth < length; depth++, parent = node) {
@@ -235,6 +242,7 @@ int64_t insert_paths(const uint64_t *path, const int64_t *lengths, int64_t n, st
 				tree->endings[node] = frame & 0xFF;
 		}
 		leaf[index] = node;
+		left[user[index]] -= tree->count;
 	}
 	return n;
 }

@@ -423,6 +423,7 @@ struct paths {
 	uint16_t *cache;       /* stack cache of each path */
 	uint32_t *stack;       /* slot and generation of each path */
 	int64_t *length;       /* frames of each path */
+	uint32_t *pid;         /* process of each path */
 	uint64_t *frames;      /* outermost first, one path after another, with the marker of an ending that is not whole */
 	uint64_t *missing;     /* kernel addresses that are not in the table, as often as they occur */
 	int64_t *raw_at;       /* positions of user addresses outside of all modules */
@@ -461,15 +462,17 @@ struct times {
 	uint32_t *node;                /* call path of each slot's wait */
 	const uint16_t *group;         /* user and job of each slot */
 	int64_t slots;                 /* number of slots */
-	int64_t *sums;                 /* ns on a CPU, blocked and runnable of each group */
+	int64_t *sums;                 /* ns on a CPU, blocked, runnable and not known of each group */
 	int64_t groups;                /* number of groups */
 	const uint16_t *until_woken;   /* event of a wait before the wake-up, by how the CPU was left, counted from first */
 	const uint16_t *once_runnable; /* event of a wait after the wake-up, the same way */
 	int64_t threshold;             /* ns from which a wait has a record of its own */
 	int64_t first;                 /* number of the first event of waiting */
 	int64_t runnable;              /* number of the event of waiting for a CPU */
+	int64_t lost;                  /* number of the event of times whose reports were lost */
 	int64_t short_blocked;         /* number of the event of short waits */
 	int64_t short_runnable;        /* number of the event of short waits for a CPU */
+	int64_t lost_node;             /* call path of times whose reports were lost */
 };
 
 /* Counts of a batch of reports. */
@@ -485,7 +488,8 @@ struct outcome {
 int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, const uint64_t *spans, int64_t span_count,
 		     const struct frame_table *known, struct paths *paths);
 void index_nodes(const struct tree *tree);
-int64_t insert_paths(const uint64_t *path, const int64_t *lengths, int64_t n, struct tree *tree, uint32_t *leaf);
+int64_t insert_paths(const uint64_t *path, const int64_t *lengths, int64_t n, const int64_t *user,
+		     int64_t *left, uint32_t beyond, struct tree *tree, uint32_t *leaf);
 int64_t look_up(const struct sample *reports, int64_t n, const uint32_t *held, int64_t caches, int64_t slot_bits,
 		const uint32_t *threads, int64_t slots, uint32_t *node, uint32_t *line, int64_t *missing,
 		int64_t *unknown);

@@ -174,6 +174,16 @@ static inline void put_wait(struct output *output, uint32_t line, int64_t *sum, 
 			     stop - ready);
 }
 
+/* Writes the time [begin, end) of a line of which reports were lost: it ran, or it waited. */
+static inline void put_lost(struct output *output, uint32_t line, int64_t *sum, int64_t begin, int64_t end)
+{
+	const struct times *times = output->times;
+	int64_t start = ticks_of(begin), stop = ticks_of(end);
+	sum[3] += end - begin;
+	if (stop > start)
+		put_in_order(output, line, start * TIME_UNIT, times->lost_node, times->lost, stop - start);
+}
+
 /* Bytes of memory that n reports take. */
 int64_t report_bytes(int64_t n)
 {
@@ -211,7 +221,7 @@ bool record_reports(const struct sample *reports, int64_t n, const uint32_t *nod
 	for (int64_t at = 0; at < n;) {
 		uint32_t number = line[room.order[at]];
 		int64_t slot = times->slot_of[number];
-		int64_t least = times->time[slot], before = least, *sum = times->sums + 3 * times->group[slot];
+		int64_t least = times->time[slot], before = least, *sum = times->sums + 4 * times->group[slot];
 		uint16_t did = times->kind[slot];
 		uint32_t path = times->node[slot];
 		output.line_begin = output.end;
@@ -223,13 +233,15 @@ bool record_reports(const struct sample *reports, int64_t n, const uint32_t *nod
 			uint16_t event = report->event;
 			/* Pieces of an open wait may have been written beyond a report that was under way. */
 			int64_t now = at_least((int64_t)report->time, least);
-			/* Arriving without having left: the report of leaving was lost. */
-			bool arrives = event == SWITCHED_IN, lost = arrives && did <= SWITCHED_IN;
-			if (!lost && did <= SWITCHED_IN)
+			/* Arriving without having left: it left while it was attached to. */
+			bool arrives = event == SWITCHED_IN, left = arrives && did <= SWITCHED_IN;
+			if (report->flags & REPORTS_LOST)
+				put_lost(&output, number, sum, before, now);
+			else if (!left && did <= SWITCHED_IN)
 				sum[0] += now - before;
 			else
 				put_wait(&output, number, sum, before, now, arrives ? (int64_t)report->value : 0,
-					 lost ? OUT_SLEEPING : did, path);
+					 left ? OUT_SLEEPING : did, path);
 			if (event < SWITCHED_IN) {
 				count_sample(periods, report, &result);
 				put_in_order(&output, number, report->time, node[from], event, report->value);
@@ -258,7 +270,7 @@ void cut_lines(const uint32_t *line, const int64_t *until, int64_t n, const stru
 	struct output output = {out, times, .shortest = out->n};
 	for (int64_t at = 0; at < n; at++) {
 		int64_t slot = times->slot_of[line[at]], begin = times->time[slot];
-		int64_t end = at_least(until[at], begin), *sum = times->sums + 3 * times->group[slot];
+		int64_t end = at_least(until[at], begin), *sum = times->sums + 4 * times->group[slot];
 		uint16_t did = times->kind[slot];
 		output.line_begin = output.end;
 		if (did <= SWITCHED_IN)

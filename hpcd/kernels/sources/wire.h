@@ -9,6 +9,10 @@
 #define INNERMOST_FRAMES 768
 #define FRAME_MODULE_SHIFT 40
 
+enum report_flag {
+	REPORTS_LOST = 1,
+};
+
 enum switch_event {
 	SWITCHED_IN = 16,
 	OUT_RUNNABLE = 17,
@@ -26,7 +30,7 @@ struct sample {
 	uint32_t stack;
 	uint16_t cache;
 	uint16_t event;
-	uint32_t pad;
+	uint32_t flags;
 };
 
 struct stack_event {

@@ -155,7 +155,7 @@ def test_paths_nodes_endings_and_pending_stacks(seed: int, rounds: list[int]) ->
     assert [path_of(cct, node) for node in nodes] == paths
     # Equal paths are one node, and there are no others.
     prefixes = {path[:depth] for path in paths for depth in range(1, len(path) + 1)}
-    assert cct.count == 2 + len(prefixes)  # with the root and never_sampled
+    assert cct.count == 3 + len(prefixes)  # with the root and two markers
     assert stacks._pending == [
         event for event, (_, waits) in zip(events, plain, strict=True) if waits
     ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcd.daemon.capture.paths import cct_builder
 from hpcd.daemon.capture.paths.cct_builder import CCTBuilder
 from hpcd.model.frame import marker_frame, module_frame
 from hpcd.model.unwind_status import UnwindStatus
@@ -58,3 +60,20 @@ def test_endings_are_counted_by_the_module_below_the_marker() -> None:
     cct.count_samples(np.array([*nodes, nodes[1]], np.uint32))
     endings = cct.endings()
     assert endings == {UnwindStatus.COMPLETE: {0: 1}, UnwindStatus.READ_FAULT: {5: 3}}
+
+
+def test_a_users_paths_beyond_the_limit_have_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are known already keep theirs, and other users' are as many as ever."""
+    monkeypatch.setattr(cct_builder, "MOST_CONTEXTS", 100)
+    cct = CCTBuilder()
+    frames = np.array([module_frame(1, offset) for offset in range(300)], np.uint64)
+    one = np.ones(300, np.int64)
+    flood = cct.insert(frames, one, np.full(300, 61001))
+    beyond = int(flood[-1])
+    assert len(set(flood.tolist())) == 101
+    assert path_of(cct, beyond) == (marker_frame(UnwindStatus.CONTEXT_LIMIT),)
+    assert (cct.insert(frames, one, np.full(300, 61001)) == flood).all()
+    more = np.array([module_frame(2, offset) for offset in range(90)], np.uint64)
+    other = cct.insert(more, np.ones(90, np.int64), np.full(90, 61002))
+    assert beyond not in other.tolist() and beyond not in cct.insert(frames, one).tolist()
+    assert cct.failures == {"call paths of user 61001": "more than 100"}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.bpf.wire import SLOT_BITS, SwitchEvent
+from hpcd.bpf.wire import SLOT_BITS, ReportFlag, SwitchEvent
 from hpcd.daemon.capture.records.record_batch import RecordBatch
 from hpcd.daemon.capture.records.recorder_kernels import look_up
 from hpcd.daemon.capture.records.thread_lines import NO_LINE, ThreadLines
@@ -31,6 +31,8 @@ WAITS = {
     SwitchEvent.OUT_STOPPED: WaitEvent.STOPPED,
 }
 
+LOST_NODE = 7
+
 # (line, time, node, event, value)
 Row = tuple[int, int, int, int, int]
 
@@ -47,15 +49,21 @@ class PlainTimes:
     def begin(self, line: int, time: int, kind: int, node: int, job: str) -> None:
         self.lines[line] = [time, kind, node, job]
 
-    def report(self, row: Row) -> Iterator[Row]:
-        """Records that follow from a report of (line, time, node, kind, value)."""
+    def report(self, row: Row, *, lost: bool = False) -> Iterator[Row]:
+        """Records that follow from a report of (line, time, node, kind, value); with ``lost``,
+        switches since the one before are not known."""
         line, time, node, kind, value = row
         before, did, path, _ = self.lines[line]
         if kind < FIRST:
             yield row
         time = max(time, before)
         arrives = kind == SwitchEvent.SWITCHED_IN
-        if (
+        if lost:
+            self.spend(line, "lost", time - before)
+            start, stop = before // TIME_UNIT_NS, time // TIME_UNIT_NS
+            if stop > start:
+                yield line, start * TIME_UNIT_NS, LOST_NODE, FIRST + WaitEvent.LOST, stop - start
+        elif (
             did > SwitchEvent.SWITCHED_IN or arrives
         ):  # else it ran; what arrives without having left slept
             did = did if did > SwitchEvent.SWITCHED_IN else SwitchEvent.OUT_SLEEPING
@@ -109,8 +117,9 @@ def random_reports(random: np.random.Generator, n: int) -> list[Any]:
     )
     value = np.where(random.random(n) < 0.3, 0, time - random.integers(-(10**5), 10**6, n))
     node = random.integers(1, 4, n)
+    flags = np.where(random.random(n) < 0.1, ReportFlag.LOST, 0)
     return [line, time.astype(np.uint64), kind.astype(np.uint16), value.astype(np.uint64),
-            node.astype(np.uint32)]  # fmt: skip
+            node.astype(np.uint32), flags.astype(np.uint32)]  # fmt: skip
 
 
 def rows(records: RecordBatch) -> list[Row]:
@@ -122,15 +131,19 @@ def rows(records: RecordBatch) -> list[Row]:
 def test_times_are_accounted_for(seed: int, n: int) -> None:
     random = np.random.default_rng(seed)
     threshold = int(random.choice([0, 200_000]))
-    times, plain = ThreadTimes(FIRST, threshold), PlainTimes(threshold)
+    times, plain = ThreadTimes(FIRST, threshold, LOST_NODE), PlainTimes(threshold)
     for line in range(LINES):
         state = 10**12 + 10**6 * line, (SwitchEvent.SWITCHED_IN, BORN)[line & 1], 9, "ab"[line & 1]
         times.begin(line, *state)
         plain.begin(line, *state)
     for _ in range(2):
-        line, time, kind, value, node = reports = random_reports(random, n)
+        line, time, kind, value, node, flags = reports = random_reports(random, n)
         whole = list(zip(*(c.tolist() for c in (line, time, node, kind, value)), strict=True))
-        expected = [row for report in whole for row in plain.report(report)]
+        expected = [
+            row
+            for report, flag in zip(whole, flags.tolist(), strict=True)
+            for row in plain.report(report, lost=bool(flag))
+        ]
         assert rows(records_of(times, *reports)) == in_order(expected)
     ends = {line: 10**12 + 10**7 * line for line in range(1, LINES)}
     expected = []
