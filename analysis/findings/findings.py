@@ -39,6 +39,9 @@ from hpcd.wording import counted, rounded, time_text
 
 # Work has to be done; a loss of this share comes first, even beside a larger share of work.
 _LARGE = 0.2
+_MOST = 0.5
+# How to record at less cost, by the programs that cost most of it.
+_LESS = {"_on_call_": "recording without --io or --memory", "_on_probe": "probing fewer functions"}
 _NAME = 60
 # A process is mentioned that takes this multiple of the mean of its program's processes, and this
 # share of theirs.
@@ -93,8 +96,8 @@ def findings(db: Database) -> list[Finding]:
     sharing = measure_sharing(db)
     messages = list(message_waits(db, use, sharing))
     waits = [wait for wait in _waiting(db, use, sharing) if not _same(wait, messages)]
-    lost = [*waits, *_runnable(db, use), *_brief_processes(db, use), *file_calls(db, use),
-            *messages, *held_memory(db, use)]  # fmt: skip
+    lost = [*_recording(db, use), *waits, *_runnable(db, use), *_brief_processes(db, use),
+            *file_calls(db, use), *messages, *held_memory(db, use)]  # fmt: skip
     lost.sort(key=lambda finding: -finding.share)
     for uneven in uneven_work(db, use, sharing):
         # Before the waits that it explains.
@@ -167,19 +170,15 @@ def _costliest(db: Database, chosen: Mask) -> tuple[_Costliest, int, float]:
 def _work(use: TimeUse) -> Iterator[Finding]:
     """Yield the procedure in which most work is done, with its callers, and the one for which the
     kernel does most."""
-    work, system = use.seconds(Use.WORK), use.seconds(Use.SYSTEM)
     total = use.cpu_time
     if not total:
         return
-    for kind, subject, seconds in (
-        ("hot", "Most work is done in {}:", work),
-        ("system", "The kernel works for {}:", system),
-    ):
+    for kind, seconds in (("hot", use.seconds(Use.WORK)), ("system", use.seconds(Use.SYSTEM))):
         top = next(iter(use.procedures(seconds)), None)
-        library, spent = use.library(seconds)
+        library, spent = use.library(np.where(use.outside, seconds, 0.0))
         if spent > max(top.seconds if top else 0.0, LEAST_SHARE * total):
-            text = subject.format(shorten(library, _NAME))
-            yield Finding(kind, text, spent, "s", spent / total, "the CPU time")
+            subject = _subject(kind, shorten(library, _NAME), spent / total)
+            yield Finding(kind, subject, spent, "s", spent / total, "the CPU time")
             continue
         if top is None or top.seconds < LEAST_SHARE * total:
             continue
@@ -190,14 +189,45 @@ def _work(use: TimeUse) -> Iterator[Finding]:
             code = "code made at run time" if module == "jit" else f"code of {module}"
             name = f"{code} that has no names"
         else:
-            paths = use.places(np.where(use.inside(name), seconds, 0.0))
+            inside = np.where(use.inside(name), seconds, 0.0)
+            paths = use.places(inside)
             place, more = most_of(paths, top.seconds)
             place = "" if paths and paths[0].words == name else place
-        text = subject.format(shorten(name, _NAME))
+            name = shorten(name, _NAME)
+            # An interpreter, or a numerical library, works for a procedure that does little itself.
+            library, spent = use.library(inside)
+            if kind == "hot" and spent > 0.5 * top.seconds and library != use.module_of(top):
+                name = f"{shorten(library, _NAME)} for {name}"
+        share = top.seconds / total
+        subject = _subject(kind, name, share)
         yield Finding(
-            kind, text, top.seconds, "s", top.seconds / total, "the CPU time", place, more,
-            use.name(top),
-        )  # fmt: skip
+            kind, subject, top.seconds, "s", share, "the CPU time", place, more, use.name(top)
+        )
+
+
+def _subject(kind: str, name: str, share: float) -> str:
+    if kind == "system":
+        return f"The kernel works for {name}:"
+    return f"{'Most' if share >= _MOST else 'The largest part of the'} work is done in {name}:"
+
+
+def _recording(db: Database, use: TimeUse) -> Iterator[Finding]:
+    """Yield how much of the threads' CPU time the recording took, and what would take less."""
+    taken = float(use.recording.sum())
+    total = taken + use.cpu_time
+    if not taken or taken < LEAST_SHARE * total:
+        return
+    of_procedure = sum_by(db.procedure_of_node, use.recording, len(db.procedures.name))
+    less = "a lower --frequency or --no-blocked"
+    for program, advice in _LESS.items():
+        named = np.array([program in name for name in db.procedures.name])
+        # What the programs call has no name of theirs: their own part tells.
+        if of_procedure[named].sum() > 0.2 * taken:
+            less = advice
+    yield Finding(
+        "recording", "Recording itself took", taken, "s", taken / total, "the CPU time",
+        more=f": {less} costs less",
+    )  # fmt: skip
 
 
 def _waiting(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[Finding]:

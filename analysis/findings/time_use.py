@@ -60,10 +60,12 @@ class Use(IntEnum):
     """Requests, input, signals, its own begin and end: nothing to do."""
     STOPPED = 10
     """Stopped by a signal, as by SIGSTOP, or by a debugger."""
+    RECORDING = 11
+    """In programs that trace, hpcd's own above all."""
 
 
-IDLE = (Use.CHILDREN, Use.EVENTS)
-"""Uses that are no part of the threads' time: they have nothing to do."""
+IDLE = (Use.CHILDREN, Use.EVENTS, Use.RECORDING)
+"""Uses that are no part of the threads' time: they have nothing to do, or are being traced."""
 
 # What a thread waits for, by the kernel's procedures on its path; the first decides.
 _KERNEL_WAITS = (
@@ -106,8 +108,11 @@ class TimeUse:
             wanted += db.line_totals("runnable_time")
         wants = wanted >= _WANTS * (db.lines.end - db.lines.start) / 1e9
         ranked = db.lines.rank >= 0 if has_ranks(db) else np.ones(len(cpu), bool)
-        self.cpu_time = float(cpu[ranked].sum())
-        """CPU seconds of all threads, or of the ranks'."""
+        recording = self._db.metrics.of_lines("cpu_time", np.flatnonzero(ranked))
+        self.recording = np.where(self._of_cpu == Use.RECORDING, recording, 0.0)
+        """``float64[nodes]``: CPU seconds of all threads, or of the ranks', that tracing took."""
+        self.cpu_time = float(cpu[ranked].sum() - self.recording.sum())
+        """CPU seconds of all threads, or of the ranks', but for :attr:`recording`."""
         working = (working_lines(db) | wants) & ranked
         process = db.lines.process.astype(np.int64)
         busiest = np.zeros(int(process.max()) + 1)
@@ -149,10 +154,6 @@ class TimeUse:
             used, runnable = self._of("cpu_time", lines), self._of("runnable_time", lines)
             for use in Use:
                 by_use[use] += np.where(of_cpu == use, used, 0.0)
-            # Who waits for others and gets no CPU meanwhile still waits for others.
-            for use in (Use.LOCKS, Use.OTHERS, Use.OPENMP):
-                by_use[use] += np.where(of_cpu == use, runnable, 0.0)
-                runnable = np.where(of_cpu == use, 0.0, runnable)
             by_use[Use.RUNNABLE] += runnable
         for use in (Use.SLEEP, Use.OTHERS):
             by_use[use] -= np.where(self._of_wait == use, idle, 0.0)
@@ -216,15 +217,29 @@ class TimeUse:
         ]
 
     def library(self, seconds: F64) -> tuple[str, float]:
-        """Return the file name of the module in which most was spent without any procedure of the
-        program on the call path, and the ``seconds`` there; empty if nothing was."""
+        """Return the file name of the load module, the C library apart, in which most of
+        ``seconds`` ``float64[nodes]`` was spent, and how much; empty if nothing was."""
         db = self._db
         user = ~db.procedures.kernel[db.procedure_of_node] & (np.arange(len(db.cct)) > 0)
         module = db.procedures.module[db.procedure_of_node[innermost(db.cct, user)]]
-        cost = sum_by(module, np.where(self._own == 0, seconds, 0.0), len(db.modules) + 1)
+        cost = sum_by(module, seconds, len(db.modules) + 1)
+        table = role_table()
+        for number, row in enumerate(db.modules, 1):
+            cost[number] *= not table.of_module(row.path) & NameRole.C_LIBRARY
         cost[0] = 0
         top = int(cost.argmax())
         return (PurePath(db.modules[top - 1].path).name if top else ""), float(cost[top])
+
+    @property
+    def outside(self) -> Mask:
+        """``bool[nodes]``: contexts without any procedure of the program on their call paths."""
+        mask: Mask = self._own == 0
+        return mask
+
+    def module_of(self, place: Place) -> str:
+        """Return the file name of the load module of a place's innermost procedure."""
+        number = int(self._db.procedures.module[place.procedure])
+        return PurePath(self._db.modules[number - 1].path).name if number else ""
 
     def inside(self, label: str) -> Mask:
         """``bool[nodes]``: contexts whose innermost procedure of the program is called so."""
@@ -254,7 +269,7 @@ class TimeUse:
         called = innermost(db.cct, user & own[db.cct.parent] & (np.arange(len(own)) > 0))
         self._api = np.where(called > self._own, called, 0)
         self._interprets = have(db.roles, NameRole.PYTHON)[of_node]
-        openmp = innermost(db.cct, have(db.roles, NameRole.OPENMP)[of_node]) > self._own
+        openmp = self._in_openmp()
         in_kernel = kernel[of_node]
         cpu = np.where(in_kernel, Use.SYSTEM, Use.WORK)
         cpu[openmp], cpu[locks], cpu[waits] = Use.OPENMP, Use.LOCKS, Use.OTHERS
@@ -271,7 +286,26 @@ class TimeUse:
         # To begin and to end together is no loss that a program can help.
         begins = self._below(NameRole.STARTUP)
         cpu[begins], wait[begins] = Use.WORK, Use.EVENTS
+        cpu[self._below(NameRole.RECORDING)] = Use.RECORDING
         self._of_cpu, self._of_wait = cpu, wait
+
+    def _in_openmp(self) -> Mask:
+        """``bool[nodes]``: contexts inside OpenMP's run-time library, below the program's own.
+
+        The body of a parallel region may have no name, as in a library that was stripped: whatever
+        it calls is called by a module that neither holds the run-time library nor serves programs.
+        """
+        db = self._db
+        of_node, modules = db.procedure_of_node, db.procedures.module
+        roles = np.zeros(len(db.modules) + 1, np.uint32)
+        np.bitwise_or.at(roles, modules, np.asarray(db.roles, np.uint32))
+        runtime = have(roles, NameRole.OPENMP | NameRole.ENTRY | NameRole.C_LIBRARY)[modules]
+        team = have(db.roles, NameRole.OPENMP)
+        body = ~runtime & ~team & ~db.procedures.kernel & (modules > 0)
+        inside = innermost(db.cct, team[of_node])
+        inside_body = innermost(db.cct, body[of_node])
+        mask: Mask = (inside > self._own) & (inside > inside_body)
+        return mask
 
     def _below(self, role: NameRole) -> Mask:
         """``bool[nodes]``: contexts of procedures that have ``role``, and all below them."""

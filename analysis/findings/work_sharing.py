@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
 from hpcd.analysis.findings.time_use import TimeUse
@@ -19,6 +18,7 @@ from hpcd.analysis.roles.role import NameRole, have
 from hpcd.wording import percent, time_text
 
 _UNEVEN = 0.05
+_SAME = 0.8
 _PATH = 110
 # Which thread was waited for follows from the records, not from sums; of more it is not said.
 _MOST_RECORDS, _MOST_LINES = 4_000_000, 512
@@ -41,7 +41,8 @@ def meanwhile(
     but a small part, and words on what those others did meanwhile: where much of it was in one
     procedure, and how much of it was without a CPU."""
     whole = float(sharing.blame.sum()) + sharing.unblamed if sharing else 0.0
-    if sharing is None or whole <= 0:
+    # What is known is known of all waits together: it is said of those that are most of them.
+    if sharing is None or not _SAME <= seconds / max(whole, 1e-9) <= 1 / _SAME:
         return False, ""
     ready = 0.0 if use.demand.own else sharing.blame_while_ready / whole
     words = f"; {percent(ready, 0)} of it while others had no CPU" if ready >= LEAST_SHARE else ""
@@ -49,22 +50,29 @@ def meanwhile(
     starved = ready > 0.5 and use.demand.outside + ready * seconds > 0.5 * use.lived
     if starved or (1 - ready) * seconds < LEAST_SHARE * use.lived:
         return True, words
-    numbers: dict[str, int] = {}
-    names = (without_address(place.label) for place in sharing.matching.places)
-    of_place = np.array([numbers.setdefault(name, len(numbers)) for name in names])
-    labels = list(numbers)
-    blame = sum_by(of_place[sharing.matching.place_of], sharing.blame, len(labels))
-    top = int(blame.argmax())
-    if blame[top] < 0.3 * whole or not top or labels[top].startswith(("[truncated", "[address")):
+    node, blamed = _costliest_part(sharing)
+    label = without_address(sharing.matching.places[sharing.matching.place_of[node]].label)
+    if not node or label.startswith(("[truncated", "[address")):
         return False, words
     by_rank = sharing.blame_of_rank
     late = int(by_rank.argmax())
     who = "others"
     if by_rank[late] >= 0.6 * by_rank.sum():
         who = f"{sharing.ranks.kind} {sharing.ranks.number[late]}"
-    at_once = "; one at a time:" if labels[top] in place.split(CALLS) else ";"
-    share = percent(float(blame[top]) / whole, 0)
-    return False, f"{at_once} {share} of it while {who} worked in {labels[top]}{words}"
+    at_once = "; one at a time:" if label in place.split(CALLS) else ";"
+    share = percent(blamed / whole, 0)
+    return False, f"{at_once} {share} of it while {who} worked in {label}{words}"
+
+
+def _costliest_part(sharing: Imbalance) -> tuple[int, float]:
+    """Return the innermost context in which, with all it calls, threads were for half of the time
+    or more that others waited, and for how long (s). 0: there is none."""
+    tree = sharing.matching.tree
+    blamed = tree.inclusive(sharing.blame)
+    most = np.flatnonzero(blamed >= 0.5 * (sharing.blame.sum() + sharing.unblamed))
+    # Subtrees are numbered by levels: those of half of the whole are one path.
+    node = int(most.max(initial=0))
+    return node, float(blamed[node])
 
 
 def uneven_work(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[Finding]:

@@ -16,8 +16,11 @@ import numpy.typing as npt
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.working_lines import working_lines
-from hpcd.array_types import I64
+from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
+
+# Threads that are tried as the one that the others live with; the busiest are enough.
+_MOST_CANDIDATES = 256
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,8 @@ def main_program(db: Database) -> str:
 
 
 def find_threads(db: Database) -> Ranks:
-    """The threads of the busiest process, numbered by thread id, as if they were ranks.
+    """The threads of the busiest process that share its work, numbered by thread id, as if they
+    were ranks: of those that live at the same time the threads that use most CPU time.
 
     Raises :class:`UsageError` when there are none.
     """
@@ -116,8 +120,25 @@ def find_threads(db: Database) -> Ranks:
     process = db.lines.process.astype(np.int64)
     lines = np.flatnonzero(process == np.argmax(sum_by(process, busy, int(process.max()) + 1)))
     lines = lines[working_lines(db)[lines] | (busy[lines] == busy[lines].max())]
+    lines = lines[_live_together(db.lines.start[lines], db.lines.end[lines], busy[lines])]
     threads = _gather(db, "", len(lines), lines, db.lines.tid[lines].astype(np.int64), busy, "")
     return replace(threads, kind="thread")
+
+
+def _live_together(start: I64, end: I64, busy: F64) -> Mask:
+    """``bool[n]``: which threads live at the same time as one of them, with the most CPU time.
+
+    Two live at the same time that overlap for half of the longer life: threads of one phase after
+    another share no work.
+    """
+    best, most = np.ones(len(busy), bool), -1.0
+    for at in np.argsort(-busy, kind="stable")[:_MOST_CANDIDATES].tolist():
+        common = np.minimum(end, end[at]) - np.maximum(start, start[at])
+        together = 2 * common >= np.maximum(end - start, end[at] - start[at])
+        together[at] = True
+        if (total := float(busy[together].sum())) > most:
+            best, most = together, total
+    return best
 
 
 def _gather(

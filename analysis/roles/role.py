@@ -54,6 +54,8 @@ class NameRole(IntFlag):
     SCHEDULER = auto()
     """Where a thread leaves its CPU."""
     INTERRUPT = auto()
+    RECORDING = auto()
+    """Programs that trace: what they take is no work of the program that is traced."""
 
     C_LIBRARY = auto()
     """A load module of the C library, or one that compilers link to every program."""

@@ -309,3 +309,83 @@ def test_samples_alone_do_not_tell_that_a_thread_sleeps(
         if call != "pthread_spin_lock":
             assert any(" works " in text for text in texts) == waits
             assert bool(measure(db).blame.sum()) == waits
+
+
+def test_threads_of_one_phase_after_another_are_no_team(tmp_path: Path) -> None:
+    work = "main/worker/work"
+    steps: dict[int, list[Step]] = {
+        number: [(work, "cpu", seconds)] for number, seconds in enumerate((1.0, 1.0, 3.0, 3.0))
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
+        assert [finding.kind for finding in findings(db)] == ["hot"]
+        assert list(measure(db).ranks.number) == [102, 103]
+    steps[0] = steps[1] = [(work, "cpu", 1.0), ("main/worker", "unseen", 2.0)]
+    with hpcd.analysis.open(make(tmp_path / "team", steps, size=0, threads=True)) as db:
+        assert [finding.kind for finding in findings(db)] == ["imbalance", "hot"]
+
+
+def test_waiting_for_a_cpu_is_not_waiting_for_others(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        number: [("main/work", "cpu", 1.0), ("main/pthread_barrier_wait", "runnable", 3.0)]
+        for number in range(4)
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
+        by_kind = {finding.kind: finding for finding in findings(db)}
+        assert set(by_kind) == {"runnable", "hot"}
+        assert by_kind["runnable"].value == pytest.approx(12.0)
+
+
+def sampled(folder: Path, *paths: tuple[int, str]) -> Database:
+    """A database of so many samples of 10 ms of each call path, the innermost frame first."""
+    every = [path for count, path in paths for _ in range(count)]
+    text = "".join(
+        f"app 10/10 {100 + at / 100:.2f}: 10000000 cpu-clock: \n"
+        + "".join(f"\t  {frame}\n" for frame in path.split("; "))
+        + "\n"
+        for at, path in enumerate(every)
+    )
+    (folder / "perf.txt").write_text(text)
+    imported(folder / "perf.txt", folder / "m")
+    merge([folder / "m"], folder / "db", workers=1)
+    return Database(folder / "db")
+
+
+def test_the_body_of_a_region_needs_no_name_to_be_work(tmp_path: Path) -> None:
+    """As in a stripped library whose only thread runs the region itself."""
+    called = "401 GOMP_parallel (/usr/lib/libgomp.so.1); 501 blur (/opt/libblur.so)"
+    main = "601 main (/bin/app)"
+    with sampled(
+        tmp_path,
+        (90, f"511 [unknown] (/opt/libblur.so); {called}; {main}"),
+        (10, f"402 gomp_team_start (/usr/lib/libgomp.so.1); {called}; {main}"),
+    ) as db:
+        reported = findings(db)
+        assert reported[0].kind == "hot" and reported[0].value == pytest.approx(0.9)
+        assert not [one for one in reported if "team" in one.text and one.share > 0.11]
+
+
+def test_what_tracing_takes_is_no_work_of_the_program(tmp_path: Path) -> None:
+    read = "501 pread64 (/usr/lib/libc.so.6); 601 main (/bin/app)"
+    traced = "ff2 bpf_trace_run2 ([kernel.kallsyms]); ff1 syscall_exit_work ([kernel.kallsyms])"
+    program = "ff3 bpf_prog_0123456789abcdef_on_call_exit ([kernel.kallsyms])"
+    with sampled(
+        tmp_path,
+        (60, f"{program}; {traced}; {read}"),
+        (40, "611 work (/bin/app); 601 main (/bin/app)"),
+    ) as db:
+        assert [finding.text for finding in findings(db)] == [
+            "Recording itself took 600.0 ms, 60 % of the CPU time: recording without --io or"
+            " --memory costs less.",
+            "Most work is done in work: 400.0 ms, 100 % of the CPU time, in main > work.",
+        ]
+
+
+def test_a_library_that_does_the_work_is_named(tmp_path: Path) -> None:
+    with sampled(
+        tmp_path,
+        (90, "701 vm_exec (/usr/lib/libruby-3.1.so.3.1); 601 main (/usr/bin/ruby3.1)"),
+        (10, "602 other (/usr/bin/ruby3.1); 601 main (/usr/bin/ruby3.1)"),
+    ) as db:
+        assert findings(db)[0].text.startswith(
+            "Most work is done in libruby-3.1.so.3.1 for main: 900.0 ms, 90 % of the CPU time"
+        )
