@@ -87,6 +87,15 @@ class KernelTargets:
         entry = _process(space, image, max(_CREDIT >> unchanged, _LEAST_CREDIT))
         return self._maps.processes.replace(struct.pack("<I", pid), entry)
 
+    def set_python(self, pid: int, entry: bytes) -> None:
+        """Take the Python frames of ``pid``, by ``entry`` (``struct python``), until its exec or
+        end."""
+        self._maps.pythons.update(struct.pack("<I", pid), entry)
+
+    def forget_python(self, pid: int) -> None:
+        """Take no Python frames of ``pid`` any more."""
+        self._maps.pythons.delete(struct.pack("<I", pid))
+
     def records(self, pid: int) -> bool:
         """Whether process ``pid`` is recorded, as the kernel sees it."""
         entry = self._maps.processes.lookup(struct.pack("<I", pid))

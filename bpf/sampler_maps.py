@@ -28,6 +28,8 @@ class SamplerMaps(maps.MapSet):
         self.rules = self.create("rules", maps.ARRAY, wire.Rule.BYTES, wire.MAX_RULES)
         self.processes = self.create("processes", maps.HASH, wire.Process.BYTES, MAX_PROCESSES)
         self.threads = self.create("threads", maps.HASH, wire.Thread.BYTES, MAX_THREADS)
+        self.pythons = self.create("pythons", maps.HASH, wire.Python.BYTES, MAX_PROCESSES)
+        self.create("python_chains", maps.PERCPU_ARRAY, wire.PYTHON_CHAIN_BYTES, caches // cpus)
         self.counters = self.create("counters", maps.PERCPU_ARRAY, wire.Counters.BYTES, 1)
         self.create("next_thread", maps.PERCPU_ARRAY, 4, 1)
         self.create("scratch", maps.PERCPU_ARRAY, here(wire.WALK_BYTES), caches // cpus)

@@ -17,11 +17,13 @@ from hpcd.bpf.table_memory import Space
 from hpcd.bpf.wire import (
     COPY_BYTES,
     MAX_FRAMES,
+    PYTHON_WORDS,
     REGISTERS_BYTES,
     SAVED_BYTES,
     WALK_BYTES,
     Saved,
     StackCopy,
+    StackEvent,
     Walk,
 )
 from hpcd.bpf.wire_structure import here
@@ -34,6 +36,8 @@ _STEP, _KEPT = COPY_BYTES - 4096, 8192
 _PAGE = 4096
 _NO_ADDRESS = b"\xff"
 _PLACE = StackCopy.reader("start", "size", "unread")
+_FRAMES = StackEvent.reader("kernel_frames", "user_frames")
+_U64 = struct.Struct("<Q")
 
 
 def joined(copy: bytes, piece: bytes) -> bytes:
@@ -63,6 +67,14 @@ def marked(copy: bytes) -> bytes:
     return bytes(result)
 
 
+def without_chain(event: bytes) -> tuple[bytes, bytes]:
+    """Return the event of a copied stack (:class:`StackEvent` and frames) and the Python frames of
+    its thread that follow it."""
+    kernel, user = _FRAMES(event)
+    end = StackEvent.BYTES + 8 * min(kernel + user, MAX_FRAMES)
+    return event[:end], event[end:]
+
+
 class SavedWalker:
     """Walks copied stacks by ``program`` (``walk_saved``), which belongs to the sampler.
 
@@ -87,15 +99,17 @@ class SavedWalker:
             self._memory, np.uint64, MAX_FRAMES + 1, saved_bytes - 8 * (MAX_FRAMES + 1)
         )
 
-    def walk(self, copy: bytes, space: Space) -> tuple[int, int, U64]:
+    def walk(self, copy: bytes, space: Space, chain: bytes = b"") -> tuple[int, int, U64]:
         """The ending, the number of user frames and those kept, innermost first, of ``copy``
         (:class:`StackCopy`, which may have more than :data:`COPY_BYTES` of the stack) in an address
-        space."""
+        space; ``chain`` are the Python frames of its thread (:func:`without_chain`)."""
         start, _, _ = _PLACE(copy)
         first = StackCopy.BYTES + self._registers
         size = min(COPY_BYTES, len(copy) - first)
         memory = self._memory
         memory[Saved.BYTES : self._bytes_at + size] = copy[StackCopy.BYTES : first + size]
+        words = self._walk_at - 8 * PYTHON_WORDS
+        memory[words - 8 : words + len(chain)] = _U64.pack(len(chain) // 8) + chain
         memory[: Saved.BYTES] = Saved(
             start=start, size=size, begin=1, space_address=space.address, space_count=space.count
         ).pack()

@@ -98,6 +98,15 @@ PLAIN_FP = 2
 SYSTEM_CALL_RESULT = 0
 SIGFRAME_BP = {"x86_64": 120, "aarch64": 544}
 SIGFRAME_SP = {"x86_64": 160, "aarch64": 560}
+PYTHON_OWNED_BY_C = 3
+FRAME_PYTHON = 0x8000000000000000
+FRAME_PYTHON_POSITION = 0x2000000000000000
+PYTHON_POSITION_BITS = 24
+PYTHON_ADDRESS_MASK = 0x1FFFFFFFFFFFFFF
+PYTHON_WORDS = 2048
+SENT_PYTHON_WORDS = 512
+PYTHON_FRAME_WORDS = 16
+MOST_PYTHON_STATES = 4096
 MOST_STACK_BYTES = 0x10000
 STACK_COPY_BELOW = 128
 TASK_KERNEL_FRAMES = 127
@@ -114,7 +123,7 @@ OBJECT_KEY_BYTES = 16
 STACK_COPY_BYTES = {"x86_64": 0x100C8, "aarch64": 0x10140}
 COPIER_BYTES = {"x86_64": 0x100E8, "aarch64": 0x10160}
 KERNEL_PART_BYTES = 208
-SAVED_BYTES = {"x86_64": 0x12EA8, "aarch64": 0x12F98}
+SAVED_BYTES = {"x86_64": 0x16FC0, "aarch64": 0x170B0}
 LONG_WALK_BYTES = 16
 VALUE_PROGRAM_BYTES = 40
 HEAP_BLOCK_BYTES = 24
@@ -126,7 +135,8 @@ OPEN_CALLS_BYTES = 16
 BLOCK_BYTES = 4096
 REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
 KNOWN_RULES_BYTES = 32768
-WALK_BYTES = {"x86_64": 10712, "aarch64": 10832}
+WALK_BYTES = {"x86_64": 10744, "aarch64": 10864}
+PYTHON_CHAIN_BYTES = 16632
 
 
 class ReportFlag(IntFlag):
@@ -266,6 +276,12 @@ class Ending(IntEnum):
     OVER_BUDGET = 15
 
 
+class PythonAnchor(IntEnum):
+    EACH_FRAME = 1
+    ENTRY_FLAG = 2
+    ENTRY_FRAME = 3
+
+
 class Wanted(IntEnum):
     IDENTITY = 1
     KERNEL = 2
@@ -398,7 +414,7 @@ class Process(WireStructure, kinds="u4 u4 u4 u4 u4 u4 u4"):
     space_number: int = 0
 
 
-class Thread(WireStructure, kinds="u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u4 u4"):
+class Thread(WireStructure, kinds="u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u8 u8 u4 u4"):
     number: int = 0
     hidden: int = 0
     woken: int = 0
@@ -413,6 +429,8 @@ class Thread(WireStructure, kinds="u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u4 
     caller: int = 0
     outer_low: int = 0
     outer_high: int = 0
+    python: int = 0
+    python_first: int = 0
     user: int = 0
     lost: int = 0
 
@@ -564,6 +582,30 @@ class Walk(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4
     space_count: int = 0
     space_number: int = 0
     owner: int = 0
+
+
+class Python(WireStructure, kinds="u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4"):
+    interpreters: int = 0
+    unset_begin: int = 0
+    unset_end: int = 0
+    anchor: int = 0
+    next_interpreter: int = 0
+    threads: int = 0
+    next_thread: int = 0
+    thread_id: int = 0
+    thread_frame: int = 0
+    thread_cframe: int = 0
+    cframe_frame: int = 0
+    cframe_previous: int = 0
+    frame_bytes: int = 0
+    previous: int = 0
+    code: int = 0
+    instruction: int = 0
+    owner: int = 0
+    tags: int = 0
+    identity: int = 0
+    identity_bytes: int = 0
+    instructions: int = 0
 
 
 class TaskStack(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 S16"):

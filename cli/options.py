@@ -23,6 +23,16 @@ def add_database_argument(parser: argparse.ArgumentParser, *, nargs: str | None 
     )
 
 
+def add_native_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--native``: the frames of interpreters are shown."""
+    parser.add_argument(
+        "--native",
+        action="store_true",
+        help="show the frames of Python's interpreter, which are folded into the Python functions"
+        " that they run",
+    )
+
+
 def add_limit_option(parser: argparse.ArgumentParser, what: str) -> None:
     """Add ``--limit``, how many of ``what`` a table shows."""
     parser.add_argument(

@@ -26,14 +26,14 @@ MODULE = ROOT / "bpf/wire.py"
 HEADER = ROOT / "hpcd/kernels/sources/wire.h"
 HEADERS = (
     "records.h", "values.h", "calls/probe_values.h", "stack/rules.h", "stack/table.h",
-    "stack/unwind.h", "iterators/task_stacks.h",
+    "stack/unwind.h", "runtimes/python_values.h", "iterators/task_stacks.h",
 )  # fmt: skip
 MACHINES = {"x86_64": "HPCD_X86_64", "aarch64": "HPCD_AARCH64"}
 # Structures that Python knows by size alone: keys and values that only the programs read.
 OPAQUE = {
     "block", "budget", "cache_set", "call_key", "call_slots", "copier", "heap_block", "kernel_part",
-    "known_rules", "long_walk", "object_key", "open_call", "open_calls", "polled", "registers",
-    "request", "shot_key",
+    "known_rules", "long_walk", "object_key", "open_call", "open_calls", "polled", "python_chain",
+    "registers", "request", "shot_key",
 }  # fmt: skip
 # Parts of structures that no declaration has; declared apart, none could be told from the rest.
 SPANS = {"stack_event": ("walk", "time", "frame"), "event_head": ("thread_event", "time", "tid")}

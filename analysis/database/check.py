@@ -46,7 +46,7 @@ def check_database(path: Path) -> list[Defect]:
         checksums = _Checksums(pool, path, directory.manifest_files(path, manifest))
         in_content: list[Defect] = []
         try:
-            with Database(path) as db:
+            with Database(path, native=True) as db:
                 _release_tree(db)
                 wrong = _check_tree(db)
                 in_trace, ends = check_trace(db, _interval_events(db), checksums.before_part)

@@ -24,12 +24,14 @@ import numpy.typing as npt
 from hpcd.analysis.arrays.column_files import are_below, open_column
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import column_bounds, directory
+from hpcd.analysis.database.folding import fold
 from hpcd.analysis.database.measurement_rows import Loss, MeasurementRow, losses_of
 from hpcd.analysis.database.metrics import Metrics, require_costs
 from hpcd.analysis.database.recorded_calls import RecordedCalls
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.database.sqlite_reader import BoundedConnection, connect, each_row
 from hpcd.analysis.database.statistics import Statistics
+from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.trace import pixel_samples
 from hpcd.analysis.trace.records import Records, Trace, TraceMap
@@ -37,7 +39,7 @@ from hpcd.analysis.trace.trace_lines import LineColumns, Lines
 from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import FormatError, PlatformError
 from hpcd.model.cct import CCT
-from hpcd.model.identity import KERNEL_KINDS
+from hpcd.model.identity import KERNEL_KINDS, ModuleKind
 from hpcd.model.scope import ScopeKind
 
 # Numbers of things that a manifest has.
@@ -83,9 +85,12 @@ class Database:
     ``cct`` is the canonical tree: ``parent`` never decreases, so the children of a node, and
     each level, are contiguous. Times are ns since the origin; ``origin_ns`` is the origin's
     realtime and ``duration_ns`` the end of the last line.
+
+    The frames of Python's interpreter are folded (:mod:`.folding`) unless it is opened ``native``:
+    parents then precede their children, no more, and siblings may be equal.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, native: bool = False) -> None:
         self.path = Path(path)
         self.manifest = directory.read_manifest(self.path)
         try:
@@ -139,6 +144,26 @@ class Database:
         rows = partial(each_row, self._connection, self._sqlite)
         column_bounds.require_lines(self._columns, rows, self.path)
         self.lines = Lines(self._columns, rows)
+        if not native:
+            self._fold()
+
+    def _fold(self) -> None:
+        kinds = ["", *(row.kind for row in self.modules)]
+        if ModuleKind.PYTHON not in kinds:
+            return
+        folded = fold(
+            self.cct,
+            self.procedure_of_node,
+            self.procedures.module,
+            kinds,
+            ["", *(row.path for row in self.modules)],
+            self.procedures.name,
+            have(self.roles, NameRole.ENTRY | NameRole.C_LIBRARY),
+        )
+        self.cct = folded.cct
+        self.procedure_of_node = self.procedure_of_node[folded.shown]
+        self.scope_of_node = self.scope_of_node[folded.shown]
+        self.metrics.use_tree(self.cct)
 
     def __enter__(self) -> Database:
         return self
@@ -381,10 +406,10 @@ class Database:
         return pixel_samples.sample_rows(self.trace, self._columns, rows, t0, t1, width)
 
 
-def open(path: Path | str) -> Database:
-    """Open a database.
+def open(path: Path | str, *, native: bool = False) -> Database:
+    """Open a database, with ``native`` as it was recorded: with the frames of interpreters.
 
     Raises :class:`NotFoundError` when there is none, :class:`FormatError` when it is not one,
     damaged, or of another version.
     """
-    return Database(path)
+    return Database(path, native=native)

@@ -61,6 +61,12 @@ class Metrics:
         self._inclusive: dict[int, F64] = {}
         self._kept: dict[int, tuple[Cells, I64]] = {}
 
+    def use_tree(self, cct: CCT) -> None:
+        """Add up costs over the subtrees of ``cct``, whose nodes have the same numbers."""
+        self._cct = cct
+        self._inclusive.clear()
+        self.__dict__.pop("_preorder", None)
+
     def number(self, metric: str | int) -> int:
         """Number of a metric. Raises :class:`UsageError` naming those there are."""
         if isinstance(metric, int) and 0 <= metric < len(self.names):
@@ -146,9 +152,8 @@ class Metrics:
 
         O(cells of the subtree), and a look at the contexts of each chunk.
         """
-        inside = np.zeros(len(self._cct), bool)
-        for part in self._subtree(node) if inclusive else [slice(node, node + 1)]:
-            inside[part] = True
+        begin, end = self._preorder
+        inside = (begin >= begin[node]) & (begin < (end[node] if inclusive else begin[node] + 1))
         return self.over_contexts(metric, inside)
 
     def over_contexts(self, metric: str | int, inside: npt.NDArray[np.bool_]) -> F64:
@@ -238,17 +243,9 @@ class Metrics:
             raise FormatError("metrics: the sequence of trace lines has not every line")
         return place
 
-    def _subtree(self, node: int) -> list[slice]:
-        """A node and all below it: one range of nodes for each level of the tree."""
-        parent = self._cct.parent
-        ranges = []
-        low, high = node, node + 1
-        while low < high:
-            ranges.append(slice(low, high))
-            begin, end = np.searchsorted(parent, [low, high]).tolist()
-            # The root is its own parent, not a child.
-            low, high = max(begin, 1), end
-        return ranges
+    @cached_property
+    def _preorder(self) -> tuple[I64, I64]:
+        return self._cct.preorder()
 
 
 def require_costs(costs: F64, name: str) -> None:

@@ -36,7 +36,7 @@ from hpcd.analysis.profile.costs import (
     unit_of,
 )
 from hpcd.analysis.profile.scope_nodes import CALLS_AND_LOOPS
-from hpcd.analysis.profile.views import View, outermost, preorder, view_of_several
+from hpcd.analysis.profile.views import View, outermost, view_of_several
 from hpcd.analysis.profile.visits import count_visits
 from hpcd.array_types import F64, I8, I64, U32
 from hpcd.errors import UsageError
@@ -228,7 +228,7 @@ class Comparison:
         place = self.matching.place_of.astype(np.int64)
         caller = place[tree.parent]
         _, group = np.unique(caller << np.int64(32) | place, return_inverse=True)
-        begin, end = preorder(tree)
+        begin, end = tree.preorder()
         order = np.lexsort((begin, group))
         order = order[order != 0]
         order = order[outermost(group[order], begin[order], end[order])]

@@ -15,7 +15,6 @@ from hpcd.analysis.parallel.tree_matching import Matching, match, owners
 from hpcd.analysis.parallel.waiting import Blame, StretchReader, counted, share_blame, waiting_nodes
 from hpcd.analysis.profile.costs import WORK, metric_parts, unit_of
 from hpcd.analysis.profile.scope_nodes import CALLS_AND_LOOPS
-from hpcd.analysis.profile.views import preorder
 from hpcd.array_types import F64, I64
 from hpcd.model.scope import ScopeKind
 
@@ -148,7 +147,7 @@ def measure(
     count = len(matching.tree)
     ignored = ~counted(matching, metric)
     spread, own_spread = _Tally(count), _Tally(count)
-    begin, end = preorder(matching.tree)
+    begin, end = matching.tree.preorder()
     order = np.argsort(begin)
     for at in range(len(ranks)):
         cost = _rank_cost(db, parts, ranks, at, node_of, ignored)

@@ -8,6 +8,7 @@ the program's own, and what users say is.
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 
 import numpy as np
@@ -18,11 +19,15 @@ from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import Mask
 from hpcd.model.identity import ModuleKind
 
+# Of Python: what is installed for all, but for packages; and what the interpreter brings in itself.
+_STANDARD_LIBRARY = re.compile(r"/python3\.\d+t?/(?!(site|dist)-packages/)|^<frozen ")
 _NOT_OWN = NameRole.C_LIBRARY | NameRole.OPENMP | NameRole.SUPPORT
 
 
 def is_program_code(path: str, kind: str) -> bool:
     """Whether a load module is the program's own code."""
+    if kind == ModuleKind.PYTHON:
+        return not _STANDARD_LIBRARY.search(path)
     if kind not in (ModuleKind.ELF, ModuleKind.JIT, ModuleKind.NAMED):
         return False
     name = PurePath(path.removesuffix(" (deleted)")).name

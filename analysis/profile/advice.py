@@ -123,7 +123,9 @@ def _of_names(db: Database, metric: int) -> list[str]:
     every = sum_by(module, cost, size) / total
     notes = []
     jit = 0.0
-    shows_python = bool(_python_code(db).any())
+    shows_python = bool(_python_code(db).any()) or any(
+        row.kind == ModuleKind.PYTHON for row in db.modules
+    )
     for row in db.modules:
         share, name = float(without[row.id]), PurePath(row.path).name
         if row.kind == ModuleKind.JIT:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.profile.views import View, outermost, preorder
+from hpcd.analysis.profile.views import View, outermost
 from hpcd.analysis.symbols.changed_file import FileChangedError, check_build_id
 from hpcd.array_types import F64, I64, U64
 from hpcd.elf.elf_file import ElfFile
@@ -82,7 +82,7 @@ class Annotator:
         self._db = db
         self._exclusive = exclusive
         self._inclusive = np.stack([db.cct.inclusive(costs) for costs in exclusive])
-        self._begin, self._end = preorder(db.cct)
+        self._begin, self._end = db.cct.preorder()
         nodes = np.flatnonzero(inside)
         self._nodes = nodes[self._inclusive[:, nodes].any(axis=0)]
 

@@ -307,26 +307,6 @@ def _inclusive(tree: CCT, exclusive: F64) -> F64:
     return np.stack([tree.inclusive(costs) for costs in exclusive])
 
 
-def preorder(tree: CCT) -> tuple[I64, I64]:
-    """``int64[n]`` each: a node's place in a depth-first walk, and the end of its subtree's.
-
-    Node ``a`` is an ancestor of ``b`` (or is ``b``) where ``begin[a] <= begin[b] < end[a]``.
-    ``tree`` must be numbered by levels with siblings adjacent, as unions are.
-    """
-    size = tree.inclusive(np.ones(len(tree))).astype(np.int64)
-    before = np.cumsum(size) - size
-    # What the siblings before a node take: a running sum, less what came before the first.
-    first_child = np.searchsorted(tree.parent[1:], tree.parent) + 1
-    first_child[0] = 0
-    begin = before - before[first_child] + 1
-    begin[0] = 0
-    depth = tree.depth()
-    levels = np.searchsorted(depth, np.arange(int(depth.max(initial=0)) + 2))
-    for low, high in zip(levels[1:-1].tolist(), levels[2:].tolist(), strict=True):
-        begin[low:high] += begin[tree.parent[low:high]]
-    return begin, begin + size
-
-
 def outermost(group: I64, begin: I64, end: I64) -> npt.NDArray[np.bool_]:
     """Which of the instances have no other of their group above them.
 
@@ -350,7 +330,7 @@ def by_caller(down: View, kind: str, *, metric: int, share: float, depth: int | 
     one of kind ``kind``. For ``metric``, ``share``, ``depth`` see :func:`make_view`.
     """
     tree = CCT(down.parent, down.procedure.astype(np.uint64))
-    begin, end = preorder(tree)
+    begin, end = tree.preorder()
     cut = share * float(down.total[metric])
     # Instances in depth-first order; stable sorts keep it within groups.
     walk = np.argsort(begin)[1:]

@@ -3,6 +3,7 @@
 #define HPCD_VALUES_H
 
 #include "stack/unwind.h"
+#include "runtimes/python_values.h"
 
 /* Stack cache: per CPU, 2^13 sets of two. An entry is hash tag << 14 | generation; 0 is empty. A
  * CPU's cache is written by that CPU alone, so it needs no atomics. */
@@ -46,6 +47,8 @@ struct thread {
 		     * and to which */
 	u64 outer_low, outer_high; /* code of the library in place of the C library's allocator that was
 				    * called last */
+	u64 python;       /* its state in CPython; 0: none is known */
+	u64 python_first; /* the first of all states when none was found */
 	u32 user; /* slot of its user's budgets; 0: not known yet */
 	u32 lost; /* enum report_flag: what its next report is to say */
 };
@@ -213,6 +216,7 @@ struct saved {
 	u32 depth; /* user frames, those not kept among them */
 	struct registers regs;
 	u8 bytes[COPY_BYTES + 8 * STACK_WORDS];
+	struct python_chain python; /* of the thread when its stack was copied; no words: it had none */
 	struct walk walk;
 };
 

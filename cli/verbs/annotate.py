@@ -76,7 +76,7 @@ class Annotate(Command):
             raise UsageError("--context must be at least 0")
         if not args.procedure:
             raise UsageError("the name of the procedure is empty")
-        with open_database(args.database) as db:
+        with open_database(args.database, native=True) as db:
             metrics, derived = chosen_metrics(db, args.metric)
             inside = matching(db, [args.procedure])
             annotator = Annotator(db, inside, Filter.parse(args.filter).exclusive(db))

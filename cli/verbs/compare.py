@@ -20,6 +20,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.options import (
     add_context_options,
     add_database_argument,
+    add_native_option,
     add_partial_option,
     add_tree_options,
     check_ranges,
@@ -52,6 +53,7 @@ class CompareCommand(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         add_database_argument(parser, nargs="+")
+        add_native_option(parser)
         _add_side_options(parser)
         _add_threshold_options(parser)
         parser.add_argument(
@@ -87,7 +89,10 @@ class CompareCommand(Command):
     def run(self, args: argparse.Namespace) -> int:
         check_ranges(args, "sensitivity", "hotspot")
         with ExitStack() as stack:
-            databases = [stack.enter_context(open_database(path)) for path in args.databases]
+            databases = [
+                stack.enter_context(open_database(path, native=args.native))
+                for path in args.databases
+            ]
             if args.phases:
                 print_phases(databases, inside=args.within, job=args.job, as_json=args.json)
                 return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.filters import Filter
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument
+from hpcd.cli.options import add_database_argument, add_native_option
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.cli.output.terminal_text import say
 from hpcd.errors import UsageError
@@ -32,6 +32,7 @@ class Export(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         add_database_argument(parser)
+        add_native_option(parser)
         formats = "; ".join(f"{name}: {entry.description}" for name, entry in FORMATS.items())
         parser.add_argument(
             "--format", required=True, choices=FORMATS, metavar="FORMAT", help=formats
@@ -71,7 +72,7 @@ class Export(Command):
             holding = ", ".join(name for name, entry in FORMATS.items() if entry.phases)
             raise UsageError(f"--phases: formats that hold phases are {holding}")
         only = Filter.parse(args.filter)
-        with open_database(args.database) as db, progress_bar() as update:
+        with open_database(args.database, native=args.native) as db, progress_bar() as update:
             selection = ExportSelection(db, only, args.metric, args.depth, update, args.phases)
             path = args.output or default_path(args.database, args.format)
             streamed = is_stream(path)

@@ -12,7 +12,7 @@ import numpy as np
 import hpcd.analysis
 from hpcd.analysis.profile.launchers import own_lines
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument
+from hpcd.cli.options import add_database_argument, add_native_option
 from hpcd.errors import UsageError
 from hpcd.viewer.palette import parse_patterns
 from hpcd.viewer.pictures import VIEWS, PictureView, draw
@@ -35,6 +35,7 @@ class Render(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         add_database_argument(parser)
+        add_native_option(parser)
         parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE",
                             help="picture to create: .png or .svg")  # fmt: skip
         parser.add_argument("--view", choices=VIEWS, help="default: trace; depth with --line")
@@ -91,7 +92,7 @@ class Render(Command):
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        with hpcd.analysis.open(args.database) as db:
+        with hpcd.analysis.open(args.database, native=args.native) as db:
             lines = None
             if args.lines or args.sort != "rank":
                 lines = LineSelection(db).order(Choice(args.lines, args.sort)).tolist()

@@ -23,7 +23,7 @@ from hpcd.analysis.profile.report_header import Facts, gather_facts
 from hpcd.analysis.profile.row_text import joined
 from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument, check_ranges
+from hpcd.cli.options import add_database_argument, add_native_option, check_ranges
 from hpcd.cli.output.terminal_text import harmless, spreadsheet_cell
 from hpcd.cli.output.tree_tables import Row, TextOutput
 from hpcd.cli.output.viewer_hint import costliest, hint
@@ -59,6 +59,7 @@ class Report(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         add_database_argument(parser, nargs="?")
+        add_native_option(parser)
         parser.add_argument("--view", choices=_VIEWS, default="top-down", help="default: top-down")
         parser.add_argument(
             "--metric",
@@ -95,7 +96,7 @@ class Report(Command):
         if args.percent is None:
             args.percent = 0.0 if args.by and args.json else _PERCENT
         _check(args)
-        with open_database(args.database or latest_result()) as db:
+        with open_database(args.database or latest_result(), native=args.native) as db:
             if args.by:
                 return _print_groups(db, args)
             metrics, derived = chosen_metrics(db, args.metric)

@@ -27,7 +27,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.live.live_merge import Following
 from hpcd.cli.command import Command
 from hpcd.cli.example_database import example_database
-from hpcd.cli.options import add_source_option
+from hpcd.cli.options import add_native_option, add_source_option
 from hpcd.cli.output.terminal_text import say
 from hpcd.cli.present_stacks import RecordedProcesses
 from hpcd.cli.remote_view import RemoteDatabases, remote_databases, served_there
@@ -78,6 +78,7 @@ class ViewCommand(Command):
             help="follow a running recording: DB is a measurement or the number of a recording",
         )  # fmt: skip
         parser.add_argument("--pane", choices=PANES, help="pane to show first (default: trace)")
+        add_native_option(parser)
         parser.add_argument("--find", metavar="PROCEDURE", help="procedure to highlight")
         parser.add_argument(
             "--time", metavar="FROM:TO", help="initial time interval, in seconds since the origin"
@@ -143,7 +144,7 @@ def _serve(args: argparse.Namespace, stack: ExitStack) -> None:
             name = path.resolve().name
             while name in opened:
                 name += "'"
-            opened[name] = stack.enter_context(hpcd.analysis.open(path))
+            opened[name] = stack.enter_context(hpcd.analysis.open(path, native=args.native))
         first = next(db for db in opened.values() if isinstance(db, Database))
     view = _view(args, next(iter(opened)), first)
     if args.listen:

@@ -119,6 +119,18 @@ class Modules:
         self._announce(entry.module)
         return entry
 
+    def python(self, path: str, user: int) -> int | None:
+        """Return the id of the module of a Python source file, which a process of ``user`` runs;
+        None: that user has too many modules."""
+        key = ("python", path)
+        entry = self._by_key.get(key)
+        if entry is None:
+            if not self.accounts.take_module(user):
+                return None
+            entry = self._add(key, ModuleKind.PYTHON, path)
+            self._announce(entry.module)
+        return entry.module.id
+
     def unreadable(self, key: object, path: str, why: str) -> KnownModule:
         """Add a module that may not be read, ``why`` in words."""
         entry = self._add(key, ModuleKind.ELF, path)

@@ -215,6 +215,16 @@ class ModuleMappings:
             entry_of[region] = entry
             self._paths.note(0, region, entry, now)
 
+    def runtime_in(self, region: Region) -> tuple[int, dict[str, int]] | None:
+        """Return the bias of the mapping ``region`` and the addresses of the language's runtime in
+        its module (:mod:`hpcd.daemon.unwind.runtime_symbols`); None where there is none, or the
+        module has not been analysed."""
+        entry = self._by_inode.get((region.device, region.inode))
+        if entry is None or entry.table is None or not entry.table.runtime or not entry.placed:
+            return None
+        rows = mapping_rows(region, entry)
+        return (rows[0][1], entry.table.runtime) if rows else None
+
     def is_analysed(self, device: str, inode: int) -> bool:
         """Whether nothing is to be waited for: the file's table is there, will not be, or it is not
         known."""

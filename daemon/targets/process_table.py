@@ -108,8 +108,8 @@ class Targets:
         # Processes whose mappings are out of date and whose user has had enough read for now.
         self._postponed: set[int] = set()
         self._replaced: dict[int, int] = {}
-        self.watcher: MappingWatcher | None = None
-        """Receives what targets map, start and that they end."""
+        self.watchers: list[MappingWatcher] = []
+        """Receive what targets map, start and that they end."""
         self.withheld: set[int] = set()
         """Targets that did not let their mappings be read, and are to be asked again."""
 
@@ -230,8 +230,8 @@ class Targets:
         )  # fmt: skip
         target = self._by_pid[child] = Target(process, image=image, added=known, exec_ns=time_ns)
         self._announce(process)
-        if self.watcher:
-            self.watcher.on_fork(parent, child)
+        for watcher in self.watchers:
+            watcher.on_fork(parent, child)
         read = origin.shared or origin.read_ns >= origin.exec_ns
         if self._on_demand and known and not read:
             return True  # nothing is known of the parent, nor was when this began
@@ -310,8 +310,8 @@ class Targets:
         if since is not None:
             self._replaced.setdefault(pid, since)
         target.read_ns = time.monotonic_ns()
-        if self.watcher:
-            self.watcher.on_mapped(pid, regions, target.exec_ns, ended=False)
+        for watcher in self.watchers:
+            watcher.on_mapped(pid, regions, target.exec_ns, ended=False)
         if not reported:
             self._history.on_read(pid, began, target.read_ns, tuple(regions))
         target.regions = regions
@@ -376,11 +376,12 @@ class Targets:
             self._ended[pid] = target.process.id, before, time_ns, target.process.uid
             if len(self._ended) > _MAX_ENDED:
                 self._ended.popitem(last=False)
-            if self.watcher:
+            if self.watchers:
                 self._catch_up(time_ns)
                 regions = self._history.at(pid, time_ns) or ()
-                self.watcher.on_mapped(pid, regions, target.exec_ns, ended=True)
-                self.watcher.on_exit(pid)
+            for watcher in self.watchers:
+                watcher.on_mapped(pid, regions, target.exec_ns, ended=True)
+                watcher.on_exit(pid)
             self.spaces.release(target.shared)
 
 

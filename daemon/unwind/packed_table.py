@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,16 @@ import zstandard
 from hpcd.bpf.table_memory import PackedRows, pack_rows
 from hpcd.bpf.wire import BLOCK_WORDS, MAX_RULES, PAGE_BITS
 from hpcd.daemon.unwind.kept_tables import VERSION
+from hpcd.daemon.unwind.runtime_symbols import RUNTIME_SYMBOLS
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE
 from hpcd.daemon.unwind.unwind_table import MACHINES, MAX_SPAN, ModuleTable
 from hpcd.elf.elf_view import Segment
 from hpcd.errors import FormatError
 
-HEAD = struct.Struct("<8sIIQIIIIIIII")
+HEAD = struct.Struct("<8sIIQIIIIIIIII")
 _MAGIC = b"HPCDUNW\n"
 _SEGMENT = struct.Struct("<QQQQ")
+_RUNTIME_SYMBOL = struct.Struct("<IQ")
 _MAX_WORDS = 1 << 27
 _MAX_BUILD_ID = 128
 
@@ -49,6 +51,7 @@ class PackedTable:
     functions: int = 0
     bad: int = 0
     analysed: int = 0
+    runtime: dict[str, int] = field(default_factory=dict)
 
     def without_rows(self) -> PackedTable:
         """Return the table without rows and rules (empty copies, as a view would keep them all)."""
@@ -69,6 +72,7 @@ def packed(table: ModuleTable) -> PackedTable:
         table.functions,
         table.bad,
         table.analysed,
+        table.runtime,
     )
 
 
@@ -82,6 +86,10 @@ def to_bytes(table: PackedTable) -> bytes:
             *(
                 _SEGMENT.pack(s.offset, s.vaddr, s.filesz, int(s.executable))
                 for s in table.segments
+            ),
+            *(
+                _RUNTIME_SYMBOL.pack(RUNTIME_SYMBOLS.index(name), address)
+                for name, address in sorted(table.runtime.items())
             ),
             table.build_id.encode(),
         ]
@@ -100,6 +108,7 @@ def to_bytes(table: PackedTable) -> bytes:
         table.functions,
         table.bad,
         table.analysed & 0xFFFFFFFF,
+        len(table.runtime),
     )
     return HEAD.pack(*head) + body
 
@@ -109,7 +118,7 @@ def from_bytes(data: bytes) -> PackedTable:
     if len(data) < HEAD.size:
         raise FormatError("unwind table is too short")
     (magic, version, crc, base, word_count, rule_count, segment_count, id_size, machine, functions,
-     bad, analysed) = HEAD.unpack_from(data)  # fmt: skip
+     bad, analysed, symbol_count) = HEAD.unpack_from(data)  # fmt: skip
     if magic != _MAGIC or version != VERSION:
         raise FormatError("not an unwind table of this version")
     if (
@@ -117,12 +126,17 @@ def from_bytes(data: bytes) -> PackedTable:
         or rule_count >= MAX_RULES
         or segment_count > 65535
         or id_size > _MAX_BUILD_ID
+        or symbol_count > len(RUNTIME_SYMBOLS)
     ):
         raise FormatError("unwind table has an impossible size")
     if zlib.crc32(memoryview(data)[HEAD.size :]) != crc or machine >= len(MACHINES):
         raise FormatError("unwind table is damaged")
     fixed = (
-        4 * word_count + RULE_DTYPE.itemsize * rule_count + _SEGMENT.size * segment_count + id_size
+        4 * word_count
+        + RULE_DTYPE.itemsize * rule_count
+        + _SEGMENT.size * segment_count
+        + _RUNTIME_SYMBOL.size * symbol_count
+        + id_size
     )
     body = _decompressed(data[HEAD.size :], fixed)
     pages = (len(body) - fixed) // 4
@@ -136,12 +150,19 @@ def from_bytes(data: bytes) -> PackedTable:
         segments.append(Segment(offset, vaddr, filesz, bool(flags & 1)))
         at += _SEGMENT.size
     rows = PackedRows(words, group)
+    runtime = {}
+    for _ in range(symbol_count):
+        number, address = _RUNTIME_SYMBOL.unpack_from(body, at)
+        if number >= len(RUNTIME_SYMBOLS):
+            raise FormatError("unwind table has a symbol that is none of a runtime's")
+        runtime[RUNTIME_SYMBOLS[number]] = address
+        at += _RUNTIME_SYMBOL.size
     _check_ranges(base, segments, rows, rule_count)
     build_id = body[at:].decode("ascii", errors="replace")
     if not build_id.replace("hash-", "").isalnum():
         raise FormatError("unwind table has no proper build-id")
     return PackedTable(
-        build_id, MACHINES[machine], base, segments, rows, rules, functions, bad, analysed
+        build_id, MACHINES[machine], base, segments, rows, rules, functions, bad, analysed, runtime
     )
 
 

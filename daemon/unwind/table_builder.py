@@ -14,6 +14,7 @@ from hpcd.daemon.unwind.cfi_corrections import corrections
 from hpcd.daemon.unwind.cfi_rows import CfiRows
 from hpcd.daemon.unwind.code_rules import code_rows
 from hpcd.daemon.unwind.frame_chains import RULES, chain_rows
+from hpcd.daemon.unwind.runtime_symbols import runtime_symbols
 from hpcd.daemon.unwind.stack_ends import stack_ends, with_offset
 from hpcd.daemon.unwind.unwind_rules import END, NONE, Rule, RuleSet, guessed
 from hpcd.daemon.unwind.unwind_table import MACHINES, MAX_SPAN, ModuleTable
@@ -71,6 +72,7 @@ def build_table(data: memoryview | FileBytes, limit: WorkLimit = UNLIMITED) -> M
         bad=decoder.functions.bad,
         analysed=sum(stop - start for start, stop in gaps),
         corrected=corrected,
+        runtime=runtime_symbols(elf),
     )
 
 

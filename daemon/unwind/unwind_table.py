@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,8 @@ class ModuleTable:
     ``rule`` is ``uint16[n]``, indices of ``rules`` (RULE_DTYPE). A row holds up to the next one's
     pc. ``functions`` had call frame information, ``bad`` of them malformed; ``analysed`` bytes of
     code had none and were followed instruction by instruction. ``corrected`` are prologues and
-    epilogues whose information was wrong.
+    epilogues whose information was wrong. ``runtime`` has the addresses of a language's runtime
+    (:mod:`hpcd.daemon.unwind.runtime_symbols`).
     """
 
     build_id: str
@@ -36,3 +37,4 @@ class ModuleTable:
     bad: int = 0
     analysed: int = 0
     corrected: int = 0
+    runtime: dict[str, int] = field(default_factory=dict)

@@ -28,7 +28,7 @@ from hpcd.elf.elf_reader import (
 from hpcd.errors import FormatError
 
 _MACHINES = {X86_64: "x86_64", AARCH64: "aarch64"}
-_STT_FUNC, _STT_IFUNC = 2, 10
+_STT_OBJECT, _STT_FUNC, _STT_IFUNC = 1, 2, 10
 _NAMES_OF = {".symtab": ".strtab", ".dynsym": ".dynstr"}
 # Bound of addresses of programs (x86-64 with four levels of page tables, aarch64 with 47 bits):
 # higher ones are left out, and arithmetic on addresses stays within 64 bits.
@@ -218,10 +218,15 @@ class ElfView(ElfReader):
             yield self.contents(names), self.symbol_table(section)
 
     def symbols_called(
-        self, names: Sequence[str], tables: Sequence[str] = (".symtab", ".dynsym")
+        self,
+        names: Sequence[str],
+        tables: Sequence[str] = (".symtab", ".dynsym"),
+        *,
+        objects: bool = False,
     ) -> list[tuple[str, int, int]]:
         """(name, address, size) of the function symbols of ``tables`` with a name in ``names``,
-        each address once."""
+        each address once; with ``objects`` those of data too."""
+        kinds = (_STT_FUNC, _STT_IFUNC, *((_STT_OBJECT,) if objects else ()))
         symbols: dict[tuple[str, int], int] = {}
         for text, table in self.named_symbols(tables):
             for name in names:
@@ -231,8 +236,7 @@ class ElfView(ElfReader):
                 if not places:
                     continue
                 called = np.isin(table["name"], np.array(places, np.uint64))
-                kind = table["info"] & 15
-                called &= ((kind == _STT_FUNC) | (kind == _STT_IFUNC)) & (table["section"] != 0)
+                called &= np.isin(table["info"] & 15, kinds) & (table["section"] != 0)
                 for symbol in table[called][:_MAX_NAMESAKES]:
                     symbols.setdefault((name, int(symbol["value"])), int(symbol["size"]))
         return [(name, address, size) for (name, address), size in symbols.items()]

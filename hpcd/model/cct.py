@@ -63,6 +63,27 @@ class CCT:
             np.add.at(total, self.parent[nodes], total[nodes])
         return total
 
+    def preorder(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return int64[n] each: a node's place in a depth-first walk, and the end of its subtree's.
+
+        Node ``a`` is an ancestor of ``b`` (or is ``b``) where ``begin[a] <= begin[b] < end[a]``.
+        O(n log n).
+        """
+        depth = self.depth()
+        order = np.argsort(depth, kind="stable")
+        bounds = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
+        size = self.inclusive(np.ones(len(self.parent))).astype(np.int64)
+        begin = np.zeros(len(self.parent), np.int64)
+        for low, high in itertools.pairwise(bounds.tolist()):
+            nodes = order[low:high]
+            nodes = nodes[np.argsort(self.parent[nodes], kind="stable")]
+            above = self.parent[nodes]
+            # What the siblings before a node take: a running sum, less what came before the first.
+            before = np.cumsum(size[nodes]) - size[nodes]
+            first = np.searchsorted(above, above)
+            begin[nodes] = begin[above] + 1 + before - before[first]
+        return begin, begin + size
+
     def path(self, node: int) -> npt.NDArray[np.uint32]:
         """Return the nodes uint32[depth] from the outermost frame to ``node``, without the root."""
         nodes = []

@@ -8,7 +8,8 @@ bits 63..62                meaning
 ``01``, bit 61 clear       raw user address (bits 56..0) that lay in no known mapping
 ``01``, bit 61 set         marker: bits 7..0 an :class:`hpcd.model.unwind_status.UnwindStatus`, of
                            omitted frames bits 39..8 how many
-``10``, ``11``             raw kernel address; only between kernel and collector, never stored
+``10``                     a word of a Python frame, which has two; ``11`` a raw kernel address:
+                           only between kernel and collector, never stored
 =========================  ====================================================================
 
 The address points *inside* the instruction it is attributed to: the sampled one in a leaf, the
@@ -30,7 +31,7 @@ OFFSET_MASK = (1 << MODULE_SHIFT) - 1
 MODULE_MAX = (1 << 22) - 1
 SPECIAL = 1 << 62
 MARKER = SPECIAL | 1 << 61
-KERNEL = 1 << 63
+KERNEL = 3 << 62
 RAW_MASK = (1 << 57) - 1
 _OMITTED_SHIFT = 8
 
@@ -77,7 +78,7 @@ def is_raw(frames: U64) -> Mask:
 
 def is_kernel(frames: U64) -> Mask:
     """True where a frame is a raw kernel address (never in a stored measurement)."""
-    mask: Mask = frames >> np.uint64(63) == 1
+    mask: Mask = frames >> np.uint64(62) == 3
     return mask
 
 

@@ -93,6 +93,8 @@ class ModuleKind(StrEnum):
     JIT = "jit"
     KERNEL = "kernel"
     KERNEL_MODULE = "kernel-module"
+    PYTHON = "python"
+    """A source file of Python's: offsets say which function and line (:mod:`.python_place`)."""
     NAMED = "named"
     """Another tool's: its procedures have names, offsets follow from these."""
     NAMED_KERNEL = "named-kernel"

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.analysis.database.metrics import RECORDS
-from hpcd.analysis.profile.views import outermost, preorder
+from hpcd.analysis.profile.views import outermost
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 from hpcd.interchange.fitted_names import one_line
@@ -72,7 +72,7 @@ class _ProfileWriter:
         self._table = table
         self._frame = table.frame.astype(np.int64)
         # The outermost call of a recursion counts.
-        begin, end = preorder(table.tree)
+        begin, end = table.tree.preorder()
         self._outermost = outermost(self._frame, begin, end)
         self._parent = table.parent.tolist()
 

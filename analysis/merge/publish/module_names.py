@@ -18,6 +18,7 @@ from hpcd.analysis.symbols.symbolization import Procedure, SymbolAnswer, SymbolT
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
+from hpcd.model.python_place import MOST_LINE, first_lines_of, lines_of
 from hpcd.model.scope import ScopeKind
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def describe(task: SymbolTask) -> ModuleNames:
 
     has_code = task.kind is ModuleKind.ELF and len(task.offsets) > 0
     answer = symbolize(task)
+    if task.kind is ModuleKind.PYTHON:
+        return _python_lines(task, answer)
     nothing = ModuleNames(answer, scope=np.zeros(len(task.offsets), np.uint32))
     if answer.warning or answer.recorded or not has_code:
         return nothing
@@ -63,6 +66,36 @@ def describe(task: SymbolTask) -> ModuleNames:
         note = f"{answer.note} (no lines: {reason or error})"
         return replace(nothing, symbols=replace(answer, note=note))
     return _with_scopes(answer, structure)
+
+
+def _python_lines(task: SymbolTask, answer: SymbolAnswer) -> ModuleNames:
+    """The lines of a Python source file, whose offsets say which they are."""
+    line = lines_of(task.offsets)
+    keys, scope = np.unique(
+        answer.index * (MOST_LINE + 1) + line.astype(np.int64), return_inverse=True
+    )
+    count = len(keys)
+    procedures = [
+        replace(procedure, file=task.path, line=first)
+        for procedure, first in zip(
+            answer.procedures,
+            first_lines_of(
+                np.array([procedure.address for procedure in answer.procedures], np.uint64)
+            ).tolist(),
+            strict=True,
+        )
+    ]
+    scopes = Scopes(
+        np.zeros(count + 1, np.uint32),
+        np.full(count + 1, ScopeKind.STATEMENT, np.uint8),
+        np.append(0, keys // (MOST_LINE + 1)).astype(np.uint32),
+        [""] * (count + 1),
+        ["", *[task.path] * count],
+        np.append(0, keys % (MOST_LINE + 1)).astype(np.uint32),
+    )
+    scopes.kind[0] = ScopeKind.PROCEDURE
+    symbols = replace(answer, procedures=procedures, note=f"{answer.note}, lines")
+    return ModuleNames(symbols, scopes, (scope.ravel() + 1).astype(np.uint32))
 
 
 _readers: dict[tuple[int, int], ReaderProcess] = {}

@@ -11,7 +11,8 @@ kernel         build id; without one, kernel release
 kernel-module  name and build id; without one, name and kernel release
 jit            the region of the process in the measurement: nothing to share
 named,         path: offsets follow from the names in it
-named-kernel
+named-kernel,
+python
 ============== ========================================================================
 """
 
@@ -49,7 +50,7 @@ def module_key(module: Module, host: Host, measurement: int) -> ModuleKey:
     if kind is ModuleKind.JIT:
         where = f"{module.process:010d}:{module.base:016x}"
         return (kind, path, f"{measurement:016x}", where)
-    if kind in (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL):
+    if kind in (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL, ModuleKind.PYTHON):
         return (kind, path, "", "")
     if kind is ModuleKind.KERNEL_MODULE:
         return (kind, path, build_id, "" if build_id else host.kernel)

@@ -29,7 +29,7 @@ from hpcd.model.identity import ModuleKind
 _OWNERS = "measurements"
 # Kinds of modules with only the names that a measurement has met: all measurements' names are
 # united. For other kinds one measurement's table is complete.
-_BY_NAME = (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL)
+_BY_NAME = (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL, ModuleKind.PYTHON)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ __attribute__((noinline)) u32 take_call_path(u32 slot, u32 thread, u64 function)
 			w->regs.ip = w->ip; /* that of the trampoline, with some kernels */
 		}
 		struct steps steps = {w, known_rules(w)};
+		take_python(context);
 		w->ending = END_DEPTH_LIMIT;
 		if (steps.rules)
 			run_loop(MAX_DEPTH + 1, step, &steps, 0);

@@ -18,6 +18,10 @@ static __always_inline void empty_path(struct walk *w)
 	w->kernel_frames = 0;
 	w->depth = 0;
 	w->space_number = 0;
+	w->anchor = 0;
+	w->python_at = 0;
+	w->python_left = 0;
+	w->chained = 0;
 }
 
 /* Begins the path of a thread as of now, to be interned in this stack cache. Its report will say what `flags` say. */

@@ -140,7 +140,7 @@ static __always_inline u32 copy_stack(struct walk *w, struct counters *count, u6
 /* Announces a walk that met what user space is not ready for: its stack is sent along, and user space
  * finishes the walk when it is. What has been found so far is sent too, in case it never is. Returns
  * the path's number; 0: nothing was sent. */
-static __always_inline u32 announce_copy(struct walk *w, struct counters *count, u64 function)
+NOT_INLINED u32 announce_copy(struct walk *w, struct counters *count, u64 function)
 {
 	struct process *process = map_lookup(MAP(PROCESSES), &w->tgid);
 	u32 stack = 0;
@@ -163,8 +163,14 @@ static __always_inline u32 announce_copy(struct walk *w, struct counters *count,
 	if (frames > MAX_FRAMES)
 		frames = MAX_FRAMES;
 	/* Copies fill their ring fast: user space comes for them before it is full. */
-	u64 urgency = stack & 31 ? NO_WAKEUP : FORCE_WAKEUP;
-	if (ring_output(MAP(EVENTS), &w->time, 32 + 8 * (u64)frames, urgency)) {
+	u64 urgency = python_urgency(w);
+	if (!urgency)
+		urgency = stack & 31 ? NO_WAKEUP : FORCE_WAKEUP;
+	u64 words = frames;
+	words += append_chain(w, frames);
+	if (words > MAX_FRAMES)
+		words = MAX_FRAMES;
+	if (ring_output(MAP(EVENTS), &w->time, 32 + 8 * words, urgency)) {
 		count->dropped[DROP_EVENT_RING]++;
 		return NO_STACK_NUMBER;
 	}

@@ -37,6 +37,8 @@ static __always_inline struct walk *saved_walk(struct saved *saved)
 		w->space = saved->space;
 		empty_path(w);
 		begin_walk(w, 1);
+		if (saved->python.words)
+			w->anchor = saved->python.word[0];
 	}
 	return w;
 }
@@ -73,7 +75,22 @@ int walk_saved(struct bpf_raw_tracepoint_args *ctx)
 #ifdef HPCD_OBJECT
 static __attribute__((noinline)) long step_of_copy(u32 number, struct steps *steps)
 {
-	return unwind_step(steps->walk, 1, 0);
+	struct walk *w = steps->walk;
+	u32 zero = 0;
+	struct saved *saved = map_lookup(MAP(SAVED), &zero);
+
+	if (!saved)
+		return 1;
+	if (w->python_left) {
+		put_python_word(w, &saved->python);
+		return 0;
+	}
+	w->from = w->sp;
+	if (unwind_step(w, 1, 0))
+		return 1;
+	if (w->anchor)
+		begin_activation(w, &saved->python);
+	return 0;
 }
 
 SECTION("raw_tp/")

@@ -4,6 +4,12 @@
 
 #include "events/clock.h"
 #include "rings.h"
+#ifdef HPCD_OBJECT /* it needs bpf_loop() */
+#include "runtimes/python.h"
+#else
+#define python_urgency(w) 0
+#define append_chain(w, frames) 0
+#endif
 #include "threads/budgets.h"
 #include "threads/threads.h"
 #include "unwinding.h"
@@ -50,7 +56,10 @@ static __always_inline u32 intern_stack(struct walk *w, struct counters *count)
 		w->user_frames += w->depth - MAX_USER_FRAMES;
 	if (frames > MAX_FRAMES)
 		frames = MAX_FRAMES;
-	u64 size = 32 + 8 * (u64)frames, urgency = urgency_of(MAP(EVENTS), 8);
+	u64 size = 32 + 8 * (u64)frames;
+	u64 urgency = python_urgency(w);
+	if (!urgency)
+		urgency = urgency_of(MAP(EVENTS), 8);
 	if (ring_output(MAP(EVENTS), &w->time, size, urgency)) {
 		count->dropped[DROP_EVENT_RING]++;
 		return 0;

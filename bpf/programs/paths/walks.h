@@ -3,6 +3,9 @@
 #define HPCD_PATHS_WALKS_H
 
 #include "paths/copies.h"
+#ifdef HPCD_OBJECT
+#include "runtimes/python.h"
+#endif
 #include "unwinding.h"
 
 DEFINE_MAP(KNOWN, ARRAY, u32, struct known_rules);
@@ -66,13 +69,31 @@ struct steps {
 
 static __attribute__((noinline)) long step(u32 number, struct steps *steps)
 {
-	return unwind_step(steps->walk, 0, steps->rules);
+	struct walk *w = steps->walk;
+
+	if (w->python_left) {
+		struct python_chain *chain = map_lookup(MAP(PYTHON_CHAINS), &w->context);
+		if (!chain)
+			return 1;
+		put_python_word(w, chain);
+		return 0;
+	}
+	w->from = w->sp;
+	if (unwind_step(w, 0, steps->rules))
+		return 1;
+	w = steps->walk;
+	if (w->anchor) {
+		struct python_chain *chain = map_lookup(MAP(PYTHON_CHAINS), &w->context);
+		if (chain)
+			begin_activation(w, chain);
+	}
+	return 0;
 }
 
 /* Where functions that are called have less room for their frames, step() alone is used. */
 static __attribute__((noinline)) long several_steps(u32 number, struct steps *steps)
 {
-	if (follow_known(steps->walk, steps->rules) == KNOWN_STEPS)
+	if (!steps->walk->python_left && follow_known(steps->walk, steps->rules) == KNOWN_STEPS)
 		return 0;
 	return step(number, steps);
 }
@@ -86,6 +107,7 @@ static __always_inline int loop(void *ctx, u32 context, unsigned long programs)
 	steps.rules = known_rules(steps.walk);
 	if (!steps.rules)
 		return 0;
+	take_python(context);
 	steps.walk->ending = END_DEPTH_LIMIT;
 	run_loop(MAX_DEPTH + 1, several_steps, &steps, 0);
 	end_walk(ctx, steps.walk, programs);

@@ -157,6 +157,11 @@ struct walk {
 	struct registers regs;
 	u64 words_at;    /* address of words[]; NO_STACK: nothing is held */
 	u64 words[STACK_WORDS];
+	u64 anchor;      /* runtimes/python.h: the next object on the stack that evaluates Python; 0: none is known */
+	u64 from;        /* sp before the step */
+	u32 python_at;   /* its place in the chain of Python frames, or that of the next word of its frames */
+	u32 python_left; /* words of these frames that are not in the path yet */
+	u64 chained;     /* 1: there is a chain */
 	u64 trampoline;  /* the address that replaced return addresses are; 0: none is */
 	u64 replaced;    /* the kernel's list of those not met yet */
 	u64 value;       /* what the sample will say besides the path */
@@ -462,7 +467,7 @@ static __always_inline struct known_rule *known_at(struct known_rules *rules, u6
 static __always_inline u32 follow_known(struct walk *w, struct known_rules *rules)
 {
 	u64 ip = w->ip - w->caller, sp = w->sp, bp = w->bp, hash = w->hash, bx_at = w->bx_at;
-	u64 n = w->depth, next, next_bp;
+	u64 n = w->depth, next, next_bp, anchor = w->anchor;
 	u32 taken;
 
 	NOUNROLL
@@ -473,7 +478,7 @@ static __always_inline u32 follow_known(struct walk *w, struct known_rules *rule
 		    n >= INNERMOST_FRAMES)
 			break;
 		u64 cfa = (plain == PLAIN_SP ? sp : bp) + known->rule.cfa_off;
-		if (cfa <= sp)
+		if (cfa <= sp || anchor - sp < cfa - sp) /* it evaluates Python: step() is to see that */
 			break;
 		next_bp = bp;
 		if (known->rule.fp_kind && read_word(w, 0, &next_bp, cfa + known->rule.fp_off))
@@ -506,6 +511,23 @@ static __always_inline u32 follow_known(struct walk *w, struct known_rules *rule
 	return taken;
 }
 
+/* The place in frame[] of the next user frame, which is counted; MAX_FRAMES: there is none. 64 bits: what is checked
+ * is what indexes, or the verifier takes them for two values. */
+static __always_inline u64 place_of_frame(struct walk *w)
+{
+	u64 n = w->depth;
+
+	if (n >= MAX_DEPTH)
+		return MAX_FRAMES;
+	w->depth = n + 1;
+	if (n >= INNERMOST_FRAMES)
+		n = INNERMOST_FRAMES + ((n - INNERMOST_FRAMES) & (OUTERMOST_FRAMES - 1));
+	n += w->kernel_frames;
+	if (n >= w->frames && n < MAX_FRAMES)
+		w->frames = n + 1;
+	return n;
+}
+
 /* One step. Records the current frame; returns 0 with the caller's registers in place, or 1 with
  * w->ending set. `rules` are those known, 0 of a copied stack. */
 static __always_inline u32 unwind_step(struct walk *w, int copied, struct known_rules *rules)
@@ -513,19 +535,10 @@ static __always_inline u32 unwind_step(struct walk *w, int copied, struct known_
 	u64 address = w->ip - w->caller;
 	u64 pair[2];
 	u64 cfa;
-	/* 64 bits: what is checked is what indexes, or the verifier takes them for two values. */
-	u64 n = w->depth;
+	u64 n = place_of_frame(w);
 
-	if (n >= MAX_DEPTH)
-		return stop(w, END_DEPTH_LIMIT);
-	w->depth = n + 1;
-	if (n >= INNERMOST_FRAMES)
-		n = INNERMOST_FRAMES + ((n - INNERMOST_FRAMES) & (OUTERMOST_FRAMES - 1));
-	n += w->kernel_frames;
 	if (n >= MAX_FRAMES)
 		return stop(w, END_DEPTH_LIMIT);
-	if (n >= w->frames)
-		w->frames = n + 1;
 	struct known_rule *known = &w->looked_up;
 	u32 ending = END_COMPLETE;
 	if (!copied)

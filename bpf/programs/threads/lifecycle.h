@@ -3,6 +3,7 @@
 #ifndef HPCD_THREADS_LIFECYCLE_H
 #define HPCD_THREADS_LIFECYCLE_H
 
+#include "runtimes/python_maps.h"
 #include "paths/call_path.h"
 #include "paths/copies.h"
 #include "threads/owner.h"
@@ -42,6 +43,9 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 		copy.image = event.image;
 		/* Of a parent that user space has not met the child requests its mappings itself. */
 		event.thread = !map_update(MAP(PROCESSES), &event.tgid, &copy, 0);
+		struct python *python = map_lookup(MAP(PYTHONS), &parent);
+		if (python)
+			map_update(MAP(PYTHONS), &event.tgid, python, 0);
 		if (copy.excluded)
 			return 0;
 		event.other = parent;
@@ -104,6 +108,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 		process->space.count = 0;
 		process->image = event.image;
 		process->refresh = !ON_DEMAND;
+		map_delete(MAP(PYTHONS), &event.tgid);
 		struct thread *hidden = map_lookup(MAP(THREADS), &event.tid);
 		if (hidden)
 			hidden->user = 0;
@@ -185,6 +190,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 	if (process_has_ended(task)) {
 		event.other = 1;
 		map_delete(MAP(PROCESSES), &event.tgid);
+		map_delete(MAP(PYTHONS), &event.tgid);
 	}
 	send_event(&event, NO_WAKEUP);
 	return 0;

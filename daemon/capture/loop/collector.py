@@ -101,6 +101,7 @@ class Collector:
         the stack for each path through it, and a process that has ended cannot be read any more.
         """
         new_stack, kind_of = self._new_stacks.append, _KIND
+        before = len(self._new_stacks), len(self._new_copied)
         for raw in self._sampler.take_events():
             (kind,) = kind_of(raw)
             if kind == _STACK:
@@ -115,6 +116,7 @@ class Collector:
             else:
                 self._threads.on_event(ThreadEvent.unpack(raw))
         self._threads.refresh_mappings()
+        self._stacks.read_ahead(self._new_stacks[before[0] :] + self._new_copied[before[1] :])
         self._jit.hold_files()
 
     def drain(self) -> int:

@@ -23,7 +23,7 @@ import zstandard
 
 from hpcd.array_types import U32
 from hpcd.bpf.events.mapping_events import MmapEvents
-from hpcd.bpf.saved_walk import SavedWalker, joined, marked
+from hpcd.bpf.saved_walk import SavedWalker, joined, marked, without_chain
 from hpcd.bpf.table_memory import Space, UnwindTables
 from hpcd.bpf.wire import EventKind, StackCopy, StackEvent
 from hpcd.daemon.capture.paths.past_spaces import PastMappings, PastSpaces
@@ -61,6 +61,8 @@ class _Deferred:
     time: int
     event: bytes
     copy: bytes
+    chain: bytes
+    """Python frames of its thread (:func:`hpcd.bpf.saved_walk.without_chain`)."""
     packed: bool = False
     """Whether the copy is compressed."""
     waits_for_table: bool = False
@@ -151,12 +153,13 @@ class DeferredPaths:
         by_number.update(self._unnamed)
         indices = self.stand_ins.add(len(events))
         kept_out: list[int] = []
-        for index, event in zip(indices, events, strict=True):
+        split = [without_chain(event) for event in events]
+        for index, (event, chain) in zip(indices, split, strict=True):
             number = _NUMBER_OF_EVENT(event)
             self._unnamed.pop(number, None)
-            if not self._defer(index, event, by_number.get(number)):
+            if not self._defer(index, event, by_number.get(number), chain):
                 kept_out.append(index)
-        self._finish(kept_out, [events[index - indices.start] for index in kept_out])
+        self._finish(kept_out, [split[index - indices.start][0] for index in kept_out])
         return np.array(indices, np.uint32) | np.uint32(STAND_IN)
 
     def add_one(self, event: bytes, copy: bytes) -> int:
@@ -166,14 +169,14 @@ class DeferredPaths:
             self._finish([index], [event])
         return index | STAND_IN
 
-    def _defer(self, index: int, event: bytes, copy: bytes | None) -> bool:
+    def _defer(self, index: int, event: bytes, copy: bytes | None, chain: bytes = b"") -> bool:
         """Return whether the path waits; else there is no room, or no copy."""
         if copy is None or self._bytes + self._mapped_bytes + len(copy) > _MAX_BYTES:
             self.counts.no_room += 1
             return False
         time, tgid = _OF_PROCESS(copy)
         self._bytes += len(copy)
-        deferred = _Deferred(index, tgid, time, event, copy)
+        deferred = _Deferred(index, tgid, time, event, copy, chain)
         self._waiting[index] = self._fresh[index] = deferred
         return True
 
@@ -266,7 +269,7 @@ class DeferredPaths:
         ending, depth, frames = _NO_PROCESS, 0, _NO_FRAMES
         if mapped:
             written = spaces.hold(mapped)
-            ending, depth, frames = walker.walk(self._copy_of(deferred), written)
+            ending, depth, frames = walker.walk(self._copy_of(deferred), written, deferred.chain)
         late = last or now - deferred.time > _MAPPING_WAIT_NS
         if mapped and ending == _NO_TABLE and not last:
             module = _file_at(mapped.regions, int(frames[-1]) & RAW_MASK)

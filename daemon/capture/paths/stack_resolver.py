@@ -19,6 +19,7 @@ from hpcd.daemon.capture.paths.stack_caches import StackCaches
 from hpcd.daemon.capture.records.recorder_kernels import Paths, gather_paths
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.module_mappings import ModuleMappings
+from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
 from hpcd.distinct import distinct
 from hpcd.kernels.library import structure
 from hpcd.model import frame as frames
@@ -48,7 +49,9 @@ class StackResolver:
         find_mapping: Callable[[int, int, int], Region | None],
         cache_count: int,
         user_of: Callable[[int], int] | None = None,
+        python: PythonNaming | None = None,
     ) -> None:
+        self._python = python
         self.cct = CCTBuilder()
         self.caches = StackCaches(cache_count)
         self._mappings = mappings
@@ -92,6 +95,8 @@ class StackResolver:
             address = distinct(paths.missing)
             self._kernel_frames.add(address, self._kernel.to_module_frames(address))
             paths = gather_paths(stacks, self._spans, self._kernel_frames.struct)
+        if len(paths.python_at):
+            paths = self._with_python(stacks, paths)
         incomplete = []
         for at, of in zip(paths.raw_at.tolist(), paths.raw_of.tolist(), strict=True):
             time, pid = _OF_PROCESS(stacks[of])
@@ -100,6 +105,31 @@ class StackResolver:
                 incomplete.append(of)
         self._wait_for_modules(stacks, dict.fromkeys(incomplete))
         return paths
+
+    def read_ahead(self, stacks: list[bytes]) -> None:
+        """Read what may not be there any more when ``stacks`` are resolved."""
+        if self._python:
+            self._python.read_ahead(stacks)
+
+    def _with_python(self, stacks: list[bytes], paths: Paths) -> Paths:
+        """Return ``paths`` with frames of functions in the place of Python frames' words."""
+        pids = np.fromiter((_OF_PROCESS(stack)[1] for stack in stacks), np.uint64)
+        at = paths.python_at
+        frame = np.zeros(len(at), np.uint64)
+        if self._python:
+            frame = self._python.frames(
+                pids[paths.python_of], paths.frames[at], paths.python_position
+            )
+        paths.frames[at] = frame
+        gone = at[frame == 0]
+        if not len(gone):
+            return paths
+        kept = np.ones(len(paths.frames), bool)
+        kept[gone] = False
+        place = np.cumsum(kept) - 1
+        length = paths.length.copy()
+        np.subtract.at(length, paths.python_of[frame == 0], 1)
+        return paths._replace(frames=paths.frames[kept], length=length, raw_at=place[paths.raw_at])
 
     def insert(self, stacks: list[bytes]) -> U32:
         """Return the CCT nodes u32[n] of stacks that take no slot."""

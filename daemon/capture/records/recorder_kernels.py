@@ -44,6 +44,12 @@ class Paths(NamedTuple):
     """i64[m]: positions in ``frames`` of user addresses outside of all modules."""
     raw_of: I64
     """i64[m]: the stacks that these are of."""
+    python_at: I64
+    """i64[p]: positions in ``frames`` of Python frames, which are their first words there."""
+    python_of: I64
+    """i64[p]: the stacks that these are of."""
+    python_position: U64
+    """u64[p]: their second words."""
 
 
 class BatchOutcome(NamedTuple):
@@ -77,17 +83,22 @@ def gather_paths(stacks: list[bytes], spans: U64, known: CStructure) -> Paths:
     pid = np.empty(n, np.uint32)
     frames, missing = np.empty(words, np.uint64), np.empty(words, np.uint64)
     raw_at, raw_of = np.empty(words, np.int64), np.empty(words, np.int64)
+    python_at, python_of = np.empty(words, np.int64), np.empty(words, np.int64)
+    python_position = np.empty(words, np.uint64)
     paths = structure(
         "paths", cache=cache, stack=stack, length=length, pid=pid, frames=frames,
         missing=missing, raw_at=raw_at, raw_of=raw_of,
+        python_at=python_at, python_of=python_of, python_position=python_position,
     )  # fmt: skip
     total = kernels.gather_paths(data, sizes, n, spans, len(spans) // 2, known, paths)
     if total < 0:
         raise ValueError("a stack that has not as many frames as it says")
     absent, raw = paths.pointer.missing_count, paths.pointer.raw_count
+    python = paths.pointer.python_count
     return Paths(
-        cache, stack, length, pid, frames[:total], missing[:absent], raw_at[:raw], raw_of[:raw]
-    )
+        cache, stack, length, pid, frames[:total], missing[:absent], raw_at[:raw], raw_of[:raw],
+        python_at[:python], python_of[:python], python_position[:python],
+    )  # fmt: skip
 
 
 def insert_paths(

@@ -28,6 +28,8 @@ from hpcd.daemon.naming.kernel_symbols import KernelSymbols, KernelSymbolStore
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.naming.mapping_rows import KnownModule
 from hpcd.daemon.naming.module_mappings import ModuleMappings
+from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
+from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.program_files import program_files
@@ -109,8 +111,16 @@ class Assembly:
             catch_up=mmaps.catch_up,
         )
         kernel = self._kernel_naming(sampler)
+        pythons = PythonProcesses(mappings, sampler.targets)
+        factors = sampler.programs.hash_factors
+        python = PythonNaming(pythons, self._modules, writer, targets.user_of, factors)
         stacks = StackResolver(
-            mappings, kernel, mmaps.history.lookup, sampler.programs.caches, targets.user_of
+            mappings,
+            kernel,
+            mmaps.history.lookup,
+            sampler.programs.caches,
+            targets.user_of,
+            python,
         )
         deferred = DeferredPaths(
             self._loading.saved_walker(),
@@ -130,7 +140,8 @@ class Assembly:
             targets, writer, stacks, thread_times, deferred.add_one, on_demand=self._on_demand
         )
         calls, account = self._calls(sampler, threads, stacks, deferred)
-        probes = targets.watcher = self._loading.calls.probes(sampler, writer)
+        probes = self._loading.calls.probes(sampler, writer)
+        targets.watchers = [pythons, *([probes] if probes else [])]
         if probes:
             self._stack.callback(probes.close)
         jit = JitNaming(self._modules, targets.owner_of, writer)

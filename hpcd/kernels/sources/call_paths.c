@@ -9,7 +9,9 @@
 enum { COMPLETE = 0, KERNEL_ONLY = 1, REGISTERS_CHANGING = 18, FRAMES_OMITTED = 19 };
 
 /* hpcd/model/frame.py */
-#define KERNEL (1ull << 63)
+#define KERNEL (3ull << 62)
+#define PYTHON (2ull << 62)
+#define PYTHON_POSITION (1ull << 61)
 #define MARKER (3ull << 61)
 #define OFFSET_MASK ((1ull << FRAME_MODULE_SHIFT) - 1)
 #define OMITTED (MARKER | FRAMES_OMITTED)
@@ -23,6 +25,22 @@ static inline bool is_marker(uint64_t frame)
 static inline bool is_module(uint64_t frame)
 {
 	return frame && frame >> 62 == 0;
+}
+
+static inline bool is_kernel(uint64_t frame)
+{
+	return (frame & KERNEL) == KERNEL;
+}
+
+/* The words of a frame of Python: bpf/programs/runtimes/python_values.h. */
+static inline bool is_python_code(uint64_t frame)
+{
+	return (frame & (KERNEL | PYTHON_POSITION)) == PYTHON;
+}
+
+static inline bool is_python_position(uint64_t frame)
+{
+	return (frame & (KERNEL | PYTHON_POSITION)) == (PYTHON | PYTHON_POSITION);
 }
 
 /* Whether it says how a path has ended, not how many frames are left out of one. */
@@ -117,7 +135,7 @@ int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, con
 {
 	const struct span *spans = (const struct span *)all_spans;
 	int64_t total = 0;
-	paths->missing_count = paths->raw_count = 0;
+	paths->missing_count = paths->raw_count = paths->python_count = 0;
 	for (int64_t index = 0; index < n; stacks += sizes[index++]) {
 		struct stack_event head;
 		if (sizes[index] < (int64_t)sizeof head)
@@ -138,7 +156,18 @@ int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, con
 			paths->frames[total++] = MARKER | head.end_reason;
 		for (int64_t at = outer - 1; at >= inner; at--) {
 			uint64_t frame = frame_at(&body, at);
-			if (frame & KERNEL) {
+			if (is_python_code(frame))
+				continue; /* the other half of it was left out of a deep stack */
+			if (is_python_position(frame)) {
+				uint64_t code = at > inner ? frame_at(&body, at - 1) : 0;
+				if (!is_python_code(code))
+					continue;
+				paths->python_at[paths->python_count] = total;
+				paths->python_of[paths->python_count] = index;
+				paths->python_position[paths->python_count++] = frame;
+				frame = code;
+				at--;
+			} else if (is_kernel(frame)) {
 				/* Callers are return addresses; the interrupted instruction itself is not. */
 				uint64_t address = frame - (at > inner);
 				const uint64_t *named = find_frame(known, address);

@@ -18,7 +18,7 @@ from hpcd.analysis.profile.advice import advice
 from hpcd.analysis.profile.report import FIGURES_WIDTH, Outline, json_parts
 from hpcd.analysis.profile.report_header import gather_facts
 from hpcd.analysis.profile.row_text import run_name, shorten
-from hpcd.analysis.profile.views import make_view, outermost, preorder
+from hpcd.analysis.profile.views import make_view, outermost
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
 from hpcd.model.unwind_status import UnwindStatus
@@ -81,7 +81,7 @@ def test_views_count_as_walking_the_samples_does(
 @given(trees(40))
 def test_preorder_nests_as_the_tree_does(tree: CCT) -> None:
     canonical = union([tree])[0]
-    begin, end = preorder(canonical)
+    begin, end = canonical.preorder()
     assert sorted(begin.tolist()) == list(range(len(canonical)))
     above = [{0}]
     for node in range(1, len(canonical)):

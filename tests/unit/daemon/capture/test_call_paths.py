@@ -106,7 +106,7 @@ def plain_path(event: bytes) -> tuple[Path, bool]:
     path, waits = [], False
     for at in range(inner, kernel if changing else len(body)):
         frame = body[at]
-        if frame & frames.KERNEL:
+        if frame & frames.KERNEL == frames.KERNEL:
             frame = frames.module_frame(1, (frame - (at > inner)) & 0xFFFFFF)
         elif frame >> 61 == frames.SPECIAL >> 61:
             address = frame & frames.RAW_MASK

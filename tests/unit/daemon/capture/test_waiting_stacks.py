@@ -40,7 +40,7 @@ class Walks:
         self.walked = 0
         self.copies: list[bytes] = []
 
-    def walk(self, copy: bytes, _space: Any) -> tuple[int, int, U64]:
+    def walk(self, copy: bytes, _space: Any, _chain: bytes = b"") -> tuple[int, int, U64]:
         frames = np.array([0x1234], np.uint64)
         self.walked += 1
         if not self.ready:
@@ -178,7 +178,10 @@ def test_what_met_a_file_without_a_table_is_not_walked_until_there_is_one(
 ) -> None:
     walks.told = True
     event, copy = copied(1)
-    waiting.add([event + np.array([SPECIAL | 0x1234], np.uint64).tobytes()], [copy])
+    head = np.frombuffer(event, StackEvent.dtype()).copy()
+    head["user_frames"] = 1
+    frame = np.array([SPECIAL | 0x1234], np.uint64)
+    waiting.add([head.tobytes() + frame.tobytes()], [copy])
     waiting.finish_paths(1000)
     assert waiting.waiting_for_tables and not walks.walked
     walks.ready = True

@@ -1,0 +1,108 @@
+"""Call paths without the frames of a language's interpreter.
+
+Between a Python function and what it calls stand the interpreter's own frames: the evaluation loop,
+helpers of calls, built-in functions. Folded, their cost is that of the Python line that runs them,
+and a C function of another library hangs below that line. Paths that lead to Python through the
+program's start or that of a thread begin at its first function. Nodes keep their numbers, so that
+sums and traces are those of the tree that was recorded:
+
+    main > run > <module> > step > loop > dgemm     becomes    <module> > step > dgemm
+
+where ``loop`` is another node of ``step`` now.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.array_types import U32, Mask
+from hpcd.model.cct import CCT
+from hpcd.model.identity import ModuleKind
+
+# Functions of the library that only lead to the program: threads' start, `python -m`.
+_STARTS = re.compile(
+    r"(.*/threading\.py:(Thread\.)?(_bootstrap|_bootstrap_inner|run)"
+    r"|(.*/runpy\.py|<frozen runpy>):(_run_module_as_main|_run_code))"
+)
+_IMPORTS = "<frozen importlib."
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedTree:
+    """``cct`` with the parents and frames that nodes have folded; ``shown`` ``uint32[n]`` is the
+    node whose procedure and scope each one has, itself for most."""
+
+    cct: CCT
+    shown: U32
+
+
+def fold(
+    cct: CCT,
+    procedure: U32,
+    module: U32,
+    kinds: Sequence[str],
+    paths: Sequence[str],
+    names: Sequence[str],
+    begins: Mask,
+) -> FoldedTree:
+    """Fold the frames of interpreters.
+
+    ``procedure`` ``uint32[n]`` is each node's, ``module`` ``uint32[procedures]`` the load module of
+    each procedure, of ``kinds`` and ``paths`` by number, ``names`` those of procedures;
+    ``begins`` ``bool[procedures]`` says which are where programs and threads begin, or of the C
+    library. O(n).
+    """
+    source = np.array([kind == ModuleKind.PYTHON for kind in kinds], bool)
+    imports = source & np.array([path.startswith(_IMPORTS) for path in paths], bool)
+    binary = np.array([kind == ModuleKind.ELF for kind in kinds], bool)
+    leads = np.array(
+        [
+            bool(source[at] and _STARTS.fullmatch(f"{paths[at]}:{name}"))
+            for at, name in zip(module.tolist(), names, strict=True)
+        ],
+        bool,
+    )
+    own = module[procedure]
+    python = source[own]
+    # What is called by a Python function directly is what evaluates it.
+    evaluators = np.unique(own[python[cct.parent] & binary[own]])
+    interpreter = np.isin(own, evaluators)
+    leading = leads[procedure]
+    return _fold(
+        cct,
+        folds=interpreter | imports[own],
+        starts=interpreter | begins[procedure] | leading,
+        shows=python & ~imports[own] & ~leading,
+    )
+
+
+def _fold(cct: CCT, folds: Mask, starts: Mask, shows: Mask) -> FoldedTree:
+    """Fold nodes of ``folds`` below nodes of ``shows``; the first of these begins its path where
+    all above are of ``starts``."""
+    count = len(cct)
+    shown = np.arange(count, dtype=np.uint32)
+    parent = cct.parent.copy()
+    inside = np.zeros(count, bool)
+    at_start = np.zeros(count, bool)
+    at_start[0] = True
+    for level in _levels(cct)[1:]:
+        above = cct.parent[level]
+        hidden = inside[above] & folds[level]
+        shown[level] = np.where(hidden, shown[above], level)
+        first = shows[level] & at_start[above]
+        parent[level] = np.where(hidden, parent[shown[above]], np.where(first, 0, shown[above]))
+        inside[level] = inside[above] | shows[level]
+        at_start[level] = at_start[above] & starts[level]
+    return FoldedTree(CCT(parent, cct.frame[shown]), shown)
+
+
+def _levels(cct: CCT) -> list[U32]:
+    """Nodes by their depth."""
+    depth = cct.depth()
+    order = np.argsort(depth, kind="stable").astype(np.uint32)
+    bounds = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 1))
+    return np.split(order, bounds)

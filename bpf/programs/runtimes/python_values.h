@@ -1,0 +1,64 @@
+/* What user space writes of a Python process, and what is read of a thread of one.
+ */
+#ifndef HPCD_PYTHON_VALUES_H
+#define HPCD_PYTHON_VALUES_H
+
+/* Which object on the C stack belongs to an activation of the evaluation loop, and to which Python frames. */
+enum python_anchor {
+	PYTHON_EACH_FRAME = 1,  /* 3.10: a CFrame for each frame */
+	PYTHON_ENTRY_FLAG = 2,  /* 3.11: a CFrame for the frames up to one that is an entry */
+	PYTHON_ENTRY_FRAME = 3, /* since 3.12: the frame above them, which is nobody's */
+};
+
+/* owner of a frame that stands for an activation (3.12 on; 3.14 has a second kind) */
+#define PYTHON_OWNED_BY_C 3
+
+/* The CPython of a process: addresses, and where its structures have what, in bytes. */
+struct python {
+	u64 interpreters; /* address of the pointer to the first interpreter */
+	/* Code of the evaluation loop that has linked its CFrame and not written its frame there yet. */
+	u64 unset_begin, unset_end;
+	u32 anchor;       /* enum python_anchor */
+	u32 next_interpreter, threads; /* in an interpreter */
+	u32 next_thread, thread_id, thread_frame; /* in a thread's state */
+	u32 thread_cframe; /* 0: there are no CFrames */
+	u32 cframe_frame, cframe_previous;
+	u32 frame_bytes;  /* what is read of a frame */
+	u32 previous, code, instruction, owner; /* in a frame */
+	u32 tags;         /* bits of the pointer to the code object that are no address */
+	u32 identity;     /* in a code object: addresses of its file, names and line table */
+	u32 identity_bytes;
+	u32 instructions; /* in a code object: its first instruction; 0: frames have an index, not an address */
+};
+
+/* A frame is two words in a path: this with the code object's address, and this with POSITION, a hash of the code
+ * object's identity and the index of the instruction, in units of two bytes. */
+#define FRAME_PYTHON (2ULL << 62)
+#define FRAME_PYTHON_POSITION (1ULL << 61)
+#define PYTHON_POSITION_BITS 24
+#define PYTHON_ADDRESS_MASK ((1ULL << 57) - 1)
+
+/* The Python frames of a thread: for each activation of the loop, the innermost first, the address of its object on
+ * the C stack, the number of words that follow, and these: its frames, the innermost first. */
+#define PYTHON_WORDS 2048
+#define SENT_PYTHON_WORDS 512 /* with a path that is finished later, at most */
+#define PYTHON_FRAME_WORDS 16 /* read of a frame, at most */
+#define MOST_PYTHON_STATES 4096 /* looked at for one thread */
+
+struct python_chain {
+	u64 pointer; /* of the thread: the thread_id of its state */
+	u64 interpreter, state; /* that are looked at in the search for it */
+	u64 found;
+	s64 more;    /* frames than CFrames */
+	u64 frame;   /* the next to be read */
+	u64 cframe;
+	u64 woken;   /* when user space was last woken for a new path with such frames */
+	u64 last;    /* the object of the last activation: those outside of it have higher addresses */
+	u64 bytes[PYTHON_FRAME_WORDS];
+	u64 identity[4];
+	u64 head;    /* of the activation whose frames are read: its place in word[] */
+	u64 words;   /* used of word[] */
+	u64 word[PYTHON_WORDS];
+};
+
+#endif

@@ -1,0 +1,130 @@
+"""Functions of Python processes: file, qualified name and lines, read once for each code object.
+
+All of it is memory of a target, which may hold anything, and is read by a process that can be left
+behind (:mod:`hpcd.daemon.access.target_reader`), for many code objects at a time. Sizes are
+bounded; what does not look like a code object is not named.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hpcd.daemon.runtimes.python.cpython_layouts import CODE_BYTES, Layout
+from hpcd.daemon.runtimes.python.line_tables import LineTable, read_line_table
+
+Pieces = Sequence[tuple[int, int]]
+ReadMemory = Callable[[Pieces], list[bytes | None]]
+"""Reads pieces (address, size) of a process's memory, each as far as it goes; None: not at all."""
+
+# A string's head and its characters: longer paths and names are cut.
+_TEXT_BYTES = 2048
+# Of a table; of a module with 10,000 lines it has 100 KB.
+_MOST_TABLE = 1 << 19
+_FIRST_TABLE_BYTES = 1024
+_BYTES_SIZE, _BYTES_DATA = 16, 32
+_TEXT_LENGTH, _TEXT_STATE = 16, 32
+_ENCODINGS = {1: ("latin-1", 1), 2: ("utf-16-le", 2), 4: ("utf-32-le", 4)}
+_AT_ONCE = 256
+_USER_END = 1 << 47
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCode:
+    """A function as its code object describes it."""
+
+    file: str
+    name: str
+    first_line: int
+    lines: LineTable
+
+
+@dataclass(slots=True)
+class _Draft:
+    identity: tuple[int, ...]
+    first_line: int
+    file: str = ""
+    name: str = ""
+    table: bytes = b""
+
+
+def read_codes(
+    read: ReadMemory, layout: Layout, code_type: int, addresses: Sequence[int]
+) -> dict[int, tuple[PythonCode, tuple[int, ...]]]:
+    """Return, by address, the code objects at ``addresses`` that could be read, and what identifies
+    each: the addresses of its file, name, qualified name and line table.
+
+    ``code_type`` is the address of ``PyCode_Type``, 0 if it is not known. Raises what ``read``
+    does.
+    """
+    result = {}
+    for first in range(0, len(addresses), _AT_ONCE):
+        some = [at for at in addresses[first : first + _AT_ONCE] if 4096 <= at < _USER_END]
+        drafts = _heads(read, layout, code_type, some)
+        _read_texts(read, layout, drafts)
+        _read_tables(read, drafts)
+        for address, draft in drafts.items():
+            if draft.file and draft.name:
+                lines = read_line_table(layout.version, draft.table, draft.first_line)
+                code = PythonCode(draft.file, draft.name, draft.first_line, lines)
+                result[address] = code, draft.identity
+    return result
+
+
+def _heads(
+    read: ReadMemory, layout: Layout, code_type: int, addresses: Sequence[int]
+) -> dict[int, _Draft]:
+    drafts = {}
+    heads = read([(address, CODE_BYTES) for address in addresses])
+    for address, head in zip(addresses, heads, strict=True):
+        if head is None or len(head) < CODE_BYTES:
+            continue
+        if code_type and struct.unpack_from("<Q", head, 8)[0] != code_type:
+            continue
+        words = layout.identity_bytes // 8
+        identity = struct.unpack_from(f"<{words}Q", head, layout.file)
+        (first_line,) = struct.unpack_from("<i", head, layout.first_line)
+        drafts[address] = _Draft(identity, max(first_line, 0))
+    return drafts
+
+
+def _read_texts(read: ReadMemory, layout: Layout, drafts: dict[int, _Draft]) -> None:
+    name = (layout.qualified_name - layout.file) // 8
+    wanted = [
+        (draft.identity[which], _TEXT_BYTES) for draft in drafts.values() for which in (0, name)
+    ]
+    texts = iter(read(wanted) if wanted else ())
+    for draft in drafts.values():
+        draft.file, draft.name = _text(next(texts), layout), _text(next(texts), layout)
+
+
+def _text(data: bytes | None, layout: Layout) -> str:
+    """The characters of a compact str object that begins with ``data``; "" if it is none."""
+    if data is None or len(data) < layout.compact:
+        return ""
+    (length,) = struct.unpack_from("<Q", data, _TEXT_LENGTH)
+    (state,) = struct.unpack_from("<I", data, _TEXT_STATE)
+    # interned: 2 bits, kind: 3, compact: 1, ascii: 1
+    kind, compact, is_ascii = state >> 2 & 7, state >> 5 & 1, state >> 6 & 1
+    if not compact or kind not in _ENCODINGS:
+        return ""
+    encoding, width = _ENCODINGS[kind]
+    start = layout.ascii if is_ascii else layout.compact
+    return data[start : start + min(length, _TEXT_BYTES) * width].decode(encoding, "replace")
+
+
+def _read_tables(read: ReadMemory, drafts: dict[int, _Draft]) -> None:
+    tables = [(draft, draft.identity[-1]) for draft in drafts.values()]
+    heads = read([(at, _FIRST_TABLE_BYTES) for _, at in tables]) if tables else []
+    longer = []
+    for (draft, at), head in zip(tables, heads, strict=True):
+        if head is None or len(head) < _BYTES_DATA:
+            continue
+        (size,) = struct.unpack_from("<Q", head, _BYTES_SIZE)
+        draft.table = head[_BYTES_DATA : _BYTES_DATA + size]
+        if len(draft.table) < size <= _MOST_TABLE:
+            longer.append((draft, at + _BYTES_DATA, size))
+    parts = read([(at, size) for _, at, size in longer]) if longer else []
+    for (draft, _, _), table in zip(longer, parts, strict=True):
+        draft.table = table or draft.table

@@ -1,0 +1,161 @@
+"""From the words of Python frames to frames of load modules.
+
+The programs put two words for a frame into a path (``bpf/programs/runtimes/python_values.h``): the
+address of its code object, and a hash of what identifies that with the number of the instruction.
+Here that becomes a frame like others: the load module is the source file, the offset says which
+function and which line of it, the same in each process and on each rank.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from zlib import crc32
+
+import numpy as np
+
+from hpcd.array_types import U64
+from hpcd.bpf.wire import FRAME_PYTHON, PYTHON_ADDRESS_MASK, PYTHON_POSITION_BITS
+from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.runtimes.python.code_objects import PythonCode
+from hpcd.daemon.runtimes.python.line_tables import LineTable
+from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
+from hpcd.distinct import distinct
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.frame import module_frame
+from hpcd.model.python_place import FUNCTION_BYTES, MOST_LINE, python_offset
+
+_IDENTITY_MASK = 0xFFFFFFFF
+_PYTHON, _KIND_SHIFT = FRAME_PYTHON >> 61, 61  # without FRAME_PYTHON_POSITION
+# The loop's own frames: calls from C of 3.12, and what follows an inlined __init__().
+_SHIMS = {("<shim>", "<shim>"), ("<shim>", "<interpreter trampoline>"), ("__init__", "__init__")}
+_UNKNOWN = "[Python function that is gone]"
+_NO_FILE = "[python]"
+_MOST_FUNCTIONS = 1 << 20
+_MASK = (1 << 64) - 1
+_GONE = PythonCode(_NO_FILE, _UNKNOWN, 0, LineTable(0))
+
+
+class PythonNaming:
+    """Owns the load modules of Python's source files and the symbols of their functions.
+
+    ``user_of`` gives the user of a pid, ``factors`` are those of ``hash_mix()`` in the programs.
+    """
+
+    def __init__(
+        self,
+        processes: PythonProcesses,
+        modules: Modules,
+        writer: MeasurementWriter,
+        user_of: Callable[[int], int],
+        factors: tuple[int, int],
+    ) -> None:
+        self.processes = processes
+        self._modules = modules
+        self._writer = writer
+        self._user_of = user_of
+        self._factors = factors
+        self._functions: dict[tuple[int, int, int], tuple[PythonCode, int] | None] = {}
+        """By pid, address and identity: the function and its module; None: not to be shown."""
+        self._symbols: set[int] = set()
+        """Frames at which a function that is in the measurement begins."""
+
+    def read_ahead(self, stacks: Iterable[bytes]) -> None:
+        """Read the functions that are new in ``stacks`` (as the ring of events has them): their
+        process may end before its paths are made."""
+        if not len(self.processes):
+            return
+        wanted: defaultdict[int, set[int]] = defaultdict(set)
+        for stack in stacks:
+            words = np.frombuffer(stack, np.uint64, offset=32)
+            code = words[words >> np.uint64(_KIND_SHIFT) == _PYTHON]
+            if len(code):
+                pid = int.from_bytes(stack[12:16], "little")
+                wanted[pid].update((code & np.uint64(PYTHON_ADDRESS_MASK)).tolist())
+        for pid, addresses in wanted.items():
+            process = self.processes.get(pid)
+            if process:
+                self.processes.read(pid, sorted(addresses - process.codes.keys()))
+
+    def frames(self, pid: U64, code: U64, position: U64) -> U64:
+        """Return the frames u64[n] of Python frames by process and words; 0 for those that are the
+        interpreter's own."""
+        shift = np.uint64(PYTHON_POSITION_BITS)
+        identity = position >> shift & np.uint64(_IDENTITY_MASK)
+        unit = position & np.uint64((1 << PYTHON_POSITION_BITS) - 1)
+        key = np.stack([pid, code & np.uint64(PYTHON_ADDRESS_MASK), identity, unit], axis=1)
+        unique, inverse = np.unique(key, axis=0, return_inverse=True)
+        rows = [tuple(row) for row in unique.tolist()]
+        self._find(distinct_functions(rows))
+        result = np.fromiter(map(self._frame, rows), np.uint64, len(rows))
+        named: U64 = result[inverse.ravel()]
+        return named
+
+    def _find(self, functions: set[tuple[int, int, int]]) -> None:
+        """Find out what ``functions`` are that are not known yet."""
+        new = sorted(functions - self._functions.keys())
+        if len(self._functions) + len(new) > _MOST_FUNCTIONS:
+            self._functions.clear()
+            new = sorted(functions)
+        for number in distinct(np.array([key[0] for key in new], np.int64)).tolist():
+            mine = [key for key in new if key[0] == number]
+            self._read_stale(number, mine)
+            for key in mine:
+                self._functions[key] = self._function(*key)
+
+    def _read_stale(self, pid: int, keys: list[tuple[int, int, int]]) -> None:
+        """Read those code objects anew that are others than when they were read, or were not."""
+        process = self.processes.get(pid)
+        if process:
+            stale = {
+                address
+                for _, address, identity in keys
+                if address not in process.codes or self._hash(process.codes[address][1]) != identity
+            }
+            self.processes.read(pid, sorted(stale))
+
+    def _function(self, pid: int, address: int, identity: int) -> tuple[PythonCode, int] | None:
+        process = self.processes.get(pid)
+        known = process.codes.get(address) if process else None
+        if known and self._hash(known[1]) == identity:
+            code = known[0]
+            if (code.file, code.name) in _SHIMS:
+                return None
+            module = self._modules.python(code.file, self._user_of(pid))
+            if module:
+                return code, module
+        module = self._modules.python(_NO_FILE, 0)
+        return (_GONE, module) if module else None
+
+    def _hash(self, identity: tuple[int, ...]) -> int:
+        """The hash that the programs have for what identifies a code object: its lowest 32 bits."""
+        first, second, third, fourth = (*identity, 0)[:4]
+        value = self._mix(self._mix(self._mix(first, second), third), fourth)
+        return value & _IDENTITY_MASK
+
+    def _mix(self, value: int, other: int) -> int:
+        for factor in self._factors:
+            product = (value ^ other) * factor & _MASK
+            value, other = int.from_bytes(product.to_bytes(8, "little"), "big"), 0
+        return value
+
+    def _frame(self, row: tuple[int, ...]) -> int:
+        pid, address, identity, unit = row
+        function = self._functions[pid, address, identity]
+        if function is None:
+            return 0
+        code, module = function
+        line = min(code.lines.line(unit), MOST_LINE)
+        offset = python_offset(code.first_line, crc32(code.name.encode(errors="replace")), line)
+        frame = module_frame(module, offset)
+        begin = frame & ~(FUNCTION_BYTES - 1)
+        if begin not in self._symbols:
+            self._symbols.add(begin)
+            start = offset & ~(FUNCTION_BYTES - 1)
+            self._writer.add_symbols(module, [(start, FUNCTION_BYTES, code.name)])
+        return frame
+
+
+def distinct_functions(rows: Iterable[tuple[int, ...]]) -> set[tuple[int, int, int]]:
+    """Return process, code object and identity of ``rows``, each once."""
+    return {(row[0], row[1], row[2]) for row in rows}

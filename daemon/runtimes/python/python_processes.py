@@ -1,0 +1,159 @@
+"""The processes that run CPython, and their functions as far as these have been read.
+
+A process is recognised by a load module that has ``_PyRuntime``, whatever it is called: the
+interpreter's executable, libpython, or a program that CPython is linked into.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hpcd.bpf.kernel_targets import KernelTargets
+from hpcd.daemon.access import target_reader
+from hpcd.daemon.access.patience import WithheldError
+from hpcd.daemon.naming.module_mappings import ModuleMappings
+from hpcd.daemon.runtimes.python.code_objects import Pieces, PythonCode, read_codes
+from hpcd.daemon.runtimes.python.cpython_layouts import (
+    DEBUG_OFFSETS_BYTES,
+    Layout,
+    UnknownVersionError,
+    layout_of,
+    unset_code,
+)
+from hpcd.daemon.unwind.runtime_symbols import PYTHON_RUNTIME
+from hpcd.model.region import Region
+
+# From the evaluation loop's entry to where it has written its frame: 0xa6 bytes in builds seen.
+_LOOP_BYTES = 0x100
+_NAMED_VERSION = re.compile(r"python(\d)\.(\d+)[^/]*$")
+# Of one process; each takes 1 KB or so.
+_MOST_CODES = 100_000
+# That have ended: stacks of theirs may be on their way.
+_MOST_PROCESSES = 4096
+
+
+@dataclass(slots=True)
+class PythonProcess:
+    """A process that runs a CPython whose structures are known.
+
+    ``codes`` are its functions by address, with what identifies each: memory is used again.
+    """
+
+    layout: Layout
+    entry: bytes
+    code_type: int
+    codes: dict[int, tuple[PythonCode, tuple[int, ...]]] = field(default_factory=dict)
+
+
+class PythonProcesses:
+    """Watches what targets map (:class:`hpcd.daemon.targets.process_table.MappingWatcher`), and has
+    the programs take the Python frames of those that run CPython."""
+
+    def __init__(self, mappings: ModuleMappings, kernel: KernelTargets) -> None:
+        self._mappings = mappings
+        self._kernel = kernel
+        self._processes: OrderedDict[int, PythonProcess | None] = OrderedDict()
+        self._began: dict[int, int] = {}
+        self.unknown: dict[str, str] = {}
+        """Load modules whose Python frames are not taken, and why."""
+
+    def __len__(self) -> int:
+        return len(self._processes)
+
+    def get(self, pid: int) -> PythonProcess | None:
+        """Return the process that last had this pid, if it runs CPython."""
+        return self._processes.get(pid)
+
+    # --- what targets map ---
+
+    def on_mapped(self, pid: int, regions: Iterable[Region], began: int, *, ended: bool) -> None:
+        """Look for CPython in what ``pid`` maps, unless it was found in this program already."""
+        if ended or (pid in self._processes and self._began.get(pid) == began):
+            return
+        for region in regions:
+            runtime = self._mappings.runtime_in(region)
+            if runtime is None:
+                continue
+            bias, symbols = runtime
+            if PYTHON_RUNTIME in symbols:
+                self._recognise(pid, began, region.path, bias, symbols)
+                return
+        if self._processes.pop(pid, None):  # it was another program
+            self._kernel.forget_python(pid)
+
+    def on_fork(self, parent: int, child: int) -> None:
+        """``child`` runs what ``parent`` does; the programs know if that was known to them."""
+        process = self._processes.get(parent)
+        if process:
+            self._keep(child, self._began.get(parent, 0), process)
+            self._kernel.set_python(child, process.entry)
+
+    def on_exit(self, pid: int) -> None:
+        """``pid`` has ended; stacks of it may still come."""
+        self._began.pop(pid, None)
+
+    def _keep(self, pid: int, began: int, process: PythonProcess | None) -> None:
+        self._processes.pop(pid, None)
+        self._processes[pid] = process
+        self._began[pid] = began
+        if len(self._processes) > _MOST_PROCESSES:
+            self._processes.popitem(last=False)
+
+    def _recognise(
+        self, pid: int, began: int, path: str, bias: int, symbols: dict[str, int]
+    ) -> None:
+        """Find out which version ``pid`` runs, and let the programs know its structures."""
+        loop = symbols.get("_PyEval_EvalFrameDefault", -bias) + bias
+        address = symbols[PYTHON_RUNTIME] + bias
+        said = symbols.get("Py_Version", -bias) + bias
+        pieces = [(address, DEBUG_OFFSETS_BYTES), (said, 4), (loop, _LOOP_BYTES)]
+        try:
+            runtime, number, code = read_memory(pid, pieces)
+        except (OSError, WithheldError):
+            return  # mappings are read again
+        try:
+            layout = layout_of(_version(path, number), runtime or b"")
+        except UnknownVersionError as error:
+            self.unknown[path] = f"no Python frames of {error}"
+            self._keep(pid, began, None)
+            return
+        begin, end = unset_code(code or b"", layout)
+        entry = layout.kernel_entry(address, (loop + begin, loop + end) if loop else (0, 0))
+        code_type = symbols.get("PyCode_Type", -bias) + bias
+        self._keep(pid, began, PythonProcess(layout, entry, code_type))
+        self._kernel.set_python(pid, entry)
+
+    # --- their functions ---
+
+    def read(self, pid: int, addresses: Sequence[int]) -> None:
+        """Read the code objects at ``addresses`` of a process, as far as it lives and lets them be
+        read. O(their number) of requests to the reader."""
+        process = self._processes.get(pid)
+        if process is None or not addresses:
+            return
+        if len(process.codes) > _MOST_CODES:
+            process.codes.clear()
+
+        def read(pieces: Pieces) -> list[bytes | None]:
+            return read_memory(pid, pieces)
+
+        try:
+            process.codes |= read_codes(read, process.layout, process.code_type, addresses)
+        except (OSError, WithheldError):
+            return
+
+
+def read_memory(pid: int, pieces: Pieces) -> list[bytes | None]:
+    """Read pieces of memory. Raises :class:`OSError`, :class:`WithheldError`."""
+    return target_reader.OWN.memory(pid, pieces)
+
+
+def _version(path: str, number: bytes | None) -> tuple[int, int]:
+    """The version by Py_Version, which there is since 3.11, else by the file's name."""
+    if number and len(number) == 4 and number[3]:
+        return number[3], number[2]
+    named = _NAMED_VERSION.search(path.removesuffix(" (deleted)"))
+    return (int(named[1]), int(named[2])) if named else (0, 0)

@@ -1,0 +1,100 @@
+"""Python functions in the call paths of real interpreters."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpcd.analysis as hpcd_analysis
+from hpcd.analysis.database import Database
+from hpcd.analysis.database.check import check_database
+from tests.support.paths import ROOT
+from tests.support.recorded import hpcd, record
+from tests.support.tables import libraries_of_python, prepare_tables
+
+pytestmark = pytest.mark.root
+
+PYTHON = "/usr/bin/python3"
+DIVISION = ROOT / "tests/programs/python_division.py"
+Path_ = tuple[str, ...]
+
+
+def recorded(folder: Path, *command: object, options: tuple[object, ...] = ()) -> dict[str, Any]:
+    """Record a command, its tables being there, and merge; the summary."""
+    prepare_tables(*libraries_of_python("ctypes"))
+    summary = record(folder / "m", [*command], *options)
+    hpcd("merge", folder / "m", "-o", folder / "db")
+    assert check_database(folder / "db") == []
+    return summary
+
+
+def seconds_by_path(db: Database, metric: str) -> Counter[Path_]:
+    """Seconds of each call path, by the names of its functions."""
+    paths: Counter[Path_] = Counter()
+    cost = db.metrics.exclusive(metric)
+    for node in np.flatnonzero(cost).tolist():
+        names = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(node)]
+        paths[tuple(names)] += float(cost[node])
+    return paths
+
+
+def begins_with(*names: str) -> Callable[[Path_], bool]:
+    return lambda path: path[: len(names)] == names
+
+
+def total(paths: Counter[Path_], fits: Callable[[Path_], bool]) -> float:
+    return sum(seconds for path, seconds in paths.items() if fits(path))
+
+
+def test_time_of_functions_and_the_place_of_waits(tmp_path: Path) -> None:
+    recorded(tmp_path, PYTHON, DIVISION, 2)
+    with hpcd_analysis.open(tmp_path / "db") as db:
+        paths = seconds_by_path(db, "cpu_time")
+        spent = total(paths, begins_with("<module>", "main"))
+        f, g = (total(paths, begins_with("<module>", "main", name, "spin")) for name in "fg")
+        # 2,000 samples: four standard errors of a share of 3/4.
+        assert abs(f / (f + g) - 3 / 4) < 0.04
+        assert f + g > 0.95 * spent
+        # Folded, no frame of the interpreter stands below a Python function.
+        module = db.procedures.module[db.procedure_of_node]
+        executable = next(row.id for row in db.modules if row.path.endswith("/python3.11"))
+        spin = np.array([name == "spin" for name in db.procedures.name])[db.procedure_of_node]
+        assert not (module[spin[db.cct.parent]] == executable).any()
+        waits = seconds_by_path(db, "blocked_time")
+        nap = total(
+            waits,
+            lambda path: (
+                path[:3] == ("<module>", "main", "through_c")
+                and path[path.index("compare") :][:2] == ("compare", "nap")
+                if "compare" in path
+                else False
+            ),
+        )
+        assert abs(nap - 0.2) < 0.1
+        # What the nap is made of is below it: the C library's call, the kernel.
+        deepest = max((path for path in waits if "nap" in path), key=len)
+        assert "qsort" in " ".join(deepest), deepest
+        assert deepest[-1].endswith("[k]")
+    with hpcd_analysis.open(tmp_path / "db", native=True) as db:
+        paths = seconds_by_path(db, "cpu_time")
+        assert any("_PyEval_EvalFrameDefault" in path for path in paths)
+
+
+def test_lines_are_the_interpreters_own(tmp_path: Path) -> None:
+    recorded(tmp_path, PYTHON, DIVISION, 1)
+    text = DIVISION.read_text().splitlines()
+    done = hpcd("report", "--json", "--view", "source-lines", tmp_path / "db")
+    report = json.loads(done.stdout)
+    lines = {
+        row["line"]: row["exclusive"]["cpu_time"]
+        for row in report["tree"]["children"]
+        if str(row.get("file", "")).endswith(DIVISION.name)
+    }
+    hot = [text[line - 1].strip() for line in sorted(lines, key=lines.__getitem__)[-2:]]
+    assert set(hot) <= {"for _ in range(200):", "pass", "while time.thread_time() < end:"}
