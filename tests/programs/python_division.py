@@ -36,10 +36,11 @@ def through_c():
 
 
 def main(seconds):
-    for _ in range(10):
+    for number in range(10):
         f(seconds / 40)
         g(seconds / 40)
-    through_c()
+        if number == 4:
+            through_c()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,62 @@
+"""Call paths with the frames of Python's interpreter folded, on a small tree."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpcd.analysis.database.folding import fold
+from hpcd.model.cct import CCT
+
+# Module ids: 1 the interpreter, 2 the C library, 3 and 4 source files, 5 a library in C.
+KINDS = ["", "elf", "elf", "python", "python", "elf"]
+PATHS = ["", "/usr/bin/python3", "/lib/libc.so.6", "/home/app.py",
+         "/usr/lib/python3.11/threading.py", "/lib/libblas.so"]  # fmt: skip
+NAMES = ["[all]", "_start", "loop", "<module>", "step", "dgemm", "Thread.run", "read"]
+MODULE = np.array([0, 1, 1, 3, 3, 5, 4, 2], np.uint32)
+BEGINS = np.array([name in ("_start", "read") for name in NAMES])
+
+
+def folded(paths: list[list[str]]) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Each path as it is once the tree of all is folded."""
+    nodes: dict[tuple[str, ...], int] = {(): 0}
+    parent, procedure = [0], [0]
+    for path in sorted({tuple(p[:n]) for p in paths for n in range(1, len(p) + 1)}, key=len):
+        nodes[path] = len(parent)
+        parent.append(nodes[path[:-1]])
+        procedure.append(NAMES.index(path[-1]))
+    of_node = np.array(procedure, np.uint32)
+    cct = CCT(np.array(parent, np.uint32), of_node.astype(np.uint64))
+    tree = fold(cct, of_node, MODULE, KINDS, PATHS, NAMES, BEGINS)
+    names = [NAMES[at] for at in of_node[tree.shown].tolist()]
+    tree.cct.validate("folded")
+    return {
+        tuple(path): tuple(names[at] for at in tree.cct.path(nodes[tuple(path)])) for path in paths
+    }
+
+
+def test_interpreters_frames_belong_to_the_python_line_above() -> None:
+    start = ["_start", "loop"]
+    paths = [
+        [*start, "<module>", "step", "loop"],
+        [*start, "<module>", "step", "loop", "loop", "dgemm"],
+        [*start, "<module>", "step", "loop", "read"],
+        [*start, "<module>", "loop", "loop", "step", "loop"],
+        start,
+        ["_start", "Thread.run", "loop", "step"],
+        ["dgemm", "step", "loop"],
+    ]
+    result = list(folded(paths).values())
+    assert result == [
+        ("<module>", "step"),
+        ("<module>", "step", "dgemm"),
+        ("<module>", "step", "read"),
+        ("<module>", "step"),
+        ("_start", "loop"),
+        ("step",),
+        ("dgemm", "step"),
+    ]
+
+
+def test_a_tree_without_python_stays_as_it_is() -> None:
+    paths = [["_start", "loop", "dgemm"], ["_start", "read"]]
+    assert list(folded(paths).values()) == [tuple(path) for path in paths]
