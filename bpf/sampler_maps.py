@@ -39,7 +39,6 @@ class SamplerMaps(maps.MapSet):
             "kernel_parts", maps.PERCPU_ARRAY, wire.KERNEL_PART_BYTES, wire.MOST_KERNEL_PARTS
         )
         self.settings = self.create("settings", maps.ARRAY, wire.Settings.BYTES, 1)
-        self.create("clock_phases", maps.ARRAY, wire.ClockPhase.BYTES, wire.CLOCK_PARTS * cpus)
         self.paces = self.create("paces", maps.PERCPU_ARRAY, wire.EventPace.BYTES, wire.MAX_EVENTS)
         self.create("walk_budgets", maps.ARRAY, wire.BUDGET_BYTES, wire.USER_SLOTS * cpus)
         self.create("ring_budgets", maps.ARRAY, wire.BUDGET_BYTES, 2 * wire.USER_SLOTS)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hpcd.bpf.events.cpu_clock import CpuClock, periods
+from hpcd.bpf.events.cpu_clock import CpuClock
 from hpcd.bpf.kernel import libbpf, maps, syscalls
 from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.loading.kernel_facilities import (
@@ -202,8 +202,6 @@ class SamplerPrograms:
         full_ns = self.events[0].clock_period_ns
         period_ns = max(1_000_000_000 // frequency, full_ns)
         passed_over = round((1 - full_ns / period_ns) * (1 << 32))
-        lengths = periods(full_ns)
-        step = round((lengths[-1] - lengths[0]) / (len(lengths) - 1)) if len(lengths) > 1 else 0
         # Such time is in no thread's CPU time (proc_stat(5), "steal").
         _, stolen, _ = machine_seconds()
         self.maps.settings.update(
@@ -212,8 +210,6 @@ class SamplerPrograms:
                 period=period_ns,
                 walk_one_in=walk_one_in,
                 passed_over=passed_over,
-                first_part=lengths[0],
-                part_step=step,
                 late=_LATE_NS,
                 stolen=int(stolen > 0),
             ).pack(),

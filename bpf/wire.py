@@ -32,7 +32,6 @@ FIRST_AIO = 2176
 AIO_KINDS = 16
 CALL_SLOTS = 3
 FIRST_CALL_CONTEXT = 2
-CLOCK_PARTS = 16
 COPY_BYTES = 0x10000
 COPY_PIECES = 4
 COPY_MOST = 0x40000
@@ -467,11 +466,6 @@ class Saved(WireStructure, kinds="u8 u4 u4 u4 u4 u4 u4 u4 u4"):
     depth: int = 0
 
 
-class ClockPhase(WireStructure, kinds="u8 u8"):
-    due: int = 0
-    off: int = 0
-
-
 class EventPace(WireStructure, kinds="u8 u8 u4 u4 u4 u4 u4 u4"):
     interval: int = 0
     began: int = 0
@@ -483,12 +477,10 @@ class EventPace(WireStructure, kinds="u8 u8 u4 u4 u4 u4 u4 u4"):
     unused: int = 0
 
 
-class Settings(WireStructure, kinds="u8 u4 u4 u4 u4 u4 u4"):
+class Settings(WireStructure, kinds="u8 u4 u4 u4 u4"):
     period: int = 0
     walk_one_in: int = 0
     passed_over: int = 0
-    first_part: int = 0
-    part_step: int = 0
     late: int = 0
     stolen: int = 0
 

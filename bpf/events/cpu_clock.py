@@ -6,7 +6,7 @@ processor runs right after it. Programs of 0.6 ms that began so were sampled at 
 of age with a period of 0.2 ms, and with one of 1 ms seldom at all. Only a clock without memory is
 blind to what it causes: the chance that it fires next is the same at all times.
 
-So a CPU's clock is made of :data:`CLOCK_PARTS` events, each as many times slower, with periods that
+So a CPU's clock is made of :data:`PARTS` events, each as many times slower, with periods that
 differ by a few per cent and phases drawn at random. Their sum is nearly such a clock
 (Palm-Khintchine theorem) and costs as many interrupts as one event.
 """
@@ -22,7 +22,10 @@ from pathlib import Path
 
 from hpcd.bpf.kernel import syscalls
 from hpcd.bpf.kernel.sysfs import require_sysfs
-from hpcd.bpf.wire import CLOCK_PARTS
+
+PARTS = 16
+"""Events that make up the clock of one CPU, at most. Of what begins when one of them fires, the
+clock sees 1 / PARTS too little."""
 
 # The longest period of one event: after this time the clock is as even as it gets.
 _LONGEST_NS = 200_000_000
@@ -43,7 +46,7 @@ def online_cpus() -> list[int]:
 
 def periods(period_ns: int) -> list[int]:
     """Periods (ns) of events that together fire every ``period_ns`` on average."""
-    parts = max(1, min(CLOCK_PARTS, _LONGEST_NS // period_ns))
+    parts = max(1, min(PARTS, _LONGEST_NS // period_ns))
     if parts == 1:
         return [period_ns]
     relative = [1 + _SPREAD * (2 * part / (parts - 1) - 1) for part in range(parts)]

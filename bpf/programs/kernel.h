@@ -141,6 +141,28 @@ struct task_struct {
 	struct thread_struct thread;
 };
 
+/* Perf events of the software clocks. */
+
+struct timerqueue_node {
+	long long expires;
+};
+
+struct hrtimer {
+	struct timerqueue_node node;
+};
+
+struct hw_perf_event {
+	struct hrtimer hrtimer;
+};
+
+struct perf_event {
+	struct hw_perf_event hw;
+};
+
+struct bpf_perf_event_data_kern { /* what a program at a perf event is really given */
+	struct perf_event *event;
+};
+
 /* Files, mounts and sockets. */
 
 struct hlist_bl_node {

@@ -156,7 +156,6 @@ struct object_key {
 
 /* A stack that could not be walked there and then, as user space gets it: the mappings or a table
  * were still missing. */
-#define CLOCK_PARTS 16 /* events that make up the clock of one CPU, at most */
 #define COPY_BYTES 65536
 #define COPY_PIECES 4 /* of one stack, at most */
 #define COPY_MOST (COPY_PIECES * COPY_BYTES)
@@ -220,12 +219,6 @@ struct saved {
 	struct walk walk;
 };
 
-/* Of one event of a CPU's clock: times from which its firings are whole periods away. */
-struct clock_phase {
-	u64 due; /* the last that was not late */
-	u64 off; /* the last that was, or the first at another phase */
-};
-
 /* How often a CPU samples an event that fires each time it happens. Targets' firings are divided into blocks. One
  * firing of a block, drawn at random, is sampled with the block's size as its weight: sums are unbiased, however
  * the size changes from block to block. */
@@ -256,8 +249,6 @@ struct settings {
 	u64 period;      /* the weight of a sample of the first event, ns, if that is the CPU clock */
 	u32 walk_one_in; /* of this number of threads that leave the CPU one with its path; 0 and 1: all */
 	u32 passed_over; /* of 2^32 firings in targets */
-	u32 first_part;  /* shortest period of the events the CPU clock is made of, ns */
-	u32 part_step;   /* by how much that of the next is longer */
 	u32 late;        /* ns from which on a firing counts as late */
 	u32 stolen;      /* 1: those are passed over, as the virtual CPU may not have been running */
 };

@@ -1,4 +1,4 @@
-/* The CPU clock: which of its firings came late, and by what. */
+/* The CPU clock: when a firing was due, and which ones are samples. */
 #ifndef HPCD_EVENTS_CLOCK_H
 #define HPCD_EVENTS_CLOCK_H
 
@@ -7,7 +7,6 @@
 #include "unwinding.h"
 
 DEFINE_MAP(SETTINGS, ARRAY, u32, struct settings);
-DEFINE_MAP(CLOCK_PHASES, ARRAY, u32, struct clock_phase);
 DEFINE_MAP(LONG_WALK, PERCPU_ARRAY, u32, struct long_walk);
 
 /* Keeps when the long walks of this CPU began and ended: what is due meanwhile fires after them. */
@@ -26,18 +25,6 @@ static __always_inline void note_long_walk(struct walk *w)
 	walk->ended = bpf_ktime_get_ns();
 }
 
-static __always_inline int near_whole(u64 time, u64 period, u64 tolerance)
-{
-	u64 rest = time % period;
-	return rest <= tolerance || period - rest <= tolerance;
-}
-
-enum lateness {
-	ON_TIME = 0,
-	LATE = 1,
-	LATE_BY_WALK = 2,
-};
-
 /* Whether what was due then and fires now had to wait for a walk, which keeps interrupts off. */
 static __always_inline int waited_for_walk(u64 due, u64 now)
 {
@@ -48,45 +35,35 @@ static __always_inline int waited_for_walk(u64 due, u64 now)
 	       due + LONG_WALK_GAP / 2 > walk->began;
 }
 
-/* Whether a firing of the CPU clock comes when something has held it up for a while: the virtual CPU
- * has not been running, or a stack was walked. What was due meanwhile fires afterwards, all events of
- * the clock at once and all in the thread that happens to be there, for time that is not its own. */
-static __always_inline enum lateness lateness_of(struct settings *settings, u64 period)
+/* When the present firing of an event of the clock was due. A virtual machine's comes 10 us later. */
+static __always_inline u64 due_time(struct bpf_perf_event_data *ctx)
 {
-	u32 part = 0;
+	struct perf_event *event = FIELD(((struct bpf_perf_event_data_kern *)ctx)->event);
+	u64 due = FIELD(event->hw.hrtimer.node.expires);
 
-	if (settings->part_step)
-		part = ((u32)period - settings->first_part + settings->part_step / 2) / settings->part_step;
-	if (part >= CLOCK_PARTS)
-		return ON_TIME;
-	part += bpf_get_smp_processor_id() * CLOCK_PARTS;
-	struct clock_phase *phase = map_lookup(MAP(CLOCK_PHASES), &part);
-	if (!phase || !period)
-		return ON_TIME;
+	return due ? due : bpf_ktime_get_ns();
+}
+
+/* Whether a firing of the clock in a target, due then, is a sample. Firings are left out, and counted, to keep the rate,
+ * and where the virtual CPU has not been running or a stack was walked: whatever was due meanwhile fires afterwards,
+ * all events of the clock at once, for time that is no program's. */
+static __always_inline int is_sample(struct settings *settings, struct counters *count, u64 due)
+{
+	/* At random, since any rule could fall into step with the target. */
+	if (settings->passed_over && bpf_get_prandom_u32() < settings->passed_over) {
+		count->thinned++;
+		return 0;
+	}
 	u64 now = bpf_ktime_get_ns();
-	u64 behind = phase->due ? (now - phase->due) % period : 0;
-	if (period - behind <= settings->late) /* sooner than those before: these were late by a little */
-		behind = 0;
-	if (behind > LONG_WALK_GAP && waited_for_walk(now - behind, now))
-		return LATE_BY_WALK;
-	if (behind <= settings->late) {
-		/* The soonest of them are on time, as long as there are such. */
-		phase->due = now - behind + behind / 16;
-		return ON_TIME;
+	if (now - due > LONG_WALK_GAP && waited_for_walk(due, now)) {
+		count->walking++;
+		return 0;
 	}
-	if (!settings->stolen) {
-		phase->due = now;
-		return ON_TIME;
+	if (settings->stolen && now - due > settings->late) {
+		count->late++;
+		return 0;
 	}
-	/* After a late firing the kernel goes on at the phase that was. An event that has been stopped
-	 * and started, as all are when another tool opens one, goes on at a new one. */
-	if (phase->off && near_whole(now - phase->off, period, settings->late)) {
-		phase->due = now;
-		phase->off = 0;
-		return ON_TIME;
-	}
-	phase->off = now;
-	return LATE;
+	return 1;
 }
 
 #endif

@@ -35,18 +35,7 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 		return 0;
 	u32 flags = FIELD(this_task()->flags);
 	if (number == 0 && settings->period) {
-		/* A lower rate than the clock's: firings are passed over at random, since any rule
-		 * could fall into step with the target. */
-		if (settings->passed_over && bpf_get_prandom_u32() < settings->passed_over) {
-			count->thinned++;
-			return 0;
-		}
-		enum lateness lateness = lateness_of(settings, value);
-		if (lateness == LATE_BY_WALK)
-			count->walking++;
-		if (lateness == LATE)
-			count->late++;
-		if (lateness != ON_TIME)
+		if (!is_sample(settings, count, due_time(ctx)))
 			return 0;
 		value = settings->period; /* the clock is made of slower events */
 	}
