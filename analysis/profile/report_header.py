@@ -117,7 +117,10 @@ class Facts:
                 word = "more" if self.unexplained > 0 else "fewer"
                 samples += f", {abs(self.unexplained):,} {word} for no known cause"
             if self.uncounted:
-                samples += f", {self.uncounted:,} more in time of a hypervisor or of interrupts"
+                word = "more" if self.uncounted > 0 else "fewer"
+                samples += (
+                    f", {abs(self.uncounted):,} {word} expected than by the scheduler's count"
+                )
             samples += f", {sum(self.dropped.values()):,} dropped" + _causes(self.dropped)
             samples += f"; {self.recorded:,} records"
         error = self.share_error(0.1)

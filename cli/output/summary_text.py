@@ -91,10 +91,15 @@ def _sample_lines(samples: SampleCounts, extent: str) -> Iterator[str]:
         word = "more" if samples.unexplained > 0 else "fewer"
         many = counted(abs(samples.unexplained), "sample")
         yield f"  {many} {word} than expected, for no known cause"
-    if samples.uncounted:
+    if samples.uncounted > 0:
         yield (
-            f"  {counted(samples.uncounted, 'sample')} more than expected, in time on CPUs that is"
-            " not counted: a hypervisor's or interrupts'"
+            f"  expected {samples.uncounted:,} more than by the scheduler's count, which leaves out"
+            " time on CPUs: a hypervisor's or interrupts'"
+        )
+    if samples.uncounted < 0:
+        yield (
+            f"  expected {-samples.uncounted:,} fewer than by the scheduler's count, which begins"
+            " before a woken thread is on its CPU"
         )
     if samples.late:
         yield (

@@ -24,13 +24,15 @@ class SampleCounts(NamedTuple):
     """Samples of all events."""
 
     expected: int | None = None
-    """Number that the targets' CPU time predicts; 0 or None if it predicts none."""
+    """Number that the targets' CPU time predicts: between the reports of switches where waits are
+    recorded, else by the scheduler's count; 0 or None if it predicts none."""
     taken: int | None = None
     unexplained: int = 0
     """Samples beyond the expected number's chance variation; negative if there are too few."""
     uncounted: int = 0
-    """Samples beyond the expected number, in time on CPUs that the scheduler does not count: a
-    hypervisor's or interrupts'."""
+    """Expected samples beyond those that the scheduler's count predicts, which leaves out a
+    hypervisor's time and may leave out interrupts'. Below 0 fewer: its count begins before a woken
+    thread is on its CPU. 0 if the two hardly differ."""
     late: int = 0
     """Firings left out because they came late: mostly the hypervisor had the CPU."""
     walking: int = 0

@@ -10,10 +10,34 @@ from pathlib import Path
 import pytest
 
 from hpcd.bpf.kernel import syscalls
-from tests.support.waiting import Recorder
+from tests.support.recorded import record
+from tests.support.waiting import Recorder, seconds_by_function
 
 pytestmark = pytest.mark.root
 RATE = 997
+# Standard errors, and what remains of late interrupts.
+ERRORS, NEAR = 4, 0.01
+
+
+def test_samples_of_many_switches_are_those_of_the_time_on_cpus(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """The scheduler counts some microseconds more, or less, of each turn on a CPU."""
+    executable = build("pingpong.c")
+    summary = record(tmp_path / "m", [executable, 60_000])
+    samples, on_cpus = summary["samples"], summary["time"]["cpu"] * RATE
+    assert summary["switches"]["recorded"] > 100_000
+    assert samples["expected"] == pytest.approx(on_cpus, abs=2)
+    chance = ERRORS * samples["expected"] ** 0.5 + NEAR * samples["expected"]
+    left_out = samples["late"] + samples["walking"]
+    most = max(samples["expected"], summary["cpu"]["counted_s"] * RATE)
+    assert samples["expected"] - left_out - chance <= samples["taken"] <= most + chance
+    beyond = samples["expected"] - summary["cpu"]["counted_s"] * RATE
+    assert samples["uncounted"] in (0, pytest.approx(beyond, abs=2))
+    functions = seconds_by_function(tmp_path / "m", executable)
+    first, second = (functions[name]["cpu_time"] for name in ("first", "second"))
+    # An interrupt comes some microseconds late: where a thread begins it sees less.
+    assert 0.5 < first / (first + second) < 0.85
 
 
 def test_events_that_others_open_leave_no_firing_out(

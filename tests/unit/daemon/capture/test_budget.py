@@ -78,7 +78,5 @@ def test_firings_left_out_explain_that_samples_are_missing(
 
 
 @pytest.mark.parametrize(("taken", "said"), [(13_000, 0), (16_000, 3_000), (9_000, -1_000)])
-def test_time_that_the_scheduler_does_not_count_explains_more_samples(
-    taken: int, said: int
-) -> None:
-    assert unexplained(taken, 10_000, uncounted=3_000) == said
+def test_time_that_no_switch_was_reported_of_explains_more_samples(taken: int, said: int) -> None:
+    assert unexplained(taken, 10_000, unreported=3_000) == said
