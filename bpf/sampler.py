@@ -15,7 +15,7 @@ from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.wire import Call, Counters, Sample
 
-_SWITCH_PROGRAMS = ("on_switch", "on_wakeup", "walk_switch")
+_SWITCH_PROGRAMS = ("on_switch", "on_waking", "walk_switch")
 
 
 @dataclass(frozen=True, slots=True)

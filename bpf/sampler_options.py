@@ -104,7 +104,14 @@ class SamplerOptions:
             "on_free": "sched_process_free",
         }
         if self.waiting:
-            tracepoints |= {"on_switch": "sched_switch", "on_wakeup": "sched_wakeup"}
+            tracepoints |= {
+                "on_switch": "sched_switch",
+                "on_waking": "sched_waking",
+                "on_hrtimer": "hrtimer_expire_entry",
+                "on_hrtimer_end": "hrtimer_expire_exit",
+                "on_timer": "timer_expire_entry",
+                "on_timer_end": "timer_expire_exit",
+            }
         if self.control_groups:
             tracepoints["on_cgroup"] = "cgroup_attach_task"
         return tracepoints | (self.calls.tracepoints() if self.calls else {})

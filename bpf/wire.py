@@ -152,6 +152,16 @@ class SwitchEvent(IntEnum):
     OUT_STOPPED = 22
 
 
+class Waker(IntEnum):
+    NOT_SEEN = 0
+    THREAD = 1
+    KERNEL_THREAD = 2
+    TIMER = 3
+    SOFTIRQ = 4
+    INTERRUPT = 5
+    UNKNOWN = 6
+
+
 class EventKind(IntEnum):
     STACK = 1
     THREAD = 2
@@ -177,6 +187,12 @@ class Drop(IntEnum):
     THREAD_TABLE = 2
     EXITING = 3
     USER_SHARE = 4
+
+
+class PreemptCountBase(IntEnum):
+    NOT_KNOWN = 0
+    FROM_RUN_QUEUE = 1
+    FROM_TASK = 2
 
 
 class SystemCallKind(IntEnum):
@@ -413,10 +429,12 @@ class Process(WireStructure, kinds="u4 u4 u4 u4 u4 u4 u4"):
     space_number: int = 0
 
 
-class Thread(WireStructure, kinds="u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u8 u8 u4 u4"):
+class Thread(WireStructure, kinds="u4 u4 u8 u4 u4 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u8 u8 u4 u4"):
     number: int = 0
     hidden: int = 0
     woken: int = 0
+    waker: int = 0
+    waker_kind: int = 0
     left: int = 0
     entered: int = 0
     object: int = 0

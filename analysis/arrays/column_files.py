@@ -9,6 +9,7 @@ import errno
 import mmap
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -140,6 +141,14 @@ def release(column: Array) -> None:
         base = base.base
     if isinstance(base, mmap.mmap):
         base.madvise(mmap.MADV_DONTNEED)
+
+
+def open_narrow(path: Path, count: int) -> npt.NDArray[Any]:
+    """Map a column of ``count`` unsigned integers of 1 to 8 bytes. Raises :class:`FormatError`."""
+    for kind in (np.uint8, np.uint16, np.uint32):
+        with suppress(FormatError):
+            return open_column(path, kind, count)
+    return open_column(path, np.uint64, count)
 
 
 def open_bounds(path: Path, rows: int, total: int) -> npt.NDArray[np.int64]:

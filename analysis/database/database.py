@@ -28,6 +28,7 @@ from hpcd.analysis.database.folding import fold
 from hpcd.analysis.database.measurement_rows import Loss, MeasurementRow, losses_of
 from hpcd.analysis.database.metrics import Metrics, require_costs
 from hpcd.analysis.database.recorded_calls import RecordedCalls
+from hpcd.analysis.database.recorded_waits import RecordedWaits
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.database.sqlite_reader import BoundedConnection, connect, each_row
 from hpcd.analysis.database.statistics import Statistics
@@ -205,6 +206,15 @@ class Database:
             calls,
             partial(self._call_rows, recorded="calls" in self.manifest),
         )
+
+    @cached_property
+    def waits(self) -> RecordedWaits:
+        """Waits and who ended them, if they were recorded. Raises :class:`FormatError`."""
+        try:
+            waits = int(self.manifest.get("waits", 0))
+        except (TypeError, ValueError):
+            raise FormatError(f"{self.path / directory.MANIFEST}: damaged (waits)") from None
+        return RecordedWaits(self.path / directory.WAITS, len(self.lines), len(self.cct), waits)
 
     def _call_rows(self, query: str, *, recorded: bool) -> Iterator[tuple[Any, ...]]:
         """Rows about calls: older databases have no such tables."""

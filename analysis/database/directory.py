@@ -34,6 +34,8 @@ def part_name(number: int) -> str:
     return f"{number:06d}.part"
 
 
+WAITS = "waits"
+"""The folder of waits; a database without them, as those of older recordings, has none."""
 CALLS = "calls"
 """The folder of recorded calls; a database without them has none."""
 

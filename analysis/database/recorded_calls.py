@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.arrays.column_files import open_bounds, open_column
+from hpcd.analysis.arrays.column_files import open_bounds, open_column, open_narrow
 from hpcd.analysis.arrays.heap_blocks import HeapBlocks, heap_blocks
 from hpcd.analysis.database.column_bounds import require_times
 from hpcd.array_types import I64, U16, U32, U64, Array, Mask
@@ -81,7 +80,7 @@ class RecordedCalls:
         if int(self.node.max()) >= nodes or int(self.duration.min()) < 0:
             raise FormatError(f"{folder}: calls are damaged")
         names = ("weight", *(f"value-{number}" for number in range(MAX_VALUES)))
-        self._columns = {name: self._narrow(name) for name in names}
+        self._columns = {name: open_narrow(folder / f"{name}.npy", calls) for name in names}
 
     def __len__(self) -> int:
         return self._calls
@@ -98,14 +97,6 @@ class RecordedCalls:
         if not self._calls:
             return np.zeros(0, np.uint64)
         return self._columns[f"value-{number}"].astype(np.uint64)
-
-    def _narrow(self, name: str) -> Array:
-        """A column of unsigned integers of 1 to 8 bytes. Raises :class:`FormatError`."""
-        path = self._folder / f"{name}.npy"
-        for kind in (np.uint8, np.uint16, np.uint32):
-            with suppress(FormatError):
-                return open_column(path, kind, self._calls)
-        return open_column(path, np.uint64, self._calls)
 
     @cached_property
     def line(self) -> U32:

@@ -186,7 +186,7 @@ class _Merge:
             node_totals, line_totals, cells = self._sum(placed, union, events, event_maps, rows)
             tables.add(database.line_totals(line_totals))
             self._map_trace(placed, union, event_maps, clock, order, rows)
-            calls = self._unite_calls(placed, len(tree), clock, rows)
+            calls, waits = self._unite_calls(placed, len(tree), clock, rows)
             named = self._name(modules, tree)
             self._progress("tables", 0, 1)
             inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
@@ -210,6 +210,7 @@ class _Merge:
             "origin_ns": clock.origin_ns,
             "duration_ns": int(columns.end.max(initial=0)),
             **({"calls": calls.calls} if calls else {}),
+            **({"waits": waits.calls} if waits else {}),
         }
         return MergeResult(
             self._root,
@@ -327,8 +328,8 @@ class _Merge:
 
     def _unite_calls(
         self, placed: PartLayout, nodes: int, clock: ClockOffsets, rows: Sequence[I64]
-    ) -> CallTables | None:
-        """The columns of recorded calls, where there are any."""
+    ) -> tuple[CallTables | None, CallTables | None]:
+        """The columns of recorded calls, and those of waits, where there are any."""
         maps = NodeMaps(self._root / "trace", len(placed.parts), nodes)
         node: dict[int, U32] = {}
         for part, numbers in enumerate(placed.members):
@@ -341,7 +342,9 @@ class _Merge:
                        clock.offsets[number] - clock.origin_ns)
             for number, contents in enumerate(placed.measurements)
         ]  # fmt: skip
-        return unite_calls(sources, sum(map(len, rows)), self._root / layout.CALLS)
+        lines = sum(map(len, rows))
+        calls = unite_calls(sources, lines, self._root / layout.CALLS)
+        return calls, unite_calls(sources, lines, self._root / layout.WAITS, waits=True)
 
     def _name(self, modules: Sequence[CanonicalModule], tree: CCT) -> NamedTree:
         """Stage 4: procedures for all frames, and the columns of the tree."""

@@ -46,7 +46,7 @@ class Stretches:
 
     ``begin``, ``end`` ``int64[k]`` in ns since the origin, ``node`` ``uint32[k]`` of the matched
     tree, ``idle`` ``bool[k]`` whether it waited for others, ``ready`` ``bool[k]`` whether it waited
-    for a CPU (None: never).
+    for a CPU, ``asleep`` ``bool[k]`` whether for anything else (None: never).
     """
 
     begin: I64
@@ -54,6 +54,7 @@ class Stretches:
     node: U32
     idle: Mask
     ready: Mask | None = None
+    asleep: Mask | None = None
 
 
 class StretchReader:
@@ -65,9 +66,10 @@ class StretchReader:
         count = max((int(row[0]) for row in rows), default=0) + 1
         self._interval, self._sleep = np.zeros(count, bool), np.zeros(count, bool)
         self._ready = np.zeros(count, bool)
-        self._sum = np.zeros(count, bool)
+        self._sum, self._asleep = np.zeros(count, bool), np.zeros(count, bool)
         for number, name, interval, metric in rows:
             self._ready[number] = bool(interval) and metric == "runnable_time"
+            self._asleep[number] = bool(interval) and metric == "blocked_time"
             self._interval[number] = bool(interval)
             self._sum[number] = name in _SUMS
             self._sleep[number] = bool(interval) and name == _SLEEP
@@ -100,7 +102,8 @@ class StretchReader:
         node = self._node_of[contexts[owner]]
         idle = self._waits[node] | (self._sleep[records.event] & begins)[owner]
         ready = (self._ready[records.event] & begins)[owner]
-        return Stretches(begin, np.maximum(records.time, begin), node, idle, ready)
+        asleep = (self._asleep[records.event] & begins)[owner]
+        return Stretches(begin, np.maximum(records.time, begin), node, idle, ready, asleep)
 
 
 @dataclass(frozen=True)

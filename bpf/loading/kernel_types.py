@@ -8,7 +8,7 @@ from hpcd.bpf.kernel.libbpf import library, silence
 from hpcd.bpf.kernel.sysfs import require_sysfs
 from hpcd.errors import PlatformError
 
-_STRUCT, _UNION, _ENUM, _TYPEDEF = 4, 5, 6, 8
+_STRUCT, _UNION, _ENUM, _TYPEDEF, _SECTION = 4, 5, 6, 8, 15
 _MODIFIERS = (_TYPEDEF, 9, 10, 11, 18)  # with volatile, const, restrict and type tags
 
 
@@ -44,6 +44,20 @@ class KernelTypes:
         """Return the bit offset of ``name`` in ``struct`` or its anonymous members, or None."""
         type_id = self._lib.btf__find_by_name_kind(self._btf, struct.encode(), _STRUCT)
         return self._member(type_id, name) if type_id > 0 else None
+
+    def variable_places(self) -> dict[str, int]:
+        """Return the place of each of the kernel's variables by CPU in a CPU's memory, bytes."""
+        type_id = self._lib.btf__find_by_name_kind(self._btf, b".data..percpu", _SECTION)
+        if type_id <= 0:
+            return {}
+        address = self._lib.btf__type_by_id(self._btf, type_id)
+        count = _Type.from_address(address).info & 0xFFFF
+        entries = (ctypes.c_uint32 * (3 * count)).from_address(address + ctypes.sizeof(_Type))
+        places = {}
+        for variable, place in zip(entries[::3], entries[1::3], strict=True):
+            name = _Type.from_address(self._lib.btf__type_by_id(self._btf, variable)).name
+            places[self._lib.btf__name_by_offset(self._btf, name).decode()] = place
+        return places
 
     def has_enumerator(self, enumeration: str, name: str) -> bool:
         """Return whether ``enumeration`` has ``name`` among its first 65,535."""

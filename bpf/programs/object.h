@@ -61,11 +61,14 @@ OPTION(KEEPING_KERNEL_PARTS);
 OPTION(WALK_BUDGET);
 OPTION(PATH_BUDGET);
 OPTION(SWITCH_BUDGET);
+/* Of enum preempt_count_base, and the distance from there. */
+OPTION(PREEMPT_COUNT_BASE);
 /* The secret of hash_mix(). */
 #define KEY(name) const volatile u64 name SECTION(".rodata") = 0
 KEY(HASH_START);
 KEY(HASH_FIRST);
 KEY(HASH_SECOND);
+KEY(PREEMPT_COUNT_OFFSET);
 #ifdef HPCD_CALLS
 OPTION(CALL_CPUS);
 OPTION(PROBING);

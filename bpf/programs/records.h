@@ -14,8 +14,8 @@ struct sample {
 	u64 time;   /* CLOCK_MONOTONIC ns */
 	u64 value;  /* of an event: its weight; of SWITCHED_IN: when woken, or 0 */
 	u32 thread; /* number given to the thread when first seen, never reused */
-	u32 stack;  /* slot of the stack cache and its generation */
-	u16 cache;  /* which stack cache: CPU << 1 | 1 for the scheduler's tracepoints */
+	u32 stack;  /* slot of the stack cache and its generation; of SWITCHED_IN: the thread that woke it, or 0 */
+	u16 cache;  /* which stack cache: CPU << 1 | 1 for the scheduler's tracepoints; of SWITCHED_IN: enum waker */
 	u16 event;  /* number of a perf event, or enum switch_event */
 	u32 flags;  /* enum report_flag */
 };
@@ -33,6 +33,17 @@ enum switch_event {
 	OUT_UNINTERRUPTIBLE = 20,
 	OUT_FAULT = 21,    /* uninterruptible, in a page fault */
 	OUT_STOPPED = 22,  /* by a signal or a debugger */
+};
+
+/* Who woke a thread. What wakes in an interrupt is not the thread that the interrupt came upon. */
+enum waker {
+	WAKER_NOT_SEEN = 0,
+	WAKER_THREAD = 1,    /* recorded if it has a number */
+	WAKER_KERNEL_THREAD = 2,
+	WAKER_TIMER = 3,
+	WAKER_SOFTIRQ = 4,
+	WAKER_INTERRUPT = 5, /* of a device, or of another CPU */
+	WAKER_UNKNOWN = 6,   /* a thread or an interrupt: this kernel does not say */
 };
 
 enum event_kind {

@@ -22,6 +22,7 @@
 
 #include "events/samples.h"
 #include "events/switches.h"
+#include "events/wakers.h"
 #include "paths/saved_walks.h"
 #include "threads/lifecycle.h"
 

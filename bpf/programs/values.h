@@ -34,8 +34,10 @@ struct process {
 struct thread {
 	u32 number;
 	u32 hidden; /* 1: not recorded before its exec: what runs until then is hpcd's */
-	u64 woken;  /* when it became runnable, while it waits for a CPU; 0: it does not. Of a hidden one
+	u64 woken;  /* when it was last woken, until it is on a CPU; 0: it was not. Of a hidden one
 		     * the time at which it had used no CPU time, had it run since without a pause */
+	u32 waker;  /* who woke it then: the number of a recorded thread, or 0 */
+	u32 waker_kind; /* enum waker */
 	u64 left;   /* once it is exiting: when it was last seen on a CPU */
 	u64 entered; /* when the recorded system call it is in began; 0: it is in none */
 	u32 object, other; /* the files it was called with */
@@ -61,6 +63,13 @@ struct thread {
 struct budget {
 	u64 stretch;
 	u64 used;
+};
+
+/* Where a CPU's preempt count is: so far from its run queue, or from its present task. */
+enum preempt_count_base {
+	COUNT_NOT_KNOWN = 0,
+	COUNT_FROM_RUN_QUEUE = 1,
+	COUNT_FROM_TASK = 2,
 };
 
 /* System calls by number, 32-bit programs' from SYSTEM_CALLS_32 on. */

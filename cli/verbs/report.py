@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.findings.findings import findings
@@ -22,11 +23,13 @@ from hpcd.analysis.profile.report import Outline, csv_rows, json_parts, text_lin
 from hpcd.analysis.profile.report_header import Facts, gather_facts
 from hpcd.analysis.profile.row_text import joined
 from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
+from hpcd.analysis.waits.wait_report import wait_report
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_native_option, check_ranges
 from hpcd.cli.output.terminal_text import harmless, spreadsheet_cell
 from hpcd.cli.output.tree_tables import Row, TextOutput
 from hpcd.cli.output.viewer_hint import costliest, hint
+from hpcd.cli.output.wait_tables import heading, wait_rows
 from hpcd.cli.result_store import latest_result
 from hpcd.errors import UsageError
 from hpcd.wording import counted
@@ -89,6 +92,11 @@ class Report(Command):
             help="split calling contexts by phases: 'solve(n)' by the value n of recorded calls of"
             " solve",
         )  # fmt: skip
+        parser.add_argument(
+            "--waits-for", action="store_true",
+            help="instead of costs, waits by call path: who ended them, and what those in turn"
+            " waited for, down to what all waited for",
+        )  # fmt: skip
         _add_rows(parser)
         _add_forms(parser)
 
@@ -97,6 +105,8 @@ class Report(Command):
             args.percent = 0.0 if args.by and args.json else _PERCENT
         _check(args)
         with open_database(args.database or latest_result(), native=args.native) as db:
+            if args.waits_for:
+                return _print_waits(db, args)
             if args.by:
                 return _print_groups(db, args)
             metrics, derived = chosen_metrics(db, args.metric)
@@ -203,6 +213,13 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--addresses requires --view top-down")
     if args.by and (args.hot_path or args.addresses or args.depth or args.csv or args.html):
         raise UsageError("--by makes a table: no --hot-path, --addresses, --depth, --csv or --html")
+    if args.waits_for and (
+        args.by or args.split or args.filter or args.metric or args.hot_path or args.addresses
+        or args.depth or args.csv or args.html or args.brief
+    ):  # fmt: skip
+        raise UsageError(
+            "--waits-for makes a report of its own: only --percent, --width and --json"
+        )
     if args.split and (args.by or args.addresses or args.html):
         raise UsageError("--split splits contexts: no --by, --addresses or --html")
 
@@ -252,6 +269,19 @@ def _print_groups(db: Database, args: argparse.Namespace) -> int:
     width = TextOutput(args.width).width
     for line in table.text_lines(width):
         print(harmless(line))
+    return 0
+
+
+def _print_waits(db: Database, args: argparse.Namespace) -> int:
+    if not len(db.waits):
+        raise UsageError(f"{db.path}: no waits with who ended them were recorded")
+    report = wait_report(db)
+    if args.json:
+        print(json.dumps(json_form(report)))
+        return 0
+    output = TextOutput(args.width)
+    output.sentences(heading(report))
+    output.table(wait_rows(report, args.percent / 100, output.width))
     return 0
 
 

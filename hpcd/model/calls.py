@@ -22,6 +22,8 @@ class Group(StrEnum):
     MEMORY = "memory"
     HEAP = "heap"
     PROBE = "probe"
+    WAIT = "wait"
+    """Waits: :mod:`hpcd.model.waits`. They are no calls for who asks for those."""
 
 
 class ValueKind(StrEnum):
@@ -44,6 +46,8 @@ class ValueKind(StrEnum):
     """The bits of a double."""
     OBJECT = "object"
     """The id of a :class:`CalledObject`; 0: of none, or not known."""
+    LINE = "line"
+    """A trace line of the same measurement, counted from 1; 0: none."""
     HANDLE = "handle"
     """A number that identifies an object within its process only."""
 

@@ -92,6 +92,15 @@ class CCT:
             node = int(self.parent[node])
         return np.array(nodes[::-1], dtype=np.uint32)
 
+    def innermost_outside(self, inner: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+        """Return the innermost node of each node's path that is not ``inner`` bool[n], such as the
+        kernel's, uint32[n]; 0, the root, where there is none. O(n · log depth).
+        """
+        jump = np.where(inner, self.parent, np.arange(len(self), dtype=np.uint32))
+        while bool((jump[jump] != jump).any()):
+            jump = jump[jump]
+        return jump
+
     def ancestor_at(self, limit: int) -> npt.NDArray[np.uint32]:
         """Return each node's ancestor at depth ``limit``, or itself if shallower, uint32[n].
 

@@ -19,7 +19,7 @@ from hpcd.analysis.trace.part_contents import MeasurementContents, load_calls
 from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls
-from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject, ValueKind
+from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject, Group, ValueKind
 
 COLUMNS: dict[str, npt.DTypeLike] = {
     "time": np.int64,
@@ -31,11 +31,16 @@ COLUMNS: dict[str, npt.DTypeLike] = {
 }
 """The columns of ``calls/`` with one entry a call, and their types."""
 
+WAIT_COLUMNS = {name: COLUMNS[name] for name in ("time", "duration", "node", "value-0", "value-1")}
+"""Those of ``waits/``, with one entry a wait (:data:`hpcd.model.waits.WAIT`)."""
+
 NARROW = ("weight", *(f"value-{number}" for number in range(MAX_VALUES)))
 """Columns stored as unsigned integers of the fewest bytes that hold all values."""
 
 # Calls sorted and summed at once, where lines are shorter: about 100 bytes each.
 _BATCH_CALLS = 1 << 20
+# In place of the number of a function whose calls are left out.
+_LEFT_OUT = 0xFFFF
 # SQLite's integers, with room for a sum of sums.
 _MOST = 1 << 62
 
@@ -84,16 +89,19 @@ class CallTables:
                 number += 1
 
 
-def unite_calls(sources: Sequence[CallSource], lines: int, folder: Path) -> CallTables | None:
-    """Write the columns of all calls into the new directory ``folder``; None, and no directory,
-    where no measurement recorded calls.
+def unite_calls(
+    sources: Sequence[CallSource], lines: int, folder: Path, *, waits: bool = False
+) -> CallTables | None:
+    """Write the columns of all calls but waits, or of waits alone, into the new directory
+    ``folder``; None, and no directory, where no measurement recorded any.
 
     Raises :class:`FormatError` and :class:`StorageError`.
     """
-    if not any(source.contents.functions for source in sources):
+    functions, function_maps = _unite_functions(sources, waits=waits)
+    if not functions:
         return None
     folder.mkdir()
-    functions, function_maps = _unite_functions(sources)
+    kinds = WAIT_COLUMNS if waits else COLUMNS
     objects: list[tuple[int, CalledObject]] = []
     object_ids: list[I64] = []
     first_ids = []
@@ -105,35 +113,37 @@ def unite_calls(sources: Sequence[CallSource], lines: int, folder: Path) -> Call
             (number, replace(source.contents.objects[id], id=len(objects) + 1 + at))
             for at, id in enumerate(ids)
         ]
-    is_object = np.zeros((max(len(functions), 1), MAX_VALUES), bool)
-    for function in functions:
-        for place, value in enumerate(function.values):
-            is_object[function.id, place] = value.kind is ValueKind.OBJECT
+    is_object, is_line = (
+        _places_of(functions, kind) for kind in (ValueKind.OBJECT, ValueKind.LINE)
+    )
 
     def translated(number: int) -> Iterator[Calls]:
         source = sources[number]
         for calls in load_calls(source.contents):
+            if len(calls) and int(calls.function.max()) >= len(function_maps[number]):
+                raise _damaged(source)
             yield _translated(
-                source, calls, function_maps[number], is_object, object_ids[number],
-                first_ids[number],
+                source, calls[function_maps[number][calls.function] != _LEFT_OUT],
+                function_maps[number], is_object, is_line, object_ids[number], first_ids[number],
             )  # fmt: skip
 
     counts = np.zeros(lines, np.int64)
-    most = dict.fromkeys(COLUMNS, 0)
+    narrow = [name for name in NARROW if name in kinds]
+    most = dict.fromkeys(narrow, 0)
     for number in range(len(sources)):
         for calls in translated(number):
             counts += np.bincount(calls.line, minlength=lines)
-            for name in NARROW:
+            for name in narrow:
                 most[name] = max(most[name], int(_column(calls, name).max(initial=0)))
     first = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     save_column(folder / "first.npy", first)
-    for name, kind in COLUMNS.items():
-        if name in NARROW:
+    for name, kind in kinds.items():
+        if name in most:
             kind = next(f"<u{width}" for width in (1, 2, 4, 8) if most[name] < 1 << 8 * width)
         create_column(folder / f"{name}.npy", kind, int(first[-1]))
     tables = CallTables(functions, objects, folder, first)
     if tables.calls:
-        columns = {name: map_column(folder / f"{name}.npy") for name in COLUMNS}
+        columns = {name: map_column(folder / f"{name}.npy") for name in kinds}
         following = first[:-1].copy()
         for number in range(len(sources)):
             for calls in translated(number):
@@ -142,12 +152,25 @@ def unite_calls(sources: Sequence[CallSource], lines: int, folder: Path) -> Call
     return tables
 
 
-def _unite_functions(sources: Sequence[CallSource]) -> tuple[list[CalledFunction], list[U16]]:
-    """The functions of the database and, per measurement, its ids' new ones."""
+def _places_of(functions: Sequence[CalledFunction], kind: ValueKind) -> npt.NDArray[np.bool_]:
+    """``bool[functions, MAX_VALUES]``: which values of each function are of this kind."""
+    places = np.zeros((max(len(functions), 1), MAX_VALUES), bool)
+    for function in functions:
+        for place, value in enumerate(function.values):
+            places[function.id, place] = value.kind is kind
+    return places
+
+
+def _unite_functions(
+    sources: Sequence[CallSource], *, waits: bool
+) -> tuple[list[CalledFunction], list[U16]]:
+    """The functions of the database and, per measurement, its ids' new ones: of all functions but
+    waits, or of those alone."""
     distinct = {
         _function_key(function): function
         for source in sources
         for function in source.contents.functions.values()
+        if (function.group == Group.WAIT) == waits
     }
     functions = [
         replace(function, id=number)
@@ -156,9 +179,9 @@ def _unite_functions(sources: Sequence[CallSource]) -> tuple[list[CalledFunction
     ids = {_function_key(function): function.id for function in functions}
     maps = []
     for source in sources:
-        table = np.zeros(max(source.contents.functions, default=0) + 1, np.uint16)
+        table = np.full(max(source.contents.functions, default=0) + 1, _LEFT_OUT, np.uint16)
         for function in source.contents.functions.values():
-            table[function.id] = ids[_function_key(function)]
+            table[function.id] = ids.get(_function_key(function), _LEFT_OUT)
         maps.append(table)
     return functions, maps
 
@@ -170,18 +193,14 @@ def _function_key(function: CalledFunction) -> tuple[object, ...]:
 
 def _translated(
     source: CallSource, calls: Calls, function_map: U16, is_object: npt.NDArray[np.bool_],
-    object_ids: I64, first_id: int,
+    is_line: npt.NDArray[np.bool_], object_ids: I64, first_id: int,
 ) -> Calls:  # fmt: skip
     """``calls`` with the database's lines, nodes, functions, objects and times (as they are)."""
     row = np.searchsorted(source.contents.lines, calls.line)
     if len(calls) and (
-        int(row.max()) >= len(source.line)
-        or int(calls.node.max()) >= len(source.node)
-        or int(calls.function.max()) >= len(function_map)
+        int(row.max()) >= len(source.line) or int(calls.node.max()) >= len(source.node)
     ):
-        raise FormatError(
-            f"{source.contents.part}: damaged (calls of an unknown line, node or function)"
-        )
+        raise _damaged(source)
     function = function_map[calls.function]
     value = calls.value.copy()
     for place in range(MAX_VALUES):
@@ -195,6 +214,8 @@ def _translated(
                 object_ids[object_place] == wanted if len(object_ids) else np.zeros(len(at), bool)
             )
             value[at, place] = np.where(known, object_place + first_id, 0)
+        at = np.flatnonzero(is_line[function, place] & (value[:, place] > 0))
+        value[at, place] = _lines_of(source, value[at, place])
     time = calls.time.view(np.int64) + source.shift
     return Calls(
         source.line[row].astype(np.uint32),
@@ -205,6 +226,23 @@ def _translated(
         calls.weight,
         value,
     )
+
+
+def _damaged(source: CallSource) -> FormatError:
+    return FormatError(
+        f"{source.contents.part}: damaged (calls of an unknown line, node or function)"
+    )
+
+
+def _lines_of(source: CallSource, value: U64) -> U64:
+    """Values that are trace lines, from 1: the database's in place of the measurement's; 0 of lines
+    that it does not have."""
+    lines = source.contents.lines
+    wanted = np.minimum(value - 1, np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    row = np.minimum(np.searchsorted(lines, wanted), max(len(lines) - 1, 0))
+    if not len(lines):
+        return np.zeros(len(value), np.uint64)
+    return np.where(lines[row] == wanted, source.line[row] + 1, 0).astype(np.uint64)
 
 
 def _place(columns: dict[str, Any], following: I64, calls: Calls) -> None:

@@ -19,7 +19,6 @@ from hpcd.analysis.merge.read.measurement_contents import (
     with_calls,
 )
 from hpcd.analysis.merge.read.record_batches import Batch, RecordColumns
-from hpcd.analysis.merge.read.resumed_paths import innermost_user_nodes
 from hpcd.analysis.merge.unite.canonical_modules import translate, unite_modules
 from hpcd.analysis.merge.unite.part_groups import unite_as_met
 from hpcd.analysis.merge.unite.united_events import UNKNOWN_EVENT, event_key
@@ -189,7 +188,7 @@ class MeasurementBatch:
         """Return the innermost node of the user's code on the path of each node of the tree,
         ``uint32[n]``; 0 if there is none."""
         is_kernel = np.isin(frame.module_of(self.tree.frame), self._kernel_modules)
-        return innermost_user_nodes(self.tree, is_kernel)
+        return self.tree.innermost_outside(is_kernel)
 
     @property
     def bytes_read(self) -> int:

@@ -16,23 +16,9 @@ from hpcd.analysis.merge.read.record_batches import Batch
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.short_waits import ShortWaits
 from hpcd.analysis.trace.states import STATES, State
-from hpcd.array_types import U32, U64, Mask
+from hpcd.array_types import U32, U64
 from hpcd.kernels.library import kernels, structure
 from hpcd.measurement.codec import TIME_UNIT_NS
-from hpcd.model.cct import CCT
-
-
-def innermost_user_nodes(tree: CCT, is_kernel: Mask) -> U32:
-    """Return the innermost node of the user's code on the path of each node, ``uint32[n]``; 0, the
-    root, if there is none.
-
-    ``is_kernel`` ``bool[n]`` are the nodes in the kernel. O(n · log depth).
-    """
-    jump = np.where(is_kernel, tree.parent, np.arange(len(tree), dtype=np.uint32))
-    while bool((jump[jump] != jump).any()):
-        jump = jump[jump]
-    user: U32 = jump
-    return user
 
 
 class BetweenWaits(NamedTuple):
@@ -52,7 +38,8 @@ class ResumedPaths:
     """Finds the call paths of threads between two waits without a sample."""
 
     def __init__(self, user: U32, intervals: Intervals) -> None:
-        """``user`` is the result of :func:`innermost_user_nodes` for the records' tree."""
+        """``user`` is the innermost node outside the kernel of each node of
+        the records' tree."""
         self._user = user
         self._intervals = intervals
         self._tells = intervals.states.state != State.SAMPLED

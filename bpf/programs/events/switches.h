@@ -1,5 +1,5 @@
 /* Waiting, by the scheduler's raw tracepoints: a target's thread leaves its CPU (its path is taken
- * there and then: a sleeping thread's cannot be) and comes back to one. What happens to threads
+ * there and then: a sleeping thread's cannot be) and comes back to one; wakers.h has what comes between. What happens to threads
  * that are not registered costs one look-up a switch. */
 #ifndef HPCD_EVENTS_SWITCHES_H
 #define HPCD_EVENTS_SWITCHES_H
@@ -46,8 +46,8 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		in.time = bpf_ktime_get_ns();
 		in.value = thread->woken;
 		in.thread = thread->number;
-		in.stack = 0;
-		in.cache = 0;
+		in.stack = thread->waker;
+		in.cache = thread->woken ? thread->waker_kind : WAKER_NOT_SEEN;
 		in.event = SWITCHED_IN;
 		in.flags = thread->lost;
 		thread->woken = 0;
@@ -87,22 +87,9 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 	w->context = CONTEXT_SWITCH;
 	w->value = 0;
 	w->event = ctx->args[0] ? OUT_RUNNABLE : reason_out(previous, state);
-	thread->woken = 0;
 	count->switches++;
 	int left_out = settings->walk_one_in > 1 && bpf_get_prandom_u32() % settings->walk_one_in;
 	take_path(ctx, w, thread, id >> 32, flags, 0, 1, left_out, MAP(SWITCH_PROGRAMS));
-	return 0;
-}
-
-SECTION("raw_tp/")
-int on_wakeup(struct bpf_raw_tracepoint_args *ctx)
-{
-	struct task_struct *task = (void *)ctx->args[0];
-	u32 tid = FIELD(task->pid);
-
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
-	if (thread && !thread->woken)
-		thread->woken = bpf_ktime_get_ns();
 	return 0;
 }
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hpcd.array_types import I64
 from hpcd.bpf.calls.memory_calls import RESIDENT
 from hpcd.bpf.wire import Sample, SwitchEvent
+from hpcd.daemon.capture.calls.held_calls import HeldCalls
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
 from hpcd.daemon.capture.paths.stand_ins import StandIns
 from hpcd.daemon.capture.records.thread_lines import NO_LINE
@@ -21,9 +22,6 @@ from hpcd.daemon.targets.resident_memory import resident_pieces
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.calls import MAX_VALUES, CalledFunction
-
-# Calls whose paths are not finished are kept: 80 MB of them. More are written without a path.
-_MOST_HELD = 1 << 20
 
 
 class CallRecorder:
@@ -39,11 +37,9 @@ class CallRecorder:
     ) -> None:
         self._threads = threads
         self._stacks = stacks
-        self._stand_ins = stand_ins
         self._writer = writer
         self._files = FileObjects()
-        # Calls whose paths wait for mappings or tables: their nodes are stand-ins.
-        self._held: list[Calls] = []
+        self._held = HeldCalls(stand_ins)
         self.recorded = 0
         """Calls taken from the ring and attributed."""
         self.dropped: Counter[str] = Counter()
@@ -69,7 +65,7 @@ class CallRecorder:
         for name, column in zip(("address", "touched"), pieces.T, strict=True):
             value[:, self._resident.value(name)] = column
         count = len(pieces)
-        self._held.append(
+        self._held.add(
             Calls(
                 np.full(count, line, np.uint32), np.full(count, thread.time_ns, np.uint64),
                 np.zeros(count, np.uint64), np.zeros(count, np.uint32),
@@ -115,23 +111,12 @@ class CallRecorder:
             calls["weight"].copy(),
             calls["value"].copy(),
         )
-        self._held.append(taken)
+        self._held.add(taken)
         return self.finished()
 
     def finished(self, *, last: bool = False) -> list[Calls]:
         """The calls whose paths are finished by now, and at the end the others too."""
-        ready: list[Calls] = []
-        waiting: list[Calls] = []
-        for calls in self._held:
-            node, unfinished = self._stand_ins.translate(calls.node)
-            calls = calls.with_nodes(node)
-            ready.append(calls[~unfinished])
-            if unfinished.any():
-                waiting.append(calls[unfinished])
-        too_many = sum(map(len, waiting)) > _MOST_HELD
-        if waiting and (last or too_many):
-            self.dropped["path not finished"] += sum(map(len, waiting))
-            ready += [calls.with_nodes(np.zeros(len(calls), np.uint32)) for calls in waiting]
-            waiting = []
-        self._held = waiting
-        return [calls for calls in ready if len(calls)]
+        ready = self._held.finished(last=last)
+        if self._held.without_path:
+            self.dropped["path not finished"] = self._held.without_path
+        return ready

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from hpcd.array_types import U16, U32, U64
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.wire import EventHead, EventKind, SwitchEvent, ThreadEvent
+from hpcd.daemon.capture.calls.wait_recorder import WaitRecorder
 from hpcd.daemon.capture.loop.record_writer import RecordWriter
 from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
@@ -75,6 +76,11 @@ class Collector:
         self._periods = _PeriodCounter(periods)
         self._deferred = deferred
         self._thread_times = thread_times
+        self._waits = (
+            WaitRecorder(stacks.caches, threads.numbered, deferred.stand_ins, writer)
+            if thread_times
+            else None
+        )
         self._calls = calls
         self._round_began = 0
         # Announced since the last round.
@@ -186,6 +192,8 @@ class Collector:
         self.recorded += outcome.samples
         self.switches += len(reports) - outcome.samples
         self._records.write(records)
+        if self._waits:
+            self._waits.take(outcome.waits)
 
     def _count_samples(self, stand_in: U32) -> None:
         """Count samples of paths that were deferred."""
@@ -200,8 +208,9 @@ class Collector:
         node, samples = stand_ins.drain_counted()
         self._stacks.cct.count_samples(np.repeat(node, samples))
         self._records.write_held()
-        if self._calls:
-            self._records.write_calls(self._calls.finished(last=last))
+        for part in (self._waits, self._calls):
+            if part:
+                self._records.write_calls(part.finished(last=last))
         if stand_ins.any_in_use:
             if self._thread_times:
                 self._thread_times.rename_nodes(lambda node: stand_ins.translate(node)[0])

@@ -52,6 +52,40 @@ class Paths(NamedTuple):
     """u64[p]: their second words."""
 
 
+class EndedWaits(NamedTuple):
+    """``n`` waits that have ended and are not short, and who ended them."""
+
+    line: U32
+    """u32[n]: trace lines."""
+    time: U64
+    """u64[n]: when each line left its CPU, ns."""
+    duration: U64
+    """u64[n]: ns until it was woken."""
+    node: U32
+    """u32[n]: the call path that it left in."""
+    waker: U32
+    """u32[n]: numbers of the threads that woke, 0 of others."""
+    kind: U16
+    """u16[n]: :class:`hpcd.model.waits.Waker`."""
+
+    def first(self, count: int) -> EndedWaits:
+        """Return copies of the first ``count`` waits."""
+        return EndedWaits(
+            self.line[:count].copy(), self.time[:count].copy(), self.duration[:count].copy(),
+            self.node[:count].copy(), self.waker[:count].copy(), self.kind[:count].copy(),
+        )  # fmt: skip
+
+
+def _wait_room(n: int) -> EndedWaits:
+    return EndedWaits(
+        np.empty(n, np.uint32), np.empty(n, np.uint64), np.empty(n, np.uint64),
+        np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(n, np.uint16),
+    )  # fmt: skip
+
+
+NO_WAITS = _wait_room(0)
+
+
 class BatchOutcome(NamedTuple):
     """Records of a batch of reports, and what there was among these."""
 
@@ -65,6 +99,7 @@ class BatchOutcome(NamedTuple):
     """Samples of the first event."""
     strange: int
     """Reports of nodes that are not in the tree."""
+    waits: EndedWaits
 
 
 def gather_paths(stacks: list[bytes], spans: U64, known: CStructure) -> Paths:
@@ -165,12 +200,13 @@ def record_reports(
     """
     n = len(reports)
     room, outcome = empty_columns(3 * n), _no_outcome()
-    memory = scratch(kernels.report_bytes(n))
+    memory, waits = scratch(kernels.report_bytes(n)), _wait_room(n)
     if not kernels.record_reports(
-        reports, n, node, line, times, tree, periods, memory, as_structure(room), outcome
-    ):
+        reports, n, node, line, times, tree, periods, memory, as_structure(room),
+        structure("wait_columns", **waits._asdict()), outcome,
+    ):  # fmt: skip
         raise ValueError("a report of an event or a trace line that there is not")
-    return _outcome(room, outcome)
+    return _outcome(room, outcome, waits)
 
 
 def cut_lines(line: U32, until: I64, times: CStructure) -> BatchOutcome:
@@ -199,8 +235,9 @@ def _no_outcome() -> CStructure:
     return structure("outcome")
 
 
-def _outcome(room: Columns, outcome: CStructure) -> BatchOutcome:
+def _outcome(room: Columns, outcome: CStructure, waits: EndedWaits = NO_WAITS) -> BatchOutcome:
     counts = outcome.pointer
     rows = RecordBatch(*first_rows(room, counts.records))
     rest = RecordBatch(*last_rows(room, len(room[0]) - counts.shorts))
-    return BatchOutcome(rows, rest, counts.samples, counts.odd, counts.first, counts.strange)
+    ended = waits.first(counts.waits)
+    return BatchOutcome(rows, rest, counts.samples, counts.odd, counts.first, counts.strange, ended)

@@ -112,7 +112,7 @@ class ThreadTimes:
     """The state of every living trace line; turns reports into records of samples and waits.
 
     ``first`` is the number :func:`wait_events` begin at, ``threshold_ns`` the duration from which a
-    wait is recorded by itself, ``lost_node`` the call path of times whose reports were lost. 40
+    wait is recorded by itself, ``lost_node`` the call path of times whose reports were lost. 48
     bytes a line; those of lines that end are used again.
     """
 
@@ -127,6 +127,7 @@ class ThreadTimes:
         self._line: U32 = np.zeros(256, np.uint32)
         self._time: I64 = np.zeros(256, np.int64)
         self._begun: I64 = np.zeros(256, np.int64)
+        self._left: I64 = np.zeros(256, np.int64)
         self._node: U32 = np.zeros(256, np.uint32)
         self._kind: U16 = np.zeros(256, np.uint16)
         self._short: list[RecordBatch] = []
@@ -157,7 +158,7 @@ class ThreadTimes:
             self._slot_of, self._struct = np.append(self._slot_of, more), None
         self._slot_of[line] = slot
         self._line[slot] = line
-        self._time[slot] = self._begun[slot] = time
+        self._time[slot] = self._begun[slot] = self._left[slot] = time
         self._kind[slot] = kind
         self._node[slot] = node
         self._group[slot] = self._group_of(job, uid)
@@ -274,7 +275,8 @@ class ThreadTimes:
         if self._struct is None:
             self._struct = structure(
                 "times", slot_of=self._slot_of, lines=len(self._slot_of), time=self._time,
-                kind=self._kind, node=self._node, group=self._group, slots=len(self._time),
+                left=self._left, kind=self._kind, node=self._node, group=self._group,
+                slots=len(self._time),
                 sums=self._sums, groups=len(self._sums), until_woken=_UNTIL_WOKEN,
                 once_runnable=_ONCE_RUNNABLE, threshold=self._threshold, first=self.first,
                 runnable=self.first + WaitEvent.RUNNABLE, lost=self.first + WaitEvent.LOST,
@@ -312,6 +314,6 @@ class ThreadTimes:
         size = len(self._time)
         if count > size:
             self._struct = None
-            for name in ("_line", "_time", "_begun", "_node", "_kind", "_group"):
+            for name in ("_line", "_time", "_begun", "_left", "_node", "_kind", "_group"):
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros_like(column)]))

@@ -462,6 +462,7 @@ struct times {
 	const int64_t *slot_of;        /* slot of each line; -1: none */
 	int64_t lines;                 /* number of lines */
 	int64_t *time;                 /* ns up to which each slot is accounted for */
+	int64_t *left;                 /* ns at which each slot's line left its CPU, if it has */
 	uint16_t *kind;                /* enum switch_event, or BORN, of each slot's last report */
 	uint32_t *node;                /* call path of each slot's wait */
 	const uint16_t *group;         /* user and job of each slot */
@@ -487,6 +488,18 @@ struct outcome {
 	int64_t odd;     /* samples that count other than one period of their event */
 	int64_t first;   /* samples of the first event */
 	int64_t strange; /* reports of nodes that are not in the tree */
+	int64_t waits;   /* waits that have ended, and are not short */
+};
+
+/* Waits that have ended, from when a line left its CPU until it was woken, and by whom: a thread's number (0: no
+ * recorded one), and bpf/programs/records.h:enum waker. */
+struct wait_columns {
+	uint32_t *line;     /* trace line of each wait */
+	uint64_t *time;     /* ns at which it left its CPU */
+	uint64_t *duration; /* ns until it was woken */
+	uint32_t *node;     /* call path it left in */
+	uint32_t *waker;    /* number of the recorded thread that woke it, or 0 */
+	uint16_t *kind;     /* enum waker */
 };
 
 int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, const uint64_t *spans, int64_t span_count,
@@ -504,11 +517,41 @@ void note_newest(const uint32_t *line, const uint64_t *time, int64_t n, uint64_t
 int64_t report_bytes(int64_t n);
 bool record_reports(const struct sample *reports, int64_t n, const uint32_t *node, const uint32_t *line,
 		    const struct times *times, const struct tree *tree, const struct periods *periods, uint8_t *memory,
-		    const struct record_columns *out, struct outcome *outcome);
+		    const struct record_columns *out, const struct wait_columns *waits, struct outcome *outcome);
 void cut_lines(const uint32_t *line, const int64_t *until, int64_t n, const struct times *times,
 	       const struct record_columns *out, struct outcome *outcome);
 int64_t sum_bytes(int64_t n);
 int64_t sum_short(const struct record_columns *from, uint8_t *memory, const struct record_columns *to);
+
+/* --- who waits for whom: wait_chains.c --- */
+
+/* Waits of each trace line, and what it did between them; both in order of time, without overlaps. */
+struct wait_graph {
+	const int64_t *wait_first;  /* first wait of each line, and the number of waits */
+	const int64_t *begin;       /* ns at which each wait began */
+	const int64_t *end;         /* ns at which it ended */
+	const int64_t *waker;       /* line that ended it, or -1 */
+	const uint32_t *node;       /* context that waited */
+	const uint8_t *kind;        /* hpcd/model/waits.py:Waker */
+	const int64_t *piece_first; /* first piece of each line, and the number of pieces */
+	const int64_t *piece_begin; /* ns at which each piece began */
+	const int64_t *piece_end;   /* ns at which it ended */
+	const uint32_t *piece_node; /* context that the line was in */
+	const uint8_t *piece_kind;  /* analysis/waits/wait_chains.py:Cause */
+	int64_t lines;              /* number of lines */
+};
+
+/* Sums by four numbers each, in a hash table. */
+struct wait_sums {
+	uint32_t *key;  /* group, line, node and kind of each place */
+	int64_t *ns;    /* sum of each place */
+	int64_t *count; /* what was summed there; 0: the place is free */
+	int64_t places; /* number of places, a power of two */
+	int64_t used;   /* places that are taken */
+};
+
+bool sum_wait_causes(const struct wait_graph *graph, const uint32_t *group, const struct wait_sums *direct,
+		     const struct wait_sums *roots);
 
 /* --- exports: decimal_rows.c, sample_calls.c --- */
 

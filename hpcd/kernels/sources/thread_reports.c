@@ -7,6 +7,10 @@
 
 #define NO_LINE 0xFFFFFFFF
 
+/* A thread may be woken after it has decided to sleep and before it leaves its CPU, microseconds later. What was
+ * noted longer ago woke it while it ran: who ended this wait was not seen. */
+#define WOKEN_BEFORE 1000000 /* ns */
+
 /* Reports are prefetched this many ahead: those of a large round are in no near cache. */
 #define AHEAD 12
 
@@ -184,6 +188,22 @@ static inline void put_lost(struct output *output, uint32_t line, int64_t *sum, 
 		put_in_order(output, line, start * TIME_UNIT, times->lost_node, times->lost, stop - start);
 }
 
+/* Writes a wait that is not short, and ends by this report, with who ended it. */
+static inline void put_waker(const struct wait_columns *to, struct outcome *outcome, const struct times *times,
+			     uint32_t line, int64_t slot, int64_t now, int64_t woken, const struct sample *report)
+{
+	int64_t left = times->left[slot], end = woken > 0 ? at_most(woken, now) : now, at = outcome->waits;
+	if (now - left < times->threshold || end <= left)
+		return;
+	to->line[at] = line;
+	to->time[at] = left;
+	to->duration[at] = end - left;
+	to->node[at] = times->node[slot];
+	to->waker[at] = woken > 0 ? report->stack : 0;
+	to->kind[at] = woken > 0 ? report->cache : 0;
+	outcome->waits++;
+}
+
 /* Bytes of memory that n reports take. */
 int64_t report_bytes(int64_t n)
 {
@@ -205,11 +225,11 @@ static bool can_record(const struct sample *reports, int64_t n, const uint32_t *
 }
 
 /* Accounts for reports, all of which have a line, and writes their samples and waits as records by line and
- * time, in columns with room for 3 n; short waits from their end on backwards. Samples' values are as
- * take_samples has them. False, with nothing changed, if a line has no state or an event is out of range. */
+ * time, in columns with room for 3 n; short waits from their end on backwards; and who ended the other waits, in
+ * columns with room for n. Samples' values are as take_samples has them. False, with nothing changed, if a line has no state or an event is out of range. */
 bool record_reports(const struct sample *reports, int64_t n, const uint32_t *node, const uint32_t *line,
 		    const struct times *times, const struct tree *tree, const struct periods *periods, uint8_t *memory,
-		    const struct record_columns *out, struct outcome *outcome)
+		    const struct record_columns *out, const struct wait_columns *waits, struct outcome *outcome)
 {
 	struct output output = {out, times, .shortest = out->n};
 	struct sorting room = sorting_for(memory, n);
@@ -235,13 +255,18 @@ bool record_reports(const struct sample *reports, int64_t n, const uint32_t *nod
 			int64_t now = at_least((int64_t)report->time, least);
 			/* Arriving without having left: it left while it was attached to. */
 			bool arrives = event == SWITCHED_IN, left = arrives && did <= SWITCHED_IN;
-			if (report->flags & REPORTS_LOST)
+			int64_t woken = arrives ? (int64_t)report->value : 0;
+			if (woken < times->left[slot] - WOKEN_BEFORE)
+				woken = 0;
+			if (report->flags & REPORTS_LOST) {
 				put_lost(&output, number, sum, before, now);
-			else if (!left && did <= SWITCHED_IN)
+			} else if (!left && did <= SWITCHED_IN) {
 				sum[0] += now - before;
-			else
-				put_wait(&output, number, sum, before, now, arrives ? (int64_t)report->value : 0,
-					 left ? OUT_SLEEPING : did, path);
+			} else {
+				put_wait(&output, number, sum, before, now, woken, left ? OUT_SLEEPING : did, path);
+				if (arrives && did > OUT_RUNNABLE && did != BORN)
+					put_waker(waits, &result, times, number, slot, now, woken, report);
+			}
 			if (event < SWITCHED_IN) {
 				count_sample(periods, report, &result);
 				put_in_order(&output, number, report->time, node[from], event, report->value);
@@ -249,10 +274,12 @@ bool record_reports(const struct sample *reports, int64_t n, const uint32_t *nod
 			before = now;
 			did = event;
 			path = arrives ? path : node[from];
+			times->node[slot] = path;
+			if (event > SWITCHED_IN)
+				times->left[slot] = now;
 		}
 		times->time[slot] = before;
 		times->kind[slot] = did;
-		times->node[slot] = path;
 	}
 	for (int64_t at = 0; at < output.end && !result.odd; at++)
 		out->value[at] = out->event[at] < times->first ? 1 : out->value[at];

@@ -1,0 +1,55 @@
+"""Waits of a database, each with who ended it (:mod:`hpcd.model.waits`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.analysis.arrays.column_files import open_bounds, open_column, open_narrow
+from hpcd.analysis.database.column_bounds import require_times
+from hpcd.array_types import I64, U8, U32
+from hpcd.errors import FormatError
+from hpcd.model.waits import Waker
+
+
+class RecordedWaits:
+    """The waits of a database by trace line, in order of time.
+
+    ``first`` ``int64[lines + 1]``: line ``i`` has waits ``first[i]`` to ``first[i + 1] - 1``;
+    ``begin``, ``end`` ``int64[n]`` in ns since the origin, from when the line left its CPU until it
+    was woken; ``node`` ``uint32[n]``, the context that it left in; ``kind`` ``uint8[n]``, a
+    :class:`~hpcd.model.waits.Waker`; ``waker`` ``int64[n]``, the trace line that woke it, or -1.
+    """
+
+    def __init__(self, folder: Path, lines: int, nodes: int, waits: int) -> None:
+        """Open the columns. Raises :class:`FormatError` unless their numbers are in range."""
+        if not waits:
+            self.first: I64 = np.zeros(lines + 1, np.int64)
+            self.begin: I64 = np.zeros(0, np.int64)
+            self.end: I64 = self.begin
+            self.node: U32 = np.zeros(0, np.uint32)
+            self.kind: U8 = np.zeros(0, np.uint8)
+            self.waker: I64 = self.begin
+            return
+        self.first = open_bounds(folder / "first.npy", lines, waits)
+        self.begin = open_column(folder / "time.npy", np.int64, waits)
+        duration = open_column(folder / "duration.npy", np.int64, waits)
+        self.node = open_column(folder / "node.npy", np.uint32, waits)
+        waker, kind = (open_narrow(folder / f"value-{number}.npy", waits) for number in (0, 1))
+        require_times(self.begin, folder)
+        require_times(duration, folder)
+        wrong = int(duration.min()) < 0 or int(self.node.max()) >= nodes
+        if wrong or int(waker.max()) > lines or int(kind.max()) > max(Waker):
+            raise FormatError(f"{folder}: waits are damaged")
+        self.end = self.begin + duration
+        inside = np.ones(waits - 1, bool)
+        starts = self.first[1:-1]
+        inside[starts[(starts > 0) & (starts < waits)] - 1] = False
+        if bool((self.begin[1:] < self.end[:-1])[inside].any()):
+            raise FormatError(f"{folder}: waits of a trace line overlap")
+        self.waker = waker.astype(np.int64) - 1
+        self.kind = kind.astype(np.uint8)
+
+    def __len__(self) -> int:
+        return len(self.begin)

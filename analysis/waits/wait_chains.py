@@ -1,0 +1,171 @@
+"""Sums waits by who ended them and by what they come down to.
+
+This is cascaded redistribution (Zhou et al., wPerf, OSDI 2018).
+
+While a thread waits for another, what that one waits for itself is passed on to whom it waits for,
+and so on. Each hop is clipped to the window of the wait before it, so that the parts of a wait add
+up to it, however long the chain: what the last thread of a chain did in the window is what was
+waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.parallel.waiting import StretchReader
+from hpcd.array_types import I64, U8, U32
+from hpcd.kernels.library import CStructure, kernels, structure
+from hpcd.model.waits import Waker
+
+_LEAST_PLACES = 1 << 12
+
+
+class Cause(IntEnum):
+    """Why a thread waited. Up to ``UNKNOWN`` the numbers are those of
+    :class:`~hpcd.model.waits.Waker`, and the line of the cause is the one that waited."""
+
+    NOT_SEEN = Waker.NOT_SEEN
+    OUTSIDE = Waker.THREAD
+    """A thread that is not recorded."""
+    KERNEL_THREAD = Waker.KERNEL_THREAD
+    TIMER = Waker.TIMER
+    SOFTIRQ = Waker.SOFTIRQ
+    INTERRUPT = Waker.INTERRUPT
+    UNKNOWN = Waker.UNKNOWN
+    THREAD = 7
+    """A recorded thread: it woke; along chains, it ran."""
+    RUNNABLE = 8
+    """A recorded thread waited for a CPU."""
+    UNBORN = 9
+    """A recorded thread had not begun yet."""
+
+    @property
+    def label(self) -> str:
+        """Its name in JSON."""
+        return self.name.lower().replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Holds what trace lines did while they did not wait, of each line in order of time.
+
+    ``first`` ``int64[lines + 1]``; ``begin``, ``end`` ``int64[n]`` ns; ``node`` ``uint32[n]``;
+    ``kind`` ``uint8[n]``, a :class:`Cause`.
+    """
+
+    first: I64
+    begin: I64
+    end: I64
+    node: U32
+    kind: U8
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """Waiting, summed: ``ns`` ``int64[n]`` of the waits at ``node`` ``uint32[n]`` were caused by
+    ``line`` ``uint32[n]`` in ``cause_node`` ``uint32[n]`` (0: not known), for the reason ``kind``
+    ``uint32[n]``, a :class:`Cause`; ``count`` ``int64[n]`` are the parts that were summed. Contexts
+    are those of the user's code: what the kernel does there is theirs.
+    """
+
+    node: U32
+    line: U32
+    cause_node: U32
+    kind: U32
+    ns: I64
+    count: I64
+
+
+def wait_causes(db: Database) -> tuple[Causes, Causes]:
+    """Return who ended the waits of ``db``, and what these came down to. Either adds up to the
+    waits. Raises :class:`FormatError`.
+
+    O(n log n) in waits, times the pieces of those that were waited for within each.
+    """
+    waits = db.waits
+    user = db.cct.innermost_outside(db.procedures.kernel[db.procedure_of_node])
+    pieces = read_pieces(db, np.unique(waits.waker[waits.waker >= 0]), user)
+    return sum_causes(
+        waits.first, waits.begin, waits.end, waits.waker, user[waits.node], waits.kind, pieces
+    )
+
+
+def read_pieces(db: Database, lines: I64, node_of: U32) -> Pieces:
+    """Return what each of ``lines`` (ascending) did, of all other lines nothing; contexts are
+    ``node_of`` ``uint32[nodes]`` those of the database."""
+    reader = StretchReader(db, node_of, np.zeros(len(db.cct), bool))
+    counts = np.zeros(len(db.lines) + 1, np.int64)
+    none = np.zeros(0, np.int64)
+    begins, ends = [none], [none]
+    contexts, kinds = [none.astype(np.uint32)], [none.astype(np.uint8)]
+    for line in lines.tolist():
+        part = reader.stretches(line)
+        if not len(part.begin):
+            continue
+        kind = np.full(len(part.begin), Cause.THREAD, np.uint8)
+        kind[part.ready] = Cause.RUNNABLE
+        kind[part.asleep] = Cause.NOT_SEEN
+        new = np.ones(len(kind), bool)
+        new[1:] = (
+            (kind[1:] != kind[:-1])
+            | (part.node[1:] != part.node[:-1])
+            | (part.begin[1:] != part.end[:-1])
+        )
+        first = np.flatnonzero(new)
+        end = part.end[np.append(first[1:], len(new)) - 1]
+        # Behind the last record it ran on to its end.
+        if kind[-1] != Cause.NOT_SEEN:
+            end[-1] = max(int(end[-1]), int(db.lines.end[line]))
+        begins.append(part.begin[first])
+        ends.append(end)
+        contexts.append(part.node[first])
+        kinds.append(kind[first])
+        counts[line + 1] = len(first)
+    return Pieces(
+        np.cumsum(counts), np.concatenate(begins), np.concatenate(ends),
+        np.concatenate(contexts), np.concatenate(kinds),
+    )  # fmt: skip
+
+
+def sum_causes(
+    first: I64, begin: I64, end: I64, waker: I64, node: U32, kind: U8, pieces: Pieces
+) -> tuple[Causes, Causes]:
+    """:func:`wait_causes` of waits in the columns of
+    :class:`~hpcd.analysis.database.recorded_waits.RecordedWaits`."""
+    group = np.ascontiguousarray(node)
+    graph = structure(
+        "wait_graph", wait_first=np.ascontiguousarray(first), begin=np.ascontiguousarray(begin),
+        end=np.ascontiguousarray(end), waker=np.ascontiguousarray(waker), node=group,
+        kind=np.ascontiguousarray(kind), piece_first=pieces.first, piece_begin=pieces.begin,
+        piece_end=pieces.end, piece_node=pieces.node, piece_kind=pieces.kind,
+        lines=len(first) - 1,
+    )  # fmt: skip
+    places = _LEAST_PLACES
+    while True:
+        tables = [_Sums(places), _Sums(places)]
+        if kernels.sum_wait_causes(graph, group, tables[0].structure, tables[1].structure):
+            return tables[0].causes(), tables[1].causes()
+        places *= 4
+
+
+class _Sums:
+    """A table that the kernel sums in."""
+
+    def __init__(self, places: int) -> None:
+        self._key: U32 = np.zeros((places, 4), np.uint32)
+        self._ns, self._count = np.zeros(places, np.int64), np.zeros(places, np.int64)
+        self.structure: CStructure = structure(
+            "wait_sums", key=self._key, ns=self._ns, count=self._count, places=places
+        )
+
+    def causes(self) -> Causes:
+        """Return the sums, the greatest first; of equal ones by what they are of."""
+        taken = np.flatnonzero(self._count)
+        order = np.lexsort((*self._key[taken].T, -self._ns[taken]))
+        taken = taken[order]
+        node, line, context, kind = self._key[taken].T
+        return Causes(node, line, context, kind, self._ns[taken], self._count[taken])

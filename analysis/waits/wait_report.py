@@ -1,0 +1,142 @@
+"""Reports who made whom wait, by call path, with names for people and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.waits.wait_chains import Cause, Causes, wait_causes
+
+_UNKNOWN = "[unknown]"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitCause:
+    """A cause of waiting: ``seconds`` of it are due to ``kind``. ``line`` is the trace line of the
+    thread that caused it (-1: it is no recorded thread, or the one that waited itself), ``thread``
+    its label, ``path`` the procedures that it was in, the outermost first."""
+
+    kind: Cause
+    line: int
+    thread: str
+    path: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WaitedPath:
+    """``waits`` waits at a call path ``path`` (procedures, the outermost first), ``seconds`` in
+    all. ``ended_by`` are those who ended them and ``roots`` what the waits came down to; the
+    seconds of either add up to these."""
+
+    path: tuple[str, ...]
+    seconds: float
+    waits: int
+    ended_by: Sequence[WaitCause]
+    roots: Sequence[WaitCause]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReport:
+    """Waits that were recorded one by one, costliest first: ``seconds`` in ``waits`` waits, of
+    which ``not_seen`` have nobody who ended them. ``other_seconds`` of waiting are in waits below
+    the threshold, which are summed, and in those that had not ended."""
+
+    paths: Sequence[WaitedPath]
+    seconds: float
+    waits: int
+    not_seen: int
+    other_seconds: float
+
+
+def wait_report(db: Database) -> WaitReport:
+    """Return who made whom wait in ``db``. Raises :class:`hpcd.errors.FormatError`."""
+    direct, roots = wait_causes(db)
+    names = _Names(db)
+    groups: dict[tuple[str, ...], tuple[list[int], list[int]]] = {}
+    for place, causes in enumerate((direct, roots)):
+        for at, node in enumerate(causes.node.tolist()):
+            groups.setdefault(names.path(node), ([], []))[place].append(at)
+    paths = [
+        WaitedPath(
+            path,
+            float(direct.ns[ended].sum()) / 1e9,
+            int(direct.count[ended].sum()),
+            names.causes(direct, ended),
+            names.causes(roots, root),
+        )
+        for path, (ended, root) in groups.items()
+    ]
+    seconds = float(direct.ns.sum()) / 1e9
+    blocked = 0.0
+    if "blocked_time" in db.metrics.names:
+        blocked = float(db.line_totals("blocked_time").sum())
+    return WaitReport(
+        sorted(paths, key=lambda path: (-path.seconds, path.path)),
+        seconds,
+        len(db.waits),
+        int(np.count_nonzero(db.waits.kind == Cause.NOT_SEEN)),
+        max(blocked - seconds, 0.0),
+    )
+
+
+class _Names:
+    """Paths and threads in words, each looked up once."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._paths: dict[int, tuple[str, ...]] = {}
+        self._threads: dict[int, str] = {}
+
+    def path(self, node: int) -> tuple[str, ...]:
+        """The procedures on the way to a node; one that says so where there are none."""
+        path = self._paths.get(node)
+        if path is None:
+            names, procedure = self._db.procedure_names, self._db.procedure_of_node
+            path = tuple(names[procedure[at]] for at in self._db.cct.path(node)) or (_UNKNOWN,)
+            self._paths[node] = path
+        return path
+
+    def causes(self, causes: Causes, which: Sequence[int]) -> list[WaitCause]:
+        """Some of ``causes``, those alike as one, the greatest first."""
+        sums: dict[tuple[int, int, tuple[str, ...]], int] = {}
+        for at in which:
+            kind = int(causes.kind[at])
+            line = int(causes.line[at]) if kind in _OF_THREADS else -1
+            path = self.path(int(causes.cause_node[at])) if kind in _OF_THREADS else ()
+            sums[kind, line, path] = sums.get((kind, line, path), 0) + int(causes.ns[at])
+        return [
+            WaitCause(Cause(kind), line, self._thread(line), path, ns / 1e9)
+            for (kind, line, path), ns in sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+        ]
+
+    def _thread(self, line: int) -> str:
+        if line < 0:
+            return ""
+        if line not in self._threads:
+            self._threads[line] = self._db.lines.labels([line])[0]
+        return self._threads[line]
+
+
+_OF_THREADS = (Cause.THREAD, Cause.RUNNABLE, Cause.UNBORN)
+_OTHERS = {
+    Cause.NOT_SEEN: "nobody was seen",
+    Cause.OUTSIDE: "a thread that is not recorded",
+    Cause.KERNEL_THREAD: "a kernel thread",
+    Cause.TIMER: "a timer: it asked to sleep",
+    Cause.SOFTIRQ: "the kernel, after an interrupt (network, disk)",
+    Cause.INTERRUPT: "an interrupt",
+    Cause.UNKNOWN: "a thread or an interrupt: this kernel does not say which",
+}
+
+
+def cause_text(cause: WaitCause) -> str:
+    """Return who or what caused waiting, in words, without its call path."""
+    if cause.kind == Cause.RUNNABLE:
+        return f"{cause.thread}, waiting for a CPU"
+    if cause.kind == Cause.UNBORN:
+        return f"{cause.thread}, before it began"
+    return _OTHERS.get(cause.kind, cause.thread)

@@ -1,0 +1,52 @@
+"""``hpcd report --waits-for`` as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hpcd.analysis.profile.row_text import run_name
+from hpcd.analysis.waits.wait_report import WaitCause, WaitReport, cause_text
+from hpcd.cli.output.tree_tables import MIN_NAME, Row
+from hpcd.wording import counted, time_text
+
+# Causes of the waits at a path that are shown in text.
+_CAUSES = 5
+
+
+def heading(report: WaitReport) -> Iterator[str]:
+    """Yield what the tables are of."""
+    yield (
+        f"waits: {time_text(report.seconds)} in {report.waits:,} waits that were recorded one by"
+        f" one, {report.not_seen:,} of which nobody was seen to end;"
+        f" {time_text(report.other_seconds)} in shorter ones and those that had not ended"
+    )
+
+
+def wait_rows(report: WaitReport, least: float, width: int) -> Iterator[Row]:
+    """Yield a row for each call path with at least ``least`` of all waiting, below it who ended its
+    waits and what these came down to."""
+    yield Row(f"{'time':>12}  ", "", "waits, who ended them, what they came down to")
+    left_out = 0
+    for path in report.paths:
+        if path.seconds < least * report.seconds:
+            left_out += 1
+            continue
+        room = max(width - 14, MIN_NAME)
+        name = f"{path.waits:,} at {run_name(path.path, room - 12)}"
+        yield Row(f"{time_text(path.seconds):>12}  ", "", name, "bold")
+        for title, causes in (("ended by", path.ended_by), ("due to", path.roots)):
+            yield from _cause_rows(title, causes, room)
+    if left_out:
+        yield Row("", "", f"(not shown: {counted(left_out, 'call path')} below the cut-off)")
+
+
+def _cause_rows(title: str, causes: Sequence[WaitCause], room: int) -> Iterator[Row]:
+    for cause in causes[:_CAUSES]:
+        text = f"{title} {cause_text(cause)}"
+        if cause.path:
+            text += ", in " + run_name(cause.path, max(room - len(text) - 20, MIN_NAME))
+        yield Row(" " * 14, "  ", f"{time_text(cause.seconds):>10}  {text}")
+    rest = causes[_CAUSES:]
+    if rest:
+        seconds = time_text(sum(cause.seconds for cause in rest))
+        yield Row(" " * 14, "  ", f"{seconds:>10}  {title} {len(rest):,} more")

@@ -1,0 +1,61 @@
+"""Waits that have ended, and who ended them: from reports of switches to the measurement."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpcd.bpf.wire import Sample, SwitchEvent
+from hpcd.daemon.capture.calls.held_calls import HeldCalls
+from hpcd.daemon.capture.paths.stack_caches import StackCaches
+from hpcd.daemon.capture.paths.stand_ins import StandIns
+from hpcd.daemon.capture.records.recorder_kernels import EndedWaits
+from hpcd.daemon.capture.records.thread_lines import NO_LINE, ThreadLines
+from hpcd.measurement.call_codec import Calls
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.calls import MAX_VALUES
+from hpcd.model.waits import WAIT, Waker
+
+_WAKER, _KIND = WAIT.value("waker"), WAIT.value("kind")
+
+
+class WaitRecorder:
+    """Makes calls of :data:`hpcd.model.waits.WAIT` of waits: threads that woke become lines."""
+
+    def __init__(
+        self,
+        caches: StackCaches,
+        numbered: ThreadLines,
+        stand_ins: StandIns,
+        writer: MeasurementWriter,
+    ) -> None:
+        self._caches = caches
+        self._numbered = numbered
+        self._held = HeldCalls(stand_ins)
+        writer.add_function(WAIT)
+
+    def take(self, waits: EndedWaits) -> None:
+        """Take the waits that ended in a round."""
+        count = len(waits.line)
+        if not count:
+            return
+        reports = np.zeros(count, Sample.dtype())
+        reports["thread"], reports["event"] = waits.waker, SwitchEvent.SWITCHED_IN
+        _, waker, _, _ = self._caches.look_up(reports, self._numbered)
+        kind = waits.kind
+        # A thread that ended long before who it woke came to a CPU has no line any more.
+        forgotten = (waits.waker > 0) & (waker == NO_LINE)
+        if forgotten.any():
+            kind = np.where(forgotten, np.uint16(Waker.NOT_SEEN), kind)
+        value = np.zeros((count, MAX_VALUES), np.uint64)
+        value[:, _WAKER] = np.where(waker == NO_LINE, 0, waker.astype(np.uint64) + 1)
+        value[:, _KIND] = kind
+        self._held.add(
+            Calls(
+                waits.line, waits.time, waits.duration, waits.node,
+                np.full(count, WAIT.id, np.uint16), np.ones(count, np.uint32), value,
+            )
+        )  # fmt: skip
+
+    def finished(self, *, last: bool = False) -> list[Calls]:
+        """Return the waits whose paths are finished by now, and at the ``last`` time all."""
+        return self._held.finished(last=last)

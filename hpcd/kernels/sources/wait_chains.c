@@ -1,0 +1,137 @@
+/* Who made whom wait, directly and along chains: analysis/waits/wait_chains.py. */
+#include "common.h"
+
+/* analysis/waits/wait_chains.py:Cause. */
+enum { NOT_SEEN = 0, THREAD = 1, KNOWN_THREAD = 7, UNBORN = 9 };
+
+/* A chain of threads that wait for one another is followed this far. Each hop's window lies within the one before, so
+ * it ends by itself where times are sound; a damaged or made-up database may have threads that wake each other at one
+ * moment. */
+#define MOST_HOPS 64
+
+struct chains {
+	const struct wait_graph *graph;
+	struct wait_sums *roots;
+	uint32_t group;
+};
+
+/* False if the table is half full. */
+static bool add(struct wait_sums *sums, uint32_t group, uint32_t line, uint32_t node, uint32_t kind, int64_t ns)
+{
+	uint64_t hash = ((uint64_t)group << 32 | node) * 0x9E3779B97F4A7C15ull;
+	hash = (hash ^ ((uint64_t)line << 8 | kind)) * 0xC2B2AE3D27D4EB4Full;
+	for (uint64_t at = hash >> 20 & (sums->places - 1);; at = (at + 1) & (sums->places - 1)) {
+		uint32_t *key = sums->key + 4 * at;
+		if (!sums->count[at]) {
+			if (2 * ++sums->used > sums->places)
+				return false;
+			key[0] = group, key[1] = line, key[2] = node, key[3] = kind;
+		} else if (key[0] != group || key[1] != line || key[2] != node || key[3] != kind) {
+			continue;
+		}
+		sums->ns[at] += ns;
+		sums->count[at]++;
+		return true;
+	}
+}
+
+/* The first of [low, high) whose end is later than a time. */
+static int64_t first_later(const int64_t *end, int64_t low, int64_t high, int64_t time)
+{
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+		if (end[middle] > time)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/* What a line did in [begin, end), in which it does not wait; before its first piece there was nothing of it, and
+ * nothing is known of what its pieces leave out elsewhere. */
+static bool add_pieces(struct chains *chains, uint32_t line, int64_t begin, int64_t end)
+{
+	const struct wait_graph *graph = chains->graph;
+	int64_t last = graph->piece_first[line + 1];
+	int64_t at = first_later(graph->piece_end, graph->piece_first[line], last, begin);
+	bool unborn = at == graph->piece_first[line] && at < last;
+	while (begin < end) {
+		bool inside = at < last && graph->piece_begin[at] <= begin;
+		int64_t next = at < last ? inside ? graph->piece_end[at] : graph->piece_begin[at] : end;
+		next = at_most(next, end);
+		if (!add(chains->roots, chains->group, line, inside ? graph->piece_node[at] : 0,
+			 inside ? graph->piece_kind[at] : unborn ? UNBORN : NOT_SEEN, next - begin))
+			return false;
+		begin = next;
+		at += inside;
+		unborn = false;
+	}
+	return true;
+}
+
+static bool add_wait(struct chains *chains, uint32_t line, int64_t wait, int64_t begin, int64_t end, int hops);
+
+/* Passes [begin, end), for which others wait for a line, on to what it did then. */
+static bool add_line(struct chains *chains, uint32_t line, int64_t begin, int64_t end, int hops)
+{
+	const struct wait_graph *graph = chains->graph;
+	int64_t last = graph->wait_first[line + 1];
+	int64_t wait = first_later(graph->end, graph->wait_first[line], last, begin);
+	while (begin < end) {
+		int64_t until = wait < last ? at_least(at_most(graph->begin[wait], end), begin) : end;
+		if (until > begin && !add_pieces(chains, line, begin, until))
+			return false;
+		begin = until;
+		if (begin >= end)
+			break;
+		until = at_most(graph->end[wait], end);
+		if (until > begin && !add_wait(chains, line, wait, begin, until, hops))
+			return false;
+		begin = at_least(until, begin);
+		wait++;
+	}
+	return true;
+}
+
+/* Passes the part [begin, end) of a wait on to who ended it. */
+static bool add_wait(struct chains *chains, uint32_t line, int64_t wait, int64_t begin, int64_t end, int hops)
+{
+	const struct wait_graph *graph = chains->graph;
+	int64_t waker = graph->waker[wait];
+	uint32_t kind = graph->kind[wait];
+	if (kind == THREAD && waker >= 0) {
+		if (waker != line && hops < MOST_HOPS)
+			return add_line(chains, waker, begin, end, hops + 1);
+		kind = NOT_SEEN;
+	}
+	return add(chains->roots, chains->group, line, graph->node[wait], kind, end - begin);
+}
+
+/* Where a line was when it woke another. */
+static uint32_t node_at(const struct wait_graph *graph, int64_t line, int64_t time)
+{
+	int64_t first = graph->piece_first[line], last = graph->piece_first[line + 1];
+	int64_t at = first_later(graph->piece_end, first, last, time - 1);
+	return at < last ? graph->piece_node[at] : 0;
+}
+
+/* Sums all waits, each of a group, by who ended them (direct) and by what all they waited for came down to (roots).
+ * False if one of the tables is too small. */
+bool sum_wait_causes(const struct wait_graph *graph, const uint32_t *group, const struct wait_sums *direct,
+		     const struct wait_sums *roots)
+{
+	struct wait_sums first = *direct, all = *roots;
+	for (int64_t line = 0; line < graph->lines; line++) {
+		for (int64_t wait = graph->wait_first[line]; wait < graph->wait_first[line + 1]; wait++) {
+			struct chains chains = {graph, &all, group[wait]};
+			int64_t waker = graph->waker[wait], begin = graph->begin[wait], end = graph->end[wait];
+			bool known = graph->kind[wait] == THREAD && waker >= 0;
+			if (!add(&first, group[wait], known ? waker : line, known ? node_at(graph, waker, end) : 0,
+				 known ? KNOWN_THREAD : graph->kind[wait], end - begin) ||
+			    !add_wait(&chains, line, wait, begin, end, 0))
+				return false;
+		}
+	}
+	return true;
+}

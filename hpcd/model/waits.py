@@ -1,0 +1,41 @@
+"""Waits and who ended them, as measurements and databases hold them.
+
+A wait is held as a call (:mod:`hpcd.model.calls`) of :data:`WAIT`: it begins when its thread leaves
+its CPU, in the call path that it leaves in, and lasts until the thread is woken.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from hpcd.model.calls import CalledFunction, CallValue, Group, ValueKind
+
+
+class Waker(IntEnum):
+    """Says who woke a thread. Interrupts are not the thread that they came upon."""
+
+    NOT_SEEN = 0
+    """Nobody was seen; such a wait is nobody's."""
+    THREAD = 1
+    """A thread; the value ``waker`` is its trace line, 0 if it is not recorded."""
+    KERNEL_THREAD = 2
+    TIMER = 3
+    """A timer that the thread had set."""
+    SOFTIRQ = 4
+    """What interrupts leave to be done later, such as network packets."""
+    INTERRUPT = 5
+    """An interrupt of a device or of another CPU."""
+    UNKNOWN = 6
+    """A thread or an interrupt: the kernel does not say which."""
+
+
+WAIT = CalledFunction(
+    # Above the numbers of all functions that are recorded: there are at most 4096.
+    65535,
+    "wait",
+    "",
+    Group.WAIT,
+    (CallValue("waker", ValueKind.LINE), CallValue("kind", ValueKind.NUMBER)),
+)
+"""The function whose calls are waits: ``waker`` is the trace line of the thread that woke, 0 if
+there is none; ``kind`` a :class:`Waker`."""

@@ -1,0 +1,144 @@
+"""Tests the arithmetic of who waits for whom, of waits that are made up."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcd.analysis.waits.wait_chains import Cause, Causes, Pieces, sum_causes
+from hpcd.bpf import wire
+from hpcd.model import waits
+
+Wait = tuple[int, int, int, int, int]  # line, begin, end, waker (-1: none), kind
+Piece = tuple[int, int, int, int, int]  # line, begin, end, node, kind
+
+A, B, C, D = range(4)
+THREAD = waits.Waker.THREAD
+
+
+def summed(lines: int, of_waits: list[Wait], of_pieces: list[Piece]) -> tuple[Causes, Causes]:
+    """The causes of waits, each at a node that is its line plus 100."""
+    of_waits, of_pieces = sorted(of_waits), sorted(of_pieces)
+    wait = np.array(of_waits, np.int64).reshape(-1, 5).T
+    piece = np.array(of_pieces, np.int64).reshape(-1, 5).T
+    bounds = np.arange(lines + 1)
+    return sum_causes(
+        np.searchsorted(wait[0], bounds).astype(np.int64),
+        wait[1],
+        wait[2],
+        wait[3],
+        (wait[0] + 100).astype(np.uint32),
+        wait[4].astype(np.uint8),
+        Pieces(
+            np.searchsorted(piece[0], bounds).astype(np.int64),
+            np.ascontiguousarray(piece[1]),
+            np.ascontiguousarray(piece[2]),
+            piece[3].astype(np.uint32),
+            piece[4].astype(np.uint8),
+        ),
+    )
+
+
+def rows(causes: Causes) -> Counter[tuple[int, int, int, int]]:
+    """ns by node of the wait, line, node of the cause and kind."""
+    columns = (causes.node, causes.line, causes.cause_node, causes.kind)
+    keys = zip(*(column.tolist() for column in columns), strict=True)
+    return Counter(dict(zip(keys, causes.ns.tolist(), strict=True)))
+
+
+def test_wakers_are_the_same_to_programs_and_measurements() -> None:
+    assert dict(wire.Waker.__members__) == dict(waits.Waker.__members__)
+
+
+def test_a_chain_leads_to_who_ran_within_the_window() -> None:
+    """A waits for B from 0 to 100; B waits for C from 20 to 90; C ran from 10 on, and waited for a
+    CPU from 40 to 50."""
+    direct, roots = summed(
+        3,
+        [(A, 0, 100, B, THREAD), (B, 20, 90, C, THREAD)],
+        [
+            (B, 0, 20, 1, Cause.THREAD), (B, 90, 100, 2, Cause.THREAD),
+            (C, 10, 40, 3, Cause.THREAD), (C, 40, 50, 3, Cause.RUNNABLE),
+            (C, 50, 200, 4, Cause.THREAD),
+        ],
+    )  # fmt: skip
+    assert rows(direct) == {
+        (100, B, 2, Cause.THREAD): 100,
+        (101, C, 4, Cause.THREAD): 70,
+    }
+    of_a = {key[1:]: ns for key, ns in rows(roots).items() if key[0] == 100}
+    assert of_a == {
+        (B, 1, Cause.THREAD): 20,
+        (C, 3, Cause.THREAD): 20,
+        (C, 3, Cause.RUNNABLE): 10,
+        (C, 4, Cause.THREAD): 40,
+        (B, 2, Cause.THREAD): 10,
+    }
+
+
+def test_a_hop_is_clipped_to_the_window_of_the_waiter() -> None:
+    """B had waited for C long before A began to wait for B: that is not A's."""
+    _, roots = summed(
+        3,
+        [(A, 90, 110, B, THREAD), (B, 0, 100, C, THREAD)],
+        [(B, 100, 110, 1, Cause.THREAD), (C, 0, 100, 2, Cause.THREAD)],
+    )
+    of_a = {key[1:]: ns for key, ns in rows(roots).items() if key[0] == 100}
+    assert of_a == {(C, 2, Cause.THREAD): 10, (B, 1, Cause.THREAD): 10}
+
+
+def test_threads_that_wake_each_other_at_one_moment_are_not_followed_forever() -> None:
+    _, roots = summed(2, [(A, 0, 10, B, THREAD), (B, 0, 10, A, THREAD)], [])
+    assert {key[3] for key in rows(roots)} == {Cause.NOT_SEEN}
+    assert sum(rows(roots).values()) == 20
+
+
+def test_what_nobody_ended_is_nobodys() -> None:
+    kinds = [kind for kind in waits.Waker if kind != THREAD]
+    of_waits = [(A, 10 * at, 10 * at + 10, -1, int(kind)) for at, kind in enumerate(kinds)]
+    direct, roots = summed(1, [*of_waits, (A, 90, 100, -1, THREAD)], [])
+    expected = {(100, A, 0, int(kind)): 10 for kind in kinds} | {(100, A, 0, Cause.OUTSIDE): 10}
+    assert rows(direct) == expected
+    assert {key[3]: ns for key, ns in rows(roots).items()} == {key[3]: 10 for key in expected}
+
+
+def test_before_a_thread_began_it_ran_nothing() -> None:
+    _, roots = summed(2, [(A, 0, 10, B, THREAD)], [(B, 6, 12, 1, Cause.THREAD)])
+    assert rows(roots) == {(100, B, 0, Cause.UNBORN): 6, (100, B, 1, Cause.THREAD): 4}
+
+
+@st.composite
+def _random_waits(draw: st.DrawFn) -> tuple[int, list[Wait], list[Piece]]:
+    lines = draw(st.integers(1, 4))
+    of_waits: list[Wait] = []
+    of_pieces: list[Piece] = []
+    for line in range(lines):
+        for target, most in ((of_waits, 6), (of_pieces, 6)):
+            cuts = sorted(draw(st.sets(st.integers(0, 60), max_size=2 * most)))
+            for begin, end in zip(cuts[::2], cuts[1::2], strict=False):
+                if target is of_waits:
+                    waker = draw(st.integers(-1, lines - 1))
+                    kind = THREAD if waker >= 0 else draw(st.sampled_from(waits.Waker))
+                    of_waits.append((line, begin, end, waker, int(kind)))
+                else:
+                    kinds = (Cause.THREAD, Cause.RUNNABLE, Cause.NOT_SEEN)
+                    kind = draw(st.sampled_from(kinds))
+                    of_pieces.append((line, begin, end, draw(st.integers(0, 3)), int(kind)))
+    return lines, of_waits, of_pieces
+
+
+@given(_random_waits())
+def test_sums_equal_the_waits(graph: tuple[int, list[Wait], list[Piece]]) -> None:
+    """Whatever threads wait for one another, in cycles too: of each line's waits, exactly."""
+    lines, of_waits, of_pieces = graph
+    expected: Counter[int] = Counter()
+    for line, begin, end, _, _ in of_waits:
+        expected[line + 100] += end - begin
+    for causes in summed(lines, of_waits, of_pieces):
+        per_node: Counter[int] = Counter()
+        for (node, _, _, _), ns in rows(causes).items():
+            per_node[node] += ns
+        assert per_node == expected
