@@ -1,6 +1,6 @@
-/* Waiting, by the scheduler's raw tracepoints: a target's thread leaves its CPU (its path is taken
- * there and then: a sleeping thread's cannot be) and comes back to one; wakers.h has what comes between. What happens to threads
- * that are not registered costs one look-up a switch. */
+/* Waiting, by the scheduler's raw tracepoints: a target's thread leaves its CPU (its path is taken there and then: a
+ * sleeping thread's cannot be) and comes back to one; wakers.h has what comes between. What happens to threads that
+ * are not registered costs one look-up a switch. */
 #ifndef HPCD_EVENTS_SWITCHES_H
 #define HPCD_EVENTS_SWITCHES_H
 
