@@ -71,7 +71,7 @@ def caveats(summary: Summary) -> Iterator[str]:
         yield from _missing_calls(summary.calls)
     if summary.limit is not None:
         yield summary.limit
-    yield from _missing_tables(summary.unwind)
+    yield from _path_lacks(summary.unwind)
     times = summary.time
     if times is not None and times.cpu + times.runnable < _HANGING * times.lifetime:
         yield (
@@ -136,13 +136,13 @@ def _path_lines(unwind: UnwindCounts) -> Iterator[str]:
         modules = sorted(unwind.modules.get(reason, {}).items(), key=lambda item: -item[1])
         names = ", ".join(f"{Path(name).name} {paths:,}" for name, paths in modules[:3])
         yield f"  truncated: {count:,} ({reason}) in {names}"
-    for lack in _missing_tables(unwind):
+    for lack in _path_lacks(unwind):
         yield f"  {lack}"
 
 
-def _missing_tables(unwind: UnwindCounts) -> Iterator[str]:
-    for module, why in unwind.failures.items():
-        yield f"no unwind table for {module}: {why}"
+def _path_lacks(unwind: UnwindCounts) -> Iterator[str]:
+    for name, why in unwind.failures.items():
+        yield f"{name}: {why}"
 
 
 def _probe_lines(probes: ProbesSummary) -> Iterator[str]:

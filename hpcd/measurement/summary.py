@@ -107,7 +107,7 @@ class UnwindCounts(NamedTuple):
     modules: Mapping[str, Mapping[str, int]] = {}
     """Truncated paths by reason and by the load module they end in."""
     failures: Mapping[str, str] = {}
-    """Why there is no unwind table, by load module."""
+    """What call paths lack, by load module (no unwind table, no Python frames) or user."""
     deferred: DeferredPathCounts = DeferredPathCounts()
     failures_left_out: int | None = None
     """Number of further failures, where a service shortens the summary."""

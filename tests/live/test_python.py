@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -98,3 +99,19 @@ def test_lines_are_the_interpreters_own(tmp_path: Path) -> None:
     }
     hot = [text[line - 1].strip() for line in sorted(lines, key=lines.__getitem__)[-2:]]
     assert set(hot) <= {"for _ in range(200):", "pass", "while time.thread_time() < end:"}
+
+
+def test_a_version_whose_structures_are_not_known_is_named(tmp_path: Path) -> None:
+    """Whatever calls itself CPython: here a program with the symbols of one, and nothing else."""
+    source = tmp_path / "embedder.c"
+    source.write_text(
+        "char _PyRuntime[1 << 12]; const unsigned Py_Version = 0x030800f0;\n"
+        "int main(void) { for (volatile long turn = 0; turn < 500000000; turn++); return 0; }\n"
+    )
+    program = tmp_path / "embedder"
+    subprocess.run(["gcc", "-rdynamic", "-o", program, source], check=True)
+    summary = recorded(tmp_path, program)
+    assert summary["unwind"]["failures"] == {str(program): "no Python frames of CPython 3.8"}
+    with hpcd_analysis.open(tmp_path / "db") as db:
+        paths = seconds_by_path(db, "cpu_time")
+        assert total(paths, lambda path: "main" in path) > 0.9 * sum(paths.values())

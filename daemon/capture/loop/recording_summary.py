@@ -223,7 +223,10 @@ def _count_paths(parts: Parts, counters: np.void) -> UnwindCounts:
             ending.label: {modules.name(number): count for number, count in counts.items()}
             for ending, counts in incomplete.items()
         },
-        failures=modules.failures | cct.failures,
+        failures={
+            **{name: f"no unwind table: {why}" for name, why in modules.failures.items()},
+            **parts.stacks.failures,
+        },
         deferred=DeferredPathCounts(
             int(counters["copied"]),
             int(counters["not_copied"]),

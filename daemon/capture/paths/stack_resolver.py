@@ -66,6 +66,11 @@ class StackResolver:
         self.reports_lost = self._marker(UnwindStatus.REPORTS_LOST)
         """CCT node of threads while their switches are not reported."""
 
+    @property
+    def failures(self) -> dict[str, str]:
+        """What call paths lack and why, by user or load module."""
+        return self.cct.failures | (self._python.processes.unknown if self._python else {})
+
     def _marker(self, status: UnwindStatus) -> int:
         """Return the CCT node of a path of which nothing but ``status`` is known."""
         marker = np.array([frames.marker_frame(status)], np.uint64)
