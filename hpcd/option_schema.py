@@ -49,7 +49,7 @@ class Kind:
 
 
 def flag(value: bool = True) -> Kind:
-    """True or false, of which the option gives ``value``."""
+    """True or false; the option on the command line means ``value``."""
     return Kind(
         argument={"action": "store_true"},
         json="true or false",
@@ -68,8 +68,8 @@ def number(
     metavar: str, low: int, high: int, unit: str, *, above: bool = False, whole: bool = False,
     scale: float = 1, parse: Callable[[str], float] = float,
 ) -> Kind:  # fmt: skip
-    """A number from ``low``, or ``above`` it, to ``high``, in units of which each is ``scale`` in
-    the value. Arguments are in these units, too, unless they are shares."""
+    """A number from ``low``, or ``above`` it, to ``high``; a value is a number times ``scale``.
+    Bounds and arguments are numbers before scaling; shares are arguments of their own form."""
 
     def given(argument: float) -> float:
         value = argument if parse is share else argument * scale
@@ -111,8 +111,7 @@ def numbers() -> Kind:
 def texts(
     metavar: str, convert: Callable[[str], Any] = str, read: Callable[[str], Any] | None = None
 ) -> Kind:
-    """Texts, of which ``convert`` makes values, or ``read`` those of a request: the option may be
-    repeated."""
+    """Texts, made values by ``convert``, in requests by ``read``; the option may be repeated."""
     return Kind(
         argument={"action": "append", "metavar": metavar},
         json=f"at most {_MOST} texts",

@@ -41,7 +41,7 @@ def meanwhile(
     but a small part, and words on what those others did meanwhile: where much of it was in one
     procedure, and how much of it was without a CPU."""
     whole = float(sharing.blame.sum()) + sharing.unblamed if sharing else 0.0
-    # What is known is known of all waits together: it is said of those that are most of them.
+    # Blame is known for all waits together: it describes waits that are most of them.
     if sharing is None or not _SAME <= seconds / max(whole, 1e-9) <= 1 / _SAME:
         return False, ""
     ready = 0.0 if use.demand.own else sharing.blame_while_ready / whole

@@ -92,7 +92,7 @@ class _Names:
         self._threads: dict[int, str] = {}
 
     def path(self, node: int) -> tuple[str, ...]:
-        """The procedures on the way to a node; one that says so where there are none."""
+        """The procedures on the path to a node; ``[unknown]`` for the root."""
         path = self._paths.get(node)
         if path is None:
             names, procedure = self._db.procedure_names, self._db.procedure_of_node

@@ -55,8 +55,8 @@ struct thread {
 	u32 lost; /* enum report_flag: what its next report is to say */
 };
 
-/* Users have slots by a hash with a key of the recording. Two users share one in one case of a thousand, which nobody
- * can aim at, and no table of users can be filled. */
+/* A user's slot is a hash with a key of the recording: there is no table of users to fill. Two users share a slot in one
+ * case of a thousand, which a user cannot aim at. */
 #define USER_SLOTS 1024
 
 /* How much a user has used in a stretch of time. */

@@ -12,10 +12,10 @@ from hpcd.model.calls import CalledFunction, CallValue, Group, ValueKind
 
 
 class Waker(IntEnum):
-    """Says who woke a thread. Interrupts are not the thread that they came upon."""
+    """Kinds of wakers. A wake-up in an interrupt is not the interrupted thread's."""
 
     NOT_SEEN = 0
-    """Nobody was seen; such a wait is nobody's."""
+    """No waker was seen: the wait is attributed to no thread."""
     THREAD = 1
     """A thread; the value ``waker`` is its trace line, 0 if it is not recorded."""
     KERNEL_THREAD = 2

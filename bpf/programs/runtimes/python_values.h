@@ -7,7 +7,7 @@
 enum python_anchor {
 	PYTHON_EACH_FRAME = 1,  /* 3.10: a CFrame for each frame */
 	PYTHON_ENTRY_FLAG = 2,  /* 3.11: a CFrame for the frames up to one that is an entry */
-	PYTHON_ENTRY_FRAME = 3, /* since 3.12: the frame above them, which is nobody's */
+	PYTHON_ENTRY_FRAME = 3, /* since 3.12: the frame above them, which is no function's */
 };
 
 /* owner of a frame that stands for an activation (3.12 on; 3.14 has a second kind) */

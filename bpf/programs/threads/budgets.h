@@ -2,8 +2,8 @@
  *
  * Without them threads that block again and again on deep paths, always new ones, take most of each CPU for their walks
  * and fill the rings, so that the reports of all users are lost. A report beyond its user's budget has no call path
- * (END_OVER_BUDGET), which costs neither a walk nor an announcement; its time and weight count as ever. Of who has the
- * ring of samples fill by switches alone the switches are lost, and nobody else's.
+ * (END_OVER_BUDGET), which costs neither a walk nor an announcement; its time and weight count as ever. Where the ring of
+ * samples fills by the switches of one user's threads, only their switches are dropped.
  */
 #ifndef HPCD_THREADS_BUDGETS_H
 #define HPCD_THREADS_BUDGETS_H

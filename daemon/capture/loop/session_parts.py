@@ -63,7 +63,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class CpuSampling:
-    """How CPU time is sampled, and by what its rate is changed."""
+    """The sampling of CPU time, and the budgets that change its rate."""
 
     first_rate: RateChange | None
     """Rate to begin with; None when CPU time is not sampled."""

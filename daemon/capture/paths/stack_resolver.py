@@ -68,7 +68,7 @@ class StackResolver:
 
     @property
     def failures(self) -> dict[str, str]:
-        """What call paths lack and why, by user or load module."""
+        """Reasons of missing tables, contexts or Python frames, by load module or user."""
         return self.cct.failures | (self._python.processes.unknown if self._python else {})
 
     def _marker(self, status: UnwindStatus) -> int:

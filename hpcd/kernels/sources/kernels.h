@@ -428,7 +428,7 @@ struct paths {
 	uint64_t *missing;     /* kernel addresses that are not in the table, as often as they occur */
 	int64_t *raw_at;       /* positions of user addresses outside of all modules */
 	int64_t *raw_of;       /* stacks of these addresses */
-	int64_t *python_at;    /* positions of Python frames, of which frames has the first word */
+	int64_t *python_at;    /* positions of the first words of Python frames in frames */
 	int64_t *python_of;    /* stacks of these frames */
 	uint64_t *python_position; /* their second words */
 	int64_t missing_count; /* number of missing addresses */

@@ -178,7 +178,7 @@ static inline void put_wait(struct output *output, uint32_t line, int64_t *sum, 
 			     stop - ready);
 }
 
-/* Writes the time [begin, end) of a line of which reports were lost: it ran, or it waited. */
+/* Writes the time [begin, end) of a line whose reports of it were lost: the thread ran, or it waited. */
 static inline void put_lost(struct output *output, uint32_t line, int64_t *sum, int64_t begin, int64_t end)
 {
 	const struct times *times = output->times;
