@@ -4,15 +4,15 @@
 
 #include "events/clock.h"
 #include "rings.h"
-#ifdef HPCD_OBJECT /* it needs bpf_loop() */
+#include "threads/budgets.h"
+#include "threads/threads.h"
+#include "unwinding.h"
+#ifdef HPCD_OBJECT /* it needs bpf_loop(); the last, since bcc gets each header once, where it is first included */
 #include "runtimes/python.h"
 #else
 #define python_urgency(w) 0
 #define append_chain(w, frames) 0
 #endif
-#include "threads/budgets.h"
-#include "threads/threads.h"
-#include "unwinding.h"
 
 DEFINE_MAP(STACK_CACHE, ARRAY, u32, struct cache_set);
 

@@ -3,10 +3,10 @@
 #define HPCD_PATHS_WALKS_H
 
 #include "paths/copies.h"
+#include "unwinding.h"
 #ifdef HPCD_OBJECT
 #include "runtimes/python.h"
 #endif
-#include "unwinding.h"
 
 DEFINE_MAP(KNOWN, ARRAY, u32, struct known_rules);
 /* Of each kind of program: [0] goes on with the walk, [1] defers it. */
