@@ -18,6 +18,7 @@ from hpcd.measurement.chunk import ChunkHeader, ChunkKind
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.description import Description
 from hpcd.measurement.segments import Segments
+from hpcd.model.waits import WAIT
 
 
 def open_measurement(
@@ -148,16 +149,16 @@ class Measurement(Description):
     @property
     def has_calls(self) -> bool:
         """Whether calls of functions were recorded, if only there had been any."""
-        return bool(self.functions or self._calls)
+        return bool(self.functions.keys() - {WAIT.id})
 
     @property
     def number_of_call_chunks(self) -> int:
         """Chunks of calls so far."""
         return len(self._calls)
 
-    def call_chunks(self, first: int = 0) -> Iterator[Calls]:
+    def call_chunks(self, first: int = 0, *, waits: bool = False) -> Iterator[Calls]:
         """All recorded calls from chunk ``first`` on, a chunk at a time, sorted by line and time
-        within it.
+        within it; with ``waits`` the waits, which are stored as calls, too.
 
         Damaged chunks are left out and named in ``damage``.
         """
@@ -178,7 +179,10 @@ class Measurement(Description):
                 continue
             if self._versions:
                 calls = calls.with_nodes(self._versions.nodes(calls.node, calls.time))
-            yield calls
+            if not waits:
+                calls = calls[calls.function != WAIT.id]
+            if len(calls):
+                yield calls
 
     # --- scanning ---
 

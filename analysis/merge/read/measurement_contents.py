@@ -123,10 +123,10 @@ def with_calls(
     """``contents`` with the calls there are, and these as payloads of CALLS chunks."""
     calls = []
     number = 0
-    for chunk in measurement.call_chunks():
+    for chunk in measurement.call_chunks(waits=True):
         calls.append(encode_calls(chunk))
         number += len(chunk)
-    if not measurement.has_calls:
+    if not (measurement.functions or calls):
         return contents, calls
     contents = replace(
         contents,
