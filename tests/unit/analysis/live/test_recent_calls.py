@@ -131,11 +131,11 @@ def test_tables_of_a_window(path: Path) -> None:
     assert ranks.split()[0] == "MPI"
     assert rank.split() == ["100.0", "800", "1.0", "71", "1", "app", "job", "9"]
     assert mpi.split()[:2] == ["time", "%"]
-    assert used.split() == ["110.0", "1.60k", "2.0", "550", "ms", "MPI_Send"]
+    assert used.split() == ["110.0", "1.60k", "2.0", "550.0", "ms", "MPI_Send"]
     assert peers.split()[:2] == ["B/s", "messages/s"]
     assert peer.split() == ["800", "1.0", "0", "1", "job", "9"]
     assert functions.split()[0] == "calls/s"
-    assert function.split() == ["3.0", "200", "ms", "60.0", "solve", "(libsolver.so)"]
+    assert function.split() == ["3.0", "200.0", "ms", "60.0", "solve", "(libsolver.so)"]
 
 
 def test_handles_mean_what_was_said_long_ago(tmp_path: Path) -> None:
