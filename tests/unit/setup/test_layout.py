@@ -40,7 +40,8 @@ ARROWS: dict[str, set[str]] = {
     "hpcd.elf": BASE,
     # Protocol buffers have DWARF's variable-length integers, and one reader of both.
     "hpcd.measurement": BASE | {"hpcd.model", "hpcd.elf"},
-    "hpcd.bpf": BASE | {"hpcd.model"},
+    # What is found out about the running kernel is kept in the store of files.
+    "hpcd.bpf": BASE | {"hpcd.model", "hpcd.sandbox"},
     "hpcd.sandbox": BASE,
     "hpcd.daemon": BASE
     | {"hpcd.bpf", "hpcd.model", "hpcd.elf", "hpcd.measurement", "hpcd.sandbox"},
