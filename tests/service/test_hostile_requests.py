@@ -10,11 +10,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service.recordings import ReadyRecorder
+from hpcd.daemon.targets.selector import Selector
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from tests.service.conftest import RunningService
@@ -208,12 +211,11 @@ def test_a_pid_that_is_anothers_by_now_is_not_recorded(sleeper: Sleeper, tmp_pat
     """A recorder that is told a pid whose process has ended since, and another user's has it."""
     folder = tmp_path / "m"
     folder.mkdir()
-    selector = {"pids": [sleeper(ALICE)], "names": [], "users": [], "control_groups": [],
-                "containers": [], "jobs": [], "everything": False}  # fmt: skip
-    specification = {"selector": selector, "output": str(folder), "only_user": MALLORY,
-                     "existing": True, "duration": 5.0}  # fmt: skip
+    options = Options(
+        Selector(pids=(sleeper(ALICE),)), folder, duration=5.0, only_user=MALLORY, existing=True
+    )
     recorder = ReadyRecorder()
-    recorder.specify(specification, handed_over=False).close()
+    recorder.specify(asdict(options), handed_over=False).close()
     output, _ = recorder.process.communicate()
     assert json.loads(output.splitlines()[-1])["state"] == "failed"
     assert not folder.exists()  # nothing came of it

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from hpcd.daemon.capture.paths.cct_builder import MOST_CONTEXTS
 from hpcd.errors import HpcdError
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
@@ -370,14 +371,32 @@ def assert_whole(summary: dict[str, Any]) -> None:
     assert summary["samples"]["recorded"] > 0 and summary["unwind"]["failures"] == {}
 
 
-def test_memory_is_each_recordings_own(service: Start, programs: Callable[..., int]) -> None:
-    """A program whose every sample is another call path ends its own recording, properly."""
+def test_contexts_are_each_users_own(service: Start, programs: Callable[..., int]) -> None:
+    """A program whose every sample is another call path takes a bounded number of contexts."""
     running = service('memory = "150M"\ncpu = "100%"\n')
+    honest = attached(running, ALICE, programs(BUSY, ALICE))
+    hostile = attached(running, MALLORY, programs(ENDLESS_PATHS, MALLORY), frequency=10_000)
+    for it in running.watch(hostile):
+        assert it["state"] in RUNNING, it
+        if it["summary"] and it["summary"]["unwind"]["failures"]:
+            break
+    assert it["summary"]["unwind"]["failures"] == {
+        f"call paths of user {MALLORY}": f"more than {MOST_CONTEXTS:,}"
+    }
+    ended = running.json("detach", hostile)
+    assert "limit" not in ended
+    assert_whole(running.json("detach", honest))
+    assert running.end() == 0
+
+
+def test_memory_is_each_recordings_own(service: Start, programs: Callable[..., int]) -> None:
+    """A recorder that takes more memory than it may ends properly, below the bound of contexts."""
+    running = service('memory = "100M"\ncpu = "100%"\n')
     honest = attached(running, ALICE, programs(BUSY, ALICE))
     hostile = attached(running, MALLORY, programs(ENDLESS_PATHS, MALLORY), frequency=10_000)
     it = running.wait_for_state(hostile, "ended", "failed")
     assert it["state"] == "ended", it
-    assert it["summary"]["limit"] == "ended: the recorder takes more than 150 MB"
+    assert it["summary"]["limit"] == "ended: the recorder takes more than 100 MB"
     assert check_measurement(Path(it["measurement"])) == []
     assert_whole(running.json("detach", honest))
     assert running.end() == 0
