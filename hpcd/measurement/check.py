@@ -86,7 +86,7 @@ def _check_calls(measurement: Measurement) -> tuple[int, dict[int, int]]:
     announced, for the most frequent of these."""
     count = 0
     unknown: Counter[int] = Counter()
-    for calls in measurement.call_chunks():
+    for calls in measurement.call_chunks(waits=True):
         count += len(calls)
         for number, function in measurement.functions.items():
             at = np.flatnonzero(calls.function == number)
