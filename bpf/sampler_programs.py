@@ -20,7 +20,7 @@ from hpcd.bpf.loading.kernel_facilities import (
 )
 from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
-from hpcd.bpf.loading.preempt_count import preempt_count_constants
+from hpcd.bpf.loading.preempt_count import NO_PREEMPT_COUNT, preempt_count_constants
 from hpcd.bpf.sampler_maps import KernelMemory, SamplerMaps
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.wire import CALL_SLOTS, FIRST_CALL_CONTEXT, MAX_EVENTS, EventPace, Settings
@@ -122,7 +122,7 @@ class SamplerPrograms:
             **_hash_keys(),
             "PROBING": 0,
             "KEEPING_KERNEL_PARTS": int(has_helper(Helper.LOOP)),
-            **preempt_count_constants(),
+            **(preempt_count_constants() if options.waiting else NO_PREEMPT_COUNT),
             **(self.calls.constants() if self.calls else {}),
         }
         self.walks_later = options.background and chosen_loader(options.loader) == "object"

@@ -68,7 +68,7 @@ def fold(
     )
     own = module[procedure]
     python = source[own]
-    # What is called by a Python function directly is what evaluates it.
+    # The native frame right below a Python function evaluates it.
     evaluators = np.unique(own[python[cct.parent] & binary[own]])
     interpreter = np.isin(own, evaluators)
     leading = leads[procedure]
@@ -89,7 +89,7 @@ def _fold(cct: CCT, folds: Mask, starts: Mask, shows: Mask) -> FoldedTree:
     inside = np.zeros(count, bool)
     at_start = np.zeros(count, bool)
     at_start[0] = True
-    for level in _levels(cct)[1:]:
+    for level in cct.levels()[1:]:
         above = cct.parent[level]
         hidden = inside[above] & folds[level]
         shown[level] = np.where(hidden, shown[above], level)
@@ -98,11 +98,3 @@ def _fold(cct: CCT, folds: Mask, starts: Mask, shows: Mask) -> FoldedTree:
         inside[level] = inside[above] | shows[level]
         at_start[level] = at_start[above] & starts[level]
     return FoldedTree(CCT(parent, cct.frame[shown]), shown)
-
-
-def _levels(cct: CCT) -> list[U32]:
-    """Nodes by their depth."""
-    depth = cct.depth()
-    order = np.argsort(depth, kind="stable").astype(np.uint32)
-    bounds = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 1))
-    return np.split(order, bounds)

@@ -307,12 +307,7 @@ def within(matching: Matching, procedure: str) -> Mask:
 
 def innermost(tree: CCT, chosen: Mask) -> I64:
     """``int64[n]``: the innermost ``chosen`` node on the way to each, itself included, or 0."""
-    at = np.where(chosen, np.arange(len(tree)), tree.parent)
-    stop = chosen.copy()
-    stop[0] = True
-    while not bool(stop[at].all()):
-        at = at[at]
-    return at.astype(np.int64)
+    return tree.innermost(chosen).astype(np.int64)
 
 
 def path_labels(matching: Matching, node: int) -> list[str]:

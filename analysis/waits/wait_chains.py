@@ -1,11 +1,9 @@
-"""Sums waits by who ended them and by what they come down to.
+"""Sums of waits by their wakers, and by the causes at the ends of chains of waits.
 
-This is cascaded redistribution (Zhou et al., wPerf, OSDI 2018).
-
-While a thread waits for another, what that one waits for itself is passed on to whom it waits for,
-and so on. Each hop is clipped to the window of the wait before it, so that the parts of a wait add
-up to it, however long the chain: what the last thread of a chain did in the window is what was
-waited for.
+This is cascaded redistribution (Zhou et al., wPerf, OSDI 2018). While a thread waits for another,
+the time in which that thread waits itself is passed on to its own waker, and so on. Each hop is
+clipped to the window of the wait before it, so that the parts of a wait add up to it, however long
+the chain: the cause is the activity of the chain's last thread in the window.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ _LEAST_PLACES = 1 << 12
 
 
 class Cause(IntEnum):
-    """Why a thread waited. Up to ``UNKNOWN`` the numbers are those of
-    :class:`~hpcd.model.waits.Waker`, and the line of the cause is the one that waited."""
+    """Causes of waiting. Up to ``UNKNOWN`` the numbers are those of
+    :class:`~hpcd.model.waits.Waker`, and the cause's line is that of the thread that waited."""
 
     NOT_SEEN = Waker.NOT_SEEN
     OUTSIDE = Waker.THREAD
@@ -81,13 +79,13 @@ class Causes:
 
 
 def wait_causes(db: Database) -> tuple[Causes, Causes]:
-    """Return who ended the waits of ``db``, and what these came down to. Either adds up to the
-    waits. Raises :class:`FormatError`.
+    """Return the sums of ``db``'s waits by waker, and by the causes at ends of chains. Each adds up
+    to the waits. Raises :class:`FormatError`.
 
-    O(n log n) in waits, times the pieces of those that were waited for within each.
+    O(n log n) in waits, times the number of pieces that a wait is divided into.
     """
     waits = db.waits
-    user = db.cct.innermost_outside(db.procedures.kernel[db.procedure_of_node])
+    user = db.cct.innermost(~db.procedures.kernel[db.procedure_of_node])
     pieces = read_pieces(db, np.unique(waits.waker[waits.waker >= 0]), user)
     return sum_causes(
         waits.first, waits.begin, waits.end, waits.waker, user[waits.node], waits.kind, pieces
@@ -163,7 +161,7 @@ class _Sums:
         )
 
     def causes(self) -> Causes:
-        """Return the sums, the greatest first; of equal ones by what they are of."""
+        """Return the sums, the greatest first, equal sums in the order of their keys."""
         taken = np.flatnonzero(self._count)
         order = np.lexsort((*self._key[taken].T, -self._ns[taken]))
         taken = taken[order]

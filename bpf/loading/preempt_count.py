@@ -24,6 +24,12 @@ _KIND, _LIMIT_BYTES = "preempt1", 16 << 20
 _PLACE = struct.Struct("<IQ")
 _WORD = (1 << 64) - 1
 
+NO_PREEMPT_COUNT = {
+    "PREEMPT_COUNT_BASE": int(PreemptCountBase.NOT_KNOWN),
+    "PREEMPT_COUNT_OFFSET": 0,
+}
+"""The constants of programs that record no waits, and so read no preempt count."""
+
 
 def preempt_count_constants() -> dict[str, int]:
     """Return the constants by which the programs read the preempt count.

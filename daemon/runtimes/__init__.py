@@ -1,4 +1,4 @@
-"""Languages' runtimes whose frames stand in call paths: one package for each.
+"""Languages' runtimes whose frames are shown in call paths: one package for each.
 
 A runtime recognises its processes as their mappings are found out, writes what the version needs
 for the programs that walk stacks (``bpf/programs/runtimes``), which put words of its frames into

@@ -55,13 +55,13 @@ class CCT:
         Nodes are handled level by level, deepest first: one bulk addition per level. O(n + depth).
         """
         total = np.array(exclusive, dtype=np.float64)
-        depth = self.depth()
-        order = np.argsort(depth, kind="stable")
-        bounds = np.searchsorted(depth[order], np.arange(int(depth.max(initial=0)) + 2))
-        for level in range(len(bounds) - 2, 0, -1):
-            nodes = order[bounds[level] : bounds[level + 1]]
+        for nodes in self.levels()[:0:-1]:
             np.add.at(total, self.parent[nodes], total[nodes])
         return total
+
+    def levels(self) -> list[npt.NDArray[np.int64]]:
+        """Return the nodes int64 of each depth, ascending, the root's first. O(n log n)."""
+        return nodes_by_depth(self.depth())
 
     def preorder(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return int64[n] each: a node's place in a depth-first walk, and the end of its subtree's.
@@ -69,14 +69,10 @@ class CCT:
         Node ``a`` is an ancestor of ``b`` (or is ``b``) where ``begin[a] <= begin[b] < end[a]``.
         O(n log n).
         """
-        depth = self.depth()
-        order = np.argsort(depth, kind="stable")
-        bounds = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
         size = self.inclusive(np.ones(len(self.parent))).astype(np.int64)
         begin = np.zeros(len(self.parent), np.int64)
-        for low, high in itertools.pairwise(bounds.tolist()):
-            nodes = order[low:high]
-            nodes = nodes[np.argsort(self.parent[nodes], kind="stable")]
+        for level in self.levels()[1:]:
+            nodes = level[np.argsort(self.parent[level], kind="stable")]
             above = self.parent[nodes]
             # What the siblings before a node take: a running sum, less what came before the first.
             before = np.cumsum(size[nodes]) - size[nodes]
@@ -92,11 +88,11 @@ class CCT:
             node = int(self.parent[node])
         return np.array(nodes[::-1], dtype=np.uint32)
 
-    def innermost_outside(self, inner: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
-        """Return the innermost node of each node's path that is not ``inner`` bool[n], such as the
-        kernel's, uint32[n]; 0, the root, where there is none. O(n · log depth).
+    def innermost(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+        """Return the innermost of the ``chosen`` nodes, bool[n], on each node's path, uint32[n];
+        0, the root, for a path without any. O(n · log depth).
         """
-        jump = np.where(inner, self.parent, np.arange(len(self), dtype=np.uint32))
+        jump = np.where(chosen, np.arange(len(self), dtype=np.uint32), self.parent)
         while bool((jump[jump] != jump).any()):
             jump = jump[jump]
         return jump
@@ -116,3 +112,11 @@ class CCT:
             nodes = deeper[first:end]
             at[nodes] = at[self.parent[nodes]]
         return at
+
+
+def nodes_by_depth(depth: npt.NDArray[np.uint32]) -> list[npt.NDArray[np.int64]]:
+    """Return the positions int64 of each depth in ``depth`` uint32[n], ascending, from 0 on."""
+    if int(depth.max(initial=0)) < 1 << 16:
+        depth = depth.astype(np.uint16)  # the stable sort of 16-bit keys is a radix sort
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth, minlength=1))[:-1])

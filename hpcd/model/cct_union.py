@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError
-from hpcd.model.cct import CCT
+from hpcd.model.cct import CCT, nodes_by_depth
 
 DEPTH_LIMIT = 1 << 16
 """Levels a tree may have. The unwinder stops far earlier; a deeper tree is not ours, and each
@@ -103,10 +103,7 @@ def level_slices(depth: U32) -> list[npt.NDArray[np.int64]]:
     """
     if int(depth.max(initial=0)) >= DEPTH_LIMIT:
         raise FormatError(f"calling context tree is deeper than {DEPTH_LIMIT} frames")
-    # Sixteen-bit keys make the stable sort a radix sort.
-    order = np.argsort(depth.astype(np.uint16), kind="stable")
-    bounds = np.cumsum(np.bincount(depth, minlength=1))[:-1]
-    return np.split(order, bounds)
+    return nodes_by_depth(depth)
 
 
 def _number(parent: npt.NDArray[np.int64], rank: U64, depth: U32, frames: U64) -> tuple[CCT, U32]:

@@ -188,7 +188,7 @@ class MeasurementBatch:
         """Return the innermost node of the user's code on the path of each node of the tree,
         ``uint32[n]``; 0 if there is none."""
         is_kernel = np.isin(frame.module_of(self.tree.frame), self._kernel_modules)
-        return self.tree.innermost_outside(is_kernel)
+        return self.tree.innermost(~is_kernel)
 
     @property
     def bytes_read(self) -> int:

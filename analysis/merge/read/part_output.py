@@ -27,7 +27,7 @@ class PartOutput:
         intervals: Intervals,
     ) -> None:  # fmt: skip
         """``rows`` is a count; ``user`` are the user's nodes of the tree's nodes (see
-        :meth:`hpcd.model.cct.CCT.innermost_outside`), ``first`` the nodes to number first."""
+        :meth:`hpcd.model.cct.CCT.innermost`), ``first`` the nodes to number first."""
         nodes = len(user)
         self._intervals = intervals
         others = np.ones(nodes, bool)

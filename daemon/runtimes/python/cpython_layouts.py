@@ -16,6 +16,8 @@ from hpcd.errors import FormatError
 
 DEBUG_OFFSETS_BYTES = 1024
 """Bytes of ``_PyRuntime`` that :func:`layout_of` is given."""
+CODE_BYTES = 256
+"""Bytes of a code object that hold all members of a layout but the instructions."""
 _COOKIE = b"xdebugpy"
 _FIRST_DEBUG_OFFSETS, _LAST = (3, 13), (3, 13)
 # Interpreters are hundreds of KB; all other structures are smaller.
@@ -183,16 +185,16 @@ def layout_of(version: tuple[int, int], runtime: bytes) -> Layout:
     if version > _LAST:
         raise UnknownVersionError(name)
     if runtime[:8] != _COOKIE or len(runtime) < DEBUG_OFFSETS_BYTES:
-        raise UnknownVersionError(f"{name} without the offsets that it should tell")
-    said, free_threaded = struct.unpack_from("<QQ", runtime, 8)
-    if (said >> 24, said >> 16 & 0xFF) != version:
+        raise UnknownVersionError(f"{name} without the table of its offsets")
+    number, free_threaded = struct.unpack_from("<QQ", runtime, 8)
+    if (number >> 24, number >> 16 & 0xFF) != version:
         raise UnknownVersionError(f"{name} that calls itself another version")
     if free_threaded:
         raise UnknownVersionError(f"{name}, free-threaded")
-    return _told(version, runtime)
+    return _by_debug_offsets(version, runtime)
 
 
-def _told(version: tuple[int, int], runtime: bytes) -> Layout:
+def _by_debug_offsets(version: tuple[int, int], runtime: bytes) -> Layout:
     at, offset = 24, {}
     for group, members in _MEMBERS[version[1]]:
         for member in members.split():
@@ -221,19 +223,13 @@ def _told(version: tuple[int, int], runtime: bytes) -> Layout:
         instructions=offset["code.co_code_adaptive"],
     )
     if (
-        layout.frame_bytes > _FRAME_BYTES
+        layout.frame_bytes > 8 * wire.PYTHON_FRAME_WORDS
         or layout.identity_bytes != 32
         or layout.qualified_name != layout.file + 16
-        or max(layout.line_table, layout.first_line) > _CODE_BYTES - 8
+        or max(layout.line_table, layout.first_line) > CODE_BYTES - 8
     ):
         raise UnknownVersionError(f"CPython {version[0]}.{version[1]} with impossible offsets")
     return layout
-
-
-_FRAME_BYTES = 128  # PYTHON_FRAME_WORDS
-_CODE_BYTES = 256
-CODE_BYTES = _CODE_BYTES
-"""Bytes of a code object that hold all members of a layout but the instructions."""
 
 
 def unset_code(code: bytes, layout: Layout) -> tuple[int, int]:

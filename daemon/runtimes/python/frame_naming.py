@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from hpcd.array_types import U64
-from hpcd.bpf.wire import FRAME_PYTHON, PYTHON_ADDRESS_MASK, PYTHON_POSITION_BITS
+from hpcd.bpf.wire import FRAME_PYTHON, PYTHON_ADDRESS_MASK, PYTHON_POSITION_BITS, StackEvent
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.runtimes.python.code_objects import PythonCode
 from hpcd.daemon.runtimes.python.line_tables import LineTable
@@ -33,6 +33,7 @@ _UNKNOWN = "[Python function that is gone]"
 _NO_FILE = "[python]"
 _MOST_FUNCTIONS = 1 << 20
 _MASK = (1 << 64) - 1
+_PROCESS_OF = StackEvent.reader("tgid")
 _GONE = PythonCode(_NO_FILE, _UNKNOWN, 0, LineTable(0))
 
 
@@ -67,10 +68,10 @@ class PythonNaming:
             return
         wanted: defaultdict[int, set[int]] = defaultdict(set)
         for stack in stacks:
-            words = np.frombuffer(stack, np.uint64, offset=32)
+            words = np.frombuffer(stack, np.uint64, offset=StackEvent.BYTES)
             code = words[words >> np.uint64(_KIND_SHIFT) == _PYTHON]
             if len(code):
-                pid = int.from_bytes(stack[12:16], "little")
+                (pid,) = _PROCESS_OF(stack)
                 wanted[pid].update((code & np.uint64(PYTHON_ADDRESS_MASK)).tolist())
         for pid, addresses in wanted.items():
             process = self.processes.get(pid)
@@ -83,12 +84,15 @@ class PythonNaming:
         shift = np.uint64(PYTHON_POSITION_BITS)
         identity = position >> shift & np.uint64(_IDENTITY_MASK)
         unit = position & np.uint64((1 << PYTHON_POSITION_BITS) - 1)
-        key = np.stack([pid, code & np.uint64(PYTHON_ADDRESS_MASK), identity, unit], axis=1)
-        unique, inverse = np.unique(key, axis=0, return_inverse=True)
-        rows = [tuple(row) for row in unique.tolist()]
+        key = np.stack([pid, code & np.uint64(PYTHON_ADDRESS_MASK), identity, unit])
+        order = np.lexsort(key[::-1])
+        key = key[:, order]
+        new = np.ones(len(order), bool)
+        new[1:] = (key[:, 1:] != key[:, :-1]).any(axis=0)
+        rows = [tuple(row) for row in key[:, new].T.tolist()]
         self._find(distinct_functions(rows))
-        result = np.fromiter(map(self._frame, rows), np.uint64, len(rows))
-        named: U64 = result[inverse.ravel()]
+        named = np.empty(len(order), np.uint64)
+        named[order] = np.fromiter(map(self._frame, rows), np.uint64, len(rows))[new.cumsum() - 1]
         return named
 
     def _find(self, functions: set[tuple[int, int, int]]) -> None:

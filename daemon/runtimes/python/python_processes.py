@@ -108,8 +108,8 @@ class PythonProcesses:
         """Find out which version ``pid`` runs, and let the programs know its structures."""
         loop = symbols.get("_PyEval_EvalFrameDefault", -bias) + bias
         address = symbols[PYTHON_RUNTIME] + bias
-        said = symbols.get("Py_Version", -bias) + bias
-        pieces = [(address, DEBUG_OFFSETS_BYTES), (said, 4), (loop, _LOOP_BYTES)]
+        version = symbols.get("Py_Version", -bias) + bias
+        pieces = [(address, DEBUG_OFFSETS_BYTES), (version, 4), (loop, _LOOP_BYTES)]
         try:
             runtime, number, code = read_memory(pid, pieces)
         except (OSError, WithheldError):
