@@ -19,7 +19,7 @@ _EVENT_RING = 4 << 20
 # Stacks of what is not ready to be unwound, a few KB each: of each CPU as many as the programs copy
 # in 64 ms at most, for samples and, as many again, for switches. Emptied when it is an eighth full.
 _COPY_RING, _CPU_COPIES = 32 << 20, 4 << 20
-# Of a ring that fills, a user has a 128th in 17 ms: two seconds pass until it is full.
+# A user may put a 128th of a ring into it in 17 ms: a single user fills a ring in two seconds.
 _RING_SHARE = 7
 
 

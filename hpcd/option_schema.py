@@ -268,7 +268,7 @@ def request_of(holder: Any) -> dict[str, Any]:
 
 
 def shown(holder: Any) -> dict[str, Any]:
-    """Return the options of ``holder`` as JSON, for who reads what was recorded."""
+    """Return the options of ``holder`` as JSON, for readers of the measurement."""
     return {
         definition.key: (definition.kind.shown or definition.kind.sent)(value)
         for definition, value in _values(holder)

@@ -1,4 +1,4 @@
-"""Recorded calls by what they have in common, and the memory of processes, as answers."""
+"""Groups of recorded calls, and the memory of processes, as answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hpcd.analysis.calls.process_heap import ProcessHeap
 from hpcd.analysis.calls.totals import CallTotals
 
 MEMORY_SUMS = ("at_peak", "at_end", "touched", "huge", "remote", "mapped", "released")
-"""What is known of the memory of a call path, in bytes."""
+"""Amounts of the memory of a call path, in bytes."""
 _CALL_SUMS = (
     "calls", "errors", "read", "written", "size", "seconds", "shortest", "longest",
 )  # fmt: skip

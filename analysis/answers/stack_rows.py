@@ -16,7 +16,7 @@ from hpcd.wording import ages
 
 
 class RowKind(IntEnum):
-    """Kinds of rows: frames, what threads at one place do, one of these, and all others of them."""
+    """Kinds of rows: frames, threads' activity at one place, a single thread, all other threads."""
 
     FRAMES = 0
     WAIT = 1
@@ -26,7 +26,7 @@ class RowKind(IntEnum):
 
 @dataclass(frozen=True)
 class StackRow:
-    """A row: ``above`` is the number (from 1) of the row that it is below, 0 where there is none;
+    """A row: ``above`` is the number (from 1) of the row above it in the tree, 0 for a root;
     ``frames`` without a branch between them, the outermost first, or else its ``text``; the threads
     in it and below (``members``). ``exact``: the text is that of each of them, word by word."""
 

@@ -209,7 +209,7 @@ class Database:
 
     @cached_property
     def waits(self) -> RecordedWaits:
-        """Waits and who ended them, if they were recorded. Raises :class:`FormatError`."""
+        """Waits with their wakers, if they were recorded. Raises :class:`FormatError`."""
         try:
             waits = int(self.manifest.get("waits", 0))
         except (TypeError, ValueError):

@@ -35,7 +35,7 @@ def part_name(number: int) -> str:
 
 
 WAITS = "waits"
-"""The folder of waits; a database without them, as those of older recordings, has none."""
+"""The folder of waits; a database without waits has none."""
 CALLS = "calls"
 """The folder of recorded calls; a database without them has none."""
 

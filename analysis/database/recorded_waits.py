@@ -1,4 +1,4 @@
-"""Waits of a database, each with who ended it (:mod:`hpcd.model.waits`)."""
+"""Waits of a database, each with its waker (:mod:`hpcd.model.waits`)."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _costliest_part(sharing: Imbalance) -> tuple[int, float]:
     tree = sharing.matching.tree
     blamed = tree.inclusive(sharing.blame)
     most = np.flatnonzero(blamed >= 0.5 * (sharing.blame.sum() + sharing.unblamed))
-    # Subtrees are numbered by levels: those of half of the whole are one path.
+    # Nodes are numbered by levels, and the nodes with half of the whole are one path.
     node = int(most.max(initial=0))
     return node, float(blamed[node])
 

@@ -1,1 +1,1 @@
-"""Sums waits by who ended them and by what those in turn waited for."""
+"""Sums of waits by their wakers, and by the causes at the ends of chains of waits."""

@@ -35,7 +35,7 @@ enum switch_event {
 	OUT_STOPPED = 22,  /* by a signal or a debugger */
 };
 
-/* Who woke a thread. What wakes in an interrupt is not the thread that the interrupt came upon. */
+/* Kinds of wakers. The thread that an interrupt came upon is not the waker. */
 enum waker {
 	WAKER_NOT_SEEN = 0,
 	WAKER_THREAD = 1,    /* recorded if it has a number */

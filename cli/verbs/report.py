@@ -274,7 +274,7 @@ def _print_groups(db: Database, args: argparse.Namespace) -> int:
 
 def _print_waits(db: Database, args: argparse.Namespace) -> int:
     if not len(db.waits):
-        raise UsageError(f"{db.path}: no waits with who ended them were recorded")
+        raise UsageError(f"{db.path}: no waits with their wakers were recorded")
     report = wait_report(db)
     if args.json:
         print(json.dumps(json_form(report)))

@@ -32,7 +32,7 @@ COLUMNS: dict[str, npt.DTypeLike] = {
 """The columns of ``calls/`` with one entry a call, and their types."""
 
 WAIT_COLUMNS = {name: COLUMNS[name] for name in ("time", "duration", "node", "value-0", "value-1")}
-"""Those of ``waits/``, with one entry a wait (:data:`hpcd.model.waits.WAIT`)."""
+"""The columns of ``waits/``, with one entry a wait (:data:`hpcd.model.waits.WAIT`)."""
 
 NARROW = ("weight", *(f"value-{number}" for number in range(MAX_VALUES)))
 """Columns stored as unsigned integers of the fewest bytes that hold all values."""

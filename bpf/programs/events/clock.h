@@ -9,7 +9,7 @@
 DEFINE_MAP(SETTINGS, ARRAY, u32, struct settings);
 DEFINE_MAP(LONG_WALK, PERCPU_ARRAY, u32, struct long_walk);
 
-/* Keeps when the long walks of this CPU began and ended: what is due meanwhile fires after them. */
+/* Keeps when the long walks of this CPU began and ended: firings due meanwhile come after them. */
 static __always_inline void note_long_walk(struct walk *w)
 {
 	u32 zero = 0;
@@ -19,13 +19,13 @@ static __always_inline void note_long_walk(struct walk *w)
 	struct long_walk *walk = map_lookup(MAP(LONG_WALK), &zero);
 	if (!walk)
 		return;
-	/* One that follows another at once goes on with it; and one may interrupt another. */
+	/* Walks with a short gap between them count as one; a walk may also interrupt another. */
 	if (w->time > walk->ended + LONG_WALK_GAP || w->time < walk->began)
 		walk->began = w->time;
 	walk->ended = bpf_ktime_get_ns();
 }
 
-/* Whether what was due then and fires now had to wait for a walk, which keeps interrupts off. */
+/* Whether a firing that was due then, and comes now, had to wait for a walk, which keeps interrupts off. */
 static __always_inline int waited_for_walk(u64 due, u64 now)
 {
 	u32 zero = 0;

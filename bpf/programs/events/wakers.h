@@ -1,7 +1,7 @@
-/* Who wakes a target's thread. sched_waking runs in the waker's context, before the thread is queued; sched_wakeup,
+/* The waker of a target's thread. sched_waking runs in the waker's context, before the thread is queued; sched_wakeup,
  * which follows, may run on another CPU, in an interrupt there.
  *
- * What was noted is kept until the thread is on a CPU: it may be woken after it has decided to sleep and before the
+ * The waker is kept until the thread is on a CPU: a thread may be woken after its decision to sleep and before the
  * switch that shows it asleep. */
 #ifndef HPCD_EVENTS_WAKERS_H
 #define HPCD_EVENTS_WAKERS_H
@@ -13,7 +13,7 @@
 #define SOFTIRQ_SERVED (1 << 8)
 #define HARDIRQ_OR_NMI (0xff << 16)
 
-/* Which of its timers a CPU is serving: those of hrtimers and of the timer wheel may nest. */
+/* The kinds of timers that a CPU is serving: a timer of one kind may interrupt the other kind's. */
 #define SERVING_HRTIMER 1
 #define SERVING_WHEEL 2
 DEFINE_MAP(TIMERS_SERVED, PERCPU_ARRAY, u32, u32);

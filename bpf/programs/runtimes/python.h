@@ -5,12 +5,12 @@
  * the next object lies in its [stack pointer, CFA). The chain is read first, by take_python(), with the objects'
  * addresses; step() puts the frames of an activation behind the native frame that evaluates them.
  *
- * The program runs on the thread itself, between two instructions, and nobody else changes a thread's chain: what is
- * read is of one moment. All of it is the target's memory, which may hold anything: addresses are read by
- * read_user(), objects must lie further and further out, and the number of frames is bounded.
+ * The program runs on the thread itself, between two instructions, and only the thread changes its chain: the chain is
+ * that of one moment. The target's memory may hold anything: addresses are read by read_user(), the addresses of the
+ * objects must increase along the chain, and the number of frames is bounded.
  *
- * A thread's state is the one whose thread_id is the thread's pointer, whether it holds the GIL or not. It is found by
- * the list of all, once, and checked whenever it is used.
+ * A thread's state has the thread pointer as its thread_id, whether the thread holds the GIL or not. The list of all
+ * states is searched once for a thread, and the state is checked at each use.
  */
 #ifndef HPCD_PYTHON_H
 #define HPCD_PYTHON_H
@@ -65,7 +65,7 @@ static __always_inline u64 python_state(struct python_taking *taking, struct thr
 	if (read_user(&chain->interpreter, 8, python->interpreters) || !chain->interpreter ||
 	    read_user(&chain->state, 8, chain->interpreter + python->threads))
 		return 0;
-	/* New states come first: if that is the one that was first when none was found, no other is new. */
+	/* New states are put first: an unchanged first state means that no state was added since the last search. */
 	u64 first = chain->state;
 	chain->found = 0;
 	run_loop(first == thread->python_first ? 1 : MOST_PYTHON_STATES, look_at_state, taking, 0);
@@ -229,7 +229,7 @@ __attribute__((noinline)) int take_python(u32 context)
 	if (python->anchor == PYTHON_EACH_FRAME && match_python_frames(&taking))
 		return 0;
 	run_loop(PYTHON_WORDS, take_python_frame, &taking, 0);
-	/* What is known of an activation without its object cannot be placed. */
+	/* Frames of an activation whose object was not reached have no place on the stack. */
 	if (chain->head) {
 		chain->words = chain->head;
 		w->anchor = chain->word[0];

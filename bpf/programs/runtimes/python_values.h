@@ -1,16 +1,15 @@
-/* What user space writes of a Python process, and what is read of a thread of one.
- */
+/* The CPython of a process, written by user space, and the chain of Python frames of a thread. */
 #ifndef HPCD_PYTHON_VALUES_H
 #define HPCD_PYTHON_VALUES_H
 
-/* Which object on the C stack belongs to an activation of the evaluation loop, and to which Python frames. */
+/* The object on the C stack of an activation of the evaluation loop, and its Python frames. */
 enum python_anchor {
 	PYTHON_EACH_FRAME = 1,  /* 3.10: a CFrame for each frame */
 	PYTHON_ENTRY_FLAG = 2,  /* 3.11: a CFrame for the frames up to one that is an entry */
 	PYTHON_ENTRY_FRAME = 3, /* since 3.12: the frame above them, which is no function's */
 };
 
-/* owner of a frame that stands for an activation (3.12 on; 3.14 has a second kind) */
+/* owner of an entry frame, which represents an activation (3.12 on; 3.14 has a second kind) */
 #define PYTHON_OWNED_BY_C 3
 
 /* The CPython of a process: addresses, and where its structures have what, in bytes. */

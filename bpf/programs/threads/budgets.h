@@ -20,9 +20,8 @@
 
 /* A budget is for a stretch of 2^24 ns, 17 ms. */
 #define BUDGET_SHIFT 24
-#define WALK_BASE 16 /* what a walk costs besides its frames, in frames */
-/* Of as many reports one is charged, for all. Whether a ring fills is not asked each time: that takes as long as a
- * look-up. */
+#define WALK_BASE 16 /* cost of a walk without frames, in frames */
+/* One of this number of reports is charged, for all of them: to ask whether a ring fills takes as long as a look-up. */
 #define REPORTS_AT_ONCE 64
 
 /* In frames walked, and bytes announced: a new path costs user space as much as the walk of eight. */

@@ -1,4 +1,4 @@
-"""Waits that have ended, and who ended them: from reports of switches to the measurement."""
+"""Waits that have ended, with their wakers: from reports of switches to the measurement."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WaitRecorder:
         reports["thread"], reports["event"] = waits.waker, SwitchEvent.SWITCHED_IN
         _, waker, _, _ = self._caches.look_up(reports, self._numbered)
         kind = waits.kind
-        # A thread that ended long before who it woke came to a CPU has no line any more.
+        # A waker that ended long before the woken thread came to a CPU has no line any more.
         forgotten = (waits.waker > 0) & (waker == NO_LINE)
         if forgotten.any():
             kind = np.where(forgotten, np.uint16(Waker.NOT_SEEN), kind)

@@ -72,7 +72,7 @@ class StackResolver:
         return self.cct.failures | (self._python.processes.unknown if self._python else {})
 
     def _marker(self, status: UnwindStatus) -> int:
-        """Return the CCT node of a path of which nothing but ``status`` is known."""
+        """Return the CCT node of a path with the marker of ``status`` as its only frame."""
         marker = np.array([frames.marker_frame(status)], np.uint64)
         return int(self.cct.insert(marker, np.ones(1, np.int64))[0])
 

@@ -53,7 +53,7 @@ class Paths(NamedTuple):
 
 
 class EndedWaits(NamedTuple):
-    """``n`` waits that have ended and are not short, and who ended them."""
+    """``n`` waits that have ended and are not short, with their wakers."""
 
     line: U32
     """u32[n]: trace lines."""
