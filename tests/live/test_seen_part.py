@@ -146,5 +146,9 @@ def test_a_forked_child_is_seen_from_its_start(tmp_path: Path) -> None:
     part, database = both_parts(tmp_path / "m")
     assert part.whole_run and part.processes == 2
     with open_database(database) as db:
-        (parent,), (child,) = db.rows("SELECT start_ns FROM process ORDER BY pid")
+        # A child's number is below its parent's where the numbers begin anew.
+        [(child, parent)] = db.rows(
+            "SELECT child.start_ns, parent.start_ns FROM process AS child"
+            " JOIN process AS parent ON child.parent_pid = parent.pid"
+        )
     assert child > parent
