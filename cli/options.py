@@ -96,5 +96,6 @@ def check_ranges(args: argparse.Namespace, *percentages: str) -> None:
     for name in percentages:
         if not 0 <= getattr(args, name) <= 100:
             raise UsageError(f"--{name} must be between 0 and 100")
-    if args.depth is not None and args.depth < 1:
+    depth = getattr(args, "depth", None)
+    if depth is not None and depth < 1:
         raise UsageError("--depth must be at least 1")

@@ -87,9 +87,7 @@ def wait_causes(db: Database) -> tuple[Causes, Causes]:
     waits = db.waits
     user = db.cct.innermost(~db.procedures.kernel[db.procedure_of_node])
     pieces = read_pieces(db, np.unique(waits.waker[waits.waker >= 0]), user)
-    return sum_causes(
-        waits.first, waits.begin, waits.end, waits.waker, user[waits.node], waits.kind, pieces
-    )
+    return sum_causes(graph_of_waits(db, user, pieces), user[waits.node])
 
 
 def read_pieces(db: Database, lines: I64, node_of: U32) -> Pieces:
@@ -129,19 +127,30 @@ def read_pieces(db: Database, lines: I64, node_of: U32) -> Pieces:
     )  # fmt: skip
 
 
-def sum_causes(
+def graph_of_waits(db: Database, node_of: U32, pieces: Pieces) -> CStructure:
+    """:func:`wait_graph` of a database's waits, contexts as :func:`read_pieces` has them."""
+    waits = db.waits
+    return wait_graph(
+        waits.first, waits.begin, waits.end, waits.waker, node_of[waits.node], waits.kind, pieces
+    )
+
+
+def wait_graph(
     first: I64, begin: I64, end: I64, waker: I64, node: U32, kind: U8, pieces: Pieces
-) -> tuple[Causes, Causes]:
-    """:func:`wait_causes` of waits in the columns of
-    :class:`~hpcd.analysis.database.recorded_waits.RecordedWaits`."""
-    group = np.ascontiguousarray(node)
-    graph = structure(
+) -> CStructure:
+    """Return waits and what their lines did between them, as kernels take them."""
+    return structure(
         "wait_graph", wait_first=np.ascontiguousarray(first), begin=np.ascontiguousarray(begin),
-        end=np.ascontiguousarray(end), waker=np.ascontiguousarray(waker), node=group,
-        kind=np.ascontiguousarray(kind), piece_first=pieces.first, piece_begin=pieces.begin,
-        piece_end=pieces.end, piece_node=pieces.node, piece_kind=pieces.kind,
-        lines=len(first) - 1,
+        end=np.ascontiguousarray(end), waker=np.ascontiguousarray(waker),
+        node=np.ascontiguousarray(node), kind=np.ascontiguousarray(kind),
+        piece_first=pieces.first, piece_begin=pieces.begin, piece_end=pieces.end,
+        piece_node=pieces.node, piece_kind=pieces.kind, lines=len(first) - 1,
     )  # fmt: skip
+
+
+def sum_causes(graph: CStructure, node: U32) -> tuple[Causes, Causes]:
+    """:func:`wait_causes` of the waits of a graph, each at ``node`` ``uint32[n]``."""
+    group = np.ascontiguousarray(node)
     places = _LEAST_PLACES
     while True:
         tables = [_Sums(places), _Sums(places)]

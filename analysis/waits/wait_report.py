@@ -55,7 +55,7 @@ class WaitReport:
 def wait_report(db: Database) -> WaitReport:
     """Return who made whom wait in ``db``. Raises :class:`hpcd.errors.FormatError`."""
     direct, roots = wait_causes(db)
-    names = _Names(db)
+    names = ActivityNames(db)
     groups: dict[tuple[str, ...], tuple[list[int], list[int]]] = {}
     for place, causes in enumerate((direct, roots)):
         for at, node in enumerate(causes.node.tolist()):
@@ -83,7 +83,7 @@ def wait_report(db: Database) -> WaitReport:
     )
 
 
-class _Names:
+class ActivityNames:
     """Paths and threads in words, each looked up once."""
 
     def __init__(self, db: Database) -> None:
@@ -109,11 +109,12 @@ class _Names:
             path = self.path(int(causes.cause_node[at])) if kind in _OF_THREADS else ()
             sums[kind, line, path] = sums.get((kind, line, path), 0) + int(causes.ns[at])
         return [
-            WaitCause(Cause(kind), line, self._thread(line), path, ns / 1e9)
+            WaitCause(Cause(kind), line, self.thread(line), path, ns / 1e9)
             for (kind, line, path), ns in sorted(sums.items(), key=lambda item: (-item[1], item[0]))
         ]
 
-    def _thread(self, line: int) -> str:
+    def thread(self, line: int) -> str:
+        """The label of a line; empty for none."""
         if line < 0:
             return ""
         if line not in self._threads:
@@ -140,3 +141,8 @@ def cause_text(cause: WaitCause) -> str:
     if cause.kind == Cause.UNBORN:
         return f"{cause.thread}, before it began"
     return _OTHERS.get(cause.kind, cause.thread)
+
+
+def cause_name(kind: Cause) -> str:
+    """Return a kind of cause in words."""
+    return _OTHERS.get(kind, kind.label)

@@ -33,6 +33,7 @@ GROUPS = {
             "show scaling losses between runs on different numbers of ranks",
         ),
         "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),
+        "critical-path": ("CriticalPathCommand", "show what the length of a run depended on"),
         "messages": ("MessagesCommand", "show what ranks sent each other, and who waited for whom"),
         "calls": ("CallsCommand", "show what system calls did: files, bytes, bandwidth"),
         "memory": ("MemoryCommand", "show which call paths made memory grow, and held its peak"),
@@ -66,7 +67,7 @@ VERBS = {verb: entry for verbs in GROUPS.values() for verb, entry in verbs.items
 def load(verb: str) -> Command:
     """The command of this name. A missing library disables only the verbs that need it."""
     # A word of the language names no module.
-    name = f"{verb}_" if iskeyword(verb) else verb
+    name = f"{verb}_" if iskeyword(verb) else verb.replace("-", "_")
     try:
         module = importlib.import_module(f"hpcd.cli.verbs.{name}")
     except ModuleNotFoundError as error:

@@ -47,6 +47,9 @@ def test_code_that_was_recorded(planted: PlantedDirectory, build: Callable[..., 
     planted.hpcd("run", "-o", "measurement", "--", build("hot.cpp", "-g"), 3000)
     planted.hpcd("merge", "measurement", "-o", "db")
     planted.hpcd("annotate", "Field::relax", "db")
+    planted.hpcd("run", "-o", "naps", "--", "sleep", 0.1)
+    planted.hpcd("merge", "naps", "-o", "naps.db")
+    planted.hpcd("critical-path", "naps.db")
 
 
 def test_programs_that_are_compiled_now(planted: PlantedDirectory) -> None:

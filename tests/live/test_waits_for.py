@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.busy_loops import busy_loops
 from tests.support.recorded import HPCD, hpcd
 
 pytestmark = pytest.mark.root
@@ -20,19 +19,6 @@ pytestmark = pytest.mark.root
 # Of the planted waiting, and what anybody else may be given.
 _NAMED, _OTHERS = 0.95, 0.02
 _KINDS = ("mutexes", "condition", "pipes", "epoll", "join", "sleep", "child", "outside")
-_BUSY = "while True: pass"
-
-
-@contextmanager
-def beside(loops: int) -> Iterator[None]:
-    """So many busy loops run meanwhile."""
-    busy = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(loops)]
-    try:
-        yield
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
 
 
 def waits_of(tmp_path: Path, executable: Path, kind: str) -> tuple[dict[str, Any], list[str]]:
@@ -58,7 +44,7 @@ def waits_of(tmp_path: Path, executable: Path, kind: str) -> tuple[dict[str, Any
 def test_the_planted_cause_is_named(
     kind: str, loops: int, tmp_path: Path, build: Callable[..., Path]
 ) -> None:
-    with beside(loops):
+    with busy_loops(loops):
         report, (victim, cause, seconds) = waits_of(tmp_path, build("planted_waits.c"), kind)
     paths = [path for path in report["paths"] if victim in path["path"]]
     waited = sum(path["seconds"] for path in paths)

@@ -20,6 +20,19 @@ static inline int64_t at_least(int64_t value, int64_t least)
 	return value > least ? value : least;
 }
 
+/* The first of [low, high) whose end is later than a time. */
+static inline int64_t first_later(const int64_t *end, int64_t low, int64_t high, int64_t time)
+{
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+		if (end[middle] > time)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
 #define LONGEST_NS ((double)((uint64_t)1 << 60))
 
 /* The ns that a record lasts for a length, which a file may claim to be anything; 0 of a record without one. */

@@ -553,6 +553,19 @@ struct wait_sums {
 bool sum_wait_causes(const struct wait_graph *graph, const uint32_t *group, const struct wait_sums *direct,
 		     const struct wait_sums *roots);
 
+/* Steps of a critical path, the last in time first. */
+struct path_steps {
+	int64_t *begin; /* ns at which each step began */
+	int64_t *end;   /* ns at which it ended: the begin of the step before in these columns */
+	uint32_t *line; /* line that it is on */
+	uint32_t *node; /* context that the line was in; 0: not known */
+	uint8_t *kind;  /* analysis/waits/wait_chains.py:Cause */
+	int64_t room;   /* number of steps that the columns take */
+};
+
+int64_t find_critical_path(const struct wait_graph *graph, const int64_t *creator, uint32_t line, int64_t begin,
+			   int64_t end, const struct path_steps *steps);
+
 /* --- exports: decimal_rows.c, sample_calls.c --- */
 
 int64_t decimal_rows(uint8_t *text, const int64_t *values, int64_t columns, int64_t n, const int64_t *places,

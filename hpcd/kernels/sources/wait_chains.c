@@ -35,19 +35,6 @@ static bool add(struct wait_sums *sums, uint32_t group, uint32_t line, uint32_t 
 	}
 }
 
-/* The first of [low, high) whose end is later than a time. */
-static int64_t first_later(const int64_t *end, int64_t low, int64_t high, int64_t time)
-{
-	while (low < high) {
-		int64_t middle = low + (high - low) / 2;
-		if (end[middle] > time)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
-}
-
 /* What a line did in [begin, end), in which it does not wait; before its first piece there was nothing of it, and
  * nothing is known of what its pieces leave out elsewhere. */
 static bool add_pieces(struct chains *chains, uint32_t line, int64_t begin, int64_t end)

@@ -6,14 +6,11 @@ from collections import Counter
 
 import numpy as np
 from hypothesis import given
-from hypothesis import strategies as st
 
-from hpcd.analysis.waits.wait_chains import Cause, Causes, Pieces, sum_causes
+from hpcd.analysis.waits.wait_chains import Cause, Causes, sum_causes
 from hpcd.bpf import wire
 from hpcd.model import waits
-
-Wait = tuple[int, int, int, int, int]  # line, begin, end, waker (-1: none), kind
-Piece = tuple[int, int, int, int, int]  # line, begin, end, node, kind
+from tests.support.wait_graphs import Piece, Wait, graph_of, random_waits
 
 A, B, C, D = range(4)
 THREAD = waits.Waker.THREAD
@@ -21,25 +18,8 @@ THREAD = waits.Waker.THREAD
 
 def summed(lines: int, of_waits: list[Wait], of_pieces: list[Piece]) -> tuple[Causes, Causes]:
     """The causes of waits, each at a node that is its line plus 100."""
-    of_waits, of_pieces = sorted(of_waits), sorted(of_pieces)
-    wait = np.array(of_waits, np.int64).reshape(-1, 5).T
-    piece = np.array(of_pieces, np.int64).reshape(-1, 5).T
-    bounds = np.arange(lines + 1)
-    return sum_causes(
-        np.searchsorted(wait[0], bounds).astype(np.int64),
-        wait[1],
-        wait[2],
-        wait[3],
-        (wait[0] + 100).astype(np.uint32),
-        wait[4].astype(np.uint8),
-        Pieces(
-            np.searchsorted(piece[0], bounds).astype(np.int64),
-            np.ascontiguousarray(piece[1]),
-            np.ascontiguousarray(piece[2]),
-            piece[3].astype(np.uint32),
-            piece[4].astype(np.uint8),
-        ),
-    )
+    nodes = np.array([line + 100 for line, *_ in sorted(of_waits)], np.uint32)
+    return sum_causes(graph_of(lines, of_waits, of_pieces), nodes)
 
 
 def rows(causes: Causes) -> Counter[tuple[int, int, int, int]]:
@@ -110,27 +90,7 @@ def test_before_a_thread_began_it_ran_nothing() -> None:
     assert rows(roots) == {(100, B, 0, Cause.UNBORN): 6, (100, B, 1, Cause.THREAD): 4}
 
 
-@st.composite
-def _random_waits(draw: st.DrawFn) -> tuple[int, list[Wait], list[Piece]]:
-    lines = draw(st.integers(1, 4))
-    of_waits: list[Wait] = []
-    of_pieces: list[Piece] = []
-    for line in range(lines):
-        for target, most in ((of_waits, 6), (of_pieces, 6)):
-            cuts = sorted(draw(st.sets(st.integers(0, 60), max_size=2 * most)))
-            for begin, end in zip(cuts[::2], cuts[1::2], strict=False):
-                if target is of_waits:
-                    waker = draw(st.integers(-1, lines - 1))
-                    kind = THREAD if waker >= 0 else draw(st.sampled_from(waits.Waker))
-                    of_waits.append((line, begin, end, waker, int(kind)))
-                else:
-                    kinds = (Cause.THREAD, Cause.RUNNABLE, Cause.NOT_SEEN)
-                    kind = draw(st.sampled_from(kinds))
-                    of_pieces.append((line, begin, end, draw(st.integers(0, 3)), int(kind)))
-    return lines, of_waits, of_pieces
-
-
-@given(_random_waits())
+@given(random_waits())
 def test_sums_equal_the_waits(graph: tuple[int, list[Wait], list[Piece]]) -> None:
     """Whatever threads wait for one another, in cycles too: of each line's waits, exactly."""
     lines, of_waits, of_pieces = graph

@@ -1,0 +1,130 @@
+"""``hpcd critical-path``: what the length of a run depended on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+
+import numpy as np
+
+from hpcd.analysis.answers.json_form import json_form
+from hpcd.analysis.database import Database
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.profile.row_text import run_name
+from hpcd.analysis.waits.path_report import PathPart, PathReport, path_report
+from hpcd.analysis.waits.wait_chains import Cause
+from hpcd.analysis.waits.wait_report import cause_name
+from hpcd.cli.command import Command
+from hpcd.cli.options import add_database_argument, add_native_option, check_ranges
+from hpcd.cli.output.tree_tables import MIN_NAME, Row, TextOutput
+from hpcd.errors import UsageError
+from hpcd.wording import counted, percent, time_text
+
+# Of a time given in seconds; a window of more is refused before it becomes a number of ns.
+_MOST_SECONDS = 1e9
+
+_KINDS = {
+    Cause.THREAD: "running",
+    Cause.RUNNABLE: "waiting for a CPU",
+    Cause.TIMER: "asleep until a timer",
+    Cause.NOT_SEEN: "waiting, not seen for whom",
+}
+
+
+class CriticalPathCommand(Command):
+    """Show what the length of a run depended on: its critical path through threads.
+
+    The path is followed backward from the end of a thread. While that thread runs or waits for a
+    CPU the path stays with it; where a wait ended it passes to the thread that ended the wait, and
+    before a thread began to the one that created it. Waits that no recorded thread ended are on the
+    path as what ended them: timers, devices, other processes. The parts add up to the length. Less
+    work on the path makes the run shorter, less work elsewhere does not.
+    """
+
+    name = "critical-path"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        add_database_argument(parser)
+        add_native_option(parser)
+        parser.add_argument("--from", dest="start", type=float, metavar="S",
+                            help="begin at this second (default: the begin)")  # fmt: skip
+        parser.add_argument("--to", dest="end", type=float, metavar="S",
+                            help="end at this second (default: the end)")  # fmt: skip
+        parser.add_argument("--tid", type=int, metavar="TID",
+                            help="end on this thread (default: that which ended last)")  # fmt: skip
+        parser.add_argument("--percent", type=float, default=1.0, metavar="P",
+                            help="omit parts below this share (default: %(default)g)")  # fmt: skip
+        parser.add_argument("--width", type=int, metavar="N",
+                            help="columns (default: the terminal's)")  # fmt: skip
+        parser.add_argument("--json", action="store_true", help="print JSON, all of the path")
+
+    def run(self, args: argparse.Namespace) -> int:
+        check_ranges(args, "percent")
+        with open_database(args.database, native=args.native) as db:
+            if not len(db.waits):
+                raise UsageError(f"{db.path}: no waits with their wakers were recorded")
+            report = path_report(db, _ns(args.start), _ns(args.end), _line(db, args.tid))
+            if args.json:
+                print(json.dumps(json_form(report)))
+                return 0
+            output = TextOutput(args.width)
+            output.sentences(_heading(db, report))
+            output.table(_rows(report, args.percent / 100, output.width))
+        return 0
+
+
+def _ns(seconds: float | None) -> int | None:
+    if seconds is None:
+        return None
+    if not abs(seconds) < _MOST_SECONDS:
+        raise UsageError(f"no time of a recording: {seconds:g} s")
+    return round(seconds * 1e9)
+
+
+def _line(db: Database, tid: int | None) -> int | None:
+    if tid is None:
+        return None
+    fitting = np.flatnonzero(np.asarray(db.lines.tid) == tid)
+    if not len(fitting):
+        raise UsageError(f"{db.path}: has no such tid")
+    return int(fitting[0])
+
+
+def _heading(db: Database, report: PathReport) -> Iterator[str]:
+    yield (
+        f"{db.path}: critical path of {time_text(report.seconds)}, which ends on {report.thread};"
+        f" {counted(report.threads, 'thread')}, {counted(report.changes, 'change')} of thread"
+    )
+    shares = sorted(report.kinds.items(), key=lambda item: -item[1])
+    kinds = {kind.label: kind for kind in Cause}
+    yield ", ".join(
+        f"{_doing(kinds[label])} {time_text(seconds, report.seconds)}"
+        f" ({percent(seconds / report.seconds)})"
+        for label, seconds in shares
+    )
+
+
+def _doing(kind: Cause) -> str:
+    return _KINDS.get(kind) or f"waiting for {cause_name(kind)}"
+
+
+def _rows(report: PathReport, least: float, width: int) -> Iterator[Row]:
+    yield Row(f"{'share':>7} {'time':>11}  ", "", "on the critical path")
+    left_out: list[PathPart] = []
+    for part in report.parts:
+        share = part.seconds / report.seconds
+        if share < least:
+            left_out.append(part)
+            continue
+        others = f" and {part.threads - 1:,} more" if part.threads > 1 else ""
+        head = f"{_doing(part.kind)}: {part.thread}{others}"
+        figures = f"{percent(share):>7} {time_text(part.seconds, report.seconds):>11}  "
+        if part.path:
+            head += ", in " + run_name(part.path, max(width - 22 - len(head), MIN_NAME))
+        yield Row(figures, "", head, "bold" if share >= 0.1 else "")
+    if left_out:
+        seconds = time_text(sum(part.seconds for part in left_out), report.seconds)
+        yield Row(
+            "", "", f"(not shown: {counted(len(left_out), 'part')} below the cut-off, {seconds})"
+        )
