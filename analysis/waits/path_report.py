@@ -11,6 +11,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.waits.path_steps import find_critical_path
 from hpcd.analysis.waits.wait_chains import Cause
 from hpcd.analysis.waits.wait_report import ActivityNames
+from hpcd.array_types import I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class PathReport:
     """A critical path of ``seconds`` from ``begin_s`` to ``end_s`` (since the origin), that ends on
     the trace line called ``thread``. It passes from thread to thread ``changes`` times, among
     ``threads``. ``kinds`` are its seconds by kind, ``parts`` by call path and kind, the longest
-    first; either add up to ``seconds``."""
+    first, ``lines`` labels of trace lines with their seconds, the most first; each of the three
+    adds up to ``seconds``."""
 
     begin_s: float
     end_s: float
@@ -41,6 +43,7 @@ class PathReport:
     threads: int
     changes: int
     kinds: Mapping[str, float]
+    lines: Sequence[tuple[str, float]]
     parts: Sequence[PathPart]
 
 
@@ -82,5 +85,16 @@ def path_report(
         len(np.unique(critical.line)),
         int(np.count_nonzero(np.diff(critical.line))),
         {kind.label: sums[kind] / 1e9 for kind in Cause if sums[kind]},
+        _by_line(names, critical.line.astype(np.int64), length),
         sorted(parts, key=lambda part: (-part.seconds, part.path)),
     )
+
+
+def _by_line(names: ActivityNames, line: I64, length: I64) -> list[tuple[str, float]]:
+    """Lines by their parts of the path, the greatest first."""
+    numbers, place = np.unique(line, return_inverse=True)
+    ns = np.bincount(place, length)
+    return [
+        (names.thread(int(numbers[at])), float(ns[at]) / 1e9)
+        for at in np.argsort(-ns, kind="stable").tolist()
+    ]

@@ -24,6 +24,10 @@ from hpcd.wording import counted, percent, time_text
 # Of a time given in seconds; a window of more is refused before it becomes a number of ns.
 _MOST_SECONDS = 1e9
 
+# Kinds below this share are left out of the heading.
+_LEAST_SHARE = 0.0005
+# Threads that the heading names.
+_LINES = 5
 _KINDS = {
     Cause.THREAD: "running",
     Cause.RUNNABLE: "waiting for a CPU",
@@ -102,7 +106,14 @@ def _heading(db: Database, report: PathReport) -> Iterator[str]:
         f"{_doing(kinds[label])} {time_text(seconds, report.seconds)}"
         f" ({percent(seconds / report.seconds)})"
         for label, seconds in shares
+        if seconds >= _LEAST_SHARE * report.seconds
     )
+
+    if len(report.lines) > 1:
+        yield "most of it on " + ", ".join(
+            f"{thread} {percent(seconds / report.seconds, 0)}"
+            for thread, seconds in report.lines[:_LINES]
+        )
 
 
 def _doing(kind: Cause) -> str:

@@ -31,6 +31,7 @@ def test_the_planted_path_is_found(loops: int, tmp_path: Path, build: Callable[.
     hpcd("merge", "-o", tmp_path / "db", tmp_path / "m")
     report = json.loads(hpcd("critical-path", "--json", tmp_path / "db").stdout)
     assert sum(report["kinds"].values()) == pytest.approx(report["seconds"])
+    assert sum(seconds for _, seconds in report["lines"]) == pytest.approx(report["seconds"])
     assert report["end_s"] - report["begin_s"] == pytest.approx(report["seconds"])
     on_path: Counter[tuple[str, str]] = Counter()
     for part in report["parts"]:
