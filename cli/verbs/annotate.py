@@ -7,9 +7,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from hpcd.analysis.database import Database
+from hpcd.analysis.answers.annotated_code import instructions, source_lines, unplaced_costs
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.merge.publish.table_rows import text as printable
 from hpcd.analysis.profile.annotation import Annotated, Annotator, InstructionListing
@@ -84,23 +83,29 @@ class Annotate(Command):
             whole = with_formulas(annotation.whole, derived)
             every = metric_columns(db, whole.costs)
             columns = [every[metric] for metric in metrics]
-            lines = (
-                []
-                if args.assembly
-                else [with_formulas(annotated, derived) for annotated in annotation.lines]
+            lines = [] if args.assembly else annotation.lines
+            lines, unplaced = (
+                [with_formulas(annotated, derived) for annotated in some]
+                for some in (lines, annotation.unplaced if lines else [])
             )
-            code = [] if lines else annotator.code()
             code = [
-                replace(listing, costs=with_formulas(listing.costs, derived)) for listing in code
+                replace(listing, costs=with_formulas(listing.costs, derived))
+                for listing in ([] if lines else annotator.code())
             ]
-            unplaced = (
-                [with_formulas(procedure, derived) for procedure in annotation.unplaced]
-                if lines
-                else []
-            )
             if args.json:
-                document = as_json(db, every, lines, unplaced, code, args.source)
-                print(json.dumps({"procedures": annotation.procedures, **document}))
+                names = [column.name for column in every]
+                answer = {
+                    "procedures": annotation.procedures,
+                    "database": str(db.path),
+                    "units": {column.name: column.unit for column in every},
+                    "files": [
+                        source_lines(annotated, read_source(annotated.name, args.source), names)
+                        for annotated in lines
+                    ],
+                    "unplaced": unplaced_costs(unplaced, names),
+                    "code": [instructions(listing, names) for listing in code],
+                }
+                print(json.dumps(answer))
                 return 0
             print(f"{args.procedure}: {', '.join(annotation.procedures)}")
             print(
@@ -171,65 +176,3 @@ def code_text(listing: InstructionListing, columns: Sequence[MetricColumn]) -> I
     for address, text in listing.text or [(place, "") for place in costs]:
         cost = figures(columns, listing.costs, costs[address]) if address in costs else blank
         yield f"{cost}{address:>8x} {text}".rstrip()
-
-
-def as_json(
-    db: Database,
-    columns: Sequence[MetricColumn],
-    lines: Sequence[Annotated],
-    unplaced: Sequence[Annotated],
-    code: Sequence[InstructionListing],
-    folders: Sequence[Path],
-) -> dict[str, Any]:
-    """Everything with a cost."""
-
-    def costs(annotated: Annotated, number: int) -> dict[str, Any]:
-        return {
-            kind: {column.name: float(values[column.number, number + 1]) for column in columns}
-            for kind, values in (
-                ("inclusive", annotated.costs.inclusive),
-                ("exclusive", annotated.costs.exclusive),
-            )
-        }
-
-    files = []
-    for annotated in lines:
-        source_file = read_source(annotated.name, folders)
-        source = source_file.lines
-        files.append(
-            {
-                "file": annotated.name,
-                "found": str(source_file.path) if source_file.path else None,
-                "lines": [
-                    {
-                        "line": line,
-                        "text": source[line - 1] if 0 < line <= len(source) else None,
-                        **costs(annotated, number),
-                    }
-                    for number, line in enumerate(annotated.place.tolist())
-                ],
-            }
-        )
-    listings = []
-    for listing in code:
-        text = dict(listing.text)
-        listings.append(
-            {
-                "procedure": listing.costs.name,
-                "module": listing.module,
-                "note": listing.note,
-                "instructions": [
-                    {"address": at, "text": text.get(at), **costs(listing.costs, number)}
-                    for number, at in enumerate(listing.costs.place.tolist())
-                ],
-            }
-        )
-    return {
-        "database": str(db.path),
-        "units": {metric.name: metric.unit for metric in columns},
-        "files": files,
-        "unplaced": [
-            {"procedure": procedure.name, **costs(procedure, 0)} for procedure in unplaced
-        ],
-        "code": listings,
-    }

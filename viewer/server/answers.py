@@ -260,16 +260,14 @@ def source(database: OpenDatabase, parameters: QueryParameters, folders: Sequenc
     file = parameters.whole("file", 0, 1 << 30) if parameters.has("file") else None
     procedure = parameters.whole("procedure", 0, 1 << 30)
     view = parameters.text("view", "flat")
-    lines = database.sources.lines(procedure, profile.value, file, folders, view)
-    return {"kind": profile.kind, "pixels": profile.pixels, **lines}
+    return database.sources.lines(procedure, profile, file, folders, view)
 
 
 def _assembly(database: OpenDatabase, parameters: QueryParameters) -> object:
     """A procedure's instructions with what they cost in the window."""
     profile = database.profile(parameters)
     procedure, view = parameters.whole("procedure", 0, 1 << 30), parameters.text("view", "flat")
-    code = database.sources.code(procedure, profile.value, view)
-    return {"kind": profile.kind, "pixels": profile.pixels, **code}
+    return database.sources.code(procedure, profile, view)
 
 
 def _over(database: OpenDatabase, parameters: QueryParameters) -> object:

@@ -8,18 +8,26 @@ a path. What the database's line tables name may be anything, too;
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from hpcd.analysis import Database
-from hpcd.analysis.profile.annotation import Annotated, Annotator
+from hpcd.analysis.answers.annotated_code import (
+    instructions,
+    own_cost,
+    source_lines,
+    unplaced_costs,
+)
+from hpcd.analysis.profile.annotation import Annotator
 from hpcd.analysis.profile.filters import inside_of
 from hpcd.analysis.profile.source_files import read_source
 from hpcd.array_types import F64
 from hpcd.errors import UsageError
 from hpcd.model.scope import ScopeKind
 from hpcd.viewer.server.contexts import Trees
+from hpcd.viewer.server.profile_api import SelectedCosts
 
 # More than a person reads, and than a browser shows at once.
 _MOST_LINES = 20_000
@@ -36,12 +44,9 @@ class Sources:
         self._db = db
         self._trees = trees
 
-    def annotator(self, procedure: int, costs: F64, view: str) -> Annotator:
+    def _annotator(self, procedure: int, costs: F64, view: str) -> Annotator:
         """Costs of the code of an entity of ``view``, ``flat`` or what it is with each of the
-        procedures without names, wherever it was inlined.
-
-        ``costs`` ``float64[metrics, nodes]``. Raises :class:`UsageError`.
-        """
+        procedures without names, wherever it was inlined. Raises :class:`UsageError`."""
         db = self._db
         entities = self._trees.of(view).entities
         if not (
@@ -54,82 +59,59 @@ class Sources:
         inlined = [bool(text) and text == name for text in db.scopes.name]
         return Annotator(db, inside_of(db, own, inlined), costs)
 
+    def _metrics(self, profile: SelectedCosts) -> list[str]:
+        return ["time"] if profile.kind else self._db.metrics.names
+
     def lines(
-        self, procedure: int, costs: F64, file: int | None, folders: Sequence[Path] = (),
-        view: str = "flat",
+        self, procedure: int, profile: SelectedCosts, file: int | None,
+        folders: Sequence[Path] = (), view: str = "flat",
     ) -> dict[str, object]:  # fmt: skip
-        """Files with a procedure's code, costliest first, and the lines of one (None: the first).
+        """Files with a procedure's code, costliest first, and the lines of one (None: the first),
+        around the costliest if there are too many.
 
         Sources are looked for in ``folders`` too. Raises :class:`UsageError`.
         """
-        annotation = self.annotator(procedure, costs, view).lines()
-        numbers = self._trees.files
-        shown = None
-        for annotated in annotation.lines:
-            if file is None or numbers[annotated.name] == file:
-                shown = annotated
-                break
-        if file is not None and shown is None:
-            raise UsageError("no code of this procedure is in such a file")
-        return {
-            "procedures": annotation.procedures[:_MOST_FILES],
+        db, numbers, metrics = self._db, self._trees.files, self._metrics(profile)
+        annotation = self._annotator(procedure, profile.value, view).lines()
+        answer: dict[str, object] = {
+            "kind": profile.kind,
+            "pixels": profile.pixels,
             "files": [
-                {"file": numbers[annotated.name], "name": annotated.name, **_sums(annotated)}
-                for annotated in annotation.lines[:_MOST_FILES]
+                {"file": numbers[one.name], "name": one.name, "exclusive": own_cost(one, metrics)}
+                for one in annotation.lines[:_MOST_FILES]
             ],
-            "unplaced": [
-                {"name": annotated.name, **_sums(annotated)} for annotated in annotation.unplaced
-            ],
-            "shown": self._text(shown, folders) if shown else None,
+            "unplaced": unplaced_costs(annotation.unplaced, metrics),
+            "shown": None,
         }
-
-    def _text(self, annotated: Annotated, folders: Sequence[Path]) -> dict[str, object]:
-        """A file's lines, around the costliest if there are too many."""
-        db = self._db
+        of_file = (one for one in annotation.lines if file in (None, numbers[one.name]))
+        annotated = next(of_file, None)
+        if annotated is None:
+            if file is not None:
+                raise UsageError("no code of this procedure is in such a file")
+            return answer
         source = read_source(annotated.name, folders, db.path, db.origin_ns + db.duration_ns)
         costs = annotated.costs.exclusive[:, 1:].sum(axis=0)
         hot = int(annotated.place[int(np.argmax(costs))]) if len(costs) else 1
         first = max(0, min(hot - _MOST_LINES // 2, len(source.lines) - _MOST_LINES))
         text = [line[:_MOST_WIDTH] for line in source.lines[first : first + _MOST_LINES]]
-        return {
-            "file": self._trees.files[annotated.name],
-            "found": str(source.path) if source.path else None,
-            "note": source.note,
+        shown = source_lines(annotated, replace(source, lines=[]), metrics)
+        answer["shown"] = {
+            **shown,
+            "file": numbers[annotated.name],
             "first": first + 1,
             "text": text,
-            **_costs(annotated),
         }
+        return answer
 
-    def code(self, procedure: int, costs: F64, view: str = "flat") -> dict[str, object]:
+    def code(self, procedure: int, profile: SelectedCosts, view: str = "flat") -> dict[str, object]:
         """The instructions of a procedure, and of those it was inlined into, costliest first.
 
         Raises :class:`UsageError`.
         """
-        listings = self.annotator(procedure, costs, view).code(_MOST_CODE)
-        return {
-            "code": [
-                {
-                    "name": listing.costs.name,
-                    "module": listing.module,
-                    "note": listing.note,
-                    "address": [address for address, _ in listing.text],
-                    "text": [text for _, text in listing.text],
-                    **_costs(listing.costs),
-                }
-                for listing in listings[:_MOST_LISTINGS]
-            ]
-        }
-
-
-def _sums(annotated: Annotated) -> dict[str, object]:
-    """Own cost of all places together, by metric."""
-    return {"exclusive": np.nan_to_num(annotated.costs.exclusive[:, 1:].sum(axis=1)).tolist()}
-
-
-def _costs(annotated: Annotated) -> dict[str, object]:
-    """Costs of places: by metric, then place."""
-    return {
-        "place": annotated.place.tolist(),
-        "inclusive": np.nan_to_num(annotated.costs.inclusive[:, 1:]).tolist(),
-        "exclusive": np.nan_to_num(annotated.costs.exclusive[:, 1:]).tolist(),
-    }
+        metrics = self._metrics(profile)
+        listings = self._annotator(procedure, profile.value, view).code(_MOST_CODE)
+        code = [
+            {**instructions(listing, metrics), "text": listing.text}
+            for listing in listings[:_MOST_LISTINGS]
+        ]
+        return {"kind": profile.kind, "pixels": profile.pixels, "code": code}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import tempfile
@@ -21,8 +22,10 @@ from hpcd.analysis.profile.source_files import (
 )
 from hpcd.errors import UsageError
 from hpcd.viewer.server.contexts import Trees
+from hpcd.viewer.server.profile_api import SUMS, SelectedCosts
 from hpcd.viewer.server.source_api import Sources
 from tests.support.compiled import PROGRAM, compiled
+from tests.support.recorded import hpcd as command
 
 ALICE, BOB = 48_001, 48_002
 
@@ -155,14 +158,21 @@ def test_a_hostile_database_names_what_it_likes(tmp_path: Path, open_to_all: Pat
     with hpcd.analysis.open(path) as db:
         trees = Trees(db)
         sources = Sources(db, trees)
-        costs = np.stack([db.metrics.exclusive(0)])
+        costs = SelectedCosts(
+            SUMS, 0, np.stack([db.metrics.exclusive(k) for k in range(len(db.metrics.names))])
+        )
         entities = trees.of("flat").entities
         solve = entities.name.index("solve(Field&, int)")
         reported = sources.lines(solve, costs, None)
         assert reported["shown"]["note"] == "not a file" and reported["shown"]["text"] == []  # type: ignore[index]
         (listing,) = sources.code(solve, costs)["code"]  # type: ignore[misc]
         assert listing["text"] == [] and listing["note"]
-        assert sum(listing["exclusive"][0]) > 0
+        assert sum(one["exclusive"]["records"] for one in listing["instructions"]) > 0
+        # The command line has the same answer.
+        printed = json.loads(command("annotate", "solve(Field&, int)", path, "--json").stdout)
+        (own,) = [file for file in printed["files"] if file["file"] == str(secret)]
+        assert reported["unplaced"] == printed["unplaced"]
+        assert reported["shown"]["lines"] == own["lines"] and own["lines"]  # type: ignore[index]
         for procedure, file in ((len(entities), None), (-1, None), (solve, 0), (solve, 10**6)):
             with pytest.raises(UsageError):
                 sources.lines(procedure, costs, file)

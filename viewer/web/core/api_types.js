@@ -91,19 +91,17 @@
  * @property {number} pixels how many samples it was estimated from
  * @property {Float64Array[]} values by metric, exclusive cost of each node
  *
- * @typedef {object} PlaceCosts what lines or instructions cost
- * @property {number[]} place line numbers or addresses
- * @property {number[][]} inclusive by metric, then place
- * @property {number[][]} exclusive
+ * What a line (its number) or an instruction (its address) costs, by metric.
+ * @typedef {{ line: number, address: number, inclusive: Record<string, number>, exclusive: Record<string, number> }} PlaceCosts
  *
- * @typedef {PlaceCosts & { file: number, found: string | null, note: string, first: number, text: string[] }} SourceText found: its path here
+ * @typedef {{ file: number, found: string | null, note: string, first: number, text: string[], lines: PlaceCosts[] }} SourceText found: its path here
  *
  * @typedef {object} SourceAnswer lines of a procedure
- * @property {{ file: number, name: string, exclusive: number[] }[]} files costliest first
- * @property {{ name: string, exclusive: number[] }[]} unplaced
+ * @property {{ file: number, name: string, exclusive: Record<string, number> }[]} files costliest first
+ * @property {{ procedure: string, exclusive: Record<string, number> }[]} unplaced
  * @property {SourceText | null} shown
  *
- * @typedef {PlaceCosts & { name: string, module: string, note: string, address: number[], text: string[] }} Listing
+ * @typedef {{ procedure: string, module: string, note: string, instructions: PlaceCosts[], text: [number, string][] }} Listing
  * @typedef {{ code: Listing[] }} AssemblyAnswer
  *
  * @typedef {"sum" | "mean" | "median" | "min" | "max" | "stddev" | "cv" | "imbalance"} Statistic

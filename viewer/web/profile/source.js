@@ -148,10 +148,9 @@ export class Source extends AnswerPane {
    * @param {SelectedProfile} selected
    */
   showLines({ files, shown, unplaced }, selected) {
-    const main = chosenMetric(selected.measured, this.page.store.state.metric);
-    const { unit } = selected.measured[main];
+    const metric = selected.measured[chosenMetric(selected.measured, this.page.store.state.metric)];
     this.file.replaceChildren(...files.map(({ file, name, exclusive }) => (
-      new Option(`${name.split("/").pop()}  ${formatQuantity(exclusive[main], unit)}`, String(file)))));
+      new Option(`${name.split("/").pop()}  ${formatQuantity(exclusive[metric.name], metric.unit)}`, String(file)))));
     if (!shown) {
       this.table.fill([]);
       this.say("source lines are unknown: there is no debug information");
@@ -160,11 +159,11 @@ export class Source extends AnswerPane {
     const { name } = files.find(({ file }) => file === shown.file) ?? { name: "" };
     this.file.value = String(shown.file);
     this.file.title = name;
-    const elsewhere = unplaced.reduce((sum, { exclusive }) => sum + exclusive[main], 0);
-    const missing = elsewhere ? `; ${formatQuantity(elsewhere, unit)} in lines unknown` : "";
+    const elsewhere = unplaced.reduce((sum, { exclusive }) => sum + exclusive[metric.name], 0);
+    const missing = elsewhere ? `; ${formatQuantity(elsewhere, metric.unit)} in lines unknown` : "";
     const note = [shown.found ? selected.note : "", shown.note && `${name}: ${shown.note}`].filter(Boolean).join("; ");
     this.say(note + missing, Boolean(shown.note));
-    this.table.fill(lineRows(shown, costsByPlace(shown, selected)), this.page.store.state.spot);
+    this.table.fill(lineRows(shown, costsByPlace(shown.lines, selected)), this.page.store.state.spot);
   }
 
   /**
@@ -174,12 +173,12 @@ export class Source extends AnswerPane {
   showInstructions({ code }, selected) {
     this.say(selected.note);
     this.table.fill(code.flatMap((listing) => {
-      const { name, module, note, address, text, place } = listing;
-      const costs = costsByPlace(listing, selected);
-      const places = address.length ? address : place;
+      const { procedure, module, note, text } = listing;
+      const costs = costsByPlace(listing.instructions, selected);
+      const all = text.length ? text : [...costs.keys()].map((at) => /** @type {[number, string]} */ ([at, ""]));
       return [
-        { place: "", text: "", heading: `${name} of ${module || "no file"}${note ? ` (${note})` : ""}` },
-        ...places.map((at, i) => ({ place: at.toString(16), text: text[i] ?? "", spot: ADDRESS + at.toString(16), costs: costs.get(at) })),
+        { place: "", text: "", heading: `${procedure} of ${module || "no file"}${note ? ` (${note})` : ""}` },
+        ...all.map(([at, words]) => ({ place: at.toString(16), text: words, spot: ADDRESS + at.toString(16), costs: costs.get(at) })),
       ];
     }), this.page.store.state.spot);
   }
@@ -187,13 +186,13 @@ export class Source extends AnswerPane {
 
 /**
  * Costs of all metrics, by place.
- * @param {import("../core/api_types.js").PlaceCosts} answer
+ * @param {import("../core/api_types.js").PlaceCosts[]} places
  * @param {SelectedProfile} selected
  * @returns {Map<number, Costs>}
  */
-function costsByPlace({ place, inclusive, exclusive }, { formulas }) {
-  const at = (/** @type {number[][]} */ values, /** @type {number} */ i) => evaluateAll(values.map((costs) => costs[i]), formulas);
-  return new Map(place.map((where, i) => [where, { inclusive: at(inclusive, i), exclusive: at(exclusive, i) }]));
+function costsByPlace(places, { formulas }) {
+  const all = (/** @type {Record<string, number>} */ costs) => evaluateAll(Object.values(costs), formulas);
+  return new Map(places.map(({ line, address, inclusive, exclusive }) => [line ?? address, { inclusive: all(inclusive), exclusive: all(exclusive) }]));
 }
 
 /**
