@@ -20,21 +20,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zstandard
 
-from hpcd.analysis.arrays.column_files import open_bounds, open_column, release
+from hpcd.analysis.arrays.column_files import open_bounds, open_column
+from hpcd.analysis.arrays.packed_columns import PackedColumns, pack_frame
 from hpcd.analysis.arrays.sparse_sums import Cells, join_cells
-from hpcd.array_types import I64, U8, U16, U32, U64, Array
+from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels, structure
-from hpcd.measurement.columns import ColumnCursor, encode_column
-from hpcd.measurement.zstd_contexts import compressor, decompressor
 
 CHUNK_CELLS = 1 << 20
 """Approximate number of sums in a chunk, the unit of decoding."""
 
-# Bound on a decompressed frame; a chunk of one line may have more sums than others.
-_FRAME_LIMIT = 1 << 30
 _HEAD = 4
 _LEVEL = 1
 # Bounds for scanning the table of events and contexts instead of sorting: entries per sum, and
@@ -70,11 +66,10 @@ def pack_cells(cells: Cells) -> PackedCells:
         first = run_starts(node[own])
         lines = np.diff(line[own], prepend=np.uint32(0))
         lines[first] = line[own][first]
-        frames.append(_pack(
-            len(first).to_bytes(_HEAD, "little"),
+        frames += _pack(
             np.diff(node[own][first], prepend=np.uint32(0)), np.diff(first, append=end - begin) - 1,
-        ))  # fmt: skip
-        frames.append(_pack(b"", lines, records[own] - np.uint64(1), value[own] - records[own]))
+            lines, records[own] - np.uint64(1), value[own] - records[own],
+        )  # fmt: skip
     sizes = np.diff(bounds, append=len(event)).astype(np.int64)
     return PackedCells(event[bounds], sizes, frames)
 
@@ -103,16 +98,17 @@ def _pack_by_table(cells: Cells) -> PackedCells | None:
     for slot in range(len(codes)):
         own = slice(int(sums[slot]), int(sums[slot + 1]))
         mine = slice(int(contexts[slot]), int(contexts[slot + 1]))
-        frames.append(_pack(
-            (mine.stop - mine.start).to_bytes(_HEAD, "little"),
+        frames += _pack(
             np.diff(node[mine], prepend=np.uint32(0)), count[mine] - np.uint32(1),
-        ))  # fmt: skip
-        frames.append(_pack(b"", line[own], records[own], value[own]))
+            line[own], records[own], value[own],
+        )  # fmt: skip
     return PackedCells(codes.astype(np.uint16), np.diff(sums), frames)
 
 
-def _pack(head: bytes, *columns: npt.NDArray[Any]) -> bytes:
-    return compressor(_LEVEL).compress(b"".join([head, *map(encode_column, columns)]))
+def _pack(steps: Array, more: Array, *sums: Array) -> list[bytes]:
+    """Return the frame of the contexts of an event, and that of their sums."""
+    head = len(steps).to_bytes(_HEAD, "little")
+    return [pack_frame(_LEVEL, steps, more, head=head), pack_frame(_LEVEL, *sums)]
 
 
 def _order(event: U16, node: U32, line: U32) -> npt.NDArray[np.integer]:
@@ -174,8 +170,9 @@ class CellStore:
         self.event = event
         self._frames = open_bounds(folder / "chunk_frame.npy", chunks, len(event))
         self._cells = open_column(folder / "frame_cells.npy", np.int64, len(event))
-        self._data: U8 = open_column(folder / "cells.npy", np.uint8)
-        self._offset = open_bounds(folder / "frame_start.npy", 2 * len(event), len(self._data))
+        self._packed = PackedColumns(
+            folder / "cells.npy", folder / "frame_start.npy", 2 * len(event)
+        )
         if int(self._cells.min(initial=1)) < 1 or int(self._cells.sum()) != cells:
             raise self._damaged("sizes of chunks")
 
@@ -198,11 +195,11 @@ class CellStore:
 
     def contexts(self, frame: int) -> Contexts:
         """The contexts of a frame. Raises :class:`FormatError`."""
-        content = self._content(2 * frame)
+        content = self._packed.content(2 * frame)
         count = int.from_bytes(content[:_HEAD], "little")
         if not 0 < count <= self._nodes:
             raise self._damaged("contexts of sums")
-        steps, more = self._columns(content, min(_HEAD, len(content)), count, np.uint32, np.uint32)
+        steps, more = self._packed.columns(content, _HEAD, count, np.uint32, np.uint32)
         node = np.cumsum(steps, dtype=np.uint64)
         start = np.zeros(count + 1, np.int64)
         np.cumsum(more.astype(np.int64) + 1, out=start[1:])
@@ -215,10 +212,8 @@ class CellStore:
     ) -> EventSums:
         """Return the sums of a frame of ``chunk``; with ``chosen`` ``int64[j]``, ascending, only of
         these contexts, concatenated. Raises :class:`FormatError`."""
-        content = self._content(2 * frame + 1)
-        columns = self._columns(
-            content, 0, int(self._cells[frame]), np.uint32, np.uint64, np.uint64
-        )
+        content, cells = self._packed.content(2 * frame + 1), int(self._cells[frame])
+        columns = self._packed.columns(content, 0, cells, np.uint32, np.uint64, np.uint64)
         count = np.diff(contexts.start)
         if chosen is not None:
             count = count[chosen]
@@ -256,25 +251,7 @@ class CellStore:
 
     def release(self) -> None:
         """Let the kernel drop the pages that were read."""
-        release(self._data)
-
-    def _content(self, number: int) -> bytes:
-        low, high = self._offset[number : number + 2].tolist()
-        frame = self._data[low:high].data
-        try:
-            if not 0 <= zstandard.frame_content_size(frame) <= _FRAME_LIMIT:
-                raise self._damaged("size of a frame")
-            return decompressor().decompress(frame)
-        except zstandard.ZstdError:
-            raise self._damaged("a frame does not decompress") from None
-
-    def _columns(self, content: bytes, at: int, count: int, *kinds: Any) -> list[Array]:
-        """The columns of ``count`` entries that are in ``content`` from ``at`` on."""
-        cursor = ColumnCursor(content, at)
-        try:
-            return [cursor.column(count, kind) for kind in kinds]
-        except FormatError:
-            raise self._damaged("columns of a frame") from None
+        self._packed.release()
 
     def _damaged(self, what: str) -> FormatError:
         return FormatError(f"{self._folder}: damaged ({what})")

@@ -9,24 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import zstandard
 
-from hpcd.analysis.arrays.column_files import open_bounds, open_column
-from hpcd.array_types import I64, U8, U32
-from hpcd.errors import FormatError
-from hpcd.measurement.columns import ColumnCursor, encode_column
-from hpcd.measurement.zstd_contexts import compressor, decompressor
+from hpcd.analysis.arrays.column_files import open_column
+from hpcd.analysis.arrays.packed_columns import PackedColumns, pack_frame
+from hpcd.array_types import U32
 
 _LEVEL = 3
-# Bound on a column's bytes without its values.
-_COLUMN_HEAD = 16
 # Bytes of nodes that are kept: a picture has lines of many parts.
 _MOST_HELD = 32 << 20
 
 
 def pack_nodes(node: U32) -> bytes:
-    """The frame of ``node`` ``uint32[n]``: a column of :mod:`hpcd.measurement.columns`."""
-    return compressor(_LEVEL).compress(encode_column(node))
+    """The frame of ``node`` ``uint32[n]``."""
+    return pack_frame(_LEVEL, node)
 
 
 class NodeMaps:
@@ -34,9 +29,8 @@ class NodeMaps:
 
     def __init__(self, folder: Path, parts: int, nodes: int) -> None:
         """Map the columns in ``folder``. Raises :class:`FormatError`."""
-        self._folder, self._nodes = folder, nodes
-        self._data: U8 = open_column(folder / "node.npy", np.uint8)
-        self._frame: I64 = open_bounds(folder / "node_frame.npy", parts, len(self._data))
+        self._nodes = nodes
+        self._packed = PackedColumns(folder / "node.npy", folder / "node_frame.npy", parts)
         self._count: npt.NDArray[np.uint32] = open_column(
             folder / "node_count.npy", np.uint32, parts
         )
@@ -48,17 +42,11 @@ class NodeMaps:
         kept_nodes = self._kept.get(part)
         if kept_nodes is not None:
             return kept_nodes
-        low, high = self._frame[part : part + 2].tolist()
-        count = int(self._count[part])
-        try:
-            frame = self._data[low:high].data
-            if not 0 <= zstandard.frame_content_size(frame) <= 4 * count + _COLUMN_HEAD:
-                raise FormatError("nodes of a part")
-            node = ColumnCursor(decompressor().decompress(frame)).column(count, np.uint32)
-        except (zstandard.ZstdError, FormatError):
-            raise FormatError(f"{self._folder}: damaged (nodes of a part)") from None
+        content = self._packed.content(part)
+        node: U32
+        (node,) = self._packed.columns(content, 0, int(self._count[part]), np.uint32)
         if int(node.max(initial=0)) >= self._nodes:
-            raise FormatError(f"{self._folder}: damaged (nodes that do not exist)")
+            raise self._packed.damaged("nodes that do not exist")
         if self._held > _MOST_HELD:
             self._kept, self._held = {}, 0
         self._kept[part] = node

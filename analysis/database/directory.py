@@ -19,7 +19,7 @@ from hpcd.errors import FormatError, NotFoundError
 from hpcd.regular_file import open_regular
 
 FORMAT = "hpcd-database"
-VERSION = 2
+VERSION = 3
 MANIFEST = "manifest.json"
 SQLITE = "hpcd.sqlite"
 

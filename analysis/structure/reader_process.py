@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from typing import Any
 
-from hpcd.analysis.structure.array_messages import Arrays, pack_arrays, unpack_arrays
+from hpcd.analysis.arrays.named_arrays import Arrays, NamedArrays, pack_arrays
 from hpcd.sandbox.worker_process import WorkerProcess, join_json
 
 # The biggest modules there are (2 GB of debug information) take a minute.
@@ -45,12 +45,12 @@ class ReaderProcess:
 
     def ask(self, fd: int, name: str, arrays: Arrays | None = None, **request: Any) -> None:
         """Begin a request; :meth:`result` waits for it. Raises :class:`FormatError`."""
-        packed = pack_arrays(arrays) if arrays else b""
+        packed = pack_arrays(arrays or {})
         self._worker.ask(fd, name, b"s", join_json({"name": name, **request}, packed))
 
     def result(self, name: str) -> Arrays:
         """The answer to the request begun. Raises :class:`FormatError`."""
-        return unpack_arrays(self._worker.reply(name, _MAX_REPLY))
+        return dict(NamedArrays(self._worker.reply(name, _MAX_REPLY)))
 
     def close(self) -> None:
         """End the worker."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.analysis.structure.array_messages import Arrays, pack_arrays, unpack_arrays
+from hpcd.analysis.arrays.named_arrays import Arrays, NamedArrays, pack_arrays
 from hpcd.analysis.structure.code.function_bounds import FunctionBounds, functions_of
 from hpcd.analysis.structure.code.loop_table import LoopTable
 from hpcd.analysis.structure.code.loops import loops_of
@@ -106,7 +106,7 @@ def answer(code: Code, request: dict[str, Any], arrays: Arrays, fd: int) -> byte
 
 def _answer(code: Code, fd: int, body: bytes) -> bytes:
     request, packed = split_json(body)
-    return answer(code, request, unpack_arrays(packed) if packed else {}, fd)
+    return answer(code, request, NamedArrays(packed), fd)
 
 
 def rehearse() -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hpcd.analysis.structure.array_messages import Arrays, Strings, from_arrays, to_arrays, within
+from hpcd.analysis.arrays.named_arrays import Arrays
+from hpcd.analysis.structure.array_records import Strings, from_arrays, to_arrays, within
 from hpcd.analysis.structure.dwarf.line_table import MAX_DEPTH, SourceLineTable, depths
 from hpcd.array_types import I32, I64, U8, U32, U64
 from hpcd.errors import FormatError

@@ -6,14 +6,14 @@ import contextlib
 import os
 from pathlib import Path
 
-from hpcd.analysis.structure.array_messages import Arrays, pack_arrays, unpack_arrays
+from hpcd.analysis.arrays.named_arrays import Arrays, NamedArrays, pack_arrays
 from hpcd.errors import FormatError
 from hpcd.sandbox.file_cache import FileStore, writers_of
 
 # libLLVM with debug information takes 100 MB; ten libraries loaded with it take as much again.
 _LIMIT_BYTES = 2 << 30
 # Increased with every change of the cached data.
-_VERSION = "v4"
+_VERSION = "v5"
 
 
 def cache_directory() -> Path:
@@ -46,8 +46,8 @@ class StructureCache:
         data = self._files.load(writers, build_id, kind)
         if data is None:
             return None
-        with contextlib.suppress(FormatError, ValueError):
-            return unpack_arrays(data)
+        with contextlib.suppress(FormatError):
+            return dict(NamedArrays(data))
         return None
 
     def store(self, writers: str, build_id: str, kind: str, arrays: Arrays) -> None:

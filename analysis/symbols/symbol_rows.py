@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hpcd.analysis.arrays.archive import archive_index, unpack_bytes
+from hpcd.analysis.arrays.named_arrays import NamedArrays
 from hpcd.errors import FormatError
 from hpcd.measurement.recorded_symbols import SymbolRow, read_symbols
+from hpcd.measurement.zstd_contexts import unpack_frame
 from hpcd.regular_file import read_regular
 
 PREFIX = "symbols-"
@@ -61,6 +62,6 @@ def load_symbols(store: Path, module: int) -> list[SymbolRow]:
     """The symbols of ``module`` in the archive ``store`` of a database. Raises
     :class:`FormatError`."""
     try:
-        return read_rows(unpack_bytes(archive_index(read_regular(store))[f"{PREFIX}{module}"]))
+        return read_rows(unpack_frame(NamedArrays(read_regular(store))[f"{PREFIX}{module}"].data))
     except (KeyError, FormatError, OSError):
         raise FormatError(f"{store}: damaged (symbols of module {module})") from None

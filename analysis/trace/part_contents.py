@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.analysis.arrays.archive import unpack_bytes
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_file import read_archive
 from hpcd.array_types import I64, U32
@@ -24,6 +23,7 @@ from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.columns import pack_columns, unpack_columns
 from hpcd.measurement.identity_columns import IdentityColumns, read_host, read_table, table_of
+from hpcd.measurement.zstd_contexts import unpack_frame
 from hpcd.model.calls import (
     CalledFunction,
     CalledObject,
@@ -215,9 +215,9 @@ def read_contents(part: Part, *, kept: bool = False) -> PartContents:
     :class:`FormatError`."""
     archive = part.file.archive()
     try:
-        identities = json.loads(unpack_bytes(archive["measurements"]))
-        (clock,) = unpack_columns(unpack_bytes(archive["clock"]), np.uint64)
-        events = read_table(Event, json.loads(unpack_bytes(archive["events"])))
+        identities = json.loads(unpack_frame(archive["measurements"].data))
+        (clock,) = unpack_columns(unpack_frame(archive["clock"].data), np.uint64)
+        events = read_table(Event, json.loads(unpack_frame(archive["events"].data)))
         pairs = clock.view(np.int64).reshape(-1, 2)
         measurements = []
         row = at = 0
@@ -277,8 +277,8 @@ def load_call_nodes(contents: MeasurementContents) -> U32:
     """``uint32[n]``: the part's number of each node that a measurement's calls name. Raises
     :class:`FormatError`."""
     try:
-        frame = read_archive(contents.part)[f"nodes-{contents.number}"]
-        (nodes,) = unpack_columns(unpack_bytes(frame), np.uint32)
+        frame = read_archive(contents.part)[f"nodes-{contents.number}"].data
+        (nodes,) = unpack_columns(unpack_frame(frame), np.uint32)
     except KeyError:
         raise FormatError(f"{contents.part}: damaged (calls are missing in its archive)") from None
     return nodes
@@ -290,7 +290,7 @@ def load_calls(contents: MeasurementContents) -> Iterator[Calls]:
     archive = read_archive(contents.part)
     for number in range(contents.call_chunks):
         try:
-            yield decode_calls(unpack_bytes(archive[f"calls-{contents.number}-{number}"]))
+            yield decode_calls(unpack_frame(archive[f"calls-{contents.number}-{number}"].data))
         except KeyError:
             raise FormatError(
                 f"{contents.part}: damaged (calls are missing in its archive)"

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zstandard
 
-from hpcd.analysis.arrays.archive import archive_index
 from hpcd.analysis.arrays.file_mapping import map_file
+from hpcd.analysis.arrays.named_arrays import NamedArrays
 from hpcd.analysis.arrays.read_ahead import Span
 from hpcd.analysis.trace.part_format import ENTRIES, HEADER, PACKED_SHORT_TABLES, PartHeader, tables
 from hpcd.array_types import Array
 from hpcd.errors import FormatError
-from hpcd.measurement.planes import from_planes
+from hpcd.measurement.columns import ColumnCursor
+from hpcd.measurement.zstd_contexts import unpack_frame
 from hpcd.regular_file import open_descriptor, open_regular
 
 # Bytes of a part's tables to read ahead: the tables of about a hundred lines.
@@ -52,9 +52,9 @@ def expect(paths: Iterable[Path]) -> None:
             os.close(file)
 
 
-def read_archive(path: Path) -> dict[str, memoryview]:
-    """The packed entries of a part's archive by name; see :func:`unpack_array`. Reads only the
-    archive. Raises :class:`FormatError`."""
+def read_archive(path: Path) -> NamedArrays:
+    """The packed entries of a part's archive by name; see :func:`.pack_archive`.
+    Reads only the archive. Raises :class:`FormatError`."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -62,7 +62,7 @@ def read_archive(path: Path) -> dict[str, memoryview]:
             if header.archive > size:
                 raise FormatError(f"{path}: damaged (shorter than its header says)")
             file.seek(size - header.archive)
-            return archive_index(file.read(header.archive))
+            return NamedArrays(file.read(header.archive), path)
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror or error}") from None
 
@@ -106,33 +106,19 @@ class PartFile:
             *tables(header.lines, header.blocks, header.frames, header.short),
             ("words", np.dtype("<u4"), header.words),
         ]
-        if header.packed:
-            return self._unpacked(wanted, header.packed)
-        return {name: self.take(kind, count) for name, kind, count in wanted}
-
-    def _unpacked(
-        self, wanted: Iterable[tuple[str, np.dtype[Any], int]], size: int
-    ) -> dict[str, Array]:
-        """The columns ``wanted``, of packed tables of ``size`` bytes."""
-        frame = self.take(np.dtype(np.uint8), size)
-        columns: dict[str, Array] = {}
-        at = 0
-        try:
-            if not 0 <= zstandard.frame_content_size(frame.data) <= PACKED_SHORT_TABLES:
-                raise self.damaged("packed tables")
-            content = np.frombuffer(zstandard.ZstdDecompressor().decompress(frame.data), np.uint8)
-        except zstandard.ZstdError:
-            raise self.damaged("packed tables") from None
-        for name, kind, count in wanted:
-            planes = content[at : at + count * kind.itemsize]
-            at += count * kind.itemsize
-            if len(planes) != count * kind.itemsize:
-                raise self.damaged("packed tables")
-            whole = from_planes(planes.reshape(kind.itemsize, count), f"<u{kind.itemsize}")
-            columns[name] = whole.view(kind)
-        if at != len(content):
+        if not header.packed:
+            return {name: self.take(kind, count) for name, kind, count in wanted}
+        frame = self.take(np.dtype(np.uint8), header.packed)
+        if sum(kind.itemsize * count for _, kind, count in wanted) > PACKED_SHORT_TABLES:
             raise self.damaged("packed tables")
-        return columns
+        try:
+            cursor = ColumnCursor(unpack_frame(frame.data))
+            return {
+                name: cursor.column(count, np.dtype(f"<u{kind.itemsize}").type).view(kind)
+                for name, kind, count in wanted
+            }
+        except FormatError as error:
+            raise self.damaged(f"packed tables: {error}") from None
 
     def check_end(self) -> None:
         """Raise :class:`FormatError` unless the archive is all that is left of the file."""
@@ -158,10 +144,9 @@ class PartFile:
         """Let the kernel drop the pages that were read; they are mapped again when needed."""
         self._map.madvise(mmap.MADV_DONTNEED)
 
-    def archive(self) -> dict[str, memoryview]:
-        """The packed entries of the archive by name; see :func:`unpack_array`."""
-        with memoryview(self._map) as whole:
-            return archive_index(bytes(whole[self._size - self.header.archive :]))
+    def archive(self) -> NamedArrays:
+        """The packed entries of the archive by name; see :func:`.pack_archive`."""
+        return NamedArrays(self._map[self._size - self.header.archive :], self.path)
 
     def damaged(self, what: str) -> FormatError:
         """Return the error that names the damage."""

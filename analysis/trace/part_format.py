@@ -15,7 +15,7 @@ from hpcd.array_types import I64, U16, U32
 from hpcd.errors import FormatError
 
 MAGIC = b"HPCDPART"
-VERSION = 2
+VERSION = 3
 FRAMED_LEVELS = 2
 """Levels of each line's overview that are compressed, the finest ones."""
 # magic, version, lines, blocks, frames, bytes of frames, overview entries of 8, of 16 and of 32

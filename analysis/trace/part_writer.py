@@ -13,8 +13,10 @@ from typing import BinaryIO
 import numpy as np
 import zstandard
 
-from hpcd.analysis.arrays.archive import pack_archive
 from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.arrays.named_arrays import pack_archive
+from hpcd.analysis.arrays.packed_columns import pack_frame
+from hpcd.analysis.arrays.small_numbers import ranked
 from hpcd.analysis.trace.blocks import (
     BLOCK_RECORDS,
     Encoded,
@@ -39,7 +41,6 @@ from hpcd.analysis.trace.part_format import (
 from hpcd.analysis.trace.short_waits import ShortWaits
 from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.kernels.library import kernels
-from hpcd.measurement.planes import ranked, to_planes
 from hpcd.measurement.zstd_contexts import compressor
 
 # Level 1's parameters, with matches from 5 bytes on: overviews have many repetitions.
@@ -168,8 +169,7 @@ class PartWriter:
         packed = 0
         most = PACKED_SHORT_TABLES if len(table) < 2 * lines else PACKED_TABLES
         if sum(column.nbytes for column in whole) <= most:
-            planes = b"".join([to_planes(column) for column in whole])
-            frame = compressor(TABLES_LEVEL).compress(planes)
+            frame = pack_frame(TABLES_LEVEL, *(one.view(f"<u{one.itemsize}") for one in whole))
             packed = len(frame)
             self._section(frame)
         else:

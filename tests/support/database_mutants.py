@@ -21,11 +21,14 @@ from tokenize import TokenError
 import numpy as np
 import zstandard
 
-from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_bytes
+from hpcd.analysis.arrays.named_arrays import NamedArrays, pack_archive
+from hpcd.analysis.arrays.packed_columns import pack_frame
 from hpcd.analysis.database import directory
-from hpcd.analysis.trace.part_format import ENTRIES, HEADER, PartHeader, tables
+from hpcd.analysis.trace.part_file import PartFile
+from hpcd.analysis.trace.part_format import ENTRIES, HEADER, PartHeader
 from hpcd.array_types import Array
 from hpcd.errors import HpcdError
+from hpcd.measurement.zstd_contexts import unpack_frame
 
 _NUMBERS = [0, 1, 2, 7, 255, 256, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1, 2**32,
             2**40, 2**53, 2**60, 2**61, 2**62, 2**63 - 1, -1, -2, -(2**31), -(2**60), -(2**62),
@@ -260,7 +263,7 @@ def _changed_frame(frame: bytes, choice: random.Random) -> bytes:
 
 
 def _changed_archive(data: bytes, choice: random.Random) -> bytes:
-    entries = {name: unpack_bytes(entry) for name, entry in archive_index(data).items()}
+    entries = {name: unpack_frame(entry.data) for name, entry in NamedArrays(data).items()}
     if not entries:
         return data
     name = choice.choice(list(entries))
@@ -287,20 +290,10 @@ def _change_part(path: Path, choice: random.Random) -> str:
         f"entries {width}": np.frombuffer(take(count * kind.itemsize), kind)
         for (width, kind), count in zip(ENTRIES.items(), header.entries, strict=True)
     }
-    wanted = [*tables(header.lines, header.blocks, header.frames),
-              ("words", np.dtype("<u4"), header.words)]  # fmt: skip
-    columns: dict[str, Array] = {}
-    if header.packed:
-        content = zstandard.ZstdDecompressor().decompress(take(header.packed))
-        begin = 0
-        for name, kind, count in wanted:
-            size = count * kind.itemsize
-            planes = np.frombuffer(content[begin : begin + size], np.uint8)
-            columns[name] = np.ascontiguousarray(
-                planes.reshape(kind.itemsize, count).T).view(kind).ravel()  # fmt: skip
-            begin += size
-    else:
-        columns = {n: np.frombuffer(take(c * k.itemsize), k) for n, k, c in wanted}
+    file = PartFile(path)
+    file.at = at
+    columns = file.take_tables()
+    at = file.at
     archive = data[at : at + header.archive]
     numbers = list(HEADER.unpack_from(data))
     kind_of_change = choice.random()
@@ -326,30 +319,26 @@ def _change_part(path: Path, choice: random.Random) -> str:
         if len(entries[what]):
             entries[what] = _changed_array(entries[what], choice)
     elif kind_of_change < 0.85:
-        what = choice.choice([name for name, _, count in wanted if count] or ["words"])
+        what = choice.choice([name for name, column in columns.items() if len(column)] or ["words"])
         if len(columns[what]):
             columns[what] = _changed_array(columns[what], choice)
     elif kind_of_change < 0.95:
         archive = _changed_archive(archive, choice)
-        numbers[10] = len(archive)
+        numbers[11] = len(archive)
         what = "the archive"
     else:
-        number = choice.randrange(2, 12)
+        number = choice.randrange(2, 13)
         numbers[number] = choice.choice((0, 1, 2, numbers[number] + 1, numbers[number] - 1, 2**20))
         numbers[2] = min(numbers[2], 2**32 - 1)
         what = f"header's number {number}"
-    packed = b"".join(
-        np.ascontiguousarray(
-            columns[name].view(np.uint8).reshape(len(columns[name]), kind.itemsize).T).tobytes()
-        for name, kind, _ in wanted
-    )  # fmt: skip
     sections = [blob, *(column.tobytes() for column in entries.values())]
     if header.packed:
-        sections.append(zstandard.ZstdCompressor(3).compress(packed))
-        if what != "header's number 11":
-            numbers[11] = len(sections[-1])
+        bits = [column.view(f"<u{column.itemsize}") for column in columns.values()]
+        sections.append(pack_frame(3, *bits))
+        if what != "header's number 12":
+            numbers[12] = len(sections[-1])
     else:
-        sections += [columns[name].tobytes() for name, _, _ in wanted]
+        sections += [column.tobytes() for column in columns.values()]
     head = HEADER.pack(*(max(number, 0) if isinstance(number, int) else number
                          for number in numbers[:-2]), 0, 0)[:-8]  # fmt: skip
     _replace(path, b"".join([

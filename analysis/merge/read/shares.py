@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.arrays.named_arrays import Arrays, load_arrays, save_arrays
 from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.merge.read.part_output import PartOutput
 from hpcd.analysis.trace.overview import OverviewEntries
+from hpcd.analysis.trace.part_format import BLOCK
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.analysis.trace.short_waits import ShortWaits
 from hpcd.array_types import I64, U32
-from hpcd.errors import FormatError
 
 # Approximate stored bytes of a share: opening the measurement and scanning its nodes takes some
 # hundredths of the time of reading that many.
@@ -64,7 +64,7 @@ def divide(size: int) -> list[Share]:
 
 @dataclass(frozen=True, slots=True)
 class ReadShare:
-    """The files of a share that was read: ``stem`` with ``.blocks``, ``.entries`` and ``.npz``."""
+    """The files of a share that was read: ``stem`` with ``.blocks``, ``.entries``, ``.tables``."""
 
     stem: Path
 
@@ -85,7 +85,7 @@ class ReadShare:
     @property
     def tables(self) -> Path:
         """All else. It is there when the share is whole."""
-        return self.stem.with_suffix(".npz")
+        return self.stem.with_suffix(".tables")
 
     def remove(self) -> None:
         """Remove the files."""
@@ -101,8 +101,9 @@ class ReadShare:
         overviews = output.overview.finish()
         cells = output.sums.result()
         columns: dict[str, Any] = {
-            "source": source, "order": output.order, "table": table, "offset": offset,
-            "content": content, "unsorted": np.array(sorted(output.unsorted), np.int64),
+            "source": source, "order": output.order, "table": table.view(np.uint8),
+            "offset": offset, "content": content,
+            "unsorted": np.array(sorted(output.unsorted), np.int64),
             "damage": np.frombuffer(json.dumps(damage).encode(), np.uint8),
         }  # fmt: skip
         columns |= {name: getattr(output, name) for name in _COUNTS}
@@ -115,26 +116,19 @@ class ReadShare:
             if name != "entries"
         }
         columns["kind"] = overviews.entries[:0]
-        unfinished = self.stem.with_suffix(".unfinished.npz")
-        try:
-            np.savez(unfinished, **columns)
-            unfinished.rename(self.tables)
-        except OSError as error:
-            raise storage_error(unfinished, error) from None
+        unfinished = self.stem.with_suffix(".unfinished")
+        save_arrays(unfinished, columns)
+        unfinished.rename(self.tables)
 
     def load(self) -> LoadedShare:
         """Read the tables that :meth:`save` wrote. Raises :class:`FormatError`."""
-        try:
-            with np.load(self.tables, allow_pickle=False) as columns:
-                return LoadedShare(self, {name: columns[name] for name in columns.files})
-        except (OSError, ValueError, KeyError) as error:
-            raise FormatError(f"{self.tables}: {error}") from None
+        return LoadedShare(self, load_arrays(self.tables))
 
 
 class LoadedShare:
     """A share that was read, and the rows that its lines have in the part."""
 
-    def __init__(self, files: ReadShare, columns: dict[str, Any]) -> None:
+    def __init__(self, files: ReadShare, columns: Arrays) -> None:
         self._files = files
         self._columns = columns
         self.source: I64 = columns["source"]
@@ -148,7 +142,7 @@ class LoadedShare:
         entries of overviews by the part's rows."""
         rows = np.searchsorted(source, self.source)
         columns = self._columns
-        table = columns["table"]
+        table = columns["table"].view(BLOCK).copy()
         table["line"] = rows[table["line"]]
         part.append(self._files.blocks, table, columns["offset"], columns["content"])
         cells = Cells(*(columns[f"sum_{name}"] for name in _SUMS))

@@ -5,15 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-
+from hpcd.analysis.arrays.named_arrays import load_arrays, save_arrays
 from hpcd.model.cct import CCT
 
 
 def save_canonical(path: Path, tree: CCT) -> None:
-    """Write a tree of the union under way for another worker. Raises :class:`OSError`."""
-    with path.open("xb") as file:
-        np.savez(file, parent=tree.parent, frame=tree.frame)
+    """Write a tree of the union under way for another worker. Raises :class:`StorageError`."""
+    save_arrays(path, {"parent": tree.parent, "frame": tree.frame})
 
 
 def load_canonical(path: Path) -> CCT:
@@ -25,5 +23,5 @@ def load_canonical(path: Path) -> CCT:
 
 @lru_cache(maxsize=1)
 def _load(path: Path, *_: int) -> CCT:
-    with np.load(path, allow_pickle=False) as arrays:
-        return CCT(arrays["parent"], arrays["frame"])
+    arrays = load_arrays(path)
+    return CCT(arrays["parent"], arrays["frame"])

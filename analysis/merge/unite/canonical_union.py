@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.arrays.column_files import save_column, storage_error
+from hpcd.analysis.arrays.column_files import save_column
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.tasks.executors import Progress, in_order, run_all
 from hpcd.analysis.merge.unite.canonical_modules import CanonicalModule, translate
@@ -83,8 +83,8 @@ class KeptTree:
         chosen = sorted(n for part in kept for n in layout_of.members[part])
         modules = database.modules([(measurements[n].id, module_maps[n]) for n in chosen])
         tree, nodes = database.tree([part_number(layout_of.parts[part].path) for part in kept])
-        path = work / "earlier.npz"
-        _save(path, translate(tree, modules))
+        path = work / "earlier-tree"
+        save_canonical(path, translate(tree, modules))
         number = {measurements[n].id: n for n in chosen}
         owners, recorded = table_of(database.root / layout.SYMBOLS)
         new = modules.tolist()
@@ -178,8 +178,8 @@ def _groups_of(parts: Sequence[PartContents], work: Path) -> list[PartGroup]:
     groups = []
     for number, chosen in enumerate(in_order(sizes, _GROUP_SIZE)):
         own = any(not parts[part].kept for part in chosen)
-        tree = work / f"group-{number}.npz" if own else None
-        cells, symbols = work / f"cells-{number}.npz", work / f"symbols-{number}"
+        tree = work / f"group-{number}" if own else None
+        cells, symbols = work / f"cells-{number}", work / f"symbols-{number}"
         groups.append(PartGroup(tuple(chosen), tree, cells, symbols))
     return groups
 
@@ -191,7 +191,7 @@ def _reduce(
     step = 0
     while len(paths) > 1:
         tasks = [
-            (paths[at : at + _FAN_IN], work / f"union-{step}-{at}.npz")
+            (paths[at : at + _FAN_IN], work / f"union-{step}-{at}")
             for at in range(0, len(paths), _FAN_IN)
         ]
         for number, future in run_all(executor, _unite_task, tasks):
@@ -204,11 +204,4 @@ def _reduce(
 
 def _unite_task(task: tuple[Sequence[Path], Path]) -> None:
     paths, out = task
-    _save(out, union([load_canonical(path) for path in paths])[0])
-
-
-def _save(path: Path, tree: CCT) -> None:
-    try:
-        save_canonical(path, tree)
-    except OSError as error:
-        raise storage_error(path, error) from None
+    save_canonical(out, union([load_canonical(path) for path in paths])[0])

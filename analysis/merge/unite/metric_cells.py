@@ -12,13 +12,10 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.arrays.cell_store import chunks_of, pack_cells
-from hpcd.analysis.arrays.column_files import (
-    ColumnWriter,
-    create_column,
-    save_column,
-    storage_error,
-)
+from hpcd.analysis.arrays.column_files import ColumnWriter, create_column, save_column
+from hpcd.analysis.arrays.named_arrays import load_arrays, save_arrays
 from hpcd.analysis.arrays.node_maps import pack_nodes
+from hpcd.analysis.arrays.small_numbers import ranked
 from hpcd.analysis.arrays.sparse_sums import Cells, add_cells, join_cells
 from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.merge.unite.earlier_database import EarlierPart
@@ -27,7 +24,6 @@ from hpcd.analysis.merge.unite.scratch import Scratch
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
-from hpcd.measurement.planes import ranked
 from hpcd.model.identity import SECONDS, Event
 
 
@@ -108,11 +104,7 @@ def translate_cells(task: CellTask) -> int:
         "node": node,
         "node_total": _totals(place, len(node), mapped, task.scale),
     }  # fmt: skip
-    try:
-        with task.work.open("wb") as file:
-            np.savez(file, **columns)
-    except OSError as error:
-        raise storage_error(task.work, error) from None
+    save_arrays(task.work, columns)
     return len(mapped)
 
 
@@ -217,13 +209,13 @@ def place_cells(
         name: [np.zeros(0, np.int64)] for name in ("lines", "events", "event", "cells", "size")
     }
     for work, mine in zip(works, sequence, strict=True):
-        with np.load(work, allow_pickle=False) as arrays:
-            for name, parts in columns.items():
-                parts.append(arrays[name])
-            node, by_node, own = arrays["node"], arrays["node_total"], arrays["line_total"]
-            for number in range(len(scale)):
-                node_totals[number][node] += by_node[number]
-                line_totals[number][mine] = own[number]
+        arrays = load_arrays(work)
+        for name, parts in columns.items():
+            parts.append(arrays[name])
+        node, by_node, own = arrays["node"], arrays["node_total"], arrays["line_total"]
+        for number in range(len(scale)):
+            node_totals[number][node] += by_node[number]
+            line_totals[number][mine] = own[number]
     whole = {name: np.concatenate(parts) for name, parts in columns.items()}
     save_column(folder / "chunk_line.npy", bounds_of(whole["lines"]))
     save_column(folder / "chunk_frame.npy", bounds_of(whole["events"]))
@@ -244,9 +236,9 @@ def place_nodes(works: Sequence[Path], folder: Path) -> None:
     """
     count, size = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
     for work in works:
-        with np.load(work, allow_pickle=False) as arrays:
-            count.append(arrays["map_count"])
-            size.append(arrays["map_size"])
+        arrays = load_arrays(work)
+        count.append(arrays["map_count"])
+        size.append(arrays["map_size"])
     frame = bounds_of(np.concatenate(size))
     save_column(folder / "node_count.npy", np.concatenate(count))
     save_column(folder / "node_frame.npy", frame)
@@ -259,7 +251,6 @@ def join_files(works: Sequence[Path], name: str, out: Path, total: int) -> None:
     at = 0
     with ColumnWriter(out) as column:
         for work in works:
-            with np.load(work, allow_pickle=False) as arrays:
-                data = arrays[name]
+            data = load_arrays(work)[name]
             column.write(at, data)
             at += len(data)

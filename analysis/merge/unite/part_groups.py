@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.analysis.arrays.bounds import bounds_of
-from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.arrays.named_arrays import load_arrays, save_arrays
 from hpcd.analysis.merge.unite.canonical_modules import translate
 from hpcd.analysis.merge.unite.canonical_tree import load_canonical
 from hpcd.analysis.merge.unite.scratch import Scratch
 from hpcd.analysis.merge.unite.united_symbols import WantedSymbols, gather
-from hpcd.array_types import I64, U32
+from hpcd.array_types import U32
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
 from hpcd.model.cct import CCT
@@ -57,12 +57,10 @@ def unite_parts(task: GroupTask) -> None:
     first = bounds_of([len(cct) for cct in trees])[:-1].tolist()
     numbered = [node[at + order.astype(np.int64)] for at, order in zip(first, orders, strict=True)]
     start = bounds_of(list(map(len, numbered)))
-    try:
-        with task.out.open("xb") as file:
-            np.savez(file, parent=tree.parent, frame=tree.frame, node=np.concatenate(numbered),
-                     start=start)  # fmt: skip
-    except OSError as error:
-        raise storage_error(task.out, error) from None
+    save_arrays(task.out, {
+        "parent": tree.parent, "frame": tree.frame, "node": np.concatenate(numbered),
+        "start": start,
+    })  # fmt: skip
     wanted = [(Scratch(part.path), part.symbols) for part in task.parts if part]
     gather(wanted, task.symbols_out)
 
@@ -119,7 +117,6 @@ def located_nodes(group: Path, canonical: Path) -> list[U32]:
 
     Raises :class:`FormatError`.
     """
-    with np.load(group, allow_pickle=False) as arrays:
-        start: I64 = arrays["start"]
-        number = locate(load_canonical(canonical), CCT(arrays["parent"], arrays["frame"]))
-        return np.split(number[arrays["node"]], start[1:-1])
+    arrays = load_arrays(group)
+    number = locate(load_canonical(canonical), CCT(arrays["parent"], arrays["frame"]))
+    return np.split(number[arrays["node"]], arrays["start"][1:-1])

@@ -1,6 +1,6 @@
 """The scratch file of a part: temporary data for uniting parts during a merge.
 
-It is stored next to the part as numpy's ``.npz``. ``parent`` and ``frame`` are the union of the
+It is stored next to the part as named arrays. ``parent`` and ``frame`` are the union of the
 measurements' trees, with load modules numbered in common; ``order`` has the tree's node of each of
 the part's node numbers, which cover the tree; ``row``, ``node``, ``event``, ``records`` and
 ``value`` are sums, with rows, nodes and events in the part's numbers. ``payload`` has the distinct
@@ -13,7 +13,6 @@ measurement the number of its ``table``, the numbers of its payloads (``symbols`
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -22,16 +21,15 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis.arrays.bounds import bounds_of
-from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.arrays.named_arrays import load_arrays, save_arrays
+from hpcd.analysis.arrays.small_numbers import narrow
 from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.array_types import U32, Array
 from hpcd.errors import FormatError
-from hpcd.measurement.planes import narrow
 from hpcd.model.cct import CCT
 
 _SUMS = {"row": np.uint32, "node": np.uint32, "event": np.uint16, "records": np.uint64,
          "value": np.uint64}  # fmt: skip
-_MALFORMED = (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
 
 
 def scratch_path(part: Path) -> Path:
@@ -66,12 +64,7 @@ def save_scratch(
     }  # fmt: skip
     sum_columns: tuple[Array, ...] = (sums.line, sums.node, sums.event, sums.records, sums.value)
     columns |= {name: narrow(column) for name, column in zip(_SUMS, sum_columns, strict=True)}
-    place = scratch_path(part)
-    try:
-        with place.open("wb") as file:
-            np.savez(file, **columns)
-    except OSError as error:
-        raise storage_error(place, error) from None
+    save_arrays(scratch_path(part), columns)
 
 
 class Scratch:
@@ -126,9 +119,9 @@ class Scratch:
 
     def _columns(self, *names: str) -> list[Array]:
         try:
-            with np.load(self._path, allow_pickle=False) as columns:
-                return [columns[name] for name in names]
-        except _MALFORMED:
+            columns = load_arrays(self._path)
+            return [columns[name] for name in names]
+        except KeyError:
             raise self._damaged() from None
 
     def _damaged(self) -> FormatError:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_bytes
 from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.arrays.named_arrays import NamedArrays, pack_archive
 from hpcd.analysis.merge.unite.canonical_modules import CanonicalModule
 from hpcd.analysis.merge.unite.scratch import Scratch
 from hpcd.analysis.symbols.symbol_rows import (
@@ -21,9 +21,10 @@ from hpcd.analysis.symbols.symbol_rows import (
     read_payloads,
     read_rows,
 )
-from hpcd.array_types import U32
+from hpcd.array_types import U32, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.recorded_symbols import SymbolRow
+from hpcd.measurement.zstd_contexts import unpack_frame
 from hpcd.model.identity import ModuleKind
 
 _OWNERS = "measurements"
@@ -122,8 +123,8 @@ def unite_symbols(union: SymbolUnion) -> None:
     united: dict[int, set[SymbolRow]] = {}
     tables: dict[int, bytes] = {}
     for file in union.files:
-        for name, frame in archive_index(file.read_bytes()).items():
-            module, text = int(name.removeprefix(PREFIX)), unpack_bytes(frame)
+        for name, frame in NamedArrays(file.read_bytes()).items():
+            module, text = int(name.removeprefix(PREFIX)), unpack_frame(frame.data)
             if module in union.together:
                 united.setdefault(module, set()).update(read_rows(text))
             else:
@@ -132,9 +133,9 @@ def unite_symbols(union: SymbolUnion) -> None:
         frames, _ = _read(union.earlier)
         for old, module in union.modules.items():
             if module in union.together and old in frames:
-                united.setdefault(module, set()).update(read_rows(unpack_bytes(frames[old])))
+                united.setdefault(module, set()).update(read_rows(unpack_frame(frames[old].data)))
             elif old in frames and module not in tables:
-                tables[module] = unpack_bytes(frames[old])
+                tables[module] = unpack_frame(frames[old].data)
     tables |= {module: pack_rows(sorted(rows)) for module, rows in united.items()}
     owners = {str(module): f"{union.owners[module]:x}" for module in sorted(tables)
               if module in union.owners}  # fmt: skip
@@ -154,10 +155,10 @@ def table_of(store: Path) -> tuple[dict[int, int], frozenset[int]]:
     return owners, frozenset(frames)
 
 
-def _read(store: Path) -> tuple[dict[int, memoryview], dict[int, int]]:
+def _read(store: Path) -> tuple[dict[int, Array], dict[int, int]]:
     try:
-        entries = archive_index(store.read_bytes())
-        owners = json.loads(unpack_bytes(entries.pop(_OWNERS)))
+        entries = dict(NamedArrays(store.read_bytes(), store))
+        owners = json.loads(unpack_frame(entries.pop(_OWNERS).data))
         return (
             {int(name.removeprefix(PREFIX)): frame for name, frame in entries.items()},
             {int(module): int(uid, 16) for module, uid in owners.items()},

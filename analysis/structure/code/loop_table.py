@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.structure.array_messages import Arrays, from_arrays, to_arrays, within
+from hpcd.analysis.arrays.named_arrays import Arrays
+from hpcd.analysis.structure.array_records import from_arrays, to_arrays, within
 from hpcd.analysis.structure.dwarf.line_table import depths, value_at
 from hpcd.array_types import I32, U64
 from hpcd.errors import FormatError

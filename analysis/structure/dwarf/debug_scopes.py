@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcd.analysis.structure.array_messages import Arrays, within
+from hpcd.analysis.arrays.named_arrays import Arrays
+from hpcd.analysis.structure.array_records import within
 from hpcd.analysis.structure.dwarf.address_ranges import AddressRanges
 from hpcd.analysis.structure.dwarf.line_table import SourceLineTable, value_at
 from hpcd.analysis.structure.scope_forest import ScopeForest, joined, lines_forest

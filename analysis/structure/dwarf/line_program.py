@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.structure.array_messages import Strings
+from hpcd.analysis.structure.array_records import Strings
 from hpcd.analysis.structure.dwarf.address_ranges import AddressRanges
 from hpcd.analysis.structure.dwarf.line_program_header import LineProgramHeader, SectionTexts
 from hpcd.analysis.structure.dwarf.line_table import SourceLineTable

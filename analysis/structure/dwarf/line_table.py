@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpcd.analysis.structure.array_messages import Strings, within
+from hpcd.analysis.structure.array_records import Strings, within
 from hpcd.array_types import I32, I64, U32, U64
 from hpcd.errors import FormatError
 

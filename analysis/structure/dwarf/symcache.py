@@ -17,7 +17,7 @@ from symbolic._lowlevel import ffi
 from symbolic.debuginfo import Archive
 from symbolic.exceptions import SymbolicError
 
-from hpcd.analysis.structure.array_messages import Strings
+from hpcd.analysis.structure.array_records import Strings
 from hpcd.analysis.structure.dwarf.address_ranges import AddressRanges
 from hpcd.analysis.structure.dwarf.line_table import MAX_DEPTH, NO_ENTRY, SourceLineTable, depths
 from hpcd.analysis.symbols.demangle import demangle

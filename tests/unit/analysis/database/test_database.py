@@ -426,9 +426,9 @@ def test_any_missing_or_short_file_is_found(
         ('{"format": "other"}', "not an hpcd database"),
         (
             '{"format": "hpcd-database", "version": 99}',
-            "database format 99, this hpcd reads format 2: merge the measurements again, or use",
+            "database format 99, this hpcd reads format 3: merge the measurements again, or use",
         ),
-        ('{"format": "hpcd-database", "version": 2}', "no sizes, or no origin"),
+        ('{"format": "hpcd-database", "version": 3}', "no sizes, or no origin"),
         ("[" * 100_000, "damaged"),
     ],
 )

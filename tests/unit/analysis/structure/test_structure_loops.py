@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcd.analysis.arrays.named_arrays import Arrays
 from hpcd.analysis.structure import StructureReader, module_structure
-from hpcd.analysis.structure.array_messages import Arrays
 from hpcd.analysis.structure.code.function_bounds import functions_of
 from hpcd.analysis.structure.code.loop_detection import find_loops
 from hpcd.analysis.structure.reader_process import ReaderProcess

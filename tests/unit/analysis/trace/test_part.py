@@ -26,7 +26,6 @@ from hpcd.analysis.trace.part_format import HEADER
 from hpcd.analysis.trace.pixel_samples import pixel_times
 from hpcd.array_types import I64, U8
 from hpcd.errors import FormatError
-from hpcd.measurement.planes import to_planes
 from hpcd.measurement.synthetic import Shape, Synthesizer
 from hpcd.measurement.synthetic_source import built_in_source
 from tests.support.ingested import ingest_one
@@ -105,7 +104,7 @@ def test_blocks_without_codes_are_of_event_0_and_value_1() -> None:
     rest = np.array([5, 1 << 60, 300], "<u8")
     ticks = np.zeros((2, blocks.BLOCK_RECORDS), np.uint32)
     ticks[0, 5:] = 40
-    content = codes + to_planes(rest)
+    content = codes + rest.view(np.uint8).reshape(-1, 8).T.tobytes()  # byte planes
     data = zstandard.ZstdCompressor().compress(content)
     size = np.array([len(data)])
     frames = blocks.StoredFrames(memoryview(data), np.zeros(1, int), size, np.array([len(content)]))
@@ -124,7 +123,7 @@ def test_parts_of_other_versions_are_refused(tmp_path: Path) -> None:
     head = content[:8] + (9).to_bytes(4, "little") + content[12 : HEADER.size - 8]
     crc = zlib.crc32(head).to_bytes(4, "little")
     (tmp_path / "other.part").write_bytes(head + crc + content[HEADER.size - 4 :])
-    with pytest.raises(FormatError, match="part format 9, this hpcd reads format 2: merge"):
+    with pytest.raises(FormatError, match="part format 9, this hpcd reads format 3: merge"):
         Part(tmp_path / "other.part")
 
 

@@ -1,7 +1,4 @@
-"""Byte planes: of many numbers all lowest bytes first, then all second ones, and so on.
-
-zstd then sees the nearly constant high bytes apart from the busy low ones.
-"""
+"""Numbers in fewer bytes: in narrower types, and as places among those that occur."""
 
 from __future__ import annotations
 
@@ -10,13 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import U8, U32
-
-
-def to_planes(values: npt.NDArray[Any]) -> bytes:
-    """The planes of ``values``, as many as their type has bytes."""
-    flat = np.ascontiguousarray(values)
-    return np.ascontiguousarray(flat.view(np.uint8).reshape(-1, flat.itemsize).T).tobytes()
+from hpcd.array_types import U32
 
 
 def narrow(values: npt.NDArray[Any]) -> npt.NDArray[np.unsignedinteger]:
@@ -25,19 +16,6 @@ def narrow(values: npt.NDArray[Any]) -> npt.NDArray[np.unsignedinteger]:
     width = 1 if top < 1 << 8 else 2 if top < 1 << 16 else 4 if top < 1 << 32 else 8
     out: npt.NDArray[np.unsignedinteger] = values.astype(f"<u{width}")
     return out
-
-
-def from_planes(planes: U8, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Unsigned integers ``[..., n]`` of ``planes`` ``[..., width, n]``.
-
-    ``kind`` must be no narrower than ``width`` bytes.
-    """
-    wanted = np.dtype(kind)
-    # Plane by plane: transposing them takes ten times as long.
-    values: npt.NDArray[Any] = planes[..., 0, :].astype(wanted)
-    for number in range(1, planes.shape[-2]):
-        values |= planes[..., number, :].astype(wanted) << wanted.type(8 * number)
-    return values
 
 
 def ranked(values: U32) -> tuple[U32, U32]:

@@ -1,62 +1,19 @@
-"""Named arrays as bytes, with a checksum: the cache's entries and the worker's answers.
-
-A file is the magic, a CRC-32 of all that follows it, the length of a JSON header that lists names,
-types and lengths, and the arrays in sequence, each at a multiple of 8 bytes.
-"""
+"""Records of arrays and texts: the tables of a load module's code, as named arrays."""
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.arrays.named_arrays import Arrays
 from hpcd.array_types import Array
 from hpcd.errors import FormatError
 
-Arrays = dict[str, Array]
 T = TypeVar("T")
-
-_MAGIC = b"HPCDST01"
-_HEAD = struct.Struct("<8sII")
-_KINDS = frozenset(("|u1", "<i4", "<u4", "<i8", "<u8", "|b1"))
-
-
-def pack_arrays(arrays: Mapping[str, Array]) -> bytes:
-    """One-dimensional arrays of integers or booleans as bytes."""
-    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    header = json.dumps(
-        [[name, array.dtype.str, len(array)] for name, array in plain.items()]
-    ).encode()
-    parts = [header, bytes(-(_HEAD.size + len(header)) % 8)]
-    for array in plain.values():
-        parts += [array.tobytes(), bytes(-array.nbytes % 8)]
-    body = b"".join(parts)
-    return _HEAD.pack(_MAGIC, zlib.crc32(body), len(header)) + body
-
-
-def unpack_arrays(data: bytes) -> Arrays:
-    """The arrays :func:`pack_arrays` packed, read-only. Raises :class:`FormatError`."""
-    if len(data) < _HEAD.size:
-        raise FormatError("structure is truncated")
-    magic, check, size = _HEAD.unpack_from(data)
-    if magic != _MAGIC or zlib.crc32(memoryview(data)[_HEAD.size :]) != check:
-        raise FormatError("message of arrays: unknown type, shape or length")
-    arrays = {}
-    at = _HEAD.size + size
-    at += -at % 8
-    for name, kind, count in json.loads(data[_HEAD.size : _HEAD.size + size]):
-        if kind not in _KINDS:
-            raise FormatError("structure has an unknown type")
-        arrays[name] = np.frombuffer(data, kind, count, at)
-        at += arrays[name].nbytes
-        at += -at % 8
-    return arrays
 
 
 def within(values: Array, low: int, high: int) -> bool:
@@ -66,7 +23,7 @@ def within(values: Array, low: int, high: int) -> bool:
 
 def to_arrays(record: Any) -> Arrays:
     """The fields of a dataclass of arrays and :class:`Strings`."""
-    arrays: Arrays = {}
+    arrays: dict[str, Array] = {}
     for field in fields(record):
         value = getattr(record, field.name)
         if isinstance(value, Strings):
