@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
-from hpcd.bpf.loading.kernel_facilities import require_loops
+from hpcd.bpf.loading.kernel_facilities import Helper, has_helper, require_loops
 from hpcd.bpf.loading.object_loader import SOURCES, ObjectPrograms, calls_object_path, object_path
 from hpcd.errors import PlatformError
 from hpcd.startup.isolation import in_root_directory
@@ -153,6 +153,16 @@ def chosen_loader(loader: str = "auto") -> str:
     if loader == "object" and not present:
         raise PlatformError(f"no BPF object for these sources ({object_path()}); make objects")
     return "object" if loader == "object" or (loader == "auto" and present) else "bcc"
+
+
+def python_frames_lack(loader: str = "auto") -> str:
+    """Return why the programs take no Python frames here, "" if they do; ``loader`` is as
+    :func:`load_sampler` gets it."""
+    if platform.machine() != "x86_64":
+        return f"not on {platform.machine()}"
+    if chosen_loader(loader) != "object":
+        return "not by the loader bcc"
+    return "" if has_helper(Helper.LOOP) else "the kernel has no bpf_loop (Linux 5.17)"
 
 
 def require_calls(loader: str = "auto") -> None:

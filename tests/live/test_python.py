@@ -115,3 +115,10 @@ def test_a_version_whose_structures_are_not_known_is_named(tmp_path: Path) -> No
     with hpcd_analysis.open(tmp_path / "db") as db:
         paths = seconds_by_path(db, "cpu_time")
         assert total(paths, lambda path: "main" in path) > 0.9 * sum(paths.values())
+
+
+def test_a_loader_whose_programs_take_no_python_frames_is_named(tmp_path: Path) -> None:
+    summary = recorded(tmp_path, PYTHON, DIVISION, 0.2, options=("--loader", "bcc"))
+    failures = summary["unwind"]["failures"].items()
+    named = [why for name, why in failures if "python" in Path(name).name]
+    assert named == ["no Python frames: not by the loader bcc"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hpcd.bpf.events.mapping_events import MmapEvents
 from hpcd.bpf.kernel.maps import possible_cpus
+from hpcd.bpf.loading.loader import python_frames_lack
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import UnwindTables
 from hpcd.daemon.access import processes
@@ -111,7 +112,8 @@ class Assembly:
             catch_up=mmaps.catch_up,
         )
         kernel = self._kernel_naming(sampler)
-        pythons = PythonProcesses(mappings, sampler.targets)
+        lack = python_frames_lack(self._options.loader)
+        pythons = PythonProcesses(mappings, sampler.targets, lack)
         factors = sampler.programs.hash_factors
         python = PythonNaming(pythons, self._modules, writer, targets.user_of, factors)
         stacks = StackResolver(

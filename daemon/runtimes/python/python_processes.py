@@ -52,9 +52,11 @@ class PythonProcesses:
     """Watches what targets map (:class:`hpcd.daemon.targets.process_table.MappingWatcher`), and has
     the programs take the Python frames of those that run CPython."""
 
-    def __init__(self, mappings: ModuleMappings, kernel: KernelTargets) -> None:
+    def __init__(self, mappings: ModuleMappings, kernel: KernelTargets, lack: str) -> None:
+        """``lack``: why the programs take no Python frames, "" if they do."""
         self._mappings = mappings
         self._kernel = kernel
+        self._lack = lack
         self._processes: OrderedDict[int, PythonProcess | None] = OrderedDict()
         self._began: dict[int, int] = {}
         self.unknown: dict[str, str] = {}
@@ -106,6 +108,10 @@ class PythonProcesses:
         self, pid: int, began: int, path: str, bias: int, symbols: dict[str, int]
     ) -> None:
         """Find out which version ``pid`` runs, and let the programs know its structures."""
+        if self._lack:
+            self.unknown[path] = f"no Python frames: {self._lack}"
+            self._keep(pid, began, None)
+            return
         loop = symbols.get("_PyEval_EvalFrameDefault", -bias) + bias
         address = symbols[PYTHON_RUNTIME] + bias
         version = symbols.get("Py_Version", -bias) + bias

@@ -216,6 +216,24 @@ def test_bcc_is_needed_only_where_programs_are_compiled(
     assert not by_name["BPF object"].needed
 
 
+@pytest.mark.parametrize(
+    ("machine", "forced", "loops", "lack"),
+    [
+        ("x86_64", "object", True, ""),
+        ("x86_64", "object", False, "the kernel has no bpf_loop (Linux 5.17)"),
+        ("x86_64", "bcc", True, "not by the loader bcc"),
+        ("aarch64", "object", True, "not on aarch64"),
+    ],
+)
+def test_why_no_python_frames_are_taken(
+    machine: str, forced: str, loops: bool, lack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader.platform, "machine", lambda: machine)
+    monkeypatch.setattr(loader, "chosen_loader", lambda _: forced)
+    monkeypatch.setattr(loader, "has_helper", lambda _: loops)
+    assert loader.python_frames_lack() == lack
+
+
 def test_an_object_that_is_demanded_and_missing_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
