@@ -169,7 +169,7 @@ class ObjectPrograms:
         """Which program of the object is loaded for each of ``names``."""
         if not has_helper(Helper.LOOP):
             return {name: name for name in names}
-        return {name: re.sub("^walk_", "loop_", name) for name in names}
+        return {name: re.sub("^(walk_|(?=defer_))", "loop_", name) for name in names}
 
     def _map(self, name: str) -> int:
         handle: int | None = self._library.bpf_object__find_map_by_name(self._object, name.encode())

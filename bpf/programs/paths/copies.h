@@ -215,4 +215,34 @@ int defer_hit(void *ctx)
 	return defer(CONTEXT_SWITCH);
 }
 
+#ifdef HPCD_OBJECT
+/* The same with the Python frames, where a walk has not begun that would have taken them. */
+static __always_inline int defer_with_python(u32 context)
+{
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+
+	if (w && !w->depth)
+		take_python(context);
+	return defer(context);
+}
+
+SECTION("perf_event")
+int loop_defer_sample(struct bpf_perf_event_data *ctx)
+{
+	return defer_with_python(CONTEXT_SAMPLE);
+}
+
+SECTION("raw_tp/")
+int loop_defer_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	return defer_with_python(CONTEXT_SWITCH);
+}
+
+SECTION("tp/")
+int loop_defer_hit(void *ctx)
+{
+	return defer_with_python(CONTEXT_SWITCH);
+}
+#endif
+
 #endif
