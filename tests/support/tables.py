@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from hpcd.daemon.unwind.decoder_process import Decoder
@@ -25,10 +26,11 @@ def libraries_of(program: Path) -> list[str]:
     return [word for word in listed.stdout.split() if word.startswith("/")]
 
 
-def libraries_of_python(module: str) -> list[str]:
-    """The files that the system's Python maps executable once it has imported ``module``."""
+def libraries_of_python(module: str, python: Sequence[object] = ("/usr/bin/python3",)) -> list[str]:
+    """The files that Python, the system's by default, maps executable once it has imported
+    ``module``."""
     code = f"import {module}; print(open('/proc/self/maps').read())"
-    command = ["/usr/bin/python3", "-c", code]
+    command = [*map(str, python), "-c", code]
     mapped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split(maxsplit=5) for line in mapped.splitlines()]
     named = [row for row in rows if len(row) > 5]

@@ -19,7 +19,9 @@ DEBUG_OFFSETS_BYTES = 1024
 CODE_BYTES = 256
 """Bytes of a code object that hold all members of a layout but the instructions."""
 _COOKIE = b"xdebugpy"
-_FIRST_DEBUG_OFFSETS, _LAST = (3, 13), (3, 13)
+# Bits of a _PyStackRef that are no address: since 3.14 frames refer to code by one.
+_TAGS = 3
+_FIRST_DEBUG_OFFSETS, _LAST = (3, 13), (3, 15)
 # Interpreters are hundreds of KB; all other structures are smaller.
 _MOST_OFFSET = 1 << 22
 
@@ -156,18 +158,29 @@ _TABLES = {
 }
 
 # Members of _Py_DebugOffsets, 8 bytes each, after cookie, version and whether it is free-threaded,
-# as far as they are needed, by minor version.
-_MEMBERS: dict[int, tuple[tuple[str, str], ...]] = {
-    13: (
-        ("runtime", "size finalizing interpreters_head"),
-        ("interpreter", "size id next threads_head gc imports_modules sysdict builtins ceval_gil "
-         "gil_runtime_state gil_enabled gil_locked gil_holder"),
-        ("thread", "size prev next interp current_frame thread_id native_thread_id "
-         "datastack_chunk status"),
-        ("frame", "size previous executable instr_ptr localsplus owner"),
-        ("code", "size filename name qualname linetable firstlineno argcount localsplusnames "
-         "localspluskinds co_code_adaptive"),
-    ),
+# in groups by structure, as far as they are needed: by the minor version since when they are so.
+_MEMBERS: dict[str, dict[int, str]] = {
+    "runtime": {13: "size finalizing interpreters_head"},
+    "interpreter": {
+        13: "size id next threads_head gc imports_modules sysdict builtins ceval_gil"
+            " gil_runtime_state gil_enabled gil_locked gil_holder",
+        14: "size id next threads_head threads_main gc imports_modules sysdict builtins ceval_gil"
+            " gil_runtime_state gil_enabled gil_locked gil_holder code_object_generation"
+            " tlbc_generation",
+    },
+    "thread": {
+        13: "size prev next interp current_frame thread_id native_thread_id datastack_chunk status",
+        15: "size prev next interp current_frame base_frame last_profiled_frame"
+            " last_profiled_frame_seq thread_id native_thread_id datastack_chunk status holds_gil"
+            " gil_requested current_exception exc_state",
+    },
+    "err_stackitem": {13: "", 15: "exc_value"},
+    "frame": {
+        13: "size previous executable instr_ptr localsplus owner",
+        14: "size previous executable instr_ptr localsplus owner stackpointer tlbc_index",
+    },
+    "code": {13: "size filename name qualname linetable firstlineno argcount localsplusnames"
+                 " localspluskinds co_code_adaptive"},
 }  # fmt: skip
 
 
@@ -196,8 +209,8 @@ def layout_of(version: tuple[int, int], runtime: bytes) -> Layout:
 
 def _by_debug_offsets(version: tuple[int, int], runtime: bytes) -> Layout:
     at, offset = 24, {}
-    for group, members in _MEMBERS[version[1]]:
-        for member in members.split():
+    for group, since in _MEMBERS.items():
+        for member in since[max(minor for minor in since if minor <= version[1])].split():
             (offset[f"{group}.{member}"],) = struct.unpack_from("<Q", runtime, at)
             at += 8
     if max(offset.values()) > _MOST_OFFSET:
@@ -221,6 +234,7 @@ def _by_debug_offsets(version: tuple[int, int], runtime: bytes) -> Layout:
         line_table=offset["code.linetable"],
         first_line=offset["code.firstlineno"],
         instructions=offset["code.co_code_adaptive"],
+        tags=_TAGS if version >= (3, 14) else 0,
     )
     if (
         layout.frame_bytes > 8 * wire.PYTHON_FRAME_WORDS
