@@ -295,6 +295,7 @@ class PythonAnchor(IntEnum):
     EACH_FRAME = 1
     ENTRY_FLAG = 2
     ENTRY_FRAME = 3
+    COUNTED = 4
 
 
 class Wanted(IntEnum):

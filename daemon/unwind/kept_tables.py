@@ -12,7 +12,7 @@ from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore, writers_of
 
 # Raised whenever the decoder makes other rows of the same file: cached tables are then remade.
-VERSION = 21
+VERSION = 22
 # A whole clang takes 9 MB, all programs of a node with many some 100.
 LIMIT_BYTES = 512 << 20
 TABLE = "rows"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from hpcd.elf.elf_view import ElfView
 
 PYTHON_RUNTIME = "_PyRuntime"
-RUNTIME_SYMBOLS = (PYTHON_RUNTIME, "Py_Version", "_PyEval_EvalFrameDefault", "PyCode_Type")
+PYTHON_LOOP = "_PyEval_EvalFrameDefault"
+PYTHON_LOOP_END = f"end of {PYTHON_LOOP}"
+RUNTIME_SYMBOLS = (PYTHON_RUNTIME, "Py_Version", PYTHON_LOOP, "PyCode_Type", PYTHON_LOOP_END)
 """Names that are looked for; tables kept on disk have them by their places here."""
 # Linkers keep its name where the symbol was stripped.
 _PYTHON_SECTION = ".PyRuntime"
@@ -17,6 +19,9 @@ def runtime_symbols(elf: ElfView) -> dict[str, int]:
     tables = (".dynsym", ".symtab")
     symbols = elf.symbols_called(RUNTIME_SYMBOLS, tables, objects=True)
     addresses = {name: address for name, address, _ in reversed(symbols)}
+    for name, address, size in symbols:
+        if name == PYTHON_LOOP and addresses[name] == address:
+            addresses[PYTHON_LOOP_END] = address + size
     section = elf.sections.get(_PYTHON_SECTION)
     if section and section.address:
         addresses.setdefault(PYTHON_RUNTIME, section.address)

@@ -9,11 +9,11 @@ from pathlib import Path
 from tests.support.paths import ROOT
 
 _UNPACKED = ROOT / "build/pythons"
-_FIRST = 10
+_FIRST = 9
 
 
 def interpreters() -> dict[str, list[object]]:
-    """The command that starts each, by its version (3.10 and later)."""
+    """The command that starts each, by its version (3.9 and later)."""
     commands: dict[str, list[object]] = {}
     for folder in (
         Path("/usr"),

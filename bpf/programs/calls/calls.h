@@ -96,6 +96,8 @@ __attribute__((noinline)) u32 take_call_path(u32 slot, u32 thread, u64 function)
 		w->ending = END_DEPTH_LIMIT;
 		if (steps.rules)
 			run_loop(MAX_DEPTH + 1, step, &steps, 0);
+		if (w->chained)
+			place_counted(w, map_lookup(MAP(PYTHON_CHAINS), &context));
 	}
 	if (ended_early(w)) {
 		u32 stack = announce_copy(w, count, function);

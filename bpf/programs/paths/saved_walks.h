@@ -104,6 +104,8 @@ int loop_saved(struct bpf_raw_tracepoint_args *ctx)
 	struct steps steps = {saved_walk(saved), 0};
 	steps.walk->ending = END_DEPTH_LIMIT;
 	run_loop(MAX_DEPTH + 1, step_of_copy, &steps, 0);
+	if (saved->python.words)
+		place_counted(steps.walk, &saved->python);
 	finish_saved(saved, steps.walk);
 	return 0;
 }

@@ -110,6 +110,8 @@ static __always_inline int loop(void *ctx, u32 context, unsigned long programs)
 	take_python(context);
 	steps.walk->ending = END_DEPTH_LIMIT;
 	run_loop(MAX_DEPTH + 1, several_steps, &steps, 0);
+	if (steps.walk->chained)
+		place_counted(steps.walk, map_lookup(MAP(PYTHON_CHAINS), &context));
 	end_walk(ctx, steps.walk, programs);
 	return 0;
 }

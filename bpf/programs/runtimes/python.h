@@ -228,7 +228,16 @@ __attribute__((noinline)) int take_python(u32 context)
 		return 0;
 	if (python->anchor == PYTHON_EACH_FRAME && match_python_frames(&taking))
 		return 0;
+	if (python->anchor == PYTHON_COUNTED)
+		chain->words = 4;
 	run_loop(PYTHON_WORDS, take_python_frame, &taking, 0);
+	if (python->anchor == PYTHON_COUNTED && !chain->frame) {
+		chain->word[0] = PYTHON_NO_ADDRESS;
+		chain->word[1] = chain->words - 4;
+		chain->word[2] = python->unset_begin;
+		chain->word[3] = python->unset_end;
+		chain->head = chain->words;
+	}
 	/* Frames of an activation whose object was not reached have no place on the stack. */
 	if (chain->head) {
 		chain->words = chain->head;
@@ -278,6 +287,80 @@ static __always_inline void begin_activation(struct walk *w, struct python_chain
 		return;
 	w->python_left = chain->word[(w->python_at + 1) & (PYTHON_WORDS - 1)];
 	w->python_at += 2;
+}
+
+/* Where there are no objects on the stack: how many frames of the path are the loop's, and, in a second pass from the
+ * outermost on, the Python frame of each put behind it. */
+struct python_counting {
+	struct walk *walk;
+	struct python_chain *chain;
+	u64 loops;
+	u64 from, to; /* behind the next frame of the path, where it was and where it is to be */
+	u64 left;     /* of the chain's words */
+};
+
+static __always_inline int is_python_loop(struct python_chain *chain, u64 frame)
+{
+	return frame >= chain->word[2] && frame < chain->word[3];
+}
+
+static __attribute__((noinline)) long count_python_loop(u32 number, struct python_counting *counting)
+{
+	struct walk *w = counting->walk;
+	u64 n = counting->from + number;
+
+	if (!w || !counting->chain || n >= w->frames || n >= MAX_FRAMES)
+		return 1;
+	counting->loops += is_python_loop(counting->chain, w->frame[n]);
+	return 0;
+}
+
+static __attribute__((noinline)) long place_python_loop(u32 number, struct python_counting *counting)
+{
+	struct walk *w = counting->walk;
+	struct python_chain *chain = counting->chain;
+
+	if (!w || !chain)
+		return 1;
+	u64 from = counting->from - 1, to = counting->to - 1;
+	if (from >= MAX_FRAMES || to >= MAX_FRAMES || from < w->kernel_frames || to < from)
+		return 1;
+	u64 frame = w->frame[from];
+	if (counting->left && is_python_loop(chain, frame) && to >= 2) {
+		u64 at = counting->left + 2;
+		for (int i = 1; i >= 0; i--, to--) {
+			u64 word = chain->word[(at + i) & (PYTHON_WORDS - 1)];
+			w->frame[to] = word;
+			w->hash = hash_mix(w->hash, word);
+		}
+		counting->left -= 2;
+	}
+	if (to >= MAX_FRAMES)
+		return 1;
+	w->frame[to] = frame;
+	counting->from = from;
+	counting->to = to;
+	return 0;
+}
+
+/* Puts the Python frames of a whole path into it, of which the walk has put none. While the loop is entered or left the
+ * innermost one has no frame. */
+static __always_inline void place_counted(struct walk *w, struct python_chain *chain)
+{
+	if (!chain || chain->word[0] != PYTHON_NO_ADDRESS || w->ending != END_COMPLETE ||
+	    w->depth > INNERMOST_FRAMES)
+		return;
+	struct python_counting counting = {w, chain, 0, w->kernel_frames, 0, READ_AGAIN(chain->word[1])};
+	u64 frames = w->frames;
+	run_loop(MAX_FRAMES, count_python_loop, &counting, 0);
+	u64 more = counting.loops - (counting.left >> 1);
+	if (more > 1 || frames + counting.left > MAX_FRAMES)
+		return;
+	counting.from = frames;
+	counting.to = frames + counting.left;
+	w->frames = counting.to;
+	w->depth += counting.left;
+	run_loop(MAX_FRAMES, place_python_loop, &counting, 0);
 }
 
 /* Puts the chain, as far as there is room, behind the frames of a path that user space is to finish; returns its

@@ -7,6 +7,7 @@ enum python_anchor {
 	PYTHON_EACH_FRAME = 1,  /* 3.10: a CFrame for each frame */
 	PYTHON_ENTRY_FLAG = 2,  /* 3.11: a CFrame for the frames up to one that is an entry */
 	PYTHON_ENTRY_FRAME = 3, /* since 3.12: the frame above them, which is no function's */
+	PYTHON_COUNTED = 4,     /* 3.9: none. Each activation has one frame: counted from the outermost */
 };
 
 /* owner of an entry frame, which represents an activation (3.12 on; 3.14 has a second kind) */
@@ -15,7 +16,8 @@ enum python_anchor {
 /* The CPython of a process: addresses, and where its structures have what, in bytes. */
 struct python {
 	u64 interpreters; /* address of the pointer to the first interpreter */
-	/* Code of the evaluation loop that has linked its CFrame and not written its frame there yet. */
+	/* Code of the evaluation loop that has linked its CFrame and not written its frame there yet; of PYTHON_COUNTED
+	 * all of the loop's code, as frames of a path. */
 	u64 unset_begin, unset_end;
 	u32 anchor;       /* enum python_anchor */
 	u32 next_interpreter, threads; /* in an interpreter */
@@ -40,6 +42,9 @@ struct python {
 /* The Python frames of a thread: for each activation of the loop, the innermost first, the address of its object on
  * the C stack, the number of words that follow, and these: its frames, the innermost first. */
 #define PYTHON_WORDS 2048
+/* In place of the address, where there are no objects: two words follow that are the begin and end of the loop's code,
+ * then all frames. */
+#define PYTHON_NO_ADDRESS (~0ULL)
 #define SENT_PYTHON_WORDS 512 /* with a path that is finished later, at most */
 #define PYTHON_FRAME_WORDS 16 /* read of a frame, at most */
 #define MOST_PYTHON_STATES 4096 /* looked at for one thread */

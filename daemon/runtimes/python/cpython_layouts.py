@@ -95,6 +95,26 @@ class Layout:
 
 
 _TABLES = {
+    (3, 9): Layout(
+        (3, 9),
+        PythonAnchor.COUNTED,
+        interpreters=32,
+        threads=8,
+        thread_id=176,
+        thread_frame=24,
+        previous=24,
+        code=32,
+        instruction=104,
+        owner=116,
+        frame_bytes=120,
+        file=104,
+        qualified_name=112,
+        line_table=120,
+        first_line=40,
+        instructions=0,
+        ascii=48,
+        compact=72,
+    ),
     (3, 10): Layout(
         (3, 10),
         PythonAnchor.EACH_FRAME,

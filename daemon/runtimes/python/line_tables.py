@@ -1,7 +1,7 @@
 """Lines of instructions: the tables of CPython's code objects.
 
-A table says where lines begin and end, in units of an instruction (two bytes) from the function's
-first one. What a damaged table says is wrong, but never raises.
+A table says where lines begin and end, in units from the function's first instruction: two bytes, in
+3.9 one byte, as its frames count. What a damaged table says is wrong, but never raises.
 """
 
 from __future__ import annotations
@@ -31,9 +31,25 @@ class LineTable:
 
 def read_line_table(version: tuple[int, int], data: bytes, first_line: int) -> LineTable:
     """Decode the table ``data`` of a code object of this version: O(its bytes)."""
+    if version < (3, 10):
+        return _line_numbers(data, first_line)
     if version < (3, 11):
         return _line_changes(data, first_line)
     return _locations(data, first_line)
+
+
+def _line_numbers(data: bytes, first_line: int) -> LineTable:
+    """co_lnotab of 3.9: pairs of bytes, the length of code and the signed change of the line that
+    follows it."""
+    table, line, end = LineTable(first_line), first_line, 0
+    for length, change in zip(data[::2], data[1::2], strict=False):
+        end += length
+        table.ends.append(end)
+        table.lines.append(line)
+        line = _line(line + (change - 256 if change >= 128 else change))
+    table.ends.append(_MOST_LINE)
+    table.lines.append(line)
+    return table
 
 
 def _line_changes(data: bytes, first_line: int) -> LineTable:

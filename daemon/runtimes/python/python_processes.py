@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hpcd.bpf.kernel_targets import KernelTargets
+from hpcd.bpf.wire import PythonAnchor
 from hpcd.daemon.access import target_reader
 from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.naming.module_mappings import ModuleMappings
@@ -23,7 +24,7 @@ from hpcd.daemon.runtimes.python.cpython_layouts import (
     layout_of,
     unset_code,
 )
-from hpcd.daemon.unwind.runtime_symbols import PYTHON_RUNTIME
+from hpcd.daemon.unwind.runtime_symbols import PYTHON_LOOP, PYTHON_LOOP_END, PYTHON_RUNTIME
 from hpcd.model.region import Region
 
 # From the evaluation loop's entry to where it has written its frame: 0xa6 bytes in builds seen.
@@ -81,7 +82,7 @@ class PythonProcesses:
                 continue
             bias, symbols = runtime
             if PYTHON_RUNTIME in symbols:
-                self._recognise(pid, began, region.path, bias, symbols)
+                self._recognise(pid, began, region, bias, symbols)
                 return
         if self._processes.pop(pid, None):  # it was another program
             self._kernel.forget_python(pid)
@@ -105,14 +106,15 @@ class PythonProcesses:
             self._processes.popitem(last=False)
 
     def _recognise(
-        self, pid: int, began: int, path: str, bias: int, symbols: dict[str, int]
+        self, pid: int, began: int, region: Region, bias: int, symbols: dict[str, int]
     ) -> None:
         """Find out which version ``pid`` runs, and let the programs know its structures."""
+        path = region.path
         if self._lack:
             self.unknown[path] = f"no Python frames: {self._lack}"
             self._keep(pid, began, None)
             return
-        loop = symbols.get("_PyEval_EvalFrameDefault", -bias) + bias
+        loop = symbols.get(PYTHON_LOOP, -bias) + bias
         address = symbols[PYTHON_RUNTIME] + bias
         version = symbols.get("Py_Version", -bias) + bias
         pieces = [(address, DEBUG_OFFSETS_BYTES), (version, 4), (loop, _LOOP_BYTES)]
@@ -122,12 +124,19 @@ class PythonProcesses:
             return  # mappings are read again
         try:
             layout = layout_of(_version(path, number), runtime or b"")
+            if layout.anchor is PythonAnchor.COUNTED and PYTHON_LOOP_END not in symbols:
+                raise UnknownVersionError("CPython 3.9 without the symbol of its evaluation loop")
         except UnknownVersionError as error:
             self.unknown[path] = f"no Python frames of {error}"
             self._keep(pid, began, None)
             return
         begin, end = unset_code(code or b"", layout)
-        entry = layout.kernel_entry(address, (loop + begin, loop + end) if loop else (0, 0))
+        span = (loop + begin, loop + end) if loop else (0, 0)
+        if layout.anchor is PythonAnchor.COUNTED:
+            # The frames of the loop's code, as paths have them.
+            frame = self._mappings.frame_in(pid, region, loop) or 0
+            span = frame, frame + symbols[PYTHON_LOOP_END] + bias - loop
+        entry = layout.kernel_entry(address, span)
         code_type = symbols.get("PyCode_Type", -bias) + bias
         self._keep(pid, began, PythonProcess(layout, entry, code_type))
         self._kernel.set_python(pid, entry)
