@@ -15,7 +15,8 @@ import numpy as np
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database.metrics import RECORDS
-from hpcd.analysis.findings.time_use import TimeUse, Use
+from hpcd.analysis.findings.context_use import Use
+from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.parallel.program_code import program_procedures
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.profile.launchers import own_lines
@@ -57,6 +58,7 @@ CAUSES = {
     Use.CHILDREN: "for children or threads it started",
     Use.EVENTS: "idle",
     Use.RUNNABLE: "for a CPU",
+    Use.STARVED: "for others",
 }
 """What a thread that does not run waits for, in words."""
 

@@ -197,6 +197,16 @@ class Metrics:
             total[contexts.node] += np.add.reduceat(own, contexts.start[:-1]) * scale
         return total
 
+    def cells(self, metric: str | int) -> Iterator[tuple[int, U32, U32, F64]]:
+        """Yield (event, lines, nodes, costs), each ``[n]``, of the cells of a metric, part by part.
+        O(all cells)."""
+        number = self.number(metric)
+        for chunk, event, frame, contexts in self._contexts(number):
+            sums = self._store.sums(frame, chunk, contexts)
+            amount, scale = self._amount(sums, number, event)
+            line = self._line[self._span(chunk)][sums.line]
+            yield event, line, np.repeat(contexts.node, np.diff(contexts.start)), amount * scale
+
     def _contexts(
         self, metric: int | None = None, chunks: Sequence[int] | None = None
     ) -> Iterator[tuple[int, int, int, Contexts]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hpcd.analysis.findings.time_use import Place
+from hpcd.analysis.findings.places import Place
 from hpcd.wording import percent, quantity
 
 LEAST_SHARE = 0.05

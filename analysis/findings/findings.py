@@ -16,6 +16,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
+from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.finding import (
     LEAST_SHARE,
     Finding,
@@ -23,7 +24,7 @@ from hpcd.analysis.findings.finding import (
     whose_time,
 )
 from hpcd.analysis.findings.recorded_findings import file_calls, held_memory, message_waits
-from hpcd.analysis.findings.time_use import TimeUse, Use
+from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.findings.work_sharing import (
     meanwhile,
     measure_sharing,
@@ -174,8 +175,8 @@ def _work(use: TimeUse) -> Iterator[Finding]:
     if not total:
         return
     for kind, seconds in (("hot", use.seconds(Use.WORK)), ("system", use.seconds(Use.SYSTEM))):
-        top = next(iter(use.procedures(seconds)), None)
-        library, spent = use.library(np.where(use.outside, seconds, 0.0))
+        top = next(iter(use.places.procedures(seconds)), None)
+        library, spent = use.places.library(np.where(use.places.outside, seconds, 0.0))
         if spent > max(top.seconds if top else 0.0, LEAST_SHARE * total):
             subject = _subject(kind, shorten(library, _NAME), spent / total)
             yield Finding(kind, subject, spent, "s", spent / total, "the CPU time")
@@ -189,19 +190,27 @@ def _work(use: TimeUse) -> Iterator[Finding]:
             code = "code made at run time" if module == "jit" else f"code of {module}"
             name = f"{code} that has no names"
         else:
-            inside = np.where(use.inside(name), seconds, 0.0)
-            paths = use.places(inside)
+            inside = np.where(use.places.inside(name), seconds, 0.0)
+            paths = use.places.ranked(inside)
             place, more = most_of(paths, top.seconds)
             place = "" if paths and paths[0].words == name else place
             name = shorten(name, _NAME)
             # An interpreter, or a numerical library, works for a procedure that does little itself.
-            library, spent = use.library(inside)
-            if kind == "hot" and spent > 0.5 * top.seconds and library != use.module_of(top):
+            library, spent = use.places.library(inside)
+            if kind == "hot" and spent > 0.5 * top.seconds and library != use.places.module_of(top):
                 name = f"{shorten(library, _NAME)} for {name}"
         share = top.seconds / total
         subject = _subject(kind, name, share)
         yield Finding(
-            kind, subject, top.seconds, "s", share, "the CPU time", place, more, use.name(top)
+            kind,
+            subject,
+            top.seconds,
+            "s",
+            share,
+            "the CPU time",
+            place,
+            more,
+            use.places.name(top),
         )
 
 
@@ -240,7 +249,7 @@ def _waiting(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[
             continue
         if ranked:
             subject = subject.replace("Threads", "Ranks")
-        paths = use.places(seconds)
+        paths = use.places.ranked(seconds)
         # A team's threads wait outside of the program's procedures.
         own = [place for place in paths if place.procedure]
         known = own if sum(place.seconds for place in own) > LEAST_SHARE * total else paths
@@ -250,17 +259,17 @@ def _waiting(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[
             name, more = "outside" if outside else name, more + words
         yield Finding(
             name, f"{subject}:", total, "s", total / use.lived, whose_time(ranked), place, more,
-            use.name(own[0]) if own else "",
+            use.places.name(own[0]) if own else "",
         )  # fmt: skip
 
 
 def _runnable(db: Database, use: TimeUse) -> Iterator[Finding]:
     """Yield how long threads that could run waited for a CPU."""
-    seconds = use.seconds(Use.RUNNABLE)
+    seconds = use.seconds(Use.RUNNABLE) + use.seconds(Use.STARVED)
     total = float(seconds.sum())
     if total < LEAST_SHARE * use.lived:
         return
-    own = [place for place in use.places(seconds) if place.procedure]
+    own = [place for place in use.places.ranked(seconds) if place.procedure]
     place, _ = most_of(own, total)
     why = use.demand.text
     yield Finding(
@@ -288,7 +297,7 @@ def _brief_processes(db: Database, use: TimeUse) -> Iterator[Finding]:
     if total < LEAST_SHARE * span:
         return
     mean = float((end - start).mean()) / 1e9
-    places = use.places(use.seconds(Use.CHILDREN))
+    places = use.places.ranked(use.seconds(Use.CHILDREN))
     yield Finding(
         "children",
         f"{len(brief):,} processes live {time_text(mean)} each, one or more at a time for",

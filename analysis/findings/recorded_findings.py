@@ -59,7 +59,7 @@ def file_calls(db: Database, use: TimeUse) -> Iterator[Finding]:
     name = next(function.name for function in functions if function.id == top)
     count = int(calls["weight"][calls["function"] == top].sum())
     by_node = sum_by(calls["node"], seconds, len(db.cct))
-    place, more = most_of(use.places(by_node), total)
+    place, more = most_of(use.places.ranked(by_node), total)
     yield Finding(
         "io", "Calls on files take", total, "s", total / use.lived, whose_time(has_ranks(db)),
         f"{percent(float(by_function[top]) / total, 0)} of it {count:,} calls of {name}, {place}",
@@ -83,7 +83,7 @@ def message_waits(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iter
     if total < LEAST_SHARE * use.lived:
         return
     ((kind, node), seconds), *_ = by_call.most_common(1)
-    place = use.path(node)
+    place = use.places.path(node)
     outside, words = meanwhile(sharing, use, total, place)
     yield Finding(
         "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",
@@ -166,5 +166,5 @@ def _of_heap(db: Database, process: int | None, since: int | None) -> _Held | No
 
 def _place(use: TimeUse, node: int, path: str) -> str:
     """The place in words; without any procedure of the program on it as memory is listed."""
-    words = use.path(node)
+    words = use.places.path(node)
     return f"in {words}" if words else path.strip("[]")

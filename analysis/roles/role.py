@@ -47,6 +47,8 @@ class NameRole(IntFlag):
     """Kernel procedures, here and below: stopped by a signal or a debugger."""
     CHILDREN = auto()
     PIPE = auto()
+    FULL = auto()
+    """Waits until another process or thread reads: a pipe or a socket is full."""
     EVENTS = auto()
     """Waits for input, a request or a signal, or begins or ends the process."""
     SLEEP = auto()

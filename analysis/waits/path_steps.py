@@ -55,7 +55,8 @@ def find_critical_path(
     if line is None:
         line = int(np.argmax(lines.end))
     user = db.cct.innermost(~db.procedures.kernel[db.procedure_of_node])
-    graph = graph_of_waits(db, user, read_pieces(db, np.arange(len(lines)), user))
+    pieces = read_pieces(db, np.arange(len(lines)), user)
+    graph = graph_of_waits(db, user[db.waits.node], pieces)
     return follow(graph, creators(db), line, begin, end)
 
 

@@ -87,7 +87,24 @@ def wait_causes(db: Database) -> tuple[Causes, Causes]:
     waits = db.waits
     user = db.cct.innermost(~db.procedures.kernel[db.procedure_of_node])
     pieces = read_pieces(db, np.unique(waits.waker[waits.waker >= 0]), user)
-    return sum_causes(graph_of_waits(db, user, pieces), user[waits.node])
+    node = user[waits.node]
+    return sum_causes(graph_of_waits(db, node, pieces), node)
+
+
+def root_causes(db: Database) -> tuple[I64, I64, Causes]:
+    """Return the causes at the ends of chains by thread and context: ``int64[g]`` trace lines and
+    ``int64[g]`` contexts, ordered by both, and :class:`Causes` whose ``node`` is a row of these.
+    Contexts of waits at the ends of chains are the kernel's, if they were recorded so.
+
+    Raises :class:`FormatError`.
+    """
+    waits = db.waits
+    line = np.repeat(np.arange(len(db.lines)), np.diff(waits.first))
+    user = db.cct.innermost(~db.procedures.kernel[db.procedure_of_node])
+    keys, group = np.unique(line * len(db.cct) + waits.node, return_inverse=True)
+    pieces = read_pieces(db, np.unique(waits.waker[waits.waker >= 0]), user)
+    _, roots = sum_causes(graph_of_waits(db, waits.node, pieces), group.astype(np.uint32))
+    return keys // len(db.cct), keys % len(db.cct), roots
 
 
 def read_pieces(db: Database, lines: I64, node_of: U32) -> Pieces:
@@ -127,12 +144,11 @@ def read_pieces(db: Database, lines: I64, node_of: U32) -> Pieces:
     )  # fmt: skip
 
 
-def graph_of_waits(db: Database, node_of: U32, pieces: Pieces) -> CStructure:
-    """:func:`wait_graph` of a database's waits, contexts as :func:`read_pieces` has them."""
+def graph_of_waits(db: Database, node: U32, pieces: Pieces) -> CStructure:
+    """:func:`wait_graph` of a database's waits, which are in the contexts ``node``
+    ``uint32[waits]``."""
     waits = db.waits
-    return wait_graph(
-        waits.first, waits.begin, waits.end, waits.waker, node_of[waits.node], waits.kind, pieces
-    )
+    return wait_graph(waits.first, waits.begin, waits.end, waits.waker, node, waits.kind, pieces)
 
 
 def wait_graph(
@@ -148,9 +164,9 @@ def wait_graph(
     )  # fmt: skip
 
 
-def sum_causes(graph: CStructure, node: U32) -> tuple[Causes, Causes]:
-    """:func:`wait_causes` of the waits of a graph, each at ``node`` ``uint32[n]``."""
-    group = np.ascontiguousarray(node)
+def sum_causes(graph: CStructure, group: U32) -> tuple[Causes, Causes]:
+    """:func:`wait_causes` of the waits of a graph, summed by ``group`` ``uint32[n]``, which is the
+    ``node`` of causes."""
     places = _LEAST_PLACES
     while True:
         tables = [_Sums(places), _Sums(places)]

@@ -11,8 +11,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from hpcd.analysis.database import Database
+from hpcd.analysis.findings.context_use import Use
+from hpcd.analysis.findings.findings import findings
+from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.measurement.reader import open_measurement
 from tests.support.recorded import hpcd, record
 from tests.support.waiting import Recorder, records_in, seconds_by_function, started
@@ -236,3 +241,22 @@ def test_an_event_the_machine_lacks_is_one_clear_line(tmp_path: Path) -> None:
         assert done.returncode in (2, 5), done.stderr
         assert done.stderr.count("\n") == 1 and event[:4] in done.stderr
         assert not (tmp_path / "m").exists()
+
+
+def test_a_pool_between_requests_waits_for_nobody(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """Its threads' time is as the scheduler has it, and idle but for the requests."""
+    program = build("causes.c", "-fopenmp")
+    hpcd("run", "-o", tmp_path / "m", "--", program, "healthy_request_pool")
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    with Database(tmp_path / "db") as db:
+        assert "communication" not in [finding.kind for finding in findings(db)]
+        use = TimeUse(db).by_thread
+        lived = (db.lines.end - db.lines.start) / 1e9
+        # CPU time is sampled: an error of a few milliseconds a thread.
+        assert use.sum(1) == pytest.approx(lived, rel=0.01, abs=0.03)
+        serves = np.array(["serves" in label for label in db.lines.labels(range(5))])
+        assert np.count_nonzero(serves) == 4
+        idle = use[:, Use.EVENTS] + use[:, Use.STARVED]
+        assert (idle > 0.7 * lived)[serves].all()

@@ -504,6 +504,47 @@ static void *waits_for_work(void *at)
 	return at;
 }
 
+static int requests;
+
+NOINLINE static void serves_a_request(void) { COMPUTE(unit * 0.005); }
+
+static void *serves(void *at)
+{
+	pthread_setname_np(pthread_self(), "serves");
+	for (;;) {
+		pthread_mutex_lock(&lock[0]);
+		while (!done && !requests)
+			pthread_cond_wait(&changed, &lock[0]);
+		int end = !requests;
+		requests -= !end;
+		pthread_mutex_unlock(&lock[0]);
+		if (end)
+			return at;
+		serves_a_request();
+	}
+}
+
+/* A pool of threads: a request comes every 50 ms and takes 5 ms. */
+static void healthy_request_pool(void)
+{
+	pthread_t thread[THREADS];
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&thread[i], 0, serves, 0);
+	for (int i = 0; i <= 40; i++) {
+		usleep(unit * 50000);
+		pthread_mutex_lock(&lock[0]);
+		requests += i < 40;
+		done = i == 40;
+		if (done)
+			pthread_cond_broadcast(&changed);
+		else
+			pthread_cond_signal(&changed);
+		pthread_mutex_unlock(&lock[0]);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], 0);
+}
+
 static void healthy_with_idle_pool(void)
 {
 	pthread_t thread[4];
@@ -586,7 +627,8 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
 	CASE(threads_pinned), CASE(oversubscription), CASE(spinning), CASE(sleep_polling),
 	CASE(false_wakeups), CASE(hot_leaf_of_two), CASE(short_children), CASE(pipe_ping_pong),
 	CASE(healthy_serial), CASE(healthy_threads), CASE(healthy_openmp), CASE(healthy_processes),
-	CASE(healthy_with_helper), CASE(healthy_with_idle_pool), CASE(healthy_server),
+	CASE(healthy_with_helper), CASE(healthy_with_idle_pool), CASE(healthy_request_pool),
+	CASE(healthy_server),
 	CASE(healthy_leaf), CASE(healthy_process_pool), CASE(brief_threads), CASE(stops_itself),
 };
 

@@ -68,7 +68,7 @@ LATE_RANK = Case("late_rank", f"{_TEAM} messages", "computes_late", ("--mpi",))
 HEALTHY = tuple(
     f"healthy_{name}"
     for name in ("serial", "threads", "openmp", "processes", "with_helper", "with_idle_pool",
-                 "server", "leaf", "process_pool")
+                 "request_pool",                  "server", "leaf", "process_pool")
 )  # fmt: skip
 _TOLERANCE = 0.25
 

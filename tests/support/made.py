@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.analysis.merge.stages import merge
+from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.calls import MAX_VALUES
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from hpcd.model.waits import WAIT, Waker
 
 PROGRAM, LIBRARY, KERNEL = 1, 2, 3
 SIZE = 0x100
@@ -19,7 +22,8 @@ MS = 10**6
 
 Step = tuple[str, str, float]
 """(call path as ``main/solve/MPI_Send``; ``cpu``, ``blocked``, ``runnable``, or ``unseen``: it runs
-and no sample tells; seconds)."""
+and no sample tells; seconds). A wait may be ``blocked by 2``, which the trace line with that number
+ended, or ``blocked by TIMER``, or another name of a :class:`Waker`."""
 
 TWO_RANKS = {
     0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
@@ -31,8 +35,9 @@ TWO_RANKS = {
 
 
 def module_of(name: str) -> int:
-    """Names in capitals are the MPI library's, those in lower case with ``k_`` the kernel's."""
-    if name.startswith("k_"):
+    """Names in capitals are the MPI library's, those in lower case with ``k_`` the kernel's,
+    as ``kernel:do_nanosleep`` if the name is to be the kernel's own."""
+    if name.startswith(("k_", "kernel:")):
         return KERNEL
     return LIBRARY if name[0].isupper() else PROGRAM
 
@@ -76,7 +81,11 @@ def make(
         for name, at in zip(names, random.permutation(len(names)), strict=True)
     }
     for module in (PROGRAM, LIBRARY, KERNEL):
-        mine = [(place[name], SIZE, name) for name in names if module_of(name) == module]
+        mine = [
+            (place[name], SIZE, name.removeprefix("kernel:"))
+            for name in names
+            if module_of(name) == module
+        ]
         writer.add_symbols(module, sorted(mine))
     writer.add_clock_pair(START, 2 * 10**18)
     numbers: dict[tuple[int, str], int] = {}
@@ -95,6 +104,7 @@ def make(
         return at
 
     rows: list[tuple[int, int, int, int, int]] = []
+    waits: list[tuple[int, int, int, int, int, int]] = []
     line = 0
     for number, (rank, steps) in enumerate(sorted(ranks.items())):
         ranked = size != 0 and not threads
@@ -106,6 +116,11 @@ def make(
         at = START
         for chain, kind, seconds in steps:
             length = round(seconds * 1e9)
+            kind, _, waker = kind.partition(" by ")
+            if waker:
+                by_line = int(waker) + 1 if waker.isdigit() else 0
+                why = Waker.THREAD if by_line else Waker[waker]
+                waits.append((line, at, length, node(chain), by_line, why))
             if kind == "unseen":
                 pass
             elif kind != "cpu":
@@ -129,6 +144,15 @@ def make(
         columns[0].astype(np.uint32), columns[1], columns[2].astype(np.uint32),
         columns[3].astype(np.uint16), columns[4],
     )  # fmt: skip
+    if waits:
+        writer.add_function(WAIT)
+        line_of, time, duration, where, by_line, why = np.array(waits, np.uint64).T
+        value = np.zeros((len(waits), MAX_VALUES), np.uint64)
+        value[:, WAIT.value("waker")], value[:, WAIT.value("kind")] = by_line, why
+        writer.add_calls(Calls(
+            line_of.astype(np.uint32), time, duration, where.astype(np.uint32),
+            np.full(len(waits), WAIT.id, np.uint16), np.ones(len(waits), np.uint32), value,
+        ))  # fmt: skip
     writer.close()
     merge([measurement], path)
     return path

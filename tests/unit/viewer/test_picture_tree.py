@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
-from hpcd.analysis.findings.time_use import Use
+from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.profile.state_times import RecordStates
 from hpcd.analysis.profile.views import contexts
 from hpcd.analysis.trace.states import NOT_SAMPLED, State, states_of

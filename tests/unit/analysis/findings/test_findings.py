@@ -9,8 +9,10 @@ import pytest
 import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
+from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.cpu_demand import CpuDemand
 from hpcd.analysis.findings.findings import findings, scene
+from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.parallel.imbalance import measure
 from tests.support.imported import imported
@@ -389,3 +391,63 @@ def test_a_library_that_does_the_work_is_named(tmp_path: Path) -> None:
         assert findings(db)[0].text.startswith(
             "Most work is done in libruby-3.1.so.3.1 for main: 900.0 ms, 90 % of the CPU time"
         )
+
+
+POOL: Step = ("serve/take/pthread_cond_wait/k_futex_wait", "blocked by 0", 0.9)
+
+
+def test_a_pool_that_waits_for_requests_is_idle(tmp_path: Path) -> None:
+    """The thread that hands them over has none itself."""
+    serves: list[Step] = [POOL, ("serve/answer", "cpu", 0.1)] * 3
+    steps: dict[int, list[Step]] = {
+        0: [("main/usleep/kernel:do_nanosleep", "blocked by TIMER", 0.9), ("main", "cpu", 0.1)] * 3,
+        1: serves, 2: serves,
+    }  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "idle", steps, size=0, threads=True)) as db:
+        assert "communication" not in [finding.kind for finding in findings(db)]
+        assert TimeUse(db).by_thread[1:, Use.EVENTS] == pytest.approx(2.7)
+    steps[0] = [("main/prepare", "cpu", 1.0)] * 3
+    with hpcd.analysis.open(make(tmp_path / "fed", steps, size=0, threads=True)) as db:
+        first = findings(db)[0]
+        assert first.kind == "communication" and first.value == pytest.approx(5.4)
+    steps[0] = [("main/prepare", "runnable", 0.9), ("main/prepare", "cpu", 0.1)] * 3
+    with hpcd.analysis.open(make(tmp_path / "starved", steps, size=0, threads=True)) as db:
+        by_kind = {finding.kind: finding for finding in findings(db)}
+        assert "communication" not in by_kind
+        assert by_kind["runnable"].value == pytest.approx(2.7 + 5.4)
+
+
+def test_the_uses_of_each_thread_add_up_to_its_time(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("main/work", "cpu", 0.5),
+            ("main/usleep/kernel:do_nanosleep", "blocked by TIMER", 0.9)] * 2,
+        1: [("serve/answer", "cpu", 0.3), POOL, ("serve/answer", "runnable", 0.2)] * 2,
+        2: [("serve/pthread_mutex_lock/k_futex_wait", "blocked by 1", 1.0),
+            ("serve/pthread_mutex_lock", "cpu", 0.1), ("serve/Write/k_io", "blocked", 0.5)],
+    }  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
+        use = TimeUse(db)
+        lived = (db.lines.end - db.lines.start) / 1e9
+        assert use.by_thread.sum(1) == pytest.approx(lived, abs=1e-6)
+        counted = sum(float(use.seconds(of).sum()) for of in Use)
+        assert counted == pytest.approx(float(lived.sum()), abs=1e-6)
+
+
+def test_a_pool_of_a_library_is_not_waited_for(tmp_path: Path) -> None:
+    """Nor are there wakers in recordings of other tools."""
+    steps: dict[int, list[Step]] = {
+        0: [("main/work", "cpu", 3.0)],
+        1: [("Pool/pthread_cond_wait/k_futex_wait", "blocked", 2.5), ("Pool", "cpu", 0.5)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
+        assert "communication" not in [finding.kind for finding in findings(db)]
+
+
+def test_who_writes_to_a_full_pipe_waits_for_its_reader(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("main/produce", "cpu", 0.1), ("main/produce/write/kernel:pipe_write", "blocked", 2.9)],
+        1: [("main/read/kernel:pipe_read", "blocked", 0.1), ("main/consume", "cpu", 2.9)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        (wait,) = (one for one in findings(db) if one.kind == "communication")
+        assert wait.value == pytest.approx(2.9) and "main > produce > write" in wait.text

@@ -13,7 +13,8 @@ import pytest
 import hpcd
 import hpcd.analysis
 from hpcd.analysis.database import Database
-from hpcd.analysis.findings.time_use import TimeUse, Use
+from hpcd.analysis.findings.context_use import Use
+from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.parallel import waiting
 from hpcd.analysis.parallel.tree_matching import match
 from hpcd.analysis.roles.role import NameRole

@@ -1,0 +1,134 @@
+"""Places of a finding: call paths, procedures and libraries in words, by what was spent there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.analysis.findings.context_use import ContextUse
+from hpcd.analysis.parallel.tree_matching import innermost
+from hpcd.analysis.profile.nameless import named_path
+from hpcd.analysis.profile.row_text import run_name
+from hpcd.analysis.roles.role import NameRole
+from hpcd.analysis.roles.role_table import role_table
+from hpcd.array_types import F64, Mask
+
+# Call paths that are put into words; the others cost less.
+_MOST_PATHS = 256
+_PATH_WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Place:
+    """A call path of the program's procedures, inlined ones among them, and what it calls in a
+    library; ``seconds`` spent there; ``procedure`` the number of its innermost own one, 0: none."""
+
+    words: str
+    seconds: float
+    procedure: int
+
+
+class Places:
+    """Puts contexts into words: those of the program's procedures."""
+
+    def __init__(self, db: Database, contexts: ContextUse) -> None:
+        self._db, self._contexts = db, contexts
+
+    def name(self, place: Place) -> str:
+        """Return the display name of a place's innermost procedure."""
+        return self._db.procedure_names[place.procedure]
+
+    def ranked(self, seconds: F64) -> list[Place]:
+        """Return the call paths of ``seconds`` ``float64[nodes]``, the costliest first; those that
+        read alike are one. A path leads to the innermost procedure of the program itself and, for
+        what a library did, to the library's procedure that it called."""
+        own, called = self._contexts.own, self._contexts.called
+        spent = np.flatnonzero(seconds > 0)
+        key = own[spent] * len(own) + called[spent]
+        pairs, group = np.unique(key, return_inverse=True)
+        cost = sum_by(group, seconds[spent], len(pairs))
+        by_words: dict[str, list[float]] = {}
+        for at in np.argsort(-cost, kind="stable")[:_MOST_PATHS].tolist():
+            node, library = divmod(int(pairs[at]), len(own))
+            words = self._words(node, library)
+            place = by_words.setdefault(words, [0.0, self._db.procedure_of_node[library or node]])
+            place[0] += float(cost[at])
+        ranked = sorted(by_words.items(), key=lambda item: -item[1][0])
+        return [Place(words, cost, int(number)) for words, (cost, number) in ranked]
+
+    def path(self, node: int) -> str:
+        """Return the call path of a context as :meth:`ranked` does; empty if none is known."""
+        return self._words(int(self._contexts.own[node]), int(self._contexts.called[node]))
+
+    def procedures(self, seconds: F64) -> list[Place]:
+        """Return the program's procedures, inlined ones apart, by what was spent in them and the
+        libraries and system calls they call, the costliest first."""
+        own = self._contexts.own
+        cost = sum_by(
+            self._contexts.names.label[own],
+            np.where(own > 0, seconds, 0.0),
+            len(self._contexts.names.labels),
+        )
+        first = np.zeros(len(self._contexts.names.labels), np.int64)
+        order = np.argsort(seconds, kind="stable")
+        first[self._contexts.names.label[own[order]]] = own[order]
+        return [
+            Place(
+                self._contexts.names.labels[at],
+                float(cost[at]),
+                int(self._db.procedure_of_node[first[at]]),
+            )
+            for at in np.argsort(-cost, kind="stable").tolist()
+            if cost[at] > 0
+        ]
+
+    def library(self, seconds: F64) -> tuple[str, float]:
+        """Return the file name of the load module, the C library apart, in which most of
+        ``seconds`` ``float64[nodes]`` was spent, and how much; empty if nothing was."""
+        db = self._db
+        user = ~db.procedures.kernel[db.procedure_of_node] & (np.arange(len(db.cct)) > 0)
+        module = db.procedures.module[db.procedure_of_node[innermost(db.cct, user)]]
+        cost = sum_by(module, seconds, len(db.modules) + 1)
+        table = role_table()
+        for number, row in enumerate(db.modules, 1):
+            cost[number] *= not table.of_module(row.path) & NameRole.C_LIBRARY
+        cost[0] = 0
+        top = int(cost.argmax())
+        return (PurePath(db.modules[top - 1].path).name if top else ""), float(cost[top])
+
+    @property
+    def outside(self) -> Mask:
+        """``bool[nodes]``: contexts without any procedure of the program on their call paths."""
+        mask: Mask = self._contexts.own == 0
+        return mask
+
+    def module_of(self, place: Place) -> str:
+        """Return the file name of the load module of a place's innermost procedure."""
+        number = int(self._db.procedures.module[place.procedure])
+        return PurePath(self._db.modules[number - 1].path).name if number else ""
+
+    def inside(self, label: str) -> Mask:
+        """``bool[nodes]``: contexts whose innermost procedure of the program is called so."""
+        inside: Mask = self._contexts.names.label[
+            self._contexts.own
+        ] == self._contexts.names.labels.index(label)
+        return inside
+
+    def _words(self, node: int, called: int) -> str:
+        return run_name(self._path(node, called), _PATH_WIDTH) if node or called else ""
+
+    def _path(self, node: int, called: int) -> list[str]:
+        db, path = self._db, list[int]()
+        nodes = [at for at in db.cct.path(node).tolist() if self._contexts.own[at] == at]
+        for at, callee in zip(nodes, [*nodes[1:], 0], strict=True):
+            if self._contexts.interprets[at] and self._contexts.interprets[callee]:
+                continue  # an interpreter's own calls are the same whatever it runs
+            if self._contexts.region[self._contexts.names.label[at]]:
+                path.clear()  # how a team's thread came to it is not the program's affair
+            path.append(at)
+        names = named_path(self._contexts.names.path(path))
+        return [*names, db.procedure_names[db.procedure_of_node[called]]] if called else names
