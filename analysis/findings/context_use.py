@@ -43,6 +43,19 @@ class Use(IntEnum):
     STARVED = 12
     """Waits for a thread that waits for a CPU."""
 
+    @property
+    def label(self) -> str:
+        """Its name in words."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    Use.WORK: "work", Use.SYSTEM: "work of the kernel", Use.LOCKS: "locks", Use.OTHERS: "others",
+    Use.OPENMP: "a team of OpenMP", Use.SLEEP: "sleep", Use.DEVICES: "blocked by the kernel",
+    Use.RUNNABLE: "no CPU", Use.CHILDREN: "processes or threads it started",
+    Use.EVENTS: "idle: requests, input, signals", Use.STOPPED: "stopped",
+    Use.RECORDING: "recording", Use.STARVED: "others that have no CPU",
+}  # fmt: skip
 
 IDLE = (Use.CHILDREN, Use.EVENTS, Use.RECORDING)
 """Uses that are no part of the threads' time: they have nothing to do, or are being traced."""

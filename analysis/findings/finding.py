@@ -20,7 +20,7 @@ class Finding:
     processes, io, messages, memory, or outside: other programs had the CPUs. ``subject`` takes
     ``value`` ``unit``, which is ``share`` (0 to 1) of ``whole``, at ``place``, a call path or
     empty; ``more`` is what else is to be said. ``procedure`` is the display name of the one it is
-    about, or empty; ``line`` the trace line it is about, or None.
+    about, or empty; ``line`` the trace line it is about, or None; ``rule`` the name of its rule.
     """
 
     kind: str
@@ -33,6 +33,7 @@ class Finding:
     more: str = ""
     procedure: str = ""
     line: int | None = None
+    rule: str = ""
 
     @property
     def text(self) -> str:
@@ -56,8 +57,3 @@ def most_of(paths: list[Place], seconds: float) -> tuple[str, str]:
     first, *more = [f"{percent(share, 0)} in {place.words}" for place, share in shares
                     if share >= LEAST_SHARE] or [""]  # fmt: skip
     return first, "".join(f"; {text}" for text in more)
-
-
-def whose_time(ranked: bool) -> str:
-    """Return the name of what shares of time are of."""
-    return "the ranks' time" if ranked else "the threads' time"

@@ -12,18 +12,17 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.calls.memory import measure_memory, recorded_pages
 from hpcd.analysis.calls.process_heap import measure_heap
 from hpcd.analysis.database import Database
+from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import (
     LEAST_SHARE,
     Finding,
     most_of,
-    whose_time,
 )
+from hpcd.analysis.findings.rule import Rule
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.findings.work_sharing import meanwhile
 from hpcd.analysis.messages.database_calls import communication
 from hpcd.analysis.messages.wait_states import WaitKind, by_path
-from hpcd.analysis.parallel.imbalance import Imbalance
-from hpcd.analysis.parallel.ranks import has_ranks
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.model.calls import Group, ValueKind
@@ -35,8 +34,9 @@ _NO_FILES = ("socket", "pipe", "epoll", "eventfd", "timerfd", "tty")
 _LEAK = 0.3
 
 
-def file_calls(db: Database, use: TimeUse) -> Iterator[Finding]:
+def _file_calls(facts: Facts) -> Iterator[Finding]:
     """Yield the time of recorded calls on files."""
+    db, use = facts.db, facts.use
     functions = db.calls.of_group(Group.IO)
     if not functions:
         return
@@ -61,14 +61,15 @@ def file_calls(db: Database, use: TimeUse) -> Iterator[Finding]:
     by_node = sum_by(calls["node"], seconds, len(db.cct))
     place, more = most_of(use.places.ranked(by_node), total)
     yield Finding(
-        "io", "Calls on files take", total, "s", total / use.lived, whose_time(has_ranks(db)),
+        "io", "Calls on files take", total, "s", total / use.lived, facts.whose_time,
         f"{percent(float(by_function[top]) / total, 0)} of it {count:,} calls of {name}, {place}",
         more,
     )  # fmt: skip
 
 
-def message_waits(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[Finding]:
+def _message_waits(facts: Facts) -> Iterator[Finding]:
     """Yield the wait states of recorded calls of MPI, and what ranks did meanwhile."""
+    db, use = facts.db, facts.use
     count = len(db.calls) if db.calls.of_group(Group.MPI) else 0
     if not 0 < count <= _MOST_CALLS:
         return
@@ -84,7 +85,7 @@ def message_waits(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iter
         return
     ((kind, node), seconds), *_ = by_call.most_common(1)
     place = use.places.path(node)
-    outside, words = meanwhile(sharing, use, total, place)
+    outside, words = meanwhile(facts.sharing, use, total, place)
     yield Finding(
         "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",
         total / use.lived, "the ranks' time",
@@ -92,9 +93,10 @@ def message_waits(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iter
     )  # fmt: skip
 
 
-def held_memory(db: Database, use: TimeUse) -> Iterator[Finding]:
+def _held_memory(facts: Facts) -> Iterator[Finding]:
     """Yield the memory that the process with the highest peak held, and what it went on to gain: of
     the heap, if that was recorded, else of pages."""
+    db, use = facts.db, facts.use
     if len(db.calls) > _MOST_CALLS:
         return
     if db.calls.of_group(Group.HEAP):
@@ -168,3 +170,18 @@ def _place(use: TimeUse, node: int, path: str) -> str:
     """The place in words; without any procedure of the program on it as memory is listed."""
     words = use.places.path(node)
     return f"in {words}" if words else path.strip("[]")
+
+
+FILES = Rule(
+    "files", _file_calls, "recorded calls on files take 5 % of the threads' time or more",
+    "fewer and larger calls; do not wait for each to reach the disk",
+)  # fmt: skip
+MESSAGES = Rule(
+    "messages", _message_waits,
+    "ranks wait in recorded calls of MPI for 5 % of the ranks' time or more",
+    "give ranks the same to do; send earlier; do other work meanwhile",
+)  # fmt: skip
+MEMORY = Rule(
+    "memory", _held_memory, "memory was recorded",
+    "free what is not needed any more; allocate once what is needed again",
+)  # fmt: skip

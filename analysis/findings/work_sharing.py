@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hpcd.analysis.database import Database
+from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
+from hpcd.analysis.findings.rule import Rule
 from hpcd.analysis.findings.time_use import TimeUse
-from hpcd.analysis.parallel.imbalance import Imbalance, measure
-from hpcd.analysis.parallel.ranks import find_ranks, find_threads, has_ranks
+from hpcd.analysis.parallel.imbalance import Imbalance
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.nameless import named_path, without_address
 from hpcd.analysis.profile.row_text import CALLS, run_name
@@ -20,18 +20,6 @@ from hpcd.wording import percent, time_text
 _UNEVEN = 0.05
 _SAME = 0.8
 _PATH = 110
-# Which thread was waited for follows from the records, not from sums; of more it is not said.
-_MOST_RECORDS, _MOST_LINES = 4_000_000, 512
-
-
-def measure_sharing(db: Database) -> Imbalance | None:
-    """Measure how ranks, or threads, share the work; None where there are not several, or more
-    than can be looked at."""
-    ranked = has_ranks(db)
-    ranks = find_ranks(db) if ranked else find_threads(db)
-    if len(ranks) < 2 or len(ranks.line) > _MOST_LINES or db.metrics.record_count > _MOST_RECORDS:
-        return None
-    return measure(db)
 
 
 def meanwhile(
@@ -75,8 +63,9 @@ def _costliest_part(sharing: Imbalance) -> tuple[int, float]:
     return node, float(blamed[node])
 
 
-def uneven_work(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterator[Finding]:
+def _uneven_work(facts: Facts) -> Iterator[Finding]:
     """Yield a finding on ranks, or threads of one team, of which one works longer than the rest."""
+    db, use, sharing = facts.db, facts.use, facts.sharing
     if sharing is None:
         return
     ranks, work = sharing.ranks, sharing.inclusive
@@ -89,7 +78,7 @@ def uneven_work(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterat
     several = int(np.count_nonzero(sharing.by_rank(node) > LEAST_SHARE * sharing.own.maximum[node]))
     # Threads that share neither barriers nor procedures need not do the same.
     team = several >= 2 or bool(have(db.roles, NameRole.TEAM).any())
-    if loss < LEAST_SHARE or not (team or has_ranks(db)):
+    if loss < LEAST_SHARE or not (team or facts.ranked):
         return
     names = [name for name in named_path(path_labels(sharing.matching, node)) if name != "_start"]
     path = run_name(names, _PATH) if node and names else ""
@@ -103,3 +92,12 @@ def uneven_work(db: Database, use: TimeUse, sharing: Imbalance | None) -> Iterat
         f"{time_text(float(own[node]), most)} in {path}" if path else "",
         line=int(ranks.line[np.flatnonzero(ranks.of_line == at)[0]]),
     )  # fmt: skip
+
+
+UNEVEN_WORK = Rule(
+    "uneven work",
+    _uneven_work,
+    "ranks, or threads of a team, would take 5 % less time if all worked for as long",
+    "divide the work evenly, or in more parts than there are threads",
+    "threads that live one after another, or share no procedure",
+)

@@ -12,7 +12,7 @@ from pathlib import Path
 from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.findings.findings import findings
+from hpcd.analysis.findings.findings import findings, why
 from hpcd.analysis.profile.advice import advice
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.formula import Formula, is_formula, parse_formula
@@ -97,6 +97,11 @@ class Report(Command):
             help="instead of costs, waits by call path: who ended them, and what those in turn"
             " waited for, down to what all waited for",
         )  # fmt: skip
+        parser.add_argument(
+            "--why", action="store_true",
+            help="instead of costs, what stands out with the rule of each sentence: when it speaks,"
+            " what usually helps; and the facts that rules look at",
+        )  # fmt: skip
         _add_rows(parser)
         _add_forms(parser)
 
@@ -105,6 +110,9 @@ class Report(Command):
             args.percent = 0.0 if args.by and args.json else _PERCENT
         _check(args)
         with open_database(args.database or latest_result(), native=args.native) as db:
+            if args.why:
+                print("\n".join(map(harmless, why(db))))
+                return 0
             if args.waits_for:
                 return _print_waits(db, args)
             if args.by:
@@ -213,12 +221,15 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--addresses requires --view top-down")
     if args.by and (args.hot_path or args.addresses or args.depth or args.csv or args.html):
         raise UsageError("--by makes a table: no --hot-path, --addresses, --depth, --csv or --html")
-    if args.waits_for and (
+    if args.why and (args.waits_for or args.json):
+        raise UsageError("--why makes a report of its own, in text")
+    if (args.waits_for or args.why) and (
         args.by or args.split or args.filter or args.metric or args.hot_path or args.addresses
         or args.depth or args.csv or args.html or args.brief
     ):  # fmt: skip
         raise UsageError(
-            "--waits-for makes a report of its own: only --percent, --width and --json"
+            f"--{'why' if args.why else 'waits-for'} makes a report of its own: only"
+            f" {'--width' if args.why else '--percent, --width and --json'}"
         )
     if args.split and (args.by or args.addresses or args.html):
         raise UsageError("--split splits contexts: no --by, --addresses or --html")

@@ -11,7 +11,8 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.cpu_demand import CpuDemand
-from hpcd.analysis.findings.findings import findings, scene
+from hpcd.analysis.findings.facts import Facts
+from hpcd.analysis.findings.findings import RULES, findings, scene
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.parallel.imbalance import measure
@@ -451,3 +452,23 @@ def test_who_writes_to_a_full_pipe_waits_for_its_reader(tmp_path: Path) -> None:
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
         (wait,) = (one for one in findings(db) if one.kind == "communication")
         assert wait.value == pytest.approx(2.9) and "main > produce > write" in wait.text
+
+
+def test_why_has_the_rule_of_each_sentence_and_the_facts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = uneven(tmp_path)
+    assert main(["report", str(path), "--why"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    with hpcd.analysis.open(path) as db:
+        facts = Facts(db)
+        reported = findings(db, facts)
+    assert [one.rule for one in reported] == ["uneven work", "waiting", "work"]
+    for one in reported:
+        at = lines.index(f"stands out: {one.text}")
+        assert lines[at + 1].startswith(f"  rule: {one.rule}; speaks where ")
+        assert RULES[one.rule].helps in " ".join(lines[at + 2 : at + 4])
+    assert "        5.000  work (5.000 of all threads)" in lines
+    # Helper threads sleep all the time and do not count.
+    assert sum(fact.seconds for fact in facts.named()) == pytest.approx(9.0)
+    assert sum(fact.every for fact in facts.named()) == pytest.approx(18.0)

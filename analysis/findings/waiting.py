@@ -1,0 +1,74 @@
+"""Rules on what threads wait for: locks, others, devices, sleep, and a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpcd.analysis.findings.context_use import Use
+from hpcd.analysis.findings.facts import Facts
+from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
+from hpcd.analysis.findings.rule import Rule
+from hpcd.analysis.findings.work_sharing import meanwhile
+
+_WAITS = {
+    Use.LOCKS: ("locks", "Threads wait for locks"),
+    Use.OTHERS: ("communication", "Threads wait for others"),
+    Use.OPENMP: ("communication", "Threads wait for their team in OpenMP's run-time library"),
+    Use.SLEEP: ("sleep", "Threads sleep"),
+    Use.DEVICES: ("blocked", "Threads are blocked by the kernel"),
+    Use.STOPPED: ("blocked", "Threads are stopped by a signal or a debugger"),
+}
+_BLAMED = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
+
+
+def _waiting(facts: Facts) -> Iterator[Finding]:
+    """Yield what working threads wait for, on a CPU or off it."""
+    use = facts.use
+    for kind, (name, subject) in _WAITS.items():
+        seconds = use.seconds(kind)
+        total = float(seconds.sum())
+        if total < LEAST_SHARE * use.lived:
+            continue
+        if facts.ranked:
+            subject = subject.replace("Threads", "Ranks")
+        paths = use.places.ranked(seconds)
+        # A team's threads wait outside of the program's procedures.
+        own = [place for place in paths if place.procedure]
+        known = own if sum(place.seconds for place in own) > LEAST_SHARE * total else paths
+        place, more = most_of(known, total)
+        if kind in _BLAMED:
+            outside, words = meanwhile(facts.sharing, use, total, place)
+            name, more = "outside" if outside else name, more + words
+        yield Finding(
+            name, f"{subject}:", total, "s", total / use.lived, facts.whose_time, place, more,
+            use.places.name(own[0]) if own else "",
+        )  # fmt: skip
+
+
+def _runnable(facts: Facts) -> Iterator[Finding]:
+    """Yield how long threads that could run waited for a CPU."""
+    use = facts.use
+    seconds = use.seconds(Use.RUNNABLE) + use.seconds(Use.STARVED)
+    total = float(seconds.sum())
+    if total < LEAST_SHARE * use.lived:
+        return
+    own = [place for place in use.places.ranked(seconds) if place.procedure]
+    place, _ = most_of(own, total)
+    why = use.demand.text
+    yield Finding(
+        "runnable" if use.demand.own else "outside", "Threads wait for a CPU", total, "s",
+        total / use.lived, facts.whose_time, place, f": {why}" if why else "",
+    )  # fmt: skip
+
+
+WAITING = Rule(
+    "waiting", _waiting,
+    "threads that work otherwise wait for 5 % of the threads' time or more",
+    "hold a lock for less time or split it; give all the same to do; do other work meanwhile",
+    "who is waited for sleeps, has nothing to do or no CPU itself; threads that hardly run",
+)  # fmt: skip
+RUNNABLE = Rule(
+    "no CPU", _runnable,
+    "threads that could run, or those they wait for, have no CPU for 5 % of the threads' time",
+    "as many threads as CPUs; other CPUs than other programs have; a higher limit of the cgroup",
+)  # fmt: skip

@@ -1,0 +1,145 @@
+"""Rules on where work is done: the procedure and the program that take most CPU time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.analysis.findings.context_use import Use
+from hpcd.analysis.findings.facts import Facts
+from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
+from hpcd.analysis.findings.rule import Rule
+from hpcd.analysis.profile.nameless import without_address
+from hpcd.analysis.profile.row_text import shorten
+from hpcd.array_types import Mask
+from hpcd.wording import time_text
+
+_MOST = 0.5
+_NAME = 60
+# A process is mentioned that takes this multiple of the mean of its program's processes, and this
+# share of theirs.
+_STANDS_OUT, _ALONE = 1.3, 0.2
+# A program whose only busy process takes so much of the CPU time is what was recorded: no news.
+_THE_PROGRAM, _ONE_PROCESS = 0.6, 0.9
+# Source files on the command line of a compiler.
+_SOURCE = re.compile(r"\.(c|cc|cpp|cxx|C|cu|m|mm|f|F|f90|F90|rs|go|java|hs|ml|swift)$")
+
+
+def _processes(facts: Facts) -> Iterator[Finding]:
+    """Yield a finding on the program that used most of the CPU time, where there are several
+    processes and no ranks."""
+    db, lines = facts.db, facts.db.lines
+    words, code = lines.texts("process")
+    if facts.ranked or len(np.unique(lines.process)) < 2:
+        return
+    cost = sum_by(code, db.line_totals("cpu_time"), len(words))
+    top, total = int(cost.argmax()), float(cost.sum())
+    if total <= 0 or cost[top] < LEAST_SHARE * total:
+        return
+    count = len(np.unique(lines.process[code == top]))
+    row, line, used = _costliest(db, code == top)
+    if cost[top] > _THE_PROGRAM * total and used > _ONE_PROCESS * cost[top]:
+        return
+    many = f" ({count:,} processes)" if count > 1 else ""
+    more = ""
+    if count > 1 and used > max(_STANDS_OUT / count, _ALONE) * cost[top]:
+        more = f", of which process {row.pid}{row.works_on} {time_text(used)}"
+    yield Finding(
+        "processes", f"{shorten(words[top], _NAME)}{many} used", float(cost[top]), "s",
+        float(cost[top]) / total, "the CPU time", more=more, line=line if more else None,
+    )  # fmt: skip
+
+
+class _Costliest(NamedTuple):
+    pid: int
+    works_on: str
+
+
+def _costliest(db: Database, chosen: Mask) -> tuple[_Costliest, int, float]:
+    """Return the process of ``chosen`` lines that used most CPU time, its first line of these, and
+    how much it used."""
+    rows = np.where(chosen, db.lines.process, 0)
+    used = np.bincount(rows[chosen], db.line_totals("cpu_time")[chosen])
+    top = int(used.argmax())
+    ((pid, command),) = db.rows("SELECT pid, command FROM process WHERE id = ?", top)
+    try:
+        words = [str(word) for word in json.loads(command or "[]")]
+    except (ValueError, TypeError):
+        words = []
+    source = next((word for word in words[1:] if _SOURCE.search(word)), "")
+    works_on = f" ({shorten(source.rpartition('/')[2], _NAME)})" if source else ""
+    line = int(np.flatnonzero(chosen & (db.lines.process == top))[0])
+    return _Costliest(int(pid), works_on), line, float(used[top])
+
+
+def _work(facts: Facts) -> Iterator[Finding]:
+    """Yield the procedure in which most work is done, with its callers, and the one for which the
+    kernel does most."""
+    use, total = facts.use, facts.use.cpu_time
+    if not total:
+        return
+    for kind, seconds in (("hot", use.seconds(Use.WORK)), ("system", use.seconds(Use.SYSTEM))):
+        top = next(iter(use.places.procedures(seconds)), None)
+        library, spent = use.places.library(np.where(use.places.outside, seconds, 0.0))
+        if spent > max(top.seconds if top else 0.0, LEAST_SHARE * total):
+            subject = _subject(kind, shorten(library, _NAME), spent / total)
+            yield Finding(kind, subject, spent, "s", spent / total, "the CPU time")
+            continue
+        if top is None or top.seconds < LEAST_SHARE * total:
+            continue
+        place, more, name = "", "", top.words
+        if name.startswith("["):
+            # An address says nothing: [libfoo.so+0x1234].
+            module = without_address(name).strip("[]")
+            code = "code made at run time" if module == "jit" else f"code of {module}"
+            name = f"{code} that has no names"
+        else:
+            inside = np.where(use.places.inside(name), seconds, 0.0)
+            paths = use.places.ranked(inside)
+            place, more = most_of(paths, top.seconds)
+            place = "" if paths and paths[0].words == name else place
+            name = shorten(name, _NAME)
+            # An interpreter, or a numerical library, works for a procedure that does little itself.
+            library, spent = use.places.library(inside)
+            if kind == "hot" and spent > 0.5 * top.seconds and library != use.places.module_of(top):
+                name = f"{shorten(library, _NAME)} for {name}"
+        share = top.seconds / total
+        subject = _subject(kind, name, share)
+        yield Finding(
+            kind,
+            subject,
+            top.seconds,
+            "s",
+            share,
+            "the CPU time",
+            place,
+            more,
+            use.places.name(top),
+        )
+
+
+def _subject(kind: str, name: str, share: float) -> str:
+    if kind == "system":
+        return f"The kernel works for {name}:"
+    return f"{'Most' if share >= _MOST else 'The largest part of the'} work is done in {name}:"
+
+
+PROCESSES = Rule(
+    "programs",
+    _processes,
+    "several processes run, and a program's take 5 % of the CPU time or more",
+    "divide what the longest process does, or begin with it",
+    "there are ranks, or one process takes most",
+)
+WORK = Rule(
+    "work",
+    _work,
+    "a procedure takes 5 % of the CPU time or more, with the libraries and system calls it calls",
+    "look at its lines: hpcd annotate",
+)
