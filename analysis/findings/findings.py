@@ -16,8 +16,8 @@ from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import Finding
 from hpcd.analysis.findings.overheads import BRIEF_PROCESSES, RECORDING
 from hpcd.analysis.findings.recorded_findings import FILES, MEMORY, MESSAGES
-from hpcd.analysis.findings.rule import Rule
-from hpcd.analysis.findings.waiting import RUNNABLE, WAITING
+from hpcd.analysis.findings.rule import FindingRule
+from hpcd.analysis.findings.wait_rules import RUNNABLE, WAITING
 from hpcd.analysis.findings.work import PROCESSES, WORK
 from hpcd.analysis.findings.work_sharing import UNEVEN_WORK
 from hpcd.analysis.parallel.ranks import has_ranks
@@ -111,7 +111,7 @@ def why(db: Database) -> list[str]:
     return lines
 
 
-def _found(rule: Rule, facts: Facts) -> list[Finding]:
+def _found(rule: FindingRule, facts: Facts) -> list[Finding]:
     return [replace(finding, rule=rule.name) for finding in rule.find(facts)]
 
 

@@ -10,7 +10,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
-from hpcd.analysis.findings.rule import Rule
+from hpcd.analysis.findings.rule import FindingRule
 from hpcd.wording import time_text
 
 # How to record at less cost, by the programs that cost most of it.
@@ -68,11 +68,11 @@ def _brief_processes(facts: Facts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-RECORDING = Rule(
+RECORDING = FindingRule(
     "recording", _recording, "programs that trace take 5 % of the CPU time or more",
     "record less, or less often",
 )  # fmt: skip
-BRIEF_PROCESSES = Rule(
+BRIEF_PROCESSES = FindingRule(
     "brief processes", _brief_processes,
     "20 processes or more live for less than 50 ms, and all of them for 5 % of the time or more",
     "do it in one process, or in few that go on",

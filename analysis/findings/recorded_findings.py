@@ -18,7 +18,7 @@ from hpcd.analysis.findings.finding import (
     Finding,
     most_of,
 )
-from hpcd.analysis.findings.rule import Rule
+from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.findings.work_sharing import meanwhile
 from hpcd.analysis.messages.database_calls import communication
@@ -172,16 +172,16 @@ def _place(use: TimeUse, node: int, path: str) -> str:
     return f"in {words}" if words else path.strip("[]")
 
 
-FILES = Rule(
+FILES = FindingRule(
     "files", _file_calls, "recorded calls on files take 5 % of the threads' time or more",
     "fewer and larger calls; do not wait for each to reach the disk",
 )  # fmt: skip
-MESSAGES = Rule(
+MESSAGES = FindingRule(
     "messages", _message_waits,
     "ranks wait in recorded calls of MPI for 5 % of the ranks' time or more",
     "give ranks the same to do; send earlier; do other work meanwhile",
 )  # fmt: skip
-MEMORY = Rule(
+MEMORY = FindingRule(
     "memory", _held_memory, "memory was recorded",
     "free what is not needed any more; allocate once what is needed again",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from hpcd.analysis.findings.finding import Finding
 
 
 @dataclass(frozen=True)
-class Rule:
+class FindingRule:
     """A rule over facts. ``find`` yields what it finds, with its place and amount.
 
     ``speaks`` says when it does, ``silent`` when it does not though one might expect it, ``helps``

@@ -14,7 +14,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
-from hpcd.analysis.findings.rule import Rule
+from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.profile.nameless import without_address
 from hpcd.analysis.profile.row_text import shorten
 from hpcd.array_types import Mask
@@ -130,14 +130,14 @@ def _subject(kind: str, name: str, share: float) -> str:
     return f"{'Most' if share >= _MOST else 'The largest part of the'} work is done in {name}:"
 
 
-PROCESSES = Rule(
+PROCESSES = FindingRule(
     "programs",
     _processes,
     "several processes run, and a program's take 5 % of the CPU time or more",
     "divide what the longest process does, or begin with it",
     "there are ranks, or one process takes most",
 )
-WORK = Rule(
+WORK = FindingRule(
     "work",
     _work,
     "a procedure takes 5 % of the CPU time or more, with the libraries and system calls it calls",

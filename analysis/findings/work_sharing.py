@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
-from hpcd.analysis.findings.rule import Rule
+from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.parallel.imbalance import Imbalance
 from hpcd.analysis.parallel.tree_matching import path_labels
@@ -94,7 +94,7 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-UNEVEN_WORK = Rule(
+UNEVEN_WORK = FindingRule(
     "uneven work",
     _uneven_work,
     "ranks, or threads of a team, would take 5 % less time if all worked for as long",

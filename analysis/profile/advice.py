@@ -12,7 +12,7 @@ import numpy as np
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.database import ModuleRow
-from hpcd.analysis.profile.report_header import Facts
+from hpcd.analysis.profile.report_header import HeaderFacts
 from hpcd.analysis.roles.role import NameRole
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import Mask
@@ -49,7 +49,7 @@ _PYTHON_CHAINS = (
 )
 
 
-def advice(db: Database, facts: Facts, metric: int) -> list[str]:
+def advice(db: Database, facts: HeaderFacts, metric: int) -> list[str]:
     """Return the caveats of a profile, most important first; shares are of ``metric``'s total."""
     return [*_of_imports(db), *_of_paths(db, facts), *_of_names(db, metric), *of_probes(db)]
 
@@ -77,7 +77,7 @@ def _of_imports(db: Database) -> list[str]:
     return [notes]
 
 
-def _of_paths(db: Database, facts: Facts) -> list[str]:
+def _of_paths(db: Database, facts: HeaderFacts) -> list[str]:
     truncated = sum(facts.truncated.values())
     paths = facts.complete + truncated
     if not truncated or facts.complete >= _WHOLE * paths:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.profile.report_header import Facts
+from hpcd.analysis.profile.report_header import HeaderFacts
 from hpcd.analysis.profile.row_text import fit, run_name
 from hpcd.analysis.profile.tree_rows import Forest, json_document
 from hpcd.analysis.profile.views import View
@@ -193,7 +193,7 @@ class NodeNames:
         return table[module - 1] if module else ""
 
 
-def json_parts(db: Database, facts: Facts, outline: Outline) -> Iterator[str]:
+def json_parts(db: Database, facts: HeaderFacts, outline: Outline) -> Iterator[str]:
     """One JSON object, in parts: the facts, then ``tree``, nodes nested in ``children``."""
     view = outline.view
     columns = metric_columns(db, view)

@@ -25,8 +25,8 @@ _ENDINGS = {status.value: status for status in UnwindStatus}
 
 
 @dataclass(slots=True)
-class Facts:
-    """Facts of a report's header. Counts are over all measurements."""
+class HeaderFacts:
+    """HeaderFacts of a report's header. Counts are over all measurements."""
 
     database: str
     measurements: list[str]
@@ -162,9 +162,9 @@ class Facts:
         return lines + [f"note: {note}" for note in self.notes]
 
 
-def gather_facts(db: Database) -> Facts:
+def gather_facts(db: Database) -> HeaderFacts:
     """The header of a report on ``db``."""
-    facts = Facts(
+    facts = HeaderFacts(
         database=str(db.path),
         measurements=[row.name for row in db.measurements],
         hosts=sorted({row.host for row in db.measurements}),

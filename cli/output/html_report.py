@@ -19,7 +19,7 @@ from hpcd import __version__
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.report import NodeNames, Outline, text_lines
-from hpcd.analysis.profile.report_header import Facts
+from hpcd.analysis.profile.report_header import HeaderFacts
 from hpcd.analysis.profile.row_text import shorten
 from hpcd.analysis.profile.views import View, make_view
 from hpcd.analysis.profile.working_lines import working_lines
@@ -55,7 +55,12 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def write_html(
-    path: Path, db: Database, facts: Facts, outline: Outline, more: Sequence[int], only: Filter
+    path: Path,
+    db: Database,
+    facts: HeaderFacts,
+    outline: Outline,
+    more: Sequence[int],
+    only: Filter,
 ) -> None:
     """Write ``path``: ``facts``, the trace, a flame graph, and ``outline`` with ``more`` metrics
     beside its own, of what fits ``only``. Raises :class:`StorageError` when it cannot.
@@ -69,7 +74,7 @@ def write_html(
 
 
 def html_parts(
-    db: Database, facts: Facts, outline: Outline, more: Sequence[int], only: Filter
+    db: Database, facts: HeaderFacts, outline: Outline, more: Sequence[int], only: Filter
 ) -> Iterator[str]:
     """The page in parts; arguments as of :func:`write_html`."""
     title = _escaped(f"{db.path.name}: profile")

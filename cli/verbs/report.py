@@ -20,7 +20,7 @@ from hpcd.analysis.profile.group_table import GroupTable
 from hpcd.analysis.profile.groups import GROUPINGS, group_costs
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.report import Outline, csv_rows, json_parts, text_lines
-from hpcd.analysis.profile.report_header import Facts, gather_facts
+from hpcd.analysis.profile.report_header import HeaderFacts, gather_facts
 from hpcd.analysis.profile.row_text import joined
 from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
 from hpcd.analysis.waits.wait_report import wait_report
@@ -297,7 +297,7 @@ def _print_waits(db: Database, args: argparse.Namespace) -> int:
 
 
 def _print_text(
-    db: Database, facts: Facts, outline: Outline, args: argparse.Namespace, more: list[int]
+    db: Database, facts: HeaderFacts, outline: Outline, args: argparse.Namespace, more: list[int]
 ) -> None:
     output = TextOutput(args.width)
     output.sentences(facts.as_text())

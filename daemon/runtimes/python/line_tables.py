@@ -1,7 +1,7 @@
 """Lines of instructions: the tables of CPython's code objects.
 
-A table says where lines begin and end, in units from the function's first instruction: two bytes, in
-3.9 one byte, as its frames count. What a damaged table says is wrong, but never raises.
+A table says where lines begin and end, in units from the function's first instruction: two bytes,
+in 3.9 one byte, as its frames count. What a damaged table says is wrong, but never raises.
 """
 
 from __future__ import annotations

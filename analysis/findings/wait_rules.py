@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
-from hpcd.analysis.findings.rule import Rule
+from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.findings.work_sharing import meanwhile
 
 _WAITS = {
@@ -61,13 +61,13 @@ def _runnable(facts: Facts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-WAITING = Rule(
+WAITING = FindingRule(
     "waiting", _waiting,
     "threads that work otherwise wait for 5 % of the threads' time or more",
     "hold a lock for less time or split it; give all the same to do; do other work meanwhile",
     "who is waited for sleeps, has nothing to do or no CPU itself; threads that hardly run",
 )  # fmt: skip
-RUNNABLE = Rule(
+RUNNABLE = FindingRule(
     "no CPU", _runnable,
     "threads that could run, or those they wait for, have no CPU for 5 % of the threads' time",
     "as many threads as CPUs; other CPUs than other programs have; a higher limit of the cgroup",
