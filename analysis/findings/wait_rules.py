@@ -20,6 +20,9 @@ _WAITS = {
 }
 _BLAMED = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 
+# Of the time without a CPU: what others waited for it meanwhile is said from this share on.
+_SAID_APART = 0.01
+
 
 def _waiting(facts: Facts) -> Iterator[Finding]:
     """Yield what working threads wait for, on a CPU or off it."""
@@ -48,15 +51,20 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
 def _runnable(facts: Facts) -> Iterator[Finding]:
     """Yield how long threads that could run waited for a CPU."""
     use = facts.use
-    seconds = use.seconds(Use.RUNNABLE) + use.seconds(Use.STARVED)
+    starved = use.seconds(Use.STARVED)
+    seconds = use.seconds(Use.RUNNABLE) + starved
     total = float(seconds.sum())
     if total < LEAST_SHARE * use.lived:
         return
     own = [place for place in use.places.ranked(seconds) if place.procedure]
     place, _ = most_of(own, total)
     why = use.demand.text
+    subject = "Threads wait for a CPU"
+    # The report's heading has the first part alone.
+    if starved.sum() > _SAID_APART * total:
+        subject += ", or for threads that do,"
     yield Finding(
-        "runnable" if use.demand.own else "outside", "Threads wait for a CPU", total, "s",
+        "runnable" if use.demand.own else "outside", subject, total, "s",
         total / use.lived, facts.whose_time, place, f": {why}" if why else "",
     )  # fmt: skip
 
