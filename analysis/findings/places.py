@@ -12,7 +12,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import ContextUse
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.profile.nameless import named_path
-from hpcd.analysis.profile.row_text import run_name
+from hpcd.analysis.profile.row_text import path_text
 from hpcd.analysis.roles.role import NameRole
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import F64, Mask
@@ -119,7 +119,7 @@ class Places:
         return inside
 
     def _words(self, node: int, called: int) -> str:
-        return run_name(self._path(node, called), _PATH_WIDTH) if node or called else ""
+        return path_text(self._path(node, called), _PATH_WIDTH) if node or called else ""
 
     def _path(self, node: int, called: int) -> list[str]:
         db, path = self._db, list[int]()

@@ -17,6 +17,7 @@ from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
 from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.profile.nameless import without_address
 from hpcd.analysis.profile.row_text import shorten
+from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import Mask
 from hpcd.wording import time_text
 
@@ -104,7 +105,7 @@ def _work(facts: Facts) -> Iterator[Finding]:
             paths = use.places.ranked(inside)
             place, more = most_of(paths, top.seconds)
             place = "" if paths and paths[0].words == name else place
-            name = shorten(name, _NAME)
+            name = shorten(short_names([name])[0], _NAME)
             # An interpreter, or a numerical library, works for a procedure that does little itself.
             library, spent = use.places.library(inside)
             if kind == "hot" and spent > 0.5 * top.seconds and library != use.places.module_of(top):

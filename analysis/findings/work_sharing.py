@@ -13,7 +13,7 @@ from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.parallel.imbalance import Imbalance
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.nameless import named_path, without_address
-from hpcd.analysis.profile.row_text import CALLS, run_name
+from hpcd.analysis.profile.row_text import CALLS, path_text
 from hpcd.analysis.roles.role import NameRole, have
 from hpcd.wording import percent, time_text
 
@@ -81,7 +81,7 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     if loss < LEAST_SHARE or not (team or facts.ranked):
         return
     names = [name for name in named_path(path_labels(sharing.matching, node)) if name != "_start"]
-    path = run_name(names, _PATH) if node and names else ""
+    path = path_text(names, _PATH) if node and names else ""
     kind = ranks.kind
     at = int(np.flatnonzero(ranks.number == number)[0])
     yield Finding(

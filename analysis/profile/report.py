@@ -13,6 +13,7 @@ from hpcd.analysis.profile.report_header import HeaderFacts
 from hpcd.analysis.profile.row_text import fit, run_name
 from hpcd.analysis.profile.tree_rows import Forest, json_document
 from hpcd.analysis.profile.views import View
+from hpcd.analysis.symbols.short_names import short_names
 from hpcd.model import frame
 from hpcd.model.scope import ScopeKind
 from hpcd.wording import percent, quantity
@@ -108,12 +109,18 @@ def metric_columns(db: Database, view: View) -> list[MetricColumn]:
 
 
 def text_lines(
-    db: Database, outline: Outline, width: int, more: Sequence[int] = (), *, fold: bool = False
+    db: Database,
+    outline: Outline,
+    width: int,
+    more: Sequence[int] = (),
+    *,
+    fold: bool = False,
+    wide: bool = False,
 ) -> Iterator[tuple[float, str, str, str]]:
     """(share of the cost, figures, tree lines, name) of each row, ``width`` wide together.
 
     The first row is the heading. ``more`` metrics stand left of the one sorted by. ``fold`` has
-    runs of frames that pass on all their cost in one row each.
+    runs of frames that pass on all their cost in one row each; ``wide`` has whole names.
     """
     view, metric = outline.view, outline.metric
     columns = metric_columns(db, view)
@@ -123,14 +130,18 @@ def text_lines(
     heading = f"{'inclusive':>18} {'exclusive':>18} " * len(shown)
     yield -1.0, heading, "", f"{columns[metric].name}, {view.title}"
     total = abs(float(view.total[outline.cut_by])) or 1.0
-    names = NodeNames(db, view)
     room = max(width - FIGURES_WIDTH * len(shown), _MIN_NAME)
-    for run, before in outline.runs(fold=fold and view.is_top_down):
+    runs = list(outline.runs(fold=fold and view.is_top_down))
+    whole = NodeNames(db, view)
+    nodes = [node for run, _ in runs for node in run]
+    labels = [whole(node) for node in nodes]
+    names = dict(zip(nodes, labels if wide else short_names(labels), strict=True))
+    for run, before in runs:
         node = run[-1]
         figures = "".join(column.figures(view, node) for column in shown)
         lines = fit(before, room, _MIN_NAME)
         cost = abs(float(outline.size[node])) / total
-        yield cost, figures, lines, run_name([names(n) for n in run], room - len(lines))
+        yield cost, figures, lines, run_name([names[n] for n in run], room - len(lines))
 
 
 class NodeNames:

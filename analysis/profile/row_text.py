@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
+from hpcd.analysis.symbols.short_names import short_names
+
 CALLS = " > "
 """Stands between the frames of a call path that begins with the outermost one."""
 CALLED_BY = " < "
@@ -42,6 +44,11 @@ def shorten_apart(names: Sequence[str], width: int) -> list[str]:
                 rest = name[max(same - width // 4, 0) :]
                 short[place] = f"…{rest}" if len(rest) < width else f"…{rest[: width - 2]}…"
     return short
+
+
+def path_text(names: Sequence[str], width: int) -> str:
+    """The names of a call path, shortened, as :func:`run_name` has them."""
+    return run_name(short_names(names), width)
 
 
 def run_name(names: Sequence[str], width: int) -> str:

@@ -11,7 +11,7 @@ from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Delays
 from hpcd.analysis.messages.traffic import Matrix, message_sizes
 from hpcd.analysis.messages.wait_states import WaitKind, by_path
-from hpcd.analysis.profile.row_text import run_name
+from hpcd.analysis.profile.row_text import path_text
 from hpcd.analysis.profile.scope_nodes import ContextNames
 from hpcd.array_types import I64
 from hpcd.cli.output.tree_tables import Row
@@ -78,7 +78,7 @@ class _Paths:
         return tuple(self._names.path(self._cct.path(node).tolist() or [node]))
 
     def text(self, node: int, width: int) -> str:
-        return run_name(self.names(node), max(width, _MIN_NAME))
+        return path_text(self.names(node), max(width, _MIN_NAME))
 
 
 def _matrix_rows(matrix: Matrix, ranks: I64, limit: int) -> list[Row]:
@@ -190,7 +190,7 @@ def _delay_rows(delays: Delays, paths: _Paths, width: int, limit: int) -> list[R
     most = max([delays.unexplained, *by_path.values()])
     for (rank, names), seconds in order[:limit]:
         figures = f"{time_text(seconds, most):>10} {rank:>6}  "
-        rows.append(Row(figures, "", run_name(names, max(width - len(figures), _MIN_NAME))))
+        rows.append(Row(figures, "", path_text(names, max(width - len(figures), _MIN_NAME))))
     rows += _left(len(order), limit)
     if delays.unexplained > 0:
         rows.append(

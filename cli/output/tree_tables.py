@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from hpcd.analysis.parallel.tree_matching import Matching, path_labels
-from hpcd.analysis.profile.row_text import fit, joined, run_name, shorten, shorten_apart
+from hpcd.analysis.profile.row_text import fit, joined, path_text, shorten, shorten_apart
 from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.cli.output.terminal_text import console, harmless
 from hpcd.errors import UsageError
@@ -90,7 +90,7 @@ def amount_rows(
 def program_path(matching: Matching, node: int, width: int) -> str:
     """The call path of a context by the program's own frames, its innermost ones where ``width``
     has no room for all."""
-    return run_name(path_labels(matching, node) or ["outside the program"], max(width, MIN_NAME))
+    return path_text(path_labels(matching, node) or ["outside the program"], max(width, MIN_NAME))
 
 
 def forest_rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hpcd.analysis.profile.row_text import run_name
+from hpcd.analysis.profile.row_text import path_text
 from hpcd.analysis.waits.wait_report import WaitCause, WaitReport, cause_text
 from hpcd.cli.output.tree_tables import MIN_NAME, Row
 from hpcd.wording import counted, time_text
@@ -32,7 +32,7 @@ def wait_rows(report: WaitReport, least: float, width: int) -> Iterator[Row]:
             left_out += 1
             continue
         room = max(width - 14, MIN_NAME)
-        name = f"{path.waits:,} at {run_name(path.path, room - 12)}"
+        name = f"{path.waits:,} at {path_text(path.path, room - 12)}"
         yield Row(f"{time_text(path.seconds):>12}  ", "", name, "bold")
         for title, causes in (("ended by", path.ended_by), ("due to", path.roots)):
             yield from _cause_rows(title, causes, room)
@@ -44,7 +44,7 @@ def _cause_rows(title: str, causes: Sequence[WaitCause], room: int) -> Iterator[
     for cause in causes[:_CAUSES]:
         text = f"{title} {cause_text(cause)}"
         if cause.path:
-            text += ", in " + run_name(cause.path, max(room - len(text) - 20, MIN_NAME))
+            text += ", in " + path_text(cause.path, max(room - len(text) - 20, MIN_NAME))
         yield Row(" " * 14, "  ", f"{time_text(cause.seconds):>10}  {text}")
     rest = causes[_CAUSES:]
     if rest:

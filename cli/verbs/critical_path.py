@@ -11,7 +11,7 @@ import numpy as np
 from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.profile.row_text import run_name
+from hpcd.analysis.profile.row_text import path_text
 from hpcd.analysis.waits.path_report import PathPart, PathReport, path_report
 from hpcd.analysis.waits.wait_chains import Cause
 from hpcd.analysis.waits.wait_report import cause_name
@@ -132,7 +132,7 @@ def _rows(report: PathReport, least: float, width: int) -> Iterator[Row]:
         head = f"{_doing(part.kind)}: {part.thread}{others}"
         figures = f"{percent(share):>7} {time_text(part.seconds, report.seconds):>11}  "
         if part.path:
-            head += ", in " + run_name(part.path, max(width - 22 - len(head), MIN_NAME))
+            head += ", in " + path_text(part.path, max(width - 22 - len(head), MIN_NAME))
         yield Row(figures, "", head, "bold" if share >= 0.1 else "")
     if left_out:
         seconds = time_text(sum(part.seconds for part in left_out), report.seconds)

@@ -192,6 +192,10 @@ def _add_rows(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
     parser.add_argument("--width", type=int, metavar="N", help="columns (default: the terminal's)")
     parser.add_argument(
+        "--wide", action="store_true",
+        help="whole names: with parameters, arguments of templates and all namespaces",
+    )  # fmt: skip
+    parser.add_argument(
         "--no-fold", action="store_true",
         help="give rows of their own to frames that only pass on their cost and to procedures"
         " without names, as JSON and CSV do",
@@ -309,7 +313,7 @@ def _print_text(
                 table = GroupTable(db, groups, [outline.cut_by], most=_GROUPS)
                 for line in table.text_lines(output.width):
                     print(harmless(line))
-    rows = text_lines(db, outline, output.width, more, fold=not args.no_fold)
+    rows = text_lines(db, outline, output.width, more, fold=not args.no_fold, wide=args.wide)
     output.table(map(_row, rows))
 
 

@@ -1,0 +1,68 @@
+"""Names as people read them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcd.analysis.symbols.short_names import short_names
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("std::vector<int, std::allocator<int> >::push_back(int const&)", "vector::push_back"),
+        ("void f<int>(int)", "f"),
+        ("decltype(auto) ns::f<int>(int)", "ns::f"),
+        ("a::b::Ledger::book(int) const", "Ledger::book"),
+        ("std::mersenne_twister_engine<unsigned long, 32ul>::operator()()",
+         "mersenne_twister_engine::operator()"),
+        ("std::ostream& std::operator<< <std::char_traits<char> >(std::ostream&, char const*)",
+         "std::operator<<"),
+        ("Foo::operator bool() const", "Foo::operator bool"),
+        ("operator new(unsigned long)", "operator new"),
+        ("(anonymous namespace)::f(int)", "f"),
+        ("foo::bar(int)::{lambda(auto:1)#2}::operator()<int>(int) const", "bar::{lambda#2}"),
+        ("non-virtual thunk to A::f()", "A::f"),
+        ("std::string::_M_create[abi:cxx11](unsigned long&, unsigned long)", "string::_M_create"),
+        ("f(int) [clone .constprop.0]", "f"),
+        ("encoder.isra.0", "encoder"),
+        ("<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter", "Vec::from_iter"),
+        ("<impl core::fmt::Display for my::Type>::fmt", "Type::fmt"),
+        ("core::ops::function::FnOnce::call_once::h0123456789abcdef", "FnOnce::call_once"),
+        ("my_app::main::{{closure}}", "my_app::main"),
+        ("github.com/foo/bar/pkg.Func", "pkg.Func"),
+        ("main.(*Server).handle", "main.(*Server).handle"),
+        ("Worker.run.<locals>.inner", "Worker.run.<locals>.inner"),
+        ("<module>", "<module>"),
+        ("do_work", "do_work"),
+        ("[truncated: no unwind information]", "[truncated: no unwind information]"),
+        ("loop at a.cpp:12 in f<int>(int)", "loop at a.cpp:12 in f<int>(int)"),
+        ("a.cpp:12 in f<int>(int)", "a.cpp:12 in f<int>(int)"),
+        ("std::f<int>(int) [inlined]", "std::f [inlined]"),
+        ("schedule.part.0 [k]", "schedule.part [k]"),
+    ],
+)  # fmt: skip
+def test_of_a_name_the_function_and_its_owner_are_left(name: str, short: str) -> None:
+    assert short_names([name]) == [short]
+
+
+def test_names_that_would_be_alike_have_more() -> None:
+    names = ["void f<int>(int)", "void f<double>(double)", "a::c::g()", "b::c::g()", "c::h(int)"]
+    assert short_names(names) == ["f<int>(int)", "f<double>(double)", "a::c::g", "b::c::g", "c::h"]
+
+
+_LETTERS = st.sampled_from("ab:<>()[]{} ,.~/#&*@0")
+
+
+@given(st.lists(st.text(_LETTERS, max_size=30), max_size=6))
+def test_names_that_differ_stay_so(names: list[str]) -> None:
+    short = short_names(names)
+    assert len({*short}) == len({*names})
+    assert all(bool(one) == bool(name) for one, name in zip(short, names, strict=True))
+
+
+@pytest.mark.parametrize("letter", ["<", "(", "{", "<(", "a<", "::", "operator"])
+def test_hostile_names_end_no_reader(letter: str) -> None:
+    assert len(short_names([letter * 5000, letter * 5001])) == 2
