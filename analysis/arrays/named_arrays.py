@@ -77,7 +77,7 @@ class NamedArrays(Arrays):
 
 def pack_arrays(arrays: Arrays) -> bytes:
     """Return ``arrays`` of integers, booleans or floats as a message."""
-    return b"".join(_parts(arrays))
+    return b"".join(array_parts(arrays))
 
 
 def pack_archive(entries: Mapping[str, bytes]) -> bytes:
@@ -86,8 +86,14 @@ def pack_archive(entries: Mapping[str, bytes]) -> bytes:
     return pack_arrays({name: np.frombuffer(pack(one), "u1") for name, one in entries.items()})
 
 
-def _parts(arrays: Arrays) -> list[Any]:
-    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+def json_bytes(value: object) -> Array:
+    """Return the JSON of ``value`` as an array of bytes."""
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def array_parts(arrays: Arrays) -> list[Any]:
+    """Return the buffers that make up the message of ``arrays``."""
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     described = [(name, a.dtype.str, a.shape, zlib.crc32(a.data)) for name, a in plain.items()]
     header = json.dumps(described, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
@@ -101,7 +107,7 @@ def save_arrays(path: Path, arrays: Arrays) -> None:
     """Write a file of ``arrays``. Raises :class:`StorageError`."""
     try:
         with path.open("wb") as file:
-            file.writelines(_parts(arrays))
+            file.writelines(array_parts(arrays))
     except OSError as error:
         raise storage_error(path, error) from None
 

@@ -14,6 +14,7 @@ import pytest
 from hpcd.__main__ import main
 from hpcd.analysis import open as open_database
 from hpcd.analysis.answers.messages_in_view import LazyTraffic, Traffic
+from hpcd.analysis.arrays.named_arrays import NamedArrays
 from hpcd.analysis.profile.filters import Filter
 from hpcd.viewer.server.calls_api import CallViews
 from tests.support import viewer
@@ -31,9 +32,9 @@ def ask(url: str, path: str, status: int = 200) -> Any:
 def matrix(url: str, query: str) -> tuple[list[int], np.ndarray[Any, Any]]:
     code, body = viewer.ask(url, f"api/v1/db/called.db/messages/matrix?{query}")
     assert code == 200, body
-    rows, columns, step, _ = np.frombuffer(body, np.uint32, 4).tolist()
-    cells = np.frombuffer(body, np.float64, offset=16).reshape(2, rows, columns)
-    return [rows, columns, step], cells
+    arrays = NamedArrays(body)
+    size = [int(arrays[name]) for name in ("rows", "columns", "step")]
+    return size, np.stack([arrays["counts"], arrays["amounts"]]).reshape(2, *size[:2])
 
 
 def test_what_was_recorded(called_url: str) -> None:
@@ -199,15 +200,14 @@ def test_phases_are_those_of_the_report(called_url: str, called: Path) -> None:
     ):
         code, body = viewer.ask(called_url, f"api/v1/db/called.db/profile?{query}")
         assert code == 200
-        nodes, metrics, kind, _ = np.frombuffer(body, np.uint32, 4).tolist()
-        costs = np.frombuffer(body, np.float64, offset=16).reshape(metrics, nodes)
-        assert kind == 0 and costs == pytest.approx(expected)
+        arrays = NamedArrays(body)
+        assert arrays["kind"] == 0 and arrays["values"] == pytest.approx(expected)
     over = ask(called_url, f"/over?{WHOLE}&metric=cpu_time&context=n0&phase=work")
     assert over["sum"] == pytest.approx(only[names.index("cpu_time")].sum())
     code, body = viewer.ask(
         called_url, f"api/v1/db/called.db/heat?{WHOLE}&metric=cpu_time&h=9&w=9&phase=work"
     )
-    assert np.frombuffer(body, np.uint32, 2).tolist() == [4, 1]
+    assert NamedArrays(body)["values"].size == 4
 
 
 def test_calls_and_bands_of_phases(called_url: str) -> None:

@@ -19,6 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hpcd.analysis import open as open_database
+from hpcd.analysis.arrays.named_arrays import NamedArrays
 from hpcd.analysis.parallel.comparison import compare
 from hpcd.analysis.parallel.comparison_sides import whole_runs
 from hpcd.viewer.picture_tree import PictureTree
@@ -29,26 +30,23 @@ from tests.support.viewer import ask, served
 
 def picture(body: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
     """Places and nodes of a picture of few nodes."""
-    height, width, size = np.frombuffer(body, np.uint32, 3).tolist()
-    assert size == 2
-    place = np.frombuffer(body, np.uint32, height, 12 + 4 * height)
-    return place, np.frombuffer(body, np.uint16, offset=12 + 8 * height).reshape(height, width)
+    arrays = NamedArrays(body)
+    assert arrays["nodes"].dtype == np.uint16
+    return arrays["places"], arrays["nodes"].reshape(len(arrays["lines"]), -1)
 
 
 def test_a_picture_of_runs_shows_the_same(url: str) -> None:
     path = "api/v1/db/run.db/grid?t0=0&t1=1000000000&l0=0&l1=8&h=4&w=1000"
     _, pixels = picture(ask(url, path)[1])
-    body = ask(url, f"{path}&runs=1&folds=1")[1]
-    h, w, size, n = np.frombuffer(body, np.uint32, 4).tolist()
-    assert (h, w, size) == (4, 1000, 2) and 0 < n < 4000
-    assert len(body) == 16 + 12 * h + (size + 2) * n
-    node = np.frombuffer(body, np.uint16, n, 16 + 12 * h)
-    end = np.frombuffer(body, np.uint16, n, 16 + 12 * h + size * n).astype(np.int64)
-    first = np.concatenate(([0], end[:-1] % w))
+    runs = NamedArrays(ask(url, f"{path}&runs=1&folds=1")[1])
+    node, end = runs["nodes"], runs["ends"].astype(np.int64)
+    assert len(runs["lines"]) == len(runs["folded"]) == 4 and 0 < len(node) == len(end) < 4000
+    first = np.concatenate(([0], end[:-1] % 1000))
     assert np.array_equal(node.repeat(end - first), pixels.ravel())
     # Every pixel another: no runs.
     body = ask(url, "api/v1/db/run.db/grid?t0=0&t1=1000000000&l0=0&l1=8&h=4&w=1&runs=1")[1]
-    assert np.frombuffer(body, np.uint32, 4).tolist() == [4, 1, 2, 0] and len(body) == 16 + 40
+    assert list(NamedArrays(body)) == ["lines", "places", "nodes"]
+    assert NamedArrays(body)["nodes"].shape == (4,)
 
 
 def test_the_page_is_one_script(url: str) -> None:
@@ -74,23 +72,21 @@ def test_a_grid_is_what_the_library_samples(url: str, database: Path) -> None:
     assert ask(url, path, **{"accept-encoding": "gzip, zstd"})[1] == body
 
 
-def values(body: bytes) -> tuple[list[int], np.ndarray[tuple[int, int], np.dtype[np.float64]]]:
-    header = np.frombuffer(body, np.uint32, 4).tolist()
-    return header, np.frombuffer(body, np.float64, offset=16).reshape(header[1], header[0])
+def values(body: bytes) -> tuple[int, np.ndarray[tuple[int, int], np.dtype[np.float64]]]:
+    arrays = NamedArrays(body)
+    return int(arrays["kind"]), arrays["values"]
 
 
 def test_profiles_of_some_lines_add_up_to_the_whole(url: str) -> None:
     base = "api/v1/db/run.db/profile?t0=0&t1=1000000000"
-    header, whole = values(ask(url, base + "&l0=0&l1=8")[1])
-    assert header[2] == 0
+    kind, whole = values(ask(url, base + "&l0=0&l1=8")[1])
+    assert kind == 0
     halves = [values(ask(url, f"{base}&sort=cpu_time&{part}")[1])[1]
               for part in ("l0=0&l1=4", "l0=4&l1=8")]  # fmt: skip
     np.testing.assert_allclose(halves[0] + halves[1], whole)
     # Time of part of the run: all 8 lines were somewhere all the time.
-    header, times = values(
-        ask(url, base.replace("t1=1000000000", "t1=500000000") + "&l0=0&l1=8")[1]
-    )
-    assert header[2] == 1 and abs(times.sum() - 4.0) < 0.02
+    kind, times = values(ask(url, base.replace("t1=1000000000", "t1=500000000") + "&l0=0&l1=8")[1])
+    assert kind == 1 and abs(times.sum() - 4.0) < 0.02
     _, grid = picture(ask(url, "api/v1/db/run.db/grid?t0=0&t1=500000000&l0=0&l1=8&h=8&w=4000")[1])
     share = np.bincount(grid[grid != 0xFFFF], minlength=times.shape[1]) / 32000
     np.testing.assert_allclose(share, times[0] / times.sum(), atol=0.01)
@@ -107,21 +103,14 @@ def test_a_context_over_lines_and_the_heat_map(url: str) -> None:
     assert answer["cv"] == pytest.approx(value.std() / value.mean())
     assert answer["imbalance"] == pytest.approx(value.max() / value.mean() - 1)
     assert answer["median"] == pytest.approx(np.median(value)) and answer["min"] == value.min()
-    body = ask(url, f"api/v1/db/run.db/heat?{query}&h=100&w=10")[1]
-    h, w = np.frombuffer(body, np.uint32, 2).tolist()
-    cells = np.frombuffer(body, np.float32, offset=8 + 4 * (h + w)).reshape(h, w)
-    assert h == 8
-    np.testing.assert_allclose(cells.sum(), answer["sum"], rtol=1e-5)
+    cells = NamedArrays(ask(url, f"api/v1/db/run.db/heat?{query}&h=100&w=10")[1])
+    assert len(cells["lines"]) == 8 and cells["values"].size == 8 * len(cells["procedures"])
+    np.testing.assert_allclose(cells["values"].sum(), answer["sum"], rtol=1e-5)
 
 
 def aligned(url: str, query: str) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    body = ask(url, f"api/v1/compare?{query}")[1]
-    size, n, sides, _ = np.frombuffer(body, np.uint32, 4).tolist()
-    head = json.loads(body[16 : 16 + size])
-    costs = np.frombuffer(body, np.float64, 2 * sides * n, 16 + size).reshape(2, sides, n)
-    tree = np.frombuffer(body, np.uint32, 3 * n, 16 + size + costs.nbytes).reshape(3, n)
-    assert 16 + size + costs.nbytes + tree.nbytes == len(body)
-    return head, [*costs, *tree]
+    head, *columns = dict(NamedArrays(ask(url, f"api/v1/compare?{query}")[1])).values()
+    return json.loads(head.tobytes()), columns
 
 
 def test_a_comparison_is_what_the_library_compares(url: str, runs: list[Path]) -> None:
@@ -163,12 +152,14 @@ def test_what_a_page_begins_with_is_one_answer(url: str) -> None:
     names = json.loads(ask(url, "api/v1/databases")[1])["databases"]
     for asked, name in (("ranks-2.db", "ranks-2.db"), ("none", names[0])):
         status, body = ask(url, f"api/v1/opening?db={asked}")
-        size = int.from_bytes(body[:4], "little")
-        head = json.loads(body[4 : 4 + size])
+        arrays = dict(NamedArrays(body))
+        head = json.loads(arrays.pop("head").tobytes())
         assert status == 200 and head["databases"] == names and head["db"] == name
         assert head["summary"] == json.loads(ask(url, f"api/v1/db/{name}")[1])
         assert head["depths"] == depths or name != asked
-        assert body[4 + size :] == ask(url, f"api/v1/db/{name}/cct")[1]
+        tree = NamedArrays(ask(url, f"api/v1/db/{name}/cct")[1])
+        assert list(arrays) == list(tree)
+        assert all(np.array_equal(arrays[column], tree[column]) for column in tree)
 
 
 def test_others_are_refused(url: str) -> None:

@@ -1,7 +1,7 @@
 """Answers about one database: functions of the open database and the request's parameters.
 
-:data:`JSON_ANSWERS` return what becomes JSON, :data:`BINARY_ANSWERS` arrays that are sent one after
-the other, little-endian; ``docs/viewer-api.md`` documents both by their names. :func:`picture` and
+:data:`JSON_ANSWERS` return what becomes JSON, :data:`BINARY_ANSWERS` named arrays;
+``docs/viewer-api.md`` documents both by their names. :func:`picture` and
 :func:`source` need more than that. All are called in threads, and raise :class:`HpcdError` if the
 request is invalid.
 """
@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.arrays.named_arrays import Arrays
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.findings.findings import findings, scene
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_runs
-from hpcd.array_types import U32, Mask
+from hpcd.array_types import U32, Array, Mask
 from hpcd.errors import UsageError
 from hpcd.viewer.palette import DISTINCT, REST, parse_patterns
 from hpcd.viewer.picture_colours import entity_colours, view_colours
@@ -31,7 +32,6 @@ from hpcd.viewer.server.profile_api import heat, over_lines
 from hpcd.viewer.server.query_params import QueryParameters
 from hpcd.viewer.server.selection import Choice
 
-Arrays = list[npt.NDArray[Any]]
 JsonAnswer = Callable[[OpenDatabase, QueryParameters], object]
 BinaryAnswer = Callable[[OpenDatabase, QueryParameters], Arrays]
 
@@ -77,18 +77,18 @@ def describe(database: OpenDatabase) -> dict[str, object]:
 
 
 def calling_contexts(database: OpenDatabase) -> Arrays:
-    """The tree: u32 n, u32 m, then parent, procedure, owner, state u32[n] each, cost f32[n]; the
-    first m nodes are call paths, those behind further states of theirs."""
+    """The tree: parent, procedure, owner, state u32[n] each, cost f32[n]; the first ``paths`` nodes
+    are call paths, those behind further states of theirs."""
     picture = database.picture
     state = picture.state.astype(np.uint32) | picture.cause.astype(np.uint32) << 2
-    return [
-        np.array([len(picture), picture.paths], np.uint32),
-        np.asarray(picture.tree.parent, np.uint32),
-        picture.entity,
-        picture.owner,
-        state,
-        picture.cost.astype(np.float32),
-    ]
+    return {
+        "paths": np.array(picture.paths, np.uint32),
+        "parent": np.asarray(picture.tree.parent, np.uint32),
+        "procedure": picture.entity,
+        "owner": picture.owner,
+        "state": state,
+        "cost": picture.cost.astype(np.float32),
+    }
 
 
 def _cct(database: OpenDatabase, _: QueryParameters) -> Arrays:
@@ -163,12 +163,12 @@ def _curves(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """A picture: u32 h, w, b, then line u32[h], place u32[h], node[h, w].
+    """A picture: ``lines`` and ``places`` u32[h], ``nodes`` [h * w] of 2 bytes, or 4 where there
+    are many.
 
-    Nodes have b bytes: 2, or 4 where there are many. The rows are a choice's lines ``l0`` to
-    ``l1``, or the one of ``line`` alone, over ``t0`` to ``t1`` ns. With ``folds`` folded u32[h],
-    the number of lines each row represents, comes before the nodes. With ``runs`` n u32 comes
-    before the lines: 0, or the nodes are those of n runs of pixels, with end u16[n] behind them.
+    The rows are a choice's lines ``l0`` to ``l1``, or the one of ``line`` alone, over ``t0`` to
+    ``t1`` ns. With ``folds`` there is ``folded`` u32[h], the number of lines each row represents.
+    With ``runs``, where that is shorter, nodes are those of runs of pixels, with ``ends`` u16.
     """
     db = database.db
     t0, t1 = parameters.interval()
@@ -185,50 +185,41 @@ def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
         lines = order[place]
     shown = database.selection.sample(lines, parameters.choice(), t0, t1, width)
     kind = np.uint16 if len(database.picture) < np.iinfo(np.uint16).max else np.uint32
-    folded: Arrays = []
+    arrays: dict[str, Array] = {"lines": lines.astype(np.uint32), "places": place.astype(np.uint32)}
     if parameters.has("folds"):
         counts = database.selection.folded(lines.tolist(), parameters.choice())
-        folded = [np.array(counts, np.uint32)]
-    head = [len(lines), width, np.dtype(kind).itemsize]
-    pixels: Arrays = []
+        arrays["folded"] = np.array(counts, np.uint32)
     if parameters.has("runs"):
         first, end = pixel_runs(shown)  # a run's node is looked up once
-        shorter = len(first) * (head[2] + end.itemsize) < shown.size * head[2]
-        head.append(len(first) if shorter else 0)
-        if shorter:
-            pixels = [database.picture.of_pixels(first).astype(kind, copy=False), end]
-    return [
-        np.array(head, np.uint32),
-        lines.astype(np.uint32),
-        place.astype(np.uint32),
-        *folded,
-        *(pixels or [database.picture.of_pixels(shown).ravel().astype(kind, copy=False)]),
-    ]
+        size = np.dtype(kind).itemsize
+        if len(first) * (size + end.itemsize) < shown.size * size:
+            shown, arrays["ends"] = first, end
+    nodes = database.picture.of_pixels(shown).ravel()
+    return {**arrays, "nodes": nodes.astype(kind, copy=False)}
 
 
 # --- costs ---
 
 
 def _profile(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """Costs by context, with ``times`` seconds by node of the tree: u32 n, u32 m, u32 kind, u32
-    pixels, then f64[m, n], exclusive."""
+    """Costs by context, with ``times`` seconds by node of the tree: ``values`` f64[m, n],
+    exclusive, ``kind`` and ``pixels``."""
     profile = database.profile(parameters)
     value = np.asarray(profile.value, np.float64)
     if parameters.has("times"):
         value = database.picture.costs(value)[None]
-    size = [value.shape[1], len(value), profile.kind, profile.pixels]
-    return [np.array(size, np.uint32), value.ravel()]
+    kind, pixels = np.array(profile.kind, np.uint32), np.array(profile.pixels, np.uint32)
+    return {"kind": kind, "pixels": pixels, "values": value}
 
 
 def _tree(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """A view's tree: u32 n, u32 c, parent u32[n], entity u32[n], place u32[c]."""
+    """A view's tree: ``parent`` and ``procedure`` (an entity) u32[n], ``place`` u32[contexts]."""
     contexts = database.trees.of(parameters.text("view"))
-    return [
-        np.array([len(contexts.tree), len(contexts.place)], np.uint32),
-        np.asarray(contexts.tree.parent, np.uint32),
-        contexts.tree.frame.astype(np.uint32),
-        np.asarray(contexts.place, np.uint32),
-    ]
+    return {
+        "parent": np.asarray(contexts.tree.parent, np.uint32),
+        "procedure": contexts.tree.frame.astype(np.uint32),
+        "place": np.asarray(contexts.place, np.uint32),
+    }
 
 
 def _entities(database: OpenDatabase, parameters: QueryParameters) -> object:
@@ -237,13 +228,14 @@ def _entities(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _colours(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """u32[n]: colours of what the tree's nodes are, or of a view's entities, with a person's
+    """``colours`` u32[n] of what the tree's nodes are, or of a view's entities, with a person's
     patterns."""
     patterns = parse_patterns(parameters.text("patterns", longest=_LONGEST_TEXT).split("\n"))
     view, picture = parameters.text("view"), database.picture
     if view:
-        return [_words(view_colours(picture, database.trees.coloured_as(view), patterns))]
-    return [_flagged(*entity_colours(picture, patterns))]
+        entities = database.trees.coloured_as(view)
+        return {"colours": _words(view_colours(picture, entities, patterns))}
+    return {"colours": _flagged(*entity_colours(picture, patterns))}
 
 
 def _formula(database: OpenDatabase, parameters: QueryParameters) -> object:
@@ -280,13 +272,14 @@ def _over(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _heat(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """Lines x procedures: u32 h, u32 w, line u32[h], procedure u32[w], f32[h, w]."""
+    """Lines by procedures: ``lines`` u32[h], ``procedures`` u32[w], ``values`` f32[h * w]."""
     height, width = parameters.whole("h", 1, 2_000), parameters.whole("w", 1, 500)
     db, lines, phase = database.db, database.own_rows(parameters), parameters.text("phase")
     within = database.phases.costs(phase, lines, 0, db.duration_ns) if phase else None
     cells = heat(db, lines, parameters.text("metric"), height, width, within)
-    size = np.array([len(cells.line), len(cells.procedure)], np.uint32)
-    return [size, cells.line, cells.procedure, cells.value.ravel()]
+    return {
+        "lines": cells.line, "procedures": cells.procedure, "values": cells.value.ravel(),
+    }  # fmt: skip
 
 
 # --- recorded calls ---
@@ -304,8 +297,8 @@ def _messages(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _matrix(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """u32 rows, u32 columns, u32 ranks of a cell each way, u32 0, then f64[2, rows, columns]:
-    messages and bytes, or waits and seconds."""
+    """``counts`` and ``amounts`` f64[rows * columns], messages and bytes, or waits and seconds;
+    ``step`` ranks of a cell each way."""
     ranks = parameters.numbers("ranks")
     if len(ranks) != _SPANS:
         raise UsageError("ranks must be four numbers")
@@ -314,7 +307,10 @@ def _matrix(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
         parameters.text("kind"), database.all_lines(parameters), *parameters.interval(),
         (s0, s1, d0, d1), parameters.whole("cells", 1, _MOST_CELLS),
     )  # fmt: skip
-    return [np.array([*cells.shape[1:], step, 0], np.uint32), cells.ravel()]
+    counts, amounts = cells.reshape(2, -1)
+    sizes = {"rows": cells.shape[1], "columns": cells.shape[2], "step": step}
+    numbers = {name: np.array(size, np.uint32) for name, size in sizes.items()}
+    return {**numbers, "counts": counts, "amounts": amounts}
 
 
 def _calls(database: OpenDatabase, parameters: QueryParameters) -> object:

@@ -1,20 +1,18 @@
 """The viewer's web application: everything the page shows is an answer of this API.
 
-``docs/viewer-api.md`` documents it. Arrays travel as little-endian binary, compressed in a way the
-browser undoes by itself; their shapes are in the answer's first words.
+``docs/viewer-api.md`` documents it. Named arrays travel compressed in a way the browser undoes by
+itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 
-import numpy as np
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
@@ -25,6 +23,7 @@ from starlette.routing import Mount, Route
 from zstandard import ZstdCompressor
 
 from hpcd.analysis import Database
+from hpcd.analysis.arrays.named_arrays import Arrays, array_parts, json_bytes
 from hpcd.analysis.parallel.ranks import main_program
 from hpcd.errors import HpcdError, NotFoundError, UsageError
 from hpcd.viewer.live_revisions import LiveRevisions
@@ -32,7 +31,6 @@ from hpcd.viewer.server.access_guard import AccessGuard
 from hpcd.viewer.server.answers import (
     BINARY_ANSWERS,
     JSON_ANSWERS,
-    Arrays,
     BinaryAnswer,
     JsonAnswer,
     calling_contexts,
@@ -40,7 +38,7 @@ from hpcd.viewer.server.answers import (
     picture,
     source,
 )
-from hpcd.viewer.server.comparison_api import Comparisons, comparison_request, packed
+from hpcd.viewer.server.comparison_api import Comparisons, comparison_request
 from hpcd.viewer.server.open_database import GoneError, OpenDatabase
 from hpcd.viewer.server.page_files import PageFiles
 from hpcd.viewer.server.query_params import QueryParameters
@@ -211,7 +209,7 @@ class _Views:
 
     async def opening(self, request: Request) -> Response:
         """The data a page shows first, of the database ``db``, or of the first if there is no such:
-        u32 n, JSON of n bytes, and the tree as the answer ``cct`` has it."""
+        ``head`` is JSON, all else the answer ``cct``."""
         name = QueryParameters(request.query_params).text("db")
         if name not in self._databases:
             name = next(iter(self._databases))
@@ -224,10 +222,7 @@ class _Views:
                 "summary": self._summary_of(name, database),
                 "depths": database.made_depths(),
             }
-            text = json.dumps(head).encode()
-            text += b" " * (-len(text) % 4)
-            size = np.array([len(text)], np.uint32)
-            return [size, np.frombuffer(text, np.uint8), *calling_contexts(database)]
+            return {"head": json_bytes(head), **calling_contexts(database)}
 
         return await _binary(request, make)
 
@@ -244,9 +239,9 @@ class _Views:
         return JSONResponse({**recording.state(), "lines": lines})
 
     async def compare(self, request: Request) -> Response:
-        """Several runs, or parts of one, as one tree; see :func:`.comparison_api.packed`."""
+        """Several runs, or parts of one, as one tree."""
         wanted = comparison_request(QueryParameters(request.query_params))
-        return await _binary(request, lambda: packed(*self._comparisons.aligned(wanted)))
+        return await _binary(request, lambda: self._comparisons.aligned(wanted))
 
     async def compared_calls(self, request: Request) -> Response:
         """Return the counts of calls by caller and callee on each side."""
@@ -314,7 +309,7 @@ async def _binary(request: Request, make: Callable[[], Arrays]) -> Response:
 
     def compressed() -> bytes:
         packer = ZstdCompressor(_LEVEL).compressobj() if modern else zlib.compressobj(_LEVEL)
-        parts = [packer.compress(part.tobytes()) for part in make()]
+        parts = [packer.compress(part) for part in array_parts(make())]
         return b"".join([*parts, packer.flush()])
 
     return Response(

@@ -8,7 +8,6 @@ itself whenever a person moves a slider.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,11 +15,11 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis import Database
 from hpcd.analysis.answers.compared_runs import call_points, compared_sides
 from hpcd.analysis.answers.json_form import json_form
+from hpcd.analysis.arrays.named_arrays import Arrays, json_bytes
 from hpcd.analysis.parallel.comparison import Comparison, compare
 from hpcd.analysis.parallel.comparison_sides import Side, choose_sides, whole_runs
 from hpcd.analysis.parallel.run_times import run_time_sentence
@@ -96,12 +95,10 @@ class Comparisons:
         self._lock = Lock()
         self._made = lru_cache(_KEPT)(self._make)
 
-    def aligned(
-        self, request: ComparisonRequest
-    ) -> tuple[dict[str, object], list[npt.NDArray[Any]]]:
-        """Return the description of the aligned tree, and the tree in columns.
+    def aligned(self, request: ComparisonRequest) -> Arrays:
+        """Return the aligned tree in columns, and its description, ``head`` (JSON).
 
-        ``cost`` and ``variance`` ``float64[sides, n]``, exclusive; ``parent``, ``place`` and
+        ``cost`` and ``variance`` ``float64[sides, n]``, exclusive; ``parent``, ``procedure`` and
         ``owner`` ``uint32[n]``: the innermost node of the program on the way to each. Contexts
         that cost no side anything are left out.
         """
@@ -135,13 +132,14 @@ class Comparisons:
             "marks": marks(names).tolist(),
             "colours": (rgb[:, 0] | rgb[:, 1] << 8 | rgb[:, 2] << 16).tolist(),
         }
-        return head, [
-            comparison.cost[:, kept],
-            comparison.variance[:, kept],
-            number[matching.tree.parent[kept]].astype(np.uint32),
-            place_of.astype(np.uint32),
-            number[owner[kept]].astype(np.uint32),
-        ]
+        return {
+            "head": json_bytes(head),
+            "cost": comparison.cost[:, kept],
+            "variance": comparison.variance[:, kept],
+            "parent": number[matching.tree.parent[kept]].astype(np.uint32),
+            "procedure": place_of.astype(np.uint32),
+            "owner": number[owner[kept]].astype(np.uint32),
+        }
 
     def calls(self, request: ComparisonRequest) -> dict[str, object]:
         """Return callers and callees with numbers of visits and costs, the costliest first."""
@@ -202,13 +200,3 @@ def _affordable(sides: list[Side]) -> None:
             f"this would read {count / 1e6:,.0f} million records: hpcd compare does it, "
             "or choose shorter parts"
         )
-
-
-def packed(head: dict[str, object], columns: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    """u32 bytes of JSON, u32 n, u32 sides, u32 0, the JSON, then the columns."""
-    text = json.dumps(head).encode()
-    # Numbers of eight bytes must lie at multiples of eight.
-    text += b" " * (-len(text) % 8)
-    sides, n = columns[0].shape
-    size = np.array([len(text), n, sides, 0], np.uint32)
-    return [size, np.frombuffer(text, np.uint8), *columns]

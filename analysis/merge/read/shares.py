@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.analysis.arrays.named_arrays import Arrays, load_arrays, save_arrays
+from hpcd.analysis.arrays.named_arrays import Arrays, json_bytes, load_arrays, save_arrays
 from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.merge.read.part_output import PartOutput
 from hpcd.analysis.trace.overview import OverviewEntries
@@ -104,7 +104,7 @@ class ReadShare:
             "source": source, "order": output.order, "table": table.view(np.uint8),
             "offset": offset, "content": content,
             "unsorted": np.array(sorted(output.unsorted), np.int64),
-            "damage": np.frombuffer(json.dumps(damage).encode(), np.uint8),
+            "damage": json_bytes(damage),
         }  # fmt: skip
         columns |= {name: getattr(output, name) for name in _COUNTS}
         columns |= {f"sum_{name}": getattr(cells, name) for name in _SUMS}

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis.arrays.bounds import bounds_of
-from hpcd.analysis.arrays.named_arrays import load_arrays, save_arrays
+from hpcd.analysis.arrays.named_arrays import json_bytes, load_arrays, save_arrays
 from hpcd.analysis.arrays.small_numbers import narrow
 from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.array_types import U32, Array
@@ -60,7 +60,7 @@ def save_scratch(
         "parent": tree.parent, "frame": tree.frame, "order": order,
         "payload": np.frombuffer(b"".join(payloads), np.uint8),
         "payload_start": bounds_of([len(payload) for payload in payloads]),
-        "facts": np.frombuffer(json.dumps(facts).encode(), np.uint8),
+        "facts": json_bytes(facts),
     }  # fmt: skip
     sum_columns: tuple[Array, ...] = (sums.line, sums.node, sums.event, sums.records, sums.value)
     columns |= {name: narrow(column) for name, column in zip(_SUMS, sum_columns, strict=True)}

@@ -1,7 +1,7 @@
 // @ts-check
 // The server's answers as typed arrays; docs/viewer-api.md tells what they hold.
 
-import { Connection } from "./connection.js";
+import { Connection, parsed } from "./connection.js";
 import { Grid } from "./grid.js";
 
 /**
@@ -33,11 +33,8 @@ export class Api extends Connection {
    * @returns {Promise<import("./api_types.js").OpeningAnswer>}
    */
   async opening(db = "", asked = undefined) {
-    const answer = await this.fetch(openingPath(db), undefined, null, asked);
-    const buffer = await answer.arrayBuffer();
-    const [size] = new Uint32Array(buffer, 0, 1);
-    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
-    return { ...head, cct: treeColumns(new Uint32Array(buffer, 4 + size)) };
+    const { head, ...tree } = await this.arrays(openingPath(db), undefined, null, asked);
+    return { ...parsed(head), cct: tree };
   }
 
   // Of the newest revision.
@@ -48,21 +45,17 @@ export class Api extends Connection {
   live = (db, revision, lines) => this.json(this.path(db, "live", `revision=${revision}&lines=${lines}`));
 
   /** @type {(db: string, revision?: number) => Promise<TreeColumns>} */
-  cct = async (db, revision) => treeColumns(await this.words(this.path(db, "cct"), revision));
+  cct = (db, revision) => this.arrays(this.path(db, "cct"), undefined, revision);
 
   /** @type {(db: string, view: string) => Promise<import("./api_types.js").ViewColumns>} */
-  tree = async (db, view) => {
-    const words = await this.words(this.path(db, "tree", new URLSearchParams({ view })));
-    const [n, c] = words;
-    return { parent: words.subarray(2, 2 + n), procedure: words.subarray(2 + n, 2 + 2 * n), place: words.subarray(2 + 2 * n, 2 + 2 * n + c) };
-  };
+  tree = (db, view) => this.arrays(this.path(db, "tree", new URLSearchParams({ view })));
 
   /** @type {(db: string, view: string) => Promise<import("./api_types.js").Entities>} */
   entities = (db, view) => this.json(this.path(db, "entities", new URLSearchParams({ view })));
 
   // Of the procedures, or of a view's entities.
   /** @type {(db: string, patterns?: string, view?: string) => Promise<Uint32Array>} */
-  colours = (db, patterns = "", view = "") => this.words(this.path(db, "colours", new URLSearchParams({ patterns, view })));
+  colours = async (db, patterns = "", view = "") => (await this.arrays(this.path(db, "colours", new URLSearchParams({ patterns, view })))).colours;
 
   /** @type {(db: string, text: string) => Promise<import("./api_types.js").FormulaAnswer>} */
   formula = (db, text) => this.json(this.path(db, "formula", new URLSearchParams({ text })));
@@ -91,14 +84,8 @@ export class Api extends Connection {
   /** @type {(db: string, query: URLSearchParams, signal?: AbortSignal) => Promise<Grid>} */
   grid = async (db, query, signal) => {
     query.set("runs", "1");
-    const buffer = await this.buffer(this.path(db, "grid", query), signal);
-    const [h, w, bytes, n] = new Uint32Array(buffer, 0, 4);
-    const words = new Uint32Array(buffer, 16, 3 * h);
-    const at = 16 + 12 * h;
-    const nodes = new (bytes === 2 ? Uint16Array : Uint32Array)(buffer, at, n || h * w);
-    return new Grid({
-      h, w, revision: this.revision, lines: words.subarray(0, h), places: words.subarray(h, 2 * h), folded: words.subarray(2 * h),
-    }, nodes, n ? new Uint16Array(buffer, at + bytes * n, n) : null);
+    const { nodes, ends = null, ...rows } = await this.arrays(this.path(db, "grid", query), signal);
+    return new Grid({ h: rows.lines.length, w: Number(query.get("w")), revision: this.revision, ...rows }, nodes, ends);
   };
 
   // h rows of w columns.
@@ -111,11 +98,7 @@ export class Api extends Connection {
 
   // With times: of whole lines too.
   /** @type {(db: string, window: Window, times?: boolean) => Promise<import("./api_types.js").ProfileAnswer>} */
-  profile = async (db, window, times = false) => {
-    const buffer = await this.buffer(this.path(db, "profile", windowQuery(window, times ? { times: 1 } : {})));
-    const [n, m, kind, pixels] = new Uint32Array(buffer, 0, 4);
-    return { kind, pixels, values: Array.from({ length: m }, (_, i) => new Float64Array(buffer, 16 + 8 * n * i, n)) };
-  };
+  profile = (db, window, times = false) => this.arrays(this.path(db, "profile", windowQuery(window, times ? { times: 1 } : {})));
 
   // The trace view as a file, with axis, names and legend; look: w, h, depth, patterns, dark.
   /** @type {(db: string, window: Window, format: "png" | "svg", look: Record<string, string | number | undefined>) => Promise<Blob>} */
@@ -137,13 +120,8 @@ export class Api extends Connection {
   // h lines, w procedures.
   /** @type {(db: string, window: Window, metric: string, h: number, w: number) => Promise<import("./api_types.js").Heat>} */
   heat = async (db, window, metric, h, w) => {
-    const buffer = await this.buffer(this.path(db, "heat", windowQuery(window, { metric, h, w })));
-    const [rows, columns] = new Uint32Array(buffer, 0, 2);
-    return {
-      h: rows, w: columns, lines: new Uint32Array(buffer, 8, rows),
-      procedures: new Uint32Array(buffer, 8 + 4 * rows, columns),
-      values: new Float32Array(buffer, 8 + 4 * (rows + columns)),
-    };
+    const cells = await this.arrays(this.path(db, "heat", windowQuery(window, { metric, h, w })));
+    return { h: cells.lines.length, w: cells.procedures.length, ...cells };
   };
 
   // At a moment, ns since the origin; null: now. With kernel: with the kernel's frames.
@@ -158,12 +136,7 @@ export class Api extends Connection {
 
   // Ranks from, to: of senders, of receivers; cells: at most this number a side.
   /** @type {(db: string, window: Window, kind: string, ranks: number[], cells: number) => Promise<import("./api_types.js").MatrixAnswer>} */
-  matrix = async (db, window, kind, ranks, cells) => {
-    const buffer = await this.buffer(this.path(db, "messages/matrix", windowQuery(window, { kind, ranks: ranks.join(","), cells })));
-    const [rows, columns, step] = new Uint32Array(buffer, 0, 3);
-    const size = rows * columns;
-    return { rows, columns, step, counts: new Float64Array(buffer, 16, size), amounts: new Float64Array(buffer, 16 + 8 * size, size) };
-  };
+  matrix = (db, window, kind, ranks, cells) => this.arrays(this.path(db, "messages/matrix", windowQuery(window, { kind, ranks: ranks.join(","), cells })));
 
   // Of a group of calls, or of a function.
   /** @type {(db: string, window: Window, by: string, calls: { of?: string, function?: string }) => Promise<import("./api_types.js").CallTotalsAnswer>} */
@@ -187,23 +160,12 @@ export class Api extends Connection {
    * @returns {Promise<import("./api_types.js").ComparisonAnswer>}
    */
   async compare(query) {
-    const buffer = await this.buffer(`api/v1/compare?${query}`);
-    const [size, n, sides] = new Uint32Array(buffer, 0, 3);
-    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 16, size)));
-    const costs = Array.from({ length: 2 * sides }, (_, i) => new Float64Array(buffer, 16 + size + 8 * n * i, n));
-    const [parent, procedure, owner] = [0, 1, 2].map((i) => new Uint32Array(buffer, 16 + size + 16 * n * sides + 4 * n * i, n));
-    return { head, cost: costs.slice(0, sides), variance: costs.slice(sides), cct: { parent, procedure }, owner };
+    const { head, parent, procedure, ...columns } = await this.arrays(`api/v1/compare?${query}`);
+    return { head: parsed(head), cct: { parent, procedure }, ...columns };
   }
 
   /** @type {(query: URLSearchParams) => Promise<import("./api_types.js").CallsAnswer>} */
   comparedCalls = (query) => this.json(`api/v1/compare/calls?${query}`);
-}
-
-/** @param {Uint32Array} words as cct has them */
-function treeColumns(words) {
-  const [n, paths] = words;
-  const [parent, procedure, owner, state, cost] = [0, 1, 2, 3, 4].map((i) => words.subarray(2 + i * n, 2 + (i + 1) * n));
-  return { paths, parent, procedure, owner, state, cost: new Float32Array(cost.buffer, cost.byteOffset, n) };
 }
 
 /**

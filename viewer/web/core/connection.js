@@ -62,8 +62,32 @@ export class Connection {
   async buffer(path, signal, revision) { return (await this.fetch(path, signal, revision)).arrayBuffer(); }
 
   /**
+   * Arrays by name, of two dimensions as rows, of none as a number (docs/database.md tells the form).
+   * The caller's return type says what the answer is.
    * @param {string} path
+   * @param {AbortSignal} [signal]
    * @param {number | null} [revision]
+   * @param {Promise<Response>} [asked] the answer, if it has been requested
    */
-  async words(path, revision) { return new Uint32Array(await this.buffer(path, undefined, revision)); }
+  async arrays(path, signal, revision, asked) {
+    const buffer = await (await this.fetch(path, signal, revision, asked)).arrayBuffer();
+    const [size] = new Uint32Array(buffer, 8, 1);
+    /** @type {ReturnType<typeof JSON.parse>} */
+    const arrays = {};
+    let at = 16 + size;
+    for (const [name, kind, shape] of parsed(new Uint8Array(buffer, 16, size))) {
+      const [height, width] = [1, 1, ...shape].slice(-2);
+      const rows = Array.from({ length: height }, (_, row) => new KINDS[kind](buffer, at + row * width * KINDS[kind].BYTES_PER_ELEMENT, width));
+      arrays[name] = [rows[0]?.[0], rows[0], rows][shape.length];
+      at += height * width * KINDS[kind].BYTES_PER_ELEMENT;
+      at += -at & 7;
+    }
+    return arrays;
+  }
 }
+
+/** @type {Record<string, typeof Uint8Array | typeof Uint16Array | typeof Uint32Array | typeof Float32Array | typeof Float64Array>} */
+const KINDS = { "|u1": Uint8Array, "<u2": Uint16Array, "<u4": Uint32Array, "<f4": Float32Array, "<f8": Float64Array };
+
+/** @param {Uint8Array} text JSON */
+export function parsed(text) { return JSON.parse(new TextDecoder().decode(text)); }

@@ -28,7 +28,7 @@ KINDS = ("|u1", "|b1", "<u2", "<i4", "<u8", "<f4", "<f8")
 ARRAYS = st.dictionaries(
     st.text(),
     st.sampled_from(KINDS).flatmap(
-        lambda kind: arrays_of.arrays(kind, arrays_of.array_shapes(min_side=0))
+        lambda kind: arrays_of.arrays(kind, arrays_of.array_shapes(min_dims=0, min_side=0))
     ),
     max_size=5,
 )
