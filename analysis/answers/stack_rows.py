@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from hpcd.analysis.stacks.named_paths import Frame
 from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.stack_sentences import standing_groups
 from hpcd.analysis.stacks.stack_tree import StackNode, merged, process_names
 from hpcd.analysis.stacks.wait_words import activity_words
+from hpcd.analysis.symbols.frame_lookup import Frame
 from hpcd.model.stack_snapshot import ThreadStack
 from hpcd.wording import ages
 

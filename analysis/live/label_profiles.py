@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.analysis.live.frame_lookup import FrameLookup, MakeNamer
+from hpcd.analysis.symbols.frame_lookup import FrameLookup, MakeNamer
 from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.array_types import F64, I64, U32
 from hpcd.measurement.codec import RecordChunk
@@ -98,7 +98,7 @@ class CallPaths:
 
     def text(self, frame: int) -> FrameText:
         """Return the name of a frame, and the place of its code."""
-        name = shortened(self._frames.name_of[frame][0], _LONGEST_NAME)
+        name = shortened(self._frames.frame_of[frame].name, _LONGEST_NAME)
         value = np.array([frame], np.uint64)
         if not bool(frames_of.is_module(value)[0]):
             return FrameText(name, None, 0)
@@ -117,7 +117,7 @@ class ProfileFollower:
         self, path: Path, make_namer: MakeNamer = Namer, *, from_now: bool = False
     ) -> None:
         self._measurement = open_measurement(path)
-        self._frames = FrameLookup(self._measurement, make_namer)
+        self._frames = FrameLookup(make_namer)
         self._chunks = self._measurement.chunks if from_now else 0
         self._end = 0
         self._series_of: dict[int, int] = {}
@@ -229,8 +229,9 @@ class ProfileFollower:
             above = np.unique(cct.parent[level]).astype(np.int64)
             level = above[~reached[above]]
         reached[0] = False
-        self._frames.look_up(np.unique(cct.frame[reached]))
-        return CallPaths(self._frames, cct.parent, cct.frame.tolist(), self._measurement.modules)
+        modules, symbols = self._measurement.modules, self._measurement.symbols
+        self._frames.look_up(np.unique(cct.frame[reached]), modules, symbols)
+        return CallPaths(self._frames, cct.parent, cct.frame.tolist(), modules)
 
 
 def _joined(series: list[Series]) -> Series:

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.live.frame_lookup import FrameLookup
 from hpcd.analysis.live.recent_calls import CallWindow, RecentCalls
 from hpcd.analysis.profile.working_lines import select_working
+from hpcd.analysis.symbols.frame_lookup import FrameLookup
 from hpcd.array_types import F64, I64, U32
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import Measurement, open_measurement
@@ -267,7 +267,7 @@ class _PathNames:
 
     def __init__(self, measurement: Measurement) -> None:
         self._measurement = measurement
-        self._frames = FrameLookup(measurement)
+        self._frames = FrameLookup()
         self._path_of_node = np.full(1, 0, np.int64)
         # Path 0 is the empty one, the root.
         self._paths: list[tuple[int, tuple[str, bool]]] = [(0, ("", False))]
@@ -315,12 +315,14 @@ class _PathNames:
             level = np.unique(cct.parent[level]).astype(np.int64)
             level = level[(numbers[level] < 0) & ~new[level]]
         fresh = np.flatnonzero(new)
-        self._frames.look_up(np.unique(cct.frame[fresh]))
+        modules, symbols = self._measurement.modules, self._measurement.symbols
+        self._frames.look_up(np.unique(cct.frame[fresh]), modules, symbols)
         # Parents come first, so theirs is always numbered.
         for node, parent, frame in zip(
             fresh.tolist(), cct.parent[fresh].tolist(), cct.frame[fresh].tolist(), strict=True
         ):
-            key = (int(numbers[parent]), self._frames.name_of[frame])
+            named = self._frames.frame_of[frame]
+            key = (int(numbers[parent]), (named.name, named.kernel))
             number = self._numbers.get(key)
             if number is None:
                 number = self._numbers[key] = len(self._paths)

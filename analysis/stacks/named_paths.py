@@ -1,33 +1,17 @@
-"""Names for the call paths of a snapshot, as :mod:`hpcd.analysis.live.recent_window` has them."""
+"""Names for the call paths of a snapshot."""
 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 import numpy as np
 
-from hpcd.analysis.symbols.frame_names import RAW_NAME, marker_name, omitted_name, round_count
+from hpcd.analysis.symbols.frame_lookup import Frame, FrameLookup
 from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.array_types import U64
-from hpcd.model import frame as frames
-from hpcd.model.identity import KERNEL_KINDS, Module, ModuleKind
+from hpcd.measurement.recorded_symbols import SymbolRow
+from hpcd.model.identity import ModuleKind
 from hpcd.model.stack_snapshot import StackSnapshot
-
-
-class Frame(NamedTuple):
-    """A procedure frame: its name, its load module ("" for none: a marker, an address in
-    no mapping), and whether it is the kernel's."""
-
-    name: str
-    module: str
-    kernel: bool
-
-    @property
-    def is_procedure(self) -> bool:
-        """Whether the frame is code, not a word on the path."""
-        return bool(self.module)
-
 
 Path = tuple[Frame, ...]
 """A call path, outermost frame first."""
@@ -37,66 +21,48 @@ class PathNames:
     """Names frames; what was named once is remembered for the snapshots that follow."""
 
     def __init__(self) -> None:
-        self._frames: dict[int, Frame] = {}
-        self._namers: dict[int, tuple[int, str, Namer]] = {}
+        self._images: dict[tuple[str, str], int | None] = {}
+        self._frames = FrameLookup(self._namer)
 
     def paths(self, snapshot: StackSnapshot) -> list[Path]:
         """The path of each number in :attr:`StackSnapshot.paths`."""
         if not snapshot.paths:
             return []
-        self._look_up(np.unique(np.concatenate(snapshot.paths)), snapshot)
-        return [tuple(self._frames[value] for value in path.tolist()) for path in snapshot.paths]
-
-    def _look_up(self, values: U64, snapshot: StackSnapshot) -> None:
+        modules = snapshot.modules
+        self._images = {
+            (module.path, module.build_id): snapshot.images.get(number)
+            for number, module in modules.items()
+        }
+        known = self._frames.frame_of
         # Code made at run time may get its name later.
-        values = values[
-            [
-                value not in self._frames or self._frames[value].name[:1] == "["
-                for value in values.tolist()
-            ]
-        ]
-        if not len(values):
-            return
-        module, offset = frames.module_of(values), frames.offset_of(values)
-        counts = frames.omitted_count(values)
-        for value, omitted, marker in zip(
-            values.tolist(), counts.tolist(), frames.is_marker(values).tolist(), strict=True
-        ):
-            name = marker_name(value & 0xFF) if marker else RAW_NAME
-            name = omitted_name(int(round_count(omitted))) if omitted else name
-            self._frames[value] = Frame(name, "", False)
-        for number in np.unique(module[frames.is_module(values)]).tolist():
-            load_module = snapshot.modules.get(number)
-            selected = (module == number) & frames.is_module(values)
-            names = self._names(number, load_module, snapshot, offset[selected].astype(np.uint64))
-            path = load_module.path if load_module else "[unknown]"
-            in_kernel = load_module is not None and load_module.kind in KERNEL_KINDS
-            for value, name in zip(values[selected].tolist(), names, strict=True):
-                self._frames[value] = Frame(name, path, in_kernel)
+        for value in [value for value, frame in known.items() if frame.name[:1] == "["]:
+            del known[value]
+        self._frames.look_up(np.unique(np.concatenate(snapshot.paths)), modules, snapshot.symbols)
+        return [tuple(known[value] for value in path.tolist()) for path in snapshot.paths]
 
-    def _names(
-        self, number: int, module: Module | None, snapshot: StackSnapshot, offsets: U64
-    ) -> list[str]:
-        rows = snapshot.symbols.get(number, [])
-        known = self._namers.get(number)
-        if known is None or known[0] != len(rows):
-            path = module.path if module else "unknown"
-            if module is None:
-                known = len(rows), path, Namer(ModuleKind.JIT, path, "", rows)
-            else:
-                path = _readable(path, snapshot.images.get(number))
-                known = len(rows), path, Namer(module.kind, path, module.build_id, rows)
-            self._namers[number] = known
-        names = known[2].names(offsets)
-        if module is not None and known[1] != module.path:
-            opened, name = f"[{known[1].rpartition('/')[2]}", f"[{module.path.rpartition('/')[2]}"
-            names = [
-                name + text[len(opened) :]
-                if text.startswith((f"{opened}+", f"{opened}]"))
-                else text
-                for text in names
-            ]
-        return names
+    def _namer(
+        self, kind: ModuleKind, path: str, build_id: str, rows: list[SymbolRow]
+    ) -> _ImageNamer:
+        readable = _readable(path, self._images.get((path, build_id)))
+        return _ImageNamer(path, readable, Namer(kind, readable, build_id, rows))
+
+
+class _ImageNamer:
+    """Names addresses of the module at ``path``, which is read as ``readable``."""
+
+    def __init__(self, path: str, readable: str, namer: Namer) -> None:
+        self._name, self._opened = (f"[{one.rpartition('/')[2]}" for one in (path, readable))
+        self._namer = namer
+
+    def names(self, offsets: U64) -> list[str]:
+        """The procedure of each of ``offsets`` (``uint64[n]``)."""
+        opened = self._opened
+        return [
+            self._name + text[len(opened) :]
+            if text.startswith((f"{opened}+", f"{opened}]"))
+            else text
+            for text in self._namer.names(offsets)
+        ]
 
 
 def _readable(path: str, descriptor: int | None) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from hpcd.analysis.roles.role import NameRole
 from hpcd.analysis.roles.role_table import role_table
-from hpcd.analysis.stacks.named_paths import Frame, Path
+from hpcd.analysis.stacks.named_paths import Path
+from hpcd.analysis.symbols.frame_lookup import Frame
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import StackSnapshot, ThreadStack
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.stacks.named_paths import Frame, Path
+from hpcd.analysis.stacks.named_paths import Path
+from hpcd.analysis.symbols.frame_lookup import Frame
 from hpcd.analysis.trace.states import NOT_SAMPLED, nodes_of
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.errors import UsageError

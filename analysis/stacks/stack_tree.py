@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from hpcd.analysis.stacks.named_paths import Frame, Path
+from hpcd.analysis.stacks.named_paths import Path
+from hpcd.analysis.symbols.frame_lookup import Frame
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import ThreadStack
 

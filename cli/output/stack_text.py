@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from hpcd.analysis.answers.stack_rows import RowKind, StackRow, stack_rows
-from hpcd.analysis.stacks.named_paths import Frame
 from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.stack_sentences import waiting
+from hpcd.analysis.symbols.frame_lookup import Frame
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import ThreadStack

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from hpcd.analysis.live.frame_lookup import MakeNamer
 from hpcd.analysis.live.label_profiles import ProfileFollower
 from hpcd.analysis.symbols.confined_naming import ConfinedNaming
+from hpcd.analysis.symbols.frame_lookup import MakeNamer
 from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.cli.command import Command
 from hpcd.cli.output.terminal_text import say

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpcd.__main__ import main
-from hpcd.analysis.stacks.named_paths import Frame, Path
+from hpcd.analysis.stacks.named_paths import Path
 from hpcd.analysis.stacks.outliers import outliers
 from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.recorded_stacks import _Event, _wait_at
@@ -16,6 +16,7 @@ from hpcd.analysis.stacks.stack_sentences import findings
 from hpcd.analysis.stacks.stack_tree import merged, process_names, ranges
 from hpcd.analysis.stacks.wait_words import named_wait, wait_text
 from hpcd.analysis.stacks.waiting_chains import waiting_chains
+from hpcd.analysis.symbols.frame_lookup import Frame
 from hpcd.cli.output.stack_text import tree_lines
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack, Wait
