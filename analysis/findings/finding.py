@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from hpcd.analysis.findings.places import Place
+from hpcd.analysis.profile.row_text import CALLS
 from hpcd.wording import percent, quantity
 
 LEAST_SHARE = 0.05
 """Less is no news."""
+_LONGEST = 120
+"""A sentence is not longer if its call paths can be shorter: it is read at a glance."""
+_PATH = re.compile(r"(?:^|(?<= ))in ")
+_LEFT_OUT = re.compile(r"\(\+(\d+)\) ")
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,31 @@ class Finding:
     def text(self) -> str:
         """The sentence."""
         share = f", {percent(self.share, 0)} of {self.whole}" if self.whole else ""
-        place = f", {self.place}" if self.place else ""
-        return f"{self.subject} {quantity(self.value, self.unit)}{share}{place}{self.more}."
+        before = f"{self.subject} {quantity(self.value, self.unit)}{share}"
+        place, more = f", {self.place}" if self.place else "", self.more
+        room = _LONGEST - len(before) - 1
+        place = _shorten_path(place, room - len(more))
+        return f"{before}{place}{_shorten_path(more, room - len(place))}."
 
     def as_json(self) -> dict[str, Any]:
         """Its fields for the page, amounts in ``unit``."""
         return {**vars(self), "text": self.text}
+
+
+def _shorten_path(words: str, width: int) -> str:
+    """Return ``words``, which end in a call path or not, with less of its outermost frames if they
+    are longer than ``width``; two are left, as the innermost one may be a library's."""
+    begins = [match.end() for match in _PATH.finditer(words)]
+    head, path = (words[: begins[-1]], words[begins[-1] :]) if begins else ("", words)
+    names = path.split(CALLS)
+    counted = _LEFT_OUT.match(names[0])
+    left = int(counted[1]) if counted else 0
+    names[0] = names[0][counted.end() :] if counted else names[0]
+    while len(names) > 2 and len(words) > width:
+        del names[0]
+        left += 1
+        words = f"{head}(+{left}) {CALLS.join(names)}"
+    return words
 
 
 def most_of(paths: list[Place], seconds: float) -> tuple[str, str]:

@@ -81,9 +81,15 @@ def findings(db: Database, facts: Facts | None = None) -> list[Finding]:
     # What other programs cause cannot be mended in this one.
     outside = [finding for finding in lost if finding.kind == "outside"]
     lost = [finding for finding in lost if finding.kind != "outside"]
-    large = [finding for finding in lost if finding.share >= _LARGE]
-    rest = [*(finding for finding in lost if finding.share < _LARGE), *work]
-    return large + sorted(rest, key=lambda finding: -finding.share) + outside
+    # Of the time that was the threads' own, so that their losses come first also beside others.
+    scale = facts.use.lived / facts.use.own if facts.use.own > 0 else 1.0
+
+    def share(finding: Finding) -> float:
+        return finding.share * (scale if finding.whole == facts.whose_time else 1.0)
+
+    large = [finding for finding in lost if share(finding) >= _LARGE]
+    rest = [*(finding for finding in lost if share(finding) < _LARGE), *work]
+    return large + sorted(rest, key=lambda finding: -share(finding)) + outside
 
 
 def has_facts(db: Database) -> bool:

@@ -42,11 +42,11 @@ class Places:
         """Return the display name of a place's innermost procedure."""
         return self._db.procedure_names[place.procedure]
 
-    def ranked(self, seconds: F64) -> list[Place]:
+    def ranked(self, seconds: F64, *, calls: bool = True) -> list[Place]:
         """Return the call paths of ``seconds`` ``float64[nodes]``, the costliest first; those that
         read alike are one. A path leads to the innermost procedure of the program itself and, for
-        what a library did, to the library's procedure that it called."""
-        own, called = self._contexts.own, self._contexts.called
+        what a library did, with ``calls`` to the library's procedure that it called."""
+        own, called = self._contexts.own, self._contexts.called * calls
         spent = np.flatnonzero(seconds > 0)
         key = own[spent] * len(own) + called[spent]
         pairs, group = np.unique(key, return_inverse=True)

@@ -12,6 +12,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.calls.memory import measure_memory, recorded_pages
 from hpcd.analysis.calls.process_heap import measure_heap
 from hpcd.analysis.database import Database
+from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import (
     LEAST_SHARE,
@@ -85,7 +86,7 @@ def _message_waits(facts: Facts) -> Iterator[Finding]:
         return
     ((kind, node), seconds), *_ = by_call.most_common(1)
     place = use.places.path(node)
-    outside, words = meanwhile(facts.sharing, use, total, place)
+    outside, words = meanwhile(facts, Use.OTHERS, total, place)
     yield Finding(
         "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",
         total / use.lived, "the ranks' time",

@@ -80,6 +80,17 @@ class TimeUse:
         return float(sum(self.seconds(use).sum() for use in Use if use not in IDLE))
 
     @cached_property
+    def own(self) -> float:
+        """Seconds of :attr:`lived` but for those without a CPU that other programs had: of these a
+        loss is large or not."""
+        without = float(self.seconds(Use.RUNNABLE).sum() + self.seconds(Use.STARVED).sum())
+        return self.lived if self.demand.own else self.lived - without
+
+    def culprits(self, use: Use) -> tuple[F64, I64, I64]:
+        """Return those for whom counted threads waited, as :meth:`WaitRoots.culprits` does."""
+        return self.roots.culprits(use, self._counts | (self._serves & (use == Use.LOCKS)))
+
+    @cached_property
     def demand(self) -> CpuDemand:
         """The CPUs that the counted threads wanted, and got."""
         return measure_demand(self._db, self.lines, float(self.seconds(Use.RUNNABLE).sum()))

@@ -43,6 +43,20 @@ class WaitRoots:
         idle = np.where(arrives, np.maximum(seconds - starved - busy, 0.0), 0.0)
         return {Use.STARVED: starved, Use.EVENTS: idle}
 
+    def culprits(self, use: Use, counts: Mask) -> tuple[F64, I64, I64]:
+        """Return (seconds, trace lines, contexts) of those who were busy while threads that
+        ``counts`` ``bool[lines]`` waited for ``use``, each ``[k]``."""
+        if not self.known:
+            return np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        line, node, causes = self._causes
+        waits = (self._contexts.of_wait[node] == use) & counts[line]
+        chosen = np.flatnonzero(waits[causes.node] & self._culprit)
+        seconds: F64 = causes.ns[chosen] / 1e9
+        return (
+            seconds, causes.line[chosen].astype(np.int64),
+            causes.cause_node[chosen].astype(np.int64),
+        )  # fmt: skip
+
     @cached_property
     def _causes(self) -> tuple[I64, I64, Causes]:
         return root_causes(self._db)
@@ -57,11 +71,23 @@ class WaitRoots:
         """``float64[2, g]``: seconds that others were busy while a thread waited in a context, and
         those in which they had no CPU."""
         line, _, causes = self._causes
+        parts = self._busy_or_starved
+        return np.stack([sum_by(causes.node, causes.ns / 1e9 * part, len(line)) for part in parts])
+
+    @cached_property
+    def _culprit(self) -> Mask:
+        """``bool[k]``: whether a cause is a thread, at work or asleep, and where is known."""
+        _, _, causes = self._causes
+        asleep = self._contexts.of_wait[causes.cause_node] == Use.SLEEP
+        known: Mask = (self._busy_or_starved[0] | asleep) & (causes.cause_node > 0)
+        return known
+
+    @cached_property
+    def _busy_or_starved(self) -> tuple[Mask, Mask]:
+        """``bool[k]`` each: whether a cause is that others were busy, or had no CPU."""
+        _, _, causes = self._causes
         of_wait = self._contexts.of_wait[causes.cause_node]
         nobody: Mask = np.isin(causes.kind, _NOBODY) & ~np.isin(of_wait, _BUSY)
         nobody |= causes.kind == Cause.NOT_SEEN
-        starved = causes.kind == Cause.RUNNABLE
-        seconds = causes.ns / 1e9
-        return np.stack([
-            sum_by(causes.node, seconds * part, len(line)) for part in (~nobody & ~starved, starved)
-        ])  # fmt: skip
+        starved: Mask = causes.kind == Cause.RUNNABLE
+        return ~nobody & ~starved, starved

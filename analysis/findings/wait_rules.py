@@ -13,7 +13,7 @@ from hpcd.analysis.findings.work_sharing import meanwhile
 _WAITS = {
     Use.LOCKS: ("locks", "Threads wait for locks"),
     Use.OTHERS: ("communication", "Threads wait for others"),
-    Use.OPENMP: ("communication", "Threads wait for their team in OpenMP's run-time library"),
+    Use.OPENMP: ("communication", "Threads wait for their team in OpenMP"),
     Use.SLEEP: ("sleep", "Threads sleep"),
     Use.DEVICES: ("blocked", "Threads are blocked by the kernel"),
     Use.STOPPED: ("blocked", "Threads are stopped by a signal or a debugger"),
@@ -30,17 +30,17 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
     for kind, (name, subject) in _WAITS.items():
         seconds = use.seconds(kind)
         total = float(seconds.sum())
-        if total < LEAST_SHARE * use.lived:
+        if total < LEAST_SHARE * use.own:
             continue
         if facts.ranked:
             subject = subject.replace("Threads", "Ranks")
-        paths = use.places.ranked(seconds)
+        paths = use.places.ranked(seconds, calls=kind != Use.LOCKS)
         # A team's threads wait outside of the program's procedures.
         own = [place for place in paths if place.procedure]
         known = own if sum(place.seconds for place in own) > LEAST_SHARE * total else paths
         place, more = most_of(known, total)
         if kind in _BLAMED:
-            outside, words = meanwhile(facts.sharing, use, total, place)
+            outside, words = meanwhile(facts, kind, total, place)
             name, more = "outside" if outside else name, more + words
         yield Finding(
             name, f"{subject}:", total, "s", total / use.lived, facts.whose_time, place, more,

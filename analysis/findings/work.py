@@ -26,8 +26,8 @@ _NAME = 60
 # A process is mentioned that takes this multiple of the mean of its program's processes, and this
 # share of theirs.
 _STANDS_OUT, _ALONE = 1.3, 0.2
-# A program whose only busy process takes so much of the CPU time is what was recorded: no news.
-_THE_PROGRAM, _ONE_PROCESS = 0.6, 0.9
+# A program with so much of the CPU time in fewer processes is what was recorded: no news.
+_THE_PROGRAM, _FEW = 0.6, 4
 # Source files on the command line of a compiler.
 _SOURCE = re.compile(r"\.(c|cc|cpp|cxx|C|cu|m|mm|f|F|f90|F90|rs|go|java|hs|ml|swift)$")
 
@@ -45,7 +45,7 @@ def _processes(facts: Facts) -> Iterator[Finding]:
         return
     count = len(np.unique(lines.process[code == top]))
     row, line, used = _costliest(db, code == top)
-    if cost[top] > _THE_PROGRAM * total and used > _ONE_PROCESS * cost[top]:
+    if cost[top] > _THE_PROGRAM * total and count < _FEW:
         return
     many = f" ({count:,} processes)" if count > 1 else ""
     more = ""
@@ -136,7 +136,7 @@ PROCESSES = FindingRule(
     _processes,
     "several processes run, and a program's take 5 % of the CPU time or more",
     "divide what the longest process does, or begin with it",
-    "there are ranks, or one process takes most",
+    "there are ranks, or fewer than 4 processes take most",
 )
 WORK = FindingRule(
     "work",

@@ -6,28 +6,38 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
 from hpcd.analysis.findings.rule import FindingRule
-from hpcd.analysis.findings.time_use import TimeUse
+from hpcd.analysis.findings.places import Place
 from hpcd.analysis.parallel.imbalance import Imbalance
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.nameless import named_path, without_address
 from hpcd.analysis.profile.row_text import CALLS, path_text
 from hpcd.analysis.roles.role import NameRole, have
+from hpcd.array_types import F64, I64
 from hpcd.wording import percent, time_text
 
 _UNEVEN = 0.05
 _SAME = 0.8
+# A sum of samples has the standard error of their number's square root.
+_ERRORS = 3
 _PATH = 110
 
 
-def meanwhile(
-    sharing: Imbalance | None, use: TimeUse, seconds: float, place: str
-) -> tuple[bool, str]:
+def meanwhile(facts: Facts, kind: Use, seconds: float, place: str) -> tuple[bool, str]:
     """Return whether other programs caused ``seconds`` of waiting for others at ``place``, or all
     but a small part, and words on what those others did meanwhile: where much of it was in one
     procedure, and how much of it was without a CPU."""
+    busy, by_line, where = facts.use.culprits(kind)
+    if busy.sum() >= _SAME * seconds:
+        return False, _blame(facts, kind, place, busy / seconds, by_line, where)
+    if kind == Use.LOCKS and facts.use.roots.known:
+        return False, ""  # at work meanwhile is not who holds it
+    sharing, use = facts.sharing, facts.use
     whole = float(sharing.blame.sum()) + sharing.unblamed if sharing else 0.0
     # Blame is known for all waits together: it describes waits that are most of them.
     if sharing is None or not _SAME <= seconds / max(whole, 1e-9) <= 1 / _SAME:
@@ -50,6 +60,39 @@ def meanwhile(
     at_once = "; one at a time:" if label in place.split(CALLS) else ";"
     share = percent(blamed / whole, 0)
     return False, f"{at_once} {share} of it while {who} worked in {label}{words}"
+
+
+def _blame(facts: Facts, kind: Use, place: str, share: F64, line: I64, node: I64) -> str:
+    """Return who was busy meanwhile and where, in words: ``share`` of the waits each."""
+    db = facts.db
+    (top, *_) = facts.use.places.ranked(sum_by(node, share, len(db.cct))) or [Place("", 0.0, 0)]
+    if not top.words or top.seconds < 0.5:
+        return ""
+    here, there = place.partition("in ")[2].split(CALLS), top.words.split(CALLS)
+    common = 0
+    while common < min(len(here), len(there)) and here[common] == there[common]:
+        common += 1
+    if here == there and kind == Use.OTHERS:
+        return ""  # they wait for each other there
+    # The callers that both have are said already.
+    path = CALLS.join(there[min(common, len(there) - 1) :])
+    much = percent(min(top.seconds, 1.0), 0)
+    of_line = sum_by(line, share, len(db.lines))
+    alone = of_line.max() >= 0.6 * share.sum()
+    who = _thread(db, int(of_line.argmax()))
+    if kind == Use.LOCKS:
+        return f"; {who} holds it, {much} in {path}" if alone else f"; held {much} of it in {path}"
+    at_once = " one at a time:" if common == len(there) else ""
+    return f";{at_once} {much} of it while {f'{who} was' if alone else 'others were'} in {path}"
+
+
+def _thread(db: Database, line: int) -> str:
+    """Return what a thread is called among those of its process."""
+    label, _, thread = db.lines.labels([line])[0].rpartition(" · ")
+    several = np.count_nonzero(db.lines.process == db.lines.process[line]) > 1
+    if not label and several and db.lines.rank[line] < 0:
+        return "the main thread"
+    return f"thread {thread}" if thread.isdigit() else thread
 
 
 def _costliest_part(sharing: Imbalance) -> tuple[int, float]:
@@ -78,7 +121,11 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     several = int(np.count_nonzero(sharing.by_rank(node) > LEAST_SHARE * sharing.own.maximum[node]))
     # Threads that share neither barriers nor procedures need not do the same.
     team = several >= 2 or bool(have(db.roles, NameRole.TEAM).any())
-    if loss < LEAST_SHARE or not (team or facts.ranked):
+    if loss < LEAST_SHARE * use.own / use.lived or not (team or facts.ranked):
+        return
+    # Of sampled time a difference within the error says nothing.
+    ((rate,),) = db.rows("SELECT max(frequency) FROM event WHERE metric = 'cpu_time'")
+    if rate and most - mean < _ERRORS * (most / rate) ** 0.5:
         return
     names = [name for name in named_path(path_labels(sharing.matching, node)) if name != "_start"]
     path = path_text(names, _PATH) if node and names else ""

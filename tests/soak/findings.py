@@ -41,7 +41,7 @@ class Case:
 
 _TEAM = "communication imbalance"
 CAUSES = {case.name: case for case in (
-    Case("chain_of_locks", "locks", r"> passes_on_its_lock > pthread_mutex_lock.*in holds_all"),
+    Case("chain_of_locks", "locks", r"> passes_on_its_lock; .*in holds_all"),
     Case("critical_section", "communication locks", r"updates_the_sum.*one at a time"),
     Case("tiny_regions", "communication", "tiny_regions > adds_a_few > GOMP_parallel", exact=False),
     Case("imbalance", _TEAM, "works_unevenly"),

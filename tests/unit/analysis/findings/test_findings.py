@@ -41,7 +41,7 @@ def test_who_works_most_and_what_the_others_wait_in(tmp_path: Path) -> None:
         assert reported["hot"].procedure == "kernel"
         assert reported["imbalance"].text == (
             "Rank 0 works 3.000 s, ranks on average 1.667 s: balance would save up to 1.333 s, 44 %"
-            " of the ranks' time, 1.333 s in main > solve > kernel."
+            " of the ranks' time, 1.333 s in (+1) solve > kernel."
         )
         assert reported["imbalance"].line is not None
         assert int(db.lines.rank[reported["imbalance"].line]) == 0
@@ -186,8 +186,7 @@ def test_threads_that_wait_for_each_other_are_not_said_to_lack_a_cpu(tmp_path: P
     }
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
         assert [finding.text for finding in findings(db)] == [
-            "Threads wait for locks: 5.900 s, 98 % of the threads' time, in main >"
-            " pthread_mutex_lock."
+            "Threads wait for locks: 5.900 s, 98 % of the threads' time, in main."
         ]
 
 
@@ -472,3 +471,39 @@ def test_why_has_the_rule_of_each_sentence_and_the_facts(
     # Helper threads sleep all the time and do not count.
     assert sum(fact.seconds for fact in facts.named()) == pytest.approx(9.0)
     assert sum(fact.every for fact in facts.named()) == pytest.approx(18.0)
+
+
+def test_who_holds_a_lock_is_told_from_who_waits_for_it(tmp_path: Path) -> None:
+    """Also where it sleeps, and the path that both have is said once."""
+    wait: Step = ("main/book/pthread_mutex_lock/k_futex_wait", "blocked by 0", 2.0)
+    steps: dict[int, list[Step]] = {
+        0: [("main/book/flush/Usleep/kernel:do_nanosleep", "blocked by TIMER", 1.8),
+            ("main/book", "cpu", 0.2)],
+        1: [wait], 2: [wait],
+    }  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
+        assert findings(db)[0].text == (
+            "Threads wait for locks: 4.000 s, 67 % of the threads' time, in main > book;"
+            " the main thread holds it, 90 % in flush > Usleep."
+        )
+
+
+def test_others_that_work_meanwhile_are_named_by_their_own_procedures(tmp_path: Path) -> None:
+    meet = "main/solve/pthread_barrier_wait/k_futex_wait"
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve/assemble/hash", "cpu", 3.0)],
+        1: [("main/solve/assemble", "cpu", 1.0), (meet, "blocked by 0", 2.0)],
+        2: [("main/solve/assemble", "cpu", 1.0), (meet, "blocked by 0", 2.0)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
+        (wait,) = (one for one in findings(db) if one.kind == "communication")
+        assert wait.more == "; 100 % of it while the main thread was in assemble > hash"
+
+
+def test_a_long_sentence_has_shorter_paths(tmp_path: Path) -> None:
+    path = "/".join(["main", *(f"procedure_{number}" for number in range(9))])
+    steps: dict[int, list[Step]] = {0: [(path, "cpu", 1.0)]}
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        (hot,) = findings(db)
+        assert len(hot.text) <= 120
+        assert hot.text.endswith("in (+7) procedure_6 > procedure_7 > procedure_8.")
