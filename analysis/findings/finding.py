@@ -15,6 +15,7 @@ LEAST_SHARE = 0.05
 _LONGEST = 120
 """A sentence is not longer if its call paths can be shorter: it is read at a glance."""
 _PATH = re.compile(r"(?:^|(?<= ))in ")
+_SECOND = re.compile(r"^; \d+ % in [^;]*")
 _LEFT_OUT = re.compile(r"\(\+(\d+)\) ")
 
 
@@ -49,6 +50,8 @@ class Finding:
         place, more = f", {self.place}" if self.place else "", self.more
         room = _LONGEST - len(before) - 1
         place = _shorten_path(place, room - len(more))
+        if len(place) + len(more) > room and self.kind != "hot":
+            more = _SECOND.sub("", more)
         return f"{before}{place}{_shorten_path(more, room - len(place))}."
 
     def as_json(self) -> dict[str, Any]:

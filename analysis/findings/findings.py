@@ -78,9 +78,9 @@ def findings(db: Database, facts: Facts | None = None) -> list[Finding]:
         ]
         lost.insert(before.index(True) if any(before) else len(lost), uneven)
     work = [*_found(PROCESSES, facts), *_found(WORK, facts)]
-    # What other programs cause cannot be mended in this one.
-    outside = [finding for finding in lost if finding.kind == "outside"]
-    lost = [finding for finding in lost if finding.kind != "outside"]
+    # What recording and other programs cause cannot be mended in this one.
+    outside = [finding for finding in lost if finding.kind in ("recording", "outside")]
+    lost = [finding for finding in lost if finding not in outside]
     # Of the time that was the threads' own, so that their losses come first also beside others.
     scale = facts.use.lived / facts.use.own if facts.use.own > 0 else 1.0
 

@@ -14,7 +14,11 @@ from hpcd.analysis.findings.rule import FindingRule
 from hpcd.wording import time_text
 
 # How to record at less cost, by the programs that cost most of it.
-_LESS = {"_on_call_": "recording without --io or --memory", "_on_probe": "probing fewer functions"}
+_LESS = {
+    "_on_call_": "recording without --io or --memory",
+    "_on_page": "recording without --memory",
+    "_on_probe": "probing fewer functions",
+}
 # Processes that live at most this long, and at least as many, cost more to start than they do.
 _BRIEF_NS, _MANY = 50_000_000, 20
 

@@ -72,6 +72,8 @@ def _message_waits(facts: Facts) -> Iterator[Finding]:
     """Yield the wait states of recorded calls of MPI, and what ranks did meanwhile."""
     db, use = facts.db, facts.use
     count = len(db.calls) if db.calls.of_group(Group.MPI) else 0
+    if count > _MOST_CALLS:
+        yield _too_many("messages", "hpcd messages")
     if not 0 < count <= _MOST_CALLS:
         return
     try:
@@ -98,7 +100,8 @@ def _held_memory(facts: Facts) -> Iterator[Finding]:
     """Yield the memory that the process with the highest peak held, and what it went on to gain: of
     the heap, if that was recorded, else of pages."""
     db, use = facts.db, facts.use
-    if len(db.calls) > _MOST_CALLS:
+    if len(db.calls) > _MOST_CALLS and (db.calls.of_group(Group.HEAP) or recorded_pages(db)):
+        yield _too_many("memory", "hpcd memory")
         return
     if db.calls.of_group(Group.HEAP):
         measure, held_so = _of_heap, "allocated and held"
@@ -130,6 +133,12 @@ def _held_memory(facts: Facts) -> Iterator[Finding]:
         f"{bytes_text(int(whole.at_peak[top]))} of it"
         f" {_place(use, int(whole.node[top]), whole.path[top])}",
     )  # fmt: skip
+
+
+def _too_many(kind: str, verb: str) -> Finding:
+    """Return that there are more recorded calls than are added up for a sentence."""
+    more = f" of {kind} were recorded: {verb} adds them up"
+    return Finding(kind, "More than", _MOST_CALLS, "calls", 0.0, "", more=more)
 
 
 class _Held(NamedTuple):

@@ -18,6 +18,8 @@ _WAITS = {
     Use.DEVICES: ("blocked", "Threads are blocked by the kernel"),
     Use.STOPPED: ("blocked", "Threads are stopped by a signal or a debugger"),
 }
+# Also of the time that other programs had the CPUs for, less is no news.
+_LEAST = 0.01
 _BLAMED = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 
 # Of the time without a CPU: what others waited for it meanwhile is said from this share on.
@@ -30,7 +32,7 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
     for kind, (name, subject) in _WAITS.items():
         seconds = use.seconds(kind)
         total = float(seconds.sum())
-        if total < LEAST_SHARE * use.own:
+        if total < max(LEAST_SHARE * use.own, _LEAST * use.lived):
             continue
         if facts.ranked:
             subject = subject.replace("Threads", "Ranks")

@@ -11,8 +11,8 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
-from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.findings.places import Place
+from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.parallel.imbalance import Imbalance
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.nameless import named_path, without_address

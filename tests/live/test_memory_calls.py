@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hpcd.analysis.database import open as open_database
+from hpcd.analysis.findings import recorded_findings
 from hpcd.analysis.findings.findings import findings
 from tests.support.recorded import HPCD, hpcd, record
 from tests.support.waiting import Recorder
@@ -94,7 +95,7 @@ def test_without_tracepoints_of_page_faults_touched_memory_is_the_same(
 
 
 def test_what_was_there_before_counts_from_the_attach_on(
-    tmp_path: Path, build: Callable[..., Path]
+    tmp_path: Path, build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = [str(build("touches.c")), str(MEGABYTES), "waits"]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as target:
@@ -115,7 +116,11 @@ def test_what_was_there_before_counts_from_the_attach_on(
     assert process["at_end"] == before["at_end"] + second["at_end"]
     with open_database(tmp_path / "db") as db:
         (held,) = (finding for finding in findings(db) if finding.kind == "memory")
-    assert held.place.endswith(" of it resident before the recording")
+        assert held.place.endswith(" of it resident before the recording")
+        # Of more calls than are added up for a sentence, that is said.
+        monkeypatch.setattr(recorded_findings, "_MOST_CALLS", 1)
+        (told,) = (finding.text for finding in findings(db) if finding.kind == "memory")
+    assert told == "More than 1 calls of memory were recorded: hpcd memory adds them up."
 
 
 def test_huge_pages_are_those_of_the_kernel(tmp_path: Path, build: Callable[..., Path]) -> None:
