@@ -95,7 +95,9 @@ class Places:
         cost = sum_by(module, seconds, len(db.modules) + 1)
         table = role_table()
         for number, row in enumerate(db.modules, 1):
-            cost[number] *= not table.of_module(row.path) & NameRole.C_LIBRARY
+            # The kernel's own page of code in a process, as [vdso], is no library.
+            other = row.path.startswith("[") or table.of_module(row.path) & NameRole.C_LIBRARY
+            cost[number] *= not other
         cost[0] = 0
         top = int(cost.argmax())
         return (PurePath(db.modules[top - 1].path).name if top else ""), float(cost[top])

@@ -507,3 +507,12 @@ def test_a_long_sentence_has_shorter_paths(tmp_path: Path) -> None:
         (hot,) = findings(db)
         assert len(hot.text) <= 120
         assert hot.text.endswith("in (+7) procedure_6 > procedure_7 > procedure_8.")
+
+
+def test_the_code_of_the_kernel_in_a_process_is_no_library(tmp_path: Path) -> None:
+    with sampled(
+        tmp_path,
+        (90, "ff1 __vdso_gettimeofday ([vdso]); 602 asks (/bin/app); 601 main (/bin/app)"),
+        (10, "603 other (/bin/app); 601 main (/bin/app)"),
+    ) as db:
+        assert findings(db)[0].text.startswith("Most work is done in asks: 900.0 ms")
