@@ -63,13 +63,21 @@ class SamplerOptions:
         return self.everything and not self.waiting and self.calls is None
 
     @property
-    def _budgets(self) -> tuple[int, int, int]:
-        """Frames walked on each CPU, bytes of paths, and bytes of switches that one user's programs
-        may take in 17 ms, of the rings once they fill; 0 unless several users are recorded."""
-        if not (self.everything or self.selecting) or self.only_user is not None:
-            return 0, 0, 0
-        samples, events, _ = self.ring_bytes(1)
-        return self.walk_budget, events >> _RING_SHARE, samples >> _RING_SHARE
+    def several_users(self) -> bool:
+        """Whether programs of several users may be recorded, each within budgets."""
+        return (self.everything or self.selecting) and self.only_user is None
+
+    def _budgets(self) -> dict[str, int]:
+        """Frames walked on each CPU, and bytes of paths, switches and copied stacks that one user's
+        programs may take in 17 ms, of the rings once they fill; 0: without bounds."""
+        samples, events, copies = (size >> _RING_SHARE for size in self.ring_bytes(1))
+        budgets = {
+            "WALK_BUDGET": self.walk_budget,
+            "PATH_BUDGET": events,
+            "SWITCH_BUDGET": samples,
+            "COPY_BUDGET": copies,
+        }
+        return budgets if self.several_users else dict.fromkeys(budgets, 0)
 
     def ring_bytes(self, cpus: int) -> tuple[int, int, int]:
         """Return the bytes of the rings of samples, events and copied stacks of ``cpus`` CPUs."""
@@ -89,9 +97,7 @@ class SamplerOptions:
             "ONLY_USER": 0xFFFFFFFF if self.only_user is None else self.only_user,
             "SELECTING": int(self.selecting),
             "ON_DEMAND": int(self.on_demand),
-            **dict(
-                zip(("WALK_BUDGET", "PATH_BUDGET", "SWITCH_BUDGET"), self._budgets, strict=True)
-            ),
+            **self._budgets(),
             "TOUCHED_FUNCTION": (self.calls and self.calls.touched_function) or 0,
         }
 

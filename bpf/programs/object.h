@@ -56,11 +56,12 @@ OPTION(SELECTING);
 OPTION(ONLY_USER);
 OPTION(ON_DEMAND);
 OPTION(KEEPING_KERNEL_PARTS);
-/* Of each user in a stretch of time (threads/budgets.h): frames walked on a CPU; bytes of paths and of switches
- * in rings that fill. 0: there are no budgets. */
+/* Of each user in a stretch of time (threads/budgets.h): frames walked on a CPU; bytes of paths, of switches and of
+ * copied stacks in rings that fill. 0: there are no budgets. */
 OPTION(WALK_BUDGET);
 OPTION(PATH_BUDGET);
 OPTION(SWITCH_BUDGET);
+OPTION(COPY_BUDGET);
 /* Of enum preempt_count_base, and the distance from there. */
 OPTION(PREEMPT_COUNT_BASE);
 /* The secret of hash_mix(). */

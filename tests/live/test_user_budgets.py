@@ -1,8 +1,13 @@
-"""Threads of one user that block at ever new, deep paths cost no other user a report."""
+"""Paths of one user's threads, however many and deep, cost no other user a report."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import signal
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +15,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpcd.array_types import U64
 from hpcd.daemon.capture.paths.cct_builder import MOST_CONTEXTS
+from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model.frame import marker_frame
 from hpcd.model.unwind_status import UnwindStatus
+from tests.live.test_deferred_paths import decoder_of
 from tests.support.waiting import Recorder
 
 pytestmark = pytest.mark.root
 _FLOODER, _HONEST = 61_001, 61_002
+OVER_BUDGET, NO_TABLE, NO_PROCESS = map(
+    marker_frame, (UnwindStatus.OVER_BUDGET, UnwindStatus.NO_TABLE, UnwindStatus.NO_PROCESS)
+)
 
 
 def as_user(uid: int, *command: object) -> subprocess.Popen[bytes]:
@@ -25,10 +36,47 @@ def as_user(uid: int, *command: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*user, *map(str, command)], stdout=subprocess.DEVNULL)
 
 
+@pytest.fixture
+def flood(build: Callable[..., Path]) -> Path:
+    """The program of ever new paths, where any user may run it."""
+    program = build("new_paths.c", "-fno-optimize-sibling-calls")
+    open_to_all(program)
+    return program
+
+
+def open_to_all(program: Path) -> None:
+    for path in (program, *program.parents):
+        if path.stat().st_uid == 0 and path not in (Path("/"), Path("/tmp")):
+            path.chmod(path.stat().st_mode | 0o055)
+
+
+def lines_of(measurement: Measurement, uid: int) -> list[int]:
+    """The trace lines of a user's threads."""
+    users = {process.id: process.uid for process in measurement.processes.values()}
+    return [t.line for t in measurement.threads.values() if users[t.process] == uid]
+
+
+def call_frames(measurement: Measurement, uid: int, begun: int = 0) -> U64:
+    """The innermost frame, or the marker, of each recorded call of a user's threads ``u64[n]``
+    that was made since ``begun``."""
+    lines = lines_of(measurement, uid)
+    calls = Calls.joined(list(measurement.call_chunks()))
+    theirs = calls[np.isin(calls.line, lines) & (calls.time > begun)]
+    return np.asarray(measurement.cct.frame[theirs.node])
+
+
+def sampled_frames(measurement: Measurement, uid: int) -> set[int]:
+    """The innermost frames, or markers, of all samples of a user's threads."""
+    lines, result = lines_of(measurement, uid), set()
+    for chunk in measurement.record_chunks():
+        theirs = np.isin(np.repeat(chunk.line, np.diff(chunk.start)), lines) & (chunk.event == 0)
+        result |= set(measurement.cct.frame[chunk.node[theirs]].tolist())
+    return result
+
+
 def records_by_event(measurement: Measurement, uid: int) -> Counter[str]:
     """Records of each event of the threads of a user, from the first sample of them on."""
-    users = {process.id: process.uid for process in measurement.processes.values()}
-    lines = [t.line for t in measurement.threads.values() if users[t.process] == uid]
+    lines = lines_of(measurement, uid)
     events, times = [np.zeros(0, np.uint16)], [np.zeros(0, np.uint64)]
     for chunk in measurement.record_chunks():
         theirs = np.isin(np.repeat(chunk.line, np.diff(chunk.start)), lines)
@@ -40,19 +88,14 @@ def records_by_event(measurement: Measurement, uid: int) -> Counter[str]:
     return Counter(measurement.events[number].name for number in counted.tolist())
 
 
-def test_a_flood_of_paths_is_its_users_own(tmp_path: Path, build: Callable[..., Path]) -> None:
-    flood = build("new_paths.c", "-fno-optimize-sibling-calls")
-    for folder in (flood, *flood.parents):  # the user must be able to run it
-        if folder.stat().st_uid == 0 and folder not in (Path("/"), Path("/tmp")):
-            folder.chmod(folder.stat().st_mode | 0o055)
+def test_a_flood_of_paths_is_its_users_own(tmp_path: Path, flood: Path) -> None:
     recorder = Recorder(tmp_path / "m", "--user", _FLOODER, "--user", _HONEST)
     flooder = as_user(_FLOODER, flood, 8, 900, 60_000)
     honest = as_user(_HONEST, "sh", "-c", "while :; do :; done")
 
     def is_under_way(measurement: Measurement) -> bool:
-        over_budget = np.uint64(marker_frame(UnwindStatus.OVER_BUDGET))
         sampled = records_by_event(measurement, _HONEST)["cpu-clock"]
-        return sampled > 1000 and bool((measurement.cct.frame == over_budget).any())
+        return sampled > 1000 and OVER_BUDGET in measurement.cct.frame
 
     try:
         recorder.wait_until(is_under_way)
@@ -66,3 +109,60 @@ def test_a_flood_of_paths_is_its_users_own(tmp_path: Path, build: Callable[..., 
         assert records_by_event(measurement, _FLOODER)["cpu-clock"] > 0
         # The honest user's contexts, and those of processes whose user is not known, count apart.
         assert measurement.nodes < 2 * MOST_CONTEXTS
+
+
+def test_paths_of_calls_are_within_their_users_budget(tmp_path: Path, flood: Path) -> None:
+    recorder = Recorder(tmp_path / "m", "--user", _FLOODER, "--user", _HONEST, "--io")
+
+    def is_ready(measurement: Measurement) -> bool:
+        calls = call_frames(measurement, _HONEST)
+        return len(calls) - int(np.isin(calls, [OVER_BUDGET, NO_TABLE, NO_PROCESS]).sum()) > 1000
+
+    def is_over_budget(measurement: Measurement) -> bool:
+        return int((call_frames(measurement, _FLOODER) == OVER_BUDGET).sum()) > 1000
+
+    running = [as_user(_HONEST, "dd", "if=/dev/zero", "of=/dev/null", "bs=1M")]
+    try:
+        recorder.wait_until(is_ready)
+        # Until its tables were there its stacks were copied, which may count for 17 ms more.
+        begun = time.monotonic_ns() + 2**24
+        running.append(as_user(_FLOODER, flood, 8, 900, 0))
+        recorder.wait_until(is_over_budget)
+        summary = recorder.stop()
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    assert not summary["samples"]["dropped"] and not summary["calls"]["dropped"]
+    with open_measurement(tmp_path / "m") as measurement:
+        later = call_frames(measurement, _HONEST, begun)
+        assert len(later) and OVER_BUDGET not in later
+
+
+def test_copied_stacks_of_one_user_leave_room_for_anothers(
+    tmp_path: Path, build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCD_CACHE", str(tmp_path / "cache"))
+    programs = {}
+    for name, uid in (("large_stack.c", _FLOODER), ("paths.c", _HONEST)):
+        # A file without a table yet.
+        programs[uid] = tmp_path / name
+        shutil.copy(build(name), programs[uid])
+        open_to_all(programs[uid])
+    recorder = Recorder(tmp_path / "m", "--user", _FLOODER, "--user", _HONEST, "-F", 4000)
+    while not (decoder := decoder_of(recorder.pid)):
+        os.sched_yield()
+    os.kill(decoder, signal.SIGSTOP)
+    try:
+        # They take turns on one CPU, which has one bound for both.
+        one_cpu = ("taskset", "-c", min(os.sched_getaffinity(0)))
+        running = [as_user(uid, *one_cpu, programs[uid], 0.5) for uid in programs]
+        for process in running:
+            assert process.wait() == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # its time was over: there is another by now
+            os.kill(decoder, signal.SIGCONT)
+    recorder.stop()
+    with open_measurement(tmp_path / "m") as measurement:
+        assert not sampled_frames(measurement, _HONEST) & {OVER_BUDGET, NO_TABLE, NO_PROCESS}
+        assert OVER_BUDGET in sampled_frames(measurement, _FLOODER)

@@ -1,9 +1,10 @@
 /* Threads that block again and again, each time on a call path that was never taken before.
  *
  * new_paths THREADS DEPTH NANOSECONDS: each thread goes DEPTH calls down, by one of two functions at each step, and sleeps
- * there; until it is killed. Says "ready" when the threads run.
+ * there, or of 0 ns reads a byte; until it is killed. Says "ready" when the threads run.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int depth, nanoseconds;
+static int depth, nanoseconds, zero;
 
 static void left(int left_over, unsigned long way);
 static void right(int left_over, unsigned long way);
@@ -20,7 +21,11 @@ static void descend(int left_over, unsigned long way)
 {
 	if (left_over == 0) {
 		struct timespec time = {0, nanoseconds};
-		nanosleep(&time, 0);
+		char byte;
+		if (nanoseconds)
+			nanosleep(&time, 0);
+		else if (read(zero, &byte, 1) != 1)
+			exit(1);
 		return;
 	}
 	/* A linear congruential generator: its highest bits are spread best. */
@@ -55,6 +60,7 @@ int main(int count, char **arguments)
 		return 2;
 	depth = atoi(arguments[2]);
 	nanoseconds = atoi(arguments[3]);
+	zero = open("/dev/zero", O_RDONLY);
 	for (long i = 1; i <= atoi(arguments[1]); i++)
 		if (pthread_create(&thread, 0, block, (void *)i))
 			return 1;

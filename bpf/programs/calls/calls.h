@@ -66,6 +66,15 @@ static __always_inline u32 call_weight(u32 function, struct counters *count)
 	return *one_in;
 }
 
+/* The slot of the current thread's user. */
+NOT_INLINED u32 current_user_slot(void)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	struct thread *thread = WALK_BUDGET ? map_lookup(MAP(THREADS), &tid) : 0;
+
+	return thread ? user_slot(thread, this_task()) : 0;
+}
+
 /* Takes the path of the current thread, number `thread`, in a slot; returns its stack, 0: none. A
  * function that is not static is verified once, however many ways lead to it: on_probe() takes a
  * fifth of the time to load. */
@@ -80,7 +89,12 @@ __attribute__((noinline)) u32 take_call_path(u32 slot, u32 thread, u64 function)
 		return 0;
 	w->context = context;
 	w->event = 0;
-	begin_path(w, thread, tgid, CALL_CPUS * context + bpf_get_smp_processor_id(), 0, 0);
+	u32 user = current_user_slot();
+	begin_path(w, thread, tgid, CALL_CPUS * context + bpf_get_smp_processor_id(), user, 0);
+	if (is_over_budget(user, w->time)) {
+		w->ending = END_OVER_BUDGET;
+		return intern_stack(w, count);
+	}
 	if (prepare_walk(w, tgid, FIELD(this_task()->flags), 0)) {
 		if (function) {
 			u64 frame = FRAME_RAW | (function & FRAME_RAW_MASK);
@@ -105,6 +119,7 @@ __attribute__((noinline)) u32 take_call_path(u32 slot, u32 thread, u64 function)
 			return stack == NO_STACK_NUMBER ? 0 : stack;
 		ask_for_mappings(w);
 	}
+	charge_walk(w, 0);
 	return intern_stack(w, count);
 }
 

@@ -195,7 +195,11 @@ static __attribute__((noinline)) u32 announce_file(struct file *file, struct ino
 	u32 used = event->names;
 	if (used > NAME_BYTES)
 		used = NAME_BYTES;
-	if (ring_output(MAP(EVENTS), event, sizeof *event - NAME_BYTES + (u64)used, NO_WAKEUP))
+	u64 size = sizeof *event - NAME_BYTES + (u64)used;
+	struct budget *budget = ring_budget(current_user_slot(), PATHS);
+	if (urgency_of(MAP(EVENTS), 8) == FORCE_WAKEUP)
+		charge(budget, event->time, size);
+	if (is_used_up(budget, event->time, PATH_BUDGET) || ring_output(MAP(EVENTS), event, size, NO_WAKEUP))
 		object = 0;
 	give_slot(slot);
 	return object;

@@ -8,8 +8,10 @@
 DEFINE_MAP(COPIERS, ARRAY, u32, struct copier);
 DEFINE_RING(COPIES);
 
-/* Of a user's budget, in frames walked: most copies have some KB, which user space walks, too. */
+/* Of a user's budget, in frames walked: user space walks a copy, too; and one for as many bytes. By that one user takes
+ * half of what may be copied (COPY_RATE_SHIFT) on a CPU. */
 #define COPY_COST 1024
+#define COPY_BYTES_SHIFT 3
 
 /* In place of a stack's number: what it stands for could not be announced. */
 #define NO_STACK_NUMBER 0xffffffffu
@@ -79,6 +81,19 @@ static __always_inline u32 copy_piece(struct copier *copier)
 	return size > COPY_BYTES ? COPY_BYTES : size;
 }
 
+NOT_INLINED int has_copied_enough(struct walk *w)
+{
+	return is_used_up(ring_budget(w->owner & OWNER_SLOT, COPIED_STACKS), w->time, COPY_BUDGET);
+}
+
+NOT_INLINED int charge_copy(struct walk *w, u64 size)
+{
+	charge_walk(w, COPY_COST + (size >> COPY_BYTES_SHIFT));
+	if (urgency_of(MAP(COPIES), 2) == FORCE_WAKEUP)
+		charge(ring_budget(w->owner & OWNER_SLOT, COPIED_STACKS), w->time, size);
+	return 0;
+}
+
 /* Sends a copy of the stack of a walk that ended early, in pieces where it is large; returns its number,
  * 0: it cannot be. With `function` as of the moment that was entered, which has returned. */
 static __always_inline u32 copy_stack(struct walk *w, struct counters *count, u64 function)
@@ -101,8 +116,10 @@ static __always_inline u32 copy_stack(struct walk *w, struct counters *count, u6
 		start = (start + 4096) & ~4095ULL;
 	u64 used = stack_size(start);
 	/* All of it, or nothing: a part leads no further than the walk came. */
-	if (copier->room < (used < COPY_BYTES ? COPY_BYTES : used) + COPY_PIECES * COPY_OVERHEAD)
+	if (copier->room < (used < COPY_BYTES ? COPY_BYTES : used) + COPY_PIECES * COPY_OVERHEAD ||
+	    has_copied_enough(w))
 		return 0;
+	charge_copy(w, used);
 	copy->time = w->time;
 	copy->tgid = w->tgid;
 	copy->stack = COPIED | ++copier->copies;
@@ -191,7 +208,6 @@ static __always_inline int defer(u32 context)
 		return 0;
 	}
 	count->ending[w->ending & 15]++;
-	charge(walk_budget(w->owner & OWNER_SLOT), w->time, WALK_BASE + w->depth + COPY_COST);
 	finish_as(w, stack == NO_STACK_NUMBER ? 0 : stack, count);
 	note_long_walk(w);
 	return 0;

@@ -126,7 +126,7 @@ static __always_inline void finish(struct walk *w)
 	if (ended_early(w))
 		ask_for_mappings(w);
 	if (w->ending != END_OVER_BUDGET)
-		charge(walk_budget(w->owner & OWNER_SLOT), w->time, WALK_BASE + w->depth);
+		charge_walk(w, 0);
 	finish_as(w, intern_stack(w, count), count);
 	note_long_walk(w);
 }

@@ -26,11 +26,13 @@
 
 /* In frames walked, and bytes announced: a new path costs user space as much as the walk of eight. */
 DEFINE_MAP(WALK_BUDGETS, ARRAY, u32, struct budget); /* USER_SLOTS of each CPU */
-/* In bytes: USER_SLOTS for paths, counted while the ring of events is an eighth full, then for switches, counted while
- * that of samples is half full. A second passes until one user has filled the rest. */
+/* In bytes: USER_SLOTS for paths and files, counted while the ring of events is an eighth full, for switches, counted
+ * while that of samples is half full, and for copied stacks, counted while theirs is half full. A second passes until
+ * one user has filled the rest. */
 DEFINE_MAP(RING_BUDGETS, ARRAY, u32, struct budget);
 #define PATHS 0
 #define SWITCHES 1
+#define COPIED_STACKS 2
 
 /* The slot of the user that a task runs as; 0: there are no budgets. It is kept until the thread's next exec, by which
  * a process that root has begun for a user is that user's. */
@@ -80,6 +82,12 @@ static __always_inline int is_over_budget(u32 slot, u64 time)
 {
 	return is_used_up(walk_budget(slot), time, WALK_BUDGET) ||
 	       is_used_up(ring_budget(slot, PATHS), time, PATH_BUDGET);
+}
+
+/* Charges the walk of a path, and what its copy cost, in frames. */
+static __always_inline void charge_walk(struct walk *w, u64 copy)
+{
+	charge(walk_budget(w->owner & OWNER_SLOT), w->time, WALK_BASE + w->depth + copy);
 }
 
 /* Sends a sample or a switch of a thread of this user. Not 0: it is lost, which is counted. */

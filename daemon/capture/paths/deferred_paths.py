@@ -12,7 +12,7 @@ its threads fill 100 MB.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -59,6 +59,7 @@ class _Deferred:
     index: int
     tgid: int
     time: int
+    user: int
     event: bytes
     copy: bytes
     chain: bytes
@@ -91,7 +92,8 @@ class DeferredPaths:
     and the caller goes on emptying the rings. ``insert`` turns stack events into CCT nodes;
     ``process_at`` gives the number of the process that had a pid at a time (ns), 0 when it is not
     known, ``space_of`` the space in which a process, by its pid and number, is walked by now, if
-    that is of these mappings.
+    that is of these mappings. ``user_of`` is given where several users are recorded: whose a pid
+    is. Copies of one user may take no more room than is left.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class DeferredPaths:
         process_at: Callable[[int, int], int],
         insert: Callable[[list[bytes]], U32],
         space_of: Callable[[int, int, Sequence[Region]], Space | None] = lambda *_: None,
+        user_of: Callable[[int], int] | None = None,
     ) -> None:
         self._walker = walker
         self._mmaps = mmaps
@@ -111,20 +114,21 @@ class DeferredPaths:
         self._process_at = process_at
         self._insert = insert
         self._space_of = space_of
+        self._user_of = user_of
         self._waiting: OrderedDict[int, _Deferred] = OrderedDict()
         # Of these, those that do not wait for a table: they are looked at in every round. The
         # others by the file whose table it is, None where it is not known which: when it has come.
         self._fresh: dict[int, _Deferred] = {}
         self._by_module: dict[tuple[str, int] | None, dict[int, _Deferred]] = {}
-        # What was mapped when the others' were taken, each once, and the bytes that takes.
+        # The mappings at the time of the others, each once, and the bytes that takes, by user.
         self._mapped: dict[PastMappings, PastMappings] = {}
-        self._mapped_bytes = 0
+        self._mapped_bytes: Counter[int] = Counter()
         # In a round, by pid and number: the last that was requested, and since and until when.
         self._recent: dict[tuple[int, int], tuple[PastMappings, int, int]] = {}
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._decompressor = zstandard.ZstdDecompressor()
         self._unnamed: dict[tuple[int, ...], bytes] = {}
-        self._bytes = 0
+        self._bytes: Counter[int] = Counter()
         self.stand_ins = StandIns()
         """The nodes of the paths that wait."""
         self._tables_came = False
@@ -171,14 +175,19 @@ class DeferredPaths:
 
     def _defer(self, index: int, event: bytes, copy: bytes | None, chain: bytes = b"") -> bool:
         """Return whether the path waits; else there is no room, or no copy."""
-        if copy is None or self._bytes + self._mapped_bytes + len(copy) > _MAX_BYTES:
+        time, tgid = _OF_PROCESS(copy) if copy else (0, 0)
+        user = self._user_of(tgid) if self._user_of else 0
+        if copy is None or len(copy) > self._room_for(user):
             self.counts.no_room += 1
             return False
-        time, tgid = _OF_PROCESS(copy)
-        self._bytes += len(copy)
-        deferred = _Deferred(index, tgid, time, event, copy, chain)
+        self._bytes[user] += len(copy)
+        deferred = _Deferred(index, tgid, time, user, event, copy, chain)
         self._waiting[index] = self._fresh[index] = deferred
         return True
+
+    def _room_for(self, user: int) -> int:
+        left = _MAX_BYTES - self._bytes.total() - self._mapped_bytes.total()
+        return left - self._bytes[user] - self._mapped_bytes[user] if self._user_of else left
 
     def tables_came(self) -> None:
         """Unwind tables have arrived: walk those that wait for one again."""
@@ -212,12 +221,12 @@ class DeferredPaths:
         self._tables_came = False
         for index in done:
             deferred = self._waiting.pop(index)
-            self._bytes -= len(deferred.copy)
+            self._bytes[deferred.user] -= len(deferred.copy)
             self._fresh.pop(index, None)
             self._leave_module(deferred)
         if not self.waiting_for_tables:
             self._mapped.clear()
-            self._mapped_bytes = 0
+            self._mapped_bytes.clear()
         self._mmaps.needed_since = self._oldest()
         self._finish(done, events)
         return bool(done)
@@ -334,11 +343,11 @@ class DeferredPaths:
         if mapped and not deferred.mapped:
             deferred.mapped = self._mapped.setdefault(mapped, mapped)
             if deferred.mapped is mapped:
-                self._mapped_bytes += _REGION_BYTES * len(mapped.regions)
-        if not deferred.packed and self._bytes > _MAX_LOOSE_BYTES:
-            self._bytes -= len(deferred.copy)
+                self._mapped_bytes[deferred.user] += _REGION_BYTES * len(mapped.regions)
+        if not deferred.packed and self._bytes.total() > _MAX_LOOSE_BYTES:
+            self._bytes[deferred.user] -= len(deferred.copy)
             deferred.copy, deferred.packed = self._compressor.compress(deferred.copy), True
-            self._bytes += len(deferred.copy)
+            self._bytes[deferred.user] += len(deferred.copy)
 
     def _copy_of(self, deferred: _Deferred) -> bytes:
         if not deferred.packed:

@@ -86,7 +86,8 @@ class Assembly:
         self._command_modules: list[KnownModule] = []
         stack.callback(self._remember_command)
         self._preparing = self._threads.submit(self._prepare_modules)
-        self._on_demand = sampler_options(options, loading.calls).on_demand
+        self._sampled = sampler_options(options, loading.calls)
+        self._on_demand = self._sampled.on_demand
         self._symbol_store = KernelSymbolStore()
         self._symbols: Future[KernelSymbols] | None = None
 
@@ -132,6 +133,7 @@ class Assembly:
             targets.number_at,
             stacks.insert,
             targets.space_of,
+            targets.user_of if self._sampled.several_users else None,
         )
         thread_times = None
         if self._options.waits:

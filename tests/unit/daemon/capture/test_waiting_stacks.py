@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -49,13 +50,13 @@ class Walks:
         return UnwindStatus.COMPLETE, 1, frames
 
 
-def copied(number: int) -> tuple[bytes, bytes]:
+def copied(number: int, pid: int = PID) -> tuple[bytes, bytes]:
     """The event and the copy of a stack, as full of addresses near each other as stacks are."""
     event = np.zeros(1, StackEvent.dtype())
-    event["time"], event["kind"], event["tgid"] = number, EventKind.COPIED, PID
+    event["time"], event["kind"], event["tgid"] = number, EventKind.COPIED, pid
     event["stack"], event["end_reason"] = COPIED | number, UnwindStatus.NO_TABLE
     head = np.zeros(1, StackCopy.dtype())
-    head["time"], head["tgid"] = number, PID
+    head["time"], head["tgid"] = number, pid
     head["stack"], head["size"] = COPIED | number, STACK_BYTES
     words = 0x7FFF_0000_0000 + (np.arange(STACK_BYTES // 8, dtype=np.uint64) * number) % 512
     return event.tobytes(), head.tobytes() + words.tobytes()
@@ -91,7 +92,11 @@ def waiting(
 
 
 def waiting_paths(
-    walker: Future[Any], walks: Walks, known: dict[int, list[Region]], asked: list[tuple[int, int]]
+    walker: Future[Any],
+    walks: Walks,
+    known: dict[int, list[Region]],
+    asked: list[tuple[int, int]],
+    user_of: Callable[[int], int] | None = None,
 ) -> DeferredPaths:
     stand_in: Any = SimpleNamespace(
         taken_until=1 << 40,
@@ -114,7 +119,7 @@ def waiting_paths(
         return np.arange(1, len(events) + 1, dtype=np.uint32)
 
     tables = UnwindTables(ArrayMemory())
-    return DeferredPaths(walker, stand_in, stand_in, tables, process_at, insert)
+    return DeferredPaths(walker, stand_in, stand_in, tables, process_at, insert, user_of=user_of)
 
 
 def test_paths_wait_for_their_walker(
@@ -215,6 +220,32 @@ def test_stacks_beyond_the_bound_are_counted(
         waiting.add([event], [copy])
         waiting.finish_paths(1000)
     assert waiting.waiting == 2 and waiting.counts.no_room == 3
+
+
+def test_one_users_stacks_leave_room_for_anothers(
+    walker: Future[Any], walks: Walks, asked: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deferred_paths, "_MAX_BYTES", 10 * STACK_BYTES)
+    known = {PID: CODE, PID + 1: CODE}
+    waiting = waiting_paths(walker, walks, known, asked, lambda pid: 1000 + pid)
+
+    def add(number: int, pid: int) -> None:
+        event, copy = copied(number, pid)
+        waiting.add([event], [copy])
+        waiting.finish_paths(1000)
+
+    for number in range(1, 21):
+        add(number, PID)
+    assert waiting.counts.no_room > 0
+    lost = waiting.counts.no_room
+    add(21, PID + 1)
+    assert waiting.counts.no_room == lost
+    walks.ready = True
+    waiting.tables_came()
+    waiting.finish_paths(1000)
+    for number in range(22, 26):
+        add(number, PID)
+    assert waiting.counts.no_room == lost, "the room is given back"
 
 
 def test_stacks_without_copies_are_resolved_together(
