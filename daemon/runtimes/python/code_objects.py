@@ -20,13 +20,14 @@ ReadMemory = Callable[[Pieces], list[bytes | None]]
 
 # A string's head and its characters: longer paths and names are cut.
 _TEXT_BYTES = 2048
-# Of a table; of a module with 10,000 lines it has 100 KB.
-_MOST_TABLE = 1 << 19
+# Of all tables read at once: half a second of decoding. That of a module of 10,000 lines has 100 KB.
+_MOST_TABLES = 1 << 20
 _FIRST_TABLE_BYTES = 1024
 _BYTES_SIZE, _BYTES_DATA = 16, 32
 _TEXT_LENGTH, _TEXT_STATE = 16, 32
 _ENCODINGS = {1: ("latin-1", 1), 2: ("utf-16-le", 2), 4: ("utf-32-le", 4)}
-_AT_ONCE = 256
+AT_ONCE = 256
+"""Code objects that :func:`read_codes` is given at most."""
 _USER_END = 1 << 47
 
 
@@ -38,6 +39,11 @@ class PythonCode:
     name: str
     first_line: int
     lines: LineTable
+
+    @property
+    def kept_bytes(self) -> int:
+        """About how much memory it takes."""
+        return 512 + 2 * (len(self.file) + len(self.name)) + 8 * len(self.lines.ends)
 
 
 @dataclass(slots=True)
@@ -59,16 +65,15 @@ def read_codes(
     does.
     """
     result = {}
-    for first in range(0, len(addresses), _AT_ONCE):
-        some = [at for at in addresses[first : first + _AT_ONCE] if 4096 <= at < _USER_END]
-        drafts = _heads(read, layout, code_type, some)
-        _read_texts(read, layout, drafts)
-        _read_tables(read, drafts)
-        for address, draft in drafts.items():
-            if draft.file and draft.name:
-                lines = read_line_table(layout.version, draft.table, draft.first_line)
-                code = PythonCode(draft.file, draft.name, draft.first_line, lines)
-                result[address] = code, draft.identity
+    possible = [at for at in addresses if 4096 <= at < _USER_END]
+    drafts = _heads(read, layout, code_type, possible)
+    _read_texts(read, layout, drafts)
+    _read_tables(read, drafts)
+    for address, draft in drafts.items():
+        if draft.file and draft.name:
+            lines = read_line_table(layout.version, draft.table, draft.first_line)
+            code = PythonCode(draft.file, draft.name, draft.first_line, lines)
+            result[address] = code, draft.identity
     return result
 
 
@@ -117,13 +122,14 @@ def _text(data: bytes | None, layout: Layout) -> str:
 def _read_tables(read: ReadMemory, drafts: dict[int, _Draft]) -> None:
     tables = [(draft, draft.identity[-1]) for draft in drafts.values()]
     heads = read([(at, _FIRST_TABLE_BYTES) for _, at in tables]) if tables else []
-    longer = []
+    longer, room = [], _MOST_TABLES
     for (draft, at), head in zip(tables, heads, strict=True):
         if head is None or len(head) < _BYTES_DATA:
             continue
         (size,) = struct.unpack_from("<Q", head, _BYTES_SIZE)
         draft.table = head[_BYTES_DATA : _BYTES_DATA + size]
-        if len(draft.table) < size <= _MOST_TABLE:
+        if len(draft.table) < size <= room:
+            room -= size
             longer.append((draft, at + _BYTES_DATA, size))
     parts = read([(at, size) for _, at, size in longer]) if longer else []
     for (draft, _, _), table in zip(longer, parts, strict=True):

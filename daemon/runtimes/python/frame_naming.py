@@ -58,6 +58,7 @@ class PythonNaming:
         self._factors = factors
         self._functions: dict[tuple[int, int, int], tuple[PythonCode, int] | None] = {}
         """By pid, address and identity: the function and its module; None: not to be shown."""
+        self._forgotten = 0
         self._symbols: set[int] = set()
         """Frames at which a function that is in the measurement begins."""
 
@@ -97,6 +98,9 @@ class PythonNaming:
 
     def _find(self, functions: set[tuple[int, int, int]]) -> None:
         """Find out what ``functions`` are that are not known yet."""
+        if self._forgotten != self.processes.forgotten:
+            self._forgotten = self.processes.forgotten
+            self._functions.clear()
         new = sorted(functions - self._functions.keys())
         if len(self._functions) + len(new) > _MOST_FUNCTIONS:
             self._functions.clear()

@@ -6,6 +6,7 @@ in 3.9 one byte, as its frames count. What a damaged table says is wrong, but ne
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -20,8 +21,8 @@ class LineTable:
     without a line have that of the stretch before."""
 
     first_line: int
-    ends: list[int] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
+    ends: array[int] = field(default_factory=lambda: array("i"))
+    lines: array[int] = field(default_factory=lambda: array("i"))
 
     def line(self, unit: int) -> int:
         """Return the line of the instruction ``unit``."""

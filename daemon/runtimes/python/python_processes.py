@@ -7,16 +7,18 @@ interpreter's executable, libpython, or a program that CPython is linked into.
 from __future__ import annotations
 
 import re
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.wire import PythonAnchor
 from hpcd.daemon.access import target_reader
 from hpcd.daemon.access.patience import WithheldError
+from hpcd.daemon.access.user_accounts import UserAccounts
 from hpcd.daemon.naming.module_mappings import ModuleMappings
-from hpcd.daemon.runtimes.python.code_objects import Pieces, PythonCode, read_codes
+from hpcd.daemon.runtimes.python.code_objects import AT_ONCE, Pieces, PythonCode, read_codes
 from hpcd.daemon.runtimes.python.cpython_layouts import (
     DEBUG_OFFSETS_BYTES,
     Layout,
@@ -30,8 +32,8 @@ from hpcd.model.region import Region
 # From the evaluation loop's entry to where it has written its frame: 0xa6 bytes in builds seen.
 _LOOP_BYTES = 0x100
 _NAMED_VERSION = re.compile(r"python(\d)\.(\d+)[^/]*$")
-# Of one process; each takes 1 KB or so.
-_MOST_CODES = 100_000
+# Of one user's processes: 50,000 functions or so.
+_MOST_CODE_BYTES = 64 << 20
 # That have ended: stacks of theirs may be on their way.
 _MOST_PROCESSES = 4096
 
@@ -47,19 +49,35 @@ class PythonProcess:
     entry: bytes
     code_type: int
     codes: dict[int, tuple[PythonCode, tuple[int, ...]]] = field(default_factory=dict)
+    user: int = -1
+    kept_bytes: int = 0
 
 
 class PythonProcesses:
     """Watches what targets map (:class:`hpcd.daemon.targets.process_table.MappingWatcher`), and has
-    the programs take the Python frames of those that run CPython."""
+    the programs take the Python frames of those that run CPython.
 
-    def __init__(self, mappings: ModuleMappings, kernel: KernelTargets, lack: str) -> None:
-        """``lack``: why the programs take no Python frames, "" if they do."""
+    ``lack`` is why the programs take no Python frames, "" if they do; ``user_of`` gives the user of
+    a pid, whose account reading its functions counts for.
+    """
+
+    def __init__(
+        self,
+        mappings: ModuleMappings,
+        kernel: KernelTargets,
+        lack: str,
+        accounts: UserAccounts,
+        user_of: Callable[[int], int],
+    ) -> None:
         self._mappings = mappings
         self._kernel = kernel
         self._lack = lack
+        self._accounts = accounts
+        self._user_of = user_of
         self._processes: OrderedDict[int, PythonProcess | None] = OrderedDict()
         self._began: dict[int, int] = {}
+        self.forgotten = 0
+        """How often functions were forgotten, as their user's took too much memory."""
         self.unknown: dict[str, str] = {}
         """Load modules whose Python frames are not taken, and why."""
 
@@ -145,20 +163,37 @@ class PythonProcesses:
 
     def read(self, pid: int, addresses: Sequence[int]) -> None:
         """Read the code objects at ``addresses`` of a process, as far as it lives and lets them be
-        read. O(their number) of requests to the reader."""
+        read and its user's CPU time for that lasts. O(their number) of requests to the reader."""
         process = self._processes.get(pid)
-        if process is None or not addresses:
+        if process is None:
             return
-        if len(process.codes) > _MOST_CODES:
-            process.codes.clear()
+        process.user = self._user_of(pid)
 
         def read(pieces: Pieces) -> list[bytes | None]:
             return read_memory(pid, pieces)
 
-        try:
-            process.codes |= read_codes(read, process.layout, process.code_type, addresses)
-        except (OSError, WithheldError):
-            return
+        for first in range(0, len(addresses), AT_ONCE):
+            if not self._accounts.may_read(process.user):
+                return
+            began, some = time.thread_time(), addresses[first : first + AT_ONCE]
+            try:
+                codes = read_codes(read, process.layout, process.code_type, some)
+            except (OSError, WithheldError):
+                return
+            finally:
+                self._accounts.spend(process.user, time.thread_time() - began)
+            process.codes |= codes
+            process.kept_bytes += sum(code.kept_bytes for code, _ in codes.values())
+            self._bound(process.user)
+
+    def _bound(self, user: int) -> None:
+        """Forget the functions of a user's processes if they take too much memory."""
+        theirs = {id(p): p for p in self._processes.values() if p and p.user == user}
+        if sum(process.kept_bytes for process in theirs.values()) > _MOST_CODE_BYTES:
+            self.forgotten += 1
+            for process in theirs.values():
+                process.codes.clear()
+                process.kept_bytes = 0
 
 
 def read_memory(pid: int, pieces: Pieces) -> list[bytes | None]:

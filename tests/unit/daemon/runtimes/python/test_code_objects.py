@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcd.bpf.wire import PythonAnchor
-from hpcd.daemon.runtimes.python.code_objects import Pieces, read_codes
+from hpcd.daemon.runtimes.python.code_objects import AT_ONCE, Pieces, read_codes
 from hpcd.daemon.runtimes.python.cpython_layouts import (
     UnknownVersionError,
     layout_of,
@@ -78,6 +78,21 @@ def test_memory_that_lies(noise: bytes, at: int) -> None:
         return [(noise * (size // len(noise) + 1))[at % len(noise) :][:size] for _, size in pieces]
 
     read_codes(read, layout, 0, [4096, 8192])
+
+
+@needs_3_11
+def test_large_tables_of_many_functions() -> None:
+    """Only so much is read at once as is decoded in half a second."""
+    layout, asked = layout_of(VERSION, b""), []
+    says_500_kb = struct.pack("<QQQ", 1, 0, 500_000)
+
+    def read(pieces: Pieces) -> list[bytes | None]:
+        asked.extend(size for _, size in pieces)
+        return [says_500_kb.ljust(size, b"\xff") for _, size in pieces]
+
+    read_codes(read, layout, 0, range(4096, 4096 + AT_ONCE))
+    assert sum(size for size in asked if size > 4096) <= 1 << 20
+    assert len(asked) > 4 * AT_ONCE
 
 
 def test_offsets_told_by_the_process() -> None:

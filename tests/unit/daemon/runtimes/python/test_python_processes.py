@@ -1,0 +1,70 @@
+"""Functions of Python processes: what reading and keeping them may take for one user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType
+from typing import Any
+
+import pytest
+
+from hpcd.daemon.access.user_accounts import UserAccounts
+from hpcd.daemon.runtimes.python import python_processes
+from hpcd.daemon.runtimes.python.code_objects import AT_ONCE
+from hpcd.daemon.runtimes.python.cpython_layouts import layout_of
+from hpcd.daemon.runtimes.python.python_processes import PythonProcess, PythonProcesses
+from tests.unit.daemon.runtimes.python.test_code_objects import code_named
+
+VERSION = sys.version_info[:2]
+pytestmark = pytest.mark.skipif(VERSION != (3, 11), reason="the layout is that of 3.11")
+ALICE, MALLORY = 1001, 1002
+# Names of this process: it is read as if it were both users'.
+OF_ALICE, OF_MALLORY = 1, 2
+
+
+@pytest.fixture
+def accounts() -> UserAccounts:
+    return UserAccounts(clock=lambda: 0.0)
+
+
+@pytest.fixture
+def processes(accounts: UserAccounts, monkeypatch: pytest.MonkeyPatch) -> PythonProcesses:
+    read = python_processes.read_memory
+    monkeypatch.setattr(python_processes, "read_memory", lambda _, some: read(os.getpid(), some))
+    nothing: Any = None
+    users = {OF_ALICE: ALICE, OF_MALLORY: MALLORY}
+    result = PythonProcesses(nothing, nothing, accounts, users.__getitem__)
+    for pid in users:
+        result._keep(pid, 0, PythonProcess(layout_of(VERSION, b""), b"", id(CodeType)))
+    return result
+
+
+def read(processes: PythonProcesses, pid: int, codes: list[CodeType]) -> int:
+    """How many functions of a process are known when ``codes`` have been read."""
+    processes.read(pid, [id(code) for code in codes])
+    process = processes.get(pid)
+    assert process
+    return len(process.codes)
+
+
+def test_reading_takes_only_its_users_time(
+    processes: PythonProcesses, accounts: UserAccounts
+) -> None:
+    accounts.spend(MALLORY, 1000.0)
+    codes = [code_named("one"), code_named("two")]
+    assert read(processes, OF_MALLORY, codes) == 0
+    assert read(processes, OF_ALICE, codes) == 2
+
+
+def test_what_is_kept_takes_only_its_users_memory(
+    processes: PythonProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = [code_named(f"function_{number}") for number in range(3 * AT_ONCE)]
+    assert read(processes, OF_ALICE, codes[:AT_ONCE]) == AT_ONCE
+    alice = processes.get(OF_ALICE)
+    assert alice
+    monkeypatch.setattr(python_processes, "_MOST_CODE_BYTES", 2 * alice.kept_bytes)
+    assert read(processes, OF_MALLORY, codes) < 2 * AT_ONCE
+    assert processes.forgotten > 0
+    assert len(alice.codes) == AT_ONCE
