@@ -114,9 +114,7 @@ class Assembly:
         )
         kernel = self._kernel_naming(sampler)
         lack = python_frames_lack(self._options.loader)
-        pythons = PythonProcesses(
-            mappings, sampler.targets, lack, self._accounts, targets.user_of
-        )
+        pythons = PythonProcesses(mappings, sampler.targets, lack, self._accounts, targets.user_of)
         factors = sampler.programs.hash_factors
         python = PythonNaming(pythons, self._modules, writer, targets.user_of, factors)
         stacks = StackResolver(

@@ -34,7 +34,7 @@ def processes(accounts: UserAccounts, monkeypatch: pytest.MonkeyPatch) -> Python
     monkeypatch.setattr(python_processes, "read_memory", lambda _, some: read(os.getpid(), some))
     nothing: Any = None
     users = {OF_ALICE: ALICE, OF_MALLORY: MALLORY}
-    result = PythonProcesses(nothing, nothing, accounts, users.__getitem__)
+    result = PythonProcesses(nothing, nothing, "", accounts, users.__getitem__)
     for pid in users:
         result._keep(pid, 0, PythonProcess(layout_of(VERSION, b""), b"", id(CodeType)))
     return result
