@@ -103,6 +103,7 @@ FRAME_PYTHON_POSITION = 0x2000000000000000
 PYTHON_POSITION_BITS = 24
 PYTHON_ADDRESS_MASK = 0x1FFFFFFFFFFFFFF
 PYTHON_WORDS = 2048
+MOST_PYTHON_FRAMES = 8192
 SENT_PYTHON_WORDS = 512
 PYTHON_FRAME_WORDS = 16
 MOST_PYTHON_STATES = 4096
@@ -401,7 +402,7 @@ class ObjectEvent(
     address: bytes = b""
 
 
-class Counters(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 8u8 16u8"):
+class Counters(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 8u8 16u8"):
     taken: int = 0
     recorded: int = 0
     kernel_mode: int = 0
@@ -411,6 +412,8 @@ class Counters(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 8
     walking: int = 0
     copied: int = 0
     not_copied: int = 0
+    python_deep: int = 0
+    python_broken: int = 0
     fired: int = 0
     calls: int = 0
     calls_passed_over: int = 0

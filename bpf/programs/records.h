@@ -155,6 +155,8 @@ struct counters {
 	u64 walking;  /* the same: they were due while a long walk went on */
 	u64 copied;   /* stacks copied, to be walked later */
 	u64 not_copied; /* that might have been: too many */
+	u64 python_deep; /* walks of threads with more Python frames than there is room for */
+	u64 python_broken; /* whose list of Python frames could not be followed to its end */
 	u64 fired;    /* firings of the first event, in whatever ran */
 	u64 calls;    /* recorded */
 	u64 calls_passed_over; /* to keep the cost down; others represent them */

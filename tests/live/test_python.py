@@ -117,6 +117,51 @@ def test_a_version_whose_structures_are_not_known_is_named(tmp_path: Path) -> No
         assert total(paths, lambda path: "main" in path) > 0.9 * sum(paths.values())
 
 
+def test_more_frames_than_a_path_has_room_for(tmp_path: Path) -> None:
+    summary = recorded(tmp_path, PYTHON, ROOT / "tests/programs/python_deep.py")
+    assert "more than there is room for" in summary["unwind"]["failures"]["Python frames"]
+    with hpcd_analysis.open(tmp_path / "db") as db:
+        deepest = max(seconds_by_path(db, "cpu_time"), key=len)
+    assert deepest.count("deep") > 400 and "spin" in deepest
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        ("", ""),
+        ("circle", "more than there is room for"),
+        ("circle of entries", "could not be followed to the end"),
+        ("kernel", "could not be followed to the end"),
+        ("unmapped", ""),
+        ("length", ""),
+        ("encoding", ""),
+    ],
+)
+def test_structures_that_lie(
+    lie: str, why: str, tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    # Native frames are there in any case, Python frames where the lists lead somewhere.
+    summary = recorded(tmp_path, build("python_liar.c", "-rdynamic"), lie)
+    failures = summary["unwind"]["failures"]
+    assert why in failures.get("Python frames", "") and bool(why) <= ("Python frames" in failures)
+    with hpcd_analysis.open(tmp_path / "db", native=True) as db:
+        paths = seconds_by_path(db, "cpu_time")
+        assert total(paths, lambda path: "main" in path and "spin" in path) > 0.5
+        names = {name for path in paths for name in path}
+        assert all(len(name) <= 2048 and name.isprintable() for name in names)
+        if lie in ("", "length"):
+            assert any(name.startswith("xxxxxx") for name in names)
+        if lie == "kernel":
+            assert "[Python function that is gone]" in names
+
+
+def test_a_table_of_offsets_that_lies(tmp_path: Path, build: Callable[..., Path]) -> None:
+    program = build("python_liar.c", "-rdynamic", "-DOFFSETS")
+    summary = recorded(tmp_path, program)
+    why = "no Python frames of CPython 3.13 with impossible offsets"
+    assert summary["unwind"]["failures"] == {str(program): why}
+
+
 def test_a_loader_whose_programs_take_no_python_frames_is_named(tmp_path: Path) -> None:
     summary = recorded(tmp_path, PYTHON, DIVISION, 0.2, options=("--loader", "bcc"))
     failures = summary["unwind"]["failures"].items()

@@ -114,16 +114,17 @@ static __always_inline long end_activation(struct python_chain *chain, u64 ancho
 {
 	u64 frames = chain->words - chain->head - 2;
 
+	if (!frames)
+		return 0;
 	if (anchor <= chain->last || anchor >= USER_END)
 		return 1;
 	chain->last = anchor;
-	if (frames) {
-		chain->word[chain->head & (PYTHON_WORDS - 1)] = anchor;
-		chain->word[(chain->head + 1) & (PYTHON_WORDS - 1)] = frames;
-		chain->head = chain->words;
-		chain->words += 2;
-	}
-	return 0;
+	chain->word[chain->head & (PYTHON_WORDS - 1)] = anchor;
+	chain->word[(chain->head + 1) & (PYTHON_WORDS - 1)] = frames;
+	chain->head = chain->words;
+	chain->words += 2;
+	chain->more = chain->words > PYTHON_WORDS - 4;
+	return chain->more;
 }
 
 static __attribute__((noinline)) long take_python_frame(u32 number, struct python_taking *taking)
@@ -131,7 +132,7 @@ static __attribute__((noinline)) long take_python_frame(u32 number, struct pytho
 	struct python *python = taking->python;
 	struct python_chain *chain = taking->chain;
 
-	if (!python || !chain || !chain->frame || chain->words > PYTHON_WORDS - 4)
+	if (!python || !chain || !chain->frame)
 		return 1;
 	u32 bytes = python->frame_bytes;
 	if (bytes > sizeof chain->bytes || read_user(chain->bytes, bytes, chain->frame))
@@ -140,7 +141,10 @@ static __attribute__((noinline)) long take_python_frame(u32 number, struct pytho
 		if (end_activation(chain, chain->frame))
 			return 1;
 	} else {
-		add_python_frame(python, chain);
+		if (chain->words > PYTHON_WORDS - 4)
+			chain->more = 1;
+		else
+			add_python_frame(python, chain);
 		if (python->anchor == PYTHON_EACH_FRAME ||
 		    (python->anchor == PYTHON_ENTRY_FLAG && python_owner(python, chain))) {
 			if (end_activation(chain, chain->cframe) ||
@@ -230,8 +234,16 @@ __attribute__((noinline)) int take_python(u32 context)
 		return 0;
 	if (python->anchor == PYTHON_COUNTED)
 		chain->words = 4;
-	run_loop(PYTHON_WORDS, take_python_frame, &taking, 0);
-	if (python->anchor == PYTHON_COUNTED && !chain->frame) {
+	chain->more = 0;
+	run_loop(MOST_PYTHON_FRAMES, take_python_frame, &taking, 0);
+	struct counters *count = counters();
+	if (chain->frame && count) {
+		if (chain->more)
+			count->python_deep++;
+		else
+			count->python_broken++;
+	}
+	if (python->anchor == PYTHON_COUNTED && !chain->frame && !chain->more) {
 		chain->word[0] = PYTHON_NO_ADDRESS;
 		chain->word[1] = chain->words - 4;
 		chain->word[2] = python->unset_begin;

@@ -45,6 +45,7 @@ struct python {
 /* In place of the address, where there are no objects: two words follow that are the begin and end of the loop's code,
  * then all frames. */
 #define PYTHON_NO_ADDRESS (~0ULL)
+#define MOST_PYTHON_FRAMES 8192 /* followed, to the object of the activation they belong to */
 #define SENT_PYTHON_WORDS 512 /* with a path that is finished later, at most */
 #define PYTHON_FRAME_WORDS 16 /* read of a frame, at most */
 #define MOST_PYTHON_STATES 4096 /* looked at for one thread */
@@ -53,7 +54,7 @@ struct python_chain {
 	u64 pointer; /* of the thread: the thread_id of its state */
 	u64 interpreter, state; /* that are looked at in the search for it */
 	u64 found;
-	s64 more;    /* frames than CFrames */
+	s64 more;    /* frames than CFrames; then 1: not all have room */
 	u64 frame;   /* the next to be read */
 	u64 cframe;
 	u64 woken;   /* when user space was last woken for a new path with such frames */

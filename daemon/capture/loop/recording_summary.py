@@ -226,6 +226,7 @@ def _count_paths(parts: Parts, counters: np.void) -> UnwindCounts:
         failures={
             **{name: f"no unwind table: {why}" for name, why in modules.failures.items()},
             **parts.stacks.failures,
+            **_python_lacks(counters),
         },
         deferred=DeferredPathCounts(
             int(counters["copied"]),
@@ -233,6 +234,15 @@ def _count_paths(parts: Parts, counters: np.void) -> UnwindCounts:
             **asdict(parts.deferred.counts),
         ),
     )
+
+
+def _python_lacks(counters: np.void) -> dict[str, str]:
+    deep, broken = int(counters["python_deep"]), int(counters["python_broken"])
+    lacks = [
+        *([f"{deep:,} call paths with more than there is room for"] if deep else []),
+        *([f"{broken:,} in which they could not be followed to the end"] if broken else []),
+    ]
+    return {"Python frames": "left out, " + ", ".join(lacks)} if lacks else {}
 
 
 def unexplained(taken: int, expected: int, left_out: int = 0, unreported: int = 0) -> int:
