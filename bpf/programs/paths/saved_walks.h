@@ -82,7 +82,7 @@ static __attribute__((noinline)) long step_of_copy(u32 number, struct steps *ste
 	if (!saved)
 		return 1;
 	if (w->python_left) {
-		put_python_word(w, &saved->python);
+		put_python_words(w, &saved->python);
 		return 0;
 	}
 	w->from = w->sp;

@@ -75,7 +75,7 @@ static __attribute__((noinline)) long step(u32 number, struct steps *steps)
 		struct python_chain *chain = map_lookup(MAP(PYTHON_CHAINS), &w->context);
 		if (!chain)
 			return 1;
-		put_python_word(w, chain);
+		put_python_words(w, chain);
 		return 0;
 	}
 	w->from = w->sp;

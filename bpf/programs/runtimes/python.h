@@ -262,6 +262,7 @@ __attribute__((noinline)) int take_python(u32 context)
 
 /* User space reads the functions of a new path while the process lives: it is woken for one, at most every 10 ms. */
 #define PYTHON_WAKE_NS 10000000
+#define WORDS_A_STEP 16
 
 static __always_inline u64 python_urgency(struct walk *w)
 {
@@ -273,7 +274,6 @@ static __always_inline u64 python_urgency(struct walk *w)
 	return FORCE_WAKEUP;
 }
 
-/* Puts the next word of an activation's frames into the path. */
 static __always_inline void put_python_word(struct walk *w, struct python_chain *chain)
 {
 	u64 word = chain->word[w->python_at & (PYTHON_WORDS - 1)];
@@ -289,6 +289,14 @@ static __always_inline void put_python_word(struct walk *w, struct python_chain 
 		if (w->python_at < chain->words)
 			w->anchor = chain->word[w->python_at & (PYTHON_WORDS - 1)];
 	}
+}
+
+/* Puts the next words of an activation's frames into the path: several, as each turn of bpf_loop() costs more. */
+static __always_inline void put_python_words(struct walk *w, struct python_chain *chain)
+{
+	NOUNROLL
+	for (int i = 0; i < WORDS_A_STEP && READ_AGAIN(w->python_left); i++)
+		put_python_word(w, chain);
 }
 
 /* A step has led from w->from to the caller: begins the activation whose object lies between. A signal's step leads to
