@@ -42,6 +42,7 @@ class SamplerOptions:
       are not :meth:`ring_bytes`.
     - ``walk_budget``: frames that are walked on one CPU for one user's programs in 17 ms, where
       several users' are recorded. These take a fifth of that time.
+    - ``long_wait_ns``: the waits from which on the waker's call path is taken.
     """
 
     follow_children: bool = True
@@ -55,6 +56,7 @@ class SamplerOptions:
     background: bool = False
     rings: tuple[int, int, int] | None = None
     walk_budget: int = 1 << 16
+    long_wait_ns: int = 50_000
 
     @property
     def on_demand(self) -> bool:
@@ -97,6 +99,7 @@ class SamplerOptions:
             "ONLY_USER": 0xFFFFFFFF if self.only_user is None else self.only_user,
             "SELECTING": int(self.selecting),
             "ON_DEMAND": int(self.on_demand),
+            "LONG_WAIT": self.long_wait_ns,
             **self._budgets(),
             "TOUCHED_FUNCTION": (self.calls and self.calls.touched_function) or 0,
         }

@@ -10,6 +10,7 @@ from enum import IntEnum, IntFlag
 from hpcd.bpf.wire_structure import WireStructure
 
 MAX_EVENTS = 8
+FUTEX_IS_LOCK = 1
 PROGRAM_TEXT = 32768
 CALL_VALUES = 6
 NAME_BYTES = 4096
@@ -88,6 +89,7 @@ MAX_DEPTH = 16384
 MAX_FRAMES = 1151
 USER_END = 0x100000000000000
 SIGNAL_NO = 0
+FUTEX_CALL = {"x86_64": 202, "aarch64": 98}
 STACK_WORDS = 128
 NO_STACK = 1
 KNOWN_RULES = 512
@@ -125,6 +127,7 @@ COPIER_BYTES = {"x86_64": 0x100E8, "aarch64": 0x10160}
 KERNEL_PART_BYTES = 208
 SAVED_BYTES = {"x86_64": 0x16FC0, "aarch64": 0x170B0}
 LONG_WALK_BYTES = 16
+WAKING_BYTES = 16
 VALUE_PROGRAM_BYTES = 40
 HEAP_BLOCK_BYTES = 24
 PROBED_FUNCTION_BYTES = 280
@@ -151,6 +154,7 @@ class SwitchEvent(IntEnum):
     OUT_UNINTERRUPTIBLE = 20
     OUT_FAULT = 21
     OUT_STOPPED = 22
+    WOKEN = 23
 
 
 class Waker(IntEnum):
@@ -433,13 +437,14 @@ class Process(WireStructure, kinds="u4 u4 u4 u4 u4 u4 u4"):
     space_number: int = 0
 
 
-class Thread(WireStructure, kinds="u4 u4 u8 u4 u4 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u8 u8 u4 u4"):
+class Thread(WireStructure, kinds="u4 u4 u8 u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u8 u8 u4 u4"):
     number: int = 0
     hidden: int = 0
     woken: int = 0
     waker: int = 0
     waker_kind: int = 0
     left: int = 0
+    since: int = 0
     entered: int = 0
     object: int = 0
     other: int = 0

@@ -8,9 +8,9 @@ import numpy as np
 
 from hpcd.analysis.arrays.column_files import open_bounds, open_column, open_narrow
 from hpcd.analysis.database.column_bounds import require_times
-from hpcd.array_types import I64, U8, U32
+from hpcd.array_types import I64, U8, U32, U64, Mask
 from hpcd.errors import FormatError
-from hpcd.model.waits import Waker
+from hpcd.model.waits import AGAIN, WAIT, Waker
 
 
 class RecordedWaits:
@@ -19,7 +19,10 @@ class RecordedWaits:
     ``first`` ``int64[lines + 1]``: line ``i`` has waits ``first[i]`` to ``first[i + 1] - 1``;
     ``begin``, ``end`` ``int64[n]`` in ns since the origin, from when the line left its CPU until it
     was woken; ``node`` ``uint32[n]``, the context that it left in; ``kind`` ``uint8[n]``, a
-    :class:`~hpcd.model.waits.Waker`; ``waker`` ``int64[n]``, the trace line that woke it, or -1.
+    :class:`~hpcd.model.waits.Waker`; ``waker`` ``int64[n]``, the trace line that woke it, or -1;
+    ``path`` ``uint32[n]``, the context that this one woke it in, 0 where not known; ``futex``
+    ``uint64[n]``, what it waited for, in its process (:data:`~hpcd.model.waits.WAIT`); ``again``
+    ``bool[n]``: it came straight from the line's wait before, in the same context and for the same.
     """
 
     def __init__(self, folder: Path, lines: int, nodes: int, waits: int) -> None:
@@ -31,16 +34,25 @@ class RecordedWaits:
             self.node: U32 = np.zeros(0, np.uint32)
             self.kind: U8 = np.zeros(0, np.uint8)
             self.waker: I64 = self.begin
+            self.path: U32 = self.node
+            self.futex: U64 = np.zeros(0, np.uint64)
+            self.again: Mask = np.zeros(0, bool)
             return
         self.first = open_bounds(folder / "first.npy", lines, waits)
         self.begin = open_column(folder / "time.npy", np.int64, waits)
         duration = open_column(folder / "duration.npy", np.int64, waits)
         self.node = open_column(folder / "node.npy", np.uint32, waits)
-        waker, kind = (open_narrow(folder / f"value-{number}.npy", waits) for number in (0, 1))
+        waker, kind, path, futex = (
+            open_narrow(folder / f"value-{number}.npy", waits) for number in range(len(WAIT.values))
+        )
         require_times(self.begin, folder)
         require_times(duration, folder)
-        wrong = int(duration.min()) < 0 or int(self.node.max()) >= nodes
-        if wrong or int(waker.max()) > lines or int(kind.max()) > max(Waker):
+        wrong = int(duration.min()) < 0 or max(int(self.node.max()), int(path.max())) >= nodes
+        if (
+            wrong
+            or int(waker.max()) > lines
+            or int((kind & np.uint8(AGAIN - 1)).max()) > max(Waker)
+        ):
             raise FormatError(f"{folder}: waits are damaged")
         self.end = self.begin + duration
         inside = np.ones(waits - 1, bool)
@@ -49,7 +61,10 @@ class RecordedWaits:
         if bool((self.begin[1:] < self.end[:-1])[inside].any()):
             raise FormatError(f"{folder}: waits of a trace line overlap")
         self.waker = waker.astype(np.int64) - 1
-        self.kind = kind.astype(np.uint8)
+        self.kind = kind.astype(np.uint8) & np.uint8(AGAIN - 1)
+        self.again = kind >= AGAIN
+        self.path = path.astype(np.uint32)
+        self.futex = futex.astype(np.uint64)
 
     def __len__(self) -> int:
         return len(self.begin)

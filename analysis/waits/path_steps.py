@@ -15,7 +15,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.process_tree import parents, processes_by_start
-from hpcd.analysis.waits.wait_chains import graph_of_waits, read_pieces
+from hpcd.analysis.waits.wait_chains import read_pieces, read_waits, user_nodes, wait_graph
 from hpcd.array_types import I64, U8, U32
 from hpcd.errors import UsageError
 from hpcd.kernels.library import CStructure, kernels, structure
@@ -54,9 +54,9 @@ def find_critical_path(
         raise UsageError(f"{db.path}: a critical path needs a begin before its end")
     if line is None:
         line = int(np.argmax(lines.end))
-    user = db.cct.innermost(~db.procedures.kernel[db.procedure_of_node])
+    user = user_nodes(db)
     pieces = read_pieces(db, np.arange(len(lines)), user)
-    graph = graph_of_waits(db, user[db.waits.node], pieces)
+    graph = wait_graph(read_waits(db, user[db.waits.node], user), pieces)
     return follow(graph, creators(db), line, begin, end)
 
 

@@ -4,6 +4,9 @@ This is cascaded redistribution (Zhou et al., wPerf, OSDI 2018). While a thread 
 the time in which that thread waits itself is passed on to its own waker, and so on. Each hop is
 clipped to the window of the wait before it, so that the parts of a wait add up to it, however long
 the chain: the cause is the activity of the chain's last thread in the window.
+
+A wait for a lock is divided among those who held the lock meanwhile, and a wake-up in vain ends no
+wait: it goes on until the thread was woken for good.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.waiting import StretchReader
+from hpcd.analysis.waits.false_wakeups import enders, woken_in_vain
+from hpcd.analysis.waits.locks import Locks, locks_of
 from hpcd.array_types import I64, U8, U32
 from hpcd.kernels.library import CStructure, kernels, structure
 from hpcd.model.waits import Waker
@@ -63,6 +68,27 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """Holds waits by trace line, in order of time.
+
+    ``first`` to ``kind`` and ``path`` are as in
+    :class:`~hpcd.analysis.database.recorded_waits.RecordedWaits`. ``ender`` ``int64[n]`` is the
+    wait whose end ended each: if the thread was woken in vain, a later wait of its line. ``locks``
+    are those that they waited for.
+    """
+
+    first: I64
+    begin: I64
+    end: I64
+    waker: I64
+    node: U32
+    kind: U8
+    path: U32
+    ender: I64
+    locks: Locks
+
+
+@dataclass(frozen=True, slots=True)
 class Causes:
     """Waiting, summed: ``ns`` ``int64[n]`` of the waits at ``node`` ``uint32[n]`` were caused by
     ``line`` ``uint32[n]`` in ``cause_node`` ``uint32[n]`` (0: not known), for the reason ``kind``
@@ -78,17 +104,34 @@ class Causes:
     count: I64
 
 
-def wait_causes(db: Database) -> tuple[Causes, Causes]:
-    """Return the sums of ``db``'s waits by waker, and by the causes at ends of chains. Each adds up
-    to the waits. Raises :class:`FormatError`.
+def wait_causes(db: Database) -> tuple[Waits, Causes, Causes]:
+    """Return ``db``'s waits, their sums by who ended them, and those by the causes at ends of
+    chains. Each adds up to the waits. Raises :class:`FormatError`.
 
     O(n log n) in waits, times the number of pieces that a wait is divided into.
     """
-    waits = db.waits
-    user = db.cct.innermost(~db.procedures.kernel[db.procedure_of_node])
+    user = user_nodes(db)
+    waits = read_waits(db, user[db.waits.node], user)
     pieces = read_pieces(db, np.unique(waits.waker[waits.waker >= 0]), user)
-    node = user[waits.node]
-    return sum_causes(graph_of_waits(db, node, pieces), node)
+    return waits, *sum_causes(wait_graph(waits, pieces), waits.node)
+
+
+def user_nodes(db: Database) -> U32:
+    """``uint32[nodes]``: the innermost context outside of the kernel on the path to each."""
+    return db.cct.innermost(~db.procedures.kernel[db.procedure_of_node])
+
+
+def read_waits(db: Database, node: U32, user: U32) -> Waits:
+    """Return ``db``'s waits, which are in the contexts ``node`` ``uint32[waits]``; ``user`` is
+    :func:`user_nodes`."""
+    waits = db.waits
+    line = np.repeat(np.arange(len(waits.first) - 1), np.diff(waits.first))
+    locks = locks_of(db.lines.process[line], waits.futex, waits.end, waits.kind)
+    vain = woken_in_vain(db, line, locks)
+    return Waits(
+        waits.first, waits.begin, waits.end, waits.waker, node, waits.kind, user[waits.path],
+        enders(vain), locks,
+    )  # fmt: skip
 
 
 def root_causes(db: Database) -> tuple[I64, I64, Causes]:
@@ -100,10 +143,11 @@ def root_causes(db: Database) -> tuple[I64, I64, Causes]:
     """
     waits = db.waits
     line = np.repeat(np.arange(len(db.lines)), np.diff(waits.first))
-    user = db.cct.innermost(~db.procedures.kernel[db.procedure_of_node])
+    user = user_nodes(db)
     keys, group = np.unique(line * len(db.cct) + waits.node, return_inverse=True)
     pieces = read_pieces(db, np.unique(waits.waker[waits.waker >= 0]), user)
-    _, roots = sum_causes(graph_of_waits(db, waits.node, pieces), group.astype(np.uint32))
+    graph = wait_graph(read_waits(db, waits.node, user), pieces)
+    _, roots = sum_causes(graph, group.astype(np.uint32))
     return keys // len(db.cct), keys % len(db.cct), roots
 
 
@@ -144,23 +188,17 @@ def read_pieces(db: Database, lines: I64, node_of: U32) -> Pieces:
     )  # fmt: skip
 
 
-def graph_of_waits(db: Database, node: U32, pieces: Pieces) -> CStructure:
-    """:func:`wait_graph` of a database's waits, which are in the contexts ``node``
-    ``uint32[waits]``."""
-    waits = db.waits
-    return wait_graph(waits.first, waits.begin, waits.end, waits.waker, node, waits.kind, pieces)
-
-
-def wait_graph(
-    first: I64, begin: I64, end: I64, waker: I64, node: U32, kind: U8, pieces: Pieces
-) -> CStructure:
-    """Return waits and what their lines did between them, as kernels take them."""
+def wait_graph(waits: Waits, pieces: Pieces) -> CStructure:
+    """Return ``waits`` and what their lines did between them, as kernels take them."""
+    locks = waits.locks
     return structure(
-        "wait_graph", wait_first=np.ascontiguousarray(first), begin=np.ascontiguousarray(begin),
-        end=np.ascontiguousarray(end), waker=np.ascontiguousarray(waker),
-        node=np.ascontiguousarray(node), kind=np.ascontiguousarray(kind),
+        "wait_graph", wait_first=np.ascontiguousarray(waits.first),
+        begin=np.ascontiguousarray(waits.begin), end=np.ascontiguousarray(waits.end),
+        waker=np.ascontiguousarray(waits.waker), node=np.ascontiguousarray(waits.node),
+        kind=np.ascontiguousarray(waits.kind), path=np.ascontiguousarray(waits.path),
+        ender=waits.ender, lock=locks.lock, lock_first=locks.first, handover=locks.handover,
         piece_first=pieces.first, piece_begin=pieces.begin, piece_end=pieces.end,
-        piece_node=pieces.node, piece_kind=pieces.kind, lines=len(first) - 1,
+        piece_node=pieces.node, piece_kind=pieces.kind, lines=len(waits.first) - 1,
     )  # fmt: skip
 
 

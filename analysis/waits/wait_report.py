@@ -29,12 +29,15 @@ class WaitCause:
 @dataclass(frozen=True, slots=True)
 class WaitedPath:
     """``waits`` waits at a call path ``path`` (procedures, the outermost first), ``seconds`` in
-    all. ``ended_by`` are those who ended them and ``roots`` what the waits came down to; the
-    seconds of either add up to these."""
+    all. ``ended_by`` are those who ended them, of waits for locks those who held the lock
+    meanwhile, and ``roots`` what the waits came down to; the seconds of either add up to these.
+    ``in_vain`` of the waits ended by a wake-up in vain: they are due to who ended the line's next.
+    """
 
     path: tuple[str, ...]
     seconds: float
     waits: int
+    in_vain: int
     ended_by: Sequence[WaitCause]
     roots: Sequence[WaitCause]
 
@@ -43,28 +46,36 @@ class WaitedPath:
 class WaitReport:
     """Waits that were recorded one by one, costliest first: ``seconds`` in ``waits`` waits, of
     which ``not_seen`` have nobody who ended them. ``other_seconds`` of waiting are in waits below
-    the threshold, which are summed, and in those that had not ended."""
+    the threshold, which are summed, and in those that had not ended. ``in_vain`` are all paths'."""
 
     paths: Sequence[WaitedPath]
     seconds: float
     waits: int
     not_seen: int
     other_seconds: float
+    in_vain: int
 
 
 def wait_report(db: Database) -> WaitReport:
     """Return who made whom wait in ``db``. Raises :class:`hpcd.errors.FormatError`."""
-    direct, roots = wait_causes(db)
+    waits, direct, roots = wait_causes(db)
+    in_vain = waits.ender != np.arange(len(waits.ender))
+    count, vain_count = (
+        np.bincount(node, minlength=len(db.cct)) for node in (waits.node, waits.node[in_vain])
+    )
     names = ActivityNames(db)
     groups: dict[tuple[str, ...], tuple[list[int], list[int]]] = {}
+    nodes: dict[tuple[str, ...], set[int]] = {}
     for place, causes in enumerate((direct, roots)):
         for at, node in enumerate(causes.node.tolist()):
             groups.setdefault(names.path(node), ([], []))[place].append(at)
+            nodes.setdefault(names.path(node), set()).add(node)
     paths = [
         WaitedPath(
             path,
             float(direct.ns[ended].sum()) / 1e9,
-            int(direct.count[ended].sum()),
+            int(count[list(nodes[path])].sum()),
+            int(vain_count[list(nodes[path])].sum()),
             names.causes(direct, ended),
             names.causes(roots, root),
         )
@@ -80,6 +91,7 @@ def wait_report(db: Database) -> WaitReport:
         len(db.waits),
         int(np.count_nonzero(db.waits.kind == Cause.NOT_SEEN)),
         max(blocked - seconds, 0.0),
+        int(np.count_nonzero(in_vain)),
     )
 
 

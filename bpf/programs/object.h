@@ -55,6 +55,7 @@ OPTION(EVERYTHING);
 OPTION(SELECTING);
 OPTION(ONLY_USER);
 OPTION(ON_DEMAND);
+OPTION(LONG_WAIT);
 OPTION(KEEPING_KERNEL_PARTS);
 /* Of each user in a stretch of time (threads/budgets.h): frames walked on a CPU; bytes of paths, of switches and of
  * copied stacks in rings that fill. 0: there are no budgets. */

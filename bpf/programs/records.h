@@ -12,7 +12,7 @@
 
 struct sample {
 	u64 time;   /* CLOCK_MONOTONIC ns */
-	u64 value;  /* of an event: its weight; of SWITCHED_IN: when woken, or 0 */
+	u64 value;  /* of an event: its weight; of SWITCHED_IN: when woken, or 0; of OUT_SLEEPING: its futex */
 	u32 thread; /* number given to the thread when first seen, never reused */
 	u32 stack;  /* slot of the stack cache and its generation; of SWITCHED_IN: the thread that woke it, or 0 */
 	u16 cache;  /* which stack cache: CPU << 1 | 1 for the scheduler's tracepoints; of SWITCHED_IN: enum waker */
@@ -33,7 +33,12 @@ enum switch_event {
 	OUT_UNINTERRUPTIBLE = 20,
 	OUT_FAULT = 21,    /* uninterruptible, in a page fault */
 	OUT_STOPPED = 22,  /* by a signal or a debugger */
+	WOKEN = 23,        /* by another, whose call path this is; it is not on a CPU yet */
 };
+
+/* The futex that a thread sleeps on, whose address is a multiple of four; 0: it sleeps on none. FUTEX_IS_LOCK: it waits
+ * as for a lock. */
+#define FUTEX_IS_LOCK 1
 
 /* Kinds of wakers. The thread that an interrupt came upon is not the waker. */
 enum waker {

@@ -39,6 +39,7 @@ struct thread {
 	u32 waker;  /* who woke it then: the number of a recorded thread, or 0 */
 	u32 waker_kind; /* enum waker */
 	u64 left;   /* once it is exiting: when it was last seen on a CPU */
+	u64 since;  /* when it last left its CPU */
 	u64 entered; /* when the recorded system call it is in began; 0: it is in none */
 	u32 object, other; /* the files it was called with */
 	u32 weight; /* of that call */
@@ -252,6 +253,13 @@ struct event_pace {
 struct long_walk {
 	u64 began;
 	u64 ended;
+};
+
+/* The present interrupt of a CPU, and what the call paths of its wakers may cost. */
+struct waking {
+	u64 due;     /* ns from which on the next may be taken */
+	u32 serving; /* the kinds of timers that it serves: one may interrupt another */
+	u32 unused;
 };
 
 struct settings {

@@ -17,7 +17,8 @@ def heading(report: WaitReport) -> Iterator[str]:
     """Yield what the tables are of."""
     yield (
         f"waits: {time_text(report.seconds)} in {report.waits:,} waits that were recorded one by"
-        f" one, {report.not_seen:,} of which nobody was seen to end;"
+        f" one, {report.not_seen:,} of which nobody was seen to end and {report.in_vain:,} ended in"
+        " vain;"
         f" {time_text(report.other_seconds)} in shorter ones and those that had not ended"
     )
 
@@ -32,7 +33,8 @@ def wait_rows(report: WaitReport, least: float, width: int) -> Iterator[Row]:
             left_out += 1
             continue
         room = max(width - 14, MIN_NAME)
-        name = f"{path.waits:,} at {path_text(path.path, room - 12)}"
+        vain = f", {path.in_vain:,} ended in vain," if path.in_vain else ""
+        name = f"{path.waits:,}{vain} at {path_text(path.path, room - 12 - len(vain))}"
         yield Row(f"{time_text(path.seconds):>12}  ", "", name, "bold")
         for title, causes in (("ended by", path.ended_by), ("due to", path.roots)):
             yield from _cause_rows(title, causes, room)

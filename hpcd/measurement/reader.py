@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hpcd.array_types import I64
 from hpcd.errors import FormatError, NotFoundError
 from hpcd.measurement import codec
 from hpcd.measurement.call_codec import Calls, decode_calls
@@ -18,6 +19,7 @@ from hpcd.measurement.chunk import ChunkHeader, ChunkKind
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.description import Description
 from hpcd.measurement.segments import Segments
+from hpcd.model.calls import ValueKind
 from hpcd.model.waits import WAIT
 
 
@@ -170,6 +172,10 @@ class Measurement(Description):
                     ("node", calls.node, range(nodes)),
                     ("line", calls.line, self.threads),
                     ("function", calls.function, self.functions),
+                    *(
+                        ("node", calls.value[at, place], range(nodes))
+                        for at, place in self._node_values(calls)
+                    ),
                 ):
                     strange = [id for id in np.unique(column).tolist() if id not in known]
                     if strange:
@@ -179,10 +185,20 @@ class Measurement(Description):
                 continue
             if self._versions:
                 calls = calls.with_nodes(self._versions.nodes(calls.node, calls.time))
+                for at, place in self._node_values(calls):
+                    node = calls.value[at, place].astype(np.uint32)
+                    calls.value[at, place] = self._versions.nodes(node, calls.time[at])
             if not waits:
                 calls = calls[calls.function != WAIT.id]
             if len(calls):
                 yield calls
+
+    def _node_values(self, calls: Calls) -> Iterator[tuple[I64, int]]:
+        """The values of ``calls`` that are nodes: positions of calls, and the value's number."""
+        for function in self.functions.values():
+            for place, value in enumerate(function.values):
+                if value.kind is ValueKind.NODE:
+                    yield np.flatnonzero(calls.function == function.id), place
 
     # --- scanning ---
 

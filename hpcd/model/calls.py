@@ -48,6 +48,8 @@ class ValueKind(StrEnum):
     """The id of a :class:`CalledObject`; 0: of none, or not known."""
     LINE = "line"
     """A trace line of the same measurement, counted from 1; 0: none."""
+    NODE = "node"
+    """A CCT node of the same measurement; 0: none, or not known."""
     HANDLE = "handle"
     """A number that identifies an object within its process only."""
 

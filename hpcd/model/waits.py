@@ -35,7 +35,21 @@ WAIT = CalledFunction(
     "wait",
     "",
     Group.WAIT,
-    (CallValue("waker", ValueKind.LINE), CallValue("kind", ValueKind.NUMBER)),
+    (
+        CallValue("waker", ValueKind.LINE),
+        CallValue("kind", ValueKind.NUMBER),
+        CallValue("path", ValueKind.NODE),
+        CallValue("futex", ValueKind.HANDLE),
+    ),
 )
 """The function whose calls are waits: ``waker`` is the trace line of the thread that woke, 0 if
-there is none; ``kind`` a :class:`Waker`."""
+there is none; ``kind`` a :class:`Waker`, perhaps plus :data:`AGAIN`; ``path`` is the call path that
+the thread woke in, where it was taken; ``futex`` the address that the wait was for, a multiple of
+four, plus :data:`LOCK`, 0 if it was for something else."""
+
+AGAIN = 16
+"""The bit of a wait's ``kind`` that says that its thread came straight from a wait in the same call
+path, which is recorded, too."""
+
+LOCK = 1
+"""The bit of a wait's ``futex`` that says that it waited as for a lock."""

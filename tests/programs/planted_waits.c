@@ -1,26 +1,41 @@
-/* planted_waits KIND: plants one kind of waiting. Prints the function that waits, the function that it waits for (or the kind of
- * cause), and the seconds that it waited by its own clock. What is waited for has begun before the wait does. */
+/* planted_waits KIND...: plants kinds of waiting, each in a process of its own. Prints, of each, the kind, the function that
+ * waits, how many seconds it waited by its own clock, and the functions that it waited for, or the kind of cause, with the
+ * share of each. What is waited for has begun before the wait does. */
 #define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define NOT_INLINED __attribute__((noinline, noclone))
+#define DONE asm volatile("")
 
-static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER, second = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t mutex[5], inherited;
 static pthread_cond_t signalled = PTHREAD_COND_INITIALIZER;
-static int is_set, event;
-static int early[2], late[2];
-static sem_t *begun, follows;
+static pthread_rwlock_t shared_lock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_barrier_t barrier;
+static int is_set, ticket, event[2], early[2], late[2], ends[2], queue, locked;
+static sem_t *begun, *ended, follows, waiting;
+static pthread_t worker, victim;
+static pid_t child;
+static volatile int stolen, *waits_now;
+static double stolen_at, won_after;
 static volatile double sink;
 
 static double now(clockid_t clock)
@@ -31,68 +46,176 @@ static double now(clockid_t clock)
 	return time.tv_sec + 1e-9 * time.tv_nsec;
 }
 
-/* The one that is waited for: it takes so much CPU time. */
-NOT_INLINED void culprit_works(double seconds)
+static void check(int right)
+{
+	if (!right)
+		abort();
+}
+
+static void compute(double seconds)
 {
 	double end = now(CLOCK_THREAD_CPUTIME_ID) + seconds;
 
-	sem_post(begun);
 	while (now(CLOCK_THREAD_CPUTIME_ID) < end)
 		for (int i = 0; i < 100000; i++)
 			sink += i;
-	asm volatile("");
 }
 
-static void *holds(void *unused)
+/* The one that is waited for: it takes so much CPU time once another is about to wait. */
+NOT_INLINED void culprit_works(double seconds)
 {
-	pthread_mutex_lock(&first);
-	culprit_works(0.5);
-	pthread_mutex_unlock(&first);
+	sem_post(begun);
+	while (!*waits_now)
+		sink += 1;
+	compute(seconds);
+	DONE;
+}
+
+NOT_INLINED void thief_works(double seconds)
+{
+	compute(seconds);
+	DONE;
+}
+
+NOT_INLINED void innocent_works(double seconds)
+{
+	compute(seconds);
+	DONE;
+}
+
+/* --- who is waited for --- */
+
+static void *works(void *unused)
+{
+	culprit_works(0.1);
 	return 0;
 }
 
-static void *holds_and_waits(void *unused)
+static void *holds(void *lock)
 {
-	pthread_mutex_lock(&second);
+	pthread_mutex_lock(lock);
+	culprit_works(0.1);
+	pthread_mutex_unlock(lock);
+	return 0;
+}
+
+/* Holds the lock behind the one that it waits for. */
+static void *holds_and_waits(void *lock)
+{
+	pthread_mutex_t *behind = lock;
+
+	pthread_mutex_lock(behind + 1);
 	sem_post(&follows);
-	pthread_mutex_lock(&first);
-	pthread_mutex_unlock(&first);
-	pthread_mutex_unlock(&second);
+	pthread_mutex_lock(behind);
+	pthread_mutex_unlock(behind);
+	pthread_mutex_unlock(behind + 1);
+	return 0;
+}
+
+static void chain(int locks)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, 0, holds, &mutex[0]);
+	sem_wait(begun);
+	for (int i = 0; i + 1 < locks; i++) {
+		pthread_create(&thread, 0, holds_and_waits, &mutex[i]);
+		sem_wait(&follows);
+	}
+}
+
+static void *waits_first(void *unused)
+{
+	sem_post(&follows);
+	pthread_mutex_lock(&mutex[0]);
+	pthread_mutex_unlock(&mutex[0]);
+	return 0;
+}
+
+/* Takes the lock when it is free, before those who wait for it. */
+static void *steals(void *unused)
+{
+	struct sched_param first = {.sched_priority = 1}, none = {0};
+
+	innocent_works(0.05);
+	pthread_setschedparam(pthread_self(), SCHED_FIFO, &first);
+	while (pthread_mutex_trylock(&mutex[0]))
+		;
+	stolen_at = now(CLOCK_MONOTONIC);
+	stolen = 1;
+	pthread_setschedparam(pthread_self(), SCHED_OTHER, &none);
+	thief_works(0.1);
+	pthread_mutex_unlock(&mutex[0]);
 	return 0;
 }
 
 static void *signals(void *unused)
 {
-	culprit_works(0.5);
-	pthread_mutex_lock(&first);
+	culprit_works(0.1);
+	pthread_mutex_lock(&mutex[0]);
 	is_set = 1;
-	pthread_cond_signal(&signalled);
-	pthread_mutex_unlock(&first);
+	pthread_cond_broadcast(&signalled);
+	pthread_mutex_unlock(&mutex[0]);
 	return 0;
 }
 
-static void *works(void *unused)
+NOT_INLINED void waits_for_herd(int *flag)
 {
-	culprit_works(0.5);
+	pthread_mutex_lock(&mutex[0]);
+	while (!*flag)
+		pthread_cond_wait(&signalled, &mutex[0]);
+	pthread_mutex_unlock(&mutex[0]);
+	DONE;
+}
+
+static void *one_of_herd(void *flag)
+{
+	double first = now(CLOCK_MONOTONIC);
+
+	waits_for_herd(flag);
+	if (flag == &ticket)
+		won_after = now(CLOCK_MONOTONIC) - first;
 	return 0;
 }
 
-static void *writes_event(void *unused)
+/* Wakes all, for one of them. */
+static void *disturbs(void *unused)
+{
+	innocent_works(0.05);
+	pthread_mutex_lock(&mutex[0]);
+	ticket = 1;
+	pthread_mutex_unlock(&mutex[0]);
+	pthread_cond_broadcast(&signalled);
+	return 0;
+}
+
+static void *arrives_last(void *unused)
+{
+	culprit_works(0.1);
+	pthread_barrier_wait(&barrier);
+	return 0;
+}
+
+static void *arrives(void *unused)
+{
+	pthread_barrier_wait(&barrier);
+	return 0;
+}
+
+static void *writes_event(void *number)
 {
 	uint64_t one = 1;
 
-	culprit_works(0.5);
-	if (write(event, &one, sizeof one) != sizeof one)
-		abort();
+	culprit_works(0.1);
+	check(write(event[(intptr_t)number], &one, sizeof one) == sizeof one);
 	return 0;
 }
 
 static void *slow_stage(void *unused)
 {
-	for (int i = 0; i < 10; i++) {
-		culprit_works(0.05);
-		if (write(early[1], "", 1) != 1)
-			abort();
+	for (int i = 0; i < 5; i++) {
+		culprit_works(0.04);
+		check(write(early[1], "", 1) == 1);
 	}
 	return 0;
 }
@@ -101,95 +224,330 @@ static void *middle_stage(void *unused)
 {
 	char byte;
 
-	for (int i = 0; i < 10; i++)
-		if (read(early[0], &byte, 1) != 1 || write(late[1], "", 1) != 1)
-			abort();
+	for (int i = 0; i < 5; i++)
+		check(read(early[0], &byte, 1) == 1 && write(late[1], "", 1) == 1);
 	return 0;
 }
 
-NOT_INLINED void victim_waits(const char *kind, pthread_t thread, pid_t child)
+static void *serves(void *unused)
+{
+	char byte;
+
+	check(read(ends[1], &byte, 1) == 1);
+	culprit_works(0.1);
+	check(write(ends[1], "", 1) == 1);
+	return 0;
+}
+
+static void *posts(void *unused)
+{
+	culprit_works(0.1);
+	sem_post(&waiting);
+	return 0;
+}
+
+static void *writes_lock(void *unused)
+{
+	pthread_rwlock_wrlock(&shared_lock);
+	culprit_works(0.1);
+	pthread_rwlock_unlock(&shared_lock);
+	return 0;
+}
+
+static void *reads_lock(void *unused)
+{
+	pthread_rwlock_rdlock(&shared_lock);
+	culprit_works(0.1);
+	pthread_rwlock_unlock(&shared_lock);
+	return 0;
+}
+
+static void *kills(void *unused)
+{
+	culprit_works(0.1);
+	pthread_kill(victim, SIGUSR1);
+	return 0;
+}
+
+static void *sends(void *unused)
+{
+	struct { long type; char text[8]; } message = {1, ""};
+
+	culprit_works(0.1);
+	check(!msgsnd(queue, &message, sizeof message.text, 0));
+	return 0;
+}
+
+static void *continues(void *unused)
+{
+	culprit_works(0.1);
+	kill(child, SIGCONT);
+	return 0;
+}
+
+static void begin(void *(*thread)(void *), void *argument)
+{
+	pthread_create(&worker, 0, thread, argument);
+	sem_wait(begun);
+}
+
+/* --- kinds of waiting --- */
+
+#define WAITS(kind) NOT_INLINED void waits_for_##kind(void)
+
+WAITS(mutexes) { pthread_mutex_lock(&mutex[1]); DONE; }
+WAITS(five) { pthread_mutex_lock(&mutex[4]); DONE; }
+WAITS(stolen) { pthread_mutex_lock(&mutex[0]); DONE; }
+WAITS(inherited) { pthread_mutex_lock(&inherited); DONE; }
+WAITS(barrier) { pthread_barrier_wait(&barrier); DONE; }
+WAITS(semaphore) { sem_wait(&waiting); DONE; }
+WAITS(writer) { pthread_rwlock_rdlock(&shared_lock); DONE; }
+WAITS(reader) { pthread_rwlock_wrlock(&shared_lock); DONE; }
+WAITS(join) { pthread_join(worker, 0); DONE; }
+WAITS(child) { waitpid(child, 0, 0); DONE; }
+WAITS(posted) { sem_wait(ended); DONE; }
+WAITS(flock) { flock(locked, LOCK_EX); DONE; }
+WAITS(continued) { raise(SIGSTOP); DONE; }
+
+WAITS(condition)
+{
+	pthread_mutex_lock(&mutex[0]);
+	while (!is_set)
+		pthread_cond_wait(&signalled, &mutex[0]);
+	pthread_mutex_unlock(&mutex[0]);
+	DONE;
+}
+
+WAITS(pipes)
+{
+	char byte;
+
+	for (int i = 0; i < 5; i++)
+		check(read(late[0], &byte, 1) == 1);
+	DONE;
+}
+
+WAITS(socket)
+{
+	char byte;
+
+	check(write(ends[0], "", 1) == 1 && read(ends[0], &byte, 1) == 1);
+	DONE;
+}
+
+WAITS(epoll)
 {
 	struct epoll_event ready = {.events = EPOLLIN};
-	struct timespec nap = {0, 500000000};
-	char byte;
-	int poll;
+	int poll = epoll_create1(0);
 
-	if (!strcmp(kind, "mutexes")) {
-		pthread_mutex_lock(&second);
-		pthread_mutex_unlock(&second);
-	} else if (!strcmp(kind, "condition")) {
-		pthread_mutex_lock(&first);
-		while (!is_set)
-			pthread_cond_wait(&signalled, &first);
-		pthread_mutex_unlock(&first);
-	} else if (!strcmp(kind, "pipes")) {
-		for (int i = 0; i < 10; i++)
-			if (read(late[0], &byte, 1) != 1)
-				abort();
-	} else if (!strcmp(kind, "epoll")) {
-		poll = epoll_create1(0);
-		epoll_ctl(poll, EPOLL_CTL_ADD, event, &ready);
-		epoll_wait(poll, &ready, 1, -1);
-	} else if (!strcmp(kind, "join")) {
-		pthread_join(thread, 0);
-	} else if (!strcmp(kind, "sleep")) {
-		nanosleep(&nap, 0);
-	} else if (!strcmp(kind, "child")) {
-		waitpid(child, 0, 0);
-	} else if (read(0, &byte, 1) != 1) { /* outside */
-		abort();
+	for (int i = 0; i < 2; i++)
+		epoll_ctl(poll, EPOLL_CTL_ADD, event[i], &ready);
+	check(epoll_wait(poll, &ready, 1, -1) == 1);
+	DONE;
+}
+
+WAITS(eventfd)
+{
+	uint64_t count;
+
+	check(read(event[0], &count, sizeof count) == sizeof count);
+	DONE;
+}
+
+WAITS(poll)
+{
+	struct pollfd ready = {event[0], POLLIN, 0};
+
+	check(poll(&ready, 1, -1) == 1);
+	DONE;
+}
+
+WAITS(end)
+{
+	char byte;
+
+	check(read(early[0], &byte, 1) == 0);
+	DONE;
+}
+
+WAITS(signal)
+{
+	sigset_t set;
+	int number;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigwait(&set, &number);
+	DONE;
+}
+
+WAITS(message)
+{
+	struct { long type; char text[8]; } message;
+
+	check(msgrcv(queue, &message, sizeof message.text, 0, 0) >= 0);
+	DONE;
+}
+
+WAITS(sleep)
+{
+	struct timespec nap = {0, 100000000};
+
+	nanosleep(&nap, 0);
+	DONE;
+}
+
+WAITS(timer)
+{
+	struct itimerspec once = {.it_value = {0, 100000000}};
+	int timer = timerfd_create(CLOCK_MONOTONIC, 0);
+	uint64_t count;
+
+	timerfd_settime(timer, 0, &once, 0);
+	check(read(timer, &count, sizeof count) == sizeof count);
+	DONE;
+}
+
+WAITS(outside)
+{
+	char byte;
+
+	check(read(0, &byte, 1) == 1);
+	DONE;
+}
+
+static void plant(const char *kind)
+{
+	static void *const number[2] = {(void *)0, (void *)1};
+	const char *function = 0, *cause = "culprit_works";
+	void (*waits)(void) = 0;
+	double first = 0;
+	int is_child = 0;
+
+#define PLANT(name, ...)                          \
+	if (!strcmp(kind, #name)) {               \
+		function = "waits_for_" #name;    \
+		waits = waits_for_##name;         \
+		__VA_ARGS__;                      \
 	}
-	asm volatile("");
+#define CHILD(...)                                \
+	do {                                      \
+		child = fork();                   \
+		if (!child) {                     \
+			__VA_ARGS__;              \
+			_exit(0);                 \
+		}                                 \
+		sem_wait(begun);                  \
+	} while (0)
+
+	PLANT(mutexes, chain(2))
+	PLANT(five, chain(5))
+	PLANT(inherited, begin(holds, &inherited))
+	PLANT(barrier, pthread_create(&worker, 0, arrives, 0), begin(arrives_last, 0))
+	PLANT(semaphore, begin(posts, 0))
+	PLANT(writer, begin(writes_lock, 0))
+	PLANT(reader, begin(reads_lock, 0))
+	PLANT(join, begin(works, 0))
+	PLANT(condition, begin(signals, 0))
+	PLANT(pipes, begin(slow_stage, 0), pthread_create(&worker, 0, middle_stage, 0))
+	PLANT(socket, pthread_create(&worker, 0, serves, 0))
+	PLANT(epoll, begin(writes_event, number[1]))
+	PLANT(eventfd, begin(writes_event, number[0]))
+	PLANT(poll, begin(writes_event, number[0]))
+	PLANT(signal, begin(kills, 0))
+	PLANT(message, begin(sends, 0))
+	PLANT(child, CHILD(culprit_works(0.1)))
+	PLANT(posted, CHILD(culprit_works(0.1), sem_post(ended)))
+	PLANT(end, CHILD(culprit_works(0.1)); close(early[1]))
+	PLANT(flock, CHILD(locked = open("/proc/self/exe", O_RDONLY), flock(locked, LOCK_EX), culprit_works(0.1));
+	      locked = open("/proc/self/exe", O_RDONLY))
+	PLANT(sleep, cause = "timer")
+	PLANT(timer, cause = "timer")
+	PLANT(outside, cause = "outside", puts("waits"), fflush(stdout))
+	if (!strcmp(kind, "stolen")) {
+		function = "waits_for_stolen";
+		waits = waits_for_stolen;
+		begin(holds, &mutex[0]);
+		pthread_create(&worker, 0, waits_first, 0);
+		sem_wait(&follows);
+		pthread_create(&worker, 0, steals, 0);
+		usleep(10000);
+	}
+	if (!strcmp(kind, "herd")) {
+		function = "waits_for_herd";
+		begin(signals, 0);
+		pthread_create(&worker, 0, one_of_herd, &ticket);
+		pthread_create(&worker, 0, disturbs, 0);
+		pthread_create(&worker, 0, one_of_herd, &is_set);
+		first = now(CLOCK_MONOTONIC);
+		*waits_now = 1;
+		pthread_join(worker, 0);
+	} else if (!strcmp(kind, "continued")) {
+		child = getpid();
+		is_child = fork();
+		if (!is_child) {
+			child = getppid();
+			continues(0);
+			_exit(0);
+		}
+		sem_wait(begun);
+		function = "waits_for_continued";
+		waits = waits_for_continued;
+	}
+	check(function != 0);
+	if (waits) {
+		first = now(CLOCK_MONOTONIC);
+		*waits_now = 1;
+		waits();
+	}
+	double last = now(CLOCK_MONOTONIC), all = last - first + won_after;
+	double thief = stolen ? last - stolen_at : 0;
+	printf("%s %s %.6f %s %.6f thief_works %.6f innocent_works %.6f\n", kind, function, all, cause,
+	       (all - thief - won_after) / all, thief / all, won_after / all);
+	fflush(stdout);
+	_exit(0);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *kind;
-		void *(*thread)(void *), *(*other)(void *);
-		const char *cause;
-	} plans[] = {
-		{"mutexes", holds, holds_and_waits, "culprit_works"},
-		{"condition", signals, 0, "culprit_works"},
-		{"pipes", slow_stage, middle_stage, "culprit_works"},
-		{"epoll", writes_event, 0, "culprit_works"},
-		{"join", works, 0, "culprit_works"},
-		{"sleep", 0, 0, "timer"},
-		{"child", 0, 0, "culprit_works"},
-		{"outside", 0, 0, "outside"},
-	};
-	pthread_t thread = 0, other;
-	pid_t child = 0;
-	unsigned int plan = 0;
+	pthread_mutexattr_t attributes;
+	sigset_t set;
 
-	while (strcmp(plans[plan].kind, argv[1]))
-		plan++;
-	begun = mmap(0, sizeof *begun, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	sem_init(begun, 1, 0);
-	sem_init(&follows, 0, 0);
-	event = eventfd(0, 0);
-	if (pipe(early) || pipe(late))
-		return 1;
-	if (!strcmp(argv[1], "child")) {
-		child = fork();
-		if (!child) {
-			culprit_works(0.5);
-			_exit(0);
+	begun = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ended = begun + 1;
+	waits_now = (int *)(begun + 2);
+	pthread_mutexattr_init(&attributes);
+	for (int i = 0; i < 5; i++)
+		pthread_mutex_init(&mutex[i], &attributes);
+	pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+	pthread_mutex_init(&inherited, &attributes);
+	pthread_barrier_init(&barrier, 0, 3);
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &set, 0);
+	victim = pthread_self();
+	for (int at = 1; at < argc; at++) {
+		*waits_now = 0;
+		sem_init(begun, 1, 0);
+		sem_init(ended, 1, 0);
+		sem_init(&follows, 0, 0);
+		sem_init(&waiting, 0, 0);
+		check(!pipe(early) && !pipe(late) && !socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+		event[0] = eventfd(0, 0);
+		event[1] = eventfd(0, 0);
+		queue = msgget(IPC_PRIVATE, 0600);
+		int status;
+		pid_t process = fork();
+		if (!process) {
+			victim = pthread_self();
+			plant(argv[at]);
 		}
-		sem_wait(begun);
+		close(early[1]);
+		check(waitpid(process, &status, 0) == process);
+		msgctl(queue, IPC_RMID, 0);
+		if (status)
+			return 1;
+		close(early[0]);
 	}
-	if (plans[plan].thread) {
-		pthread_create(&thread, 0, plans[plan].thread, 0);
-		sem_wait(begun);
-	}
-	if (plans[plan].other)
-		pthread_create(&other, 0, plans[plan].other, 0);
-	if (plans[plan].other == holds_and_waits)
-		sem_wait(&follows);
-	puts("waits");
-	fflush(stdout);
-	double begin = now(CLOCK_MONOTONIC);
-	victim_waits(argv[1], thread, child);
-	printf("victim_waits %s %.6f\n", plans[plan].cause, now(CLOCK_MONOTONIC) - begin);
 	return 0;
 }

@@ -30,6 +30,7 @@ from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.paths.stack_caches import StackCaches
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
 from hpcd.daemon.capture.records.record_batch import RecordBatch
+from hpcd.daemon.capture.records.recorder_kernels import BatchOutcome
 from hpcd.daemon.capture.records.thread_lines import ThreadLines
 from hpcd.daemon.capture.threads.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.threads.thread_times import ThreadTimes, wait_events
@@ -131,13 +132,28 @@ def records_of(
     flags: U32 | int = 0,
 ) -> RecordBatch:
     """Samples, each of what it counts, and waits that follow from reports, by line and time."""
+    return outcome_of(times, line, time, kind, value, node, flags).records
+
+
+def outcome_of(
+    times: ThreadTimes,
+    line: U32,
+    time: U64,
+    kind: U16,
+    value: U64,
+    node: U32,
+    flags: U32 | int = 0,
+    stack: U32 | int = 0,
+    cache: U16 | int = 0,
+) -> BatchOutcome:
+    """All that follows from reports."""
     reports = np.zeros(len(line), Sample.dtype())
     reports["time"], reports["event"], reports["value"] = time, kind, value
-    reports["flags"] = flags
+    reports["flags"], reports["stack"], reports["cache"] = flags, stack, cache
     cct, periods = CCTBuilder(), np.ones(MAX_EVENTS, np.uint64)
     return times.account(
         reports, node, line, cct.struct, structure("periods", count=periods, events=MAX_EVENTS)
-    ).records
+    )
 
 
 def lines_of(threads: ThreadLines, numbers: list[int]) -> list[int]:

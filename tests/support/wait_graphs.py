@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from hypothesis import strategies as st
 
-from hpcd.analysis.waits.wait_chains import Cause, Pieces, wait_graph
+from hpcd.analysis.waits.false_wakeups import enders
+from hpcd.analysis.waits.locks import locks_of
+from hpcd.analysis.waits.wait_chains import Cause, Pieces, Waits, wait_graph
 from hpcd.kernels.library import CStructure
 from hpcd.model.waits import Waker
 
@@ -15,14 +19,30 @@ Piece = tuple[int, int, int, int, int]
 """line, begin, end, node, kind"""
 
 
-def graph_of(lines: int, waits: list[Wait], pieces: list[Piece]) -> CStructure:
-    """Return a graph of waits, each at a node that is its line plus 100."""
-    wait = np.array(sorted(waits), np.int64).reshape(-1, 5).T
+def graph_of(
+    lines: int,
+    waits: list[Wait],
+    pieces: list[Piece],
+    futex: Callable[[Wait], int] = lambda wait: 0,
+    path: Callable[[Wait], int] = lambda wait: 0,
+    goes_on: Sequence[Wait] = (),
+) -> CStructure:
+    """Return a graph of waits, each at a node that is its line plus 100; those in ``goes_on`` were
+    ended in vain."""
+    waits = sorted(waits)
+    wait = np.array(waits, np.int64).reshape(-1, 5).T
     piece = np.array(sorted(pieces), np.int64).reshape(-1, 5).T
     bounds = np.arange(lines + 1)
+    end, kind = np.ascontiguousarray(wait[2]), wait[4].astype(np.uint8)
+    futexes = np.array([futex(one) for one in waits], np.uint64)
     return wait_graph(
-        np.searchsorted(wait[0], bounds).astype(np.int64), wait[1], wait[2], wait[3],
-        (wait[0] + 100).astype(np.uint32), wait[4].astype(np.uint8),
+        Waits(
+            np.searchsorted(wait[0], bounds).astype(np.int64), wait[1], end, wait[3],
+            (wait[0] + 100).astype(np.uint32), kind,
+            np.array([path(one) for one in waits], np.uint32),
+            enders(np.array([one in goes_on for one in waits], bool)),
+            locks_of(np.zeros(len(end), np.uint32), futexes, end, kind),
+        ),
         Pieces(
             np.searchsorted(piece[0], bounds).astype(np.int64),
             np.ascontiguousarray(piece[1]), np.ascontiguousarray(piece[2]),

@@ -20,6 +20,7 @@ from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls
 from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject, Group, ValueKind
+from hpcd.model.waits import WAIT
 
 COLUMNS: dict[str, npt.DTypeLike] = {
     "time": np.int64,
@@ -31,7 +32,15 @@ COLUMNS: dict[str, npt.DTypeLike] = {
 }
 """The columns of ``calls/`` with one entry a call, and their types."""
 
-WAIT_COLUMNS = {name: COLUMNS[name] for name in ("time", "duration", "node", "value-0", "value-1")}
+WAIT_COLUMNS = {
+    name: COLUMNS[name]
+    for name in (
+        "time",
+        "duration",
+        "node",
+        *(f"value-{number}" for number in range(len(WAIT.values))),
+    )
+}
 """The columns of ``waits/``, with one entry a wait (:data:`hpcd.model.waits.WAIT`)."""
 
 NARROW = ("weight", *(f"value-{number}" for number in range(MAX_VALUES)))
@@ -41,6 +50,7 @@ NARROW = ("weight", *(f"value-{number}" for number in range(MAX_VALUES)))
 _BATCH_CALLS = 1 << 20
 # In place of the number of a function whose calls are left out.
 _LEFT_OUT = 0xFFFF
+_REFERENCES = (ValueKind.OBJECT, ValueKind.LINE, ValueKind.NODE)
 # SQLite's integers, with room for a sum of sums.
 _MOST = 1 << 62
 
@@ -113,9 +123,7 @@ def unite_calls(
             (number, replace(source.contents.objects[id], id=len(objects) + 1 + at))
             for at, id in enumerate(ids)
         ]
-    is_object, is_line = (
-        _places_of(functions, kind) for kind in (ValueKind.OBJECT, ValueKind.LINE)
-    )
+    places = {kind: _places_of(functions, kind) for kind in _REFERENCES}
 
     def translated(number: int) -> Iterator[Calls]:
         source = sources[number]
@@ -124,7 +132,7 @@ def unite_calls(
                 raise _damaged(source)
             yield _translated(
                 source, calls[function_maps[number][calls.function] != _LEFT_OUT],
-                function_maps[number], is_object, is_line, object_ids[number], first_ids[number],
+                function_maps[number], places, object_ids[number], first_ids[number],
             )  # fmt: skip
 
     counts = np.zeros(lines, np.int64)
@@ -192,8 +200,8 @@ def _function_key(function: CalledFunction) -> tuple[object, ...]:
 
 
 def _translated(
-    source: CallSource, calls: Calls, function_map: U16, is_object: npt.NDArray[np.bool_],
-    is_line: npt.NDArray[np.bool_], object_ids: I64, first_id: int,
+    source: CallSource, calls: Calls, function_map: U16,
+    places: dict[ValueKind, npt.NDArray[np.bool_]], object_ids: I64, first_id: int,
 ) -> Calls:  # fmt: skip
     """``calls`` with the database's lines, nodes, functions, objects and times (as they are)."""
     row = np.searchsorted(source.contents.lines, calls.line)
@@ -204,7 +212,7 @@ def _translated(
     function = function_map[calls.function]
     value = calls.value.copy()
     for place in range(MAX_VALUES):
-        at = np.flatnonzero(is_object[function, place] & (value[:, place] > 0))
+        at = np.flatnonzero(places[ValueKind.OBJECT][function, place] & (value[:, place] > 0))
         if len(at):
             wanted = np.minimum(value[at, place], np.uint64(1 << 40)).astype(np.int64)
             object_place = np.minimum(
@@ -214,8 +222,12 @@ def _translated(
                 object_ids[object_place] == wanted if len(object_ids) else np.zeros(len(at), bool)
             )
             value[at, place] = np.where(known, object_place + first_id, 0)
-        at = np.flatnonzero(is_line[function, place] & (value[:, place] > 0))
+        at = np.flatnonzero(places[ValueKind.LINE][function, place] & (value[:, place] > 0))
         value[at, place] = _lines_of(source, value[at, place])
+        at = np.flatnonzero(places[ValueKind.NODE][function, place])
+        if len(at) and int(value[at, place].max()) >= len(source.node):
+            raise _damaged(source)
+        value[at, place] = source.node[value[at, place]]
     time = calls.time.view(np.int64) + source.shift
     return Calls(
         source.line[row].astype(np.uint32),

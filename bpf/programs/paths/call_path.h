@@ -95,6 +95,27 @@ static __always_inline void end_unready(struct walk *w)
 	w->ending = END_NO_PROCESS;
 }
 
+/* include/uapi/linux/futex.h */
+#define FUTEX_COMMAND 127
+#define FUTEX_WAIT 0
+#define FUTEX_LOCK_PI 6
+#define FUTEX_WAIT_BITSET 9
+#define FUTEX_LOCK_PI2 13
+/* The mutexes of glibc, Rust and Go have this value while threads wait for them. */
+#define LOCK_HAS_WAITERS 2
+
+/* The futex that a thread waits for in this system call, as struct sample has it. */
+static __always_inline u64 futex_of(struct registers *regs)
+{
+	u32 command = SECOND_ARGUMENT(regs) & FUTEX_COMMAND, value = THIRD_ARGUMENT(regs);
+	int waits = command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET;
+	int locks = command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2 || (waits && value == LOCK_HAS_WAITERS);
+
+	if (CALL_NUMBER(regs) != FUTEX_CALL || !(waits || locks))
+		return 0;
+	return (FIRST_ARGUMENT(regs) & ~3ULL) | (locks ? FUTEX_IS_LOCK : 0);
+}
+
 /* Makes ready to walk the current thread's user stack; 0: there is nothing to walk, or the process is
  * not ready (END_NO_PROCESS). */
 static __always_inline int prepare_walk(struct walk *w, u32 tgid, u32 flags, int in_user_mode)
@@ -109,6 +130,8 @@ static __always_inline int prepare_walk(struct walk *w, u32 tgid, u32 flags, int
 	begin_walk(w, 0);
 	if (w->event == OUT_UNINTERRUPTIBLE && !w->caller)
 		w->event = OUT_FAULT;
+	if (w->event == OUT_SLEEPING && w->caller)
+		w->value = futex_of(&w->regs);
 	struct process *process = map_lookup(MAP(PROCESSES), &tgid);
 	u32 image = image_of(this_task());
 	if (!in_user_mode && has_lost_stack(w, process, image)) {
@@ -133,8 +156,14 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 {
 	u32 slot = user_slot(thread, this_task());
 
-	begin_path(w, thread->number, tgid, cache_of(w->context), slot, thread->lost);
-	thread->lost = 0;
+	if (w->event == WOKEN) {
+		begin_path(w, thread->number, tgid, cache_of(w->context), slot, 0);
+	} else {
+		begin_path(w, thread->number, tgid, cache_of(w->context), slot, thread->lost);
+		thread->lost = 0;
+	}
+	if (leaving)
+		thread->since = w->time;
 	if (left_out || is_over_budget(slot, w->time)) {
 		w->ending = END_OVER_BUDGET;
 	} else {

@@ -96,7 +96,7 @@ NOT_INLINED void note_lost(struct walk *w)
 	u32 tid = bpf_get_current_pid_tgid();
 	struct thread *thread = map_lookup(MAP(THREADS), &tid);
 
-	if (thread && (w->event > SWITCHED_IN || w->owner >> OWNER_FLAGS))
+	if (thread && w->event != WOKEN && (w->event > SWITCHED_IN || w->owner >> OWNER_FLAGS))
 		thread->lost = REPORTS_LOST;
 }
 
@@ -112,6 +112,10 @@ static __always_inline void finish_as(struct walk *w, u32 stack, struct counters
 	sample.cache = w->cache;
 	sample.event = w->event;
 	sample.flags = w->owner >> OWNER_FLAGS;
+	if (w->event == WOKEN) { /* it is the other thread's report */
+		sample.thread = w->value;
+		sample.value = w->thread;
+	}
 	if (!stack || send_report(&sample, w->owner & OWNER_SLOT, count))
 		note_lost(w);
 }

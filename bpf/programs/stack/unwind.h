@@ -78,6 +78,11 @@ struct registers { /* struct pt_regs up to syscallno */
 };
 #define REGISTER_FP(regs) ((regs)->x[29])
 #define SYSTEM_CALL(regs) ((regs)->orig_x0)
+#define CALL_NUMBER(regs) ((regs)->syscall_number)
+#define FIRST_ARGUMENT(regs) ((regs)->orig_x0)
+#define SECOND_ARGUMENT(regs) ((regs)->x[1])
+#define THIRD_ARGUMENT(regs) ((regs)->x[2])
+#define FUTEX_CALL 98
 #define IN_USER_MODE(regs) (((regs)->pstate & 15) == 0)
 /* An exec returns to the new program's first instruction, with all registers but the call's number cleared. */
 #define BEGINS_PROGRAM(regs) ((regs)->x[30] == 0 && (regs)->x[29] == 0 && (regs)->x[8] == 0)
@@ -91,6 +96,11 @@ struct registers { /* x86-64 struct pt_regs */
 };
 #define REGISTER_FP(regs) ((regs)->bp)
 #define SYSTEM_CALL(regs) ((regs)->orig_ax)
+#define CALL_NUMBER(regs) ((regs)->orig_ax)
+#define FIRST_ARGUMENT(regs) ((regs)->di)
+#define SECOND_ARGUMENT(regs) ((regs)->si)
+#define THIRD_ARGUMENT(regs) ((regs)->dx)
+#define FUTEX_CALL 202
 #define IN_USER_MODE(regs) (((regs)->cs & 3) == 3)
 /* A call that a signal interrupts returns to the signal's handler (arch/x86/kernel/signal_64.c):
  * the handler's first instruction stands behind no call. */

@@ -15,7 +15,7 @@ from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.calls import MAX_VALUES
 from hpcd.model.waits import WAIT, Waker
 
-_WAKER, _KIND = WAIT.value("waker"), WAIT.value("kind")
+_WAKER, _KIND, _PATH, _FUTEX = map(WAIT.value, ("waker", "kind", "path", "futex"))
 
 
 class WaitRecorder:
@@ -30,7 +30,7 @@ class WaitRecorder:
     ) -> None:
         self._caches = caches
         self._numbered = numbered
-        self._held = HeldCalls(stand_ins)
+        self._held = HeldCalls(stand_ins, _PATH)
         writer.add_function(WAIT)
 
     def take(self, waits: EndedWaits) -> None:
@@ -49,6 +49,8 @@ class WaitRecorder:
         value = np.zeros((count, MAX_VALUES), np.uint64)
         value[:, _WAKER] = np.where(waker == NO_LINE, 0, waker.astype(np.uint64) + 1)
         value[:, _KIND] = kind
+        value[:, _PATH] = np.where(waker == NO_LINE, 0, waits.path)
+        value[:, _FUTEX] = waits.futex
         self._held.add(
             Calls(
                 waits.line, waits.time, waits.duration, waits.node,

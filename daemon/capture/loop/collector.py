@@ -190,7 +190,7 @@ class Collector:
             first = int(records.value[records.event == 0].sum())
         self.recorded_periods += first
         self.recorded += outcome.samples
-        self.switches += len(reports) - outcome.samples
+        self.switches += len(reports) - outcome.samples - outcome.woken
         self._records.write(records)
         if self._waits:
             self._waits.take(outcome.waits)

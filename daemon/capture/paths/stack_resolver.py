@@ -85,7 +85,8 @@ class StackResolver:
     @cached_property
     def _spans(self) -> U64:
         symbols = self._kernel.symbols
-        spans = [self._scheduler, symbols.entry_text(), *symbols.signal_ranges()]
+        waking = symbols.range_of("try_to_wake_up")
+        spans = [self._scheduler, waking, symbols.entry_text(), *symbols.signal_ranges()]
         return np.array(spans, np.uint64).ravel()
 
     def resolve(self, stacks: list[bytes]) -> Paths:

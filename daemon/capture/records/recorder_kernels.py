@@ -67,12 +67,17 @@ class EndedWaits(NamedTuple):
     """u32[n]: numbers of the threads that woke, 0 of others."""
     kind: U16
     """u16[n]: :class:`hpcd.model.waits.Waker`."""
+    path: U32
+    """u32[n]: call paths of wakers, 0 where not known."""
+    futex: U64
+    """u64[n]: the futexes that lines slept on (:class:`hpcd.bpf.wire.Sample`)."""
 
     def first(self, count: int) -> EndedWaits:
         """Return copies of the first ``count`` waits."""
         return EndedWaits(
             self.line[:count].copy(), self.time[:count].copy(), self.duration[:count].copy(),
             self.node[:count].copy(), self.waker[:count].copy(), self.kind[:count].copy(),
+            self.path[:count].copy(), self.futex[:count].copy(),
         )  # fmt: skip
 
 
@@ -80,6 +85,7 @@ def _wait_room(n: int) -> EndedWaits:
     return EndedWaits(
         np.empty(n, np.uint32), np.empty(n, np.uint64), np.empty(n, np.uint64),
         np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(n, np.uint16),
+        np.empty(n, np.uint32), np.empty(n, np.uint64),
     )  # fmt: skip
 
 
@@ -100,6 +106,8 @@ class BatchOutcome(NamedTuple):
     strange: int
     """Reports of nodes that are not in the tree."""
     waits: EndedWaits
+    woken: int
+    """Reports of call paths of wakers."""
 
 
 def gather_paths(stacks: list[bytes], spans: U64, known: CStructure) -> Paths:
@@ -240,4 +248,6 @@ def _outcome(room: Columns, outcome: CStructure, waits: EndedWaits = NO_WAITS) -
     rows = RecordBatch(*first_rows(room, counts.records))
     rest = RecordBatch(*last_rows(room, len(room[0]) - counts.shorts))
     ended = waits.first(counts.waits)
-    return BatchOutcome(rows, rest, counts.samples, counts.odd, counts.first, counts.strange, ended)
+    return BatchOutcome(
+        rows, rest, counts.samples, counts.odd, counts.first, counts.strange, ended, counts.woken
+    )

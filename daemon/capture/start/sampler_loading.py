@@ -243,6 +243,7 @@ def sampler_options(
         calls=calls.sampler_options(),
         loader=options.loader,
         background=background,
+        long_wait_ns=options.threshold_ns,
     )
 
 

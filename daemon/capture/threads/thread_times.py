@@ -20,7 +20,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import I64, U16, U32
+from hpcd.array_types import I64, U8, U16, U32, U64
 from hpcd.bpf.wire import SwitchEvent
 from hpcd.daemon.capture.records.record_batch import NO_RECORDS, RecordBatch, joined
 from hpcd.daemon.capture.records.recorder_kernels import (
@@ -112,7 +112,7 @@ class ThreadTimes:
     """The state of every living trace line; turns reports into records of samples and waits.
 
     ``first`` is the number :func:`wait_events` begin at, ``threshold_ns`` the duration from which a
-    wait is recorded by itself, ``lost_node`` the call path of times whose reports were lost. 48
+    wait is recorded by itself, ``lost_node`` the call path of times whose reports were lost. 73
     bytes a line; those of lines that end are used again.
     """
 
@@ -129,6 +129,11 @@ class ThreadTimes:
         self._begun: I64 = np.zeros(256, np.int64)
         self._left: I64 = np.zeros(256, np.int64)
         self._node: U32 = np.zeros(256, np.uint32)
+        self._woken_by: U32 = np.zeros(256, np.uint32)
+        self._futex: U64 = np.zeros(256, np.uint64)
+        self._waited: I64 = np.zeros(256, np.int64)
+        self._waited_at: U32 = np.zeros(256, np.uint32)
+        self._again: U8 = np.zeros(256, np.uint8)
         self._kind: U16 = np.zeros(256, np.uint16)
         self._short: list[RecordBatch] = []
         self._group: U16 = np.zeros(256, np.uint16)
@@ -161,6 +166,8 @@ class ThreadTimes:
         self._time[slot] = self._begun[slot] = self._left[slot] = time
         self._kind[slot] = kind
         self._node[slot] = node
+        for column in (self._woken_by, self._futex, self._waited, self._again):
+            column[slot] = 0
         self._group[slot] = self._group_of(job, uid)
 
     def restart(self, line: int, time: int) -> None:
@@ -193,6 +200,8 @@ class ThreadTimes:
     def rename_nodes(self, rename: Callable[[U32], U32]) -> None:
         """Replace the call paths of what goes on, and of short waits, by ``rename`` of them."""
         self._node[:] = rename(self._node)
+        self._woken_by[:] = rename(self._woken_by)
+        self._waited_at[:] = rename(self._waited_at)
         self._short = [replace(part, node=rename(part.node)) for part in self._short]
 
     def split_open_waits(self, cut: int) -> RecordBatch:
@@ -276,7 +285,8 @@ class ThreadTimes:
             self._struct = structure(
                 "times", slot_of=self._slot_of, lines=len(self._slot_of), time=self._time,
                 left=self._left, kind=self._kind, node=self._node, group=self._group,
-                slots=len(self._time),
+                woken_by=self._woken_by, futex=self._futex, waited=self._waited,
+                waited_at=self._waited_at, again=self._again, slots=len(self._time),
                 sums=self._sums, groups=len(self._sums), until_woken=_UNTIL_WOKEN,
                 once_runnable=_ONCE_RUNNABLE, threshold=self._threshold, first=self.first,
                 runnable=self.first + WaitEvent.RUNNABLE, lost=self.first + WaitEvent.LOST,
@@ -314,6 +324,9 @@ class ThreadTimes:
         size = len(self._time)
         if count > size:
             self._struct = None
-            for name in ("_line", "_time", "_begun", "_left", "_node", "_kind", "_group"):
+            for name in (
+                "_line", "_time", "_begun", "_left", "_node", "_kind", "_group", "_woken_by",
+                "_futex", "_waited", "_waited_at", "_again",
+            ):  # fmt: skip
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros_like(column)]))

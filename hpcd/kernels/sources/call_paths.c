@@ -96,11 +96,11 @@ static inline bool lies_in(uint64_t address, struct span span)
 	return address >= span.start && address < span.end;
 }
 
-/* The number of innermost frames that are the scheduler's tracepoint's own. */
-static int64_t tracepoint_frames(const struct body *body, int64_t frames, struct span scheduler)
+/* The number of innermost frames that are the scheduler's tracepoint's own. spans: its functions with a tracepoint. */
+static int64_t tracepoint_frames(const struct body *body, int64_t frames, const struct span *spans)
 {
 	for (int64_t at = 0; at < frames; at++)
-		if (lies_in(frame_at(body, at), scheduler))
+		if (lies_in(frame_at(body, at), spans[0]) || lies_in(frame_at(body, at), spans[1]))
 			return at;
 	return 0;
 }
@@ -127,8 +127,8 @@ static inline const uint64_t *find_frame(const struct frame_table *known, uint64
 	return known->addresses[slot] ? &known->frames[slot] : NULL;
 }
 
-/* Fills in the call paths of n stacks of these sizes in bytes. spans: where in the kernel the scheduler is, the
- * entry, and what writes a thread's registers for signals. Frames of missing addresses are undefined. Returns
+/* Fills in the call paths of n stacks of these sizes in bytes. spans: where in the kernel the scheduler is, what
+ * wakes threads, the entry, and what writes a thread's registers for signals. Frames of missing addresses are undefined. Returns
  * the number of frames, or -1 if a stack's size is not what its header says. */
 int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, const uint64_t *all_spans,
 		     int64_t span_count, const struct frame_table *known, struct paths *paths)
@@ -145,9 +145,9 @@ int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, con
 		if (sizes[index] != (int64_t)sizeof head + WORD * words_of(&body))
 			return -1;
 		int64_t outer = words_of(&body) + is_deep(&body), inner = 0;
-		if (head.cache & 1) /* of the scheduler's tracepoint */
-			inner = tracepoint_frames(&body, outer, spans[0]);
-		if (registers_changing(&body, outer, spans + 1, span_count - 1)) {
+		if (head.cache & 1) /* of the scheduler's tracepoints */
+			inner = tracepoint_frames(&body, outer, spans);
+		if (registers_changing(&body, outer, spans + 2, span_count - 2)) {
 			outer = head.kernel_frames;
 			head.end_reason = REGISTERS_CHANGING;
 		}

@@ -465,6 +465,11 @@ struct times {
 	int64_t *left;                 /* ns at which each slot's line left its CPU, if it has */
 	uint16_t *kind;                /* enum switch_event, or BORN, of each slot's last report */
 	uint32_t *node;                /* call path of each slot's wait */
+	uint32_t *woken_by;            /* call path of who woke each slot's line, 0: not known */
+	int64_t *waited;               /* ns at which each slot's line came to a CPU after a wait that is not short */
+	uint32_t *waited_at;           /* call path of that wait */
+	uint8_t *again;                /* whether the present one began in the same place, straight after */
+	uint64_t *futex;               /* futex that each slot's line sleeps on, as struct sample has it */
 	const uint16_t *group;         /* user and job of each slot */
 	int64_t slots;                 /* number of slots */
 	int64_t *sums;                 /* ns on a CPU, blocked, runnable and not known of each group */
@@ -489,6 +494,7 @@ struct outcome {
 	int64_t first;   /* samples of the first event */
 	int64_t strange; /* reports of nodes that are not in the tree */
 	int64_t waits;   /* waits that have ended, and are not short */
+	int64_t woken;   /* reports of call paths of wakers */
 };
 
 /* Waits that have ended, from when a line left its CPU until it was woken, and by whom: a thread's number (0: no
@@ -500,6 +506,8 @@ struct wait_columns {
 	uint32_t *node;     /* call path it left in */
 	uint32_t *waker;    /* number of the recorded thread that woke it, or 0 */
 	uint16_t *kind;     /* enum waker */
+	uint32_t *path;     /* the waker's call path, 0: not known */
+	uint64_t *futex;    /* futex that it slept on, as struct sample has it */
 };
 
 int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, const uint64_t *spans, int64_t span_count,
@@ -533,6 +541,11 @@ struct wait_graph {
 	const int64_t *waker;       /* line that ended it, or -1 */
 	const uint32_t *node;       /* context that waited */
 	const uint8_t *kind;        /* hpcd/model/waits.py:Waker */
+	const uint32_t *path;       /* context that it was ended in, 0: not known */
+	const int64_t *ender;       /* wait whose end was this one's, too: that of the wait itself was in vain */
+	const int64_t *lock;        /* number of the lock that it waited for, or -1 */
+	const int64_t *lock_first;  /* first of the hand-overs of each lock, and the number of hand-overs */
+	const int64_t *handover;    /* waits for each lock that a thread ended, in order of their ends */
 	const int64_t *piece_first; /* first piece of each line, and the number of pieces */
 	const int64_t *piece_begin; /* ns at which each piece began */
 	const int64_t *piece_end;   /* ns at which it ended */

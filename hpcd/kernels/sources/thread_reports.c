@@ -11,6 +11,12 @@
  * noted longer ago woke it while it ran: who ended this wait was not seen. */
 #define WOKEN_BEFORE 1000000 /* ns */
 
+/* Who waits again in the same place within this time of coming to a CPU may have been woken in vain. */
+#define STRAIGHT_BACK 50000 /* ns */
+
+/* hpcd/model/waits.py:AGAIN */
+#define AGAIN 16
+
 /* Reports are prefetched this many ahead: those of a large round are in no near cache. */
 #define AHEAD 12
 
@@ -195,12 +201,17 @@ static inline void put_waker(const struct wait_columns *to, struct outcome *outc
 	int64_t left = times->left[slot], end = woken > 0 ? at_most(woken, now) : now, at = outcome->waits;
 	if (now - left < times->threshold || end <= left)
 		return;
+	times->waited[slot] = now;
+	times->waited_at[slot] = times->node[slot];
 	to->line[at] = line;
 	to->time[at] = left;
 	to->duration[at] = end - left;
 	to->node[at] = times->node[slot];
 	to->waker[at] = woken > 0 ? report->stack : 0;
-	to->kind[at] = woken > 0 ? report->cache : 0;
+	to->kind[at] = (woken > 0 ? report->cache : 0) | (times->again[slot] ? AGAIN : 0);
+	times->again[slot] = 0;
+	to->path[at] = woken > 0 ? times->woken_by[slot] : 0;
+	to->futex[at] = times->futex[slot];
 	outcome->waits++;
 }
 
@@ -226,7 +237,8 @@ static bool can_record(const struct sample *reports, int64_t n, const uint32_t *
 
 /* Accounts for reports, all of which have a line, and writes their samples and waits as records by line and
  * time, in columns with room for 3 n; short waits from their end on backwards; and who ended the other waits, in
- * columns with room for n. Samples' values are as take_samples has them. False, with nothing changed, if a line has no state or an event is out of range. */
+ * columns with room for n. Samples' values are as take_samples has them. False, with nothing changed, if a line
+ * has no state or an event is out of range. */
 bool record_reports(const struct sample *reports, int64_t n, const uint32_t *node, const uint32_t *line,
 		    const struct times *times, const struct tree *tree, const struct periods *periods, uint8_t *memory,
 		    const struct record_columns *out, const struct wait_columns *waits, struct outcome *outcome)
@@ -251,6 +263,11 @@ bool record_reports(const struct sample *reports, int64_t n, const uint32_t *nod
 			__builtin_prefetch(&reports[later]);
 			__builtin_prefetch(&node[later]);
 			uint16_t event = report->event;
+			if (event == WOKEN) {
+				times->woken_by[slot] = node[from];
+				result.woken++;
+				continue;
+			}
 			/* Pieces of an open wait may have been written beyond a report that was under way. */
 			int64_t now = at_least((int64_t)report->time, least);
 			/* Arriving without having left: it left while it was attached to. */
@@ -275,8 +292,14 @@ bool record_reports(const struct sample *reports, int64_t n, const uint32_t *nod
 			did = event;
 			path = arrives ? path : node[from];
 			times->node[slot] = path;
-			if (event > SWITCHED_IN)
+			if (arrives)
+				times->woken_by[slot] = 0;
+			if (event > SWITCHED_IN) {
+				times->again[slot] = path == times->waited_at[slot] &&
+						     now - times->waited[slot] < STRAIGHT_BACK;
 				times->left[slot] = now;
+				times->futex[slot] = report->value;
+			}
 		}
 		times->time[slot] = before;
 		times->kind[slot] = did;

@@ -11,8 +11,9 @@ enum { NOT_SEEN = 0, THREAD = 1, KNOWN_THREAD = 7, UNBORN = 9 };
 
 struct chains {
 	const struct wait_graph *graph;
-	struct wait_sums *roots;
+	struct wait_sums *sums;
 	uint32_t group;
+	bool direct; /* who ended the wait is summed, not what that one waited for */
 };
 
 /* False if the table is half full. */
@@ -47,7 +48,7 @@ static bool add_pieces(struct chains *chains, uint32_t line, int64_t begin, int6
 		bool inside = at < last && graph->piece_begin[at] <= begin;
 		int64_t next = at < last ? inside ? graph->piece_end[at] : graph->piece_begin[at] : end;
 		next = at_most(next, end);
-		if (!add(chains->roots, chains->group, line, inside ? graph->piece_node[at] : 0,
+		if (!add(chains->sums, chains->group, line, inside ? graph->piece_node[at] : 0,
 			 inside ? graph->piece_kind[at] : unborn ? UNBORN : NOT_SEEN, next - begin))
 			return false;
 		begin = next;
@@ -81,26 +82,62 @@ static bool add_line(struct chains *chains, uint32_t line, int64_t begin, int64_
 	return true;
 }
 
-/* Passes the part [begin, end) of a wait on to who ended it. */
-static bool add_wait(struct chains *chains, uint32_t line, int64_t wait, int64_t begin, int64_t end, int hops)
-{
-	const struct wait_graph *graph = chains->graph;
-	int64_t waker = graph->waker[wait];
-	uint32_t kind = graph->kind[wait];
-	if (kind == THREAD && waker >= 0) {
-		if (waker != line && hops < MOST_HOPS)
-			return add_line(chains, waker, begin, end, hops + 1);
-		kind = NOT_SEEN;
-	}
-	return add(chains->roots, chains->group, line, graph->node[wait], kind, end - begin);
-}
-
 /* Where a line was when it woke another. */
 static uint32_t node_at(const struct wait_graph *graph, int64_t line, int64_t time)
 {
 	int64_t first = graph->piece_first[line], last = graph->piece_first[line + 1];
 	int64_t at = first_later(graph->piece_end, first, last, time - 1);
 	return at < last ? graph->piece_node[at] : 0;
+}
+
+/* Passes the part [begin, end) of a wait on to who ended the wait cause. */
+static bool add_part(struct chains *chains, uint32_t line, int64_t wait, int64_t cause, int64_t begin, int64_t end,
+		     int hops)
+{
+	const struct wait_graph *graph = chains->graph;
+	int64_t waker = graph->waker[cause];
+	uint32_t kind = graph->kind[cause];
+	if (kind != THREAD || waker < 0)
+		return add(chains->sums, chains->group, line, chains->direct ? 0 : graph->node[wait], kind,
+			   end - begin);
+	if (chains->direct) {
+		uint32_t node = graph->path[cause] ? graph->path[cause] : node_at(graph, waker, graph->end[cause]);
+		return add(chains->sums, chains->group, waker, node, KNOWN_THREAD, end - begin);
+	}
+	if (waker != line && hops < MOST_HOPS)
+		return add_line(chains, waker, begin, end, hops + 1);
+	return add(chains->sums, chains->group, line, graph->node[wait], NOT_SEEN, end - begin);
+}
+
+/* The first hand-over of a wait's lock later than a time; the last place where there is none. */
+static int64_t first_handover(const struct wait_graph *graph, int64_t lock, int64_t time)
+{
+	int64_t low = graph->lock_first[lock], high = graph->lock_first[lock + 1];
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+		if (graph->end[graph->handover[middle]] > time)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/* Passes the part [begin, end) of a wait on: to who ended it, and of a wait for a lock to those who held the lock, one
+ * after another. Who hands it over has held it since the hand-over before. */
+static bool add_wait(struct chains *chains, uint32_t line, int64_t wait, int64_t begin, int64_t end, int hops)
+{
+	const struct wait_graph *graph = chains->graph;
+	int64_t lock = graph->lock[wait];
+	int64_t at = lock < 0 ? 0 : first_handover(graph, lock, begin), last = lock < 0 ? 0 : graph->lock_first[lock + 1];
+	for (; at < last && graph->end[graph->handover[at]] < end; at++) {
+		int64_t cause = graph->handover[at], until = graph->end[cause];
+		if (until > begin && !add_part(chains, line, wait, cause, begin, until, hops))
+			return false;
+		begin = at_least(until, begin);
+	}
+	bool handed = at < last && graph->end[graph->handover[at]] <= graph->end[wait];
+	return add_part(chains, line, wait, handed ? graph->handover[at] : graph->ender[wait], begin, end, hops);
 }
 
 /* Sums all waits, each of a group, by who ended them (direct) and by what all they waited for came down to (roots).
@@ -111,12 +148,10 @@ bool sum_wait_causes(const struct wait_graph *graph, const uint32_t *group, cons
 	struct wait_sums first = *direct, all = *roots;
 	for (int64_t line = 0; line < graph->lines; line++) {
 		for (int64_t wait = graph->wait_first[line]; wait < graph->wait_first[line + 1]; wait++) {
-			struct chains chains = {graph, &all, group[wait]};
-			int64_t waker = graph->waker[wait], begin = graph->begin[wait], end = graph->end[wait];
-			bool known = graph->kind[wait] == THREAD && waker >= 0;
-			if (!add(&first, group[wait], known ? waker : line, known ? node_at(graph, waker, end) : 0,
-				 known ? KNOWN_THREAD : graph->kind[wait], end - begin) ||
-			    !add_wait(&chains, line, wait, begin, end, 0))
+			struct chains ended = {graph, &first, group[wait], true};
+			struct chains chains = {graph, &all, group[wait], false};
+			int64_t begin = graph->begin[wait], end = graph->end[wait];
+			if (!add_wait(&ended, line, wait, begin, end, 0) || !add_wait(&chains, line, wait, begin, end, 0))
 				return false;
 		}
 	}

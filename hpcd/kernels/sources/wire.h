@@ -21,6 +21,7 @@ enum switch_event {
 	OUT_UNINTERRUPTIBLE = 20,
 	OUT_FAULT = 21,
 	OUT_STOPPED = 22,
+	WOKEN = 23,
 };
 
 struct sample {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given
@@ -16,10 +18,17 @@ A, B, C, D = range(4)
 THREAD = waits.Waker.THREAD
 
 
-def summed(lines: int, of_waits: list[Wait], of_pieces: list[Piece]) -> tuple[Causes, Causes]:
+def summed(
+    lines: int,
+    of_waits: list[Wait],
+    of_pieces: list[Piece],
+    futex: Callable[[Wait], int] = lambda wait: 0,
+    path: Callable[[Wait], int] = lambda wait: 0,
+    goes_on: Sequence[Wait] = (),
+) -> tuple[Causes, Causes]:
     """The causes of waits, each at a node that is its line plus 100."""
     nodes = np.array([line + 100 for line, *_ in sorted(of_waits)], np.uint32)
-    return sum_causes(graph_of(lines, of_waits, of_pieces), nodes)
+    return sum_causes(graph_of(lines, of_waits, of_pieces, futex, path, goes_on), nodes)
 
 
 def rows(causes: Causes) -> Counter[tuple[int, int, int, int]]:
@@ -90,6 +99,46 @@ def test_before_a_thread_began_it_ran_nothing() -> None:
     assert rows(roots) == {(100, B, 0, Cause.UNBORN): 6, (100, B, 1, Cause.THREAD): 4}
 
 
+def test_a_wait_for_a_lock_is_divided_among_those_who_held_it() -> None:
+    """B holds the lock until 40 and wakes C; D has taken it, holds it until 100 and wakes A. Until
+    40 D did something else."""
+    direct, roots = summed(
+        4,
+        [(A, 0, 100, D, THREAD), (C, 0, 40, B, THREAD)],
+        [
+            (B, 0, 40, 1, Cause.THREAD), (D, 0, 40, 2, Cause.THREAD),
+            (D, 40, 100, 3, Cause.THREAD),
+        ],
+        futex=lambda wait: 64 | waits.LOCK,
+    )  # fmt: skip
+    for causes in (direct, roots):
+        of_a = {key[1:]: ns for key, ns in rows(causes).items() if key[0] == 100}
+        assert of_a == {(B, 1, Cause.THREAD): 40, (D, 3, Cause.THREAD): 60}
+    direct, _ = summed(
+        4, [(A, 0, 100, D, THREAD), (C, 0, 40, B, THREAD)], [],
+        futex=lambda wait: 64 | waits.LOCK if wait[0] == A else 128 | waits.LOCK,
+    )  # fmt: skip
+    assert rows(direct)[100, D, 0, Cause.THREAD] == 100
+
+
+def test_who_ended_a_wait_was_where_its_path_says() -> None:
+    direct, _ = summed(
+        2, [(A, 0, 10, B, THREAD)], [(B, 0, 20, 1, Cause.THREAD)], path=lambda wait: 5
+    )
+    assert rows(direct) == {(100, B, 5, Cause.THREAD): 10}
+
+
+def test_a_wake_up_in_vain_is_no_cause() -> None:
+    """B wakes A at 10 in vain, C at 30 for good."""
+    first, second = (A, 0, 10, B, THREAD), (A, 11, 30, C, THREAD)
+    direct, roots = summed(
+        3, [first, second], [(C, 0, 30, 1, Cause.THREAD), (B, 0, 30, 2, Cause.THREAD)],
+        goes_on=[first],
+    )  # fmt: skip
+    for causes in (direct, roots):
+        assert rows(causes) == {(100, C, 1, Cause.THREAD): 29}
+
+
 @given(random_waits())
 def test_sums_equal_the_waits(graph: tuple[int, list[Wait], list[Piece]]) -> None:
     """Whatever threads wait for one another, in cycles too: of each line's waits, exactly."""
@@ -97,7 +146,13 @@ def test_sums_equal_the_waits(graph: tuple[int, list[Wait], list[Piece]]) -> Non
     expected: Counter[int] = Counter()
     for line, begin, end, _, _ in of_waits:
         expected[line + 100] += end - begin
-    for causes in summed(lines, of_waits, of_pieces):
+    for causes in summed(
+        lines, of_waits, of_pieces,
+        futex=lambda wait: wait[1] % 3 and 4 * (wait[0] & 1) + wait[1] % 3 - 1,
+        goes_on=[
+            one for one, after in pairwise(sorted(of_waits)) if one[0] == after[0] and one[2] & 1
+        ],
+    ):  # fmt: skip
         per_node: Counter[int] = Counter()
         for (node, _, _, _), ns in rows(causes).items():
             per_node[node] += ns

@@ -29,6 +29,7 @@ from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.calls import MAX_VALUES
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from hpcd.model.waits import WAIT
 
 HOST = Host("node1", "boot", "6.1", "x86_64", 2)
 
@@ -345,6 +346,23 @@ def test_numbers_out_of_range_cost_their_chunk(
         assert list(opened.call_chunks()) == []
         assert opened.clock_pairs.tolist() == clock.tolist()
         assert opened.symbols == symbols
+
+
+@pytest.mark.parametrize(("path", "sound"), [(5, True), (1 << 20, False), (1 << 63, False)])
+def test_a_wait_was_ended_in_a_node_that_there_is(
+    tmp_path: Path, path: int, *, sound: bool
+) -> None:
+    writer = write(tmp_path / "m")
+    writer.add_function(WAIT)
+    one = np.ones(1, np.uint32)
+    value = np.array([[1, 1, path, 0, 0, 0]], np.uint64)
+    function, time = np.full(1, WAIT.id, np.uint16), np.full(1, 10**9, np.uint64)
+    writer.add_calls(Calls(one, time, time, one, function, one, value))
+    writer.close()
+    with open_measurement(tmp_path / "m") as opened:
+        taken = [calls.value.tolist() for calls in opened.call_chunks(waits=True)]
+        assert taken == ([value.tolist()] if sound else [])
+        assert sound or "unknown node" in opened.damage[0]
 
 
 def test_a_killed_writer_loses_only_what_it_had_not_flushed(tmp_path: Path) -> None:

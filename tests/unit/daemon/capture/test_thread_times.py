@@ -54,6 +54,8 @@ class PlainTimes:
         switches since the one before are not known."""
         line, time, node, kind, value = row
         before, did, path, _ = self.lines[line]
+        if kind == SwitchEvent.WOKEN:  # where another was: nothing of this line's time
+            return
         if kind < FIRST:
             yield row
         time = max(time, before)

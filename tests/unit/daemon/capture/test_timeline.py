@@ -14,7 +14,8 @@ from hpcd.bpf.wire import SwitchEvent
 from hpcd.daemon.capture.records.record_batch import RecordBatch
 from hpcd.daemon.capture.threads.thread_times import BORN, ThreadTimes, WaitEvent, wait_events
 from hpcd.measurement.summary import JobSeconds
-from tests.support.report_streams import records_of
+from hpcd.model.waits import AGAIN, Waker
+from tests.support.report_streams import outcome_of, records_of
 
 PERIOD = 1000
 FIRST = 4
@@ -66,6 +67,40 @@ def test_a_sleep_is_blocked_until_woken_and_runnable_from_then_on() -> None:
     totals = thread_times.totals(10_000_000)
     assert (totals.cpu, totals.blocked, totals.runnable) == (0.002, 0.006, 0.001)
     assert totals.lifetime == 0.009
+
+
+def test_a_wait_has_who_ended_it_where_and_what_it_was_for() -> None:
+    """A line waits for a futex until another, on call path 8, wakes it; straight after that it
+    waits in the same place, until nobody knows who wakes it, and then in another place."""
+    thread_times = ThreadTimes(FIRST, 50_000)
+    thread_times.begin(0, 0, SwitchEvent.SWITCHED_IN, 1)
+    # (time, kind, value, node, stack, cache)
+    reports = [
+        (1_000_000, SwitchEvent.OUT_SLEEPING, 4097, 5, 0, 0),
+        (3_000_000, SwitchEvent.WOKEN, 77, 8, 1, 1),
+        (3_100_000, SwitchEvent.SWITCHED_IN, 3_000_100, 0, 77, Waker.THREAD),
+        (3_110_000, SwitchEvent.OUT_SLEEPING, 0, 5, 0, 0),
+        (4_000_000, SwitchEvent.SWITCHED_IN, 0, 0, 0, 0),
+        (4_010_000, SwitchEvent.OUT_SLEEPING, 0, 6, 0, 0),
+        (5_000_000, SwitchEvent.SWITCHED_IN, 4_900_000, 0, 0, Waker.TIMER),
+    ]
+    time, kind, value, node, stack, cache = (
+        np.array(column, kind)
+        for column, kind in zip(zip(*reports, strict=True), ("u8", "u2", "u8", "u4", "u4", "u2"),
+                                strict=True)
+    )  # fmt: skip
+    for part in (slice(2), slice(2, None)):  # two rounds
+        line = np.zeros(len(time[part]), np.uint32)
+        outcome = outcome_of(
+            thread_times, line, time[part], kind[part], value[part], node[part], 0, stack[part],
+            cache[part],
+        )  # fmt: skip
+    waits = outcome.waits
+    assert waits.duration.tolist() == [2_000_100, 890_000, 890_000]
+    assert waits.waker.tolist() == [77, 0, 0]
+    assert waits.kind.tolist() == [Waker.THREAD, Waker.NOT_SEEN | AGAIN, Waker.TIMER]
+    assert waits.path.tolist() == [8, 0, 0]
+    assert waits.futex.tolist() == [4097, 0, 0]
 
 
 def test_reasons_have_events_of_their_own() -> None:
