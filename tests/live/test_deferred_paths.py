@@ -34,6 +34,7 @@ from tests.support.paths import ROOT
 from tests.support.recorded import HPCD, call_paths, record
 from tests.support.recorded import hpcd as command
 from tests.support.replay import Replay, SavedStack
+from tests.support.tables import decoder_of
 
 pytestmark = pytest.mark.root
 
@@ -90,18 +91,6 @@ def test_the_programs_walk_copies_as_the_replay_does(tmp_path: Path) -> None:
     finally:
         loaded.close()
     assert walked > 10
-
-
-def decoder_of(pid: int) -> int | None:
-    """The process that makes unwind tables for recorder ``pid``."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # threads come and go
-            children += (thread / "children").read_text().split()
-    for child in children:
-        if b"decoder_worker" in Path(f"/proc/{child}/cmdline").read_bytes():
-            return int(child)
-    return None
 
 
 def test_a_command_starts_when_its_files_are_analysed(

@@ -21,7 +21,6 @@ from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model.frame import marker_frame
 from hpcd.model.unwind_status import UnwindStatus
-from tests.live.test_deferred_paths import decoder_of
 from tests.support.waiting import Recorder
 
 pytestmark = pytest.mark.root

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,3 +36,15 @@ def libraries_of_python(module: str, python: Sequence[object] = ("/usr/bin/pytho
     rows = [line.split(maxsplit=5) for line in mapped.splitlines()]
     named = [row for row in rows if len(row) > 5]
     return sorted({row[5] for row in named if "x" in row[1] and row[5].startswith("/")})
+
+
+def decoder_of(pid: int) -> int | None:
+    """The process that makes unwind tables for recorder ``pid``."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # threads come and go
+            children += (thread / "children").read_text().split()
+    for child in children:
+        if b"decoder_worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+            return int(child)
+    return None

@@ -20,7 +20,7 @@ ReadMemory = Callable[[Pieces], list[bytes | None]]
 
 # A string's head and its characters: longer paths and names are cut.
 _TEXT_BYTES = 2048
-# Of all tables read at once: half a second of decoding. That of a module of 10,000 lines has 100 KB.
+# Of all tables read at once: half a second of decoding. A module of 10,000 lines has 100 KB.
 _MOST_TABLES = 1 << 20
 _FIRST_TABLE_BYTES = 1024
 _BYTES_SIZE, _BYTES_DATA = 16, 32
@@ -43,7 +43,7 @@ class PythonCode:
     @property
     def kept_bytes(self) -> int:
         """About how much memory it takes."""
-        return 512 + 2 * (len(self.file) + len(self.name)) + 8 * len(self.lines.ends)
+        return 512 + 2 * (len(self.file) + len(self.name)) + 16 * len(self.lines.ends)
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ class LineTable:
     without a line have that of the stretch before."""
 
     first_line: int
-    ends: array[int] = field(default_factory=lambda: array("i"))
-    lines: array[int] = field(default_factory=lambda: array("i"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    lines: array[int] = field(default_factory=lambda: array("q"))
 
     def line(self, unit: int) -> int:
         """Return the line of the instruction ``unit``."""
