@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.comparison import Comparison, CostChange
 from hpcd.analysis.parallel.run_times import run_time_sentence, run_times
-from hpcd.analysis.parallel.tree_matching import path_labels
-from hpcd.analysis.profile.tree_rows import Forest, json_document
+from hpcd.analysis.parallel.tree_matching import MatchedFrame, path_labels
+from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.array_types import I8
 
 
@@ -112,18 +115,32 @@ def comparison_json(comparison: Comparison, kind: str, depth: int | None) -> Ite
         "frequency": call_points(comparison)[0],
         "view": kind,
     }
-
-    def fields(node: int) -> dict[str, Any]:
-        return {
-            **comparison.places[int(view.procedure[node])].as_json(),
-            "inclusive": view.inclusive[:count, node].tolist(),
-            "exclusive": view.exclusive[:count, node].tolist(),
-            "change": _names(changes[:, node]),
-        }
-
+    columns = {
+        "inclusive": view.inclusive[:count],
+        "exclusive": view.exclusive[:count],
+        "change": np.array([change.name.lower() for change in CostChange])[changes],
+    }
     everything = view.inclusive[:count].max(axis=0) > 0
     forest = Forest(view.parent, costs[:count].max(axis=0), everything, depth=depth)
-    return json_document(json_form(head), forest.json(fields))
+    return tree_json(head, forest, comparison.places, view.procedure, columns)
+
+
+def tree_json(
+    head: Mapping[str, Any], forest: Forest, places: Sequence[MatchedFrame],
+    place_of: npt.NDArray[np.integer], columns: Mapping[str, Any],
+) -> Iterator[str]:  # fmt: skip
+    """Yield the pieces of one JSON object: ``head``, then the tree of ``forest``, whose nodes have
+    the entries of ``columns`` ``[..., nodes]``, which may be in groups."""
+
+    def entries(column: Any, node: int) -> Any:
+        if isinstance(column, Mapping):
+            return {name: entries(part, node) for name, part in column.items()}
+        return json_form(column[..., node])
+
+    def fields(node: int) -> dict[str, Any]:
+        return {**places[int(place_of[node])].as_json(), **entries(columns, node)}
+
+    return forest.json(json_form(head), fields)
 
 
 def _names(changes: I8) -> list[str]:

@@ -10,12 +10,14 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
+from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.parallel.ranks import Ranks, find_ranks, find_threads, has_ranks
 from hpcd.analysis.parallel.tree_matching import Matching, match, owners
 from hpcd.analysis.parallel.waiting import Blame, StretchReader, counted, share_blame, waiting_nodes
 from hpcd.analysis.profile.costs import WORK, metric_parts, unit_of
 from hpcd.analysis.profile.scope_nodes import CALLS_AND_LOOPS
 from hpcd.array_types import F64, I64
+from hpcd.measurement.seen_part import SeenPart
 from hpcd.model.scope import ScopeKind
 
 
@@ -69,6 +71,11 @@ class Imbalance:
         """Seconds for which the ranks' lines were recorded, added up."""
         lines = self.database.lines
         return float((lines.end - lines.start)[self.ranks.line].sum()) / 1e9
+
+    @property
+    def seen(self) -> SeenPart:
+        """Which part of its ranks was seen."""
+        return seen_part(self.database, self.database.lines.process[self.ranks.line])
 
     @cached_property
     def _blame(self) -> Blame:

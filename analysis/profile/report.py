@@ -11,7 +11,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.report_header import HeaderFacts
 from hpcd.analysis.profile.row_text import fit, run_name
-from hpcd.analysis.profile.tree_rows import Forest, json_document
+from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.analysis.profile.views import View
 from hpcd.analysis.symbols.short_names import short_names
 from hpcd.model import frame
@@ -224,7 +224,7 @@ def json_parts(db: Database, facts: HeaderFacts, outline: Outline) -> Iterator[s
             fields[kind] = dict(zip(metrics, values[:, node].tolist(), strict=True))
         return fields
 
-    return json_document(head, outline.json(fields))
+    return outline.json(head, fields)
 
 
 def csv_rows(db: Database, outline: Outline) -> Iterator[list[object]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -76,39 +76,27 @@ class Forest:
             turn, on = ("└ ", "  ") if last else ("├ ", "│ ")
             stack.append((member, level + 1, below + turn, below + on, below + on))
 
-    def json(self, fields: Callable[[int], dict[str, Any]]) -> Iterator[str]:
-        """The root as one JSON object in parts: see :func:`nested_json`."""
-        return nested_json(self.children, fields)
+    def json(self, head: dict[str, Any], fields: Callable[[int], dict[str, Any]]) -> Iterator[str]:
+        """Yield the pieces of one JSON object: ``head``, and as ``tree`` the root, each node with
+        its ``fields`` and ``children``.
 
+        Written without recursion, as call paths are deeper than a Python stack.
+        """
 
-def json_document(head: dict[str, Any], tree: Iterator[str]) -> Iterator[str]:
-    """One JSON object in parts: ``head``, and the parts of ``tree``."""
-    yield json.dumps(head)[:-1] + ', "tree": '
-    yield from tree
-    yield "}\n"
+        def opening(node: int) -> str:
+            return json.dumps(fields(node))[:-1] + ', "children": ['
 
-
-def nested_json(
-    children: Callable[[int, int], Sequence[int]], fields: Callable[[int], dict[str, Any]]
-) -> Iterator[str]:
-    """Node 0 as one JSON object in parts, each node's children (at its level) in ``children``.
-
-    Written without recursion, as call paths are deeper than a Python stack.
-    """
-
-    def opening(node: int) -> str:
-        return json.dumps(fields(node))[:-1] + ', "children": ['
-
-    yield opening(0)
-    open_nodes = [iter(children(0, 0))]
-    first = True
-    while open_nodes:
-        node = next(open_nodes[-1], None)
-        if node is None:
-            open_nodes.pop()
-            yield "]}"
-            first = False
-            continue
-        yield ("" if first else ", ") + opening(node)
-        open_nodes.append(iter(children(node, len(open_nodes))))
+        yield json.dumps(head)[:-1] + ', "tree": ' + opening(0)
+        open_nodes = [iter(self.children(0, 0))]
         first = True
+        while open_nodes:
+            node = next(open_nodes[-1], None)
+            if node is None:
+                open_nodes.pop()
+                yield "]}"
+                first = False
+                continue
+            yield ("" if first else ", ") + opening(node)
+            open_nodes.append(iter(self.children(node, len(open_nodes))))
+            first = True
+        yield "}\n"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from hpcd.analysis.answers.rank_imbalance import imbalance_json
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.database.seen_processes import seen_part
-from hpcd.analysis.parallel.imbalance import Imbalance, Spread, measure
-from hpcd.analysis.parallel.tree_matching import path_labels
+from hpcd.analysis.parallel.imbalance import Imbalance, measure
 from hpcd.analysis.profile.costs import WORK
-from hpcd.analysis.profile.tree_rows import Forest, json_document
+from hpcd.analysis.profile.tree_rows import Forest
 from hpcd.array_types import F64
 from hpcd.cli.command import Command
 from hpcd.cli.options import (
@@ -33,7 +31,6 @@ from hpcd.cli.output.tree_tables import (
     table_rows,
 )
 from hpcd.cli.output.viewer_hint import hint
-from hpcd.measurement.seen_part import SeenPart
 from hpcd.wording import counted, percent, quantity, time_text
 
 _RANKS_IN_TEXT = 8
@@ -85,7 +82,7 @@ class ImbalanceCommand(Command):
                 say(f"note: {imbalance.ranks.note}")
             page = TextOutput(args.width)
             if args.json:
-                page.write(_as_json(imbalance, args.depth))
+                page.write(imbalance_json(imbalance, args.depth))
                 return 0
             page.sentences(_heading(imbalance))
             page.table(_context_rows(imbalance, args.percent / 100, page.width))
@@ -107,7 +104,7 @@ def _heading(imbalance: Imbalance) -> Iterator[str]:
         f"({spread.ratio[0]:.2f} times the mean), "
         f"least {_cost(imbalance, spread.minimum[0])} on {kind} {spread.least[0]}"
     )
-    if part := _seen(imbalance).sentence():
+    if part := imbalance.seen.sentence():
         yield f"part of a run: {part}"
     yield (
         f"waiting for others: {time_text(idle, imbalance.lived)} of {time_text(imbalance.lived)} "
@@ -128,11 +125,6 @@ def _heading(imbalance: Imbalance) -> Iterator[str]:
 def _cost(imbalance: Imbalance, value: float) -> str:
     """A cost in the unit of the largest of a rank."""
     return quantity(float(value), imbalance.unit, float(imbalance.inclusive.maximum[0]))
-
-
-def _seen(imbalance: Imbalance) -> SeenPart:
-    db = imbalance.database
-    return seen_part(db, db.lines.process[imbalance.ranks.line])
 
 
 def _listed(imbalance: Imbalance, share: float) -> Iterator[int]:
@@ -207,54 +199,3 @@ def _rows(imbalance: Imbalance, share: float, depth: int | None, width: int) -> 
 
     yield from forest_rows(forest, head, f"inclusive {imbalance.metric}, top-down", columns, width)
     yield from omitted_row(forest.omitted)
-
-
-def _spread_as_json(spread: Spread, node: int) -> dict[str, Any]:
-    return {
-        "mean": float(spread.mean[node]),
-        "max": float(spread.maximum[node]),
-        "min": float(spread.minimum[node]),
-        "max_rank": int(spread.most[node]),
-        "min_rank": int(spread.least[node]),
-        "imbalance": float(spread.imbalance[node]),
-    }
-
-
-def _as_json(imbalance: Imbalance, depth: int | None) -> Iterator[str]:
-    own = imbalance.own
-    head = {
-        "database": str(imbalance.database.path),
-        "job": imbalance.ranks.job,
-        "kind": imbalance.ranks.kind,
-        "ranks": imbalance.ranks.number.tolist(),
-        "seen": _seen(imbalance).sentence(),
-        "metric": imbalance.metric,
-        "unit": imbalance.unit,
-        "lived_s": imbalance.lived,
-        "idle_s": float(imbalance.idle.sum()),
-        "unblamed_s": imbalance.unblamed,
-        "blame_of_rank_s": imbalance.blame_of_rank.tolist(),
-        "contexts": [
-            {
-                "path": path_labels(imbalance.matching, node),
-                **_spread_as_json(own, node),
-                "max_by_mean": float(own.ratio[node]),
-                "blame_s": float(imbalance.blame[node]),
-                "idle_s": float(imbalance.idle[node]),
-                "by_rank": imbalance.by_rank(node).tolist(),
-            }
-            for node in imbalance.contexts().tolist()
-        ],
-    }
-    spread, tree, places = imbalance.inclusive, imbalance.matching.tree, imbalance.matching.places
-
-    def fields(node: int) -> dict[str, Any]:
-        place = places[int(tree.frame[node])]
-        return {
-            "name": place.label,
-            "module": place.module,
-            **_spread_as_json(spread, node),
-        }
-
-    forest = Forest(tree.parent, spread.imbalance, spread.maximum > 0, depth=depth)
-    return json_document(head, forest.json(fields))

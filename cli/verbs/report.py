@@ -21,7 +21,6 @@ from hpcd.analysis.profile.groups import GROUPINGS, group_costs
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.report import Outline, csv_rows, json_parts, text_lines
 from hpcd.analysis.profile.report_header import HeaderFacts, gather_facts
-from hpcd.analysis.profile.row_text import joined
 from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
 from hpcd.analysis.waits.wait_report import wait_report
 from hpcd.cli.command import Command
@@ -160,8 +159,7 @@ class Report(Command):
                 )  # fmt: skip
                 print(args.html)
             elif args.json:
-                for part in joined(json_parts(db, facts, outline)):
-                    sys.stdout.write(part)
+                TextOutput(args.width).write(json_parts(db, facts, outline))
             else:
                 _print_text(db, facts, outline, args, metrics[1:])
                 if outline.omitted and not args.hot_path:
