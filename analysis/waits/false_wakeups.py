@@ -3,22 +3,27 @@
 That alone may also be a thread that does little between its waits. It was woken in vain
 
 - of a lock, if it has not passed the lock on in between, as another thread had taken it;
-- of a condition variable or of events, if it was woken together with others by one thread (as by
-  pthread_cond_broadcast(), or several threads in epoll_wait()), and one of these did not go back.
+- of a condition variable or of events, if it was woken together with others that waited there, by
+  one thread (as by pthread_cond_broadcast(), or several threads in epoll_wait()), and one of these
+  did not go back. Who posts a semaphore, or signals, wakes one thread, for something to do.
 """
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.waits.locks import Locks
-from hpcd.array_types import I64, Mask
+from hpcd.array_types import I64, U32, Mask
 from hpcd.model.waits import Waker
 
 # A broadcast wakes its threads one after another, some microseconds each.
-_TOGETHER_NS = 200_000
+_TOGETHER_NS = 100_000
+# Where one wake-up may be of several threads; and what wakes a single one of those.
+_HERDS = re.compile(r"_*pthread_cond_\w*wait|cnd_(timed)?wait|ep_poll|do_sys_poll|\w*_accept")
+_WAKES_ONE = re.compile(r"_*(pthread_cond|cnd)_signal")
 
 
 def woken_in_vain(db: Database, line: I64, locks: Locks) -> Mask:
@@ -30,9 +35,13 @@ def woken_in_vain(db: Database, line: I64, locks: Locks) -> Mask:
     vain = returned & (locks.lock >= 0)
     candidates = np.flatnonzero(vain)
     vain[candidates] = ~_passed_on(db, line, locks, candidates)
-    roles = db.roles[db.procedure_of_node]
-    herds = db.cct.innermost(have(roles, NameRole.CONDITION | NameRole.EVENTS)) > 0
-    return vain | (returned & (locks.lock < 0) & herds[waits.node] & _among_others(db, returned))
+    herds, wakes_one = (_inside(db, names) for names in (_HERDS, _WAKES_ONE))
+    herded = (locks.lock < 0) & herds[waits.node] & ~wakes_one[waits.path]
+    at = np.flatnonzero(herded & (waits.kind == Waker.THREAD) & (waits.waker >= 0))
+    vain[at] |= returned[at] & among_others(
+        waits.waker[at], waits.node[at], waits.begin[at], waits.end[at], returned[at]
+    )
+    return vain
 
 
 def enders(vain: Mask) -> I64:
@@ -40,6 +49,13 @@ def enders(vain: Mask) -> I64:
     at = np.arange(len(vain))
     last = np.where(vain, len(vain), at)
     return np.ascontiguousarray(np.minimum.accumulate(last[::-1])[::-1])
+
+
+def _inside(db: Database, names: re.Pattern[str]) -> Mask:
+    """``bool[nodes]``: which contexts are in procedures of such ``names``."""
+    procedures = np.array([bool(names.match(name)) for name in db.procedure_names], bool)
+    inside: Mask = db.cct.innermost(procedures[db.procedure_of_node]) > 0
+    return inside
 
 
 def _passed_on(db: Database, line: I64, locks: Locks, waits: I64) -> Mask:
@@ -78,20 +94,21 @@ def _ranks(keys: I64, wanted: I64) -> I64:
     return ranks[len(keys) :]
 
 
-def _among_others(db: Database, returned: Mask) -> Mask:
-    """``bool[n]``: whether each wait was ended by a thread that ended others in the same context
-    with it, one of which was not followed by a return to it."""
-    waits = db.waits
-    seen = np.flatnonzero((waits.kind == Waker.THREAD) & (waits.waker >= 0))
+def among_others(waker: I64, node: U32, begin: I64, end: I64, returned: Mask) -> Mask:
+    """``bool[n]``: whether each wait in the context ``node``, from ``begin`` to ``end``, was ended
+    by a thread (``waker``) that ended others there with it, and one of these was not ``returned``
+    to."""
     among = np.zeros(len(returned), bool)
-    if not len(seen):
+    if not len(among):
         return among
-    order = seen[np.lexsort((waits.end[seen], waits.node[seen], waits.waker[seen]))]
+    order = np.lexsort((end, node, waker))
     new = np.ones(len(order), bool)
     new[1:] = (
-        (np.diff(waits.waker[order]) != 0)
-        | (np.diff(waits.node[order].astype(np.int64)) != 0)
-        | (np.diff(waits.end[order]) > _TOGETHER_NS)
+        (np.diff(waker[order]) != 0)
+        | (np.diff(node[order].astype(np.int64)) != 0)
+        | (np.diff(end[order]) > _TOGETHER_NS)
+        # It was no one of the herd when the one before it was woken.
+        | (begin[order][1:] > end[order][:-1])
     )
     herd = np.cumsum(new) - 1
     among[order] = (np.bincount(herd, ~returned[order]) > 0)[herd]
