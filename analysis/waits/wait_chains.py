@@ -205,7 +205,8 @@ def wait_graph(waits: Waits, pieces: Pieces) -> CStructure:
 def sum_causes(graph: CStructure, group: U32) -> tuple[Causes, Causes]:
     """:func:`wait_causes` of the waits of a graph, summed by ``group`` ``uint32[n]``, which is the
     ``node`` of causes."""
-    places = _LEAST_PLACES
+    # As many sums as waits, at first: pages of the table that are not used take no memory.
+    places = max(_LEAST_PLACES, 1 << len(group).bit_length())
     while True:
         tables = [_Sums(places), _Sums(places)]
         if kernels.sum_wait_causes(graph, group, tables[0].structure, tables[1].structure):
@@ -226,7 +227,7 @@ class _Sums:
     def causes(self) -> Causes:
         """Return the sums, the greatest first, equal sums in the order of their keys."""
         taken = np.flatnonzero(self._count)
-        order = np.lexsort((*self._key[taken].T, -self._ns[taken]))
-        taken = taken[order]
+        key = self._key[taken].view(np.uint64)  # two columns are compared at once
+        taken = taken[np.lexsort((key[:, 0], key[:, 1], -self._ns[taken]))]
         node, line, context, kind = self._key[taken].T
         return Causes(node, line, context, kind, self._ns[taken], self._count[taken])
