@@ -21,6 +21,7 @@ from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model.frame import marker_frame
 from hpcd.model.unwind_status import UnwindStatus
+from tests.support.tables import decoder_of
 from tests.support.waiting import Recorder
 
 pytestmark = pytest.mark.root
