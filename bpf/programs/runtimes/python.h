@@ -365,7 +365,7 @@ static __attribute__((noinline)) long place_python_loop(u32 number, struct pytho
 
 /* Puts the Python frames of a whole path into it, of which the walk has put none. While the loop is entered or left the
  * innermost one has no frame. */
-static __always_inline void place_counted(struct walk *w, struct python_chain *chain)
+NOT_INLINED void place_counted(struct walk *w, struct python_chain *chain)
 {
 	if (!chain || chain->word[0] != PYTHON_NO_ADDRESS || w->ending != END_COMPLETE ||
 	    w->depth > INNERMOST_FRAMES)
