@@ -15,7 +15,7 @@ from hpcd.array_types import F64
 from hpcd.model.cct import CCT
 
 
-class Losses:
+class ScalingLosses:
     """A view of losses, and which of its rows are shown."""
 
     def __init__(self, scaling: Scaling, view: View, percent: float, depth: int | None) -> None:

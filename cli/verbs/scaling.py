@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from hpcd.analysis.answers.scaling_losses import Losses
+from hpcd.analysis.answers.scaling_losses import ScalingLosses
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.parallel.scaling import STRONG, WEAK, measure
 from hpcd.analysis.profile.costs import TIME
@@ -97,7 +97,7 @@ class ScalingCommand(Command):
                 if run.ranks.note:
                     say(f"note: {run.ranks.note}")
             view = scaling.view(args.view, share=args.percent / 100, depth=args.depth)
-            losses = Losses(scaling, view, args.percent, args.depth)
+            losses = ScalingLosses(scaling, view, args.percent, args.depth)
             page = TextOutput(args.width)
             if args.json:
                 page.write(losses.json())
@@ -121,7 +121,7 @@ def _sizes(text: str | None) -> list[int] | None:
     return sizes
 
 
-def _heading(losses: Losses) -> Iterator[str]:
+def _heading(losses: ScalingLosses) -> Iterator[str]:
     """Yield the runs compared, and the loss in total."""
     scaling = losses.scaling
     for number, run in enumerate(scaling.runs):
@@ -142,7 +142,7 @@ def _heading(losses: Losses) -> Iterator[str]:
         )
 
 
-def _origin_rows(losses: Losses, width: int) -> Iterator[Row]:
+def _origin_rows(losses: ScalingLosses, width: int) -> Iterator[Row]:
     """The program's own contexts, the costliest loss first."""
     runs, most = losses.scaling.runs, float(losses.whole[:, 0].max())
     columns = [f"{f'to {run.size}':>8}" for run in runs[1:]] + [f"{'excess':>12}"]
@@ -155,7 +155,7 @@ def _origin_rows(losses: Losses, width: int) -> Iterator[Row]:
         yield Row(figures, "", name, _style(float(loss[-1])))
 
 
-def _rows(losses: Losses, width: int) -> Iterator[Row]:
+def _rows(losses: ScalingLosses, width: int) -> Iterator[Row]:
     """The rows of the view."""
     scaling, unit = losses.scaling, losses.scaling.unit
     most = float(losses.whole[:, 0].max())

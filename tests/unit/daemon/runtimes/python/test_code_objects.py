@@ -22,6 +22,7 @@ from hpcd.daemon.runtimes.python.cpython_layouts import (
 )
 from hpcd.daemon.unwind.runtime_symbols import runtime_symbols
 from hpcd.elf.elf_view import ElfView, FileBytes
+from tests.support.python_code import code_named
 
 VERSION = sys.version_info[:2]
 needs_3_11 = pytest.mark.skipif(VERSION != (3, 11), reason="the layout is that of 3.11")
@@ -37,14 +38,6 @@ def own_memory(pieces: Pieces) -> list[bytes | None]:
             except (OSError, OverflowError):
                 result.append(None)
     return result
-
-
-def code_named(name: str) -> CodeType:
-    source = f"def {name}():\n    return 1\n"
-    space: dict[str, object] = {}
-    exec(compile(source, f"/tmp/{name}.py", "exec"), space)
-    function = space[name]
-    return function.__code__  # type: ignore[attr-defined,no-any-return]
 
 
 @needs_3_11

@@ -14,7 +14,7 @@ from hpcd.daemon.runtimes.python import python_processes
 from hpcd.daemon.runtimes.python.code_objects import AT_ONCE
 from hpcd.daemon.runtimes.python.cpython_layouts import layout_of
 from hpcd.daemon.runtimes.python.python_processes import PythonProcess, PythonProcesses
-from tests.unit.daemon.runtimes.python.test_code_objects import code_named
+from tests.support.python_code import code_named
 
 VERSION = sys.version_info[:2]
 pytestmark = pytest.mark.skipif(VERSION != (3, 11), reason="the layout is that of 3.11")
