@@ -2,8 +2,8 @@
 
 python -m benchmarks [--smallest] [slowdown collector walk whole short from_start startup waits
                                    imbalance io_calls_cost probe_cost heap_cost hung_job questions
-                                   python_frames compare churn newcomers node merge check exports
-                                   render viewer]
+                                   python_frames causes compare churn newcomers node merge
+                                   check exports render viewer]
 
 With --smallest each does as little as it can: whether it still works is all that shows.
 """
@@ -34,6 +34,7 @@ NAMES = (
     "compare",
     "hung_job",
     "questions",
+    "causes",
     "probe_cost",
     "python_frames",
     "heap_cost",

@@ -14,7 +14,7 @@ LEAST_SHARE = 0.05
 """Less is no news."""
 _LONGEST = 120
 """A sentence is not longer if its call paths can be shorter: it is read at a glance."""
-_PATH = re.compile(r"(?:^|(?<= ))in ")
+_PATH = re.compile(r"(?:^|(?<= ))(?:in|by) ")
 _SECOND = re.compile(r"^; \d+ % in [^;]*")
 _LEFT_OUT = re.compile(r"\(\+(\d+)\) ")
 
@@ -63,7 +63,9 @@ def _shorten_path(words: str, width: int) -> str:
     """Return ``words``, which end in a call path or not, with less of its outermost frames if they
     are longer than ``width``; two are left, as the innermost one may be a library's."""
     begins = [match.end() for match in _PATH.finditer(words)]
-    head, path = (words[: begins[-1]], words[begins[-1] :]) if begins else ("", words)
+    if not begins:
+        return words
+    head, path = words[: begins[-1]], words[begins[-1] :]
     names = path.split(CALLS)
     counted = _LEFT_OUT.match(names[0])
     left = int(counted[1]) if counted else 0

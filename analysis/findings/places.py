@@ -16,6 +16,7 @@ from hpcd.analysis.profile.row_text import path_text
 from hpcd.analysis.roles.role import NameRole
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import F64, Mask
+from hpcd.model.identity import ModuleKind
 
 # Call paths that are put into words; the others cost less.
 _MOST_PATHS = 256
@@ -95,8 +96,9 @@ class Places:
         cost = sum_by(module, seconds, len(db.modules) + 1)
         table = role_table()
         for number, row in enumerate(db.modules, 1):
-            # The kernel's own page of code in a process, as [vdso], is no library.
-            other = row.path.startswith("[") or table.of_module(row.path) & NameRole.C_LIBRARY
+            # Neither the kernel's code in a process, as [vdso], nor a file of Python is a library.
+            other = row.path.startswith("[") or row.kind == ModuleKind.PYTHON
+            other = other or bool(table.of_module(row.path) & NameRole.C_LIBRARY)
             cost[number] *= not other
         cost[0] = 0
         top = int(cost.argmax())

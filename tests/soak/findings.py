@@ -90,25 +90,25 @@ def try_cases(folder: Path, causes: dict[str, Case], healthy: tuple[str, ...]) -
     subprocess.run(["gcc", "-g", "-O1", "-w", "-fopenmp", "-o", program, source], check=True)
     wrong = []
     for case in causes.values():
-        reported, planted = _recorded(folder, case, [str(program), case.name])
-        wrong += _judged(case, reported, planted)
+        reported, planted = recorded(folder, case, [str(program), case.name])
+        wrong += judged(case, reported, planted)
     for name in healthy:
-        reported, _ = _recorded(folder, Case(name, "", ""), [str(program), name])
-        wrong += _accused(name, reported)
+        reported, _ = recorded(folder, Case(name, "", ""), [str(program), name])
+        wrong += accused(name, reported)
     return wrong
 
 
 def _try_ranks(folder: Path) -> list[str]:
     program, source = folder / "late", PROGRAMS / "late_rank.c"
     subprocess.run(["mpicc", "-g", "-O1", "-w", "-o", program, source], check=True)
-    reported, planted = _recorded(folder, LATE_RANK, [*_MPIRUN, "3", str(program)])
-    wrong = _judged(LATE_RANK, reported, planted)
+    reported, planted = recorded(folder, LATE_RANK, [*_MPIRUN, "3", str(program)])
+    wrong = judged(LATE_RANK, reported, planted)
     even = Case("even_ranks", "", "", ("--mpi",))
-    reported, _ = _recorded(folder, even, [*_MPIRUN, "2", str(program), "even"])
-    return wrong + _accused(even.name, reported)
+    reported, _ = recorded(folder, even, [*_MPIRUN, "2", str(program), "even"])
+    return wrong + accused(even.name, reported)
 
 
-def _recorded(folder: Path, case: Case, program: list[str]) -> tuple[list[Finding], float]:
+def recorded(folder: Path, case: Case, program: list[str]) -> tuple[list[Finding], float]:
     """Record ``program``; return its findings, and the sum of what it prints."""
     measurement, database = folder / f"{case.name}.m", folder / f"{case.name}.db"
     done = command("run", "-o", measurement, *case.options, "--", *program)
@@ -118,7 +118,9 @@ def _recorded(folder: Path, case: Case, program: list[str]) -> tuple[list[Findin
         return findings(db), planted
 
 
-def _judged(case: Case, told: list[Finding], planted: float) -> list[str]:
+def judged(case: Case, told: list[Finding], planted: float) -> list[str]:
+    """Return what is wrong about the first of the findings ``told``; ``planted`` is the amount, 0:
+    not known."""
     if not told:
         return [f"{case.name}: nothing stands out"]
     first = told[0]
@@ -133,5 +135,6 @@ def _judged(case: Case, told: list[Finding], planted: float) -> list[str]:
     return []
 
 
-def _accused(name: str, told: list[Finding]) -> list[str]:
+def accused(name: str, told: list[Finding]) -> list[str]:
+    """Return those of the findings ``told`` about a healthy program that accuse it."""
     return [f"{name}: {one.text}" for one in told if one.kind not in _WORK]

@@ -12,6 +12,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.cpu_demand import CpuDemand
 from hpcd.analysis.findings.facts import Facts
+from hpcd.analysis.findings.finding import Finding
 from hpcd.analysis.findings.findings import RULES, findings, scene
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.merge.stages import merge
@@ -516,3 +517,12 @@ def test_the_code_of_the_kernel_in_a_process_is_no_library(tmp_path: Path) -> No
         (10, "603 other (/bin/app); 601 main (/bin/app)"),
     ) as db:
         assert findings(db)[0].text.startswith("Most work is done in asks: 900.0 ms")
+
+
+def test_a_shorter_path_leaves_the_words_before_it() -> None:
+    path = " > ".join(f"procedure_{number}" for number in range(12))
+    for words in (f"started by {path}", f"in {path}", f"52 % in {path}"):
+        one = Finding("children", "Processes live for", 1.0, "s", 0.5, "the time recorded", words)
+        assert len(one.text) <= 120 and f", {words.partition('procedure')[0]}(+" in one.text
+    plain = Finding("children", "Processes live for", 1.0, "s", 0.5, "the time", "x" * 100)
+    assert plain.text.endswith("x" * 100 + ".")
