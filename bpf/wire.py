@@ -627,7 +627,7 @@ class Python(WireStructure, kinds="u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 
     instructions: int = 0
 
 
-class TaskStack(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 S16"):
+class TaskStack(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 S16"):
     time: int = 0
     start: int = 0
     arrival: int = 0
@@ -635,6 +635,7 @@ class TaskStack(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 
     reader_arrival: int = 0
     switches: int = 0
     stack_start: int = 0
+    thread_pointer: int = 0
     tgid: int = 0
     tid: int = 0
     parent: int = 0

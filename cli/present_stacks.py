@@ -21,9 +21,9 @@ class OwnReading:
     """Reads the processes of a selector as root. Raises what
     :class:`~hpcd.daemon.stacks.stack_reader.StackReader` does."""
 
-    def __init__(self, selector: Selector, *, children: bool) -> None:
+    def __init__(self, selector: Selector, *, children: bool, native: bool = False) -> None:
         self.selector, self._children = selector, children
-        self._names = PathNames()
+        self._names = PathNames(native=native)
         self._reader = StackReader()
 
     def read(self) -> Reading:
@@ -43,8 +43,10 @@ class ServiceReading:
     Files are read for names here, with the rights of this user.
     """
 
-    def __init__(self, socket: str, selector: Selector, *, children: bool) -> None:
-        self._socket = socket
+    def __init__(
+        self, socket: str, selector: Selector, *, children: bool, native: bool = False
+    ) -> None:
+        self._socket, self._native = socket, native
         self._request = {
             "verb": "stacks", **request_of(selector), "children": children,
         }  # fmt: skip
@@ -59,7 +61,7 @@ class ServiceReading:
             ) from None
         snapshot = from_message(answer)
         # Load modules have other numbers in each answer.
-        return reading_of(snapshot, PathNames().paths(snapshot))
+        return reading_of(snapshot, PathNames(native=self._native).paths(snapshot))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -98,9 +100,9 @@ class RecordedProcesses:
 
 
 def present_stacks(
-    selector: Selector, socket: str, *, children: bool
+    selector: Selector, socket: str, *, children: bool, native: bool
 ) -> OwnReading | ServiceReading:
     """Return a reader of the processes of ``selector`` for the user of this process."""
     if os.geteuid() == 0:
-        return OwnReading(selector, children=children)
-    return ServiceReading(socket, selector, children=children)
+        return OwnReading(selector, children=children, native=native)
+    return ServiceReading(socket, selector, children=children, native=native)

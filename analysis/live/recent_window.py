@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.database.folding import CodePlace, fold_places
 from hpcd.analysis.live.recent_calls import CallWindow, RecentCalls
 from hpcd.analysis.profile.working_lines import select_working
 from hpcd.analysis.symbols.frame_lookup import FrameLookup
@@ -21,6 +22,7 @@ from hpcd.array_types import F64, I64, U32
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.measurement.summary import Summary
+from hpcd.model.identity import KERNEL_KINDS, ModuleKind
 
 METRICS = ("cpu_time", "blocked_time", "runnable_time")
 # No wait is longer; what claims to be must not overflow.
@@ -99,13 +101,13 @@ class _Block:
 class Live:
     """Follows a measurement, finished or being written, over a window of ``seconds``."""
 
-    def __init__(self, path: Path, seconds: float) -> None:
+    def __init__(self, path: Path, seconds: float, *, native: bool = False) -> None:
         self._measurement = open_measurement(path)
         self._seconds = seconds
         self._chunks = 0
         self._blocks: deque[_Block] = deque()
         self._summaries: deque[Summary] = deque(maxlen=64)
-        self._names = _PathNames(self._measurement)
+        self._names = _PathNames(self._measurement, native=native)
         self._calls = CallWindow(self._measurement, seconds)
         self.refresh()
 
@@ -263,24 +265,48 @@ class Live:
 
 
 class _PathNames:
-    """Call paths of procedures, numbered; names are looked up once for each frame."""
+    """Call paths of procedures, numbered; names are looked up once for each frame. The frames of
+    interpreters are folded (:mod:`hpcd.analysis.database.folding`) unless they are to be shown as
+    ``native``."""
 
-    def __init__(self, measurement: Measurement) -> None:
+    def __init__(self, measurement: Measurement, *, native: bool = False) -> None:
         self._measurement = measurement
+        self._native = native
         self._frames = FrameLookup()
         self._path_of_node = np.full(1, 0, np.int64)
         # Path 0 is the empty one, the root.
-        self._paths: list[tuple[int, tuple[str, bool]]] = [(0, ("", False))]
-        self._numbers: dict[tuple[int, tuple[str, bool]], int] = {}
+        self._paths: list[tuple[int, CodePlace]] = [(0, CodePlace("", "", ""))]
+        self._numbers: dict[tuple[int, CodePlace], int] = {}
+        self._shown = self._paths
+        """The paths as they are shown."""
 
     def by_path(self, seconds: F64) -> F64:
         """``seconds[metric, node]`` summed by call path: ``float64[metrics, paths]``."""
         nodes = np.flatnonzero(seconds.any(axis=0))
         self._number(nodes)
-        places = self._path_of_node[nodes]
+        places = self._fold()[self._path_of_node[nodes]]
         return np.array([
-            np.bincount(places, row[nodes], minlength=len(self._paths)) for row in seconds
+            np.bincount(places, row[nodes], minlength=len(self._shown)) for row in seconds
         ])  # fmt: skip
+
+    def _fold(self) -> I64:
+        """Return the number in the paths that are shown of each path int64[n]."""
+        everything = np.arange(len(self._paths))
+        if self._native or all(place.kind != ModuleKind.PYTHON for _, place in self._paths):
+            self._shown = self._paths
+            return everything
+        parent = np.array([above for above, _ in self._paths], np.uint32)
+        tree = fold_places(parent, [place for _, place in self._paths])
+        numbers = dict.fromkeys(self._paths[:1], 0)
+        shown = everything
+        for at, above, of in zip(
+            everything[1:].tolist(), tree.cct.parent[1:].tolist(), tree.shown[1:].tolist(),
+            strict=True,
+        ):  # fmt: skip
+            key = int(shown[above]), self._paths[of][1]
+            shown[at] = numbers.setdefault(key, len(numbers))
+        self._shown = list(numbers)
+        return shown
 
     def top(self, by_path: F64, metric: int, limit: int) -> list[HotPath]:
         """The paths with most of ``metric``."""
@@ -296,9 +322,9 @@ class _PathNames:
         """The procedures of path ``number``, and how many of them are the kernel's."""
         names, kernel = [], 0
         while number:
-            number, (name, in_kernel) = self._paths[number]
-            names.append(name)
-            kernel += in_kernel
+            number, place = self._shown[number]
+            names.append(place.name)
+            kernel += place.kind in KERNEL_KINDS
         return tuple(reversed(names)), kernel
 
     def _number(self, nodes: I64) -> None:
@@ -322,7 +348,7 @@ class _PathNames:
             fresh.tolist(), cct.parent[fresh].tolist(), cct.frame[fresh].tolist(), strict=True
         ):
             named = self._frames.frame_of[frame]
-            key = (int(numbers[parent]), (named.name, named.kernel))
+            key = int(numbers[parent]), CodePlace(named.name, named.module, named.kind)
             number = self._numbers.get(key)
             if number is None:
                 number = self._numbers[key] = len(self._paths)

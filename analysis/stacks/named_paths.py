@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 
+from hpcd.analysis.database.folding import CodePlace, fold_places
 from hpcd.analysis.symbols.frame_lookup import Frame, FrameLookup
 from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.array_types import U64
@@ -18,9 +19,12 @@ Path = tuple[Frame, ...]
 
 
 class PathNames:
-    """Names frames; what was named once is remembered for the snapshots that follow."""
+    """Names frames; what was named once is remembered for the snapshots that follow. The frames of
+    interpreters are folded (:mod:`hpcd.analysis.database.folding`) unless they are to be shown as
+    ``native``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, native: bool = False) -> None:
+        self._native = native
         self._images: dict[tuple[str, str], int | None] = {}
         self._frames = FrameLookup(self._namer)
 
@@ -38,7 +42,8 @@ class PathNames:
         for value in [value for value, frame in known.items() if frame.name[:1] == "["]:
             del known[value]
         self._frames.look_up(np.unique(np.concatenate(snapshot.paths)), modules, snapshot.symbols)
-        return [tuple(known[value] for value in path.tolist()) for path in snapshot.paths]
+        paths = [tuple(known[value] for value in path.tolist()) for path in snapshot.paths]
+        return paths if self._native else _folded(paths)
 
     def _namer(
         self, kind: ModuleKind, path: str, build_id: str, rows: list[SymbolRow]
@@ -63,6 +68,25 @@ class _ImageNamer:
             else text
             for text in self._namer.names(offsets)
         ]
+
+
+def _folded(paths: list[Path]) -> list[Path]:
+    """Return ``paths`` without the frames of interpreters."""
+    if all(frame.line is None for path in paths for frame in path):
+        return paths
+    nodes: dict[tuple[int, Frame], int] = {}
+    ends = []
+    for path in paths:
+        node = 0
+        for frame in path:
+            node = nodes.setdefault((node, frame), len(nodes) + 1)
+        ends.append(node)
+    shown = [Frame("", "", False), *(frame for _, frame in nodes)]
+    tree = fold_places(
+        np.array([0, *(above for above, _ in nodes)], np.uint32),
+        [CodePlace(frame.name, frame.module, frame.kind) for frame in shown],
+    )
+    return [tuple(shown[at] for at in tree.shown[tree.cct.path(end)].tolist()) for end in ends]
 
 
 def _readable(path: str, descriptor: int | None) -> str:

@@ -13,7 +13,9 @@ from hpcd.analysis.trace.states import NOT_SAMPLED, nodes_of
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.errors import UsageError
 from hpcd.model.cct import NO_NODE
-from hpcd.model.identity import Process
+from hpcd.model.frame import offset_of
+from hpcd.model.identity import ModuleKind, Process
+from hpcd.model.python_place import lines_of
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack, Wait
 
 # A wait that goes on is recorded in pieces of a second or more: so far back is looked at first.
@@ -94,9 +96,11 @@ def _path(db: Database, node: int) -> Path:
     path = []
     while node:
         procedure = int(db.procedure_of_node[node])
-        module = int(modules[procedure])
+        module, line = int(modules[procedure]), None
         where = db.modules[module - 1].path if module else ""
-        path.append(Frame(names[procedure], where, bool(kernel[procedure])))
+        if module and db.modules[module - 1].kind == ModuleKind.PYTHON:
+            line = int(lines_of(offset_of(db.cct.frame[node : node + 1]))[0])
+        path.append(Frame(names[procedure], where, bool(kernel[procedure]), line))
         node = int(db.cct.parent[node])
     return tuple(reversed(path))
 

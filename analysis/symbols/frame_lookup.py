@@ -7,21 +7,36 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from hpcd.analysis.symbols.frame_names import RAW_NAME, marker_name, omitted_name, round_count
+from hpcd.analysis.symbols.frame_names import (
+    RAW_NAME,
+    marker_name,
+    omitted_name,
+    python_name,
+    round_count,
+)
 from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.array_types import U64
 from hpcd.measurement.recorded_symbols import SymbolRow
 from hpcd.model import frame as frames
 from hpcd.model.identity import KERNEL_KINDS, Module, ModuleKind
+from hpcd.model.python_place import lines_of
 
 
 class Frame(NamedTuple):
     """A procedure frame: its name, its load module ("" for none: a marker, an address in
-    no mapping), and whether it is the kernel's."""
+    no mapping), whether it is the kernel's, the line of a Python function, whose load module is its
+    source file, else None, and the kind of the load module."""
 
     name: str
     module: str
     kernel: bool
+    line: int | None = None
+    kind: str = ""
+
+    @property
+    def text(self) -> str:
+        """The name, with file and line of a Python function."""
+        return python_name(self.name, self.module, self.line)
 
     @property
     def is_procedure(self) -> bool:
@@ -70,7 +85,10 @@ class FrameLookup:
             if namer is None or known != len(rows):
                 namer = self._make(load_module.kind, load_module.path, load_module.build_id, rows)
                 self._namers[number] = len(rows), namer
-            names = namer.names(frames.offset_of(own).astype(np.uint64))
-            kernel = load_module.kind in KERNEL_KINDS
-            for value, name in zip(own.tolist(), names, strict=True):
-                self.frame_of[value] = Frame(name, load_module.path, kernel)
+            offsets, kind = frames.offset_of(own).astype(np.uint64), load_module.kind
+            lines: list[int] | list[None] = [None] * len(own)
+            if kind is ModuleKind.PYTHON:
+                lines = lines_of(offsets).tolist()
+            kernel = kind in KERNEL_KINDS
+            for value, name, line in zip(own.tolist(), namer.names(offsets), lines, strict=True):
+                self.frame_of[value] = Frame(name, load_module.path, kernel, line, kind)

@@ -19,6 +19,12 @@ def marker_name(code: int) -> str:
         return f"[truncated: reason {code}]"
 
 
+def python_name(name: str, file: str, line: int | None) -> str:
+    """Return the name of a Python function with its place in ``file``; without it where ``line`` is
+    None, as no Python function is meant."""
+    return name if line is None else f"{name}  {file.rpartition('/')[2]}:{line}"
+
+
 def omitted_name(count: int) -> str:
     """Name the frame that replaces ``count`` frames (rounded) inside a deep recursion."""
     return f"[{count:,} frames left out]" if count < 100 else f"[some {count:,} frames left out]"

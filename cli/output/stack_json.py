@@ -77,6 +77,7 @@ def _thread(thread: ThreadStack, path: Path, process: Process | None) -> dict[st
         "wait": _wait(thread.wait),
         "path": [
             {"name": frame.name, "module": frame.module or None, "kernel": frame.kernel}
+            | ({} if frame.line is None else {"line": frame.line})
             for frame in path
         ],
         "notes": thread.notes,

@@ -55,7 +55,7 @@ def _tree_rows(rows: Sequence[StackRow]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _frame_words(frame: Frame) -> str:
-    return f"{frame.name} [kernel]" if frame.kernel else frame.name
+    return f"{frame.text} [kernel]" if frame.kernel else frame.text
 
 
 # --- one stack after another ---
@@ -74,8 +74,8 @@ def each_lines(reading: Reading, threads: Iterable[ThreadStack]) -> Iterator[str
             yield f"    ({note})"
         for number, frame in enumerate(reversed(reading.paths[thread.path])):
             module = frame.module.rpartition("/")[2]
-            place = f"  {module}" if frame.is_procedure and not frame.name.startswith("[") else ""
-            yield f"    #{number:<3} {frame.name}{place}"
+            plain = frame.line is None and frame.is_procedure and not frame.name.startswith("[")
+            yield f"    #{number:<3} {frame.text}{f'  {module}' if plain else ''}"
 
 
 def _process_words(process: Process | None, pid: int) -> str:

@@ -18,7 +18,7 @@ from hpcd.analysis.stacks.reading import Reading, reading_of
 from hpcd.analysis.stacks.recorded_stacks import recorded_stacks
 from hpcd.analysis.stacks.stack_sentences import findings, headline, moved_words
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument
+from hpcd.cli.options import add_database_argument, add_native_option
 from hpcd.cli.output.stack_json import as_json
 from hpcd.cli.output.stack_text import each_lines, printable, tree_lines
 from hpcd.cli.output.terminal_text import say
@@ -62,6 +62,7 @@ class Stacks(Command):
         parser.add_argument(
             "--kernel", action="store_true", help="show the kernel's frames in the tree"
         )
+        add_native_option(parser)
         parser.add_argument(
             "--watch", type=float, metavar="S",
             help="read again every S seconds, and show what has not moved since the first time",
@@ -87,7 +88,9 @@ class Stacks(Command):
         stop = threading.Event()
         if args.watch is not None:
             handle(ENDING, stop.set)
-        stacks = present_stacks(selector, args.socket, children=not args.no_children)
+        stacks = present_stacks(
+            selector, args.socket, children=not args.no_children, native=args.native
+        )
         with contextlib.closing(stacks):
             with _patience():
                 first = stacks.read()
@@ -120,7 +123,7 @@ def _recorded(args: argparse.Namespace) -> int:
         raise UsageError("give --at SECONDS with a database, and no --watch")
     if selected(args):
         raise UsageError("give either a database or processes")
-    with hpcd.analysis.open(args.database or latest_result()) as db:
+    with hpcd.analysis.open(args.database or latest_result(), native=args.native) as db:
         snapshot, paths = recorded_stacks(db, args.at)
     _print_first(reading_of(snapshot, paths), args)
     return 0

@@ -25,6 +25,7 @@ from rich.text import Text
 
 from hpcd.analysis.live.recent_window import Busy, HotPath, Live, Snapshot
 from hpcd.cli.command import Command
+from hpcd.cli.options import add_native_option
 from hpcd.cli.output.call_rates import call_tables
 from hpcd.cli.output.terminal_text import harmless, wide_console
 from hpcd.cli.record_options import add_options, recording_options, selected, selection
@@ -77,6 +78,7 @@ class Top(Command):
             "-n", "--rows", type=int, default=0, metavar="N",
             help="rows per table (default: as many as fit)",
         )  # fmt: skip
+        add_native_option(parser)
         parser.add_argument("--json", action="store_true", help="print one window as JSON")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -88,11 +90,11 @@ class Top(Command):
         handle(ENDING, stop.set)
         path, selector = resolve_source(args)
         if path:
-            with contextlib.closing(Live(path, args.window)) as live:
+            with contextlib.closing(Live(path, args.window, native=args.native)) as live:
                 show(args, live, stop, live.ended)
             return 0
         with recorded(args, selector) as recorder:
-            begun = recorder.wait_for_data(stop, args.window)
+            begun = recorder.wait_for_data(stop, args.window, native=args.native)
             if begun is not None:
                 with contextlib.closing(begun) as live:
                     once = args.json or not sys.stdout.isatty()
@@ -130,12 +132,12 @@ class ServiceRecorder:
         self._number = number
         self._path = path
 
-    def wait_for_data(self, stop: threading.Event, window: float) -> Live | None:
+    def wait_for_data(self, stop: threading.Event, window: float, *, native: bool) -> Live | None:
         """Wait until there is data, and return its live view; None once ``stop`` is set."""
         over: dict[str, Any] = {}
         while not stop.is_set():
             with contextlib.suppress(HpcdError):
-                return Live(self._path, window)
+                return Live(self._path, window, native=native)
             if over:
                 raise TargetError(over["failure"] or "the recording ended")
             (recording,) = ask(self._socket, {"verb": "status", "id": self._number})["recordings"]
@@ -152,7 +154,7 @@ class Recorder:
         self._process = process
         self._path = path
 
-    def wait_for_data(self, stop: threading.Event, window: float) -> Live | None:
+    def wait_for_data(self, stop: threading.Event, window: float, *, native: bool) -> Live | None:
         """The measurement, once sampling has begun; None when asked to stop before.
 
         Raises the error the recorder ended with.
@@ -163,7 +165,7 @@ class Recorder:
         if first.startswith("hpcd: attached"):
             while not stop.is_set():
                 with contextlib.suppress(HpcdError):
-                    return Live(self._path, window)
+                    return Live(self._path, window, native=native)
                 if self._process.poll() is not None:
                     break
                 stop.wait(0.05)

@@ -13,6 +13,7 @@ from hpcd.bpf.table_memory import MAPPING, Space, UnwindTables
 from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.naming.module_mappings import ModuleMappings
+from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
 from hpcd.daemon.targets.process_identity import identify
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
@@ -35,14 +36,21 @@ class Mapped:
 
 
 class AddressSpaces:
-    """Owns the address spaces in table memory, one for each process."""
+    """Owns the address spaces in table memory, one for each process, and shows ``pythons`` what
+    they map."""
 
     def __init__(
-        self, modules: Modules, mappings: ModuleMappings, tables: UnwindTables, sampler: Sampler
+        self,
+        modules: Modules,
+        mappings: ModuleMappings,
+        tables: UnwindTables,
+        sampler: Sampler,
+        pythons: PythonProcesses,
     ) -> None:
         self._modules = modules
         self._module_mappings = mappings
         self._tables = tables
+        self._pythons = pythons
         modules.installer.connect(tables, sampler.set_rules)
         self._kernel = sampler.targets
         self._by_pid: dict[int, Mapped] = {}
@@ -51,6 +59,11 @@ class AddressSpaces:
     def get(self, pid: int) -> Mapped | None:
         """Return what is known of process ``pid``."""
         return self._by_pid.get(pid)
+
+    def user_of(self, pid: int) -> int:
+        """Return the user of a process that was read; root's of another."""
+        mapped = self._by_pid.get(pid)
+        return mapped.process.uid if mapped else 0
 
     def read(self, images: dict[int, int]) -> None:
         """Request the analysis of what these processes map, if they run another program than when
@@ -85,6 +98,7 @@ class AddressSpaces:
             if len(rows) and not np.array_equal(rows, mapped.rows):
                 self._store(mapped, rows)
                 changed = True
+            self._pythons.on_mapped(pid, mapped.regions, mapped.image, ended=False)
         return changed
 
     def _mappings(self, mapped: Mapped) -> npt.NDArray[np.void]:
@@ -116,3 +130,4 @@ class AddressSpaces:
         for pid in self._by_pid.keys() - set(pids):
             self._free(self._by_pid.pop(pid))
             self._kernel.forget_process(pid)
+            self._pythons.on_exit(pid)

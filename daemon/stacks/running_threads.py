@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 
 from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.saved_walk import without_chain
 from hpcd.bpf.wire import EventHead, EventKind, StackEvent, SwitchEvent, ThreadEvent
 
 FREQUENCY, _IDLE_FREQUENCY = 997, 1
@@ -48,7 +49,7 @@ class RunningThreads:
             kind = EventHead.unpack(event).kind
             if kind in (EventKind.STACK, EventKind.COPIED):
                 stack = StackEvent.unpack(event)
-                self._events[stack.cache, stack.stack] = event
+                self._events[stack.cache, stack.stack], _ = without_chain(event)
             elif kind == EventKind.THREAD:
                 thread = ThreadEvent.unpack(event)
                 self._tid_of[thread.thread] = thread.tid

@@ -26,8 +26,11 @@ from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.naming.module_mappings import ModuleMappings
+from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
+from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
 from hpcd.daemon.stacks.function_names import FunctionNames
+from hpcd.daemon.stacks.python_threads import PythonThreads
 from hpcd.daemon.stacks.reading_rights import ReadingRights
 from hpcd.daemon.stacks.running_threads import FREQUENCY, RunningThreads
 from hpcd.daemon.stacks.thread_activity import activity_of, notes_on
@@ -66,11 +69,28 @@ class StackReader:
             resources.callback(self._walker.close)
             self._tables = UnwindTables(programs.memory)
             mappings = ModuleMappings(self._modules)
-            self._spaces = AddressSpaces(self._modules, mappings, self._tables, self._sampler)
+            pythons = PythonProcesses(
+                mappings,
+                self._sampler.targets,
+                "",
+                self._modules.accounts,
+                lambda pid: self._spaces.user_of(pid),
+            )
+            self._spaces = AddressSpaces(
+                self._modules, mappings, self._tables, self._sampler, pythons
+            )
+            naming = PythonNaming(
+                pythons, self._modules, self._names, self._spaces.user_of, programs.hash_factors
+            )
+            self._pythons = PythonThreads(naming)
             running = RunningThreads(self._sampler)
-            self._threads = ThreadWalks(self._reading, self._spaces, self._walker, running)
+            self._threads = ThreadWalks(
+                self._reading, self._spaces, self._walker, running, self._pythons.chain
+            )
             kernel = KernelNaming(symbols.result, self._modules, self._names)
-            self._resolver = StackResolver(mappings, kernel, lambda *_: None, programs.caches)
+            self._resolver = StackResolver(
+                mappings, kernel, lambda *_: None, programs.caches, python=naming
+            )
             self._resources = resources.pop_all()
 
     def close(self) -> None:
@@ -99,6 +119,7 @@ class StackReader:
         self, images: dict[int, int], clock: int, rights: ReadingRights | None
     ) -> StackSnapshot:
         self._spaces.keep(images)
+        self._pythons.begin_snapshot()
         self._spaces.read(images)
         reading = time.monotonic_ns()
         records, stacks = self._threads.read(images)

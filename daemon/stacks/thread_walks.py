@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +44,8 @@ class _Walked(NamedTuple):
 
 
 class ThreadWalks:
-    """Reads threads and walks their stacks."""
+    """Reads threads and walks their stacks. ``chain_of`` reads the Python frames of a thread that
+    stands still (:func:`hpcd.bpf.saved_walk.without_chain`)."""
 
     def __init__(
         self,
@@ -52,11 +53,13 @@ class ThreadWalks:
         spaces: AddressSpaces,
         walker: SavedWalker,
         running: RunningThreads,
+        chain_of: Callable[[TaskStack], bytes],
     ) -> None:
         self._reading = reading
         self._spaces = spaces
         self._walker = walker
         self._running = running
+        self._chain_of = chain_of
 
     def identify(self, pids: Sequence[int]) -> tuple[dict[int, int], int]:
         """The program each process runs, and by how many ns the scheduler's clock is behind."""
@@ -80,6 +83,7 @@ class ThreadWalks:
         records: dict[int, TaskStack] = {}
         stacks: dict[int, bytes] = {}
         again = set(images)
+        partial, waited_for = set[int](), set[int]()
         for number in range(_MOST_ROUNDS):
             fresh, walked = self._iterate(again, images)
             new_programs = {
@@ -101,18 +105,25 @@ class ThreadWalks:
                 for tid, record in fresh.items()
                 if tid not in kept and record.tgid not in new_programs
             ]
-            stacks |= self._trusted(walkable, walked)
+            trusted, gone = self._trusted(walkable, walked)
+            partial = partial - trusted.keys() | gone
+            stacks |= trusted
             outdated = {
                 record.tgid
                 for record in walkable
                 if record.tid in walked and walked[record.tid].ending in _EARLY
             }
-            running = [record.tid for record in walkable if record.on_cpu]
+            # A thread that has gone on runs now and then: once it is waited for as those that run.
+            running = {record.tid for record in walkable if record.on_cpu} | (partial - waited_for)
             if running:
-                stacks |= self._running.sample(running)
+                waited_for |= running
+                sampled = self._running.sample(running)
+                partial -= sampled.keys()
+                stacks |= sampled
             if number == _MOST_ROUNDS - 1:
                 break
             again = {record.tgid for record in walkable if record.tid not in stacks}
+            again |= {records[tid].tgid for tid in partial & records.keys()}
             # What is read of them now is right if they run the same program in the next round.
             self._spaces.read(new_programs)
             images |= new_programs
@@ -172,18 +183,18 @@ class ThreadWalks:
 
     def _trusted(
         self, records: Iterable[TaskStack], walked: dict[int, _Walked]
-    ) -> dict[int, bytes]:
-        """Return the stacks of ``records`` as events, by tid.
-
-        What was read of memory later than the registers counts where the thread has not run since.
-        """
+    ) -> tuple[dict[int, bytes], set[int]]:
+        """Return the stacks of ``records`` as events, by tid, and those that are less than they
+        might be: what was read of memory later than the registers counts where the thread has not
+        run since."""
         walks = {record.tid: walked[record.tid] for record in records if record.tid in walked}
         longer = [record for record in records if record.tid in walks and walks[record.tid].longer]
         gone = self.gone_on({record.tid: record for record in longer}) if longer else set()
-        return {
+        stacks = {
             tid: path.longer if path.longer and tid not in gone else path.event
             for tid, path in walks.items()
         }
+        return stacks, gone
 
     def _walk(self, record: TaskStack, far: FarFrames) -> _Walked:
         """Walk the stack of a thread that stood still."""
@@ -197,14 +208,17 @@ class ThreadWalks:
                 ending = UnwindStatus.NO_PROCESS
             elif record.size:
                 number, depth, frames = self._walker.walk(record.copy, mapped.space)
-                ending = UnwindStatus(number)
+                ending, last = UnwindStatus(number), depth
+                if chain := self._chain_of(record):
+                    walked = self._walker.walk(record.copy, mapped.space, chain)
+                    longer, last = stack_event(record, *walked), walked[1]
                 if ending is UnwindStatus.READ_FAULT:
-                    more = far.finish(record, depth)
-                    longer = stack_event(record, *more) if more else b""
+                    more = far.finish(record, last)
+                    longer = stack_event(record, *more) if more else longer
         return _Walked(ending, stack_event(record, ending, depth, frames), longer)
 
 
-def stack_event(record: TaskStack, ending: UnwindStatus, depth: int, frames: U64) -> bytes:
+def stack_event(record: TaskStack, ending: int, depth: int, frames: U64) -> bytes:
     """A stack as the programs would have sent it: ``depth`` user frames, those kept ``frames``."""
     head = StackEvent(
         time=record.time, kind=EventKind.STACK, tgid=record.tgid,

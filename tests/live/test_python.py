@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +18,19 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.database.check import check_database
 from tests.support.paths import ROOT
 from tests.support.recorded import hpcd, record
+from tests.support.standing import stacks
 from tests.support.tables import libraries_of_python, prepare_tables
 
 pytestmark = pytest.mark.root
 
 PYTHON = "/usr/bin/python3"
 DIVISION = ROOT / "tests/programs/python_division.py"
+STANDING = ROOT / "tests/programs/python_standing.py"
+# Those that this machine has, of the versions whose structures are known.
+PYTHONS = [
+    PYTHON,
+    *map(str, sorted(Path.home().glob(".pyenv/versions/3.1[0-3].*/bin/python"))),
+]
 Path_ = tuple[str, ...]
 
 
@@ -99,6 +107,56 @@ def test_lines_are_the_interpreters_own(tmp_path: Path) -> None:
     }
     hot = [text[line - 1].strip() for line in sorted(lines, key=lines.__getitem__)[-2:]]
     assert set(hot) <= {"for _ in range(200):", "pass", "while time.thread_time() < end:"}
+
+
+def states(pid: int) -> str:
+    """The states of a process's threads, sorted."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+    return "".join(sorted(task.read_text().rpartition(")")[2].split()[0] for task in tasks))
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_present_stacks_have_the_line_each_thread_stands_at(python: str) -> None:
+    text = STANDING.read_text().splitlines()
+    with subprocess.Popen([python, STANDING], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            while states(process.pid) != "RSSS":
+                time.sleep(0.002)
+            threads = stacks("--pid", process.pid)["threads"]
+            native = stacks("--pid", process.pid, "--native")["threads"]
+        finally:
+            process.kill()
+    paths = [[frame for frame in thread["path"] if not frame["kernel"]] for thread in threads]
+    innermost = {}
+    for path in paths:
+        functions = [frame for frame in path if "line" in frame]
+        # 3.10 does not keep the names of the classes.
+        names = [frame["name"].split(".")[-1] for frame in functions]
+        innermost[names[-1]] = names, functions[-1]
+        assert path[0] == functions[0], "the interpreter's start, or a thread's, is folded"
+    assert innermost["take"][0] == ["run", "take"]
+    assert innermost["nap"][0] == ["through_c", "nap"]
+    assert innermost["spin"][0] == ["spin"]
+    assert innermost["wait"][0] == ["<module>", "main", "wait", "wait"]
+    for name, (_, frame) in innermost.items():
+        if frame["module"] == str(STANDING):
+            assert text[frame["line"] - 1].endswith(f"# stands here: {name}")
+    assert any("_PyEval_EvalFrameDefault" in frame["name"] for t in native for frame in t["path"])
+
+
+def test_top_folds_what_it_shows(tmp_path: Path) -> None:
+    recorded(tmp_path, PYTHON, DIVISION, 1)
+    shown, native = (
+        json.loads(hpcd("top", "--json", *option, "--window", 60, tmp_path / "m").stdout)
+        for option in ((), ("--native",))
+    )
+    hottest = [tuple(path["path"]) for path in shown["hottest"]]
+    assert hottest[0][:2] == ("<module>", "main")
+    assert not any("_PyEval_EvalFrameDefault" in path for path in hottest if "main" in path)
+    assert any("_PyEval_EvalFrameDefault" in path["path"] for path in native["hottest"])
+    assert shown["cpu_s"] == native["cpu_s"]
 
 
 def test_a_version_whose_structures_are_not_known_is_named(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def _answer(
         "threads": len(snapshot.threads),
         "parent": [row.above for row in rows],
         "kind": [int(row.kind) for row in rows],
-        "names": [[frame.name for frame in row.frames] or [row.text] for row in rows],
+        "names": [[frame.text for frame in row.frames] or [row.text] for row in rows],
         "threads_of": [len(row.members) for row in rows],
         "processes": [row.processes for row in rows],
         "since": [row.since for row in rows],

@@ -124,6 +124,10 @@ int read_task_stack(struct bpf_iter__task *ctx)
 	head->kernel_frames = 0;
 	head->size = 0;
 	head->stack_start = 0;
+	head->thread_pointer = 0;
+#ifndef HPCD_AARCH64
+	head->thread_pointer = task->thread.fsbase;
+#endif
 	head->switches = *(volatile unsigned long *)&task->nvcsw + *(volatile unsigned long *)&task->nivcsw;
 	head->on_cpu = *(volatile int *)&task->on_cpu;
 	head->state = *(volatile unsigned int *)&task->__state | (u32)task->exit_state;

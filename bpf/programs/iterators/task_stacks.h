@@ -44,6 +44,7 @@ struct task_stack {
 	u64 reader_arrival;
 	u64 switches;       /* times it has left a CPU */
 	u64 stack_start;    /* address of bytes[] */
+	u64 thread_pointer; /* of a thread that is on no CPU; 0 on aarch64 */
 	u32 tgid, tid;
 	u32 parent;         /* the parent's tgid */
 	u32 state;          /* include/linux/sched.h: TASK_*, EXIT_* */

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from typing import Protocol
 from zlib import crc32
 
 import numpy as np
@@ -21,7 +22,6 @@ from hpcd.daemon.runtimes.python.code_objects import PythonCode
 from hpcd.daemon.runtimes.python.line_tables import LineTable
 from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
 from hpcd.distinct import distinct
-from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.python_place import FUNCTION_BYTES, MOST_LINE, python_offset
 
@@ -37,23 +37,31 @@ _PROCESS_OF = StackEvent.reader("tgid")
 _GONE = PythonCode(_NO_FILE, _UNKNOWN, 0, LineTable(0))
 
 
+class SymbolSink(Protocol):
+    """Keeps the names of functions."""
+
+    def add_symbols(self, module: int, symbols: list[tuple[int, int, str]], /) -> None:
+        """``module`` has these functions: start, size, name."""
+
+
 class PythonNaming:
     """Owns the load modules of Python's source files and the symbols of their functions.
 
-    ``user_of`` gives the user of a pid, ``factors`` are those of ``hash_mix()`` in the programs.
+    ``symbols`` is told the functions. ``user_of`` gives the user of a pid, ``factors``
+    are those of ``hash_mix()`` in the programs.
     """
 
     def __init__(
         self,
         processes: PythonProcesses,
         modules: Modules,
-        writer: MeasurementWriter,
+        symbols: SymbolSink,
         user_of: Callable[[int], int],
         factors: tuple[int, int],
     ) -> None:
         self.processes = processes
         self._modules = modules
-        self._writer = writer
+        self._sink = symbols
         self._user_of = user_of
         self._factors = factors
         self._functions: dict[tuple[int, int, int], tuple[PythonCode, int] | None] = {}
@@ -118,14 +126,15 @@ class PythonNaming:
             stale = {
                 address
                 for _, address, identity in keys
-                if address not in process.codes or self._hash(process.codes[address][1]) != identity
+                if address not in process.codes
+                or self.hash_identity(process.codes[address][1]) != identity
             }
             self.processes.read(pid, sorted(stale))
 
     def _function(self, pid: int, address: int, identity: int) -> tuple[PythonCode, int] | None:
         process = self.processes.get(pid)
         known = process.codes.get(address) if process else None
-        if known and self._hash(known[1]) == identity:
+        if known and self.hash_identity(known[1]) == identity:
             code = known[0]
             if (code.file, code.name) in _SHIMS:
                 return None
@@ -135,8 +144,9 @@ class PythonNaming:
         module = self._modules.python(_NO_FILE, 0)
         return (_GONE, module) if module else None
 
-    def _hash(self, identity: tuple[int, ...]) -> int:
-        """The hash that the programs have for what identifies a code object: its lowest 32 bits."""
+    def hash_identity(self, identity: tuple[int, ...]) -> int:
+        """Return the hash that the programs have for what identifies a code object: its lowest 32
+        bits."""
         first, second, third, fourth = (*identity, 0)[:4]
         value = self._mix(self._mix(self._mix(first, second), third), fourth)
         return value & _IDENTITY_MASK
@@ -160,7 +170,7 @@ class PythonNaming:
         if begin not in self._symbols:
             self._symbols.add(begin)
             start = offset & ~(FUNCTION_BYTES - 1)
-            self._writer.add_symbols(module, [(start, FUNCTION_BYTES, code.name)])
+            self._sink.add_symbols(module, [(start, FUNCTION_BYTES, code.name)])
         return frame
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpcd.analysis.database.folding import fold
+from hpcd.analysis.database.folding import CodePlace, fold, fold_places
 from hpcd.model.cct import CCT
 
 # Module ids: 1 the interpreter, 2 the C library, 3 and 4 source files, 5 a library in C.
@@ -60,3 +60,17 @@ def test_interpreters_frames_belong_to_the_python_line_above() -> None:
 def test_a_tree_without_python_stays_as_it_is() -> None:
     paths = [["_start", "loop", "dgemm"], ["_start", "read"]]
     assert list(folded(paths).values()) == [tuple(path) for path in paths]
+
+
+def test_places_fold_like_the_procedures_of_a_database() -> None:
+    places = [
+        CodePlace("", "", ""),
+        CodePlace("_start", "/usr/bin/python3", "elf"),
+        CodePlace("<module>", "/home/app.py", "python"),
+        CodePlace("loop", "/usr/bin/python3", "elf"),
+        CodePlace("dgemm", "/lib/libblas.so", "elf"),
+    ]
+    tree = fold_places(np.array([0, 0, 1, 2, 3], np.uint32), places)
+    shown = [places[at].name for at in tree.shown.tolist()]
+    assert [shown[at] for at in tree.cct.path(4).tolist()] == ["<module>", "dgemm"]
+    assert [shown[at] for at in tree.cct.path(3).tolist()] == ["<module>"]
