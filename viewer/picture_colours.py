@@ -19,7 +19,7 @@ def entity_colours(
 ) -> tuple[RGB, Mask]:
     """``uint8[entities, 3]``: the colour of each entity, by its procedure's name; and ``bool``:
     which have one that is told apart, of the costliest that own colours, or by a pattern."""
-    names = picture.bare_names
+    names = picture.plain_names
     rgb = palette.colours(names, patterns)
     distinct = np.zeros(len(names), bool)
     given = list(palette.by_pattern(names, patterns))
@@ -40,7 +40,7 @@ def view_colours(
     """``uint8[n, 3]``: colours of a view's procedures ``names``, those of pictures where these have
     one."""
     rgb, distinct = entity_colours(picture, patterns)
-    number = {name: at for at, name in enumerate(picture.bare_names) if distinct[at]}
+    number = {name: at for at, name in enumerate(picture.plain_names) if distinct[at]}
     colours = palette.colours(names, patterns)
     for at, name in enumerate(names):
         if name in number:

@@ -91,6 +91,17 @@ OWN, OUTSIDE_SYSTEM, ANY = (
 )
 
 
+def with_places(db: Database, labels: list[str]) -> list[str]:
+    """Return ``labels`` of entities, the first of which are the database's procedures, with the
+    file and line of Python functions."""
+    return [
+        placed if label == name else label
+        for label, name, placed in zip(
+            labels, db.procedure_names, db.procedure_labels, strict=False
+        )
+    ] + labels[len(db.procedure_names) :]
+
+
 class PictureTree:
     """A database's call paths with scopes, and what pictures show of each.
 
@@ -105,12 +116,15 @@ class PictureTree:
         self._db = db
         basis = basis or contexts(db, "top-down", nameless=False)
         self.entities = basis.entities
-        self.names = [self.entities.label(number) for number in range(len(self.entities))]
+        plain = [self.entities.label(number) for number in range(len(self.entities))]
         # The root is no frame of a path, and its entity no other node's.
-        self.names[0] = NOT_SAMPLED
+        plain[0] = NOT_SAMPLED
+        self.names = with_places(db, plain)
         self.bare_names = [name.removesuffix(_INLINED) for name in self.names]
         """Names of entities without what says that they are inlined."""
-        self.marks: U8 = marks(self.names)
+        self.plain_names = [name.removesuffix(_INLINED) for name in plain]
+        """These without the place of a Python function: an edit above it moves that."""
+        self.marks: U8 = marks(plain)
         times = self._times(basis)
         nodes = self._divided(basis, times)
         self.tree: CCT = nodes.tree
@@ -367,7 +381,7 @@ class PictureTree:
     @cached_property
     def _roles(self) -> U32:
         """``uint32[entities]``: the roles of names, whatever module they are in."""
-        return role_table().of_labels(self.bare_names)
+        return role_table().of_labels(self.plain_names)
 
     def _first_telling(self) -> I64:
         """``int64[n]``: the outermost frame of each path that is not how every thread begins."""

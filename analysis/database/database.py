@@ -34,6 +34,7 @@ from hpcd.analysis.database.sqlite_reader import BoundedConnection, connect, eac
 from hpcd.analysis.database.statistics import Statistics
 from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
+from hpcd.analysis.symbols.frame_names import python_name
 from hpcd.analysis.trace import pixel_samples
 from hpcd.analysis.trace.records import Records, Trace, TraceMap
 from hpcd.analysis.trace.trace_lines import LineColumns, Lines
@@ -93,6 +94,7 @@ class Database:
 
     def __init__(self, path: Path | str, *, native: bool = False) -> None:
         self.path = Path(path)
+        self.native = native
         self.manifest = directory.read_manifest(self.path)
         try:
             counts = {name: int(self.manifest[name]) for name in _COUNTS}
@@ -299,6 +301,16 @@ class Database:
             f"{name} [k]" if inside else name
             for name, inside in zip(self.procedures.name, kernel, strict=True)
         ]
+
+    @cached_property
+    def procedure_labels(self) -> list[str]:
+        """Names by procedure id as :attr:`procedure_names` has them, those of Python functions with
+        file and line: many files have a ``main`` or a ``<module>``."""
+        labels, procedures = list(self.procedure_names), self.procedures
+        python = np.array([False, *(row.kind == ModuleKind.PYTHON for row in self.modules)])
+        for at in np.flatnonzero(python[procedures.module]).tolist():
+            labels[at] = python_name(labels[at], procedures.file[at], int(procedures.line[at]))
+        return labels
 
     def path_names(self, node: int) -> list[str]:
         """Return the procedures on the call path of a CCT node, the outermost first."""

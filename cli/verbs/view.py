@@ -144,7 +144,7 @@ def _serve(args: argparse.Namespace, stack: ExitStack) -> None:
             name = path.resolve().name
             while name in opened:
                 name += "'"
-            opened[name] = stack.enter_context(hpcd.analysis.open(path, native=args.native))
+            opened[name] = stack.enter_context(hpcd.analysis.open(path))
         first = next(db for db in opened.values() if isinstance(db, Database))
     view = _view(args, next(iter(opened)), first)
     if args.listen:
@@ -231,6 +231,8 @@ def _view(args: argparse.Namespace, name: str, db: Database) -> dict[str, object
     view: dict[str, object] = {"pane": args.pane} if args.pane else {}
     if args.find:
         view["search"] = args.find
+    if args.native:
+        view["native"] = "1"
     if args.time or args.lines:
         count = len(LineSelection(db).order(Choice(args.lines or "")))
         if not count:

@@ -18,6 +18,7 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from hpcd.model.python_place import FUNCTION_BYTES, python_offset
 from tests.support.made import Step, make
 
 NAMES = ["main", "solve", "exchange", "assemble", "kernel"]
@@ -62,6 +63,45 @@ def eight_ranks(folder: Path) -> Path:
         paths.append(path)
     merge(paths, folder / "run.db")
     return folder / "run.db"
+
+
+def python_program(folder: Path) -> Path:
+    """A thread in ``app.py``: main() in line 5 or 6, and what it calls through the interpreter's
+    frames, ``solve`` of the same file and code of a library."""
+    (folder / "app.py").write_text(
+        "def solve():\n    pass\ndef main():\n    pass\n    a()\n    b()\n"
+    )
+    writer = MeasurementWriter(folder / "m", Host("host", "b", "6", "x86_64", 2), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    source = str(folder / "app.py")
+    for module in (
+        Module(1, ModuleKind.ELF, "/usr/bin/python3"),
+        Module(2, ModuleKind.PYTHON, source),
+        Module(3, ModuleKind.ELF, "/lib/libblas.so"),
+    ):
+        writer.add_module(module)
+    functions = {"<module>": 1, "solve": 1, "main": 3}
+    start = {name: python_offset(line, len(name), 0) for name, line in functions.items()}
+    writer.add_symbols(2, [(at, FUNCTION_BYTES, name) for name, at in start.items()])
+    writer.add_process(Process(1, 100, 1, "python3", "/usr/bin/python3", (), 0, 0))
+    writer.add_thread(Thread(0, 1, 100, "python3", 0, 1_000_000_000))
+    loop = module_frame(1, 40)
+    main = [module_frame(2, start["main"] + line) for line in (5, 6)]
+    frames = [
+        module_frame(1, 20), module_frame(2, start["<module>"] + 6), *main, loop, loop,
+        module_frame(2, start["solve"] + 2), loop, module_frame(3, 20),
+    ]  # fmt: skip
+    # start > <module> > main:5 > loop > solve > loop; main:6 > loop > a library's
+    parents = np.array([0, 1, 2, 2, 3, 4, 5, 7, 6], np.uint32)
+    first = writer.add_nodes(parents, np.array(frames, np.uint64))
+    count = 1000
+    node = np.where(np.arange(count) % 4, first + 7, first + 8).astype(np.uint32)
+    times = np.arange(count, dtype=np.uint64) * np.uint64(1_000_000)
+    writer.add_records(np.zeros(count, np.uint32), times, node, 0)
+    writer.add_clock_pair(0, 10**18)
+    writer.close()
+    merge([folder / "m"], folder / "python.db")
+    return folder / "python.db"
 
 
 def ranks_with_helpers(folder: Path, *, helpers: int) -> Path:

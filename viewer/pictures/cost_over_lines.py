@@ -67,7 +67,7 @@ def heat_map(page: Page) -> Drawn:
         cells.value, aspect="auto", interpolation="nearest", cmap=scale,
         norm=PowerNorm(0.5, 0, most),
     )  # fmt: skip
-    names = [short(db.procedure_names[procedure], 40) for procedure in cells.procedure.tolist()]
+    names = [short(db.procedure_labels[procedure], 40) for procedure in cells.procedure.tolist()]
     axes.set_xticks(range(len(names)), [str(at + 1) for at in range(len(names))], fontsize=7)
     axes.tick_params(length=0)
     step = max(1, -(-len(cells.line) // _MAX_LABELS))

@@ -22,6 +22,7 @@ from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_runs
 from hpcd.array_types import U32, Array, Mask
 from hpcd.errors import UsageError
+from hpcd.model.identity import ModuleKind
 from hpcd.viewer.palette import DISTINCT, REST, parse_patterns
 from hpcd.viewer.picture_colours import entity_colours, view_colours
 from hpcd.viewer.picture_tree import causes
@@ -70,6 +71,7 @@ def describe(database: OpenDatabase) -> dict[str, object]:
         "rest": int(_words(np.array(REST, np.uint8))),
         "rule": picture.rule,
         "causes": causes(),
+        "python": any(module.kind == ModuleKind.PYTHON for module in db.modules),
     }
 
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from threading import Thread
 
@@ -127,12 +128,15 @@ class _Views:
             name: database if isinstance(database, LiveRevisions) else OpenDatabase(database)
             for name, database in databases.items()
         }
-        # One that grows is compared when it has ended.
-        self._comparisons = Comparisons(
+        self._comparisons = lru_cache(2)(self._compared)
+
+    def _compared(self, native: bool) -> Comparisons:
+        """Comparisons of the databases; one that grows is compared when it has ended."""
+        return Comparisons(
             {
-                name: database
-                for name, database in databases.items()
-                if isinstance(database, Database)
+                name: database.shown(native=native).db
+                for name, database in self._databases.items()
+                if isinstance(database, OpenDatabase)
             }
         )
 
@@ -166,8 +170,9 @@ class _Views:
         """The database, of one that grows the revision the page knows, or else the newest; and the
         request's parameters."""
         revision = request.headers.get(_REVISION_HEADER, "")
+        parameters = QueryParameters(request.query_params)
         database = self._database(request.path_params["name"], revision)
-        return database, QueryParameters(request.query_params)
+        return database.shown(native=parameters.has("native")), parameters
 
     def _database(self, name: str, revision: str) -> OpenDatabase:
         database = self._databases.get(name)
@@ -210,10 +215,11 @@ class _Views:
     async def opening(self, request: Request) -> Response:
         """The data a page shows first, of the database ``db``, or of the first if there is no such:
         ``head`` is JSON, all else the answer ``cct``."""
-        name = QueryParameters(request.query_params).text("db")
+        parameters = QueryParameters(request.query_params)
+        name = parameters.text("db")
         if name not in self._databases:
             name = next(iter(self._databases))
-        database = self._database(name, "")
+        database = self._database(name, "").shown(native=parameters.has("native"))
 
         def make() -> Arrays:
             head = {
@@ -240,13 +246,15 @@ class _Views:
 
     async def compare(self, request: Request) -> Response:
         """Several runs, or parts of one, as one tree."""
-        wanted = comparison_request(QueryParameters(request.query_params))
-        return await _binary(request, lambda: self._comparisons.aligned(wanted))
+        parameters = QueryParameters(request.query_params)
+        wanted, native = comparison_request(parameters), parameters.has("native")
+        return await _binary(request, lambda: self._comparisons(native).aligned(wanted))
 
     async def compared_calls(self, request: Request) -> Response:
         """Return the counts of calls by caller and callee on each side."""
-        wanted = comparison_request(QueryParameters(request.query_params))
-        return await _json(lambda: self._comparisons.calls(wanted))
+        parameters = QueryParameters(request.query_params)
+        wanted, native = comparison_request(parameters), parameters.has("native")
+        return await _json(lambda: self._comparisons(native).calls(wanted))
 
     async def depths(self, request: Request) -> Response:
         """The choice of call path depths: what each would show, and the best one."""

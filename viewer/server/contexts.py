@@ -17,6 +17,7 @@ from hpcd.array_types import Mask
 from hpcd.errors import UsageError
 from hpcd.model.cct_union import collapse
 from hpcd.model.scope import ScopeKind
+from hpcd.viewer.picture_tree import with_places
 
 NAMELESS = "+nameless"
 """Ends the name of a view in which procedures without names have rows of their own."""
@@ -65,7 +66,7 @@ class Trees:
         contexts_of_view = contexts(self._db, kind, nameless=kind != view)
         entities = contexts_of_view.entities
         names = self._db.procedure_names
-        labels = [entities.label(number) for number in range(len(entities))]
+        labels = with_places(self._db, [entities.label(number) for number in range(len(entities))])
         if kind in ("lines", "loops"):
             # These stand alone; elsewhere they hang below their procedure.
             for at in np.flatnonzero(~entities.is_procedure).tolist():

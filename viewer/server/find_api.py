@@ -40,7 +40,7 @@ def contexts_named(db: Database, text: str) -> Mask:
     def fits(name: str) -> bool:
         return text in (name.lower() if any_case else name)
 
-    named = np.array([fits(name) for name in db.procedure_names], bool)
+    named = np.array([fits(name) for name in db.procedure_labels], bool)
     inlined = [bool(name) and fits(name) for name in db.scopes.name]
     return below(db.cct, inside_of(db, named, inlined))
 

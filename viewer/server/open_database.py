@@ -47,6 +47,17 @@ class OpenDatabase:
         self.drawn = False
         """Whether a picture has been requested: none is made before that any more."""
 
+    def shown(self, *, native: bool) -> OpenDatabase:
+        """Return this database, or with ``native`` the same one with the frames of interpreters."""
+        if not native or self.db.native:
+            return self
+        with self._lock:
+            return self._native
+
+    @cached_property
+    def _native(self) -> OpenDatabase:
+        return OpenDatabase(Database(self.db.path, native=True), self.revision)
+
     @property
     def picture(self) -> PictureTree:
         """The tree of call paths that pictures show. Made once."""

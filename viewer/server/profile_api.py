@@ -117,7 +117,7 @@ def heat(
     ``within`` some phases (None: all their time).
     """
     number = db.metrics.number(metric)
-    names = db.procedure_names
+    names = db.procedure_labels
     # Procedures of one name are one, as everywhere in the viewer.
     first: dict[str, int] = {}
     same = np.array([first.setdefault(name, number) for number, name in enumerate(names)])

@@ -26,6 +26,7 @@ from hpcd.analysis.profile.source_files import read_source
 from hpcd.array_types import F64
 from hpcd.errors import UsageError
 from hpcd.model.scope import ScopeKind
+from hpcd.viewer.picture_tree import with_places
 from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.profile_api import SelectedCosts
 
@@ -53,8 +54,9 @@ class Sources:
             0 <= procedure < len(entities) and int(entities.kind[procedure]) <= ScopeKind.INLINED
         ):
             raise UsageError("no such procedure")
-        name = entities.name[procedure]
-        own = np.array([text == name for text in db.procedure_names], bool)
+        labels = with_places(db, entities.name)
+        name = labels[procedure]
+        own = np.array([text == name for text in db.procedure_labels], bool)
         own |= entities.of_procedure == procedure
         inlined = [bool(text) and text == name for text in db.scopes.name]
         return Annotator(db, inside_of(db, own, inlined), costs)

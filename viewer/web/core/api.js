@@ -18,13 +18,17 @@ export class Api extends Connection {
   /** @type {() => Promise<Record<string, string>>} */
   programs = () => this.json("api/v1/programs");
 
+  get shownFrames() { return this.native ? "&native=1" : ""; }
+
   /**
    * The path of an answer about a database.
    * @param {string} db
    * @param {string} name of the answer
    * @param {URLSearchParams | string} [query]
    */
-  path(db, name, query = "") { return `api/v1/db/${encodeURIComponent(db)}${name && "/"}${name}${query && "?"}${query}`; }
+  path(db, name, query = "") {
+    return `api/v1/db/${encodeURIComponent(db)}${name && "/"}${name}?${query}${this.shownFrames}`;
+  }
 
   /**
    * What is shown of a database at once, of its newest revision.
@@ -33,7 +37,7 @@ export class Api extends Connection {
    * @returns {Promise<import("./api_types.js").OpeningAnswer>}
    */
   async opening(db = "", asked = undefined) {
-    const { head, ...tree } = await this.arrays(openingPath(db), undefined, null, asked);
+    const { head, ...tree } = await this.arrays(openingPath(db, this.native), undefined, null, asked);
     return { ...parsed(head), cct: tree };
   }
 
@@ -160,12 +164,12 @@ export class Api extends Connection {
    * @returns {Promise<import("./api_types.js").ComparisonAnswer>}
    */
   async compare(query) {
-    const { head, parent, procedure, ...columns } = await this.arrays(`api/v1/compare?${query}`);
+    const { head, parent, procedure, ...columns } = await this.arrays(`api/v1/compare?${query}${this.shownFrames}`);
     return { head: parsed(head), cct: { parent, procedure }, ...columns };
   }
 
   /** @type {(query: URLSearchParams) => Promise<import("./api_types.js").CallsAnswer>} */
-  comparedCalls = (query) => this.json(`api/v1/compare/calls?${query}`);
+  comparedCalls = (query) => this.json(`api/v1/compare/calls?${query}${this.shownFrames}`);
 }
 
 /**

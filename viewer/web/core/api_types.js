@@ -31,6 +31,7 @@
  * @property {ArrayLike<number>} palette the distinct colours
  * @property {number} rest the colour of what has none of these
  * @property {string} rule which procedures own colours, in words
+ * @property {boolean} python whether it has Python functions
  * @property {string[]} causes why a thread does not run, in words, by their numbers; empty: it does
  * @property {LiveState | null} live of a recording that is followed
  * @property {boolean} present whether the stacks of its processes can be read now

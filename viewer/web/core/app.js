@@ -26,6 +26,7 @@ const PATIENCE_MS = 2000; // how long what is shown beside a picture waits for i
 const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
 const databaseSelect = part(document, "database", HTMLSelectElement);
 const helpDialog = part(document, "help-dialog", HTMLDialogElement);
+const nativeFrames = part(document, "native", HTMLInputElement);
 const exportDialog = part(document, "export-dialog", HTMLDialogElement);
 const store = new Store();
 const api = new Api(store.token);
@@ -101,6 +102,8 @@ function showTabs(pane = PANES[0].name) {
     tab.toggleAttribute("hidden", Boolean(empties[name]) && name !== pane);
     if (name === pane) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
+  at("native-label").hidden = !context.summary.python;
+  nativeFrames.checked = Boolean(store.state.native);
   at("depth-choice").hidden = pane !== PANES[0].name && pane !== "compare";
 }
 
@@ -145,6 +148,7 @@ async function renew(now) {
 async function load(db, asked) {
   say("Loading" + (db ? " " + db : ""));
   live.begin(null);
+  api.native = store.state.native;
   open(await api.opening(db, asked)).catch(context.fail);
 }
 
@@ -278,6 +282,8 @@ const KEYS = {
   Home: () => context.showEverything(),
   End: () => context.toEnd(),
   m: () => store.set({ marks: store.state.marks ? undefined : "0" }),
+  // Nodes have other numbers then, and paths other depths.
+  i: () => { if (context.summary.python) store.set({ native: store.state.native ? undefined : "1", context: undefined, depth: undefined }); },
   t: () => store.set({ theme: theme() ? "light" : "dark" }),
   h: () => { if (mounted?.hotPath) mounted.hotPath(); else store.set({ pane: "calls" }); },
   c: colourRulesDialog(part(document, "colours-dialog", HTMLDialogElement), { store, change: recolour }),
@@ -321,9 +327,11 @@ for (const { name, title } of PANES) {
 for (const [id, key] of Object.entries({ colours: "c", theme: "t", help: "?", export: "e" })) at(id).addEventListener("click", () => KEYS[key]());
 // Where there is no room for all of them.
 for (const bar of [at("panes"), select(document, ".bar.choice", HTMLElement)]) bar.addEventListener("wheel", ({ deltaX, deltaY }) => { bar.scrollLeft += deltaX || deltaY; }, { passive: true });
+nativeFrames.addEventListener("change", () => KEYS.i());
 databaseSelect.addEventListener("change", () => load(databaseSelect.value).catch(context.fail));
 store.subscribe(["pane"], ({ pane }) => show(pane));
 store.subscribe(["theme"], theme);
+store.subscribe(["native"], () => load(store.db).catch(context.fail));
 theme();
 store.state.colours ??= rememberedColourRules();
 // A view of the profile is what such a link is about.

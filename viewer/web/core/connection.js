@@ -9,6 +9,8 @@ export class Connection {
     this.token = token;
     /** @type {number | undefined} of a recording that is followed, the one the page shows */
     this.revision = undefined;
+    /** @type {string | undefined} "1": the frames of Python's interpreter are shown */
+    this.native = undefined;
     /** @type {(() => void) | undefined} called when the page's revision is no longer kept */
     this.stale = undefined;
     /** @type {(() => void) | null} called when the server has answered */
