@@ -303,12 +303,18 @@ class Database:
         ]
 
     @cached_property
+    def is_python(self) -> npt.NDArray[np.bool_]:
+        """``bool[procedures]``: which are Python functions."""
+        python = np.array([False, *(row.kind == ModuleKind.PYTHON for row in self.modules)])
+        own: npt.NDArray[np.bool_] = python[self.procedures.module]
+        return own
+
+    @cached_property
     def procedure_labels(self) -> list[str]:
         """Names by procedure id as :attr:`procedure_names` has them, those of Python functions with
         file and line: many files have a ``main`` or a ``<module>``."""
         labels, procedures = list(self.procedure_names), self.procedures
-        python = np.array([False, *(row.kind == ModuleKind.PYTHON for row in self.modules)])
-        for at in np.flatnonzero(python[procedures.module]).tolist():
+        for at in np.flatnonzero(self.is_python).tolist():
             labels[at] = python_name(labels[at], procedures.file[at], int(procedures.line[at]))
         return labels
 

@@ -14,13 +14,16 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
+from hpcd.analysis.database.database import ModuleRow
 from hpcd.analysis.profile.costs import costs_by_node, costs_in_window, event_weights
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.phase_costs import TimeOfLine, phase_costs
+from hpcd.analysis.profile.python_modules import python_module
 from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import CCT
+from hpcd.model.identity import ModuleKind
 
 # Whose names and numbers choose trace lines; the fields :meth:`Lines.texts` has them by.
 _NAMED = {"comm": "process", "thread": "thread", "job": "job", "host": "host"}
@@ -191,13 +194,10 @@ class Filter:
         if self.procedures:
             fits &= below(db.cct, matching(db, self.procedures))
         if self.modules:
-            paths = [module.path for module in db.modules]
-            good = [
-                _fits(self.modules, nameless("module")),
-                *(_fits(self.modules, path, PurePath(path).name) for path in paths),
-            ]
+            names = [_module_names(module) for module in db.modules]
+            good = [_fits(self.modules, *name) for name in ((nameless("module"),), *names)]
             if not any(good):
-                near = did_you_mean(self.modules[0], (PurePath(path).name for path in paths))
+                near = did_you_mean(self.modules[0], (name[-1] for name in names))
                 raise UsageError(f"{db.path}: no module {' or '.join(self.modules)}{near}")
             module = np.array(good, bool)[db.procedures.module]
             fits &= module[db.procedure_of_node]
@@ -207,18 +207,29 @@ class Filter:
 def matching(db: Database, patterns: Sequence[str]) -> Mask:
     """``bool[nodes]``: contexts in a procedure, inlined ones too, that a pattern fits.
 
-    A pattern fits a whole name, with or without its parameters. Raises :class:`UsageError` when no
-    name fits.
+    A pattern fits a whole name, with or without its parameters, of a Python function also without
+    its class, or with its file as ``app.py:step``. Raises :class:`UsageError` when no name fits.
     """
     scopes = db.scopes
     named = {
         name: _fits(patterns, name, bare(name)) for name in {*db.procedures.name, *scopes.name}
     }
-    if not any(named.values()):
+    procedure = np.array([named[name] for name in db.procedures.name], bool)
+    for number in np.flatnonzero(db.is_python).tolist():
+        name, file = db.procedures.name[number], PurePath(db.procedures.file[number]).name
+        own = name.rpartition(".")[2]
+        procedure[number] |= _fits(patterns, own, f"{file}:{name}", f"{file}:{own}")
+    if not (bool(procedure.any()) or any(named.values())):
         near = did_you_mean(bare(patterns[0]).strip("*"), map(bare, named))
         raise UsageError(f"{db.path}: no procedure {' or '.join(patterns)}{near}")
-    procedure = np.array([named[name] for name in db.procedures.name], bool)
     return inside_of(db, procedure, [bool(name) and named[name] for name in scopes.name])
+
+
+def _module_names(module: ModuleRow) -> tuple[str, ...]:
+    """Return what patterns of modules may fit: path, file name, and what reports call it."""
+    name = PurePath(module.path).name
+    python = module.kind == ModuleKind.PYTHON
+    return module.path, name, python_module(module.path) if python else name
 
 
 def inside_of(db: Database, procedure: Mask, inlined: Sequence[bool]) -> Mask:

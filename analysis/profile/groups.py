@@ -21,9 +21,11 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter, apart, nameless, user_name, users_of_lines
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.phase_costs import phase_costs
+from hpcd.analysis.profile.python_modules import python_module
 from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
+from hpcd.model.identity import ModuleKind
 
 LINE_GROUPS = ("process", "comm", "user", "rank", "thread", "job", "host")
 CODE_GROUPS = ("module", "file")
@@ -121,7 +123,7 @@ def _of_code(db: Database, by: str, only: Filter) -> Groups:
         paths = [module.path for module in db.modules]
         names = [nameless(by), *(PurePath(path).name or path for path in paths)]
         details = [{"module": path} for path in ["", *paths]]
-        group = db.procedures.module[db.procedure_of_node].astype(np.int64)
+        group = _packages(db, names)[db.procedures.module][db.procedure_of_node]
     else:
         inlined = db.scope_of_node > 0
         files = dict.fromkeys(["", *db.procedures.file, *db.scopes.file])
@@ -135,6 +137,18 @@ def _of_code(db: Database, by: str, only: Filter) -> Groups:
     used = np.flatnonzero(cost.any(axis=1))
     threads = np.zeros(len(used), np.int64)
     return Groups(by, [names[n] for n in used], cost[used], threads, [details[n] for n in used])
+
+
+def _packages(db: Database, names: list[str]) -> I64:
+    """Return the group of each load module, itself or the first of its Python module, whose name
+    takes the place of its own in ``names``."""
+    group = np.arange(len(names))
+    first: dict[str, int] = {}
+    for number, module in enumerate(db.modules, 1):
+        if module.kind == ModuleKind.PYTHON:
+            names[number] = python_module(module.path)
+            group[number] = first.setdefault(names[number], number)
+    return group
 
 
 def _line_groups(db: Database, by: str) -> tuple[I64, list[str], list[dict[str, Any]]]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from hpcd.analysis.answers.annotated_code import instructions, source_lines, unplaced_costs
+from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.merge.publish.table_rows import text as printable
 from hpcd.analysis.profile.annotation import Annotated, Annotator, InstructionListing
@@ -17,6 +19,7 @@ from hpcd.analysis.profile.formula import Formula
 from hpcd.analysis.profile.report import FIGURES_WIDTH, MetricColumn, metric_columns
 from hpcd.analysis.profile.source_files import read_source
 from hpcd.analysis.profile.views import with_derived
+from hpcd.array_types import Mask
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_source_option
 from hpcd.cli.output.viewer_hint import hint
@@ -75,9 +78,9 @@ class Annotate(Command):
             raise UsageError("--context must be at least 0")
         if not args.procedure:
             raise UsageError("the name of the procedure is empty")
-        with open_database(args.database, native=True) as db:
+        with ExitStack() as stack:
+            db, inside = _opened(args, stack)
             metrics, derived = chosen_metrics(db, args.metric)
-            inside = matching(db, [args.procedure])
             annotator = Annotator(db, inside, Filter.parse(args.filter).exclusive(db))
             annotation = annotator.lines()
             whole = with_formulas(annotation.whole, derived)
@@ -126,6 +129,21 @@ class Annotate(Command):
                     print(line)
             hint([db], find=args.procedure)
         return 0
+
+
+def _opened(args: argparse.Namespace, stack: ExitStack) -> tuple[Database, Mask]:
+    """Open the database, and find the procedure: where it is one of the interpreter's own, whose
+    frames are folded, in the call paths as they were recorded. ``stack`` closes it."""
+    db = stack.enter_context(open_database(args.database))
+    try:
+        inside = matching(db, [args.procedure])
+        if bool(inside.any()) or not bool(db.is_python.any()):
+            return db, inside
+    except UsageError:
+        if not bool(db.is_python.any()):
+            raise
+    native = stack.enter_context(open_database(args.database, native=True))
+    return native, matching(native, [args.procedure])
 
 
 def with_formulas(annotated: Annotated, derived: Sequence[Formula]) -> Annotated:
