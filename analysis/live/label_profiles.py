@@ -17,13 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database.folding import CodePlace, fold_places
 from hpcd.analysis.symbols.frame_lookup import FrameLookup, MakeNamer
 from hpcd.analysis.symbols.symbolization import Namer
-from hpcd.array_types import F64, I64, U32
+from hpcd.array_types import F64, I64, U32, U64
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames_of
-from hpcd.model.identity import Module, Process
+from hpcd.model.identity import Module, ModuleKind, Process
+from hpcd.model.python_place import lines_of
 
 METRICS = ("cpu_time", "blocked_time", "runnable_time")
 _UNITS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
@@ -56,11 +58,13 @@ class Series:
 
 
 class FrameText(NamedTuple):
-    """A frame for a receiver. ``module`` is a load module or None, ``address`` that within it."""
+    """A frame for a receiver. ``module`` is a load module or None, ``address`` that within it; of a
+    Python function the module is its source file, of which ``line`` runs, else 0."""
 
     name: str
     module: Module | None
     address: int
+    line: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,10 @@ class CallPaths:
         if not bool(frames_of.is_module(value)[0]):
             return FrameText(name, None, 0)
         module = self._modules.get(int(frames_of.module_of(value)[0]))
-        return FrameText(name, module, int(frames_of.offset_of(value)[0]))
+        offset = frames_of.offset_of(value).astype(np.uint64)
+        python = module is not None and module.kind is ModuleKind.PYTHON
+        line = int(lines_of(offset)[0]) if python else 0
+        return FrameText(name, module, int(offset[0]), line)
 
 
 class ProfileFollower:
@@ -231,7 +238,23 @@ class ProfileFollower:
         reached[0] = False
         modules, symbols = self._measurement.modules, self._measurement.symbols
         self._frames.look_up(np.unique(cct.frame[reached]), modules, symbols)
-        return CallPaths(self._frames, cct.parent, cct.frame.tolist(), modules)
+        parent, frame = cct.parent, cct.frame
+        if any(module.kind is ModuleKind.PYTHON for module in modules.values()):
+            reached[0] = True
+            parent, frame = self._folded(np.flatnonzero(reached))
+        return CallPaths(self._frames, parent, frame.tolist(), modules)
+
+    def _folded(self, nodes: I64) -> tuple[U32, U64]:
+        """Return parents and frames of the tree with the interpreter's frames among ``nodes``,
+        which have all nodes above them, folded."""
+        parent, frame = self._measurement.cct.parent.copy(), self._measurement.cct.frame.copy()
+        named = [self._frames.frame_of[value] for value in frame[nodes[1:]].tolist()]
+        place = [CodePlace(one.name, one.module, one.kind) for one in named]
+        above = np.searchsorted(nodes, parent[nodes]).astype(np.uint32)
+        tree = fold_places(above, [CodePlace("", "", ""), *place])
+        frame[nodes] = frame[nodes[tree.shown]]
+        parent[nodes] = nodes[tree.cct.parent]
+        return parent, frame
 
 
 def _joined(series: list[Series]) -> Series:

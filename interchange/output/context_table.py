@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import PurePath
 
 import numpy as np
 
@@ -192,6 +193,11 @@ def _frames_by_procedure(db: Database, rows: _Unfolded, *, by_name: bool) -> tup
     used, label = used[order], place[label]
     names = [known.name[n] for n in used.tolist()]
     if by_name:
+        # As py-spy writes them: many files have a main().
+        for at, number in enumerate(used.tolist()):
+            if number < len(db.procedures) and db.is_python[number]:
+                file = PurePath(known.file[number]).name
+                names[at] += f" ({file}:{int(known.line[number])})"
         numbers = {name: n for n, name in enumerate(dict.fromkeys(names))}
         same = np.array([numbers[name] for name in names], np.int64)
         label = same[label]

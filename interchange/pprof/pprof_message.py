@@ -120,12 +120,14 @@ class PprofWriter:
 
     def add_function(self, number: int, name: str, file: str = "", line: int = 0) -> None:
         """Add a function that begins at ``line`` of ``file``; empty and 0 if unknown."""
+        # Of two equal names pprof takes out all between < and >, as for C++: <module>, <locals>.
+        system = "" if name.startswith("<") or ".<" in name else name
         self._write(
             message(
                 _Profile.FUNCTION,
                 integer(_Function.ID, number),
                 integer(_Function.NAME, self._strings[name]),
-                integer(_Function.SYSTEM_NAME, self._strings[name]),
+                integer(_Function.SYSTEM_NAME, self._strings[system]),
                 integer(_Function.FILE, self._strings[file]),
                 integer(_Function.START_LINE, line),
             )

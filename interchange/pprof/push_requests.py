@@ -25,10 +25,12 @@ from hpcd.analysis.live.label_profiles import METRICS, IntervalProfiles, Labels,
 from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.pprof.pprof_message import PprofWriter, encode_stack
 from hpcd.interchange.protobuf import fixed64, integer, message, packed, text
-from hpcd.model.identity import Module
+from hpcd.model.identity import Module, ModuleKind
 
 _SAMPLE_TYPES = tuple(metric.removesuffix("_time") for metric in METRICS)
 _UNIT = "nanoseconds"
+# Of OpenTelemetry's semantic conventions.
+_FRAME_TYPE = "profile.frame.type"
 # Characters with a meaning in the list of labels.
 _SPECIAL = re.compile(r"[{},=\"\\\x00-\x1f]")
 
@@ -74,11 +76,15 @@ class _Dictionary:
     def _location(self, frame: int) -> int:
         number = self._location_of.get(frame)
         if number is None:
-            name, module, address = self._paths.text(frame)
-            function = self._functions[integer(1, self.string(name))]
+            name, module, address, line = self._paths.text(frame)
+            python = module if module and module.kind is ModuleKind.PYTHON else None
+            mapped = module if module and not python else None
+            file = integer(3, self.string(python.path)) if python else b""
+            function = self._functions[integer(1, self.string(name)) + file]
             number = self._location_of[frame] = self._locations[
-                (integer(1, self._mapping(module)) + integer(2, address) if module else b"")
-                + message(3, integer(1, function))
+                (integer(1, self._mapping(mapped)) + integer(2, address) if mapped else b"")
+                + message(3, integer(1, function), integer(2, line) if line else b"")
+                + (packed(4, [self._attribute(_FRAME_TYPE, "cpython")]) if python else b"")
             ]
         return number
 
@@ -213,17 +219,20 @@ def _encode_series(profiles: IntervalProfiles, series: Series) -> bytes:
     for node, value in zip(series.node.tolist(), np.transpose(series.value).tolist(), strict=True):
         stack = encode_stack(locations[frame] for frame in profiles.paths.of(node))
         profile.add_sample(stack, value, labels)
-    functions: Numbering[str] = Numbering(first=1)
+    functions: Numbering[tuple[str, str]] = Numbering(first=1)
     mappings: set[int] = set()
     for frame, location in locations.items():
-        name, module, address = profiles.paths.text(frame)
-        if name not in functions:
-            profile.add_function(functions[name], name)
+        name, module, address, line = profiles.paths.text(frame)
+        python = module is not None and module.kind is ModuleKind.PYTHON
+        function = name, module.path if module and python else ""
+        if function not in functions:
+            profile.add_function(functions[function], *function)
+        module = None if python else module
         if module is not None and module.id not in mappings:
             mappings.add(module.id)
             profile.add_mapping(module.id, module.path, module.build_id, lines=False)
         place = None if module is None else (module.id, address)
-        profile.add_location(location, functions[name], place=place)
+        profile.add_location(location, functions[function], line, place)
     profile.finish()
     return gzip.compress(b"".join(parts), 6, mtime=0)
 

@@ -71,7 +71,7 @@ def python_program(folder: Path) -> Path:
     (folder / "app.py").write_text(
         "def solve():\n    pass\ndef main():\n    pass\n    a()\n    b()\n"
     )
-    writer = MeasurementWriter(folder / "m", Host("host", "b", "6", "x86_64", 2), options={})
+    writer = MeasurementWriter(folder / "m", Host("node7", "b", "6", "x86_64", 2), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
     source = str(folder / "app.py")
     for module in (

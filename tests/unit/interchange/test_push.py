@@ -49,6 +49,7 @@ from tests.support.pushed import (
     otlp_message,
 )
 from tests.support.receiver import Received, Receiver
+from tests.support.viewer import python_program
 
 
 @pytest.fixture
@@ -120,6 +121,45 @@ def test_pprof_is_read_by_go(measurement: Path, tmp_path: Path) -> None:
     assert "cpu/nanoseconds[dflt] blocked/nanoseconds runnable/nanoseconds" in rank
     assert "200000000          0          0: 1 2" in rank
     assert "rank:[1]" in rank and f"user:[{user}]" in rank and "work" in rank
+
+
+def test_python_functions_have_file_and_line_and_are_folded(tmp_path: Path) -> None:
+    python_program(tmp_path)
+    with Receiver() as receiver:
+        assert main(["push", str(tmp_path / "m"), "--to", receiver.url]) == 0
+        assert main(["push", str(tmp_path / "m"), "--to", receiver.url, "--format", "pprof"]) == 0
+        otlp, pprof = receiver.requests
+    document = otlp_message(otlp)
+    tables = document.dictionary
+    strings = tables.string_table
+    (profile,) = document.resource_profiles[0].scope_profiles[0].profiles
+    costs = {}
+    for sample in profile.samples:
+        locations = tables.stack_table[sample.stack_index].location_indices
+        lines = [tables.location_table[at].lines[0] for at in reversed(locations)]
+        functions = [tables.function_table[line.function_index] for line in lines]
+        costs[tuple(strings[one.name_strindex] for one in functions)] = sum(sample.values)
+    assert costs[("<module>", "main", "solve")] == 750 * MS
+    assert len(costs) == 2
+    places = set()
+    for location in tables.location_table:
+        kinds = [tables.attribute_table[at] for at in location.attribute_indices]
+        if [strings[kind.key_strindex] for kind in kinds] == ["profile.frame.type"]:
+            assert [kind.value.string_value for kind in kinds] == ["cpython"]
+            (line,) = location.lines
+            function = tables.function_table[line.function_index]
+            file = strings[function.filename_strindex]
+            places.add((strings[function.name_strindex], file, line.line))
+    source = str(tmp_path / "app.py")
+    expected = {("<module>", 6), ("main", 5), ("main", 6), ("solve", 2)}
+    assert places == {(name, source, line) for name, line in expected}
+    file = tmp_path / "p.pb.gz"
+    file.write_bytes(pprof.body)
+    raw = subprocess.run(
+        ["go", "tool", "pprof", "-raw", str(file)], capture_output=True, text=True, check=True,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PPROF_TMPDIR": str(tmp_path)},
+    ).stdout  # fmt: skip
+    assert f"solve {source}:2" in raw
 
 
 def test_each_push_has_what_came_since(recorder: Recorder, tmp_path: Path) -> None:
