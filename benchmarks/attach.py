@@ -18,7 +18,8 @@ from rich.table import Table
 from benchmarks.workloads import HPCD, sized
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
+from hpcd.model.unwind_status import was_walked
 
 PROCESSES = sized(64, 2)
 # Seconds that two cores take to start the interpreters, and that they are watched.
@@ -98,7 +99,7 @@ def timeline(path: Path) -> tuple[float, float, int, int]:
     with open_measurement(path) as measurement:
         top = measurement.cct.ancestor_at(1)
         frame = measurement.cct.frame
-        unseen = [status for status in UnwindStatus if not status.looked_for]
+        unseen = [status for status in UnwindStatus if not was_walked(status)]
         marked = frames.is_marker(frame) & ~np.isin(frames.offset_of(frame), unseen)
         marked = marked[top]
         first, last, whole, total = float("inf"), 0.0, 0, 0

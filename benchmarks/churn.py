@@ -21,7 +21,8 @@ from rich.table import Table
 from benchmarks.workloads import HPCD, build, scratch, sized
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model import frame as frames
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
+from hpcd.model.unwind_status import UNWIND_LABELS
 from tests.support.waiting import started
 
 SECONDS, THREADS, FORKS, LOADS = sized((60, 2000, 200, 500), (2, 20, 20, 20))
@@ -137,8 +138,8 @@ def truncated(measurement: Measurement) -> tuple[list[Counter[str]], list[int]]:
         for node in np.flatnonzero(tops).tolist():
             frame = cct.frame[node : node + 1]
             marked = bool(frames.is_marker(frame)[0])
-            reasons[kind][UnwindStatus(int(frame[0]) & 0xFF).label if marked else ""] += int(
-                tops[node]
+            reasons[kind][UNWIND_LABELS[UnwindStatus(int(frame[0]) & 0xFF)] if marked else ""] += (
+                int(tops[node])
             )
     return reasons, [int(row[raw].sum()) for row in counts]
 

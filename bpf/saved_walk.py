@@ -27,7 +27,7 @@ from hpcd.bpf.wire import (
     Walk,
 )
 from hpcd.bpf.wire_structure import here
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
 
 # 33 tail calls of SAVED_WALK_FRAMES frames each run; a path has 1,151 at most.
 _MAX_RUNS = 32

@@ -157,16 +157,6 @@ class SwitchEvent(IntEnum):
     WOKEN = 23
 
 
-class Waker(IntEnum):
-    NOT_SEEN = 0
-    THREAD = 1
-    KERNEL_THREAD = 2
-    TIMER = 3
-    SOFTIRQ = 4
-    INTERRUPT = 5
-    UNKNOWN = 6
-
-
 class EventKind(IntEnum):
     STACK = 1
     THREAD = 2
@@ -275,25 +265,6 @@ class RaKind(IntEnum):
     IN_LINK = 1
     IN_REGISTER = 2
     AT_REGISTER = 3
-
-
-class Ending(IntEnum):
-    COMPLETE = 0
-    KERNEL_ONLY = 1
-    NO_MAPPING = 2
-    NO_TABLE = 3
-    NO_ROWS = 4
-    UNSUPPORTED_RULE = 5
-    READ_FAULT = 6
-    DEPTH_LIMIT = 7
-    BAD_ADDRESS = 8
-    NO_PROGRESS = 9
-    TABLE_DAMAGED = 10
-    REGISTER_LOST = 11
-    NO_PROCESS = 12
-    BROKEN_CHAIN = 13
-    WALKER_FAILED = 14
-    OVER_BUDGET = 15
 
 
 class PythonAnchor(IntEnum):
@@ -406,7 +377,7 @@ class ObjectEvent(
     address: bytes = b""
 
 
-class Counters(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 8u8 16u8"):
+class Counters(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 8u8"):
     taken: int = 0
     recorded: int = 0
     kernel_mode: int = 0
@@ -424,7 +395,6 @@ class Counters(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u
     calls_lost: int = 0
     objects_lost: int = 0
     dropped: bytes = b""
-    ending: bytes = b""
 
 
 class Process(WireStructure, kinds="u4 u4 u4 u4 u4 u4 u4"):

@@ -10,7 +10,7 @@ from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.array_types import U8
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
 
 BLOCKED, COMMUNICATION, SLEEPING, INTERRUPT = 1, 2, 3, 4
 _MARK_OF_ROLE = (

@@ -28,12 +28,12 @@ from hpcd.analysis.trace.states import (
     BLOCKED_TIME,
     NOT_SAMPLED,
     RUNNABLE_TIME,
-    State,
     nodes_of,
     states_of,
 )
 from hpcd.array_types import F64, I64, U8, U32, Mask
 from hpcd.model.cct import CCT, NO_NODE
+from hpcd.model.codes import State
 from hpcd.model.scope import ScopeKind
 from hpcd.viewer.marks import BLOCKED, COMMUNICATION, INTERRUPT, SLEEPING, marks
 from hpcd.viewer.palette import DISTINCT

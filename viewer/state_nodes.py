@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcd.analysis.trace.states import STATES, State
+from hpcd.analysis.trace.states import STATES
 from hpcd.array_types import F64, I64, U8, U32, Mask
 from hpcd.model.cct import CCT
+from hpcd.model.codes import State
 
 
 @dataclass(frozen=True)

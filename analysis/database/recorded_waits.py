@@ -10,7 +10,8 @@ from hpcd.analysis.arrays.column_files import open_bounds, open_column, open_nar
 from hpcd.analysis.database.column_bounds import require_times
 from hpcd.array_types import I64, U8, U32, U64, Mask
 from hpcd.errors import FormatError
-from hpcd.model.waits import AGAIN, WAIT, Waker
+from hpcd.model.codes import Waker
+from hpcd.model.waits import AGAIN, WAIT
 
 
 class RecordedWaits:
@@ -19,7 +20,7 @@ class RecordedWaits:
     ``first`` ``int64[lines + 1]``: line ``i`` has waits ``first[i]`` to ``first[i + 1] - 1``;
     ``begin``, ``end`` ``int64[n]`` in ns since the origin, from when the line left its CPU until it
     was woken; ``node`` ``uint32[n]``, the context that it left in; ``kind`` ``uint8[n]``, a
-    :class:`~hpcd.model.waits.Waker`; ``waker`` ``int64[n]``, the trace line that woke it, or -1;
+    :class:`~hpcd.model.codes.Waker`; ``waker`` ``int64[n]``, the trace line that woke it, or -1;
     ``path`` ``uint32[n]``, the context that this one woke it in, 0 where not known; ``futex``
     ``uint64[n]``, what it waited for, in its process (:data:`~hpcd.model.waits.WAIT`); ``again``
     ``bool[n]``: it came straight from the line's wait before, in the same context and for the same.

@@ -16,7 +16,8 @@ from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.measurement.seen_part import SeenPart
 from hpcd.model import frame
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
+from hpcd.model.unwind_status import UNWIND_LABELS, is_whole, was_walked
 from hpcd.wording import counted, percent
 
 # Of the CPU time: what the hypervisor took, for a line of its own.
@@ -204,11 +205,13 @@ def gather_facts(db: Database) -> HeaderFacts:
     for node in marked[inclusive[marked] > 0].tolist():
         code, number = int(db.cct.frame[node]) & 0xFF, int(inclusive[node])
         ending = _ENDINGS.get(code)
-        if ending and ending.whole:
+        if ending is not None and is_whole(ending):
             continue
         facts.complete -= number
-        if not ending or ending.looked_for:
-            facts.truncated[ending.label if ending else marker_name(code)] += number
+        if ending is None or was_walked(ending):
+            facts.truncated[marker_name(code) if ending is None else UNWIND_LABELS[ending]] += (
+                number
+            )
     if any(row.origin for row in db.measurements):
         # Other tools do not say where a call path had to end.
         facts.complete = 0

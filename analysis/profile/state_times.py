@@ -12,13 +12,13 @@ from hpcd.analysis.trace.records import Records
 from hpcd.analysis.trace.states import (
     STATES,
     EventStates,
-    State,
     borders,
     nodes_of,
     states_of,
 )
 from hpcd.array_types import F64, I64, U8
 from hpcd.model.cct import NO_NODE
+from hpcd.model.codes import State
 
 # Records read for one answer: about a second.
 _MOST_RECORDS = 8_000_000

@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
+from hpcd.model.unwind_status import UNWIND_LABELS
 
 RAW_NAME = "[address in no mapping]"
 
@@ -14,7 +15,7 @@ RAW_NAME = "[address in no mapping]"
 def marker_name(code: int) -> str:
     """Return the name of the marker above a truncated path, by its unwind status ``code``."""
     try:
-        return f"[truncated: {UnwindStatus(code).label}]"
+        return f"[truncated: {UNWIND_LABELS[UnwindStatus(code)]}]"
     except ValueError:
         return f"[truncated: reason {code}]"
 

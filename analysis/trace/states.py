@@ -11,37 +11,19 @@ A *pixel* is a node of the database and, in its two highest bits, the state of t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcd.array_types import F64, I64, U8, U32
 from hpcd.model.cct import NO_NODE
+from hpcd.model.codes import State
 from hpcd.model.identity import SECONDS
 
 BLOCKED_TIME, RUNNABLE_TIME = "blocked_time", "runnable_time"
 """Metrics of waits."""
 NOT_SAMPLED = "[running, not sampled]"
 """Name of the call path, the root, of a thread between two waits without a sample."""
-
-
-class State(IntEnum):
-    """State of a thread from an entry of its trace line on.
-
-    ``enum state`` of ``hpcd/kernels/sources/kernels.h`` has the same values. Pixels have the first
-    three: a thread that resumed runs.
-    """
-
-    SAMPLED = 0
-    """It runs, seen by a sample."""
-    BLOCKED = 1
-    """It waits until the next entry."""
-    READY = 2
-    """It waits for a CPU until the next entry."""
-    RESUMED = 3
-    """It runs again after a wait, and no sample has seen it yet."""
-
 
 STATES = 3
 """States that pixels have."""

@@ -17,7 +17,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.waits.locks import Locks
 from hpcd.array_types import I64, U32, Mask
-from hpcd.model.waits import Waker
+from hpcd.model.codes import Waker
 
 # A broadcast wakes its threads one after another, some microseconds each.
 _TOGETHER_NS = 100_000

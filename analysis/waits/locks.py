@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.array_types import I64, U8, U32, U64
-from hpcd.model.waits import LOCK, Waker
+from hpcd.model.codes import Waker
+from hpcd.model.waits import LOCK
 
 
 @dataclass(frozen=True, slots=True)

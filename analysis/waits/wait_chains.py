@@ -22,14 +22,14 @@ from hpcd.analysis.waits.false_wakeups import enders, woken_in_vain
 from hpcd.analysis.waits.locks import Locks, locks_of
 from hpcd.array_types import I64, U8, U32
 from hpcd.kernels.library import CStructure, kernels, structure
-from hpcd.model.waits import Waker
+from hpcd.model.codes import Waker
 
 _LEAST_PLACES = 1 << 12
 
 
 class Cause(IntEnum):
     """Causes of waiting. Up to ``UNKNOWN`` the numbers are those of
-    :class:`~hpcd.model.waits.Waker`, and the cause's line is that of the thread that waited."""
+    :class:`~hpcd.model.codes.Waker`, and the cause's line is that of the thread that waited."""
 
     NOT_SEEN = Waker.NOT_SEEN
     OUTSIDE = Waker.THREAD

@@ -168,7 +168,6 @@ struct counters {
 	u64 calls_lost; /* their ring was full, or no memory of the CPU's was free for their walk */
 	u64 objects_lost; /* not announced: calls have 0 in their place */
 	u64 dropped[DROPS];
-	u64 ending[16];
 };
 
 #endif

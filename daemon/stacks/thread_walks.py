@@ -19,7 +19,7 @@ from hpcd.daemon.stacks.running_threads import RunningThreads
 from hpcd.daemon.stacks.system_calls import system_call
 from hpcd.daemon.stacks.target_memory import TargetMemory
 from hpcd.daemon.stacks.thread_activity import stands_somewhere
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
 
 _STEP = COPY_BYTES - 4096
 # Of one stack (the usual limit of a process' first thread is 8 MiB), and of all of a snapshot.

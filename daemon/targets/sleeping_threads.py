@@ -15,7 +15,7 @@ from hpcd.bpf.task_iterator import TaskIterator
 from hpcd.bpf.task_stacks import TaskStack
 from hpcd.bpf.wire import EventKind, StackCopy, StackEvent, TaskParts, Wanted
 from hpcd.daemon.access.thread_reading import ThreadReading
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
 
 # Of stacks that are kept meanwhile, and then wait to be walked: half of what may wait.
 _MOST_BYTES = 48 << 20

@@ -6,7 +6,7 @@ bits 63..62                meaning
 ``00``                     module frame: bits 61..40 module id (from 1), bits 39..0 the ELF
                            virtual address inside the module (pc minus load bias)
 ``01``, bit 61 clear       raw user address (bits 56..0) that lay in no known mapping
-``01``, bit 61 set         marker: bits 7..0 an :class:`hpcd.model.unwind_status.UnwindStatus`, of
+``01``, bit 61 set         marker: bits 7..0 an :class:`hpcd.model.codes.UnwindStatus`, of
                            omitted frames bits 39..8 how many
 ``10``                     a word of a Python frame, which has two; ``11`` a raw kernel address:
                            only between kernel and collector, never stored
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import U64, Mask
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
 
 MODULE_SHIFT = 40
 OFFSET_MASK = (1 << MODULE_SHIFT) - 1

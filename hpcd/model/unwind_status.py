@@ -1,70 +1,34 @@
-"""Why a call path ends: at its thread's start, or which step of the unwind failed.
+"""Words and kinds of :class:`hpcd.model.codes.UnwindStatus`: why a call path ends.
 
-The codes are shared with ``bpf/programs/stack/unwind.h`` and stored in measurements (marker
-frames), so a number is never reused or changed.
+A path ends at its thread's start, or where a step of the unwind failed. Only
+:attr:`UnwindStatus.COMPLETE` and :attr:`UnwindStatus.KERNEL_ONLY` are endings of whole paths.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
+from hpcd.model.codes import UnwindStatus
 
 
-class UnwindStatus(IntEnum):
-    """The outcome of one unwind. Only :attr:`COMPLETE` and :attr:`KERNEL_ONLY` are whole paths.
-
-    :attr:`FRAMES_OMITTED` is no ending: its marker is inside a path, between the outermost and
-    the innermost frames of a deep recursion.
-    """
-
-    COMPLETE = 0
-    KERNEL_ONLY = 1
-    NO_MAPPING = 2
-    NO_TABLE = 3
-    NO_ROWS = 4
-    UNSUPPORTED_RULE = 5
-    READ_FAULT = 6
-    DEPTH_LIMIT = 7
-    BAD_ADDRESS = 8
-    NO_PROGRESS = 9
-    TABLE_DAMAGED = 10
-    REGISTER_LOST = 11
-    NO_PROCESS = 12
-    BROKEN_CHAIN = 13
-    WALKER_FAILED = 14
-    OVER_BUDGET = 15
-    BEFORE_ATTACH = 16
-    NEVER_SAMPLED = 17
-    REGISTERS_CHANGING = 18
-    FRAMES_OMITTED = 19
-    REPORTS_LOST = 20
-    CONTEXT_LIMIT = 21
-
-    @property
-    def whole(self) -> bool:
-        """Whether the path reached where its thread started: omitted frames are inside one."""
-        return self in (
-            UnwindStatus.COMPLETE,
-            UnwindStatus.KERNEL_ONLY,
-            UnwindStatus.FRAMES_OMITTED,
-        )
-
-    @property
-    def looked_for(self) -> bool:
-        """Whether there was a path to follow: not so of threads that have not been seen running,
-        nor while their reports were lost."""
-        return self not in (
-            UnwindStatus.BEFORE_ATTACH,
-            UnwindStatus.NEVER_SAMPLED,
-            UnwindStatus.REPORTS_LOST,
-        )
-
-    @property
-    def label(self) -> str:
-        """The words users see, as in ``[truncated: read fault]``."""
-        return _LABELS[self]
+def is_whole(status: UnwindStatus) -> bool:
+    """Return whether the path reached its thread's start: omitted frames are inside a path."""
+    return status in (
+        UnwindStatus.COMPLETE,
+        UnwindStatus.KERNEL_ONLY,
+        UnwindStatus.FRAMES_OMITTED,
+    )
 
 
-_LABELS = {
+def was_walked(status: UnwindStatus) -> bool:
+    """Return whether there was a path to follow: not so of threads that have not been seen running,
+    nor while their reports were lost."""
+    return status not in (
+        UnwindStatus.BEFORE_ATTACH,
+        UnwindStatus.NEVER_SAMPLED,
+        UnwindStatus.REPORTS_LOST,
+    )
+
+
+UNWIND_LABELS = {
     UnwindStatus.COMPLETE: "thread start reached",
     UnwindStatus.KERNEL_ONLY: "no user stack: kernel thread, or exiting",
     UnwindStatus.NO_MAPPING: "address in no mapping",

@@ -6,28 +6,7 @@ its CPU, in the call path that it leaves in, and lasts until the thread is woken
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from hpcd.model.calls import CalledFunction, CallValue, Group, ValueKind
-
-
-class Waker(IntEnum):
-    """Kinds of wakers. A wake-up in an interrupt is not the interrupted thread's."""
-
-    NOT_SEEN = 0
-    """No waker was seen: the wait is attributed to no thread."""
-    THREAD = 1
-    """A thread; the value ``waker`` is its trace line, 0 if it is not recorded."""
-    KERNEL_THREAD = 2
-    TIMER = 3
-    """A timer that the thread had set."""
-    SOFTIRQ = 4
-    """What interrupts leave to be done later, such as network packets."""
-    INTERRUPT = 5
-    """An interrupt of a device or of another CPU."""
-    UNKNOWN = 6
-    """A thread or an interrupt: the kernel does not say which."""
-
 
 WAIT = CalledFunction(
     # Above the numbers of all functions that are recorded: there are at most 4096.
@@ -43,9 +22,9 @@ WAIT = CalledFunction(
     ),
 )
 """The function whose calls are waits: ``waker`` is the trace line of the thread that woke, 0 if
-there is none; ``kind`` a :class:`Waker`, perhaps plus :data:`AGAIN`; ``path`` is the call path that
-the thread woke in, where it was taken; ``futex`` the address that the wait was for, a multiple of
-four, plus :data:`LOCK`, 0 if it was for something else."""
+there is none; ``kind`` a :class:`hpcd.model.codes.Waker`, perhaps plus :data:`AGAIN`; ``path`` is
+the call path that the thread woke in, where it was taken; ``futex`` the address that the wait was
+for, a multiple of four, plus :data:`LOCK`, 0 if it was for something else."""
 
 AGAIN = 16
 """The bit of a wait's ``kind`` that says that its thread came straight from a wait in the same call

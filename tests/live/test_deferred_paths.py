@@ -29,7 +29,7 @@ from hpcd.daemon.capture.start.recording import Recording
 from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.unwind.unwind_rules import InternedRules
 from hpcd.errors import PlatformError
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
 from tests.support.paths import ROOT
 from tests.support.recorded import HPCD, call_paths, record
 from tests.support.recorded import hpcd as command

@@ -16,8 +16,8 @@ import hpcd.analysis as hpcd_analysis
 from hpcd.analysis.database.check import check_database
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.identity import ModuleKind
-from hpcd.model.unwind_status import UnwindStatus
 from tests.support.recorded import call_paths, hpcd, record
 from tests.support.tables import libraries_of_python, prepare_tables
 

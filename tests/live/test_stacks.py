@@ -21,7 +21,7 @@ from hpcd.daemon.access.processes import descendants, name_of, thread_ids
 from hpcd.daemon.access.thread_reading import ThreadReading
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
 from tests.support import recorded, stalling_fuse
 from tests.support.debugger import by_gdb, in_files, places_of
 from tests.support.lammps import ENVIRONMENT, melt

@@ -16,8 +16,9 @@ from playwright.sync_api import Browser, sync_playwright
 
 from hpcd.analysis import Database
 from hpcd.analysis.profile.state_times import times_by_state
-from hpcd.analysis.trace.states import STATES, State, states_of
+from hpcd.analysis.trace.states import STATES, states_of
 from hpcd.model.cct import NO_NODE
+from hpcd.model.codes import State
 from tests.support.lammps import ENVIRONMENT, melt
 from tests.support.page import watched
 from tests.support.recorded import hpcd, record

@@ -19,8 +19,8 @@ from hpcd.array_types import U64
 from hpcd.daemon.capture.paths.cct_builder import MOST_CONTEXTS
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement, open_measurement
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.frame import marker_frame
-from hpcd.model.unwind_status import UnwindStatus
 from tests.support.tables import decoder_of
 from tests.support.waiting import Recorder
 

@@ -11,9 +11,10 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.calls import MAX_VALUES
+from hpcd.model.codes import Waker
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
-from hpcd.model.waits import WAIT, Waker
+from hpcd.model.waits import WAIT
 
 PROGRAM, LIBRARY, KERNEL = 1, 2, 3
 SIZE = 0x100

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpcd.analysis import Database
-from hpcd.analysis.trace.states import State
+from hpcd.model.codes import State
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from hpcd.bpf.wire import PAGE_BITS
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.unwind_table import ModuleTable
 from hpcd.elf.elf_view import ElfView
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.frame import OFFSET_MASK
-from hpcd.model.unwind_status import UnwindStatus
 from tests.support.replay import Image, Replay
 
 FUNCTIONS = 8

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from hpcd.bpf.table_memory import MAPPING, UnwindTables, pack_rows
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE, InternedRules
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
 from tests.support.array_memory import ArrayMemory
 from tests.support.paths import ROOT
 

@@ -24,8 +24,8 @@ from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import UnwindTables
 from hpcd.bpf.wire import EventHead, EventKind, StackEvent, SwitchEvent, ThreadEvent
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.frame import OFFSET_MASK
-from hpcd.model.unwind_status import UnwindStatus
 from tests.support.paths import ROOT
 from tests.support.waiting import Recorder, started
 

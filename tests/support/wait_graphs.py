@@ -11,7 +11,7 @@ from hpcd.analysis.waits.false_wakeups import enders
 from hpcd.analysis.waits.locks import locks_of
 from hpcd.analysis.waits.wait_chains import Cause, Pieces, Waits, wait_graph
 from hpcd.kernels.library import CStructure
-from hpcd.model.waits import Waker
+from hpcd.model.codes import Waker
 
 Wait = tuple[int, int, int, int, int]
 """line, begin, end, waker (-1: none), kind"""

@@ -15,10 +15,11 @@ import numpy as np
 from hpcd.analysis.merge.read.record_batches import Batch
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.short_waits import ShortWaits
-from hpcd.analysis.trace.states import STATES, State
+from hpcd.analysis.trace.states import STATES
 from hpcd.array_types import U32, U64
 from hpcd.kernels.library import kernels, structure
 from hpcd.measurement.codec import TIME_UNIT_NS
+from hpcd.model.codes import State
 
 
 class BetweenWaits(NamedTuple):

@@ -207,7 +207,6 @@ static __always_inline int defer(u32 context)
 		finish(w);
 		return 0;
 	}
-	count->ending[w->ending & 15]++;
 	finish_as(w, stack == NO_STACK_NUMBER ? 0 : stack, count);
 	note_long_walk(w);
 	return 0;

@@ -126,7 +126,6 @@ static __always_inline void finish(struct walk *w)
 
 	if (!count)
 		return;
-	count->ending[w->ending & 15]++;
 	if (ended_early(w))
 		ask_for_mappings(w);
 	if (w->ending != END_OVER_BUDGET)

@@ -19,6 +19,7 @@
 
 #include "stack/rules.h"
 #include "stack/table.h"
+#include "stack/unwind_status.h"
 
 #ifndef THREAD_POINTER
 #define THREAD_POINTER(dst) (-1)
@@ -26,26 +27,6 @@
 #ifndef RESTORE_RETURN_ADDRESS
 #define RESTORE_RETURN_ADDRESS(walk) ((void)0)
 #endif
-
-/* hpcd.model.unwind_status.UnwindStatus, which has more: of threads that were not walked. */
-enum ending {
-	END_COMPLETE = 0,
-	END_KERNEL_ONLY = 1,
-	END_NO_MAPPING = 2,
-	END_NO_TABLE = 3,
-	END_NO_ROWS = 4,
-	END_UNSUPPORTED_RULE = 5,
-	END_READ_FAULT = 6,
-	END_DEPTH_LIMIT = 7,
-	END_BAD_ADDRESS = 8,
-	END_NO_PROGRESS = 9,
-	END_TABLE_DAMAGED = 10,
-	END_REGISTER_LOST = 11,
-	END_NO_PROCESS = 12,
-	END_BROKEN_CHAIN = 13,
-	END_WALKER_FAILED = 14,
-	END_OVER_BUDGET = 15,
-};
 
 /* hpcd.model.frame */
 #define FRAME_MODULE_SHIFT 40
@@ -538,121 +519,169 @@ static __always_inline u64 place_of_frame(struct walk *w)
 	return n;
 }
 
-/* One step. Records the current frame; returns 0 with the caller's registers in place, or 1 with
- * w->ending set. `rules` are those known, 0 of a copied stack. */
-static __always_inline u32 unwind_step(struct walk *w, int copied, struct known_rules *rules)
+/* The parts of a step return 0 where the walk goes on, or 1 with w->ending set. */
+
+/* Records the frame of an address and finds its rule. */
+static __always_inline u32 enter_frame(struct walk *w, struct known_rule *known, u64 address)
 {
-	u64 address = w->ip - w->caller;
-	u64 pair[2];
-	u64 cfa;
 	u64 n = place_of_frame(w);
+	u32 ending = END_COMPLETE;
 
 	if (n >= MAX_FRAMES)
 		return stop(w, END_DEPTH_LIMIT);
-	struct known_rule *known = &w->looked_up;
-	u32 ending = END_COMPLETE;
-	if (!copied)
-		known = known_at(rules, address);
 	if (known->address != address || known->space != w->space_number)
 		ending = look_up(w, known, address);
-	struct rule *rule = &known->rule;
 	u64 frame = known->frame;
 	/* A handler's return address is no call's but the restorer's first instruction. */
-	if (!ending && rule->cfa_kind == CFA_SIGNAL)
+	if (!ending && known->rule.cfa_kind == CFA_SIGNAL)
 		frame += w->caller;
 	w->frame[n] = frame;
 	w->hash = hash_mix(w->hash, frame);
-	if (ending)
-		return stop(w, ending);
+	return ending ? stop(w, ending) : 0;
+}
+
+/* CFA_CHAIN. A frame pointer of 0 is broken, too: no thread begins in such code, and what keeps no frame pointers may
+ * have 0 in rbp. */
+static __always_inline u32 follow_chain(struct walk *w, int copied)
+{
+	u64 pair[2];
+
+	if (w->bp < w->sp || read_word(w, copied, &pair[0], w->bp) ||
+	    read_word(w, copied, &pair[1], w->bp + 8))
+		return stop(w, END_BROKEN_CHAIN);
+	w->sp = w->bp + 16;
+	w->bp = pair[0];
+	w->ip = pair[1];
+	return 0;
+}
+
+/* CFA_SIGNAL, in the restorer: to where the signal has interrupted the thread. */
+static __always_inline u32 leave_signal_frame(struct walk *w, int copied)
+{
+	u64 pair[2];
+
+	if (READ_USER(copied, pair, 16, w->sp + SIGFRAME_BP))
+		return stop(w, END_READ_FAULT);
+	w->bp = pair[0];
+	w->signal_at = w->sp;
+	w->interrupted = w->depth + 1;
+#ifdef HPCD_AARCH64
+	w->link = pair[1];
+#else
+	w->bx_at = w->sp + SIGFRAME_BX;
+#endif
+	if (READ_USER(copied, pair, 16, w->sp + SIGFRAME_SP))
+		return stop(w, END_READ_FAULT);
+	w->sp = pair[0];
+	w->ip = pair[1];
+	w->caller = 0;
+	return w->ip >= USER_END ? stop(w, END_BAD_ADDRESS) : 0;
+}
+
+/* CFA_GOROUTINE: from Go's system stack to the goroutine that has called it. */
+static __always_inline u32 enter_goroutine(struct walk *w, int copied, const struct rule *rule)
+{
+	u64 cfa, ip;
+
+	if (goroutine_stack(copied, rule, &cfa))
+		return stop(w, END_READ_FAULT);
+	if (!cfa)
+		return stop(w, END_COMPLETE);
+	if (read_word(w, copied, &ip, cfa - 8))
+		return stop(w, END_READ_FAULT);
+	w->bx_at = BX_UNAVAILABLE;
+	w->ip = ip;
+	w->sp = cfa;
+	return 0;
+}
+
+/* In place of a CFA where the walk ends: one number, which the verifier forgets. With a result besides the CFA it follows
+ * each kind of rule to the end of the walk: 488,000 instructions for 32 steps in place of 321,000. */
+#define NO_CFA (~0ULL)
+static __always_inline u64 no_cfa(struct walk *w, u32 ending)
+{
+	w->ending = ending;
+	return NO_CFA;
+}
+
+/* The CFA that a rule defines; NO_CFA: w->ending is set. */
+static __always_inline u64 find_cfa(struct walk *w, int copied, const struct rule *rule)
+{
 	s64 off = rule->cfa_off;
+	u64 value;
 
 	switch (rule->cfa_kind) {
 	case CFA_SP:
-		cfa = w->sp + off;
-		break;
+	case CFA_SIGNAL:
+		return w->sp + off;
 	case CFA_FP:
 	case CFA_OTHER_STACK:
-		cfa = w->bp + off;
-		break;
-	case CFA_CHAIN:
-		/* 0, too: no thread begins in such code, and what keeps no frame pointers may have 0 in rbp. */
-		if (w->bp < w->sp || read_word(w, copied, &pair[0], w->bp) ||
-		    read_word(w, copied, &pair[1], w->bp + 8))
-			return stop(w, END_BROKEN_CHAIN);
-		w->sp = w->bp + 16;
-		w->bp = pair[0];
-		w->ip = pair[1];
-		goto check;
-	case CFA_END:
-		return stop(w, END_COMPLETE);
-	case CFA_PLT:
-		cfa = w->sp + 8 + ((w->ip & 15) >= (u64)off ? 8 : 0);
-		break;
-	case CFA_SIGNAL:
-		if (off && !w->caller) {
-			cfa = w->sp + off;
-			break;
-		}
-		if (READ_USER(copied, pair, 16, w->sp + SIGFRAME_BP))
-			return stop(w, END_READ_FAULT);
-		w->bp = pair[0];
-		w->signal_at = w->sp;
-		w->interrupted = w->depth + 1;
-#ifdef HPCD_AARCH64
-		w->link = pair[1];
-#else
-		w->bx_at = w->sp + SIGFRAME_BX;
-#endif
-		if (READ_USER(copied, pair, 16, w->sp + SIGFRAME_SP))
-			return stop(w, END_READ_FAULT);
-		w->sp = pair[0];
-		w->ip = pair[1];
-		w->caller = 0;
-		if (w->ip >= USER_END)
-			return stop(w, END_BAD_ADDRESS);
-		return 0;
-	case CFA_FP_DEREF:
-		if (read_word(w, copied, &cfa, w->bp + off))
-			return stop(w, END_READ_FAULT);
-		cfa += rule->cfa_reg;
-		break;
-	case CFA_SP_DEREF:
-		if (read_word(w, copied, &cfa, w->sp + off))
-			return stop(w, END_READ_FAULT);
-		cfa += rule->cfa_reg;
-		break;
-	case CFA_REG:
-		if (register_value(w, copied, rule->cfa_reg, &cfa))
-			return stop(w, END_REGISTER_LOST);
-		cfa += off;
-		break;
+		return w->bp + off;
 	case CFA_FRAME_POINTER:
-		cfa = w->bp + 16;
-		break;
+		return w->bp + 16;
+	case CFA_PLT:
+		return w->sp + 8 + ((w->ip & 15) >= (u64)off ? 8 : 0);
+	case CFA_FP_DEREF:
+	case CFA_SP_DEREF:
+		if (read_word(w, copied, &value, (rule->cfa_kind == CFA_FP_DEREF ? w->bp : w->sp) + off))
+			return no_cfa(w, END_READ_FAULT);
+		return value + rule->cfa_reg;
+	case CFA_REG:
+		if (register_value(w, copied, rule->cfa_reg, &value))
+			return no_cfa(w, END_REGISTER_LOST);
+		return value + off;
 	case CFA_CLONE:
-		if (register_value(w, copied, SYSTEM_CALL_RESULT, &cfa))
-			return stop(w, END_REGISTER_LOST);
-		if (!cfa)
-			return stop(w, END_COMPLETE);
-		cfa = w->sp + off;
-		break;
-	case CFA_GOROUTINE:
-		if (goroutine_stack(copied, rule, &cfa))
-			return stop(w, END_READ_FAULT);
-		if (!cfa)
-			return stop(w, END_COMPLETE);
-		if (read_word(w, copied, &pair[1], cfa - 8))
-			return stop(w, END_READ_FAULT);
-		w->bx_at = BX_UNAVAILABLE;
-		w->ip = pair[1];
-		w->sp = cfa;
-		goto check;
+		if (register_value(w, copied, SYSTEM_CALL_RESULT, &value))
+			return no_cfa(w, END_REGISTER_LOST);
+		return value ? w->sp + off : no_cfa(w, END_COMPLETE);
+	case CFA_END:
+		return no_cfa(w, END_COMPLETE);
 	case CFA_NONE:
-		return stop(w, END_NO_ROWS);
-	default:
-		return stop(w, END_UNSUPPORTED_RULE);
+		return no_cfa(w, END_NO_ROWS);
 	}
+	return no_cfa(w, END_UNSUPPORTED_RULE);
+}
+
+/* The caller's frame pointer, by enum fp_kind. */
+static __always_inline u32 find_frame_pointer(struct walk *w, int copied, const struct rule *rule, u64 cfa, u64 *bp)
+{
+	*bp = w->bp;
+	if (rule->fp_kind == FP_UNDEFINED)
+		*bp = 0; /* a rule that needs it will end as "no progress" */
+	else if (rule->fp_kind != FP_SAME &&
+		 read_word(w, copied, bp, (rule->fp_kind == FP_AT_CFA ? cfa : w->bp) + rule->fp_off))
+		return stop(w, END_READ_FAULT);
+	return 0;
+}
+
+/* The return address, by enum ra_kind. */
+static __always_inline u32 find_return_address(struct walk *w, int copied, const struct rule *rule, u64 cfa, u64 *ip)
+{
+	switch (rule->ra_kind) {
+	case RA_AT_CFA:
+		return read_word(w, copied, ip, cfa + rule->ra_off) ? stop(w, END_READ_FAULT) : 0;
+	case RA_IN_LINK:
+		*ip = w->link;
+		return 0;
+	}
+	if (register_value(w, copied, rule->cfa_reg, ip))
+		return stop(w, END_REGISTER_LOST);
+	if (rule->ra_kind == RA_AT_REGISTER && READ_USER(copied, ip, 8, *ip + rule->ra_off))
+		return stop(w, END_READ_FAULT);
+	return 0;
+}
+
+/* The caller's registers of a frame that has a CFA. */
+static __always_inline u32 leave_frame(struct walk *w, int copied, const struct rule *rule)
+{
+	u64 cfa, pair[2];
+
+	w->ending = END_READ_FAULT; /* if registers of the target make the CFA NO_CFA: no memory is above it */
+	cfa = find_cfa(w, copied, rule);
 	cfa = FORGET(w, cfa);
+	if (cfa == NO_CFA)
+		return 1;
+	w->ending = END_DEPTH_LIMIT; /* if no further step is taken */
 	/* A function that has not touched its stack yet has the CFA in sp where calls push nothing. */
 	if ((cfa < w->sp && rule->cfa_kind != CFA_OTHER_STACK) ||
 	    (cfa == w->sp && rule->ra_kind == RA_AT_CFA))
@@ -663,43 +692,21 @@ static __always_inline u32 unwind_step(struct walk *w, int copied, struct known_
 		w->bx_at = w->bp + rule->bx_off;
 	else if (rule->bx_off)
 		w->bx_at = cfa + rule->bx_off;
-
-	if (rule->ra_kind == RA_IN_LINK) {
-		if (!w->link) /* of the innermost frame it is 0: what begins a program has no caller */
-			return stop(w, w->depth == 1 ? END_COMPLETE : END_REGISTER_LOST);
-		w->ip = CODE_ADDRESS(w->link);
-		w->link = 0;
-		if (rule->fp_kind == FP_AT_CFA) {
-			if (read_word(w, copied, &pair[0], cfa + rule->fp_off))
-				return stop(w, END_READ_FAULT);
-			w->bp = pair[0];
-		}
-		w->sp = cfa;
-		goto check;
-	}
+	if (rule->ra_kind == RA_IN_LINK && !w->link) /* what begins a program has no caller */
+		return stop(w, w->depth == 1 ? END_COMPLETE : END_REGISTER_LOST);
+	if (find_frame_pointer(w, copied, rule, cfa, &pair[0]) ||
+	    find_return_address(w, copied, rule, cfa, &pair[1]))
+		return 1;
 	w->link = 0;
-	pair[0] = w->bp;
-	if (rule->fp_kind == FP_AT_CFA) {
-		if (read_word(w, copied, &pair[0], cfa + rule->fp_off))
-			return stop(w, END_READ_FAULT);
-	} else if (rule->fp_kind == FP_AT_FP) {
-		if (read_word(w, copied, &pair[0], w->bp + rule->fp_off))
-			return stop(w, END_READ_FAULT);
-	} else if (rule->fp_kind == FP_UNDEFINED) {
-		pair[0] = 0; /* a rule that needs it will end as "no progress" */
-	}
-	if (rule->ra_kind >= RA_IN_REGISTER) {
-		if (register_value(w, copied, rule->cfa_reg, &pair[1]))
-			return stop(w, END_REGISTER_LOST);
-		if (rule->ra_kind == RA_AT_REGISTER && READ_USER(copied, &pair[1], 8, pair[1] + rule->ra_off))
-			return stop(w, END_READ_FAULT);
-	} else if (read_word(w, copied, &pair[1], cfa + rule->ra_off)) {
-		return stop(w, END_READ_FAULT);
-	}
 	w->bp = pair[0];
 	w->ip = pair[1];
 	w->sp = cfa;
-check:
+	return 0;
+}
+
+/* Whether the return address that was found can be one. */
+static __always_inline u32 check_caller(struct walk *w, int copied, const struct rule *rule)
+{
 	w->ip = CODE_ADDRESS(w->ip);
 	if (!copied)
 		RESTORE_RETURN_ADDRESS(w);
@@ -712,6 +719,27 @@ check:
 		return stop(w, END_BAD_ADDRESS);
 	/* What begins a stack has pushed 0: a context, a fiber, a thread of its own. A guess finds 0 anywhere. */
 	return stop(w, rule->guessed ? END_NO_ROWS : END_COMPLETE);
+}
+
+/* One step: records the current frame and finds its caller's registers. `rules` are those known, 0 of a copied stack. */
+static __always_inline u32 unwind_step(struct walk *w, int copied, struct known_rules *rules)
+{
+	u64 address = w->ip - w->caller;
+	struct known_rule *known = copied ? &w->looked_up : known_at(rules, address);
+	const struct rule *rule = &known->rule;
+	u32 done;
+
+	if (enter_frame(w, known, address))
+		return 1;
+	if (rule->cfa_kind == CFA_SIGNAL && (w->caller || !rule->cfa_off))
+		return leave_signal_frame(w, copied);
+	if (rule->cfa_kind == CFA_CHAIN)
+		done = follow_chain(w, copied);
+	else if (rule->cfa_kind == CFA_GOROUTINE)
+		done = enter_goroutine(w, copied, rule);
+	else
+		done = leave_frame(w, copied, rule);
+	return done ? 1 : check_caller(w, copied, rule);
 }
 
 #endif

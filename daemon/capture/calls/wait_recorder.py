@@ -13,7 +13,8 @@ from hpcd.daemon.capture.records.thread_lines import NO_LINE, ThreadLines
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.calls import MAX_VALUES
-from hpcd.model.waits import WAIT, Waker
+from hpcd.model.codes import Waker
+from hpcd.model.waits import WAIT
 
 _WAKER, _KIND, _PATH, _FUTEX = map(WAIT.value, ("waker", "kind", "path", "futex"))
 

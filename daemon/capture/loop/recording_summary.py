@@ -23,6 +23,7 @@ from hpcd.measurement.summary import (
     SwitchCounts,
     UnwindCounts,
 )
+from hpcd.model.unwind_status import UNWIND_LABELS, is_whole
 from hpcd.processors import own_cpu_seconds
 
 # Samples come as if at random: this number of standard errors is chance. Firings that a virtual
@@ -87,7 +88,7 @@ class RecordingAccount:
             truncated=sum(
                 sum(modules.values())
                 for ending, modules in parts.stacks.cct.endings().items()
-                if not ending.whole
+                if not is_whole(ending)
             ),
             threads=parts.threads.line_count,
             bytes=sum(parts.writer.bytes_written.values()),
@@ -214,14 +215,14 @@ def _count_paths(parts: Parts, counters: np.void) -> UnwindCounts:
     """Count the call paths by how they ended, and list what could not be analysed."""
     modules, cct = parts.modules, parts.stacks.cct
     endings = cct.endings()
-    incomplete = {ending: counts for ending, counts in endings.items() if not ending.whole}
+    truncated = {UNWIND_LABELS[end]: where for end, where in endings.items() if not is_whole(end)}
     return UnwindCounts(
         paths=int(cct.samples.sum()),
-        complete=sum(sum(counts.values()) for ending, counts in endings.items() if ending.whole),
-        truncated={ending.label: sum(counts.values()) for ending, counts in incomplete.items()},
+        complete=sum(sum(where.values()) for end, where in endings.items() if is_whole(end)),
+        truncated={label: sum(where.values()) for label, where in truncated.items()},
         modules={
-            ending.label: {modules.name(number): count for number, count in counts.items()}
-            for ending, counts in incomplete.items()
+            label: {modules.name(number): count for number, count in where.items()}
+            for label, where in truncated.items()
         },
         failures={
             **{name: f"no unwind table: {why}" for name, why in modules.failures.items()},

@@ -16,8 +16,8 @@ from hpcd.array_types import I64, U8, U32, U64
 from hpcd.daemon.capture.records.recorder_kernels import index_nodes, insert_paths
 from hpcd.distinct import distinct
 from hpcd.kernels.library import CStructure, structure
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.frame import marker_frame
-from hpcd.model.unwind_status import UnwindStatus
 
 _INITIAL = 4096
 _UNLIMITED = 1 << 62

@@ -29,9 +29,9 @@ from hpcd.bpf.wire import EventKind, StackCopy, StackEvent
 from hpcd.daemon.capture.paths.past_spaces import PastMappings, PastSpaces
 from hpcd.daemon.capture.paths.stand_ins import STAND_IN, StandIns
 from hpcd.daemon.naming.module_mappings import ModuleMappings
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.frame import RAW_MASK, SPECIAL
 from hpcd.model.region import Region
-from hpcd.model.unwind_status import UnwindStatus
 
 # Some 10,000 stacks: what two ranks' samples take while a table of their libraries is made.
 _MAX_BYTES = 96 << 20

@@ -23,8 +23,8 @@ from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
 from hpcd.distinct import distinct
 from hpcd.kernels.library import structure
 from hpcd.model import frame as frames
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.region import Region
-from hpcd.model.unwind_status import UnwindStatus
 
 # Stacks in code that is still being analysed: beyond this many they keep their raw addresses.
 _MAX_PENDING = 4096

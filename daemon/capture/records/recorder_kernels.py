@@ -66,7 +66,7 @@ class EndedWaits(NamedTuple):
     waker: U32
     """u32[n]: numbers of the threads that woke, 0 of others."""
     kind: U16
-    """u16[n]: :class:`hpcd.model.waits.Waker`."""
+    """u16[n]: :class:`hpcd.model.codes.Waker`."""
     path: U32
     """u32[n]: call paths of wakers, 0 where not known."""
     futex: U64

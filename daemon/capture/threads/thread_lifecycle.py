@@ -19,8 +19,8 @@ from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.identity import Thread
-from hpcd.model.unwind_status import UnwindStatus
 
 _MAX_PROGRAMS = 256
 # How long the end of a thread is waited for that has begun to end: the kernel may drop it 10 s late

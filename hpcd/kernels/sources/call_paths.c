@@ -5,8 +5,6 @@
 #define WORD 8
 #define SPREAD 0x9E3779B97F4A7C15ull
 
-/* hpcd/model/unwind_status.py */
-enum { COMPLETE = 0, KERNEL_ONLY = 1, REGISTERS_CHANGING = 18, FRAMES_OMITTED = 19 };
 
 /* hpcd/model/frame.py */
 #define KERNEL (3ull << 62)
@@ -14,7 +12,7 @@ enum { COMPLETE = 0, KERNEL_ONLY = 1, REGISTERS_CHANGING = 18, FRAMES_OMITTED = 
 #define PYTHON_POSITION (1ull << 61)
 #define MARKER (3ull << 61)
 #define OFFSET_MASK ((1ull << FRAME_MODULE_SHIFT) - 1)
-#define OMITTED (MARKER | FRAMES_OMITTED)
+#define OMITTED (MARKER | END_FRAMES_OMITTED)
 #define OMITTED_SHIFT 8
 
 static inline bool is_marker(uint64_t frame)
@@ -149,10 +147,10 @@ int64_t gather_paths(const uint8_t *stacks, const int64_t *sizes, int64_t n, con
 			inner = tracepoint_frames(&body, outer, spans);
 		if (registers_changing(&body, outer, spans + 2, span_count - 2)) {
 			outer = head.kernel_frames;
-			head.end_reason = REGISTERS_CHANGING;
+			head.end_reason = END_REGISTERS_CHANGING;
 		}
 		int64_t first = total;
-		if (head.end_reason != COMPLETE && head.end_reason != KERNEL_ONLY)
+		if (head.end_reason != END_COMPLETE && head.end_reason != END_KERNEL_ONLY)
 			paths->frames[total++] = MARKER | head.end_reason;
 		for (int64_t at = outer - 1; at >= inner; at--) {
 			uint64_t frame = frame_at(&body, at);

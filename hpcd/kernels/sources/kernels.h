@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "states.h"
 #include "wire.h"
 
 #pragma GCC visibility push(default)
@@ -83,14 +84,6 @@ bool encode_codes(const struct block_entries *entries, uint8_t *data, int64_t *b
 		  uint16_t *wide_other);
 
 /* --- entries of trace lines: line_entries.c, resumed_paths.c, overviews.c --- */
-
-/* State of a thread from an entry on: analysis/trace/states.py:State has the same. */
-enum state {
-	SAMPLED, /* it runs, seen by a sample */
-	BLOCKED, /* it waits until the next entry */
-	READY,	 /* it waits for a CPU until the next entry */
-	RESUMED, /* it runs again after a wait */
-};
 
 /* Records of trace lines. Line i has the stretches from first[i] to first[i + 1]. */
 struct line_records {

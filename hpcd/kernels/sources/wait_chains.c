@@ -1,8 +1,8 @@
 /* Who made whom wait, directly and along chains: analysis/waits/wait_chains.py. */
 #include "common.h"
 
-/* analysis/waits/wait_chains.py:Cause. */
-enum { NOT_SEEN = 0, THREAD = 1, KNOWN_THREAD = 7, UNBORN = 9 };
+/* analysis/waits/wait_chains.py:Cause, whose others are enum waker. */
+enum { KNOWN_THREAD = 7, UNBORN = 9 };
 
 /* A chain of threads that wait for one another is followed this far. Each hop's window lies within the one before, so
  * it ends by itself where times are sound; a damaged or made-up database may have threads that wake each other at one
@@ -49,7 +49,7 @@ static bool add_pieces(struct chains *chains, uint32_t line, int64_t begin, int6
 		int64_t next = at < last ? inside ? graph->piece_end[at] : graph->piece_begin[at] : end;
 		next = at_most(next, end);
 		if (!add(chains->sums, chains->group, line, inside ? graph->piece_node[at] : 0,
-			 inside ? graph->piece_kind[at] : unborn ? UNBORN : NOT_SEEN, next - begin))
+			 inside ? graph->piece_kind[at] : unborn ? UNBORN : WAKER_NOT_SEEN, next - begin))
 			return false;
 		begin = next;
 		at += inside;
@@ -97,7 +97,7 @@ static bool add_part(struct chains *chains, uint32_t line, int64_t wait, int64_t
 	const struct wait_graph *graph = chains->graph;
 	int64_t waker = graph->waker[cause];
 	uint32_t kind = graph->kind[cause];
-	if (kind != THREAD || waker < 0)
+	if (kind != WAKER_THREAD || waker < 0)
 		return add(chains->sums, chains->group, line, chains->direct ? 0 : graph->node[wait], kind,
 			   end - begin);
 	if (chains->direct) {
@@ -106,7 +106,7 @@ static bool add_part(struct chains *chains, uint32_t line, int64_t wait, int64_t
 	}
 	if (waker != line && hops < MOST_HOPS)
 		return add_line(chains, waker, begin, end, hops + 1);
-	return add(chains->sums, chains->group, line, graph->node[wait], NOT_SEEN, end - begin);
+	return add(chains->sums, chains->group, line, graph->node[wait], WAKER_NOT_SEEN, end - begin);
 }
 
 /* The first hand-over of a wait's lock later than a time; the last place where there is none. */

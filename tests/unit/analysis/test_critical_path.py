@@ -9,7 +9,7 @@ from hypothesis import given
 
 from hpcd.analysis.waits.path_steps import NO_LINE, follow
 from hpcd.analysis.waits.wait_chains import Cause
-from hpcd.model.waits import Waker
+from hpcd.model.codes import Waker
 from tests.support.wait_graphs import Piece, Wait, graph_of, random_waits
 
 A, B, C = range(3)

@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import given
 
 from hpcd.analysis.waits.wait_chains import Cause, Causes, sum_causes
-from hpcd.bpf import wire
 from hpcd.model import waits
+from hpcd.model.codes import Waker
 from tests.support.wait_graphs import Piece, Wait, graph_of, random_waits
 
 A, B, C, D = range(4)
-THREAD = waits.Waker.THREAD
+THREAD = Waker.THREAD
 
 
 def summed(
@@ -36,10 +36,6 @@ def rows(causes: Causes) -> Counter[tuple[int, int, int, int]]:
     columns = (causes.node, causes.line, causes.cause_node, causes.kind)
     keys = zip(*(column.tolist() for column in columns), strict=True)
     return Counter(dict(zip(keys, causes.ns.tolist(), strict=True)))
-
-
-def test_wakers_are_the_same_to_programs_and_measurements() -> None:
-    assert dict(wire.Waker.__members__) == dict(waits.Waker.__members__)
 
 
 def test_a_chain_leads_to_who_ran_within_the_window() -> None:
@@ -86,7 +82,7 @@ def test_threads_that_wake_each_other_at_one_moment_are_not_followed_forever() -
 
 
 def test_what_nobody_ended_is_nobodys() -> None:
-    kinds = [kind for kind in waits.Waker if kind != THREAD]
+    kinds = [kind for kind in Waker if kind != THREAD]
     of_waits = [(A, 10 * at, 10 * at + 10, -1, int(kind)) for at, kind in enumerate(kinds)]
     direct, roots = summed(1, [*of_waits, (A, 90, 100, -1, THREAD)], [])
     expected = {(100, A, 0, int(kind)): 10 for kind in kinds} | {(100, A, 0, Cause.OUTSIDE): 10}

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.frame import OFFSET_MASK
-from hpcd.model.unwind_status import UnwindStatus
 from tests.support.paths import ROOT
 from tests.support.replay import Replay, SavedStack
 

@@ -30,7 +30,6 @@ from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_writer import _dictionary
-from hpcd.analysis.trace.states import State
 from hpcd.errors import FormatError, PlatformError
 from hpcd.kernels import library
 from hpcd.kernels.library import Kernels, kernels, library_path, structure, structure_dtype
@@ -43,6 +42,7 @@ from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
+from hpcd.model.codes import State
 from hpcd.model.identity import KERNEL_KINDS, Event, Host, Module, ModuleKind, Process, Thread
 from tests.support.chunk_oracle import read_records
 from tests.support.ingested import ingest_one
@@ -685,12 +685,6 @@ def test_sums_are_totalled_by_metric() -> None:
     assert np.allclose(_totals(place, 9, cells, scale), expected, rtol=1e-12)
     with pytest.raises(IndexError):
         _totals(place, 8, cells, scale)
-
-
-def test_states_are_those_of_the_header() -> None:
-    assert {state.name: state.value for state in State} == {
-        state.name: getattr(kernels, state.name) for state in State
-    }
 
 
 def test_structures_are_filled_in_by_name() -> None:

@@ -11,7 +11,8 @@ import hpcd.analysis
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.profile.state_times import RecordStates
 from hpcd.analysis.profile.views import contexts
-from hpcd.analysis.trace.states import NOT_SAMPLED, State, states_of
+from hpcd.analysis.trace.states import NOT_SAMPLED, states_of
+from hpcd.model.codes import State
 from hpcd.model.scope import ScopeKind
 from hpcd.viewer.picture_tree import (
     ASLEEP,

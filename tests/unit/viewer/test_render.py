@@ -17,9 +17,9 @@ from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.errors import StorageError, UsageError
 from hpcd.measurement.summary import Summary, UnwindCounts
 from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
-from hpcd.model.unwind_status import UnwindStatus
 from hpcd.viewer import palette
 from hpcd.viewer.depth_slice import NO_PROCEDURE, depth_choice, entities_shown, shares
 from hpcd.viewer.picture_colours import entity_colours

@@ -21,7 +21,7 @@ from hpcd.analysis.profile.row_text import run_name, shorten
 from hpcd.analysis.profile.views import make_view, outermost
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.codes import UnwindStatus
 from tests.support.call_paths import NAMES, Calls, chains, database
 from tests.support.made import make
 from tests.support.random_measurements import trees

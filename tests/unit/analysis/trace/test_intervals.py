@@ -10,9 +10,10 @@ import hpcd.analysis
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.trace.intervals import Intervals
-from hpcd.analysis.trace.states import State, nodes_of, states_of
+from hpcd.analysis.trace.states import nodes_of, states_of
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.codes import State
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 

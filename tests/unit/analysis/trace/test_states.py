@@ -10,10 +10,11 @@ import pytest
 from hpcd.analysis import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.state_times import RecordStates
-from hpcd.analysis.trace.states import State, nodes_of, states_of
+from hpcd.analysis.trace.states import nodes_of, states_of
 from hpcd.array_types import U32
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.cct import NO_NODE
+from hpcd.model.codes import State
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 

@@ -14,8 +14,9 @@ from hpcd.bpf.wire import MAX_USER_FRAMES, OUTERMOST_FRAMES, SLOT_BITS, EventKin
 from hpcd.daemon.capture.paths.cct_builder import CCTBuilder
 from hpcd.daemon.capture.paths.stack_resolver import KernelFrames, StackResolver
 from hpcd.model import frame as frames
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.region import Region
-from hpcd.model.unwind_status import UnwindStatus
+from hpcd.model.unwind_status import is_whole
 
 KERNEL = 0xFFFFFFFF81000000
 ENTRY, SCHEDULER, SIGNALS = (
@@ -115,7 +116,7 @@ def plain_path(event: bytes) -> tuple[Path, bool]:
             frame = frames.module_frame(7, address & 0xFFF) if known else frame
         path.append(frame)
     ending = UnwindStatus.REGISTERS_CHANGING if changing else ending
-    if not UnwindStatus(ending).whole:
+    if not is_whole(UnwindStatus(ending)):
         path.append(frames.marker_frame(ending))
     return tuple(path[::-1]), waits
 

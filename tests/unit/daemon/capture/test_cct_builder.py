@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hpcd.daemon.capture.paths import cct_builder
 from hpcd.daemon.capture.paths.cct_builder import CCTBuilder
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.frame import marker_frame, module_frame
-from hpcd.model.unwind_status import UnwindStatus
 
 FRAMES = st.integers(0, 3).map(lambda offset: module_frame(7, offset))
 PATHS = st.lists(st.lists(FRAMES, max_size=8).map(tuple), max_size=12)

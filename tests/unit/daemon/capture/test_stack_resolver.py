@@ -17,8 +17,8 @@ from hpcd.bpf.wire import (
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
 from hpcd.daemon.capture.records.thread_lines import ThreadLines
 from hpcd.model import frame as frames
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.region import Region
-from hpcd.model.unwind_status import UnwindStatus
 
 NOWHERE = np.uint64(0), np.uint64(0)
 ADDRESS = 0x7F00_0000_1000

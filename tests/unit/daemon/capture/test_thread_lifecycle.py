@@ -11,8 +11,8 @@ import pytest
 from hpcd.bpf.wire import EventKind, StackEvent, ThreadEvent
 from hpcd.daemon.capture.records.thread_lines import NO_LINE
 from hpcd.daemon.capture.threads.thread_lifecycle import ThreadLifecycle
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.identity import Process, Thread
-from hpcd.model.unwind_status import UnwindStatus
 from tests.support.report_streams import lines_of
 
 

@@ -14,7 +14,8 @@ from hpcd.bpf.wire import SwitchEvent
 from hpcd.daemon.capture.records.record_batch import RecordBatch
 from hpcd.daemon.capture.threads.thread_times import BORN, ThreadTimes, WaitEvent, wait_events
 from hpcd.measurement.summary import JobSeconds
-from hpcd.model.waits import AGAIN, Waker
+from hpcd.model.codes import Waker
+from hpcd.model.waits import AGAIN
 from tests.support.report_streams import outcome_of, records_of
 
 PERIOD = 1000

@@ -22,10 +22,10 @@ from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
 from hpcd.daemon.targets import process_table
 from hpcd.daemon.targets.process_table import Targets
+from hpcd.model.codes import UnwindStatus
 from hpcd.model.frame import SPECIAL
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
-from hpcd.model.unwind_status import UnwindStatus
 from tests.support.array_memory import ArrayMemory
 
 CODE = [Region(0x1000, 0x9000, 0, "08:01", 7, "/opt/browser")]
