@@ -67,9 +67,9 @@ enum event_kind {
 };
 
 struct thread_event {
-	u64 time;
-	u32 kind, tgid;
-	u32 tid;
+	u64 time; /* CLOCK_MONOTONIC ns */
+	u32 kind, tgid; /* enum event_kind; the process */
+	u32 tid; /* the thread, in the initial namespace */
 	u32 thread; /* its number; fork: 1 when the child is in the kernel's table of processes; exec: 0
 		     * unless the thread was hidden until then */
 	u64 start;   /* task's start_time, monotonic ns */
@@ -79,15 +79,15 @@ struct thread_event {
 		      * whole process is gone; exec by another thread than the main one: the
 		      * main one's number, whose tid it has by now */
 	u32 image;   /* see image_of() */
-	char comm[16];
+	char comm[16]; /* the thread's name, ending in 0 */
 };
 
 /* Who has begun a program, and with what, as of its exec. */
 #define PROGRAM_TEXT 32768
 
 struct program_event {
-	u64 time;
-	u32 kind, tgid;
+	u64 time; /* CLOCK_MONOTONIC ns */
+	u32 kind, tgid; /* EVENT_PROGRAM; the process */
 	u64 start;  /* as in struct thread_event */
 	u64 group;  /* number of its control group, of the unified hierarchy; 0: not known */
 	u32 parent; /* tgid */
@@ -104,7 +104,7 @@ struct call {
 	u64 time;     /* when it began */
 	u64 duration; /* ns */
 	u32 thread, stack; /* as in struct sample; stack 0: its path is not known */
-	u16 cache;
+	u16 cache; /* as in struct sample */
 	u16 function; /* number of the recorded function */
 	u32 weight;   /* the number of calls that it represents: more than 1 where some are passed over */
 	u64 value[CALL_VALUES]; /* what they are the function's declaration says */
@@ -121,19 +121,19 @@ enum object_flag {
 };
 
 struct object_event {
-	u64 time;
-	u32 kind, tgid;
+	u64 time; /* CLOCK_MONOTONIC ns */
+	u32 kind, tgid; /* EVENT_OBJECT; the process */
 	u32 object; /* its number */
 	u32 mode;   /* st_mode */
-	u64 inode;
+	u64 inode; /* number of the inode in its file system */
 	u32 device; /* of the kernel: major << 20 | minor */
 	u32 mount;  /* number in /proc/PID/mountinfo; 0: not known */
 	u32 node;   /* of a device file: which device, as above */
 	u32 magic;  /* statfs' f_type */
 	u16 family, type; /* of a socket */
-	u16 protocol;
+	u16 protocol; /* of a socket: IPPROTO_* */
 	u16 flags;  /* enum object_flag, or'ed */
-	u16 local_port, peer_port;
+	u16 local_port, peer_port; /* of an Internet socket; 0: none */
 	u32 names;  /* bytes used of name[] */
 	u8 local[16], peer[16]; /* addresses; of a Unix socket: the inodes of both ends */
 	char file_system[16];   /* type of the file system */
@@ -151,9 +151,9 @@ enum drop {
 #define DROPS 8 /* room for more */
 
 struct counters {
-	u64 taken;
-	u64 recorded;
-	u64 kernel_mode;
+	u64 taken; /* firings that were sampled, if not lost */
+	u64 recorded; /* samples sent */
+	u64 kernel_mode; /* firings taken in kernel mode */
 	u64 switches; /* a thread left its CPU or came back */
 	u64 thinned;  /* firings in targets passed over to keep the rate */
 	u64 late;     /* firings in targets passed over: the virtual CPU had not been running */
@@ -167,7 +167,7 @@ struct counters {
 	u64 calls_passed_over; /* to keep the cost down; others represent them */
 	u64 calls_lost; /* their ring was full, or no memory of the CPU's was free for their walk */
 	u64 objects_lost; /* not announced: calls have 0 in their place */
-	u64 dropped[DROPS];
+	u64 dropped[DROPS]; /* reports not sent, by enum drop */
 };
 
 #endif

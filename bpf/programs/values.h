@@ -13,7 +13,7 @@
 #define SLOT_BITS (CACHE_SET_BITS + 1) /* a sample's stack is generation << SLOT_BITS | slot */
 
 struct cache_set {
-	u64 way[2];
+	u64 way[2]; /* the two paths of a set */
 };
 
 /* A thread number is a counter << THREAD_CPU_BITS | the CPU whose counter it is. User space numbers
@@ -23,7 +23,7 @@ struct cache_set {
 #define THREADS_PER_CPU ((1U << (32 - THREAD_CPU_BITS)) - 1)
 
 struct process {
-	struct space space;
+	struct space space; /* its mappings; no mappings: it is not ready */
 	u32 refresh; /* user space was asked to read the mappings again */
 	u32 excluded; /* hpcd's own: never recorded */
 	u32 image;    /* what the process ran when user space read its mappings; 0: not known */
@@ -32,7 +32,7 @@ struct process {
 };
 
 struct thread {
-	u32 number;
+	u32 number; /* as in struct sample */
 	u32 hidden; /* 1: not recorded before its exec: what runs until then is hpcd's */
 	u64 woken;  /* when it was last woken, until it is on a CPU; 0: it was not. Of a hidden one
 		     * the time at which it had used no CPU time, had it run since without a pause */
@@ -62,8 +62,8 @@ struct thread {
 
 /* How much a user has used in a stretch of time. */
 struct budget {
-	u64 stretch;
-	u64 used;
+	u64 stretch; /* number of the stretch of time that is counted now */
+	u64 used; /* in it, in the budget's unit */
 };
 
 /* Where a CPU's preempt count is: so far from its run queue, or from its present task. */
@@ -84,8 +84,8 @@ struct system_call {
 	/* Which argument, from 0, is what; NO_ARGUMENT: none is. */
 	u8 file, other;
 	u8 size;      /* the bytes requested */
-	u8 offset;
-	u8 pad;
+	u8 offset; /* the position in the file */
+	u8 pad; /* 0 */
 };
 
 enum system_call_kind {
@@ -127,12 +127,12 @@ enum request_length {
 /* A request that io_uring has taken and not completed, by its address in the kernel; or one of
  * io_submit(), by struct shot_key. */
 struct request {
-	u64 time;
-	u64 asked, position;
+	u64 time; /* when it was submitted, CLOCK_MONOTONIC ns */
+	u64 asked, position; /* bytes requested; position in the file, bytes */
 	u32 thread, stack; /* who submitted it, as in struct call */
-	u32 weight;
-	u16 cache;
-	u16 opcode;
+	u32 weight; /* as in struct call */
+	u16 cache; /* as in struct sample */
+	u16 opcode; /* IORING_OP_*; of io_submit() IOCB_CMD_* */
 	u32 other;  /* the file that its bytes come from; of io_submit() its file */
 	u32 placed; /* 1: what it opens gets no descriptor */
 };
@@ -140,7 +140,7 @@ struct request {
 /* One that may complete several times: the kernel then tells its ring and the program's number of it.
  * Or one of io_submit(): the process and the address of its struct iocb. */
 struct shot_key {
-	u64 ring, number;
+	u64 ring, number; /* addresses or numbers that identify it, as above */
 };
 
 /* The node of a page with these flags: their upper bits, as many as number `most_nodes` nodes, a power
@@ -153,14 +153,14 @@ struct shot_key {
 #define FIRST_CALL_CONTEXT 2
 
 struct call_slots {
-	u32 taken[CALL_SLOTS];
-	u32 pad;
+	u32 taken[CALL_SLOTS]; /* 1: a call's walk uses the memory */
+	u32 pad; /* 0 */
 };
 
 /* A file by what it is: a number is given again only with another generation. */
 struct object_key {
-	u64 inode;
-	u32 device;
+	u64 inode; /* number in its file system */
+	u32 device; /* of the kernel: major << 20 | minor */
 	u32 generation; /* a socket's: a hash of its ends; of files without inodes, of their kind */
 };
 
@@ -173,15 +173,15 @@ struct object_key {
 #define COPY_BELOW 128
 
 struct stack_copy {
-	u64 time;
+	u64 time; /* of the walk, CLOCK_MONOTONIC ns */
 	u64 start;  /* address of bytes[] */
-	u32 tgid;
+	u32 tgid; /* the process */
 	u32 stack;  /* as in struct sample: COPIED | a number of this cache's */
 	u32 size;   /* of bytes[] */
-	u16 cache;
+	u16 cache; /* as in struct sample */
 	u16 unread; /* of its pages, from the one it begins in on: a bit for each that cannot be read */
-	struct registers regs;
-	u8 bytes[COPY_BYTES];
+	struct registers regs; /* the thread's user registers */
+	u8 bytes[COPY_BYTES]; /* memory of the stack */
 };
 #define COPIED (1u << 31)
 
@@ -191,12 +191,12 @@ struct stack_copy {
 #define COPY_OVERHEAD 1024 /* what a copy costs besides its bytes, in bytes */
 
 struct copier {
-	u64 refilled;
-	u64 room;
-	u32 copies;
+	u64 refilled; /* when room was last added, CLOCK_MONOTONIC ns */
+	u64 room; /* bytes that may be copied now */
+	u32 copies; /* number of the last copy */
 	u32 left; /* bytes of the stack, from the piece that is copied now */
 	u64 replaced; /* return addresses the kernel has replaced, while they are put back */
-	struct stack_copy copy;
+	struct stack_copy copy; /* the copy that is made */
 };
 
 #define MOST_KERNEL_PARTS 512 /* of each CPU; the first is not used */
@@ -205,28 +205,28 @@ struct copier {
 /* The kernel's part of a call path, and where its return addresses are on the stack. */
 struct kernel_part {
 	u32 bytes; /* from the program's frame to the end of the stack; 0: nothing is kept */
-	u32 frames;
-	u64 hash;
+	u32 frames; /* used of frame[] */
+	u64 hash; /* struct walk's after these frames */
 	struct {
 		s32 address; /* all code of x86-64's kernel is in the highest 2 GB */
 		u32 at;      /* bytes from the program's frame; the first, of the program itself, has none */
-	} frame[KERNEL_PART_FRAMES];
+	} frame[KERNEL_PART_FRAMES]; /* innermost first */
 };
 
 /* A copied stack that is walked now, at user space's request. */
 struct saved {
-	u64 start;
-	u32 size;
+	u64 start; /* address of bytes[] in the target */
+	u32 size; /* used of bytes[] */
 	u32 begin;  /* 1: the walk has not begun */
-	struct space space;
-	u32 done;
-	u32 ending;
-	u32 frames;
+	struct space space; /* mappings of the moment of the copy */
+	u32 done; /* 1: the walk has ended */
+	u32 ending; /* enum unwind_status, once it has */
+	u32 frames; /* used of walk.frame[] */
 	u32 depth; /* user frames, those not kept among them */
-	struct registers regs;
-	u8 bytes[COPY_BYTES + 8 * STACK_WORDS];
+	struct registers regs; /* the thread's user registers */
+	u8 bytes[COPY_BYTES + 8 * STACK_WORDS]; /* memory of the stack, and room for reads beyond it */
 	struct python_chain python; /* of the thread when its stack was copied; no words: it had none */
-	struct walk walk;
+	struct walk walk; /* the walk */
 };
 
 /* How often a CPU samples an event that fires each time it happens. Targets' firings are divided into blocks. One
@@ -242,7 +242,7 @@ struct event_pace {
 	u32 size;     /* firings of a block */
 	u32 left;     /* firings of the block to come */
 	u32 chosen;   /* as many come after the one that is sampled */
-	u32 unused;
+	u32 unused; /* 0 */
 };
 
 /* Walks of this CPU that took so long that the clock's firings may have had to wait for them: since
@@ -251,15 +251,15 @@ struct event_pace {
 #define LONG_WALK_GAP 50000  /* ns */
 
 struct long_walk {
-	u64 began;
-	u64 ended;
+	u64 began; /* CLOCK_MONOTONIC ns */
+	u64 ended; /* CLOCK_MONOTONIC ns */
 };
 
 /* The present interrupt of a CPU, and what the call paths of its wakers may cost. */
 struct waking {
 	u64 due;     /* ns from which on the next may be taken */
 	u32 serving; /* the kinds of timers that it serves: one may interrupt another */
-	u32 unused;
+	u32 unused; /* 0 */
 };
 
 struct settings {

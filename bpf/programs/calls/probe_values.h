@@ -12,19 +12,19 @@
 struct value_step {
 	s32 offset;   /* is added */
 	u8 size;      /* bytes read, or kept */
-	u8 is_signed;
+	u8 is_signed; /* 1: the bytes are a signed number */
 	u8 load;      /* 1: what is in memory there */
-	u8 pad;
+	u8 pad; /* 0 */
 };
 
 /* A register, then steps; those from number `late` on are done when the function has returned. */
 struct value_program {
 	u8 source;    /* word of struct registers; NO_SOURCE: the value begins as 0 */
-	u8 steps;
-	u8 late;
+	u8 steps; /* used of step[] */
+	u8 late; /* first step that is done when the function has returned */
 	u8 at_return; /* 1: the register is read when the function has returned */
 	u32 marks;    /* 1: a value that cannot be read is UNREADABLE, not 0 */
-	struct value_step step[PROBE_STEPS];
+	struct value_step step[PROBE_STEPS]; /* in this order */
 };
 #define NO_SOURCE 63 /* more than either machine has registers */
 #define UNREADABLE (1ULL << 63)
@@ -69,24 +69,24 @@ enum heap_role {
  * note that the process has an allocator that maps memory itself. */
 #define OWN_ALLOCATOR 1
 struct heap_key {
-	u64 address;
-	u32 tgid, pad;
+	u64 address; /* of the block, or OWN_ALLOCATOR */
+	u32 tgid, pad; /* the process; 0 */
 };
 
 struct heap_block {
-	u64 bytes;
+	u64 bytes; /* its size */
 	u64 serial; /* distinguishes it from all others */
-	u32 weight;
-	u32 pad;
+	u32 weight; /* as in struct call */
+	u32 pad; /* 0 */
 };
 
 struct probed_function {
 	u32 one_in;   /* one call of this number is recorded; 0: none any more, the probe is being detached */
-	u32 values;
-	u32 flags;
+	u32 values; /* used of value[] */
+	u32 flags; /* PROBE_*, or'ed */
 	u32 number;   /* of the recorded function, in struct call */
 	u32 second;   /* 1 + index of a second record of the same calls; 0: there is none */
-	u32 width;
+	u32 width; /* bytes of an entry with PROBE_LIST, entries with PROBE_PACKED_LIST */
 	u32 poll;     /* 1 + number of a value: calls that return with 0 there did nothing, they are
 	               * counted and not recorded; 0: all are */
 	u32 heap;     /* enum heap_role */
@@ -98,8 +98,8 @@ struct probed_function {
 /* By CPU. */
 struct probe_count {
 	u64 hits;       /* calls of targets' threads */
-	u64 recorded;
-	u64 returned;
+	u64 recorded; /* calls that are or will be sent */
+	u64 returned; /* calls whose return was seen */
 	u64 left;       /* calls left without a return: a jump, an exception, the thread's end */
 	u64 unpaired;   /* returns of calls that had begun before, or were passed over */
 	u64 lost;       /* no room for their state */
@@ -107,35 +107,35 @@ struct probe_count {
 	u64 foreign;    /* calls of threads that are no targets' */
 	u64 unsuccessful; /* polls that did nothing */
 	u32 skip;       /* calls yet to be passed over */
-	u32 pad;
+	u32 pad; /* 0 */
 };
 
 /* A call that has begun. Its thread and the stack pointer at its entry tell it from others; `outer`
  * is the probed call around it. */
 struct call_key {
-	u64 sp;
-	u32 tid;
-	u32 function;
+	u64 sp; /* stack pointer at the entry */
+	u32 tid; /* the thread */
+	u32 function; /* index in PROBED */
 };
 
 struct open_call {
 	struct call call; /* but for the duration, and the values known at the return */
 	u64 second[PROBE_VALUES]; /* values of the second record */
-	u64 outer_sp;
-	u32 outer_function;
-	u32 pad;
+	u64 outer_sp; /* of the call around it, as in struct call_key */
+	u32 outer_function; /* the same; index in PROBED */
+	u32 pad; /* 0 */
 };
 
 /* The array that a poll has been entered with, until it is known whether the call did anything. */
 struct polled {
-	u64 entries;
+	u64 entries; /* used of words[], in entries */
 	u64 words[MOST_LISTED]; /* of as many bytes as the second record's entries have, packed */
 };
 
 /* Of a thread: its innermost call. */
 struct open_calls {
-	u64 sp;
-	u32 function;
+	u64 sp; /* as in struct call_key */
+	u32 function; /* index in PROBED */
 	u32 depth; /* 0: none is open */
 };
 

@@ -41,27 +41,27 @@ struct task_stack {
 	u64 start;          /* task's start_time, monotonic ns */
 	u64 arrival;        /* when it last came to a CPU, and when it left it, by the scheduler's */
 	u64 departure;      /* clock; the same clock at a moment shortly before .time: */
-	u64 reader_arrival;
+	u64 reader_arrival; /* when the reader's own thread came to its CPU */
 	u64 switches;       /* times it has left a CPU */
 	u64 stack_start;    /* address of bytes[] */
 	u64 thread_pointer; /* of a thread that is on no CPU; 0 on aarch64 */
-	u32 tgid, tid;
+	u32 tgid, tid;      /* the process; the thread */
 	u32 parent;         /* the parent's tgid */
 	u32 state;          /* include/linux/sched.h: TASK_*, EXIT_* */
 	u32 flags;          /* PF_* */
 	u32 image;          /* the program it runs: image_of() of threads/threads.h */
-	u32 on_cpu;
+	u32 on_cpu; /* 1: it was running */
 	u32 parts;          /* enum task_parts */
 	u32 kernel_frames;  /* used of kernel[] */
 	u32 size;           /* used of bytes[] */
-	char comm[16];
+	char comm[16]; /* its name, ending in 0 */
 };
 
 struct task_stack_buffer {
-	struct task_stack head;
-	u64 registers[REGISTER_WORDS];
+	struct task_stack head; /* what is always sent */
+	u64 registers[REGISTER_WORDS]; /* struct pt_regs */
 	u64 kernel[TASK_KERNEL_FRAMES]; /* return addresses, innermost first */
-	u8 bytes[MOST_STACK_BYTES + 4096];
+	u8 bytes[MOST_STACK_BYTES + 4096]; /* memory of the stack */
 };
 
 #endif

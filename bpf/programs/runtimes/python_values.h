@@ -23,12 +23,12 @@ struct python {
 	u32 next_interpreter, threads; /* in an interpreter */
 	u32 next_thread, thread_id, thread_frame; /* in a thread's state */
 	u32 thread_cframe; /* 0: there are no CFrames */
-	u32 cframe_frame, cframe_previous;
+	u32 cframe_frame, cframe_previous; /* in a CFrame */
 	u32 frame_bytes;  /* what is read of a frame */
 	u32 previous, code, instruction, owner; /* in a frame */
 	u32 tags;         /* bits of the pointer to the code object that are no address */
 	u32 identity;     /* in a code object: addresses of its file, names and line table */
-	u32 identity_bytes;
+	u32 identity_bytes; /* read from there */
 	u32 instructions; /* in a code object: its first instruction; 0: frames have an index, not an address */
 };
 
@@ -53,17 +53,17 @@ struct python {
 struct python_chain {
 	u64 pointer; /* of the thread: the thread_id of its state */
 	u64 interpreter, state; /* that are looked at in the search for it */
-	u64 found;
+	u64 found;   /* the state that the search has found; 0: none */
 	s64 more;    /* frames than CFrames; then 1: not all have room */
 	u64 frame;   /* the next to be read */
-	u64 cframe;
+	u64 cframe; /* the next CFrame to be read */
 	u64 woken;   /* when user space was last woken for a new path with such frames */
 	u64 last;    /* the object of the last activation: those outside of it have higher addresses */
-	u64 bytes[PYTHON_FRAME_WORDS];
-	u64 identity[4];
+	u64 bytes[PYTHON_FRAME_WORDS]; /* of the frame that is read */
+	u64 identity[4]; /* of its code object */
 	u64 head;    /* of the activation whose frames are read: its place in word[] */
 	u64 words;   /* used of word[] */
-	u64 word[PYTHON_WORDS];
+	u64 word[PYTHON_WORDS]; /* as above */
 };
 
 #endif

@@ -49,16 +49,16 @@ enum ra_kind {
 #define MAX_RULES (1 << 16) /* of a recording, and of a module: a row names its rule by 16 bits */
 
 struct rule {
-	u8 cfa_kind;
-	u8 fp_kind;
-	u8 ra_kind;
+	u8 cfa_kind; /* enum cfa_kind */
+	u8 fp_kind; /* enum fp_kind */
+	u8 ra_kind; /* enum ra_kind */
 	u8 cfa_reg;       /* DWARF register number for CFA_REG and RA_.._REGISTER; addend for the
 			   * _DEREF kinds and CFA_GOROUTINE */
 	s32 cfa_off;
-	s16 fp_off;
-	s16 ra_off;
+	s16 fp_off; /* bytes, as fp_kind says */
+	s16 ra_off; /* bytes, as ra_kind says */
 	s16 bx_off;       /* 0: rbx unchanged; else saved at CFA + bx_off, or as bx_kind says */
-	u8 bx_kind;
+	u8 bx_kind; /* enum bx_kind */
 	u8 guessed;       /* from machine code that has no call frame information */
 };
 

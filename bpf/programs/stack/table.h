@@ -28,11 +28,11 @@
 #define MAPPING_FRAME_POINTER (1u << 31) /* no table: a JIT region */
 
 struct block {
-	u32 word[BLOCK_WORDS];
+	u32 word[BLOCK_WORDS]; /* mappings, a directory or rows */
 };
 
 struct mapping {
-	u64 start;
+	u64 start; /* first address in the process */
 	u64 bias;     /* address - bias = ELF virtual address */
 	u32 pages;    /* length in units of 4096 bytes */
 	u32 base;     /* ELF virtual address >> 12 at which the directory begins */
@@ -41,7 +41,7 @@ struct mapping {
 };
 
 struct mapping_block {
-	struct mapping mapping[MAPPINGS_PER_BLOCK];
+	struct mapping mapping[MAPPINGS_PER_BLOCK]; /* by start */
 };
 
 /* An address space as a process entry names it. */

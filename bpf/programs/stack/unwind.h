@@ -111,8 +111,8 @@ struct registers { /* x86-64 struct pt_regs */
 
 struct known_rule {
 	u64 address; /* 0: nothing is known here */
-	u64 frame;
-	struct rule rule;
+	u64 frame; /* as in frame[] of struct walk */
+	struct rule rule; /* that of the address */
 	u32 space; /* its number */
 	u32 plain; /* PLAIN_SP or PLAIN_FP: follow_known() can step by it */
 	u64 pad[3]; /* so that it lies in one line of the caches */
@@ -124,30 +124,30 @@ struct known_rule {
 #define PLAIN_FP 2
 
 struct known_rules {
-	struct known_rule at[KNOWN_RULES];
+	struct known_rule at[KNOWN_RULES]; /* by known_at() */
 };
 
 struct walk {
-	u64 ip, sp, bp;
+	u64 ip, sp, bp; /* registers of the frame the walk is at */
 	u64 link;        /* the link register (aarch64) where it is known; 0: it is not */
-	u64 spill;
+	u64 spill; /* what FORGET() stores */
 	u64 bx_at;       /* where the caller's rbx was saved; 0: still regs.bx */
 	u64 signal_at;   /* the signal frame that has the registers of the frame at depth interrupted */
-	u64 hash;
+	u64 hash; /* hash_mix() of the frames so far */
 	u32 frames;      /* used of frame[] */
 	u32 caller;      /* 1: ip is a return address, 0: ip is where execution stands */
 	u32 depth;       /* user frames so far */
-	u32 interrupted;
-	u32 ending;
-	struct space space;
+	u32 interrupted; /* depth of the frame that a signal has interrupted; 0: none was */
+	u32 ending; /* enum unwind_status, once the walk has ended */
+	struct space space; /* the process' mappings */
 	u32 space_number; /* 0: what is looked up is not kept, as of a copied stack */
 	u32 owner;       /* slot of its user's budgets, and above it what the report is to say (enum report_flag) */
 	struct known_rule looked_up; /* of a copied stack */
 	struct mapping mapping; /* of the last frame that was looked up */
 	struct mapping other;   /* the one before that: calls go back and forth */
-	struct registers regs;
+	struct registers regs; /* of the thread in user mode */
 	u64 words_at;    /* address of words[]; NO_STACK: nothing is held */
-	u64 words[STACK_WORDS];
+	u64 words[STACK_WORDS]; /* memory of the stack, read at once */
 	u64 anchor;      /* runtimes/python.h: the next object on the stack that evaluates Python; 0: none is known */
 	u64 from;        /* sp before the step */
 	u32 python_at;   /* its place in the chain of Python frames, or that of the next word of its frames */
@@ -156,14 +156,14 @@ struct walk {
 	u64 trampoline;  /* the address that replaced return addresses are; 0: none is */
 	u64 replaced;    /* the kernel's list of those not met yet */
 	u64 value;       /* what the sample will say besides the path */
-	u32 event;
+	u32 event; /* of the sample: number of a perf event, or enum switch_event */
 	u32 context;     /* which of the CPU's scratch areas and stack caches this walk uses */
 	/* From here on the walk is also the event sent to user space: StackEvent of bpf/wire.py. */
 	u64 time;
-	u32 kind, tgid;
-	u32 stack, thread;
-	u16 kernel_frames, user_frames, end_reason, cache;
-	u64 frame[MAX_FRAMES + 1];
+	u32 kind, tgid; /* EVENT_STACK or EVENT_COPIED; the process */
+	u32 stack, thread; /* as in struct sample */
+	u16 kernel_frames, user_frames, end_reason, cache; /* frames of either part; enum unwind_status; as in struct sample */
+	u64 frame[MAX_FRAMES + 1]; /* innermost first, kernel then user: hpcd/model/frame.py */
 };
 
 /* The verifier follows every number it can bound, so each turn of a search would be a state of its

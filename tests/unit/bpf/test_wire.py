@@ -160,3 +160,16 @@ def test_a_number_of_this_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     with pytest.raises(PlatformError, match="processor riscv64 is not supported"):
         here(wire.REGISTERS_BYTES)
+
+
+def test_each_field_of_a_structure_has_a_comment() -> None:
+    """On its line, or on the one before if that has nothing else."""
+    shared = ("records.h", "values.h", "calls/probe_values.h", "stack/rules.h", "stack/table.h",
+              "stack/unwind.h", "runtimes/python_values.h", "iterators/task_stacks.h")  # fmt: skip
+    for name in shared:
+        text = (PROGRAMS / name).read_text()
+        for structure, body in re.findall(r"^struct (\w+) \{\n(.*?)^\}", text, re.M | re.S):
+            before = ""
+            for line in body.splitlines():
+                assert not line.endswith(";") or re.match(r"\s*/?\*", before), (structure, line)
+                before = line
