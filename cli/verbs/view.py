@@ -36,8 +36,8 @@ from hpcd.daemon.service.configuration import ControlSettings
 from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.errors import NotFoundError, PrivilegeError, StorageError, TargetError, UsageError
 from hpcd.signals import ENDING, interrupt_on, is_ignored
-from hpcd.viewer.live_revisions import LiveRevisions
 from hpcd.viewer.server.app import create_app
+from hpcd.viewer.server.live_revisions import LiveRevisions
 from hpcd.viewer.server.selection import Choice, LineSelection
 
 PANES = ("trace", "flame", "calls", "lines", "compare", "source", "stacks",

@@ -13,7 +13,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from hpcd.analysis.profile.filters import below, matching
 from hpcd.viewer.pictures.picture import Drawn, Page, short
-from hpcd.viewer.server.profile_api import heat, over_lines
+from hpcd.viewer.selected_costs import heat, over_lines
 from hpcd.wording import harmless, percent, quantity
 
 _PROCEDURES = 40

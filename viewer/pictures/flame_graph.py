@@ -12,12 +12,12 @@ from hpcd.analysis.profile.views import View as Tree
 from hpcd.analysis.profile.views import by_caller, view_over
 from hpcd.array_types import F64
 from hpcd.errors import UsageError
+from hpcd.viewer.contexts import Trees
 from hpcd.viewer.palette import is_dark
 from hpcd.viewer.picture_colours import view_colours
 from hpcd.viewer.picture_tree import PictureTree
 from hpcd.viewer.pictures.picture import Drawn, Page, short
-from hpcd.viewer.server.contexts import Trees
-from hpcd.viewer.server.profile_api import SUMS, profile
+from hpcd.viewer.selected_costs import SUMS, profile
 from hpcd.wording import quantity
 
 _ROW = 18  # pixels

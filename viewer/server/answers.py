@@ -26,10 +26,10 @@ from hpcd.model.identity import ModuleKind
 from hpcd.viewer.palette import DISTINCT, REST, parse_patterns
 from hpcd.viewer.picture_colours import entity_colours, view_colours
 from hpcd.viewer.picture_tree import causes
+from hpcd.viewer.selected_costs import heat, over_lines
 from hpcd.viewer.server.curves_api import curve
 from hpcd.viewer.server.find_api import stretches, telling_place
 from hpcd.viewer.server.open_database import OpenDatabase
-from hpcd.viewer.server.profile_api import heat, over_lines
 from hpcd.viewer.server.query_params import QueryParameters
 from hpcd.viewer.server.selection import Choice
 

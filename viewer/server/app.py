@@ -27,7 +27,6 @@ from hpcd.analysis import Database
 from hpcd.analysis.arrays.named_arrays import Arrays, array_parts, json_bytes
 from hpcd.analysis.parallel.ranks import main_program
 from hpcd.errors import HpcdError, NotFoundError, UsageError
-from hpcd.viewer.live_revisions import LiveRevisions
 from hpcd.viewer.server.access_guard import AccessGuard
 from hpcd.viewer.server.answers import (
     BINARY_ANSWERS,
@@ -40,6 +39,7 @@ from hpcd.viewer.server.answers import (
     source,
 )
 from hpcd.viewer.server.comparison_api import Comparisons, comparison_request
+from hpcd.viewer.server.live_revisions import LiveRevisions
 from hpcd.viewer.server.open_database import GoneError, OpenDatabase
 from hpcd.viewer.server.page_files import PageFiles
 from hpcd.viewer.server.query_params import QueryParameters

@@ -13,12 +13,12 @@ from hpcd.analysis.answers.messages_in_view import LazyTraffic
 from hpcd.analysis.trace.pixel_samples import choose_lines
 from hpcd.array_types import I64
 from hpcd.errors import HpcdError
+from hpcd.viewer.contexts import Trees
 from hpcd.viewer.depth_slice import depth_choice
 from hpcd.viewer.picture_tree import PictureTree
+from hpcd.viewer.selected_costs import SUMS, SelectedCosts, profile
 from hpcd.viewer.server.calls_api import CallViews
-from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.phases_api import PhaseViews
-from hpcd.viewer.server.profile_api import SUMS, SelectedCosts, profile
 from hpcd.viewer.server.query_params import QueryParameters
 from hpcd.viewer.server.selection import Choice, LineSelection
 from hpcd.viewer.server.source_api import Sources

@@ -26,9 +26,9 @@ from hpcd.analysis.profile.source_files import read_source
 from hpcd.array_types import F64
 from hpcd.errors import UsageError
 from hpcd.model.scope import ScopeKind
+from hpcd.viewer.contexts import Trees
 from hpcd.viewer.picture_tree import with_places
-from hpcd.viewer.server.contexts import Trees
-from hpcd.viewer.server.profile_api import SelectedCosts
+from hpcd.viewer.selected_costs import SelectedCosts
 
 # More than a person reads, and than a browser shows at once.
 _MOST_LINES = 20_000

@@ -21,8 +21,8 @@ from hpcd.analysis.profile.source_files import (
     read_source,
 )
 from hpcd.errors import UsageError
-from hpcd.viewer.server.contexts import Trees
-from hpcd.viewer.server.profile_api import SUMS, SelectedCosts
+from hpcd.viewer.contexts import Trees
+from hpcd.viewer.selected_costs import SUMS, SelectedCosts
 from hpcd.viewer.server.source_api import Sources
 from tests.support.compiled import PROGRAM, compiled
 from tests.support.recorded import hpcd as command

@@ -14,7 +14,7 @@ from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
-from hpcd.viewer.server.profile_api import over_lines
+from hpcd.viewer.selected_costs import over_lines
 
 SECOND = 1_000_000_000
 
