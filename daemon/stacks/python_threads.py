@@ -11,8 +11,8 @@ from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
 from hpcd.daemon.runtimes.python.python_processes import read_memory
 from hpcd.daemon.runtimes.python.standing_threads import (
-    Registers,
-    Words,
+    MemoryWords,
+    ThreadRegisters,
     standing_chain,
     thread_states,
 )
@@ -40,11 +40,13 @@ class PythonThreads:
         if process is None or not record.thread_pointer or platform.machine() != "x86_64":
             return b""
         pid, python, words = record.tgid, Python.unpack(process.entry), record.registers
-        registers = Registers(int(words[_STACK]), int(words[_INSTRUCTION]), record.thread_pointer)
+        registers = ThreadRegisters(
+            int(words[_STACK]), int(words[_INSTRUCTION]), record.thread_pointer
+        )
         read = partial(read_memory, pid)
         try:
             if pid not in self._states:
-                self._states[pid] = thread_states(Words(read), python)
+                self._states[pid] = thread_states(MemoryWords(read), python)
             state = self._states[pid].get(record.thread_pointer)
             if not state:
                 return b""

@@ -37,7 +37,7 @@ _STATE_BYTES = 1024
 _POSITIONS = 1 << PYTHON_POSITION_BITS
 
 
-class Words:
+class MemoryWords:
     """Words of a process's memory, read by the page. Raises :class:`LookupError` for what cannot
     be read, and what ``read`` does."""
 
@@ -70,7 +70,7 @@ class Words:
         return self._pages.get(number, b"")
 
 
-def thread_states(memory: Words, python: Python) -> dict[int, int]:
+def thread_states(memory: MemoryWords, python: Python) -> dict[int, int]:
     """Return the addresses of the states of a process's threads by their thread pointers, as far as
     they can be read."""
     states: dict[int, int] = {}
@@ -90,7 +90,7 @@ def thread_states(memory: Words, python: Python) -> dict[int, int]:
     return states
 
 
-class Registers(NamedTuple):
+class ThreadRegisters(NamedTuple):
     """A thread's pointers: its stack, instruction and thread pointer."""
 
     stack: int
@@ -101,7 +101,7 @@ class Registers(NamedTuple):
 class _Chain:
     """The frames of one thread, being read."""
 
-    def __init__(self, memory: Words, python: Python, stack_pointer: int) -> None:
+    def __init__(self, memory: MemoryWords, python: Python, stack_pointer: int) -> None:
         self._memory = memory
         self._python = python
         self._last = stack_pointer - 1
@@ -190,7 +190,7 @@ def standing_chain(
     read: ReadMemory,
     python: Python,
     state: int,
-    registers: Registers,
+    registers: ThreadRegisters,
     hash_identity: Callable[[tuple[int, ...]], int],
 ) -> bytes:
     """Return the Python frames of a thread with this ``state`` as a chain
@@ -198,7 +198,7 @@ def standing_chain(
 
     ``hash_identity`` makes the hash of what identifies a code object. Raises what ``read`` does.
     """
-    memory = Words(read)
+    memory = MemoryWords(read)
     chain = _Chain(memory, python, registers.stack)
     with suppress(LookupError):
         if memory.at(state + python.thread_id) == registers.thread:
