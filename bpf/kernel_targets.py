@@ -55,6 +55,14 @@ class KernelTargets:
         """Drop the number of a thread that was gone before its state could be read."""
         self._maps.threads.delete(struct.pack("<I", tid))
 
+    def unreported(self) -> set[int]:
+        """Return the numbers of the threads whose last reports were lost. Two system calls for each
+        thread."""
+        keys = self._maps.threads.keys()
+        values = [value for key in keys if (value := self._maps.threads.lookup(key))]
+        threads = map(wire.Thread.unpack, values)
+        return {thread.number for thread in threads if thread.lost}
+
     def exclude_process(self, pid: int) -> None:
         """Never record ``pid`` and what it starts."""
         self._maps.processes.update(struct.pack("<I", pid), wire.Process(excluded=1).pack())

@@ -77,7 +77,7 @@ struct thread_event {
 		      * thread: as of then */
 	u32 other;   /* fork: the parent's tgid; thread: 1 when just born; exit: 1 when the
 		      * whole process is gone; exec by another thread than the main one: the
-		      * main one's number, whose tid it has by now */
+		      * main one's number, whose tid it has by now; free: enum report_flag */
 	u32 image;   /* see image_of() */
 	char comm[16]; /* the thread's name, ending in 0 */
 };

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcd.bpf import sampler_options
 from hpcd.bpf.kernel import syscalls
 from hpcd.bpf.kernel.maps import possible_cpus
 from hpcd.bpf.sampler import Sampler
@@ -24,6 +25,9 @@ from hpcd.daemon.targets.selector import Selector
 
 pytestmark = pytest.mark.root
 WAITING = "import time\nwhile True: time.sleep(0.0001)"
+ENDING = """import time
+end = time.monotonic() + 1.5
+while time.monotonic() < end: time.sleep(0.0001)"""
 
 
 def test_a_ring_says_that_it_fills() -> None:
@@ -57,6 +61,27 @@ def test_programs_begun_that_a_full_ring_has_no_room_for_are_counted() -> None:
         kinds = [EventHead.unpack(event).kind for event in sampler.take_events()]
         lost = int(sampler.counters()[0]["dropped"][Drop.EVENT_RING])
     assert lost and kinds.count(EventKind.EXEC) + lost >= 100
+
+
+@pytest.mark.parametrize("code", [WAITING, ENDING], ids=["goes on", "ends"])
+def test_what_a_thread_did_as_its_last_switches_were_lost_is_not_known(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is neither CPU time nor a wait."""
+    monkeypatch.setattr(sampler_options, "_SAMPLE_RING", 1 << 15)
+    monkeypatch.setattr(Session, "_drain_when_needed", lambda *_, **__: None)
+    programs = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(8)]
+    try:
+        selector = Selector(pids=tuple(program.pid for program in programs))
+        summary = Recording(Options(selector, tmp_path / "m", duration=2)).run()
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+    assert summary.samples.dropped and summary.time
+    assert summary.time.cpu <= summary.cpu.counted_s + 0.001
+    assert summary.time.lost > 0.8 * summary.time.lifetime
+    assert sum(summary.time[:3]) + summary.time.lost == pytest.approx(summary.time.lifetime, 0.01)
 
 
 def test_a_ring_that_holds_little_does_not_keep_the_recorder_awake(

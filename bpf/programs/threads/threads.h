@@ -114,6 +114,7 @@ NOT_INLINED int end_thread(struct task_struct *task, u32 tid)
 		event.kind = EVENT_FREE;
 	}
 	event.thread = thread->number;
+	event.other = thread->lost;
 	if (thread->left)
 		event.time = thread->left;
 	map_delete(MAP(THREADS), &tid);

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from hpcd.array_types import U16, U32, U64
 from hpcd.bpf.sampler import Sampler
-from hpcd.bpf.wire import EventHead, EventKind, SwitchEvent, ThreadEvent
+from hpcd.bpf.wire import Drop, EventHead, EventKind, SwitchEvent, ThreadEvent
 from hpcd.daemon.capture.calls.wait_recorder import WaitRecorder
 from hpcd.daemon.capture.loop.record_writer import RecordWriter
 from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
@@ -229,7 +229,7 @@ class Collector:
         Once a flush: what is in the measurement is then at most a second behind.
         """
         if self._thread_times:
-            waits = self._thread_times.split_open_waits(self._round_began)
+            waits = self._thread_times.split_open_waits(self._round_began, self._unreported())
             if len(waits):
                 self._records.write(waits)
             self._records.write_short_waits(self._thread_times.drain_short_waits())
@@ -242,13 +242,14 @@ class Collector:
     def finish(self, now: int) -> None:
         """End the recording, and with it all lines: it was stopped at ``now`` (ns)."""
         self.drain()
+        unreported = self._unreported()
         self._threads.finish()
         self._end_threads()
         self._end_threads()
         self.finish_paths(now, last=True)
         if self._thread_times:
-            open_lines = self._thread_times.open_lines().tolist()
-            self._records.write(self._thread_times.end(dict.fromkeys(open_lines, now)))
+            ends = dict.fromkeys(self._thread_times.open_lines().tolist(), now)
+            self._records.write(self._thread_times.end(ends, unreported))
             self._records.write_short_waits(self._thread_times.drain_short_waits())
         self.name_jit_frames(last=True)
         self._jit.close()
@@ -256,7 +257,15 @@ class Collector:
     def _end_threads(self) -> None:
         ends = self._threads.end_round()
         if ends and self._thread_times:
-            self._records.write(self._thread_times.end(ends))
+            self._records.write(self._thread_times.end(ends, self._threads.unreported))
+            self._threads.unreported.difference_update(ends)
+
+    def _unreported(self) -> set[int]:
+        """Return the trace lines of living threads whose last reports were lost."""
+        dropped = self._sampler.counters()[0]["dropped"]
+        if not dropped[[Drop.SAMPLE_RING, Drop.USER_SHARE]].any():
+            return set()
+        return self._threads.lines_of(self._sampler.targets.unreported())
 
 
 class _PeriodCounter:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import I64, U16, U32, U64
+from hpcd.array_types import I64, U16, U32, U64, Mask
 from hpcd.bpf.wire import SLOT_BITS
 from hpcd.daemon.capture.records.record_batch import RecordBatch
 from hpcd.kernels.library import CStructure, kernels, structure
@@ -217,11 +217,12 @@ def record_reports(
     return _outcome(room, outcome, waits)
 
 
-def cut_lines(line: U32, until: I64, times: CStructure) -> BatchOutcome:
-    """Account for ``line`` u32[n], which have begun, up to ``until`` i64[n] (ns)."""
+def cut_lines(line: U32, until: I64, lost: Mask, times: CStructure) -> BatchOutcome:
+    """Account for ``line`` u32[n], which have begun, up to ``until`` i64[n] (ns), of some of which
+    the last reports were ``lost`` bool[n]."""
     n = len(line)
     room, outcome = empty_columns(2 * n), _no_outcome()
-    kernels.cut_lines(line, until, n, times, as_structure(room), outcome)
+    kernels.cut_lines(line, until, lost, n, times, as_structure(room), outcome)
     return _outcome(room, outcome)
 
 

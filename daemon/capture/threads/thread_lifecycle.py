@@ -86,6 +86,8 @@ class ThreadLifecycle:
         # samples taken before it may come in one round late.
         self._ended: dict[int, int] = {}
         self._ended_last_round: dict[int, int] = {}
+        self.unreported: set[int] = set()
+        """Trace lines of ended threads whose last reports were lost."""
         self._out_of_date: set[int] = set()
         self._mapped: set[int] = set()
         # By pid: since when and until when its paths led through code that had been replaced.
@@ -103,6 +105,10 @@ class ThreadLifecycle:
     def line_count(self) -> int:
         """Trace lines so far."""
         return self._lines
+
+    def lines_of(self, numbers: Iterable[int]) -> set[int]:
+        """Return the trace lines of the living threads among ``numbers``."""
+        return {self._threads[number].line for number in numbers if number in self._threads}
 
     # --- what happens ---
 
@@ -213,6 +219,8 @@ class ThreadLifecycle:
             name = _text(event.comm) or (exiting or thread).name
             self._add_ended(thread, name, event.time, used_ns)
             self._ended[number] = event.time
+            if event.other:
+                self.unreported.add(thread.line)
 
     def _add_ended(self, thread: Thread, name: str, end_ns: int | None, used_ns: int) -> None:
         """Write a thread that has ended, or whose recording has. (replace() takes three times as

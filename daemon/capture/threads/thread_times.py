@@ -13,14 +13,14 @@ Work per report is compiled (``thread_reports.c``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import I64, U8, U16, U32, U64
+from hpcd.array_types import I64, U8, U16, U32, U64, Mask
 from hpcd.bpf.wire import SwitchEvent
 from hpcd.daemon.capture.records.record_batch import NO_RECORDS, RecordBatch, joined
 from hpcd.daemon.capture.records.recorder_kernels import (
@@ -204,24 +204,25 @@ class ThreadTimes:
         self._waited_at[:] = rename(self._waited_at)
         self._short = [replace(part, node=rename(part.node)) for part in self._short]
 
-    def split_open_waits(self, cut: int) -> RecordBatch:
-        """Return records of open waits up to ``cut`` (ns), of those that are long enough."""
+    def split_open_waits(self, cut: int, lost: Collection[int] = ()) -> RecordBatch:
+        """Return records of open waits up to ``cut`` (ns), of those that are long enough. Nothing
+        is known of lines whose last reports were ``lost``."""
         waiting = self._kind > _IN
+        waiting[self._slot_of[self._begun_lines(lost)]] = False
         due = (waiting & (self._time <= cut - _PIECE_NS)).nonzero()[0]
         if not len(due):
             return NO_RECORDS
         step = _PIECE_NS_PER_THREAD * int(np.count_nonzero(waiting))
         due = due[self._time[due] <= cut - step]
-        return self._cut(self._line[due], np.full(len(due), cut, np.int64))
+        none = np.zeros(len(due), bool)
+        return self._cut(self._line[due], np.full(len(due), cut, np.int64), none)
 
-    def end(self, times: dict[int, int]) -> RecordBatch:
-        """End lines at ``times`` (ns by line) and return the rest of their waits."""
-        line = np.fromiter(times, np.uint32, len(times))
-        until = np.fromiter(times.values(), np.int64, len(times))
-        begun = self._slot_of[np.minimum(line, len(self._slot_of) - 1)] >= 0
-        begun &= line < len(self._slot_of)
-        line = line[begun]
-        waits = self._cut(line, until[begun])
+    def end(self, times: dict[int, int], lost: Collection[int] = ()) -> RecordBatch:
+        """End lines at ``times`` (ns by line) and return the rest of their waits, or of those whose
+        last reports were ``lost`` that this is not known."""
+        line = self._begun_lines(times)
+        until = np.array([times[number] for number in line.tolist()], np.int64)
+        waits = self._cut(line, until, np.isin(line, np.fromiter(lost, np.uint32, len(lost))))
         slots = self._slot_of[line]
         self._ended_ns += int((self._time[slots] - self._begun[slots]).sum())
         self._kind[slots] = _IN  # no wait of a free slot is due
@@ -300,9 +301,16 @@ class ThreadTimes:
         if len(outcome.short_waits):
             self._short.append(outcome.short_waits)
 
-    def _cut(self, line: U32, until: I64) -> RecordBatch:
-        """Account for lines u32[n] up to ``until`` i64[n] ns; waits go on from there."""
-        outcome = cut_lines(line, until, self._arrays())
+    def _begun_lines(self, lines: Collection[int]) -> U32:
+        """``uint32[k]``: those of ``lines`` that have begun and not ended."""
+        line = np.fromiter(lines, np.uint32, len(lines))
+        line = line[line < len(self._slot_of)]
+        return line[self._slot_of[line] >= 0]
+
+    def _cut(self, line: U32, until: I64, lost: Mask) -> RecordBatch:
+        """Account for lines u32[n] up to ``until`` i64[n] ns; waits go on from there. Of some the
+        last reports were ``lost`` bool[n]."""
+        outcome = cut_lines(line, until, lost, self._arrays())
         self._keep_short(outcome)
         return outcome.records
 

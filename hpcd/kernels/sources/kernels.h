@@ -519,7 +519,7 @@ int64_t report_bytes(int64_t n);
 bool record_reports(const struct sample *reports, int64_t n, const uint32_t *node, const uint32_t *line,
 		    const struct times *times, const struct tree *tree, const struct periods *periods, uint8_t *memory,
 		    const struct record_columns *out, const struct wait_columns *waits, struct outcome *outcome);
-void cut_lines(const uint32_t *line, const int64_t *until, int64_t n, const struct times *times,
+void cut_lines(const uint32_t *line, const int64_t *until, const uint8_t *lost, int64_t n, const struct times *times,
 	       const struct record_columns *out, struct outcome *outcome);
 int64_t sum_bytes(int64_t n);
 int64_t sum_short(const struct record_columns *from, uint8_t *memory, const struct record_columns *to);

@@ -313,8 +313,8 @@ bool record_reports(const struct sample *reports, int64_t n, const uint32_t *nod
 }
 
 /* Accounts for n lines, each with a state, up to these times (ns), or as far as they are accounted for already:
- * waits are written, in columns with room for 2 n, and go on from there. */
-void cut_lines(const uint32_t *line, const int64_t *until, int64_t n, const struct times *times,
+ * waits are written, in columns with room for 2 n, and go on from there. Of some the last reports were lost. */
+void cut_lines(const uint32_t *line, const int64_t *until, const uint8_t *lost, int64_t n, const struct times *times,
 	       const struct record_columns *out, struct outcome *outcome)
 {
 	struct output output = {out, times, .shortest = out->n};
@@ -323,7 +323,9 @@ void cut_lines(const uint32_t *line, const int64_t *until, int64_t n, const stru
 		int64_t end = at_least(until[at], begin), *sum = times->sums + 4 * times->group[slot];
 		uint16_t did = times->kind[slot];
 		output.line_begin = output.end;
-		if (did <= SWITCHED_IN)
+		if (lost[at])
+			put_lost(&output, line[at], sum, begin, end);
+		else if (did <= SWITCHED_IN)
 			sum[0] += end - begin;
 		else
 			put_wait(&output, line[at], sum, begin, end, 0, did, times->node[slot]);
