@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -20,7 +21,9 @@ def test_no_pair_is_impossible(version: str, tmp_path: Path) -> None:
     python = interpreters()[version]
     prepare_tables(*libraries_of_python("ctypes, _queue", python))
     command = [*map(str, python), str(PAIRS), "60"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+    # What an interpreter has never set is not 0, as by chance it may be.
+    environment = {**os.environ, "MALLOC_PERTURB_": "165"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as program:
         try:
             assert program.stdout and program.stdout.readline() == "ready\n"
             options = ("--pid", program.pid, "--duration", 1, "-F", 2000)

@@ -23,6 +23,7 @@
 struct python_taking {
 	struct python *python;
 	struct python_chain *chain;
+	u64 state; /* address of the thread's state, once it is known */
 };
 
 static __attribute__((noinline)) long look_at_state(u32 number, struct python_taking *taking)
@@ -169,7 +170,9 @@ static __attribute__((noinline)) long count_python_frame(u32 number, struct pyth
 		if (read_user(&chain->state, 8, chain->state + python->previous))
 			return 1;
 	}
-	if (chain->interpreter) {
+	if (chain->interpreter - taking->state < PYTHON_STATE_BYTES) {
+		chain->interpreter = 0; /* a part of the state: nothing has ever set what it leads to */
+	} else if (chain->interpreter) {
 		if (read_user(&chain->interpreter, 8, chain->interpreter + python->cframe_previous))
 			return 1;
 		if (chain->interpreter)
@@ -206,7 +209,7 @@ __attribute__((noinline)) int take_python(u32 context)
 	if (!w || !chain)
 		return 0;
 	u32 tgid = w->tgid, tid = (u32)bpf_get_current_pid_tgid();
-	struct python_taking taking = {map_lookup(MAP(PYTHONS), &tgid), chain};
+	struct python_taking taking = {map_lookup(MAP(PYTHONS), &tgid), chain, 0};
 	struct python *python = taking.python;
 	struct thread *thread = map_lookup(MAP(THREADS), &tid);
 	if (!python || !thread)
@@ -214,6 +217,7 @@ __attribute__((noinline)) int take_python(u32 context)
 	u64 state = python_state(&taking, thread);
 	if (!state)
 		return 0;
+	taking.state = state;
 	chain->cframe = 0;
 	chain->last = w->sp - 1;
 	chain->head = 0;

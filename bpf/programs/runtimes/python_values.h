@@ -48,6 +48,7 @@ struct python {
 #define MOST_PYTHON_FRAMES 8192 /* followed, to the object of the activation they belong to */
 #define SENT_PYTHON_WORDS 512 /* with a path that is finished later, at most */
 #define PYTHON_FRAME_WORDS 16 /* read of a frame, at most */
+#define PYTHON_STATE_BYTES 1024 /* covers the state of a thread in 3.10 */
 #define MOST_PYTHON_STATES 4096 /* looked at for one thread */
 
 struct python_chain {

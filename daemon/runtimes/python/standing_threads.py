@@ -21,6 +21,7 @@ from hpcd.bpf.wire import (
     PYTHON_ADDRESS_MASK,
     PYTHON_OWNED_BY_C,
     PYTHON_POSITION_BITS,
+    PYTHON_STATE_BYTES,
     PYTHON_WORDS,
     Python,
     PythonAnchor,
@@ -32,8 +33,6 @@ _PAGE = 4096
 # Frames lie next to each other, those of a deep path over several pages: read together with one.
 _AROUND = range(-2, 3)
 _USER_END = 1 << 47
-# More than a thread's state has in 3.10.
-_STATE_BYTES = 1024
 _POSITIONS = 1 << PYTHON_POSITION_BITS
 
 
@@ -171,7 +170,7 @@ class _Chain:
         python, memory = self._python, self._memory
         frames = self._length(frame, python.previous)
         # The outermost CFrame is a part of the state; its link is never set, nor read.
-        states = range(state, state + _STATE_BYTES)
+        states = range(state, state + PYTHON_STATE_BYTES)
         cframes = self._length(self._cframe, python.cframe_previous, states)
         if frames == cframes + 1:
             return memory.at(frame + python.previous)
