@@ -86,6 +86,11 @@ class TimeUse:
         without = float(self.seconds(Use.RUNNABLE).sum() + self.seconds(Use.STARVED).sum())
         return self.lived if self.demand.own else self.lived - without
 
+    @cached_property
+    def lifetime(self) -> float:
+        """Seconds of the counted threads, whatever they did."""
+        return float(self.by_thread[self.lines].sum())
+
     def culprits(self, use: Use) -> tuple[F64, I64, I64]:
         """Return those for whom counted threads waited, as :meth:`WaitRoots.culprits` does."""
         return self.roots.culprits(use, self._counts | (self._serves & (use == Use.LOCKS)))

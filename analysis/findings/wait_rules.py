@@ -18,7 +18,8 @@ _WAITS = {
     Use.DEVICES: ("blocked", "Threads are blocked by the kernel"),
     Use.STOPPED: ("blocked", "Threads are stopped by a signal or a debugger"),
 }
-# Also of the time that other programs had the CPUs for, less is no news.
+# Of all the threads' time, that in which they had nothing to do and that which other programs had
+# the CPUs for among it: nobody would notice if less were saved.
 _LEAST = 0.01
 _BLAMED = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 
@@ -32,7 +33,7 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
     for kind, (name, subject) in _WAITS.items():
         seconds = use.seconds(kind)
         total = float(seconds.sum())
-        if total < max(LEAST_SHARE * use.own, _LEAST * use.lived):
+        if total < max(LEAST_SHARE * use.own, _LEAST * use.lifetime):
             continue
         if facts.ranked:
             subject = subject.replace("Threads", "Ranks")
@@ -56,7 +57,7 @@ def _runnable(facts: Facts) -> Iterator[Finding]:
     starved = use.seconds(Use.STARVED)
     seconds = use.seconds(Use.RUNNABLE) + starved
     total = float(seconds.sum())
-    if total < LEAST_SHARE * use.lived:
+    if total < max(LEAST_SHARE * use.lived, _LEAST * use.lifetime):
         return
     own = [place for place in use.places.ranked(seconds) if place.procedure]
     place, _ = most_of(own, total)
@@ -73,7 +74,7 @@ def _runnable(facts: Facts) -> Iterator[Finding]:
 
 WAITING = FindingRule(
     "waiting", _waiting,
-    "threads that work otherwise wait for 5 % of the threads' time or more",
+    "threads that work otherwise wait for 5 % of their time, and 1 % of their lives, or more",
     "hold a lock for less time or split it; give all the same to do; do other work meanwhile",
     "who is waited for sleeps, has nothing to do or no CPU itself; threads that hardly run",
 )  # fmt: skip

@@ -24,6 +24,10 @@ class NameRole(IntFlag):
     JOIN = auto()
     """Waits for the end of a thread or process that the caller started."""
     LOCK = auto()
+    HERD = auto()
+    """A wait that one wake-up may end for several threads, of which one has something to do."""
+    WAKES_ONE = auto()
+    """Wakes one thread only, for something to do."""
     ASLEEP = auto()
     """A wait in which the thread sleeps: samples of CPU time in it show no wait."""
     ONCE = auto()

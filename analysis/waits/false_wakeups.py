@@ -10,20 +10,16 @@ That alone may also be a thread that does little between its waits. It was woken
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.waits.locks import Locks
 from hpcd.array_types import I64, U32, Mask
 from hpcd.model.codes import Waker
 
 # A broadcast wakes its threads one after another, some microseconds each.
 _TOGETHER_NS = 100_000
-# Where one wake-up may be of several threads; and what wakes a single one of those.
-_HERDS = re.compile(r"_*pthread_cond_\w*wait|cnd_(timed)?wait|ep_poll|do_sys_poll|\w*_accept")
-_WAKES_ONE = re.compile(r"_*(pthread_cond|cnd)_signal")
 
 
 def woken_in_vain(db: Database, line: I64, locks: Locks) -> Mask:
@@ -35,7 +31,7 @@ def woken_in_vain(db: Database, line: I64, locks: Locks) -> Mask:
     vain = returned & (locks.lock >= 0)
     candidates = np.flatnonzero(vain)
     vain[candidates] = ~_passed_on(db, line, locks, candidates)
-    herds, wakes_one = (_inside(db, names) for names in (_HERDS, _WAKES_ONE))
+    herds, wakes_one = (_inside(db, role) for role in (NameRole.HERD, NameRole.WAKES_ONE))
     herded = (locks.lock < 0) & herds[waits.node] & ~wakes_one[waits.path]
     at = np.flatnonzero(herded & (waits.kind == Waker.THREAD) & (waits.waker >= 0))
     vain[at] |= returned[at] & among_others(
@@ -51,10 +47,9 @@ def enders(vain: Mask) -> I64:
     return np.ascontiguousarray(np.minimum.accumulate(last[::-1])[::-1])
 
 
-def _inside(db: Database, names: re.Pattern[str]) -> Mask:
-    """``bool[nodes]``: which contexts are in procedures of such ``names``."""
-    procedures = np.array([bool(names.match(name)) for name in db.procedure_names], bool)
-    inside: Mask = db.cct.innermost(procedures[db.procedure_of_node]) > 0
+def _inside(db: Database, role: NameRole) -> Mask:
+    """``bool[nodes]``: which contexts are in procedures that have ``role``."""
+    inside: Mask = db.cct.innermost(have(db.roles, role)[db.procedure_of_node]) > 0
     return inside
 
 

@@ -19,10 +19,12 @@ pytestmark = pytest.mark.root
 # Of the planted waiting, and what anybody else may be given.
 _NAMED, _OTHERS = 0.95, 0.02
 _KINDS = (
-    "mutexes", "five", "stolen", "inherited", "condition", "herd", "barrier", "semaphore", "writer",
+    "mutexes", "five", "stolen", "inherited", "condition", "barrier", "semaphore", "writer",
     "reader", "join", "child", "end", "posted", "flock", "continued", "pipes", "socket", "epoll",
     "eventfd", "poll", "signal", "message", "sleep", "timer", "outside",
 )  # fmt: skip
+# Threads that race for a lock: who gets it beside other programs is chance.
+_RACES = ("five", "stolen")
 # What the waker called to wake the other, in names of its call path.
 _ENDED_IN = {
     "mutexes": "mutex_unlock", "condition": "cond_broadcast", "pipes": "write", "signal": "kill",
@@ -36,9 +38,11 @@ def planted(
     tmp_path_factory: pytest.TempPathFactory,
     build: Callable[..., Path],
 ) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """The report of a recording of all kinds, and the words that each printed."""
+    """The report of a recording of all kinds beside so many busy loops, and the words that each
+    printed."""
     folder = tmp_path_factory.mktemp("planted")
-    command = [*HPCD, "run", "-o", str(folder / "m"), "--", str(build("planted_waits.c")), *_KINDS]
+    kinds = [kind for kind in _KINDS if not (request.param and kind in _RACES)]
+    command = [*HPCD, "run", "-o", str(folder / "m"), "--", str(build("planted_waits.c")), *kinds]
     with (
         busy_loops(request.param),
         subprocess.Popen(
@@ -69,6 +73,8 @@ def test_the_planted_cause_is_named(
     kind: str, planted: tuple[dict[str, Any], dict[str, list[str]]]
 ) -> None:
     report, printed = planted
+    if kind not in printed:
+        pytest.skip("recorded on a quiet machine only")
     victim, seconds, *causes = printed[kind]
     shares = {name: float(share) for name, share in zip(causes[::2], causes[1::2], strict=True)}
     paths = [path for path in report["paths"] if victim in path["path"]]
@@ -96,11 +102,3 @@ def test_the_planted_cause_is_named(
         there = [end for end in ended if _ENDED_IN[kind] in "".join(end["path"])]
         assert sum(end["seconds"] for end in there) >= 0.5 * sum(end["seconds"] for end in ended)
     assert float(seconds) * 0.5 <= waited <= float(seconds) * 1.001
-
-
-def test_threads_that_are_woken_in_vain_are_counted(
-    planted: tuple[dict[str, Any], dict[str, list[str]]],
-) -> None:
-    report, _ = planted
-    counts = [path["in_vain"] for path in report["paths"] if "waits_for_herd" in path["path"]]
-    assert sum(counts) == 1

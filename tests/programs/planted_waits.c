@@ -30,12 +30,12 @@ static pthread_mutex_t mutex[5], inherited;
 static pthread_cond_t signalled = PTHREAD_COND_INITIALIZER;
 static pthread_rwlock_t shared_lock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_barrier_t barrier;
-static int is_set, ticket, event[2], early[2], late[2], ends[2], queue, locked;
+static int is_set, event[2], early[2], late[2], ends[2], queue, locked;
 static sem_t *begun, *ended, follows, waiting;
 static pthread_t worker, victim;
 static pid_t child;
 static volatile int stolen, *waits_now;
-static double stolen_at, won_after;
+static double stolen_at;
 static volatile double sink;
 
 static double now(clockid_t clock)
@@ -156,36 +156,6 @@ static void *signals(void *unused)
 	is_set = 1;
 	pthread_cond_broadcast(&signalled);
 	pthread_mutex_unlock(&mutex[0]);
-	return 0;
-}
-
-NOT_INLINED void waits_for_herd(int *flag)
-{
-	pthread_mutex_lock(&mutex[0]);
-	while (!*flag)
-		pthread_cond_wait(&signalled, &mutex[0]);
-	pthread_mutex_unlock(&mutex[0]);
-	DONE;
-}
-
-static void *one_of_herd(void *flag)
-{
-	double first = now(CLOCK_MONOTONIC);
-
-	waits_for_herd(flag);
-	if (flag == &ticket)
-		won_after = now(CLOCK_MONOTONIC) - first;
-	return 0;
-}
-
-/* Wakes all, for one of them. */
-static void *disturbs(void *unused)
-{
-	innocent_works(0.05);
-	pthread_mutex_lock(&mutex[0]);
-	ticket = 1;
-	pthread_mutex_unlock(&mutex[0]);
-	pthread_cond_broadcast(&signalled);
 	return 0;
 }
 
@@ -473,16 +443,7 @@ static void plant(const char *kind)
 		pthread_create(&worker, 0, steals, 0);
 		usleep(10000);
 	}
-	if (!strcmp(kind, "herd")) {
-		function = "waits_for_herd";
-		begin(signals, 0);
-		pthread_create(&worker, 0, one_of_herd, &ticket);
-		pthread_create(&worker, 0, disturbs, 0);
-		pthread_create(&worker, 0, one_of_herd, &is_set);
-		first = now(CLOCK_MONOTONIC);
-		*waits_now = 1;
-		pthread_join(worker, 0);
-	} else if (!strcmp(kind, "continued")) {
+	if (!strcmp(kind, "continued")) {
 		child = getpid();
 		is_child = fork();
 		if (!is_child) {
@@ -495,15 +456,13 @@ static void plant(const char *kind)
 		waits = waits_for_continued;
 	}
 	check(function != 0);
-	if (waits) {
-		first = now(CLOCK_MONOTONIC);
-		*waits_now = 1;
-		waits();
-	}
-	double last = now(CLOCK_MONOTONIC), all = last - first + won_after;
+	first = now(CLOCK_MONOTONIC);
+	*waits_now = 1;
+	waits();
+	double last = now(CLOCK_MONOTONIC), all = last - first;
 	double thief = stolen ? last - stolen_at : 0;
-	printf("%s %s %.6f %s %.6f thief_works %.6f innocent_works %.6f\n", kind, function, all, cause,
-	       (all - thief - won_after) / all, thief / all, won_after / all);
+	printf("%s %s %.6f %s %.6f thief_works %.6f innocent_works 0\n", kind, function, all, cause, (all - thief) / all,
+	       thief / all);
 	fflush(stdout);
 	_exit(0);
 }

@@ -132,7 +132,8 @@ class _Paths:
         """Find the paths of the reports whose stacks have been announced."""
         reports, self._reports = self._reports, []
         for taken in reports:
-            out = taken[taken["event"] > SwitchEvent.SWITCHED_IN]
+            left = taken["event"] > SwitchEvent.SWITCHED_IN
+            out = taken[left & (taken["event"] < SwitchEvent.WOKEN)]
             keys = out["cache"].astype(np.uint64) << np.uint64(32) | out["stack"]
             distinct, which = np.unique(keys, return_inverse=True)
             paths = np.array([self._path[key] for key in distinct.tolist()], np.uint64)[which]

@@ -29,6 +29,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     "words",
     [
         ("report", 0),
+        ("report", 0, "--wide"),
         ("report", 0, "--view", "flat"),
         ("report", 0, "--hot-path"),
         ("report", 0, "--csv"),
@@ -47,7 +48,7 @@ def test_what_is_printed_moves_no_cursor(
     out = printed(capsys, *(runs[word] if isinstance(word, int) else word for word in words))
     assert out
     assert {letter for letter in out if not letter.isprintable()} <= {"\n"}
-    if words == ("report", 0):
+    if words == ("report", 0, "--wide"):
         assert "[bold]" in out and "<img src=x" in out
 
 
