@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import signal
 import subprocess
 import time
 from collections import Counter
@@ -21,7 +17,6 @@ from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model.codes import UnwindStatus
 from hpcd.model.frame import marker_frame
-from tests.support.tables import decoder_of
 from tests.support.waiting import Recorder
 
 pytestmark = pytest.mark.root
@@ -137,32 +132,3 @@ def test_paths_of_calls_are_within_their_users_budget(tmp_path: Path, flood: Pat
     with open_measurement(tmp_path / "m") as measurement:
         later = call_frames(measurement, _HONEST, begun)
         assert len(later) and OVER_BUDGET not in later
-
-
-def test_copied_stacks_of_one_user_leave_room_for_anothers(
-    tmp_path: Path, build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HPCD_CACHE", str(tmp_path / "cache"))
-    programs = {}
-    for name, uid in (("large_stack.c", _FLOODER), ("paths.c", _HONEST)):
-        # A file without a table yet.
-        programs[uid] = tmp_path / name
-        shutil.copy(build(name), programs[uid])
-        open_to_all(programs[uid])
-    recorder = Recorder(tmp_path / "m", "--user", _FLOODER, "--user", _HONEST, "-F", 4000)
-    while not (decoder := decoder_of(recorder.pid)):
-        os.sched_yield()
-    os.kill(decoder, signal.SIGSTOP)
-    try:
-        # They take turns on one CPU, which has one bound for both.
-        one_cpu = ("taskset", "-c", min(os.sched_getaffinity(0)))
-        running = [as_user(uid, *one_cpu, programs[uid], 0.5) for uid in programs]
-        for process in running:
-            assert process.wait() == 0
-    finally:
-        with contextlib.suppress(ProcessLookupError):  # its time was over: there is another by now
-            os.kill(decoder, signal.SIGCONT)
-    recorder.stop()
-    with open_measurement(tmp_path / "m") as measurement:
-        assert not sampled_frames(measurement, _HONEST) & {OVER_BUDGET, NO_TABLE, NO_PROCESS}
-        assert OVER_BUDGET in sampled_frames(measurement, _FLOODER)
