@@ -11,6 +11,7 @@ from hpcd.bpf.wire_structure import WireStructure
 
 MAX_EVENTS = 8
 FUTEX_IS_LOCK = 1
+FUTEX_IS_GIL = 2
 PROGRAM_TEXT = 32768
 CALL_VALUES = 6
 NAME_BYTES = 4096
@@ -100,6 +101,8 @@ SYSTEM_CALL_RESULT = 0
 SIGFRAME_BP = {"x86_64": 120, "aarch64": 544}
 SIGFRAME_SP = {"x86_64": 160, "aarch64": 560}
 PYTHON_OWNED_BY_C = 3
+GIL_CONDITION = 32
+GIL_CONDITION_BYTES = 48
 FRAME_PYTHON = 0x8000000000000000
 FRAME_PYTHON_POSITION = 0x2000000000000000
 PYTHON_POSITION_BITS = 24
@@ -574,7 +577,10 @@ class Walk(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4
     owner: int = 0
 
 
-class Python(WireStructure, kinds="u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4"):
+class Python(
+    WireStructure,
+    kinds="u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u8",
+):
     interpreters: int = 0
     unset_begin: int = 0
     unset_end: int = 0
@@ -596,6 +602,9 @@ class Python(WireStructure, kinds="u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 
     identity: int = 0
     identity_bytes: int = 0
     instructions: int = 0
+    thread_interpreter: int = 0
+    interpreter_gil: int = 0
+    gil: int = 0
 
 
 class TaskStack(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 S16"):

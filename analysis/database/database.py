@@ -32,7 +32,6 @@ from hpcd.analysis.database.recorded_waits import RecordedWaits
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.database.sqlite_reader import BoundedConnection, connect, each_row
 from hpcd.analysis.database.statistics import Statistics
-from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.symbols.frame_names import python_name
 from hpcd.analysis.trace import pixel_samples
@@ -161,7 +160,7 @@ class Database:
             kinds,
             ["", *(row.path for row in self.modules)],
             self.procedures.name,
-            have(self.roles, NameRole.ENTRY | NameRole.C_LIBRARY),
+            self.roles,
         )
         self.cct = folded.cct
         self.procedure_of_node = self.procedure_of_node[folded.shown]

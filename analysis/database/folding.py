@@ -2,7 +2,8 @@
 
 Between a Python function and what it calls stand the interpreter's own frames: the evaluation loop,
 helpers of calls, built-in functions. Folded, their cost is that of the Python line that runs them,
-and a C function of another library hangs below that line. Paths that lead to Python through the
+and a C function of another library hangs below that line, as do the interpreter's own where it
+waits for its lock. Paths that lead to Python through the
 program's start or that of a thread begin at its first function. Nodes keep their numbers, so that
 sums and traces are those of the tree that was recorded:
 
@@ -72,7 +73,7 @@ def fold_places(parent: U32, places: Sequence[CodePlace]) -> FoldedTree:
         [kind for _, kind in modules],
         [path for path, _ in modules],
         names,
-        have(roles, NameRole.ENTRY | NameRole.C_LIBRARY),
+        roles,
     )
 
 
@@ -83,14 +84,13 @@ def fold(
     kinds: Sequence[str],
     paths: Sequence[str],
     names: Sequence[str],
-    begins: Mask,
+    roles: U32,
 ) -> FoldedTree:
     """Fold the frames of interpreters.
 
     ``procedure`` ``uint32[n]`` is each node's, ``module`` ``uint32[procedures]`` the load module of
-    each procedure, of ``kinds`` and ``paths`` by number, ``names`` those of procedures;
-    ``begins`` ``bool[procedures]`` says which are where programs and threads begin, or of the C
-    library. O(n).
+    each procedure, of ``kinds`` and ``paths`` by number, ``names`` and ``roles``
+    ``uint32[procedures]`` those of procedures. O(n).
     """
     source = np.array([kind == ModuleKind.PYTHON for kind in kinds], bool)
     imports = source & np.array([path.startswith(_IMPORTS) for path in paths], bool)
@@ -108,9 +108,10 @@ def fold(
     evaluators = np.unique(own[python[cct.parent] & binary[own]])
     interpreter = np.isin(own, evaluators)
     leading = leads[procedure]
+    begins = have(roles, NameRole.ENTRY | NameRole.C_LIBRARY)
     return _fold(
         cct,
-        folds=interpreter | imports[own],
+        folds=(interpreter & ~have(roles, NameRole.LOCK)[procedure]) | imports[own],
         starts=interpreter | begins[procedure] | leading,
         shows=python & ~imports[own] & ~leading,
     )

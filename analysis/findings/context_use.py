@@ -16,6 +16,7 @@ from hpcd.analysis.profile.scope_nodes import ContextNames
 from hpcd.analysis.roles.role import NameRole, have, wait_for_others, without_sleep
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import Mask
+from hpcd.model.waits import GIL, LOCK
 
 
 class Use(IntEnum):
@@ -112,6 +113,7 @@ class ContextUse:
         if own.any():
             wait[(self.own == 0) & (wait == Use.DEVICES)] = Use.EVENTS
         wait[openmp], wait[locks], wait[waits] = Use.OPENMP, Use.LOCKS, Use.OTHERS
+        wait[(wait == Use.OTHERS) & _mostly_for(db, LOCK)] = Use.LOCKS
         wait[joins] = Use.CHILDREN
         together = NameRole.BARRIER | NameRole.COMMUNICATION | NameRole.FULL
         self.arrivals = (wait == Use.OTHERS) & ~self._below(together)
@@ -119,6 +121,7 @@ class ContextUse:
         if own.any():
             wait[(self.own == 0) & self.arrivals] = Use.EVENTS
             self.arrivals &= wait == Use.OTHERS
+        self.gil = (wait == Use.LOCKS) & _mostly_for(db, GIL)
         self.full = self._below(NameRole.FULL)
         self.pipe = self._below(NameRole.PIPE) & (wait == Use.EVENTS)
         # To begin and to end together is no loss that a program can help.
@@ -154,3 +157,13 @@ class ContextUse:
         inside[0] = False
         below: Mask = innermost(self._db.cct, inside) > 0
         return below
+
+
+def _mostly_for(db: Database, bit: int) -> Mask:
+    """``bool[nodes]``: contexts whose waits, for most of their time, are for words that have
+    ``bit`` of :mod:`hpcd.model.waits`: procedures of locks may have no names, or be inlined."""
+    waits, nodes = db.waits, len(db.cct)
+    length = (waits.end - waits.begin).astype(np.float64)
+    fits = np.bincount(waits.node, length * ((waits.futex & np.uint64(bit)) > 0), nodes)
+    most: Mask = 2 * fits > np.bincount(waits.node, length, nodes)
+    return most

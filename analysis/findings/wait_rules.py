@@ -35,6 +35,8 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
         total = float(seconds.sum())
         if total < max(LEAST_SHARE * use.own, _LEAST * use.lifetime):
             continue
+        if kind == Use.LOCKS and 2 * float(seconds[use.contexts.gil].sum()) > total:
+            subject = "Threads wait for Python's lock (GIL)"
         if facts.ranked:
             subject = subject.replace("Threads", "Ranks")
         paths = use.places.ranked(seconds, calls=kind != Use.LOCKS)

@@ -37,8 +37,9 @@ enum switch_event {
 };
 
 /* The futex that a thread sleeps on, whose address is a multiple of four; 0: it sleeps on none. FUTEX_IS_LOCK: it waits
- * as for a lock. */
+ * as for a lock; FUTEX_IS_GIL: which is an interpreter's. */
 #define FUTEX_IS_LOCK 1
+#define FUTEX_IS_GIL 2
 
 /* Kinds of wakers. The thread that an interrupt came upon is not the waker. */
 enum waker {

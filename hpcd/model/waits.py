@@ -24,7 +24,7 @@ WAIT = CalledFunction(
 """The function whose calls are waits: ``waker`` is the trace line of the thread that woke, 0 if
 there is none; ``kind`` a :class:`hpcd.model.codes.Waker`, perhaps plus :data:`AGAIN`; ``path`` is
 the call path that the thread woke in, where it was taken; ``futex`` the address that the wait was
-for, a multiple of four, plus :data:`LOCK`, 0 if it was for something else."""
+for, a multiple of four, plus :data:`LOCK` and :data:`GIL`, 0 if it was for something else."""
 
 AGAIN = 16
 """The bit of a wait's ``kind`` that says that its thread came straight from a wait in the same call
@@ -32,3 +32,7 @@ path, which is recorded, too."""
 
 LOCK = 1
 """The bit of a wait's ``futex`` that says that it waited as for a lock."""
+
+GIL = 2
+"""The bit of a wait's ``futex`` that says that the lock is that of an interpreter, which one thread
+at a time holds to run Python code."""

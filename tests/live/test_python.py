@@ -17,7 +17,7 @@ import hpcd.analysis as hpcd_analysis
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.check import check_database
 from tests.support.paths import ROOT
-from tests.support.recorded import hpcd, record
+from tests.support.recorded import HPCD, hpcd, record
 from tests.support.standing import stacks
 from tests.support.tables import libraries_of_python, prepare_tables
 
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.root
 PYTHON = "/usr/bin/python3"
 DIVISION = ROOT / "tests/programs/python_division.py"
 STANDING = ROOT / "tests/programs/python_standing.py"
+GIL = ROOT / "tests/programs/python_gil.py"
 # Those that this machine has, of the versions whose structures are known.
 PYTHONS = [
     PYTHON,
@@ -225,3 +226,24 @@ def test_a_loader_whose_programs_take_no_python_frames_is_named(tmp_path: Path) 
     failures = summary["unwind"]["failures"].items()
     named = [why for name, why in failures if "python" in Path(name).name]
     assert named == ["no Python frames: not by the loader bcc"]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_wait_for_the_gil_is_due_to_the_thread_that_holds_it(tmp_path: Path, python: str) -> None:
+    """Also where a timeout ended it: who waits for the GIL asks for it every 5 ms."""
+    prepare_tables(*libraries_of_python("ctypes"))
+    command = [*HPCD, "run", "-o", str(tmp_path / "m"), "--", python, str(GIL), "2"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    hpcd("merge", "-o", tmp_path / "db", tmp_path / "m")
+    report = json.loads(hpcd("report", "--waits-for", "--json", tmp_path / "db").stdout)
+    paths = [
+        path
+        for path in report["paths"]
+        if "polite" in path["path"] and {"pthread_cond_timedwait", "take_gil"} & {*path["path"]}
+    ]
+    waited = sum(path["seconds"] for path in paths)
+    assert 0 < waited <= float(done.stdout)
+    roots = [root for path in paths for root in path["roots"]]
+    (hog,) = {root["thread"] for root in roots if "hog" in root["path"]}
+    # Nobody hands the lock over behind the last wait.
+    assert sum(root["seconds"] for root in roots if root["thread"] == hog) > 0.9 * waited

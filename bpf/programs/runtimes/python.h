@@ -201,6 +201,24 @@ static __always_inline long match_python_frames(struct python_taking *taking)
 	return chain->more != 0;
 }
 
+/* The futex of a thread that waits for the GIL becomes one lock, whichever word of the condition it sleeps on. */
+static __always_inline void mark_gil(struct walk *w, struct python *python, u64 state, u64 *word)
+{
+	u64 gil = python->gil;
+
+	if (w->event != OUT_SLEEPING || !w->value)
+		return;
+	if (!gil) {
+		if (read_user(word, 8, state + python->thread_interpreter) ||
+		    read_user(word, 8, *word + python->interpreter_gil))
+			return;
+		gil = *word;
+	}
+	gil += GIL_CONDITION;
+	if (w->value - gil < GIL_CONDITION_BYTES)
+		w->value = gil | FUTEX_IS_LOCK | FUTEX_IS_GIL;
+}
+
 /* Reads the thread's Python frames into the chain of this walk's context. */
 __attribute__((noinline)) int take_python(u32 context)
 {
@@ -218,6 +236,7 @@ __attribute__((noinline)) int take_python(u32 context)
 	if (!state)
 		return 0;
 	taking.state = state;
+	mark_gil(w, python, state, chain->bytes);
 	chain->cframe = 0;
 	chain->last = w->sp - 1;
 	chain->head = 0;

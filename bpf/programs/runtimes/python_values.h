@@ -30,7 +30,14 @@ struct python {
 	u32 identity;     /* in a code object: addresses of its file, names and line table */
 	u32 identity_bytes; /* read from there */
 	u32 instructions; /* in a code object: its first instruction; 0: frames have an index, not an address */
+	u32 thread_interpreter, interpreter_gil; /* in a thread's state, and in an interpreter: where the next leads to */
+	u64 gil;          /* address of the GIL; 0: each interpreter has its own's */
 };
+
+/* struct _gil_runtime_state, 3.9 to 3.15: pthread_cond_t cond, of which a thread that waits for the GIL sleeps on some word
+ * with a timeout. Behind it are a mutex, held for moments, and the condition on which the last holder waits for the next. */
+#define GIL_CONDITION 32
+#define GIL_CONDITION_BYTES 48
 
 /* A frame is two words in a path: this with the code object's address, and this with POSITION, a hash of the code
  * object's identity and the index of the instruction, in units of two bytes. */

@@ -22,6 +22,8 @@ _COOKIE = b"xdebugpy"
 # Bits of a _PyStackRef that are no address: since 3.14 frames refer to code by one.
 _TAGS = 3
 _FIRST_DEBUG_OFFSETS, _LAST = (3, 13), (3, 15)
+# Since then each interpreter may have a GIL of its own (PEP 684).
+_OWN_GIL = (3, 12)
 # Interpreters are hundreds of KB; all other structures are smaller.
 _MOST_OFFSET = 1 << 22
 
@@ -36,10 +38,11 @@ class Layout:
 
     ``interpreters`` of the runtime; ``next_interpreter``, ``threads`` of an interpreter;
     ``next_thread``, ``thread_id``, ``thread_frame``, ``thread_cframe`` (0: there are no CFrames) of
-    a thread's state; ``previous``, ``code``, ``instruction``, ``owner`` of a frame, of which
-    ``frame_bytes`` are read; ``file``, ``qualified_name``, ``line_table``, ``first_line``,
-    ``instructions`` (0: frames have an index instead of an address) of a code object; ``ascii``
-    and ``compact`` are where the characters of a string are.
+    a thread's state; ``gil`` of the runtime, since 3.12 of an interpreter, where its address is, to
+    which ``thread_interpreter`` of a thread's state leads; ``previous``, ``code``, ``instruction``,
+    ``owner`` of a frame, of which ``frame_bytes`` are read; ``file``, ``qualified_name``,
+    ``line_table``, ``first_line``, ``instructions`` (0: frames have an index instead of an address)
+    of a code object; ``ascii`` and ``compact`` are where the characters of a string are.
     """
 
     version: tuple[int, int]
@@ -55,8 +58,10 @@ class Layout:
     frame_bytes: int
     first_line: int
     instructions: int
+    gil: int
     next_interpreter: int = 0
     next_thread: int = 8
+    thread_interpreter: int = 16
     thread_cframe: int = 0
     cframe_frame: int = 0
     cframe_previous: int = 0
@@ -91,6 +96,8 @@ class Layout:
             frame_bytes=self.frame_bytes, previous=self.previous, code=self.code,
             instruction=self.instruction, owner=self.owner, tags=self.tags, identity=self.file,
             identity_bytes=self.identity_bytes, instructions=self.instructions,
+            thread_interpreter=self.thread_interpreter, interpreter_gil=self.gil,
+            gil=runtime + self.gil if self.version < _OWN_GIL else 0,
         ).pack()  # fmt: skip
 
 
@@ -112,6 +119,7 @@ _TABLES = {
         line_table=120,
         first_line=40,
         instructions=0,
+        gil=352,
         ascii=48,
         compact=72,
     ),
@@ -134,6 +142,7 @@ _TABLES = {
         line_table=120,
         first_line=40,
         instructions=0,
+        gil=352,
         ascii=48,
         compact=72,
     ),
@@ -154,6 +163,7 @@ _TABLES = {
         frame_bytes=72,
         first_line=72,
         instructions=184,
+        gil=360,
         ascii=48,
         compact=72,
     ),
@@ -174,6 +184,7 @@ _TABLES = {
         frame_bytes=72,
         first_line=68,
         instructions=192,
+        gil=384,
     ),
 }
 
@@ -254,6 +265,8 @@ def _by_debug_offsets(version: tuple[int, int], runtime: bytes) -> Layout:
         line_table=offset["code.linetable"],
         first_line=offset["code.firstlineno"],
         instructions=offset["code.co_code_adaptive"],
+        gil=offset["interpreter.ceval_gil"],
+        thread_interpreter=offset["thread.interp"],
         tags=_TAGS if version >= (3, 14) else 0,
     )
     if (

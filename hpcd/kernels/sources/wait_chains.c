@@ -123,8 +123,28 @@ static int64_t first_handover(const struct wait_graph *graph, int64_t lock, int6
 	return low;
 }
 
+/* The line that held a lock which another no longer waited for at a time, by the next hand-over of it: who hands it
+ * over, unless the other has taken it meanwhile; then the first that waits for it again. -1: not known. */
+static int64_t holder(const struct wait_graph *graph, int64_t line, int64_t handover, int64_t time)
+{
+	if (graph->waker[handover] != line)
+		return graph->waker[handover];
+	if (graph->begin[handover] < time)
+		return -1;
+	int64_t low = 0, high = graph->lines;
+	while (high - low > 1) {
+		int64_t middle = low + (high - low) / 2;
+		if (graph->wait_first[middle] <= handover)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 /* Passes the part [begin, end) of a wait on: to who ended it, and of a wait for a lock to those who held the lock, one
- * after another. Who hands it over has held it since the hand-over before. */
+ * after another. Who hands it over has held it since the hand-over before. A timer ends no more than the patience of
+ * who waits for it. */
 static bool add_wait(struct chains *chains, uint32_t line, int64_t wait, int64_t begin, int64_t end, int hops)
 {
 	const struct wait_graph *graph = chains->graph;
@@ -136,8 +156,15 @@ static bool add_wait(struct chains *chains, uint32_t line, int64_t wait, int64_t
 			return false;
 		begin = at_least(until, begin);
 	}
-	bool handed = at < last && graph->end[graph->handover[at]] <= graph->end[wait];
-	return add_part(chains, line, wait, handed ? graph->handover[at] : graph->ender[wait], begin, end, hops);
+	int64_t cause = graph->ender[wait];
+	if (at < last && graph->end[graph->handover[at]] <= graph->end[wait]) {
+		cause = graph->handover[at];
+	} else if (at < last && !chains->direct && graph->kind[cause] == WAKER_TIMER && hops < MOST_HOPS) {
+		int64_t other = holder(graph, line, graph->handover[at], end);
+		if (other >= 0 && other != line)
+			return add_line(chains, other, begin, end, hops + 1);
+	}
+	return add_part(chains, line, wait, cause, begin, end, hops);
 }
 
 /* Sums all waits, each of a group, by who ended them (direct) and by what all they waited for came down to (roots).

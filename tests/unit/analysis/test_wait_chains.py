@@ -117,6 +117,27 @@ def test_a_wait_for_a_lock_is_divided_among_those_who_held_it() -> None:
     assert rows(direct)[100, D, 0, Cause.THREAD] == 100
 
 
+def test_a_thread_that_no_longer_waits_for_a_lock_waited_for_its_holder() -> None:
+    """A gives up at 10; B holds the lock until 40, when it wakes A. Then nobody wakes anybody."""
+    direct, roots = summed(
+        2,
+        [(A, 0, 10, -1, Waker.TIMER), (A, 30, 40, B, THREAD), (A, 50, 60, -1, Waker.TIMER)],
+        [(B, 0, 60, 1, Cause.THREAD)],
+        futex=lambda wait: 64 | waits.LOCK,
+    )
+    assert rows(direct) == {(100, A, 0, Cause.TIMER): 20, (100, B, 1, Cause.THREAD): 10}
+    assert rows(roots) == {(100, A, 100, Cause.TIMER): 10, (100, B, 1, Cause.THREAD): 20}
+    # A takes it at 10 and hands it back to B, which asks for it from 15 on; C has long waited.
+    for other, begin, cause in ((B, 15, (B, 1, Cause.THREAD)), (C, 5, (A, 100, Cause.TIMER))):
+        _, roots = summed(
+            3,
+            [(A, 0, 10, -1, Waker.TIMER), (other, begin, 30, A, THREAD)],
+            [(B, 0, 15, 1, Cause.THREAD)],
+            futex=lambda wait: 64 | waits.LOCK,
+        )
+        assert rows(roots)[100, *cause] == 10
+
+
 def test_who_ended_a_wait_was_where_its_path_says() -> None:
     direct, _ = summed(
         2, [(A, 0, 10, B, THREAD)], [(B, 0, 20, 1, Cause.THREAD)], path=lambda wait: 5

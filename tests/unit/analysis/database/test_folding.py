@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from hpcd.analysis.database.folding import CodePlace, fold, fold_places
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.model.cct import CCT
 
 # Module ids: 1 the interpreter, 2 the C library, 3 and 4 source files, 5 a library in C.
 KINDS = ["", "elf", "elf", "python", "python", "elf"]
 PATHS = ["", "/usr/bin/python3", "/lib/libc.so.6", "/home/app.py",
          "/usr/lib/python3.11/threading.py", "/lib/libblas.so"]  # fmt: skip
-NAMES = ["[all]", "_start", "loop", "<module>", "step", "dgemm", "Thread.run", "read"]
-MODULE = np.array([0, 1, 1, 3, 3, 5, 4, 2], np.uint32)
-BEGINS = np.array([name in ("_start", "read") for name in NAMES])
+NAMES = ["[all]", "_start", "loop", "<module>", "step", "dgemm", "Thread.run", "read", "take_gil"]
+MODULE = np.array([0, 1, 1, 3, 3, 5, 4, 2, 1], np.uint32)
+ROLES = role_table().of_procedures(NAMES, [False] * len(NAMES), [PATHS[at] for at in MODULE])
 
 
 def folded(paths: list[list[str]]) -> dict[tuple[str, ...], tuple[str, ...]]:
@@ -26,7 +27,7 @@ def folded(paths: list[list[str]]) -> dict[tuple[str, ...], tuple[str, ...]]:
         procedure.append(NAMES.index(path[-1]))
     of_node = np.array(procedure, np.uint32)
     cct = CCT(np.array(parent, np.uint32), of_node.astype(np.uint64))
-    tree = fold(cct, of_node, MODULE, KINDS, PATHS, NAMES, BEGINS)
+    tree = fold(cct, of_node, MODULE, KINDS, PATHS, NAMES, ROLES)
     names = [NAMES[at] for at in of_node[tree.shown].tolist()]
     tree.cct.validate("folded")
     return {
@@ -40,6 +41,7 @@ def test_interpreters_frames_belong_to_the_python_line_above() -> None:
         [*start, "<module>", "step", "loop"],
         [*start, "<module>", "step", "loop", "loop", "dgemm"],
         [*start, "<module>", "step", "loop", "read"],
+        [*start, "<module>", "step", "loop", "take_gil", "loop", "read"],
         [*start, "<module>", "loop", "loop", "step", "loop"],
         start,
         ["_start", "Thread.run", "loop", "step"],
@@ -50,6 +52,7 @@ def test_interpreters_frames_belong_to_the_python_line_above() -> None:
         ("<module>", "step"),
         ("<module>", "step", "dgemm"),
         ("<module>", "step", "read"),
+        ("<module>", "step", "take_gil", "read"),
         ("<module>", "step"),
         ("_start", "loop"),
         ("step",),
