@@ -133,13 +133,13 @@ class CpuAccount:
         any more."""
         process = owner.process
         before_ns = process.cpu_before_ns
-        begun_ns = process.start_ns if before_ns != 0 and process.start_ns else self._begin_ns
+        begun_ns = process.start_ns or self._begin_ns
         return SeenPart(
             processes=1,
             going_on=int(owner.goes_on),
             cpu_s=owner.used_ns / 1e9,
             going_on_cpu_s=owner.used_ns / 1e9 if owner.goes_on else 0.0,
             before_s=(owner.before_ns if before_ns is None else before_ns) / 1e9,
-            age_s=max(self._begin_ns - begun_ns, 0) / 1e9,
+            age_s=max(self._begin_ns - begun_ns, 0) / 1e9 if before_ns != 0 else 0.0,
             watched_s=max(end_ns - max(begun_ns, self._begin_ns), 0) / 1e9,
         )
