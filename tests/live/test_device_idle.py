@@ -44,8 +44,8 @@ def test_idle_time_is_what_the_program_knows_of(
         phases = MarkedPhases(db, "device_idle")
         (line,) = phases.lines.tolist()
         seconds = float(phases.segments(line).lengths(len(phases))[1]) / 1e9
-        assert seconds == pytest.approx(truth["known"], rel=0.02)
-        assert seconds < truth["idle"]
+        # Between a call and the program's look at the clock it may have had no CPU.
+        assert 0.98 * truth["known"] < seconds < truth["idle"]
         assert not phases.notes
         row = db.metrics.names.index("cpu_time")
         cost = Filter.parse(["phase=device_idle"]).exclusive(db)[row]

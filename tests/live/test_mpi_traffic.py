@@ -184,7 +184,7 @@ def test_planted_waits(built: tuple[Path, Path], tmp_path: Path, flavour: str, n
         long = mine & (waits.severity > 10**7)
         seconds = waits.severity[long] / 1e9
         claimed = np.array([wait for wait in output["waits"] if wait > 0.01])
-        assert len(claimed) > 10
+        assert len(claimed) > 5
         assert np.abs(claimed[:, None] - seconds).min(axis=1).max() < 1e-6
         # Rank 0 may have waited for the message with the times, too.
         assert len(seconds) <= len(claimed) + (name == "late_sender")

@@ -150,7 +150,8 @@ def test_where_nothing_says_that_a_stack_ends_it_does_not(
     """As in code of Haskell, and in that which PHP and Erlang make at run time."""
     summary = record_warm(tmp_path, build("no_end.c"), kind, 1)
     truncated = late(summary)
-    assert truncated.keys() == {reason} and truncated[reason] > 0.9 * summary["unwind"]["paths"]
+    # Of paths, but for those of switches: where it loses its CPU is chance.
+    assert truncated.keys() == {reason} and truncated[reason] > 0.9 * summary["samples"]["taken"]
 
 
 def test_what_no_table_can_be_made_of_ends_no_path(tmp_path: Path) -> None:
