@@ -378,6 +378,7 @@ static __attribute__((noinline)) long place_python_loop(u32 number, struct pytho
 		}
 		counting->left -= 2;
 	}
+	KEEP(to); /* the verifier of 6.1 does not know that it is no less than 0 */
 	if (to >= MAX_FRAMES)
 		return 1;
 	w->frame[to] = frame;
