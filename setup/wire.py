@@ -28,6 +28,8 @@ PROGRAMS = ROOT / "bpf/programs"
 MODULE = ROOT / "bpf/wire.py"
 CODES = ROOT / "hpcd/model/codes.py"
 HEADER = ROOT / "hpcd/kernels/sources/wire.h"
+# Where the numbers are used that the module has: tests and benchmarks read them, too.
+_PYTHON = ("bpf", "daemon", "hpcd", "tests", "benchmarks")
 HEADERS = (
     "records.h", "values.h", "calls/probe_values.h", "stack/rules.h", "stack/table.h",
     "stack/unwind_status.h", "stack/unwind.h", "runtimes/python_values.h",
@@ -206,6 +208,14 @@ def macros() -> list[str]:
 
 
 @cache
+def python_words() -> frozenset[str]:
+    """The words of all Python sources but the generated ones."""
+    sources = (path for folder in _PYTHON for path in (ROOT / folder).rglob("*.py"))
+    texts = (path.read_text() for path in sources if path not in (MODULE, CODES))
+    return frozenset(re.findall(r"\w+", " ".join(texts)))
+
+
+@cache
 def compiled(machine: str) -> tuple[Types, dict[str, int]]:
     """The types that the headers declare for a processor, and the values of the macros."""
     code = _PREAMBLE + "".join(f'#include "{name}"\n' for name in HEADERS)
@@ -271,15 +281,15 @@ def module() -> str:
     types = objects["x86_64"][0]
     lines = [*_HEAD.splitlines(), ""]
     for name in macros():
-        if not all(name in values for _, values in objects.values()):
-            continue  # of one processor
+        if name not in python_words() or not all(name in vs for _, vs in objects.values()):
+            continue  # of the programs alone, or of one processor
         value = {machine: values[name] for machine, (_, values) in objects.items()}
         lines.append(f"{name} = {by_machine(value)}")
     sized = [name for name in structures() if name not in UNSHARED]
     for name in sized:
         sizes = {machine: types.layout(name).size for machine, (types, _) in objects.items()}
         whole = sum(field.size for field in types.layout(name).fields) == types.layout(name).size
-        if name in OPAQUE or not whole:
+        if (name in OPAQUE or not whole) and f"{name.upper()}_BYTES" in python_words():
             lines.append(f"{name.upper()}_BYTES = {by_machine(sizes)}")
     lines += ["", ""]
     for name in enumerations():
