@@ -11,7 +11,6 @@ import numpy as np
 
 from hpcd.analysis import Database
 from hpcd.analysis.profile.entities import Entities
-from hpcd.analysis.profile.filters import below
 from hpcd.analysis.profile.views import SCOPE_VIEWS, ViewTree, contexts
 from hpcd.array_types import Mask
 from hpcd.errors import UsageError
@@ -112,7 +111,7 @@ class Trees:
             if int(selected.max()) >= len(tops):
                 raise UsageError("no such context")
             tops[selected] = True
-            return below(whole.tree, tops)[whole.place]
+            return whole.tree.below(tops)[whole.place]
         view, colon, name = context.partition(":")
         if not colon:
             raise UsageError("a context is n and node numbers between dots, or VIEW:NAME")
@@ -123,7 +122,7 @@ class Trees:
         # What is called from it is inside too.
         tops = named[contexts_of_view.tree.frame.astype(np.int64)]
         tops[0] = False
-        return below(contexts_of_view.tree, tops)[contexts_of_view.place]
+        return contexts_of_view.tree.below(tops)[contexts_of_view.place]
 
 
 def known_by_name(entities: Entities, number: int) -> bool:

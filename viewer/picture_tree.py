@@ -165,23 +165,15 @@ class PictureTree:
 
     @cached_property
     def _levels(self) -> list[I64]:
-        level = self.tree.depth()
-        order = np.argsort(level, kind="stable")
-        bounds = np.searchsorted(level[order], np.arange(1, int(level.max(initial=0)) + 1))
-        return np.split(order, bounds)
+        return self.tree.levels()
 
     def at(self, depth: int) -> U32:
         """``uint32[n]``: the entity of each node at call path depth ``depth`` (1: outermost), its
         own where its path is shorter; the colour's owner where ``depth`` is 0."""
         if not depth:
             return self.owner
-        shown = self.same[self.entity]
         keeps = (self.depth <= depth) & (self.entities.kind[self.entity] < ScopeKind.LOOP)
-        for level in self._levels[1:]:
-            inner = level[~keeps[level]]
-            shown[inner] = shown[self.tree.parent[inner]]
-        result: U32 = shown[self.stands]
-        return result
+        return self._entities(innermost(self.tree, keeps))
 
     def own_at(self, own: I64, depth: int) -> U32:
         """``uint32[n]``: of each node's ancestor at ``depth`` the entity of its innermost ``own``
@@ -190,12 +182,7 @@ class PictureTree:
 
     def ancestor_at(self, depth: int) -> I64:
         """``int64[n]``: each node's ancestor at ``depth`` as loops do not count, or itself."""
-        inner = self.depth > depth
-        at = np.arange(len(self), dtype=np.int64)
-        for level in self._levels[1:]:
-            deeper = level[inner[level]]
-            at[deeper] = at[self.tree.parent[deeper]]
-        return at
+        return innermost(self.tree, self.depth <= depth)
 
     @property
     def place(self) -> U32:

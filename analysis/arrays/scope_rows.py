@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcd.array_types import I64, U32, Mask
+from hpcd.array_types import I64, U32, U64, Mask
+from hpcd.model.cct import CCT, nearest_chosen
 
 
 @dataclass(frozen=True)
@@ -35,21 +36,28 @@ class ScopeRows:
             yield place, around
             place, around = place - 1, self._above[around]
 
+    def tree(self, frames: U64 | U32, scope_frames: U64 | U32) -> CCT:
+        """Return the rows as a tree: contexts have ``frames`` ``[contexts]``, scopes
+        ``scope_frames`` ``[scopes]``."""
+        label = np.zeros(self.count, np.uint64)
+        label[self.first] = frames
+        for row, scope in self.scopes():
+            label[row] = scope_frames[scope]
+        return CCT(self.parent.astype(np.uint32), label)
+
 
 def scope_rows(scope_parent: U32, kept: Mask, scope_of: U32, context_parent: U32) -> ScopeRows:
     """Rows of the contexts in ``scope_of`` (u32[contexts]), for the scopes ``kept``.
 
-    ``scope_parent`` is the scope around each scope, 0 the outermost, which is no scope of its own
-    and must be kept; ``context_parent`` the context above each. O(contexts times nesting).
+    ``scope_parent`` is the scope around each scope, 0 the outermost, which is no scope of its own;
+    ``context_parent`` the context above each; the root has no scopes. O(contexts times nesting).
     """
-    # The innermost scope kept at or around each one, 0 if none is.
-    inner = np.where(kept, np.arange(len(kept)), scope_parent).astype(np.int64)
-    while bool((inner != inner[inner]).any()):
-        inner = inner[inner]
+    inner = nearest_chosen(scope_parent, kept).astype(np.int64)
     above = inner[scope_parent]
-    innermost = inner[scope_of]
-    length = np.ones(len(innermost), np.int64)
-    around = innermost
+    own = inner[scope_of]
+    own[0] = 0
+    length = np.ones(len(own), np.int64)
+    around = own
     while bool(around.any()):
         length += around > 0
         around = above[around]
@@ -58,4 +66,4 @@ def scope_rows(scope_parent: U32, kept: Mask, scope_of: U32, context_parent: U32
     count = int(length.sum())
     parent = np.maximum(np.arange(count) - 1, 0)
     parent[first] = last[context_parent]
-    return ScopeRows(count, first, last, parent, innermost, above)
+    return ScopeRows(count, first, last, parent, own, above)

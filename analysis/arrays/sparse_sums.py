@@ -150,7 +150,10 @@ def _check(exists: bool) -> None:
 
 
 def sum_by(index: npt.NDArray[np.integer], weights: F64, count: int) -> F64:
-    """``float64[count]``: the weights of each index added up."""
+    """``float64[count]``: the weights ``float64[n]`` of each index added up; of ``float64[m, n]``
+    row by row, ``float64[m, count]``."""
+    if weights.ndim > 1:
+        return np.array([sum_by(index, row, count) for row in weights]).reshape(len(weights), count)
     sums: F64 = np.bincount(index, weights, count).astype(np.float64, copy=False)
     return sums
 

@@ -159,7 +159,7 @@ class ProfileFollower:
         if not sum(map(len, keys)):
             return None
         distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
-        value = np.stack([sum_by(place, row, len(distinct)) for row in np.hstack(costs)])
+        value = sum_by(place, np.hstack(costs), len(distinct))
         begin, self._end = self._end or min(times), max(times)
         clock = measurement.clock_pairs
         shift = int(clock[-1, 1] - clock[-1, 0]) if len(clock) else 0
@@ -229,12 +229,7 @@ class ProfileFollower:
 
     def _paths(self, nodes: I64) -> CallPaths:
         cct = self._measurement.cct
-        reached = np.zeros(len(cct), bool)
-        level = nodes
-        while len(level):
-            reached[level] = True
-            above = np.unique(cct.parent[level]).astype(np.int64)
-            level = above[~reached[above]]
+        reached = cct.reached(nodes)
         reached[0] = False
         modules, symbols = self._measurement.modules, self._measurement.symbols
         self._frames.look_up(np.unique(cct.frame[reached]), modules, symbols)
@@ -260,7 +255,7 @@ class ProfileFollower:
 def _joined(series: list[Series]) -> Series:
     node, place = np.unique(np.concatenate([one.node for one in series]), return_inverse=True)
     value = np.hstack([one.value for one in series])
-    sums = np.stack([sum_by(place, row.astype(float), len(node)) for row in value])
+    sums = sum_by(place, value.astype(float), len(node))
     return Series(Labels(OTHERS, "", "", OTHERS), node, _bounded(sums))
 
 

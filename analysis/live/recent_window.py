@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -279,17 +280,18 @@ class _PathNames:
         self._numbers: dict[tuple[int, CodePlace], int] = {}
         self._shown = self._paths
         """The paths as they are shown."""
+        self._fold = lru_cache(1)(self._folded)  # anew where there are more paths
 
     def by_path(self, seconds: F64) -> F64:
         """``seconds[metric, node]`` summed by call path: ``float64[metrics, paths]``."""
         nodes = np.flatnonzero(seconds.any(axis=0))
         self._number(nodes)
-        places = self._fold()[self._path_of_node[nodes]]
+        places = self._fold(len(self._paths))[self._path_of_node[nodes]]
         return np.array([
             np.bincount(places, row[nodes], minlength=len(self._shown)) for row in seconds
         ])  # fmt: skip
 
-    def _fold(self) -> I64:
+    def _folded(self, _: int) -> I64:
         """Return the number in the paths that are shown of each path int64[n]."""
         everything = np.arange(len(self._paths))
         if self._native or all(place.kind != ModuleKind.PYTHON for _, place in self._paths):
@@ -334,13 +336,7 @@ class _PathNames:
         if len(cct) > len(numbers):
             numbers = np.concatenate([numbers, np.full(len(cct) - len(numbers), -1, np.int64)])
             self._path_of_node = numbers
-        new = np.zeros(len(cct), bool)
-        level = nodes[numbers[nodes] < 0]
-        while len(level):
-            new[level] = True
-            level = np.unique(cct.parent[level]).astype(np.int64)
-            level = level[(numbers[level] < 0) & ~new[level]]
-        fresh = np.flatnonzero(new)
+        fresh = np.flatnonzero(cct.reached(nodes[numbers[nodes] < 0]) & (numbers < 0))
         modules, symbols = self._measurement.modules, self._measurement.symbols
         self._frames.look_up(np.unique(cct.frame[fresh]), modules, symbols)
         # Parents come first, so theirs is always numbered.

@@ -153,9 +153,7 @@ class Comparison:
     def steps(self) -> list[StepCounts]:
         """Count contexts in common, in only one, and different, from each side to the next."""
         tree = self.matching.tree
-        inclusive, variance = (
-            np.stack([tree.inclusive(row) for row in rows]) for rows in (self.cost, self.variance)
-        )
+        inclusive, variance = tree.inclusive(self.cost), tree.inclusive(self.variance)
         steps = []
         for number, change in enumerate(self.changes(inclusive, variance)):
             before, after = inclusive[number] > 0, inclusive[number + 1] > 0
@@ -208,10 +206,7 @@ class Comparison:
         ``int8[sides - 1, m]``.
         """
         owner = owners(self.matching)
-        cost, variance = (
-            np.stack([sum_by(owner, row, len(owner)) for row in rows])
-            for rows in (self.cost, self.variance)
-        )
+        cost, variance = (sum_by(owner, row, len(owner)) for row in (self.cost, self.variance))
         changes = self.changes(cost, variance)
         size = np.abs(np.diff(cost, axis=0)).max(axis=0)
         nodes = np.flatnonzero(is_difference(changes).any(axis=0))
@@ -232,11 +227,10 @@ class Comparison:
         order = np.lexsort((begin, group))
         order = order[order != 0]
         order = order[outermost(group[order], begin[order], end[order])]
-        inclusive = np.stack([tree.inclusive(row) for row in self.cost])
         count = int(group.max(initial=0)) + 1
         visits, cost = (
-            np.stack([sum_by(group[order], row[order], count) for row in rows])
-            for rows in (self.visits, inclusive)
+            sum_by(group[order], rows[:, order], count)
+            for rows in (self.visits, tree.inclusive(self.cost))
         )
         some = np.zeros(count, np.int64)
         some[group[order]] = order

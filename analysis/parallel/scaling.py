@@ -116,7 +116,7 @@ class Scaling:
         frame of the program above them. Where no module is the program all user frames are.
         """
         owner = owners(self.matching)
-        cost = np.stack([sum_by(owner, row, len(owner)) for row in self.cost])
+        cost = sum_by(owner, self.cost, len(owner))
         nodes = np.unique(owner)
         loss = self.loss(cost)[-1, nodes]
         nodes = nodes[np.argsort(-loss, kind="stable")]

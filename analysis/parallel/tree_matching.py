@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpcd.analysis.arrays.scope_rows import scope_rows
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.parallel.procedure_keys import (
@@ -30,7 +31,6 @@ from hpcd.analysis.parallel.procedure_keys import (
     identify,
     list_candidates,
 )
-from hpcd.analysis.profile.scope_nodes import becomes_node, insert_scope_nodes
 from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.structure import ScopeKind
@@ -135,9 +135,10 @@ def match(
             trees.append(CCT(cct.parent, of_node))
             continue
         of_scope = frames.of_scopes(db.scopes, loops, of_procedure, scopes)
-        tree, to = insert_scope_nodes(cct, of_node, db.scopes, db.scope_of_node, of_scope, scopes)
-        trees.append(tree)
-        moved.append(to)
+        kept = np.isin(db.scopes.kind, list(scopes))
+        rows = scope_rows(db.scopes.parent, kept, db.scope_of_node, cct.parent)
+        trees.append(rows.tree(of_node, of_scope))
+        moved.append(rows.last.astype(np.uint32))
     tree, node_of = union(trees)
     if scopes:
         node_of = [ids[to] for ids, to in zip(node_of, moved, strict=True)]
@@ -172,7 +173,7 @@ class _Frames:
     ) -> U64:
         """``uint64[scopes]``: the frame of each scope of these kinds of a database, else 0."""
         numbers = np.zeros(len(scopes), np.uint64)
-        for scope in np.flatnonzero(becomes_node(scopes, kinds)).tolist():
+        for scope in np.flatnonzero(np.isin(scopes.kind, list(kinds))).tolist():
             around = self.places[int(of_procedure[scopes.procedure[scope]])]
             frame, key = loops.place(scopes, scope, around)
             numbers[scope] = self._number(key, frame)
@@ -216,31 +217,14 @@ class _Loops:
         file, line = scopes.file[number], int(scopes.line[number])
         if scopes.kind[number] != ScopeKind.LOOP:
             name = scopes.name[number] or "[inlined]"
-            place = MatchedFrame(
-                name,
-                around.module,
-                around.kernel,
-                around.program,
-                "",
-                0,
-                inlined=True,
-                executable=around.executable,
-            )
+            place = around._replace(name=name, file="", line=0, inlined=True)
             return place, (module, name, ScopeKind.INLINED)
         names, ordered = self._of[id(scopes)]
         within = _procedure_around(scopes, number, names)
         at = _place_in_procedure(scopes, number)
         which = ordered[within].index(at) if within in self._in_order else -at
         name = f"{PurePath(file).name}:{line}" if file else scopes.name[number]
-        place = MatchedFrame(
-            f"loop at {name}",
-            around.module,
-            around.kernel,
-            around.program,
-            file,
-            line,
-            executable=around.executable,
-        )
+        place = around._replace(name=f"loop at {name}", file=file, line=line)
         return place, (module, within, ScopeKind.LOOP, which)
 
 

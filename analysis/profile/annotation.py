@@ -81,7 +81,7 @@ class Annotator:
     def __init__(self, db: Database, inside: npt.NDArray[np.bool_], exclusive: F64) -> None:
         self._db = db
         self._exclusive = exclusive
-        self._inclusive = np.stack([db.cct.inclusive(costs) for costs in exclusive])
+        self._inclusive = db.cct.inclusive(exclusive)
         self._begin, self._end = db.cct.preorder()
         nodes = np.flatnonzero(inside)
         self._nodes = nodes[self._inclusive[:, nodes].any(axis=0)]
@@ -161,18 +161,16 @@ class Annotator:
         places, group = np.unique(place, return_inverse=True)
         counted = outermost(group, self._begin[nodes], self._end[nodes])
         total = self._inclusive[:, :1]
-        own = [sum_by(group, costs[nodes], len(places)) for costs in self._exclusive]
-        whole = [
-            sum_by(group[counted], costs[nodes[counted]], len(places)) for costs in self._inclusive
-        ]
+        own = sum_by(group, self._exclusive[:, nodes], len(places))
+        whole = sum_by(group[counted], self._inclusive[:, nodes[counted]], len(places))
         nothing = np.zeros(len(places) + 1, np.uint32)
         return Annotated(
             name,
             places,
             View(
                 "lines", nothing, nothing,
-                np.concatenate([total * 0, np.stack(own)], axis=1),
-                np.concatenate([total, np.stack(whole)], axis=1),
+                np.concatenate([total * 0, own], axis=1),
+                np.concatenate([total, whole], axis=1),
             ),
         )  # fmt: skip
 

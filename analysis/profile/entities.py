@@ -149,11 +149,6 @@ def scoped_tree(
         # A loop at an address says as little as its procedure.
         owner = all_entities.of_procedure[scopes.procedure]
         keep &= ~((scopes.kind == ScopeKind.LOOP) & all_entities.shared[owner])
-    keep[0] = True
     rows = scope_rows(scopes.parent, keep, db.scope_of_node, db.cct.parent)
-    label = np.zeros(rows.count, np.uint64)
-    label[rows.first] = all_entities.of_procedure[db.procedure_of_node]
-    for row, scope in rows.scopes():
-        label[row] = all_entities.of_scope[scope]
-    tree = CCT(rows.parent.astype(np.uint32), label)
+    tree = rows.tree(all_entities.of_procedure[db.procedure_of_node], all_entities.of_scope)
     return without_chains(tree, rows.last.astype(np.uint32), all_entities.shared)

@@ -22,7 +22,7 @@ from hpcd.analysis.profile.python_modules import python_module
 from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError, did_you_mean
-from hpcd.model.cct import CCT
+from hpcd.model.cct import nearest_chosen
 from hpcd.model.identity import ModuleKind
 
 # Whose names and numbers choose trace lines; the fields :meth:`Lines.texts` has them by.
@@ -192,7 +192,7 @@ class Filter:
         :class:`UsageError` when no name fits."""
         fits = np.ones(len(db.cct), bool)
         if self.procedures:
-            fits &= below(db.cct, matching(db, self.procedures))
+            fits &= db.cct.below(matching(db, self.procedures))
         if self.modules:
             names = [_module_names(module) for module in db.modules]
             good = [_fits(self.modules, *name) for name in ((nameless("module"),), *names)]
@@ -239,25 +239,9 @@ def inside_of(db: Database, procedure: Mask, inlined: Sequence[bool]) -> Mask:
     scopes · log depth).
     """
     inside = np.array(inlined, bool)
-    # Parents have smaller numbers: what is true of one holds for all inside it.
-    around = db.scopes.parent.astype(np.int64)
-    while bool(around.any()):
-        inside |= inside[around]
-        around = around[around]
+    inside = inside[nearest_chosen(db.scopes.parent, inside)]
     inside_any: Mask = procedure[db.procedure_of_node] | inside[db.scope_of_node]
     return inside_any
-
-
-def below(tree: CCT, mask: Mask) -> Mask:
-    """``bool[nodes]``: ``mask``, and all nodes of ``tree`` below those. O(n · log depth)."""
-    if bool(mask[0]):
-        return np.ones(len(mask), bool)
-    inside = mask.copy()
-    around = tree.parent.astype(np.int64)
-    while bool(around.any()):
-        inside |= inside[around]
-        around = around[around]
-    return inside
 
 
 def bare(name: str) -> str:

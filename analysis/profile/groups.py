@@ -20,7 +20,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter, apart, nameless, user_name, users_of_lines
 from hpcd.analysis.profile.marked_phases import MarkedPhases
-from hpcd.analysis.profile.phase_costs import phase_costs
+from hpcd.analysis.profile.phase_costs import phase_costs, total_phases
 from hpcd.analysis.profile.python_modules import python_module
 from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import F64, I64
@@ -77,7 +77,7 @@ def group_costs(db: Database, by: str, only: Filter | None = None) -> Groups:
     selected = only.lines(db) & (group >= 0)
     of_line = only.costs_of_lines(db, selected)
     count = len(names)
-    cost = np.stack([sum_by(group[selected], row[selected], count) for row in of_line], axis=1)
+    cost = sum_by(group[selected], of_line[:, selected], count).T
     threads = np.bincount(group[selected], minlength=count).astype(np.int64)
     used = np.flatnonzero(threads)
     return Groups(
@@ -90,15 +90,9 @@ def _of_phases(db: Database, by: str, only: Filter) -> Groups:
     selected, fits = only.lines(db), only.contexts(db)
     lines = [line for line in phases.lines.tolist() if selected[line]]
     count = len(phases)
-    cost = np.zeros((count, len(db.metrics.names)))
-    seconds, threads = np.zeros(count), np.zeros(count, np.int64)
-    for line in phase_costs(db, lines, only.time_in(db, phases.segments), count):
-        inside = fits[line.node]
-        cost += np.stack(
-            [sum_by(line.group[inside], row[inside], count) for row in line.cost], axis=1
-        )
-        seconds += line.seconds
-        threads += line.seconds > 0
+    costs = phase_costs(db, lines, only.time_in(db, phases.segments), count)
+    total, seconds, threads = total_phases(costs, len(db.metrics.names), count, fits)
+    cost = np.ascontiguousarray(total.T)
     # Sums are the whole's: what is in no phase is what is left of it.
     cost[0] = np.maximum(only.costs_of_lines(db, selected).sum(axis=1) - cost.sum(axis=0), 0)
     seconds[0] = max(_watched(db, only, np.flatnonzero(selected)) - float(seconds.sum()), 0)
@@ -133,7 +127,7 @@ def _of_code(db: Database, by: str, only: Filter) -> Groups:
         group = np.where(inlined, of_scope[db.scope_of_node], of_procedure[db.procedure_of_node])
         names = [file or "[no debug information]" for file in files]
         details = [{"file": file} for file in files]
-    cost = np.stack([sum_by(group, row, len(names)) for row in only.exclusive(db)], axis=1)
+    cost = sum_by(group, only.exclusive(db), len(names)).T
     used = np.flatnonzero(cost.any(axis=1))
     threads = np.zeros(len(used), np.int64)
     return Groups(by, [names[n] for n in used], cost[used], threads, [details[n] for n in used])

@@ -83,9 +83,5 @@ def without_chains(tree: CCT, place: U32, shared: Mask) -> tuple[CCT, U32]:
     chained[0] = False
     if not bool(chained.any()):
         return tree, place
-    into = np.where(chained, tree.parent, np.arange(len(tree), dtype=np.uint32))
-    while bool(chained[into].any()):
-        into = into[into]
-    kept = ~chained
-    number = (np.cumsum(kept) - 1).astype(np.uint32)
-    return CCT(number[into[tree.parent[kept]]], tree.frame[kept]), number[into[place]]
+    shorter, to = tree.keep(~chained)
+    return shorter, to[place]

@@ -12,7 +12,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.costs import event_weights, records_reaching
 from hpcd.analysis.profile.time_segments import TimeSegments, ranges
 from hpcd.analysis.trace.records import Records
-from hpcd.array_types import F64, I64
+from hpcd.array_types import F64, I64, Mask
 
 # Records looked at together: some 100 MB with all that is made of them.
 _RECORDS_AT_ONCE = 1 << 20
@@ -64,14 +64,28 @@ def phase_costs(
             keys.append(distinct)
             costs.append(_costs(some, record, share, place, len(distinct), weight, duration))
         distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
-        both = np.concatenate(costs, axis=1)
         yield PhaseCosts(
             line,
             distinct // nodes,
             distinct % nodes,
-            np.stack([sum_by(place, row, len(distinct)) for row in both]),
+            sum_by(place, np.concatenate(costs, axis=1), len(distinct)),
             stretches.lengths(groups) / 1e9,
         )
+
+
+def total_phases(
+    costs: Iterable[PhaseCosts], metrics: int, groups: int, contexts: Mask | None = None
+) -> tuple[F64, F64, I64]:
+    """Return what ``contexts`` (``bool[nodes]``, None: all) cost in each group, ``float64[metrics,
+    groups]``, its seconds, ``float64[groups]``, and how many lines have any, ``int64[groups]``."""
+    cost, seconds = np.zeros((metrics, groups)), np.zeros(groups)
+    threads = np.zeros(groups, np.int64)
+    for line in costs:
+        inside = slice(None) if contexts is None else contexts[line.node]
+        cost += sum_by(line.group[inside], line.cost[:, inside], groups)
+        seconds += line.seconds
+        threads += line.seconds > 0
+    return cost, seconds, threads
 
 
 def _shares(records: Records, stretches: TimeSegments, duration: F64) -> tuple[I64, I64, F64]:

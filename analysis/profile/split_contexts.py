@@ -43,8 +43,7 @@ def split_contexts(
         row = sum_by(place, np.maximum(rest, 0), len(whole))
         costs.append(row + sum_by(at, moved, len(whole)))
     smaller, to = collapse(whole, whole.frame)
-    sums = np.stack([sum_by(to, row, len(smaller)) for row in costs])
-    return smaller, split.entities(), sums
+    return smaller, split.entities(), sum_by(to, np.stack(costs), len(smaller))
 
 
 def _costs_in_phases(db: Database, phases: MarkedPhases, only: Filter) -> tuple[I64, I64, F64]:
@@ -67,8 +66,7 @@ def _costs_in_phases(db: Database, phases: MarkedPhases, only: Filter) -> tuple[
 
 def _added(keys: list[I64], costs: list[F64]) -> tuple[I64, F64]:
     distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
-    both = np.concatenate(costs, axis=1)
-    return distinct, np.stack([sum_by(place, row, len(distinct)) for row in both])
+    return distinct, sum_by(place, np.concatenate(costs, axis=1), len(distinct))
 
 
 class _Split:

@@ -130,17 +130,14 @@ def make_view(
         )
     exclusive = only.exclusive(db)
     if kind == "top-down" and addresses:
-        view = View(
-            kind, db.cct.parent, db.procedure_of_node, exclusive, _inclusive(db.cct, exclusive),
-            frame=db.cct.frame,
-        )  # fmt: skip
+        view = replace(
+            _whole_view(kind, db.cct, exclusive), procedure=db.procedure_of_node, frame=db.cct.frame
+        )
     else:
         basis = contexts(db, kind, nameless=nameless)
         view = view_over(basis, exclusive, kind)
         if kind in ("flat", "bottom-up"):
-            levels = 1 if kind == "flat" else depth
-            view = by_caller(view, kind, metric=metric, share=share, depth=levels)
-            view = replace(view, entities=basis.entities)
+            view = by_caller(view, kind, metric=metric, share=share, depth=depth)
         elif kind in ("lines", "loops"):
             view = _side_by_side(db, basis, view, kind)
     return with_derived(view, derived)
@@ -157,14 +154,10 @@ def _split_view(
     depth: int | None,
 ) -> View:
     tree, known, own = split_contexts(db, basis.tree, basis.entities, basis.place, split, only)
-    view = View(
-        kind, tree.parent, tree.frame.astype(np.uint32), own, _inclusive(tree, own), entities=known
-    )
+    view = _whole_view(kind, tree, own, known)
     if kind == "top-down":
         return view
-    levels = 1 if kind == "flat" else depth
-    view = by_caller(view, kind, metric=metric, share=share, depth=levels)
-    return replace(view, entities=known)
+    return by_caller(view, kind, metric=metric, share=share, depth=depth)
 
 
 @dataclass(frozen=True)
@@ -209,12 +202,8 @@ def view_over(basis: ViewTree, exclusive: F64, kind: str = "top-down") -> View:
 
     ``exclusive`` is ``float64[metrics, contexts]``, a profile of the database.
     """
-    tree = basis.tree
-    own = np.stack([sum_by(basis.place, costs, len(tree)) for costs in exclusive])
-    return View(
-        kind, tree.parent, tree.frame.astype(np.uint32), own, _inclusive(tree, own),
-        entities=basis.entities,
-    )  # fmt: skip
+    own = sum_by(basis.place, exclusive, len(basis.tree))
+    return _whole_view(kind, basis.tree, own, basis.entities)
 
 
 def _side_by_side(db: Database, basis: ViewTree, down: View, kind: str) -> View:
@@ -227,7 +216,7 @@ def _side_by_side(db: Database, basis: ViewTree, down: View, kind: str) -> View:
     all_entities = basis.entities
     if kind == "loops" and not bool(basis.listed.any()):
         raise UsageError(f"{db.path}: no loops are known: no code that ran could be read")
-    view = by_caller(down, kind, metric=0, share=0.0, depth=1)
+    view = by_caller(down, kind)
     shown = basis.listed[view.procedure]
     if kind == "lines":
         # Code whose line is unknown leaves its cost with the procedure.
@@ -239,7 +228,6 @@ def _side_by_side(db: Database, basis: ViewTree, down: View, kind: str) -> View:
         procedure=view.procedure[shown],
         exclusive=view.exclusive[:, shown],
         inclusive=view.inclusive[:, shown],
-        entities=all_entities,
     )
 
 
@@ -262,13 +250,12 @@ def view_of_several(
     total = cost.sum(axis=1, keepdims=True)
     shares = np.divide(cost, total, out=np.zeros_like(cost), where=total != 0)
     own = np.concatenate([cost, *more, shares.sum(axis=0, keepdims=True)])
-    down = View("top-down", tree.parent, label, own, _inclusive(tree, own))
+    down = replace(_whole_view("top-down", tree, own), procedure=label)
     if kind == "top-down":
         return down
     if kind not in VIEWS[1:]:
         raise UsageError(f"no view {kind}; there are {', '.join(VIEWS)}")
-    levels = 1 if kind == "flat" else depth
-    return by_caller(down, kind, metric=len(own) - 1, share=share / len(cost), depth=levels)
+    return by_caller(down, kind, metric=len(own) - 1, share=share / len(cost), depth=depth)
 
 
 def with_derived(view: View, derived: Sequence[Formula]) -> View:
@@ -303,8 +290,11 @@ def hot_path(view: View, metric: int) -> list[int]:
         path.append(best)
 
 
-def _inclusive(tree: CCT, exclusive: F64) -> F64:
-    return np.stack([tree.inclusive(costs) for costs in exclusive])
+def _whole_view(kind: str, tree: CCT, own: F64, known: Entities | None = None) -> View:
+    """``tree`` with ``own`` costs ``float64[metrics, n]``; its frames are procedures."""
+    return View(
+        kind, tree.parent, tree.frame.astype(np.uint32), own, tree.inclusive(own), entities=known
+    )
 
 
 def outermost(group: I64, begin: I64, end: I64) -> npt.NDArray[np.bool_]:
@@ -323,12 +313,16 @@ def outermost(group: I64, begin: I64, end: I64) -> npt.NDArray[np.bool_]:
     return alone
 
 
-def by_caller(down: View, kind: str, *, metric: int, share: float, depth: int | None) -> View:
-    """Group the nodes of ``down`` by procedure, then by caller, by caller's caller, and so on.
+def by_caller(
+    down: View, kind: str, *, metric: int = 0, share: float = 0.0, depth: int | None = None
+) -> View:
+    """Group the nodes of ``down`` by procedure; of the view bottom-up then by caller, by caller's
+    caller, and so on.
 
     ``down`` is a top-down view, its nodes numbered by levels with siblings adjacent; the result is
     one of kind ``kind``. For ``metric``, ``share``, ``depth`` see :func:`make_view`.
     """
+    depth = depth if kind == "bottom-up" else 1
     tree = CCT(down.parent, down.procedure.astype(np.uint64))
     begin, end = tree.preorder()
     cut = share * float(down.total[metric])
@@ -353,10 +347,7 @@ def by_caller(down: View, kind: str, *, metric: int, share: float, depth: int | 
         group = np.repeat(np.arange(len(first)), np.diff(first, append=len(key)))
         counted = outermost(group, begin[node], end[node])
         exclusive = np.add.reduceat(down.exclusive[:, node], first, axis=1)
-        inclusive = np.stack(
-            [sum_by(group[counted], costs[node[counted]], len(first))
-             for costs in down.inclusive]
-        )  # fmt: skip
+        inclusive = sum_by(group[counted], down.inclusive[:, node[counted]], len(first))
         shown = exclusive[metric] >= cut if cut > 0 else np.ones(len(first), bool)
         omitted += int(len(first) - shown.sum())
         number = np.cumsum(shown) - 1 + total
@@ -375,4 +366,5 @@ def by_caller(down: View, kind: str, *, metric: int, share: float, depth: int | 
         np.concatenate(own, axis=1),
         np.concatenate(whole, axis=1),
         omitted=omitted,
+        entities=down.entities,
     )

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.array_types import I64, U32, U64
 from hpcd.distinct import distinct
@@ -141,7 +140,7 @@ class CodeVersions:
     def _divide(self, cct: CCT, versions: Mapping[int, _Versions]) -> None:
         keys = np.array(sorted(versions), np.uint64)
         changes = np.isin(cct.frame, keys)
-        below = _at_or_below(cct, changes)
+        below = cct.below(changes)
         parent, frame = cct.parent.tolist(), cct.frame.tolist()
         nodes: dict[int, _Versions] = {}
         added: dict[tuple[int, int], int] = {}
@@ -202,12 +201,3 @@ def _pieces(outer: _Versions, inner: _Versions) -> list[tuple[int, int, int]]:
             return pieces
         at += next_outer == since
         own += next_inner == since
-
-
-def _at_or_below(cct: CCT, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """``bool[n]``: whether a node or one of its ancestors is ``chosen``. O(n log depth)."""
-    below, jump = chosen.copy(), cct.parent.copy()
-    while bool(jump.any()):
-        below |= below[jump]
-        jump = jump[jump]
-    return below

@@ -7,7 +7,6 @@ computes anything that flows outward-in and one backward pass anything that flow
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,10 +49,13 @@ class CCT:
         return depth
 
     def inclusive(self, exclusive: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the sum of ``exclusive`` (float64[n]) over each node's subtree, float64[n].
+        """Return the sum of ``exclusive`` (float64[n]) over each node's subtree, float64[n]; of
+        float64[m, n] row by row.
 
         Nodes are handled level by level, deepest first: one bulk addition per level. O(n + depth).
         """
+        if np.ndim(exclusive) > 1:
+            return np.stack([self.inclusive(row) for row in exclusive])
         total = np.array(exclusive, dtype=np.float64)
         for nodes in self.levels()[:0:-1]:
             np.add.at(total, self.parent[nodes], total[nodes])
@@ -89,29 +91,35 @@ class CCT:
         return np.array(nodes[::-1], dtype=np.uint32)
 
     def innermost(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
-        """Return the innermost of the ``chosen`` nodes, bool[n], on each node's path, uint32[n];
-        0, the root, for a path without any. O(n · log depth).
-        """
-        jump = np.where(chosen, np.arange(len(self), dtype=np.uint32), self.parent)
-        while bool((jump[jump] != jump).any()):
-            jump = jump[jump]
-        return jump
+        """As :func:`nearest_chosen`."""
+        return nearest_chosen(self.parent, chosen)
 
     def ancestor_at(self, limit: int) -> npt.NDArray[np.uint32]:
         """Return each node's ancestor at depth ``limit``, or itself if shallower, uint32[n].
+        O(n · log depth)."""
+        return self.innermost(self.depth() <= limit)
 
-        O(n log n): level by level from ``limit`` on, each node has its parent's.
-        """
-        depth = self.depth()
-        at = np.arange(len(self.parent), dtype=np.uint32)
-        deeper = np.flatnonzero(depth > limit)
-        deeper = deeper[np.argsort(depth[deeper], kind="stable")]
-        levels = np.arange(limit + 1, int(depth.max(initial=0)) + 2)
-        bounds = np.searchsorted(depth[deeper], levels)
-        for first, end in itertools.pairwise(bounds.tolist()):
-            nodes = deeper[first:end]
-            at[nodes] = at[self.parent[nodes]]
-        return at
+    def below(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return which nodes are ``chosen`` (bool[n]) or have an ancestor that is, bool[n].
+        O(n · log depth)."""
+        inside: npt.NDArray[np.bool_] = chosen[self.innermost(chosen)]
+        return inside
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> tuple[CCT, npt.NDArray[np.uint32]]:
+        """Return the tree of the ``kept`` nodes, bool[n], the root among them, each below the
+        innermost kept one above it; and where in it each node, or that one, is, uint32[n]."""
+        number = (np.cumsum(kept) - 1).astype(np.uint32)
+        to = number[self.innermost(kept)]
+        return CCT(to[self.parent[kept]], self.frame[kept]), to
+
+    def reached(self, nodes: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Return which nodes are on the paths of ``nodes``, the root too, bool[n]."""
+        reached = np.zeros(len(self), bool)
+        while len(nodes):
+            reached[nodes] = True
+            nodes = np.unique(self.parent[nodes])
+            nodes = nodes[~reached[nodes]]
+        return reached
 
 
 def nodes_by_depth(depth: npt.NDArray[np.uint32]) -> list[npt.NDArray[np.int64]]:
@@ -120,3 +128,15 @@ def nodes_by_depth(depth: npt.NDArray[np.uint32]) -> list[npt.NDArray[np.int64]]
         depth = depth.astype(np.uint16)  # the stable sort of 16-bit keys is a radix sort
     order = np.argsort(depth, kind="stable")
     return np.split(order, np.cumsum(np.bincount(depth, minlength=1))[:-1])
+
+
+def nearest_chosen(
+    parent: npt.NDArray[np.uint32], chosen: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.uint32]:
+    """Return the innermost of the ``chosen`` nodes, bool[n], on each node's path, uint32[n]; 0, the
+    root, for a path without any. O(n · log depth).
+    """
+    jump = np.where(chosen, np.arange(len(parent), dtype=np.uint32), parent)
+    while bool((jump[jump] != jump).any()):
+        jump = jump[jump]
+    return jump

@@ -81,7 +81,7 @@ class ContextTable:
 
     def inclusive(self, cost: F64) -> F64:
         """Return the inclusive costs float64[metrics, n] of the exclusive ones ``cost``."""
-        return np.stack([self.tree.inclusive(row) for row in cost])
+        return self.tree.inclusive(cost)
 
 
 def build_context_table(db: Database, detail: Detail, depth: int | None = None) -> ContextTable:
@@ -103,11 +103,8 @@ def build_context_table(db: Database, detail: Detail, depth: int | None = None) 
 def _cut(table: ContextTable, depth: int) -> ContextTable:
     """Return the contexts of at most ``depth`` frames."""
     kept = table.depth() <= depth
-    number = (np.cumsum(kept) - 1).astype(np.uint32)
-    above = number[table.tree.ancestor_at(depth)]
-    return ContextTable(
-        number[table.parent[kept]], table.frame[kept], table.frames, above[table.of_node]
-    )
+    tree, to = table.tree.keep(kept)
+    return ContextTable(tree.parent, table.frame[kept], table.frames, to[table.of_node])
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,6 @@ class _Unfolded:
 def _unfold(db: Database) -> _Unfolded:
     scopes = db.scopes
     inlined = scopes.kind == ScopeKind.INLINED
-    inlined[0] = True
     rows = scope_rows(scopes.parent, inlined, db.scope_of_node, db.cct.parent)
     last = rows.last
     node = np.repeat(np.arange(len(last)), last - rows.first + 1)

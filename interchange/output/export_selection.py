@@ -164,7 +164,7 @@ class ExportSelection:
             inside = self._matching[node]
             node, cost = node[inside], cost[:, inside]
         distinct, place = np.unique(table.of_node[node], return_inverse=True)
-        sums = np.array([sum_by(place, row, len(distinct)) for row in cost]).reshape(len(cost), -1)
+        sums = sum_by(place, cost, len(distinct))
         kept = sums.any(axis=0)
         return LineCosts(distinct[kept], sums[:, kept])
 
@@ -181,7 +181,7 @@ class ExportSelection:
             cost = np.stack([self.db.metrics.exclusive(number) for number in self.metrics])
             if self._matching is not None:
                 cost = cost * self._matching
-            return np.stack([sum_by(table.of_node, row, len(table)) for row in cost])
+            return sum_by(table.of_node, cost, len(table))
         total = np.zeros((len(self.metrics), len(table)))
         for line in self.iterate_lines("sum"):
             costs = self.line_costs(line.number, table)

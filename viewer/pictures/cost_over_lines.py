@@ -11,7 +11,7 @@ import numpy.typing as npt
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from hpcd.analysis.profile.filters import below, matching
+from hpcd.analysis.profile.filters import matching
 from hpcd.viewer.pictures.picture import Drawn, Page, short
 from hpcd.viewer.selected_costs import heat, over_lines
 from hpcd.wording import harmless, percent, quantity
@@ -103,7 +103,7 @@ def _over(page: Page) -> tuple[str, str, dict[str, Any]]:
     metric = _metric(page)
     inside: npt.NDArray[np.bool_] = np.ones(len(db.cct), bool)
     if name:
-        inside = below(db.cct, matching(db, [name]))
+        inside = db.cct.below(matching(db, [name]))
     unit = db.metrics.units[db.metrics.number(metric)]
     return metric, unit, over_lines(db, page.lines, metric, inside)
 

@@ -25,6 +25,7 @@ from hpcd.analysis.parallel.comparison_sides import Side, choose_sides, whole_ru
 from hpcd.analysis.parallel.run_times import run_time_sentence
 from hpcd.analysis.parallel.tree_matching import owners
 from hpcd.analysis.profile.costs import WORK
+from hpcd.array_types import Mask
 from hpcd.errors import NotFoundError, UsageError
 from hpcd.viewer.marks import marks
 from hpcd.viewer.palette import colours
@@ -107,12 +108,9 @@ class Comparisons:
             comparison = self._made(request, databases)
         names_of = dict(zip(databases, request.databases, strict=True))
         matching = comparison.matching
-        kept = np.zeros(len(matching.tree), bool)
-        for cost in comparison.cost:
-            kept |= matching.tree.inclusive(cost) > 0
+        kept: Mask = np.any(matching.tree.inclusive(comparison.cost) > 0, axis=0)
         kept[0] = True
-        number = np.cumsum(kept) - 1
-        owner = owners(matching)
+        tree, to = matching.tree.keep(kept)
         places, place_of = np.unique(matching.place_of[kept], return_inverse=True)
         selected = [comparison.places[number] for number in places.tolist()]
         names = [place.label for place in selected]
@@ -136,9 +134,9 @@ class Comparisons:
             "head": json_bytes(head),
             "cost": comparison.cost[:, kept],
             "variance": comparison.variance[:, kept],
-            "parent": number[matching.tree.parent[kept]].astype(np.uint32),
+            "parent": tree.parent,
             "procedure": place_of.astype(np.uint32),
-            "owner": number[owner[kept]].astype(np.uint32),
+            "owner": to[owners(matching)[kept]],
         }
 
     def calls(self, request: ComparisonRequest) -> dict[str, object]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpcd.analysis import Database
 from hpcd.analysis.findings.finding import Finding
-from hpcd.analysis.profile.filters import below, inside_of
+from hpcd.analysis.profile.filters import inside_of
 from hpcd.analysis.profile.state_times import RecordStates
 from hpcd.analysis.trace.states import nodes_of
 from hpcd.array_types import F64, I64, Mask
@@ -42,7 +42,7 @@ def contexts_named(db: Database, text: str) -> Mask:
 
     named = np.array([fits(name) for name in db.procedure_labels], bool)
     inlined = [bool(name) and fits(name) for name in db.scopes.name]
-    return below(db.cct, inside_of(db, named, inlined))
+    return db.cct.below(inside_of(db, named, inlined))
 
 
 def stretches(db: Database, selection: LineSelection, choice: Choice, text: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def telling_place(db: Database, finding: Finding) -> dict[str, int] | None:
         name = finding.procedure
         named = np.array([text == name for text in db.procedure_names], bool)
         inlined = [text == name for text in db.scopes.name]
-        own = below(db.cct, inside_of(db, named, inlined))
+        own = db.cct.below(inside_of(db, named, inlined))
         inside = own if bool(own.any()) else inside
     cost: F64 = db.metrics.over_contexts(metric, inside)
     if not bool(cost.any()):

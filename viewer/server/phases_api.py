@@ -11,7 +11,7 @@ import numpy as np
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.profile.marked_phases import MarkedPhases
-from hpcd.analysis.profile.phase_costs import PhaseCosts, phase_costs
+from hpcd.analysis.profile.phase_costs import PhaseCosts, phase_costs, total_phases
 from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
@@ -51,8 +51,7 @@ class PhaseViews:
         """``float64[metrics, nodes]``: the same of all lines together."""
         total = np.zeros((len(self._db.metrics.names), len(self._db.cct)))
         for line in self.costs(text, lines, t0, t1):
-            for row, cost in zip(total, line.cost, strict=True):
-                row += sum_by(line.node, cost, len(row))
+            total += sum_by(line.node, line.cost, total.shape[1])
         return total
 
     def over_lines(self, text: str, lines: I64, metric: str, inside: Mask) -> F64:
@@ -68,12 +67,8 @@ class PhaseViews:
         """Return the count, time and cost of each phase by thread."""
         phases, count = self.marked(text), len(self.marked(text))
         names = self._db.metrics.names
-        cost = np.zeros((len(names), count))
-        seconds, threads = np.zeros(count), np.zeros(count, np.int64)
-        for line in self.costs(text, lines, t0, t1):
-            cost += np.stack([sum_by(line.group, row, count) for row in line.cost])
-            seconds += line.seconds
-            threads += line.seconds > 0
+        costs = self.costs(text, lines, t0, t1)
+        cost, seconds, threads = total_phases(costs, len(names), count)
         selected = np.zeros(len(self._db.lines), bool)
         selected[lines] = True
         calls = phases.count(selected, TimeSegments.of_windows([(t0, t1)]))

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcd.analysis.arrays.scope_rows import scope_rows
 from hpcd.analysis.database.scopes import Scopes
-from hpcd.analysis.profile.scope_nodes import insert_scope_nodes
 from hpcd.analysis.structure import ScopeKind
 from hpcd.model.cct import CCT
 from tests.support.random_measurements import paths_of, trees
@@ -38,7 +38,8 @@ def test_each_node_hangs_below_its_scopes(tree: CCT, scopes: Scopes, picks: list
     scope_of = np.array([pick % len(scopes) for pick in picks[: len(tree)]], np.uint32)
     frames = np.arange(len(tree), dtype=np.uint64)
     names = np.arange(len(scopes), dtype=np.uint64) + SCOPE
-    unfolded, to = insert_scope_nodes(tree, frames, scopes, scope_of, names)
+    rows = scope_rows(scopes.parent, scopes.kind != ScopeKind.STATEMENT, scope_of, tree.parent)
+    unfolded, to = rows.tree(frames, names), rows.last
     unfolded.validate("unfolded")
 
     def inside(node: int) -> list[int]:

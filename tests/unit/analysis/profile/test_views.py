@@ -17,7 +17,7 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile import views
-from hpcd.analysis.profile.filters import Filter, below, matching
+from hpcd.analysis.profile.filters import Filter, matching
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.profile.groups import CODE_GROUPS, GROUPINGS, group_costs
 from hpcd.analysis.profile.report import Outline, text_lines
@@ -214,7 +214,7 @@ def test_a_table_of_groups(ranks: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_contexts_below(db: Database) -> None:
     solve = matching(db, ["solve"])
-    inside = below(db.cct, solve)
+    inside = db.cct.below(solve)
     for node in range(len(db.cct)):
         names = [
             db.procedures.name[db.procedure_of_node[ancestor]] for ancestor in db.cct.path(node)
