@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from hpcd.process_status import status_field
+
 # Python ignores these as it starts.
 _IGNORED_BY_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _SHELLS = frozenset(
@@ -59,20 +61,15 @@ def _ignored_by_shell() -> set[int]:
     Its commands ignore the same. Other callers say nothing of what they start: Python and sshd
     ignore SIGPIPE themselves, and their children do not.
     """
-    with contextlib.suppress(OSError):  # there is no /proc, or it is another user's process
+    # There is no /proc, or it is another user's process.
+    with contextlib.suppress(OSError, ValueError):
         pid = os.getppid()
         while (name := Path(f"/proc/{pid}/exe").readlink().name) == "sudo":
-            pid = int(_status(pid, "PPid"))
+            pid = int(status_field(pid, "PPid"))
         if name in _SHELLS:
-            mask = int(_status(pid, "SigIgn"), 16)
+            mask = int(status_field(pid, "SigIgn"), 16)
             return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
     return set()
-
-
-def _status(pid: int, name: str) -> str:
-    """Return a field of /proc/PID/status."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(line for line in lines if line.startswith(f"{name}:")).split()[1]
 
 
 def caller_environment() -> dict[bytes, bytes]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import socket
 import sys
-from pathlib import Path
 
 from hpcd.analysis.symbols.confined_demangling import ANSWER, REQUEST
 from hpcd.analysis.symbols.demangle import demangle
+from hpcd.process_status import status_field
 from hpcd.sandbox.confinement import confine
 from hpcd.sandbox.worker_process import receive
 
@@ -27,16 +27,9 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         # Load all code that it needs: later no file can be opened.
         demangle("_Z4mainv")
-        confine(_allocated() + _MEMORY, _CPU_SECONDS)
+        allocated = status_field("self", "VmData").split() or ["0"]  # kB that RLIMIT_DATA counts
+        confine((int(allocated[0]) << 10) + _MEMORY, _CPU_SECONDS)
         serve(channel)
-
-
-def _allocated() -> int:
-    """Return the bytes of this process that RLIMIT_DATA counts."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) << 10
-    return 0
 
 
 def serve(channel: socket.socket) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from hpcd.errors import PrivilegeError
+from hpcd.process_status import status_field
 
 # Numbers of include/uapi/linux/capability.h, and what needs them.
 CAPABILITIES = {
@@ -23,8 +23,7 @@ LOADING = ("CAP_PERFMON", "CAP_BPF")
 
 def missing_capabilities() -> list[str]:
     """Return which of :data:`CAPABILITIES` this process does not have."""
-    status = Path("/proc/self/status").read_text()
-    mask = int(next(line for line in status.splitlines() if line.startswith("CapEff:"))[7:], 16)
+    mask = int(status_field("self", "CapEff"), 16)
     administration = mask >> _ADMINISTRATION & 1
     return [
         name

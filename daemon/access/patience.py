@@ -21,6 +21,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
+from hpcd.process_status import status_field
+
 T = TypeVar("T")
 
 # What is asked takes microseconds; while a process of hundreds of GB forks, seconds. That one is
@@ -160,11 +162,5 @@ def withheld() -> list[int]:
 def real_user(pid: int) -> int:
     """The real user of ``pid``, -1 when it is gone. Who owns its files in /proc is another matter:
     a process can have them be root's."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123
-            for line in file:
-                if line.startswith(b"Uid:"):
-                    return int(line.split()[1])
-    except OSError:
-        pass
-    return -1
+    users = status_field(pid, "Uid").split()
+    return int(users[0]) if users else -1

@@ -33,6 +33,7 @@ from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.access.processes import executable_regions
 from hpcd.daemon.access.target_files import Pin, open_root, pinned, require_pinned
 from hpcd.distinct import are_among, distinct
+from hpcd.process_status import status_field
 
 Symbols = list[tuple[int, int, str, int]]
 """(address, size, name, monotonic ns since when it holds), any order."""
@@ -135,7 +136,9 @@ class _Held:
     """One process's folder of maps and its jitdump files."""
 
     def __init__(self, pid: int, uid: int, allowance: _Allowance) -> None:
-        self._name = f"perf-{_inner_pid(pid)}.map"
+        # In its file system it has the pid that it knows itself by.
+        inner = status_field(pid, "NSpid").split() or [pid]
+        self._name = f"perf-{inner[-1]}.map"
         self._label = f"names of code of process {pid}"
         self._pid, self._uid, self._allowance = pid, uid, allowance
         self._folder: Pin | None = None
@@ -447,15 +450,3 @@ def _spans(symbols: Symbols, addresses: U64) -> Iterator[tuple[int, int, int]]:
     low, high = np.searchsorted(addresses, start), np.searchsorted(addresses, start + size)
     (some,) = np.nonzero(low < high)
     return zip(some.tolist(), low[some].tolist(), high[some].tolist(), strict=True)
-
-
-def _inner_pid(pid: int) -> int:
-    """The pid the process knows itself by, which names its files."""
-    try:
-        with open(f"/proc/{pid}/status") as file:  # noqa: PTH123
-            for line in file:
-                if line.startswith("NSpid:"):
-                    return int(line.split()[-1])
-    except (OSError, ValueError):
-        pass
-    return pid

@@ -14,6 +14,7 @@ from hpcd.daemon.service.protocol import Peer
 from hpcd.daemon.service.recordings import RecordingProcess
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, TargetError, UsageError
+from hpcd.process_status import status_field
 
 
 class RefusedError(HpcdError):
@@ -108,9 +109,9 @@ def _in_namespace_of(peer: int, pids: Collection[int]) -> dict[int, int]:
     here: dict[int, int] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit() and _namespace(name) == theirs:
-            inner = _inner_pid(name)
-            if inner in pids:
-                here[inner] = int(name)
+            for inner in status_field(name, "NSpid").split()[-1:]:
+                if int(inner) in pids:
+                    here[int(inner)] = int(name)
     return here
 
 
@@ -119,14 +120,3 @@ def _namespace(process: str) -> str | None:
         return os.readlink(f"/proc/{process}/ns/pid")  # noqa: PTH115
     except OSError:
         return None
-
-
-def _inner_pid(process: str) -> int:
-    try:
-        with open(f"/proc/{process}/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            for line in file:
-                if line.startswith("NSpid:"):
-                    return int(line.split()[-1])
-    except (OSError, ValueError, IndexError):
-        pass
-    return -1

@@ -16,6 +16,7 @@ from hpcd.daemon.stacks.system_calls import SystemCall, system_call
 from hpcd.daemon.stacks.target_memory import TargetMemory
 from hpcd.daemon.stacks.thread_activity import activity_of, is_kernel_thread
 from hpcd.model.stack_snapshot import Activity, Wait
+from hpcd.process_status import status_field
 
 _READING = frozenset(
     ("read", "pread64", "readv", "preadv", "preadv2", "recvfrom", "recvmsg", "recvmmsg")
@@ -150,7 +151,7 @@ class WaitReasons:
             return {}
         inner = {}
         for tid in self._threads.get(pid, ()):
-            ids = _status_line(f"/proc/{pid}/task/{tid}/status", "NSpid").split()
+            ids = status_field(f"{pid}/task/{tid}", "NSpid").split()
             if ids:
                 inner[int(ids[-1])] = tid
         return inner or {-1: 0}
@@ -296,15 +297,8 @@ def _lock_holder(pid: int) -> int:
 
 def _status(record: TaskStack, field: str) -> int:
     """A number in the status of a thread; 0 when it is gone."""
-    words = _status_line(f"/proc/{record.tgid}/task/{record.tid}/status", field).split()
+    words = status_field(f"{record.tgid}/task/{record.tid}", field).split()
     return int(words[0]) if words else 0
-
-
-def _status_line(path: str, field: str) -> str:
-    for line in _text(path).splitlines():
-        if line.startswith(f"{field}:"):
-            return line.partition(":")[2]
-    return ""
 
 
 def _text(path: str) -> str:
