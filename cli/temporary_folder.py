@@ -12,8 +12,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from hpcd.descriptors import closing_fd
+
 # Who has just made one may not have locked it yet.
 _YOUNG_SECONDS = 60.0
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
@@ -21,25 +24,20 @@ def temporary_folder(prefix: str) -> Iterator[tuple[Path, int]]:
     """A folder whose name begins with ``prefix``, removed at the end, and the descriptor that locks
     it: processes that inherit it keep the folder. Removes those of earlier processes first."""
     _remove_abandoned(prefix)
-    with tempfile.TemporaryDirectory(prefix=prefix) as folder:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield Path(folder), lock
-        finally:
-            os.close(lock)
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix) as folder,
+        closing_fd(os.open(folder, _DIRECTORY)) as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Path(folder), lock
 
 
 def _remove_abandoned(prefix: str) -> None:
     for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         # Another's, or removed meanwhile; or locked.
-        with contextlib.suppress(OSError):
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                status = os.fstat(lock)
-                private = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o700
-                if private and time.time() - status.st_mtime > _YOUNG_SECONDS:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(path)
-            finally:
-                os.close(lock)
+        with contextlib.suppress(OSError), closing_fd(os.open(path, _DIRECTORY)) as lock:
+            status = os.fstat(lock)
+            private = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o700
+            if private and time.time() - status.st_mtime > _YOUNG_SECONDS:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path)

@@ -7,6 +7,7 @@ import os
 from io import BufferedWriter
 from pathlib import Path
 
+from hpcd.descriptors import closing_fd
 from hpcd.errors import StorageError
 
 # As the kernel follows.
@@ -41,13 +42,10 @@ def _target_of(link: Path) -> str | None:
     """Return the target of ``link``, None for a link in /proc, which leads to an open file.
 
     Raises :class:`StorageError` if another user made the link."""
-    fd = os.open(link, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with closing_fd(os.open(link, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)) as fd:
         status = os.fstat(fd)
         if status.st_dev == Path("/proc").stat().st_dev:
             return None
         if status.st_uid not in (0, os.geteuid()):
             raise StorageError(f"{link} is a link that another user made; it is not followed")
         return os.readlink("", dir_fd=fd)
-    finally:
-        os.close(fd)

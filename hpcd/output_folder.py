@@ -15,6 +15,7 @@ import stat
 from pathlib import Path
 from types import TracebackType
 
+from hpcd.descriptors import closing_fd
 from hpcd.errors import HpcdError, StorageError
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -114,11 +115,8 @@ class OutputFolder:
 
     def sync_parent(self) -> None:
         """Wait until the result's name is on the disk. Raises :class:`OSError`."""
-        fd = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._parent)
-        try:
+        with closing_fd(os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._parent)) as fd:
             os.fsync(fd)
-        finally:
-            os.close(fd)
 
     def remove(self) -> None:
         """Remove it with all that is in it."""

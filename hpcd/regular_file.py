@@ -12,6 +12,7 @@ import stat
 from io import FileIO
 from pathlib import Path
 
+from hpcd.descriptors import closing_fd
 from hpcd.errors import FormatError
 
 
@@ -48,14 +49,11 @@ def open_linked(path: Path | str) -> int:
     Raises :class:`FormatError` for anything else, which is not opened: for a fifo or a device that
     may do something.
     """
-    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
+    with closing_fd(os.open(path, os.O_PATH | os.O_CLOEXEC)) as place:
         if not stat.S_ISREG(os.fstat(place).st_mode):
             raise FormatError(f"{path}: not a regular file")
         # Opens the file that was checked, even if its name now leads to another.
         return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(place)
 
 
 def read_regular(path: Path) -> bytes:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hpcd.analysis.symbols.symbolization import Namer, names_by_region
 from hpcd.array_types import U64
+from hpcd.descriptors import closing_fd
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
 from hpcd.regular_file import open_linked
@@ -49,14 +50,11 @@ class ConfinedNaming:
 
     def names(self, path: str, build_id: str, offsets: U64) -> list[str]:
         """The procedures at ``offsets`` of the file. Raises :class:`FormatError`."""
-        fd = self._open(path)
-        try:
+        with closing_fd(self._open(path)) as fd:
             data = np.ascontiguousarray(offsets, np.uint64).tobytes()
             request = {"path": path, "build_id": build_id}
             self._worker.ask(fd, path, b"n", join_json(request, data))
             names: list[str] = json.loads(self._worker.reply(path, _MAX_REPLY))
-        finally:
-            os.close(fd)
         if len(names) != len(offsets):
             raise FormatError(f"{path}: its reader gave no names")
         return names
@@ -64,14 +62,11 @@ class ConfinedNaming:
     def unchanged_build_id(self, path: str, since_ns: int) -> str:
         """Return the build id of the file at ``path``, empty if it was changed, or put there, later
         than ``since_ns`` (realtime). Raises :class:`FormatError`."""
-        fd = self._open(path)
-        try:
+        with closing_fd(self._open(path)) as fd:
             if os.fstat(fd).st_ctime_ns >= since_ns:
                 return ""
             self._worker.ask(fd, path, b"i", path.encode(errors="replace"))
             return self._worker.reply(path, _MAX_REPLY).decode(errors="replace")
-        finally:
-            os.close(fd)
 
     def _open(self, path: str) -> int:
         if self._stuck >= _MOST_STUCK:

@@ -16,8 +16,8 @@ import io
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from hpcd.daemon.access.file_status import OVERLAY, FileStatus, file_system_type, status_of
 from hpcd.daemon.access.processes import executable_regions
+from hpcd.descriptors import closing_fd
 from hpcd.model.region import Region
 
 _PIN = os.O_PATH | os.O_CLOEXEC
@@ -128,13 +129,8 @@ def require_pinned(pin: int, pid: int, folder: int | None = None) -> None:
             require_answer(pin, pid)
 
 
-@contextmanager
-def _pinned(path: str, folder: int | None, flags: int) -> Iterator[int]:
-    pin = os.open(path, _PIN | flags, dir_fd=folder)
-    try:
-        yield pin
-    finally:
-        os.close(pin)
+def _pinned(path: str, folder: int | None, flags: int) -> AbstractContextManager[int]:
+    return closing_fd(os.open(path, _PIN | flags, dir_fd=folder))
 
 
 def _require_regular(pin: int) -> None:
@@ -220,11 +216,8 @@ def _own_mounts() -> frozenset[int]:
 @cache
 def _memory_device() -> int:
     """The device of what is in memory and has no mount: memfd_create, System V shared memory."""
-    fd = os.memfd_create("device", os.MFD_CLOEXEC)
-    try:
+    with closing_fd(os.memfd_create("device", os.MFD_CLOEXEC)) as fd:
         return os.fstat(fd).st_dev
-    finally:
-        os.close(fd)
 
 
 def _text(process: str, name: str) -> str:
@@ -303,8 +296,7 @@ def file_of_region(
     Raises :class:`OSError`, among these :class:`ServedError`.
     """
     path, _, name = region.path.rpartition("/")
-    folder = open_folder(pid, path)
-    try:
+    with closing_fd(open_folder(pid, path)) as folder:
         with _pinned(name, folder, os.O_NOFOLLOW) as pin:
             status = status_of(pin)
             if not stat.S_ISREG(status.st_mode) or not _is_of(region, status):
@@ -313,8 +305,6 @@ def file_of_region(
                 return status, None
             file = open_file(f"/proc/self/fd/{pin}", pid, folder=folder)
         return status_of(file.fileno()), file
-    finally:
-        os.close(folder)
 
 
 def _is_of(region: Region, status: FileStatus) -> bool:

@@ -22,6 +22,7 @@ from hpcd.daemon.access import patience
 from hpcd.daemon.access.file_status import status_of
 from hpcd.daemon.access.patience import Patience, WithheldError
 from hpcd.daemon.access.target_reader_worker import LENGTH, MISSING, PART, PIECE
+from hpcd.descriptors import closing_fd
 from hpcd.errors import FormatError
 from hpcd.sandbox.worker_process import LateError, WorkerProcess
 
@@ -80,16 +81,13 @@ class TargetReader:
         return [text or b"" for text in _split(self._ask_process(pid, b"t", request))]
 
     def _ask_process(self, pid: int, kind: bytes, request: bytes) -> bytes:
-        fd = os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with self._lock:
-                seconds = self._patience.seconds(pid)
-                return self._ask(
-                    f"process {pid}", kind, fd, request, seconds,
-                    lambda end: self._patience.give_up(pid, end), self._reply,
-                )  # fmt: skip
-        finally:
-            os.close(fd)
+        process = os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        with closing_fd(process) as fd, self._lock:
+            seconds = self._patience.seconds(pid)
+            return self._ask(
+                f"process {pid}", kind, fd, request, seconds,
+                lambda end: self._patience.give_up(pid, end), self._reply,
+            )  # fmt: skip
 
     # --- files ---
 
@@ -131,10 +129,8 @@ class TargetReader:
             raise FormatError(f"{label}: {why}") from None
         except OSError as error:
             raise FormatError(f"{label}: {error.strerror}") from None
-        try:
+        with closing_fd(copy):
             yield copy
-        finally:
-            os.close(copy)
 
     def _ask_file(
         self, uid: int, label: str, kind: bytes, fd: int, request: bytes, factor: float,

@@ -19,6 +19,7 @@ import struct
 import sys
 from collections.abc import Callable
 
+from hpcd.descriptors import closing_fd
 from hpcd.sandbox.worker_process import serve
 
 LENGTH = struct.Struct("<I")
@@ -35,13 +36,10 @@ _PIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def _memory(process: int, request: bytes) -> bytes:
     """Pieces of memory, each with its length before it."""
-    memory = os.open("mem", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
-    try:
+    with closing_fd(os.open("mem", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)) as memory:
         return b"".join(
             _piece(memory, address, size) for address, size in PIECE.iter_unpack(request)
         )
-    finally:
-        os.close(memory)
 
 
 def _piece(memory: int, address: int, size: int) -> bytes:
@@ -60,12 +58,9 @@ def _texts(process: int, request: bytes) -> bytes:
     for name in request[LENGTH.size :].split(b"\0"):
         text = b""
         try:
-            fd = os.open(name, _READ, dir_fd=process)
-            try:
+            with closing_fd(os.open(name, _READ, dir_fd=process)) as fd:
                 while len(text) < most and (part := os.read(fd, _BLOCK)):
                     text += part
-            finally:
-                os.close(fd)
         except OSError:
             text = b""
         texts.append(LENGTH.pack(len(text[:most])) + text[:most])
@@ -75,11 +70,8 @@ def _texts(process: int, request: bytes) -> bytes:
 def _part(file: int, request: bytes) -> bytes:
     """A part of a file."""
     offset, size = PART.unpack(request)
-    fd = os.open(f"/proc/self/fd/{file}", _READ)
-    try:
+    with closing_fd(os.open(f"/proc/self/fd/{file}", _READ)) as fd:
         return os.pread(fd, size, offset)
-    finally:
-        os.close(fd)
 
 
 def _run(iterator: int, _: bytes) -> bytes:
@@ -96,16 +88,13 @@ def _copy(file: int, request: bytes) -> int:
     (_, most) = PART.unpack(request)
     copy = os.memfd_create("copy", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        fd = os.open(f"/proc/self/fd/{file}", _READ)
-        try:
+        with closing_fd(os.open(f"/proc/self/fd/{file}", _READ)) as fd:
             size = 0
             while part := os.read(fd, _BLOCK):
                 size += len(part)
                 if size > most:
                     raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
                 os.write(copy, part)
-        finally:
-            os.close(fd)
         fcntl.fcntl(copy, fcntl.F_ADD_SEALS, _SEALS)
     except BaseException:
         os.close(copy)

@@ -12,6 +12,7 @@ import ctypes
 import os
 from pathlib import Path, PurePosixPath
 
+from hpcd.descriptors import closing_fd
 from hpcd.errors import UsageError
 
 # include/uapi/linux/magic.h: CGROUP2_SUPER_MAGIC, CGROUP_SUPER_MAGIC.
@@ -57,14 +58,14 @@ def _hierarchies() -> list[Path]:
 
 def _has(hierarchy: Path, path: str) -> bool:
     """Whether ``hierarchy`` is mounted and has a control group of this ``path``."""
-    with contextlib.suppress(OSError, ValueError):  # also a NUL or half a character in the path
-        root = os.open(hierarchy, _OPEN_FLAGS)
-        try:
-            if _is_control_group(root):
-                os.close(_open_beneath(root, path.strip("/") or "."))
-                return True
-        finally:
-            os.close(root)
+    # ValueError: a NUL or half a character in the path.
+    with (
+        contextlib.suppress(OSError, ValueError),
+        closing_fd(os.open(hierarchy, _OPEN_FLAGS)) as root,
+    ):
+        if _is_control_group(root):
+            os.close(_open_beneath(root, path.strip("/") or "."))
+            return True
     return False
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from hpcd.array_types import I64, U64
 from hpcd.daemon.access import processes, target_reader
 from hpcd.daemon.access.patience import WithheldError
+from hpcd.descriptors import closing_fd
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MOST_TEXT = 64 << 20  # 65,530 mappings (vm.max_map_count), 1 KB of text each
@@ -62,11 +63,8 @@ def _present(pid: int, page: int, pages: int) -> I64 | None:
     if uid is None:
         return None
     try:
-        pin = os.open(f"/proc/{pid}/pagemap", os.O_PATH | os.O_CLOEXEC)
-        try:
+        with closing_fd(os.open(f"/proc/{pid}/pagemap", os.O_PATH | os.O_CLOEXEC)) as pin:
             text = target_reader.OWN.part(uid, f"process {pid}", pin, 8 * page, 8 * pages)
-        finally:
-            os.close(pin)
     except (OSError, WithheldError):
         return None
     if len(text) != 8 * pages:

@@ -16,6 +16,7 @@ from pathlib import Path
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.tasks.executors import WorkerDiedError
+from hpcd.descriptors import closing_fd
 from hpcd.errors import StorageError
 from hpcd.output_folder import OutputFolder
 
@@ -140,20 +141,14 @@ def _sync(folder: Path) -> None:
 
 
 def _sync_one(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
+    with closing_fd(os.open(path, os.O_RDONLY)) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _sync_file_system(folder: Path) -> None:
     """Wait until all that was written to the file system of ``folder`` is on the disk."""
     syncfs = ctypes.CDLL(None, use_errno=True).syncfs
-    fd = os.open(folder, os.O_RDONLY)
-    try:
+    with closing_fd(os.open(folder, os.O_RDONLY)) as fd:
         if syncfs(fd):
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error), str(folder))
-    finally:
-        os.close(fd)

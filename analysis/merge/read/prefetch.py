@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcd.descriptors import closing_fd
 from hpcd.measurement.chunk import MAX_SEGMENT
 
 # Bytes requested ahead of the current read: some seconds of work for a worker, little enough to be
@@ -57,8 +58,7 @@ def _ask(stretch: Stretch) -> None:
     while at < stretch.end:
         # A pipe in place of a segment would be waited for.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-        file = os.open(f"{stretch.measurement}/segment-{number:06d}.hpcd", flags)
-        try:
+        with closing_fd(os.open(f"{stretch.measurement}/segment-{number:06d}.hpcd", flags)) as file:
             size = min(os.fstat(file).st_size, MAX_SEGMENT)
             # Recorders write no holes: bytes behind a hole are not read.
             written = os.lseek(file, 0, os.SEEK_HOLE)
@@ -66,7 +66,5 @@ def _ask(stretch: Stretch) -> None:
             for place in range(begin, end, _REQUEST_BYTES):
                 length = min(_REQUEST_BYTES, end - place)
                 os.posix_fadvise(file, place, length, os.POSIX_FADV_WILLNEED)
-        finally:
-            os.close(file)
         at += size
         number += 1
