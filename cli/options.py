@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from hpcd.cli.result_store import database_argument
 from hpcd.errors import UsageError
@@ -21,6 +22,21 @@ def add_database_argument(parser: argparse.ArgumentParser, *, nargs: str | None 
         help="database of hpcd merge, or name of a result"
         + (" (default: the latest result)" if optional else ""),
     )
+
+
+def add_repeatable(
+    parser: argparse.ArgumentParser, flag: str, metavar: str, meaning: str, **more: Any
+) -> None:
+    """Add an option that may be given several times: a list, empty where it is not given."""
+    parser.add_argument(flag, action="append", default=[], metavar=metavar, help=meaning, **more)
+
+
+def add_percent_option(parser: argparse.ArgumentParser, meaning: str, default: float = 1.0) -> None:
+    """Add ``--percent``, below which rows are left out."""
+    parser.add_argument(
+        "--percent", type=float, default=default, metavar="P",
+        help=f"{meaning} (default: %(default)g)",
+    )  # fmt: skip
 
 
 def add_native_option(parser: argparse.ArgumentParser) -> None:
@@ -72,14 +88,11 @@ def add_partial_option(parser: argparse.ArgumentParser) -> None:
 
 def add_source_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--source``: where source files are, if not where they were compiled."""
-    parser.add_argument(
-        "--source",
-        action="append",
-        default=[],
+    add_repeatable(
+        parser, "--source", "FOLDER",
+        "also look for source files below FOLDER, by the longest matching end of their paths",
         type=Path,
-        metavar="FOLDER",
-        help="also look for source files below FOLDER, by the longest matching end of their paths",
-    )
+    )  # fmt: skip
 
 
 def add_tree_options(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ and 1.3 MB of a recorder, often at the end of a short command.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,17 @@ T = TypeVar("T", bound=np.generic)
 def distinct(values: npt.NDArray[T]) -> npt.NDArray[T]:
     """Return the values that are in ``values`` [n], each once, in ascending order."""
     ordered = np.sort(values)
-    once: npt.NDArray[T] = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    once: npt.NDArray[T] = ordered[begins_run(ordered)]
     return once
+
+
+def begins_run(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which entries of ``columns``, [n] each, differ from the one before in any of them,
+    bool[n]; the first does."""
+    begins = np.ones(len(columns[0]), bool)
+    if len(begins):
+        begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return begins
 
 
 def are_among(values: npt.NDArray[T], ordered: npt.NDArray[T]) -> npt.NDArray[np.bool_]:

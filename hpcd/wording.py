@@ -142,3 +142,14 @@ def harmless(text: object) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def number_ranges(numbers: Iterable[int], between: str = ",") -> str:
+    """Numbers as ranges: ``0-3,7``."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return between.join(str(low) if low == high else f"{low}-{high}" for low, high in parts)

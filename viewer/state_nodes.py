@@ -14,6 +14,7 @@ import numpy as np
 
 from hpcd.analysis.trace.states import STATES
 from hpcd.array_types import F64, I64, U8, U32, Mask
+from hpcd.distinct import begins_run
 from hpcd.model.cct import CCT
 from hpcd.model.codes import State
 
@@ -63,8 +64,7 @@ def divide(
     # A node keeps the look of most of its time, the first here.
     order = np.lexsort((-spent, node))
     known, node = known[order], node[order]
-    first = np.ones(len(node), bool)
-    first[1:] = node[1:] != node[:-1]
+    first = begins_run(node)
     look = usual.copy()
     look[node[first]] = known[first] % looks
     not_sampled = len(tree)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from hpcd.analysis.arrays.column_files import open_bounds, open_column
 from hpcd.analysis.arrays.packed_columns import PackedColumns, pack_frame
 from hpcd.analysis.arrays.sparse_sums import Cells, join_cells
 from hpcd.array_types import I64, U16, U32, U64, Array
+from hpcd.distinct import begins_run
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels, structure
 
@@ -58,12 +58,12 @@ def pack_cells(cells: Cells) -> PackedCells:
     order = _order(cells.event, cells.node, cells.line)
     event, node, line = cells.event[order], cells.node[order], cells.line[order]
     records, value = cells.records[order], cells.value[order]
-    bounds = run_starts(event)
+    bounds = np.flatnonzero(begins_run(event))
     frames = []
     ends = [*bounds[1:].tolist(), len(event)][: len(bounds)]
     for begin, end in zip(bounds.tolist(), ends, strict=True):
         own = slice(begin, end)
-        first = run_starts(node[own])
+        first = np.flatnonzero(begins_run(node[own]))
         lines = np.diff(line[own], prepend=np.uint32(0))
         lines[first] = line[own][first]
         frames += _pack(
@@ -124,13 +124,6 @@ def _order(event: U16, node: U32, line: U32) -> npt.NDArray[np.integer]:
     key |= np.arange(len(line), dtype=np.uint64)
     key.sort()
     return (key & np.uint64((1 << place) - 1)).astype(np.int64)
-
-
-def run_starts(values: npt.NDArray[Any]) -> I64:
-    """Return ``int64[k]``, ascending: the index at which each run of equal values begins."""
-    if not len(values):
-        return np.zeros(0, np.int64)
-    return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
 
 
 @dataclass(frozen=True, slots=True)

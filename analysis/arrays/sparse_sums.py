@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import F64, I64, U16, U32, U64
+from hpcd.distinct import begins_run
 from hpcd.kernels.library import CStructure, kernels, structure
 
 # Sums waiting to be added up: 28 bytes each.
@@ -183,9 +184,7 @@ def add_cells(parts: list[Cells]) -> Cells:
     whole = join_cells(parts)
     order = _order(whole.line, whole.node, whole.event)
     line, node, event = whole.line[order], whole.node[order], whole.event[order]
-    new = np.ones(len(line), bool)
-    new[1:] = (line[1:] != line[:-1]) | (node[1:] != node[:-1]) | (event[1:] != event[:-1])
-    starts = np.flatnonzero(new)
+    starts = np.flatnonzero(begins_run(line, node, event))
     if not len(starts):
         return whole
     return Cells(

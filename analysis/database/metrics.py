@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums, run_starts
+from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums
 from hpcd.analysis.arrays.column_files import are_below, open_column
 from hpcd.analysis.arrays.sparse_sums import Cells, sum_by
 from hpcd.analysis.database.column_bounds import LEAST_COST, MOST_COST
 from hpcd.array_types import F64, I64, U32, U64
+from hpcd.distinct import begins_run
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.cct import CCT
 
@@ -267,7 +268,7 @@ def require_costs(costs: F64, name: str) -> None:
 
 def _added_up(number: U32, value: F64) -> tuple[U32, F64]:
     """Each of ``number``, which ascend, once, and the sum of its values."""
-    starts = run_starts(number)
+    starts = np.flatnonzero(begins_run(number))
     if not len(starts):
         return number, value
     return number[starts], np.add.reduceat(value, starts)

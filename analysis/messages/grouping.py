@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpcd.array_types import I64
+from hpcd.distinct import begins_run
 
 
 def groups_of(*keys: I64) -> tuple[I64, int]:
@@ -12,10 +13,8 @@ def groups_of(*keys: I64) -> tuple[I64, int]:
     order of the keys, the first one foremost; and how many there are."""
     count = len(keys[0])
     order = np.lexsort(keys[::-1])
-    new = np.zeros(count, bool)
-    new[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
     group = np.empty(count, np.int64)
-    group[order] = np.cumsum(new)
+    group[order] = np.cumsum(begins_run(*(key[order] for key in keys))) - 1
     return group, int(group.max(initial=-1)) + 1
 
 
@@ -30,8 +29,7 @@ def ranks_within(*keys: I64) -> I64:
     """``int64[n]``: how many entries with the same keys stand before each one."""
     count = len(keys[0])
     order = np.lexsort((np.arange(count), *keys))
-    new = np.ones(count, bool)
-    new[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
+    new = begins_run(*(key[order] for key in keys))
     place = np.arange(count)
     within = np.empty(count, np.int64)
     within[order] = place - np.maximum.accumulate(np.where(new, place, 0))

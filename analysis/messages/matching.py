@@ -19,6 +19,7 @@ from hpcd.analysis.messages.late_ranks import LateRanks
 from hpcd.analysis.messages.operations import Operations
 from hpcd.analysis.messages.requests import NONE, Requests
 from hpcd.array_types import F64, I64, Mask
+from hpcd.distinct import begins_run
 from hpcd.model.mpi_functions import COLLECTIVES, Role
 from hpcd.model.mpi_records import MISSING
 
@@ -250,8 +251,7 @@ def match_collectives(
         turn = late.align_collectives(at, ended, turn)
     order = np.lexsort((rank, turn, number))
     at, number, turn, ended = at[order], number[order], turn[order], ended[order]
-    new = np.ones(len(at), bool)
-    new[1:] = (number[1:] != number[:-1]) | (turn[1:] != turn[:-1])
+    new = begins_run(number, turn)
     instance = np.cumsum(new) - 1
     first = np.append(np.flatnonzero(new), len(at))
     count = np.diff(first)

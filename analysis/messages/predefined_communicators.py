@@ -6,6 +6,7 @@ import numpy as np
 
 from hpcd.analysis.messages.operations import Operations
 from hpcd.array_types import I64
+from hpcd.distinct import begins_run
 from hpcd.model.mpi_functions import CREATIONS
 from hpcd.model.mpi_records import MISSING
 
@@ -61,9 +62,7 @@ class PredefinedCommunicators:
         order = candidates[
             np.lexsort((-count[candidates], ~has_world_size[candidates], unmade[candidates, 0]))
         ]
-        first = np.ones(len(order), bool)
-        first[1:] = unmade[order, 0][1:] != unmade[order, 0][:-1]
-        world = order[first]
+        world = order[begins_run(unmade[order, 0])]
         # Whose MPI_Init was recorded made all others in the recording.
         begun = np.flatnonzero(operations.ranks_that_call(INITS, int(rank.max(initial=0)) + 1))
         unsure = world[~has_world_size[world] & ~np.isin(unmade[world, 0], begun)]

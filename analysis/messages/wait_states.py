@@ -32,6 +32,7 @@ from hpcd.analysis.messages.grouping import groups_of
 from hpcd.analysis.messages.matching import Collectives, Messages
 from hpcd.analysis.messages.operations import Operations
 from hpcd.array_types import F64, I64, Mask
+from hpcd.distinct import begins_run
 from hpcd.model.mpi_functions import CREATIONS, Role
 
 
@@ -102,10 +103,7 @@ def wait_states(
     kind, operation, delayer, severity = (np.concatenate(c) for c in zip(*parts, strict=True))
     longest = np.lexsort((-severity, operations.call[operation]))
     longest = longest[severity[longest] > 0]
-    call = operations.call[operation[longest]]
-    first = np.ones(len(longest), bool)
-    first[1:] = call[1:] != call[:-1]
-    kept = longest[first]
+    kept = longest[begins_run(operations.call[operation[longest]])]
     return WaitStates(kind[kept], operation[kept], delayer[kept], severity[kept])
 
 

@@ -17,6 +17,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, Mask
+from hpcd.distinct import begins_run
 from hpcd.errors import UsageError
 
 # Threads that are tried as the one that the others live with; the busiest are enough.
@@ -153,9 +154,7 @@ def _gather(
     seconds = busy[lines]
     # By rank, the busiest first.
     order = np.lexsort((lines, -seconds, rank))
-    first = np.ones(len(order), bool)
-    first[1:] = rank[order][1:] != rank[order][:-1]
-    kept = order[first | (working_lines(db)[lines[order]] & (seconds[order] > 0))]
+    kept = order[begins_run(rank[order]) | (working_lines(db)[lines[order]] & (seconds[order] > 0))]
     kept = kept[np.argsort(lines[kept])]
     number, of_line = np.unique(rank[kept], return_inverse=True)
     programs = dict(db.rows("SELECT id, exe FROM process"))

@@ -14,8 +14,8 @@ from hpcd.analysis.profile.entities import Entities
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.phase_costs import phase_costs
-from hpcd.analysis.profile.time_segments import distinct
 from hpcd.array_types import F64, I64, U32, Mask
+from hpcd.distinct import distinct
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import collapse
 from hpcd.model.scope import ScopeKind

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.array_types import I64
+from hpcd.distinct import distinct
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +99,3 @@ def ranges(low: I64, high: I64) -> tuple[I64, I64]:
     which = np.repeat(np.arange(len(count)), count)
     before = np.cumsum(count) - count
     return which, np.arange(len(which)) - before[which] + low[which]
-
-
-def distinct(values: I64) -> I64:
-    """``values`` in order, each once. (``numpy.unique`` puts them into a hash table: of a million
-    different ones that takes ten times as long.)"""
-    ascending = np.sort(values)
-    first = np.ones(len(ascending), bool)
-    first[1:] = ascending[1:] != ascending[:-1]
-    return ascending[first]

@@ -26,6 +26,7 @@ from hpcd.analysis.profile.formula import Formula
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.split_contexts import split_contexts
 from hpcd.array_types import F64, I64, U32, U64
+from hpcd.distinct import begins_run
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import collapse
@@ -343,7 +344,7 @@ def by_caller(
         key = above << np.int64(32) | down.procedure[caller]
         order = np.argsort(key, kind="stable")
         node, caller, key = node[order], caller[order], key[order]
-        first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+        first = np.flatnonzero(begins_run(key))
         group = np.repeat(np.arange(len(first)), np.diff(first, append=len(key)))
         counted = outermost(group, begin[node], end[node])
         exclusive = np.add.reduceat(down.exclusive[:, node], first, axis=1)

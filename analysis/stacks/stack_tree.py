@@ -9,6 +9,7 @@ from hpcd.analysis.stacks.named_paths import Path
 from hpcd.analysis.symbols.frame_lookup import Frame
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import ThreadStack
+from hpcd.wording import number_ranges
 
 
 @dataclass(slots=True)
@@ -50,17 +51,6 @@ def merged(
     return root
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as ranges: ``0-3,7``."""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
-
-
 _MOST_PIDS = 3
 _MOST_RANGES = 12
 
@@ -80,7 +70,7 @@ def process_names(threads: Iterable[ThreadStack], processes: dict[int, Process])
     jobs = {process.job for process in processes.values() if process.rank is not None}
     for job, numbers in ranks.items():
         of = f" of {job}" if len(jobs) > 1 else ""
-        parts = ranges(numbers).split(",")
+        parts = number_ranges(numbers).split(",")
         if len(parts) > _MOST_RANGES:
             words.append(f"{len(set(numbers)):,} ranks ({','.join(parts[:3])} ...){of}")
         else:

@@ -30,6 +30,7 @@ from hpcd.analysis.symbols.demangle import demangle
 from hpcd.analysis.symbols.symbol_rows import load_symbols
 from hpcd.analysis.symbols.symbol_tables import Symbol, SymbolTable
 from hpcd.array_types import I64, U64
+from hpcd.distinct import begins_run
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
 from hpcd.model.frame import OFFSET_MASK
@@ -306,7 +307,7 @@ def _groups(entries: I64) -> Iterator[tuple[int, I64]]:
     """(entry, positions) of each distinct entry that is not -1."""
     order = np.argsort(entries, kind="stable")
     ranked = entries[order]
-    starts = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1])))
+    starts = np.flatnonzero(begins_run(ranked))
     for begin, members in zip(starts.tolist(), np.split(order, starts[1:]), strict=True):
         if ranked[begin] >= 0:
             yield int(ranked[begin]), members

@@ -24,6 +24,7 @@ from hpcd.analysis.trace.line_pictures import LinePictures, PartRows
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_file import expect
 from hpcd.array_types import I64, U16, U32, U64
+from hpcd.distinct import begins_run
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.model.cct import NO_NODE
@@ -220,9 +221,7 @@ class Trace:
         parts, shifts = self._map.part[lines], self.shifts(lines)
         order = drawn[np.lexsort((shifts[drawn], parts[drawn]))]
         parts, shifts = parts[order], shifts[order]
-        new = np.ones(len(order), bool)
-        new[1:] = (parts[1:] != parts[:-1]) | (shifts[1:] != shifts[:-1])
-        first = np.flatnonzero(new)
+        first = np.flatnonzero(begins_run(parts, shifts))
         bounds = np.append(first, len(order)).tolist()
         local = self._map.row[lines[order]].astype(np.int64)
         columns = (places[order], local, begin[order], end[order])

@@ -21,7 +21,7 @@ from hpcd.analysis.profile.source_files import read_source
 from hpcd.analysis.profile.views import with_derived
 from hpcd.array_types import Mask
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument, add_source_option
+from hpcd.cli.options import add_database_argument, add_repeatable, add_source_option
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.cli.verbs.report import chosen_metrics
 from hpcd.errors import UsageError
@@ -49,19 +49,12 @@ class Annotate(Command):
             action="store_true",
             help="show instructions even where lines are known",
         )
-        parser.add_argument(
-            "--metric",
-            action="append",
-            default=[],
-            metavar="NAME",
-            help="metric to show (default: CPU time), or 'NAME = FORMULA'; may be repeated",
-        )
-        parser.add_argument(
-            "--filter",
-            action="append",
-            default=[],
-            metavar="FILTER",
-            help="as of hpcd report: procedure=, module=, rank= or time=",
+        add_repeatable(
+            parser, "--metric", "NAME",
+            "metric to show (default: CPU time), or 'NAME = FORMULA'; may be repeated",
+        )  # fmt: skip
+        add_repeatable(
+            parser, "--filter", "FILTER", "as of hpcd report: procedure=, module=, rank= or time="
         )
         add_source_option(parser)
         parser.add_argument(

@@ -14,7 +14,7 @@ from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.advice import of_probes
 from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
+from hpcd.cli.options import add_database_argument, add_limit_option, add_repeatable, chosen_limit
 from hpcd.cli.output.tree_tables import MIN_NAME, Column, Row, TextOutput, table_rows
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction
@@ -37,21 +37,12 @@ class CallsCommand(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         add_database_argument(parser, nargs="?")
-        parser.add_argument(
-            "--by",
-            action="append",
-            default=[],
-            metavar="GROUP",
-            help=f"what to group calls by: {', '.join(GROUPINGS)}, or phase=FUNCTION;"
+        add_repeatable(
+            parser, "--by", "GROUP",
+            f"what to group calls by: {', '.join(GROUPINGS)}, or phase=FUNCTION;"
             " may be repeated (default: function and file)",
-        )
-        parser.add_argument(
-            "--function",
-            action="append",
-            default=[],
-            metavar="NAME",
-            help="only calls of this function; may be repeated",
-        )
+        )  # fmt: skip
+        add_repeatable(parser, "--function", "NAME", "only calls of this function; may be repeated")
         parser.add_argument(
             "--group", metavar="NAME",
             help="only functions recorded as io, mpi, memory, heap or probe",

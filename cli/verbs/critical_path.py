@@ -16,7 +16,12 @@ from hpcd.analysis.waits.path_report import PathPart, PathReport, path_report
 from hpcd.analysis.waits.wait_chains import Cause
 from hpcd.analysis.waits.wait_report import cause_name
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument, add_native_option, check_ranges
+from hpcd.cli.options import (
+    add_database_argument,
+    add_native_option,
+    add_percent_option,
+    check_ranges,
+)
 from hpcd.cli.output.tree_tables import MIN_NAME, Row, TextOutput
 from hpcd.errors import UsageError
 from hpcd.wording import counted, percent, time_text
@@ -57,8 +62,7 @@ class CriticalPathCommand(Command):
                             help="end at this second (default: the end)")  # fmt: skip
         parser.add_argument("--tid", type=int, metavar="TID",
                             help="end on this thread (default: that which ended last)")  # fmt: skip
-        parser.add_argument("--percent", type=float, default=1.0, metavar="P",
-                            help="omit parts below this share (default: %(default)g)")  # fmt: skip
+        add_percent_option(parser, "omit parts below this share")
         parser.add_argument("--width", type=int, metavar="N",
                             help="columns (default: the terminal's)")  # fmt: skip
         parser.add_argument("--json", action="store_true", help="print JSON, all of the path")

@@ -10,7 +10,7 @@ from pathlib import Path
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.filters import Filter
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument, add_native_option
+from hpcd.cli.options import add_database_argument, add_native_option, add_repeatable
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.cli.output.terminal_text import say
 from hpcd.errors import UsageError
@@ -43,14 +43,14 @@ class Export(Command):
             " directory where the format is one"
             " (default: the database's name with the format's ending, in the current directory)",
         )  # fmt: skip
-        parser.add_argument(
-            "--metric", action="append", default=[], metavar="NAME",
-            help="metric to export (default: all that the format can hold; of formats with one,"
+        add_repeatable(
+            parser, "--metric", "NAME",
+            "metric to export (default: all that the format can hold; of formats with one,"
             " CPU time); may be repeated",
         )  # fmt: skip
-        parser.add_argument(
-            "--filter", action="append", default=[], metavar="FILTER",
-            help="only these procedures, modules, trace lines, windows of time, as in hpcd report:"
+        add_repeatable(
+            parser, "--filter", "FILTER",
+            "only these procedures, modules, trace lines, windows of time, as in hpcd report:"
             " procedure, module, comm, thread, user, job or host=NAME, rank, pid or tid=0,2-5,"
             " time=BEGIN-END (s); may be repeated",
         )  # fmt: skip

@@ -17,6 +17,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.options import (
     add_context_options,
     add_database_argument,
+    add_percent_option,
     add_tree_options,
     check_ranges,
 )
@@ -62,13 +63,7 @@ class ImbalanceCommand(Command):
             help="metric (default: %(default)s, CPU time outside of MPI)",
         )
         add_context_options(parser)
-        parser.add_argument(
-            "--percent",
-            type=float,
-            default=1.0,
-            metavar="P",
-            help="omit contexts with less imbalance, blame and waiting (default: %(default)g)",
-        )
+        add_percent_option(parser, "omit contexts with less imbalance, blame and waiting")
         parser.add_argument(
             "--by-rank", action="store_true", help="list the cost of each rank in the contexts"
         )

@@ -24,7 +24,7 @@ from hpcd.analysis.profile.report_header import HeaderFacts, gather_facts
 from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
 from hpcd.analysis.waits.wait_report import wait_report
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument, add_native_option, check_ranges
+from hpcd.cli.options import add_database_argument, add_native_option, add_repeatable, check_ranges
 from hpcd.cli.output.terminal_text import harmless, spreadsheet_cell
 from hpcd.cli.output.tree_tables import Row, TextOutput
 from hpcd.cli.output.viewer_hint import costliest, hint
@@ -63,24 +63,18 @@ class Report(Command):
         add_database_argument(parser, nargs="?")
         add_native_option(parser)
         parser.add_argument("--view", choices=_VIEWS, default="top-down", help="default: top-down")
-        parser.add_argument(
-            "--metric",
-            action="append",
-            default=[],
-            metavar="NAME",
-            help="metric to sort and cut by (default: CPU time), or 'NAME = FORMULA' of metrics"
+        add_repeatable(
+            parser, "--metric", "NAME",
+            "metric to sort and cut by (default: CPU time), or 'NAME = FORMULA' of metrics"
             " with + - * / abs sqrt min max; further metrics are shown beside the first",
-        )
-        parser.add_argument(
-            "--filter",
-            action="append",
-            default=[],
-            metavar="FILTER",
-            help="only procedure=NAME (call paths that contain it), module=NAME (code of that load"
+        )  # fmt: skip
+        add_repeatable(
+            parser, "--filter", "FILTER",
+            "only procedure=NAME (call paths that contain it), module=NAME (code of that load"
             " module), comm, thread, user, job or host=NAME, rank, pid or tid=0,2-5,"
             " time=BEGIN-END (s), or phase=FUNCTION (within recorded calls of it); may be repeated;"
             " * and ? match in names",
-        )
+        )  # fmt: skip
         parser.add_argument(
             "--by", metavar="GROUP",
             help=f"a table of who spent it instead of a tree: {', '.join(GROUPINGS)}, or"

@@ -16,6 +16,7 @@ from hpcd.cli.options import (
     add_context_options,
     add_database_argument,
     add_partial_option,
+    add_percent_option,
     add_tree_options,
     check_ranges,
 )
@@ -71,13 +72,7 @@ class ScalingCommand(Command):
         )
         add_partial_option(parser)
         add_context_options(parser)
-        parser.add_argument(
-            "--percent",
-            type=float,
-            default=0.5,
-            metavar="P",
-            help="omit contexts that lose or gain less (default: %(default)s)",
-        )
+        add_percent_option(parser, "omit contexts that lose or gain less", 0.5)
         add_tree_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:

@@ -12,9 +12,10 @@ import numpy as np
 
 from hpcd.analysis.structure import ScopeForest, ScopeKind, Structure, StructureReader
 from hpcd.cli.command import Command
+from hpcd.cli.options import add_repeatable
 from hpcd.cli.output.terminal_text import say
 from hpcd.errors import FormatError, NotFoundError, UsageError
-from hpcd.wording import counted
+from hpcd.wording import counted, number_ranges
 
 
 class StructureCommand(Command):
@@ -32,13 +33,10 @@ class StructureCommand(Command):
         parser.add_argument(
             "--procedure", metavar="TEXT", help="only procedures whose name contains TEXT"
         )
-        parser.add_argument(
-            "--address",
-            action="append",
-            default=[],
-            metavar="ADDRESS",
-            help="only scopes that contain this address of the file (hexadecimal); may be repeated",
-        )
+        add_repeatable(
+            parser, "--address", "ADDRESS",
+            "only scopes that contain this address of the file (hexadecimal); may be repeated",
+        )  # fmt: skip
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -109,7 +107,7 @@ def as_text(path: Path, structure: Structure, procedure: str | None = None) -> I
         else:
             yield f"{indent}loop  {where or hex(int(forest.address[scope]))}"
         for at, lines in statements.get(scope, {}).items():
-            yield f"{indent}  {forest.files[at] if at >= 0 else '?'}: {ranges(lines)}"
+            yield f"{indent}  {forest.files[at] if at >= 0 else '?'}: {number_ranges(lines, ', ')}"
 
 
 def as_json(path: Path, structure: Structure, procedure: str | None = None) -> dict[str, Any]:
@@ -145,14 +143,3 @@ def summary(forest: ScopeForest) -> str:
     counts = np.bincount(forest.kind, minlength=len(ScopeKind)).tolist()
     names = ("procedure", "inlined call", "loop", "statement")
     return ", ".join(counted(count, name) for count, name in zip(counts, names, strict=True))
-
-
-def ranges(numbers: set[int]) -> str:
-    """Line numbers, those in a row as first-last."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)

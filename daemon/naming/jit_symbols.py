@@ -137,7 +137,7 @@ class _Held:
 
     def __init__(self, pid: int, uid: int, allowance: _Allowance) -> None:
         # In its file system it has the pid that it knows itself by.
-        inner = status_field(pid, "NSpid").split() or [pid]
+        inner = status_field(pid, "NSpid").split() or [str(pid)]
         self._name = f"perf-{inner[-1]}.map"
         self._label = f"names of code of process {pid}"
         self._pid, self._uid, self._allowance = pid, uid, allowance

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from hpcd.array_types import Mask
 from hpcd.bpf.wire import BxKind, CfaKind, FpKind
 from hpcd.daemon.unwind.unwind_rules import Rule, rule
+from hpcd.distinct import begins_run
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
@@ -78,8 +79,7 @@ def chain_rows(text: memoryview, address: int, low: int, high: int) -> tuple[I64
     )
     order = np.argsort(pc, kind="stable")
     pc, number = pc[order], number[order]
-    first = np.ones(len(pc), bool)
-    first[1:] = pc[1:] != pc[:-1]
+    first = begins_run(pc)
     return pc[first], number[first], _stretches(_without(padded, begin), begin, high)
 
 

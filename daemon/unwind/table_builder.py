@@ -19,6 +19,7 @@ from hpcd.daemon.unwind.stack_ends import stack_ends, with_offset
 from hpcd.daemon.unwind.unwind_rules import END, NONE, Rule, RuleSet, guessed
 from hpcd.daemon.unwind.unwind_table import MACHINES, MAX_SPAN, ModuleTable
 from hpcd.daemon.unwind.work_limit import UNLIMITED, WorkLimit
+from hpcd.distinct import begins_run
 from hpcd.elf.elf_view import ElfView, FileBytes
 from hpcd.errors import FormatError
 
@@ -58,8 +59,7 @@ def build_table(data: memoryview | FileBytes, limit: WorkLimit = UNLIMITED) -> M
 
     inside = (draft.pc >= base) & (draft.pc < end)
     pc, rule = draft.pc[inside], draft.rule[inside]
-    fresh = np.ones(len(pc), bool)
-    fresh[1:] = rule[1:] != rule[:-1]
+    fresh = begins_run(rule)
     return ModuleTable(
         build_id=elf.build_id(),
         machine=elf.machine,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.distinct import begins_run
 from hpcd.elf.elf_reader import (
     AARCH64,
     MAX_SECTION,
@@ -204,9 +205,7 @@ class ElfView(ElfReader):
             return np.zeros((0, 2), np.uint64)
         pairs = np.concatenate(tables)
         pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
-        fresh = np.ones(len(pairs), bool)
-        fresh[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
-        return pairs[fresh]
+        return pairs[begins_run(*pairs.T)]
 
     def named_symbols(self, tables: Sequence[str]) -> Iterator[tuple[bytes, npt.NDArray[np.void]]]:
         """Yield the names' text and the rows (:data:`~hpcd.elf.elf_reader.SYMBOL`) of each existing

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import U32, U64
+from hpcd.distinct import begins_run
 from hpcd.errors import FormatError
 from hpcd.model.cct import CCT, nodes_by_depth
 
@@ -90,7 +91,7 @@ def rank_frames(frames: U64) -> tuple[U64, U64]:
         return frames.copy(), np.zeros(0, np.uint64)
     order = np.argsort(frames, kind="stable")
     sorted_frames = frames[order]
-    first = np.concatenate(([True], sorted_frames[1:] != sorted_frames[:-1]))
+    first = begins_run(sorted_frames)
     rank = np.empty(len(frames), np.uint64)
     rank[order] = np.cumsum(first) - 1
     return sorted_frames[first], rank
@@ -116,7 +117,7 @@ def _number(parent: npt.NDArray[np.int64], rank: U64, depth: U32, frames: U64) -
         key = ids[parent[nodes]].astype(np.uint64) << _SHIFT | rank[nodes]
         order = np.argsort(key)
         key = key[order]
-        first = np.concatenate(([True], key[1:] != key[:-1]))
+        first = begins_run(key)
         ids[nodes[order]] = (total - 1) + np.cumsum(first)
         distinct = key[first]
         parents.append((distinct >> _SHIFT).astype(np.uint32))

@@ -17,6 +17,7 @@ from hpcd.analysis.arrays.scope_rows import scope_rows
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.entities import entities
 from hpcd.array_types import F64, I64, U32, U64, Mask
+from hpcd.distinct import begins_run
 from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import collapse
@@ -144,8 +145,7 @@ def _frames_by_place(db: Database, rows: _Unfolded) -> tuple[Frames, U64]:
     """Return frames by address and inlined call, and each row's frame. O(rows · log rows)."""
     code = db.cct.frame[rows.node]
     order = np.lexsort((rows.scope, code))
-    new = np.ones(len(order), bool)
-    new[1:] = (np.diff(rows.scope[order]) != 0) | (code[order][1:] != code[order][:-1])
+    new = begins_run(rows.scope[order], code[order])
     label = np.empty(len(order), np.uint64)
     label[order] = (np.cumsum(new) - 1).astype(np.uint64)
     rows_of = order[new]

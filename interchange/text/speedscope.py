@@ -15,6 +15,7 @@ from typing import BinaryIO, TextIO
 import numpy as np
 
 from hpcd.array_types import F64, U32
+from hpcd.distinct import begins_run
 from hpcd.interchange.fitted_names import utf8
 from hpcd.interchange.output.context_table import ContextTable, Detail
 from hpcd.interchange.output.decimal_text import numbers
@@ -98,7 +99,7 @@ def _merge_runs(block: TraceBlock, row: int, table: ContextTable) -> tuple[U32, 
     context, cost = table.of_node[block.node[kept]], cost[kept]
     if not len(context):
         return context, cost
-    starts = np.flatnonzero(np.concatenate(([True], context[1:] != context[:-1])))
+    starts = np.flatnonzero(begins_run(context))
     return context[starts], np.add.reduceat(cost, starts)
 
 

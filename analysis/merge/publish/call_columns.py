@@ -17,6 +17,7 @@ import numpy.typing as npt
 from hpcd.analysis.arrays.column_files import create_column, map_column, save_column
 from hpcd.analysis.trace.part_contents import MeasurementContents, load_calls
 from hpcd.array_types import I64, U16, U32, U64
+from hpcd.distinct import begins_run
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls
 from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject, Group, ValueKind
@@ -313,11 +314,7 @@ def _totals(
             object_of[mine] = part[f"value-{kinds.index(ValueKind.OBJECT)}"][mine]
     order = np.lexsort((object_of, part["node"], part["function"], line))
     keys = (line[order], part["function"][order], part["node"][order], object_of[order])
-    changes = np.zeros(len(line), bool)
-    changes[0] = True
-    for key in keys:
-        changes[1:] |= key[1:] != key[:-1]
-    starts = np.flatnonzero(changes)
+    starts = np.flatnonzero(begins_run(*keys))
     weight = part["weight"][order].astype(np.int64)
     duration = part["duration"][order]
     lists = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.array_types import I64, U16, U32, U64
+from hpcd.distinct import begins_run
 from hpcd.measurement.codec import RecordChunk, new_columns
 
 # Records handled at once: enough that numpy's fixed costs vanish, little enough that all their
@@ -99,7 +100,7 @@ class RecordColumns:
         row, count = np.concatenate(self._rows), np.concatenate(self._counts)
         order = np.argsort(row, kind="stable")
         row, count, begin = row[order], count[order], np.concatenate(self._begins)[order]
-        first = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
+        first = np.flatnonzero(begins_run(row))
         return Batch(
             row[first], np.append((np.cumsum(count) - count)[first], int(count.sum())),
             np.append(first, len(row)), begin, begin + count, self._cut(0, self._used),

@@ -13,14 +13,14 @@ from hpcd.analysis.stacks.outliers import outliers
 from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.recorded_stacks import _Event, _wait_at
 from hpcd.analysis.stacks.stack_sentences import findings
-from hpcd.analysis.stacks.stack_tree import merged, process_names, ranges
+from hpcd.analysis.stacks.stack_tree import merged, process_names
 from hpcd.analysis.stacks.wait_words import named_wait, wait_text
 from hpcd.analysis.stacks.waiting_chains import waiting_chains
 from hpcd.analysis.symbols.frame_lookup import Frame
 from hpcd.cli.output.stack_text import tree_lines
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack, Wait
-from hpcd.wording import age, ages
+from hpcd.wording import age, ages, number_ranges
 
 
 def thread(tid: int, path: int = 0, *, pid: int = 0, wait: Wait | None = None) -> ThreadStack:
@@ -51,7 +51,7 @@ def rank(number: int, pid: int, job: str = "7") -> Process:
     [([], ""), ([7], "7"), ([3, 1, 2, 0, 7], "0-3,7"), ([5, 5, 4, 9, 10], "4-5,9-10")],
 )
 def test_ranges(numbers: list[int], text: str) -> None:
-    assert ranges(numbers) == text
+    assert number_ranges(numbers) == text
 
 
 def test_durations_have_the_digits_that_matter() -> None:
