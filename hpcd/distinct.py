@@ -6,10 +6,12 @@ and 1.3 MB of a recorder, often at the end of a short command.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from hpcd.array_types import Array, Mask
 
 T = TypeVar("T", bound=np.generic)
 
@@ -21,7 +23,7 @@ def distinct(values: npt.NDArray[T]) -> npt.NDArray[T]:
     return once
 
 
-def begins_run(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def begins_run(*columns: Array) -> Mask:
     """Return which entries of ``columns``, [n] each, differ from the one before in any of them,
     bool[n]; the first does."""
     begins = np.ones(len(columns[0]), bool)
@@ -30,11 +32,11 @@ def begins_run(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return begins
 
 
-def are_among(values: npt.NDArray[T], ordered: npt.NDArray[T]) -> npt.NDArray[np.bool_]:
+def are_among(values: npt.NDArray[T], ordered: npt.NDArray[T]) -> Mask:
     """Return for each of ``values`` [n] whether it is among ``ordered``, which is distinct and
     ascending."""
     if not len(ordered):
         return np.zeros(len(values), bool)
     at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-    same: npt.NDArray[np.bool_] = ordered[at] == values
+    same: Mask = ordered[at] == values
     return same

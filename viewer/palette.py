@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.profile.filters import bare
+from hpcd.array_types import F64, U8
 from hpcd.errors import UsageError
 from hpcd.viewer.patterns import compile_pattern
 
-RGB = npt.NDArray[np.uint8]
+RGB = U8
 
 _DARKEST, _LIGHTEST, _LEVELS = 0.46, 0.88, 8
 _CHROMA, _MUTED = 0.15, 0.035
@@ -77,7 +77,7 @@ def colours(names: Sequence[str], patterns: Sequence[ColourPattern] = ()) -> RGB
     digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
     seeds = np.frombuffer(b"".join(digests), np.uint64) if names else np.zeros(0, np.uint64)
 
-    def part(shift: int) -> npt.NDArray[np.float64]:
+    def part(shift: int) -> F64:
         return ((seeds >> np.uint64(shift)) & np.uint64(0xFFFF)).astype(np.float64) / 65536
 
     # How yellow is even between the extremes; whether red or green is the other half's.
@@ -130,9 +130,9 @@ def is_dark(rgb: RGB) -> bool:
 
 
 def _srgb(
-    lightness: npt.NDArray[np.float64],
-    chroma: npt.NDArray[np.float64],
-    hue: npt.NDArray[np.float64],
+    lightness: F64,
+    chroma: F64,
+    hue: F64,
 ) -> RGB:
     """OKLCH to sRGB (Ottosson, "A perceptual color space for image processing", 2020)."""
     a, b = chroma * np.cos(hue), chroma * np.sin(hue)

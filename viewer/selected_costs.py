@@ -12,7 +12,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.profile.launchers import own_lines
 from hpcd.analysis.profile.phase_costs import PhaseCosts
 from hpcd.analysis.profile.state_times import times_by_state
-from hpcd.array_types import F64, I64, U32
+from hpcd.array_types import F64, I64, U32, Mask
 
 SUMS, TIMES, SAMPLED = 0, 1, 2
 """How a profile was made: metrics added up, time of records added up, or time by sampling."""
@@ -48,7 +48,7 @@ def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) 
 
 
 def over_lines(
-    db: Database, lines: I64, metric: str, inside: npt.NDArray[np.bool_], cost: F64 | None = None
+    db: Database, lines: I64, metric: str, inside: Mask, cost: F64 | None = None
 ) -> dict[str, object]:
     """Return the cost of the contexts ``inside`` on each of ``lines``; ``cost`` ``float64[lines of
     the database]`` says what counts of it (None: all).

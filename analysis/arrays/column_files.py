@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.file_mapping import map_file
-from hpcd.array_types import Array
+from hpcd.array_types import I64, Array
 from hpcd.errors import FormatError, StorageError
 from hpcd.regular_file import open_regular
 
@@ -143,7 +143,7 @@ def release(column: Array) -> None:
         base.madvise(mmap.MADV_DONTNEED)
 
 
-def open_narrow(path: Path, count: int) -> npt.NDArray[Any]:
+def open_narrow(path: Path, count: int) -> Array:
     """Map a column of ``count`` unsigned integers of 1 to 8 bytes. Raises :class:`FormatError`."""
     for kind in (np.uint8, np.uint16, np.uint32):
         with suppress(FormatError):
@@ -151,7 +151,7 @@ def open_narrow(path: Path, count: int) -> npt.NDArray[Any]:
     return open_column(path, np.uint64, count)
 
 
-def open_bounds(path: Path, rows: int, total: int) -> npt.NDArray[np.int64]:
+def open_bounds(path: Path, rows: int, total: int) -> I64:
     """Map an ``int64[rows + 1]`` column that cuts ``total`` entries into ``rows`` ranges.
 
     Raises :class:`FormatError` unless the ranges follow one another and cover them all.

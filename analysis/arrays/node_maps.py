@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import open_column
 from hpcd.analysis.arrays.packed_columns import PackedColumns, pack_frame
@@ -31,9 +30,7 @@ class NodeMaps:
         """Map the columns in ``folder``. Raises :class:`FormatError`."""
         self._nodes = nodes
         self._packed = PackedColumns(folder / "node.npy", folder / "node_frame.npy", parts)
-        self._count: npt.NDArray[np.uint32] = open_column(
-            folder / "node_count.npy", np.uint32, parts
-        )
+        self._count: U32 = open_column(folder / "node_count.npy", np.uint32, parts)
         self._kept: dict[int, U32] = {}
         self._held = 0
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import U32
+from hpcd.array_types import U32, Array
 
 
-def narrow(values: npt.NDArray[Any]) -> npt.NDArray[np.unsignedinteger]:
+def narrow(values: Array) -> npt.NDArray[np.unsignedinteger]:
     """``values`` in the fewest bytes of 1, 2, 4, 8 that hold them all."""
     top = int(values.max(initial=0))
     width = 1 if top < 1 << 8 else 2 if top < 1 << 16 else 4 if top < 1 << 32 else 8

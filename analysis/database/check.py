@@ -18,6 +18,7 @@ from hpcd.analysis.database.database import Database
 from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.database.sqlite_reader import each_row
 from hpcd.analysis.database.trace_check import check_trace
+from hpcd.array_types import F64, U16
 from hpcd.errors import FormatError
 from hpcd.measurement.check import Defect
 from hpcd.model.calls import ValueKind
@@ -200,13 +201,13 @@ def _check_calls(db: Database) -> list[str]:
     return findings
 
 
-def _interval_events(db: Database) -> npt.NDArray[np.uint16]:
+def _interval_events(db: Database) -> U16:
     """Ids of the events whose records are intervals: they have a second entry where they end."""
     rows = db.rows("SELECT id FROM event WHERE interval")
     return np.array([row[0] for row in rows], np.uint16)
 
 
-def _alike(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> bool:
+def _alike(a: F64, b: F64) -> bool:
     # Sums in another order differ in their last bits.
     return bool(np.allclose(a, b, rtol=1e-9, atol=0))
 

@@ -37,7 +37,7 @@ from hpcd.analysis.symbols.frame_names import python_name
 from hpcd.analysis.trace import pixel_samples
 from hpcd.analysis.trace.records import Records, Trace, TraceMap
 from hpcd.analysis.trace.trace_lines import LineColumns, Lines
-from hpcd.array_types import F64, I64, U32, U64
+from hpcd.array_types import F64, I64, U32, U64, Mask
 from hpcd.errors import FormatError, PlatformError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import KERNEL_KINDS, ModuleKind
@@ -72,9 +72,9 @@ class ProcedureTable:
     module: U32
     address: U64
     size: U64
-    kernel: npt.NDArray[np.bool_]
+    kernel: Mask
     file: list[str]
-    line: npt.NDArray[np.uint32]
+    line: U32
 
     def __len__(self) -> int:
         return len(self.name)
@@ -302,10 +302,10 @@ class Database:
         ]
 
     @cached_property
-    def is_python(self) -> npt.NDArray[np.bool_]:
+    def is_python(self) -> Mask:
         """``bool[procedures]``: which are Python functions."""
         python = np.array([False, *(row.kind == ModuleKind.PYTHON for row in self.modules)])
-        own: npt.NDArray[np.bool_] = python[self.procedures.module]
+        own: Mask = python[self.procedures.module]
         return own
 
     @cached_property

@@ -11,13 +11,12 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums
 from hpcd.analysis.arrays.column_files import are_below, open_column
 from hpcd.analysis.arrays.sparse_sums import Cells, sum_by
 from hpcd.analysis.database.column_bounds import LEAST_COST, MOST_COST
-from hpcd.array_types import F64, I64, U32, U64
+from hpcd.array_types import F64, I64, U32, U64, Mask
 from hpcd.distinct import begins_run
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.cct import CCT
@@ -157,7 +156,7 @@ class Metrics:
         inside = (begin >= begin[node]) & (begin < (end[node] if inclusive else begin[node] + 1))
         return self.over_contexts(metric, inside)
 
-    def over_contexts(self, metric: str | int, inside: npt.NDArray[np.bool_]) -> F64:
+    def over_contexts(self, metric: str | int, inside: Mask) -> F64:
         """``float64[lines]``: what the nodes of ``inside`` ``bool[nodes]`` cost on each line.
 
         O(their cells), and a look at the contexts of each chunk.

@@ -19,12 +19,10 @@ import numpy.typing as npt
 from hpcd.analysis.database.database import Database
 from hpcd.analysis.trace.blocks import damaged_block
 from hpcd.analysis.trace.part import Part
-from hpcd.array_types import I64
+from hpcd.array_types import I64, U16, Mask
 from hpcd.kernels.library import kernels
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.processors import processor_count
-
-Bools = npt.NDArray[np.bool_]
 
 # Decoded, a batch is about 10 MB; larger ones are no faster.
 _BATCH_BLOCKS = 256
@@ -43,14 +41,14 @@ class _Blocks(NamedTuple):
     """
 
     last: I64
-    bad_node: Bools
-    bad_event: Bools
+    bad_node: Mask
+    bad_event: Mask
     ends: int
 
 
 def check_trace(
     db: Database,
-    interval_events: npt.NDArray[np.uint16],
+    interval_events: U16,
     before_part: Callable[[Sequence[str], int], None] | None = None,
 ) -> tuple[list[str], int]:
     """Return the damage of the records of ``db``, and the number that only mark the end of an

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database.folding import CodePlace, fold_places
 from hpcd.analysis.symbols.frame_lookup import FrameLookup, MakeNamer
 from hpcd.analysis.symbols.symbolization import Namer
-from hpcd.array_types import F64, I64, U32, U64
+from hpcd.array_types import F64, I8, I64, U32, U64
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames_of
@@ -184,7 +183,7 @@ class ProfileFollower:
         )
         return series * nodes + chunk.node, cost
 
-    def _weights(self) -> tuple[npt.NDArray[np.int8], F64]:
+    def _weights(self) -> tuple[I8, F64]:
         """Return for each event the place of its metric in METRICS, -1 if it has none, and the ns
         that one unit of a record's value counts; the last entry is that of events that are
         not described."""

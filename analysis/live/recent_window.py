@@ -13,13 +13,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.database.folding import CodePlace, fold_places
 from hpcd.analysis.live.recent_calls import CallWindow, RecentCalls
 from hpcd.analysis.profile.working_lines import select_working
 from hpcd.analysis.symbols.frame_lookup import FrameLookup
-from hpcd.array_types import F64, I64, U32
+from hpcd.array_types import F64, I8, I64, U32
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.measurement.summary import Summary
@@ -95,7 +94,7 @@ class _Block:
     end: I64
     line: U32
     node: U32
-    metric: npt.NDArray[np.int8]
+    metric: I8
     seconds: F64
 
 

@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
@@ -38,7 +37,7 @@ from hpcd.analysis.profile.costs import (
 from hpcd.analysis.profile.scope_nodes import CALLS_AND_LOOPS
 from hpcd.analysis.profile.views import View, outermost, view_of_several
 from hpcd.analysis.profile.visits import count_visits
-from hpcd.array_types import F64, I8, I64, U32
+from hpcd.array_types import F64, I8, I64, U32, Mask
 from hpcd.errors import UsageError
 
 SENSITIVITY = 0.05
@@ -91,7 +90,7 @@ class Comparison:
     matching: Matching
     cost: F64
     variance: F64
-    looked_at: npt.NDArray[np.bool_]
+    looked_at: Mask
     lived: F64
     lived_variance: F64
     sensitivity: float = SENSITIVITY
@@ -243,9 +242,9 @@ class Comparison:
         )  # fmt: skip
 
 
-def is_difference(changes: I8) -> npt.NDArray[np.bool_]:
+def is_difference(changes: I8) -> Mask:
     """Return the mask of changes that are more, less, new or gone."""
-    differs: npt.NDArray[np.bool_] = (changes >= CostChange.MORE) & (changes <= CostChange.GONE)
+    differs: Mask = (changes >= CostChange.MORE) & (changes <= CostChange.GONE)
     return differs
 
 
@@ -325,7 +324,7 @@ def _costs_by_rank(
 
 
 def _lived(
-    side: Side, matching: Matching, databases: list[Database], looked_at: npt.NDArray[np.bool_]
+    side: Side, matching: Matching, databases: list[Database], looked_at: Mask
 ) -> tuple[float, float]:
     """Return the seconds for which a rank was in what is compared, and their variance."""
     if not has_time(side.database):

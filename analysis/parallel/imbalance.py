@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
@@ -16,7 +15,7 @@ from hpcd.analysis.parallel.tree_matching import Matching, match, owners
 from hpcd.analysis.parallel.waiting import Blame, StretchReader, counted, share_blame, waiting_nodes
 from hpcd.analysis.profile.costs import WORK, metric_parts, unit_of
 from hpcd.analysis.profile.scope_nodes import CALLS_AND_LOOPS
-from hpcd.array_types import F64, I64
+from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.measurement.seen_part import SeenPart
 from hpcd.model.scope import ScopeKind
 
@@ -188,8 +187,8 @@ def _rank_cost(
     parts: list[int],
     ranks: Ranks,
     at: int,
-    node_of: npt.NDArray[np.uint32],
-    ignored: npt.NDArray[np.bool_],
+    node_of: U32,
+    ignored: Mask,
 ) -> F64:
     """``float64[n]``: what the rank at ``at`` spent in each context that is not ``ignored``."""
     nodes, values = [], []

@@ -15,7 +15,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
@@ -36,7 +35,7 @@ from hpcd.analysis.parallel.regularity import (
 from hpcd.analysis.parallel.tree_matching import Matching, innermost, match, within
 from hpcd.analysis.parallel.waiting import Stretches, StretchReader, waiting_nodes
 from hpcd.analysis.profile.costs import event_weights
-from hpcd.array_types import I64
+from hpcd.array_types import I64, Mask
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
 
@@ -209,7 +208,7 @@ class PhaseTimeline:
 
     # --- how patterns are found ---
 
-    def _candidates(self, reference: int, part: npt.NDArray[np.bool_] | None) -> list[Callee]:
+    def _candidates(self, reference: int, part: Mask | None) -> list[Callee]:
         """The callee of each context of interest that marks its iterations, on one line."""
         line = self._stretches(reference)
         if not len(line.begin):
@@ -312,14 +311,14 @@ class PhaseTimeline:
         return int(np.flatnonzero(whole >= 0.8 * whole[0])[-1]) if len(length) else 0
 
 
-def _without(line: Stretches, lost: npt.NDArray[np.bool_]) -> Stretches:
+def _without(line: Stretches, lost: Mask) -> Stretches:
     kept = ~lost[line.node]
     ready = None if line.ready is None else line.ready[kept]
     return Stretches(line.begin[kept], line.end[kept], line.node[kept], line.idle[kept], ready)
 
 
-def _below(tree: CCT, node: int) -> npt.NDArray[np.bool_]:
+def _below(tree: CCT, node: int) -> Mask:
     selected = np.zeros(len(tree), bool)
     selected[node] = True
-    below: npt.NDArray[np.bool_] = innermost(tree, selected) == node
+    below: Mask = innermost(tree, selected) == node
     return below

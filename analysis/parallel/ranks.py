@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
@@ -148,7 +147,7 @@ def _gather(
     size: int,
     lines: I64,
     rank: I64,
-    busy: npt.NDArray[np.float64],
+    busy: F64,
     note: str,
 ) -> Ranks:
     seconds = busy[lines]
@@ -180,6 +179,6 @@ def _size(db: Database, lines: I64) -> int:
     return max([*recorded_sizes, len(np.unique(db.lines.rank[lines]))])
 
 
-def _busy_seconds(db: Database) -> npt.NDArray[np.float64]:
+def _busy_seconds(db: Database) -> F64:
     """``float64[lines]``: CPU time of each line; samples where that was not measured."""
     return db.line_totals("cpu_time" if "cpu_time" in db.metrics.names else 0)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.parallel.waiting import Stretches
-from hpcd.array_types import F64, I64
+from hpcd.array_types import F64, I64, Mask
 
 LEAST = 3
 """Iterations there must be: two may be chance."""
@@ -68,7 +67,7 @@ def choose(callees: Sequence[Callee]) -> Callee:
     )
 
 
-def runs_of(mask: npt.NDArray[np.bool_], line: Stretches) -> I64:
+def runs_of(mask: Mask, line: Stretches) -> I64:
     """``int64[k, 2]``: begin and end of each run of stretches where ``mask`` holds."""
     edge = np.diff(np.concatenate(([False], mask, [False])).astype(np.int8))
     low, high = np.flatnonzero(edge == 1), np.flatnonzero(edge == -1)
@@ -112,7 +111,7 @@ def score_of(begin: I64, end: I64, clocks: Sequence[Clock], whole: float) -> flo
 class Clock:
     """A line's own time, which stands still while ``still`` ``bool[k]`` holds."""
 
-    def __init__(self, line: Stretches, still: npt.NDArray[np.bool_] | None) -> None:
+    def __init__(self, line: Stretches, still: Mask | None) -> None:
         length = (line.end - line.begin).astype(np.float64)
         if still is not None:
             length *= ~still

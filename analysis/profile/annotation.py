@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.views import View, outermost
 from hpcd.analysis.symbols.changed_file import FileChangedError, check_build_id
-from hpcd.array_types import F64, I64, U64
+from hpcd.array_types import F64, I64, U64, Mask
 from hpcd.elf.elf_file import ElfFile
 from hpcd.elf.elf_reader import X86_64
 from hpcd.errors import FormatError
@@ -78,7 +77,7 @@ class Annotator:
     ``exclusive`` ``float64[metrics, nodes]`` is the profile, or a part of it.
     """
 
-    def __init__(self, db: Database, inside: npt.NDArray[np.bool_], exclusive: F64) -> None:
+    def __init__(self, db: Database, inside: Mask, exclusive: F64) -> None:
         self._db = db
         self._exclusive = exclusive
         self._inclusive = db.cct.inclusive(exclusive)

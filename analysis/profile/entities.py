@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import PurePath
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.scope_rows import scope_rows
 from hpcd.analysis.database import Database
@@ -62,9 +61,9 @@ class Entities:
         return f"loop at {where}" if kind == ScopeKind.LOOP else where
 
     @cached_property
-    def is_procedure(self) -> npt.NDArray[np.bool_]:
+    def is_procedure(self) -> Mask:
         """``bool[n]``."""
-        listed: npt.NDArray[np.bool_] = self.kind == ScopeKind.PROCEDURE
+        listed: Mask = self.kind == ScopeKind.PROCEDURE
         return listed
 
 

@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
@@ -177,7 +176,7 @@ class Filter:
                     row += sum_by(line.node, cost, len(row))
         return costs
 
-    def _costs(self, db: Database, metric: str, lines: npt.NDArray[np.int64]) -> F64:
+    def _costs(self, db: Database, metric: str, lines: I64) -> F64:
         if not self.windows:
             return costs_by_node(db, metric, lines)
         weights = event_weights(db, metric)

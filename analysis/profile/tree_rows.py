@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.array_types import F64, U32
+from hpcd.array_types import F64, U32, Mask
 
 
 class Forest:
@@ -19,9 +18,7 @@ class Forest:
     node is shown if its parent is, down to ``depth`` levels.
     """
 
-    def __init__(
-        self, parent: U32, rank: F64, shown: npt.NDArray[np.bool_], *, depth: int | None = None
-    ) -> None:
+    def __init__(self, parent: U32, rank: F64, shown: Mask, *, depth: int | None = None) -> None:
         self.omitted = int(len(parent) - shown.sum()) - (0 if bool(shown[0]) else 1)
         """Nodes left out because they are not ``shown``."""
         nodes = np.flatnonzero(shown)

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
@@ -25,7 +24,7 @@ from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.formula import Formula
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.split_contexts import split_contexts
-from hpcd.array_types import F64, I64, U32, U64
+from hpcd.array_types import F64, I64, U32, U64, Mask
 from hpcd.distinct import begins_run
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
@@ -173,7 +172,7 @@ class ViewTree:
     tree: CCT
     entities: Entities
     place: U32
-    listed: npt.NDArray[np.bool_]
+    listed: Mask
 
 
 def contexts(db: Database, kind: str, *, nameless: bool = True) -> ViewTree:
@@ -298,7 +297,7 @@ def _whole_view(kind: str, tree: CCT, own: F64, known: Entities | None = None) -
     )
 
 
-def outermost(group: I64, begin: I64, end: I64) -> npt.NDArray[np.bool_]:
+def outermost(group: I64, begin: I64, end: I64) -> Mask:
     """Which of the instances have no other of their group above them.
 
     ``group``, ``begin``, ``end`` ``int64[n]`` sorted by group, then ``begin``. Subtrees nest or are

@@ -7,10 +7,9 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.named_arrays import Arrays
-from hpcd.array_types import Array
+from hpcd.array_types import I64, Array
 from hpcd.errors import FormatError
 
 T = TypeVar("T")
@@ -83,7 +82,7 @@ class Strings(Sequence[str]):
         low, high = int(self.bounds[number]), int(self.bounds[number + 1])
         return self.data[low:high].tobytes().decode(errors="replace")
 
-    def take(self, numbers: npt.NDArray[np.int64]) -> Strings:
+    def take(self, numbers: I64) -> Strings:
         """The texts of these numbers, in their order."""
         if len(numbers) == len(self) and bool((numbers == np.arange(len(self))).all()):
             return self

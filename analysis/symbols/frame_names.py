@@ -4,8 +4,8 @@ addresses in no mapping."""
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import U64
 from hpcd.model.codes import UnwindStatus
 from hpcd.model.unwind_status import UNWIND_LABELS
 
@@ -31,7 +31,7 @@ def omitted_name(count: int) -> str:
     return f"[{count:,} frames left out]" if count < 100 else f"[some {count:,} frames left out]"
 
 
-def round_count(count: npt.NDArray[np.uint64] | int) -> npt.NDArray[np.uint64]:
+def round_count(count: U64 | int) -> U64:
     """Two digits of each count: more would give each depth of a recursion a name of its own."""
     counts = np.asarray(count, np.uint64)
     digits = np.floor(np.log10(np.maximum(counts, 1))).astype(np.int64)

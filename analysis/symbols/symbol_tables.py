@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import I64, U64
+from hpcd.array_types import I64, U8, U64, Mask
 from hpcd.elf.elf_file import ElfFile
 from hpcd.elf.elf_reader import AARCH64, RELOCATION, SYMBOL, X86_64, Section, string_at
 from hpcd.errors import FormatError
@@ -45,7 +45,7 @@ class SymbolTable:
         start: U64,
         end: U64,
         name: Callable[[int], str],
-        local: npt.NDArray[np.bool_] | None = None,
+        local: Mask | None = None,
         limits: U64 | None = None,
     ) -> None:
         order = np.argsort(start, kind="stable")
@@ -173,7 +173,7 @@ def from_ranges(start: U64, end: U64, name: Callable[[int], str]) -> SymbolTable
     return SymbolTable(start, end, lambda entry: name(int(start[entry])))
 
 
-def _covered(starts: U64, ends: U64, label: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _covered(starts: U64, ends: U64, label: Mask) -> Mask:
     """``bool[n]``: whether a symbol begins inside or at the start of a sized non-label symbol."""
     real = np.flatnonzero(~label & (ends > starts))
     if not len(real):
@@ -273,7 +273,7 @@ def _x86_stubs(
     return stubs
 
 
-def _int32_at(code: npt.NDArray[np.uint8], at: I64) -> I64:
+def _int32_at(code: U8, at: I64) -> I64:
     """Little-endian signed 32-bit numbers at the offsets ``at``."""
     if not len(at):
         return np.zeros(0, np.int64)

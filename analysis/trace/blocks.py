@@ -27,14 +27,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import zstandard
 
 from hpcd.analysis.arrays.packed_frames import decompress_into, side_by_side
-from hpcd.array_types import I64, U8, U16, U32, U64
+from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.kernels.library import CStructure, kernels, structure
 from hpcd.measurement.zstd_contexts import compressor
@@ -132,11 +131,11 @@ class StoredFrames:
 
     body: memoryview
     offset: I64
-    size: npt.NDArray[Any]
-    content: npt.NDArray[Any]
+    size: Array
+    content: Array
 
     def blocks(
-        self, frame: npt.NDArray[Any], at: npt.NDArray[Any], records: npt.NDArray[Any], width: U16,
+        self, frame: Array, at: Array, records: Array, width: U16,
         none: int = -1,
     ) -> StoredBlocks:  # fmt: skip
         """Return the blocks at offsets ``at`` in their ``frame``, which is ``none`` for no block;

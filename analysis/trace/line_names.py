@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import U32
 from hpcd.errors import FormatError
 
 QueryRows = Callable[..., Iterator[tuple[Any, ...]]]
@@ -30,7 +30,7 @@ class Words:
         """The first column of ``rows``; NULL is an empty word."""
         numbers: dict[str, int] = {}
         codes = (numbers.setdefault(str(row[0] or ""), len(numbers)) for row in rows)
-        self.code: npt.NDArray[np.uint32] = np.fromiter(codes, np.uint32)
+        self.code: U32 = np.fromiter(codes, np.uint32)
         self.word = list(numbers)
 
     def __getitem__(self, row: int) -> str:

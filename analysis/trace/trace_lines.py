@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import open_bounds, open_column, save_column
 from hpcd.analysis.trace.line_names import LineNames, QueryRows
+from hpcd.array_types import I32, I64, U32, Array
 from hpcd.errors import UsageError
 
 NO_RANK = -1
@@ -47,13 +48,13 @@ class LineColumns:
     ``tid`` ``int64``.
     """
 
-    start: npt.NDArray[np.int64]
-    end: npt.NDArray[np.int64]
-    first: npt.NDArray[np.int64]
-    rank: npt.NDArray[np.int32]
-    process: npt.NDArray[np.uint32]
-    pid: npt.NDArray[np.int64]
-    tid: npt.NDArray[np.int64]
+    start: I64
+    end: I64
+    first: I64
+    rank: I32
+    process: U32
+    pid: I64
+    tid: I64
 
     def save(self, folder: Path) -> None:
         """Write one column file each."""
@@ -64,7 +65,7 @@ class LineColumns:
     def load(folder: Path, lines: int, records: int) -> LineColumns:
         """Map the columns of :meth:`save`. Raises :class:`FormatError`."""
 
-        def column(name: str, kind: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
+        def column(name: str, kind: npt.DTypeLike = np.int64) -> Array:
             return open_column(folder / f"{name}.npy", kind, lines)
 
         return LineColumns(
@@ -92,7 +93,7 @@ class Lines:
         self._names = LineNames(rows, processes, len(columns.process))
         self.start, self.end, self.rank = columns.start, columns.end, columns.rank
         self.pid, self.tid, self.process = columns.pid, columns.tid, columns.process
-        self.records: npt.NDArray[np.int64] = np.diff(columns.first)
+        self.records: I64 = np.diff(columns.first)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -134,7 +135,7 @@ class Lines:
             )
         ]
 
-    def texts(self, field: str) -> tuple[list[str], npt.NDArray[np.uint32]]:
+    def texts(self, field: str) -> tuple[list[str], U32]:
         """Different values of ``field`` (process, thread, job, host), and each line's, by number.
 
         Few of a million lines differ: work on the distinct values costs little.
@@ -156,7 +157,7 @@ class Lines:
         words, codes = self.texts(field)
         return [words[code] for code in codes.tolist()]
 
-    def groups(self, by: str) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
+    def groups(self, by: str) -> tuple[I64, Sequence[str]]:
         """The ``rank``, ``job`` or ``host`` of each line: ``int64[n]`` into the names, -1 without.
 
         Ranks are distinguished by job, and named "job rank" if there are several jobs.

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-import numpy.typing as npt
-
+from hpcd.array_types import U64
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.distinct import distinct
 from hpcd.errors import HpcdError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame as frames
-
-U64 = npt.NDArray[np.uint64]
 
 # All files together. Whether one can be read again is not asked: a path may lead through a file
 # system that a user serves, which may never answer.

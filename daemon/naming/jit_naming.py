@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import U64
 from hpcd.daemon.naming import jit_symbols
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.distinct import distinct
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame as frames
 from hpcd.model.identity import Module, ModuleKind
-
-U64 = npt.NDArray[np.uint64]
 
 # Read of the files of each user when a recording ends: some seconds.
 _LAST_BYTES = 16 << 20

@@ -25,8 +25,8 @@ from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import I64, U64
 from hpcd.daemon.access import patience, target_reader
 from hpcd.daemon.access.file_status import FileStatus, status_of
 from hpcd.daemon.access.patience import WithheldError
@@ -38,7 +38,6 @@ from hpcd.process_status import status_field
 Symbols = list[tuple[int, int, str, int]]
 """(address, size, name, monotonic ns since when it holds), any order."""
 
-U64 = npt.NDArray[np.uint64]
 
 _MAX_BYTES = 64 << 20
 # Read at a time, of all files of a user: a fifth of a second when its lines are as short as can be.
@@ -426,7 +425,7 @@ def read_records(data: bytes, by_index: dict[int, tuple[int, int, str]], symbols
     return at
 
 
-def holders(symbols: Symbols, addresses: U64) -> npt.NDArray[np.int64]:
+def holders(symbols: Symbols, addresses: U64) -> I64:
     """Return the place of the last of ``symbols`` that holds each of ``addresses`` (u64[n],
     ascending), int64[n]; -1 where none does."""
     holder = np.full(len(addresses), -1, np.int64)

@@ -9,15 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import I64, U32, U64
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols, kernel_build_id
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.distinct import distinct
 from hpcd.model import frame as frames
-
-U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
 
 
 class SymbolWriter(Protocol):
@@ -124,7 +121,7 @@ class KernelNaming:
             self._writer.add_symbols(module, [(start & frames.OFFSET_MASK, size, name)])
         return np.uint64(module) << np.uint64(frames.MODULE_SHIFT) | (address & mask)
 
-    def _write_symbols(self, module: npt.NDArray[np.uint32], offset: U64) -> None:
+    def _write_symbols(self, module: U32, offset: U64) -> None:
         addresses = set(zip(module.tolist(), offset.tolist(), strict=True)) - self._seen
         self._seen |= addresses
         symbols_of: dict[int, list[tuple[int, int, str]]] = {}

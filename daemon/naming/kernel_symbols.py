@@ -15,15 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import I64, U32, U64
 from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.bpf.loading.kernel_facilities import hides_addresses
 from hpcd.elf.elf_reader import gnu_build_id
 from hpcd.sandbox.file_cache import FileStore
-
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
 
 KERNEL_NAME = "[kernel]"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -166,7 +163,7 @@ class KernelSymbols:
             return None
         return int(np.flatnonzero(self._start == start)[0])
 
-    def locate(self, address: U64) -> tuple[npt.NDArray[np.uint32], U64]:
+    def locate(self, address: U64) -> tuple[U32, U64]:
         """Return the module that contains each address (index into ``modules``) and the offset
         there."""
         if not self.available:
@@ -231,9 +228,7 @@ class KernelSymbols:
         return start - int(self.base[module]), end - start, name
 
 
-def _parse(
-    lines: bytes, index: dict[bytes, int]
-) -> tuple[U64, npt.NDArray[np.uint32], npt.NDArray[np.int64], bytes]:
+def _parse(lines: bytes, index: dict[bytes, int]) -> tuple[U64, U32, I64, bytes]:
     """Address, owner and length of the name, with the 0 behind it, of each text symbol in whole
     ``lines``, and their names, one after another; ``index`` numbers the owners.
 

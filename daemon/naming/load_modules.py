@@ -12,9 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
+from hpcd.array_types import U64
 from hpcd.daemon.access import patience, target_reader
 from hpcd.daemon.access.file_status import FileStatus, status_of
 from hpcd.daemon.access.processes import executable_regions
@@ -182,7 +180,7 @@ class Modules:
             | target_reader.OWN.given_up
         )
 
-    def symbols(self, number: int, offsets: npt.NDArray[np.uint64]) -> list[tuple[int, int, str]]:
+    def symbols(self, number: int, offsets: U64) -> list[tuple[int, int, str]]:
         """(start, size, name) of the functions of a module that hold ``offsets``. No table is made
         any more. Raises :class:`HpcdError`, also for a file that has been written to meanwhile."""
         if not self._queue.stop(_STOP_SECONDS):

@@ -11,15 +11,13 @@ from array import array
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import I64, U16
 from hpcd.daemon.unwind.frame_programs import MAX_ADDRESS, Cie, FramePrograms
 from hpcd.daemon.unwind.unwind_rules import NONE, RuleSet
 from hpcd.elf.encoded_pointer import encoded_pointer
 from hpcd.elf.frame_records import RELATIVE, WIDE, record_head, record_offsets
 from hpcd.elf.leb128 import sleb128, uleb128
-
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -206,7 +204,7 @@ class CfiDecoder:
 
     # --- putting together ---
 
-    def rows(self) -> tuple[I64, npt.NDArray[np.uint16], I64, I64]:
+    def rows(self) -> tuple[I64, U16, I64, I64]:
         """(pc, rule) rows of all functions, sorted, and the functions' (start, end).
 
         Where functions overlap, the one that starts later rules from its start on. A row of no

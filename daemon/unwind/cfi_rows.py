@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from iced_x86 import Code, Instruction, Register
 
-from hpcd.array_types import I64, U8
+from hpcd.array_types import I64, U8, U16
 from hpcd.bpf.wire import CfaKind, FpKind
 from hpcd.daemon.unwind.unwind_rules import Rule, rule
 
@@ -35,7 +35,7 @@ class Correction:
 class CfiRows:
     """The rows of the call frame information: rules (RULE_DTYPE) by pc, sorted."""
 
-    def __init__(self, pc: I64, number: npt.NDArray[np.uint16], rules: npt.NDArray[np.void]):
+    def __init__(self, pc: I64, number: U16, rules: npt.NDArray[np.void]):
         self.pc = pc
         self._number = number
         self._rules = rules

@@ -11,8 +11,8 @@ from __future__ import annotations
 import bisect
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import I64
 from hpcd.daemon.unwind.code_gap import CodeGap, Rows, Steps, decode_steps
 from hpcd.daemon.unwind.leaf_code import leaf_rows
 from hpcd.daemon.unwind.stack_state import StackState
@@ -33,7 +33,7 @@ def code_rows(
     functions: list[tuple[int, int]],
     machine: str,
     limit: WorkLimit = UNLIMITED,
-) -> tuple[npt.NDArray[np.int64], list[Rule]]:
+) -> tuple[I64, list[Rule]]:
     """Rows for stretches of machine code.
 
     ``text`` is a section at ``text_vaddr``; ``gaps`` are (start, end) addresses in it without call

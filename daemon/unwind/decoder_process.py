@@ -12,9 +12,7 @@ import os
 import threading
 import time
 
-import numpy as np
-import numpy.typing as npt
-
+from hpcd.array_types import U64
 from hpcd.daemon.unwind import DECODER
 from hpcd.daemon.unwind.known_names import KnownNames
 from hpcd.daemon.unwind.packed_table import PackedTable, from_bytes
@@ -136,7 +134,7 @@ class Decoder:
             self.cache.store_build_id(version, build_id)
         return build_id
 
-    def symbols(self, fd: int, label: str, addresses: npt.NDArray[np.uint64]) -> list[SymbolRow]:
+    def symbols(self, fd: int, label: str, addresses: U64) -> list[SymbolRow]:
         """(address, size, name) of the functions of a file that hold ``addresses``, which are
         sorted.
 
@@ -153,9 +151,7 @@ class Decoder:
             self.cache.store_names(writers, build_id, known.pack())
         return sorted({*rows, *(symbol[:3] for symbol in symbols)})
 
-    def _ask_symbols(
-        self, fd: int, label: str, addresses: npt.NDArray[np.uint64]
-    ) -> list[FoundSymbol]:
+    def _ask_symbols(self, fd: int, label: str, addresses: U64) -> list[FoundSymbol]:
         body = addresses.astype("<u8").tobytes()
         try:
             reply = self._ask(b"s", fd, label, body)

@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import U64
 from hpcd.daemon.unwind.decoder_process import CPU_SECONDS
 from hpcd.daemon.unwind.packed_table import packed, to_bytes
 from hpcd.daemon.unwind.symbol_names import found_symbols
@@ -64,7 +64,7 @@ def answer(request: int, fd: int) -> bytes:
     return to_bytes(packed(build_table(data, WorkLimit(seconds_for(fd)))))
 
 
-def names(fd: int, addresses: npt.NDArray[np.uint64]) -> bytes:
+def names(fd: int, addresses: U64) -> bytes:
     """The symbols that hold ``addresses`` of a file, as JSON rows (address, size, name, and the
     bytes that are in no other function)."""
     return json.dumps(found_symbols(ElfView(FileBytes(fd)), addresses)).encode()

@@ -12,15 +12,11 @@ Text is searched in pieces, so that memory depends on the functions, some 200 by
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.array_types import Mask
+from hpcd.array_types import I64, U8, Mask
 from hpcd.bpf.wire import BxKind, CfaKind, FpKind
 from hpcd.daemon.unwind.unwind_rules import Rule, rule
 from hpcd.distinct import begins_run
-
-I64 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint8]
 
 _ALIGNMENT = 16
 _INT3 = 0xCC

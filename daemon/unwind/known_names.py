@@ -8,11 +8,10 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import U64
 from hpcd.daemon.unwind.symbol_names import FoundSymbol, SymbolRow
 
-U64 = npt.NDArray[np.uint64]
 # Bound on names of one module; further ones are not added.
 _MOST = 20_000
 

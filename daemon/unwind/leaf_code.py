@@ -11,13 +11,10 @@ GNU ld make the same). Encodings: Arm Architecture Reference Manual, C4.1.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.array_types import Mask
+from hpcd.array_types import I64, U32, Mask
 from hpcd.bpf.wire import CfaKind, FpKind, RaKind
 from hpcd.daemon.unwind.unwind_rules import NONE, Rule, rule
-
-U32 = npt.NDArray[np.uint32]
 
 LEAF: Rule = rule(CfaKind.SP, 0, ra=RaKind.IN_LINK, ra_off=0)
 """The caller's stack pointer is this one's, the return address in the link register."""
@@ -36,7 +33,7 @@ def leaf_rows(
     address: int,
     gaps: list[tuple[int, int]],
     functions: list[tuple[int, int]],
-) -> tuple[npt.NDArray[np.int64], list[Rule]]:
+) -> tuple[I64, list[Rule]]:
     """Rows of ``gaps``, (start, end) addresses in ``text``, a section at ``address``, in which
     known ``functions``, (start, size), are looked at by themselves: the addresses ``int64[n]`` and
     the rule from each on."""

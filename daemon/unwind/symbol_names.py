@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import U64
 from hpcd.elf.elf_view import ElfView
 
-U64 = npt.NDArray[np.uint64]
 SymbolRow = tuple[int, int, str]
 FoundSymbol = tuple[int, int, str, int]
 """A symbol row, and how many bytes from its start on are in no other function."""

@@ -7,8 +7,8 @@ disassembler.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import I64, U16, Mask
 from hpcd.daemon.unwind.cfi import CfiDecoder
 from hpcd.daemon.unwind.cfi_corrections import corrections
 from hpcd.daemon.unwind.cfi_rows import CfiRows
@@ -22,8 +22,6 @@ from hpcd.daemon.unwind.work_limit import UNLIMITED, WorkLimit
 from hpcd.distinct import begins_run
 from hpcd.elf.elf_view import ElfView, FileBytes
 from hpcd.errors import FormatError
-
-I64 = npt.NDArray[np.int64]
 
 # Shorter stretches between functions are padding.
 _MIN_GAP = 16
@@ -85,7 +83,7 @@ class _Draft:
         elf: ElfView,
         rules: RuleSet,
         pc: I64,
-        rule: npt.NDArray[np.uint16],
+        rule: U16,
         starts: I64,
         ends: I64,
     ) -> None:
@@ -228,18 +226,16 @@ class _Draft:
         self.rule = np.concatenate([rule[:first], numbers, rule[after:]])
 
 
-def _inside(places: I64, spans: I64) -> npt.NDArray[np.bool_]:
+def _inside(places: I64, spans: I64) -> Mask:
     """Return which of ``places`` are inside any of ``spans``, ``int64[n, 2]``, sorted, disjoint."""
     if not len(spans):
         return np.zeros(len(places), bool)
     at = np.searchsorted(spans[:, 0], places, "right") - 1
-    inside: npt.NDArray[np.bool_] = (at >= 0) & (places < spans[np.maximum(at, 0), 1])
+    inside: Mask = (at >= 0) & (places < spans[np.maximum(at, 0), 1])
     return inside
 
 
-def _merged(
-    pc: I64, rule: npt.NDArray[np.uint16], more: I64, numbers: npt.NDArray[np.uint16]
-) -> tuple[I64, npt.NDArray[np.uint16]]:
+def _merged(pc: I64, rule: U16, more: I64, numbers: U16) -> tuple[I64, U16]:
     """Sorted rows and some more of any order, which win."""
     more, numbers = _sorted(more, numbers)
     at = np.searchsorted(pc, more)
@@ -250,7 +246,7 @@ def _merged(
     return np.insert(pc, at[fresh], more[fresh]), np.insert(rule, at[fresh], numbers[fresh])
 
 
-def _sorted(pc: I64, rule: npt.NDArray[np.uint16]) -> tuple[I64, npt.NDArray[np.uint16]]:
+def _sorted(pc: I64, rule: U16) -> tuple[I64, U16]:
     """Sorted by pc; of rows with one pc the last given stays."""
     order = np.argsort(pc, kind="stable")
     pc, rule = pc[order], rule[order]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.array_types import U16
 from hpcd.bpf import wire
 from hpcd.bpf.wire import MAX_RULES, BxKind, CfaKind, FpKind, RaKind
 
@@ -93,7 +94,7 @@ class InternedRules:
 
     def intern(
         self, rules: npt.NDArray[np.void], may_add: Callable[[], bool] = lambda: True
-    ) -> npt.NDArray[np.uint16]:
+    ) -> U16:
         """Return the index of each of ``rules``, u16[n + 1]; the last is for addresses before a
         module's first row.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.array_types import U16, U32
 from hpcd.elf.elf_view import Segment
 
 # No program has more text than this: the page directory alone would take 4 MiB.
@@ -30,8 +31,8 @@ class ModuleTable:
     machine: str
     base: int
     segments: list[Segment]
-    pc: npt.NDArray[np.uint32]
-    rule: npt.NDArray[np.uint16]
+    pc: U32
+    rule: U16
     rules: npt.NDArray[np.void]
     functions: int = 0
     bad: int = 0

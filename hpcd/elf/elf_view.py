@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.array_types import U64
 from hpcd.distinct import begins_run
 from hpcd.elf.elf_reader import (
     AARCH64,
@@ -190,7 +191,7 @@ class ElfView(ElfReader):
                 return segment.offset + vaddr - segment.vaddr
         return None
 
-    def functions(self) -> npt.NDArray[np.uint64]:
+    def functions(self) -> U64:
         """``uint64[n, 2]``: (address, size) of all function symbols, sorted, without repeats."""
         tables = []
         for name in (".symtab", ".dynsym"):

@@ -10,12 +10,10 @@ import struct
 from array import array
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import I64
 from hpcd.elf.encoded_pointer import encoded_pointer
 from hpcd.elf.leb128 import sleb128, uleb128
-
-I64 = npt.NDArray[np.int64]
 
 WIDE = 0xFFFFFFFF
 """In the place of a record's length: the length follows in 64 bits."""

@@ -6,7 +6,6 @@ import struct
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.array_types import I64, U16, U32, U64, Mask
 from hpcd.errors import FormatError
@@ -120,7 +119,7 @@ def decode_calls(data: bytes) -> Calls:
     function = cursor.column(count, np.uint16)
     duration = cursor.column(count, np.uint64)
     weight = cursor.column(count, np.uint32)
-    value: npt.NDArray[np.uint64] = np.empty((count, MAX_VALUES), np.uint64)
+    value: U64 = np.empty((count, MAX_VALUES), np.uint64)
     for number in range(MAX_VALUES):
         value[:, number] = cursor.column(count, np.uint64)
     if count and int(duration.max()) >= MONOTONIC_LIMIT:

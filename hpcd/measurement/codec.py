@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.array_types import I64, U16, U32, U64
+from hpcd.array_types import I64, U16, U32, U64, Mask
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
 from hpcd.measurement.columns import ColumnCursor, encode_column
@@ -63,7 +62,7 @@ def new_columns(records: int) -> tuple[U64, U32, U16, U64]:
 
 
 @lru_cache(8)
-def _lasts(events: frozenset[int]) -> npt.NDArray[np.bool_]:
+def _lasts(events: frozenset[int]) -> Mask:
     """``bool[65536]``: whether an event is in ``events``."""
     lasts = np.zeros(1 << 16, bool)
     lasts[list(events)] = True

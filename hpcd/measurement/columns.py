@@ -76,13 +76,13 @@ class ColumnCursor:
             wide = self.column(count, np.uint32)
             if int(wide.max(initial=0)) >> 16:
                 raise FormatError(f"column of {count} values: {int(wide.max())} exceeds 16 bits")
-            narrow: npt.NDArray[Any] = wide.astype(np.uint16)
+            narrow: Array = wide.astype(np.uint16)
             return narrow
         values = np.empty(count, kind)
         self.fill(values)
         return values
 
-    def fill(self, values: npt.NDArray[Any]) -> None:
+    def fill(self, values: Array) -> None:
         """Fill ``values``, of 32 or 64 bits, with the next column. Raises :class:`FormatError`."""
         planes, words = self._planes(len(values), values.dtype)
         decode = kernels.decode_column32 if values.itemsize == 4 else kernels.decode_column64

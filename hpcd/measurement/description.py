@@ -9,9 +9,8 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.array_types import U32, U64
+from hpcd.array_types import I64, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement import chunk, codec
 from hpcd.measurement.chunk import ChunkKind
@@ -119,7 +118,7 @@ class Description:
         self._versions: CodeVersions | None = None
 
     @property
-    def clock_pairs(self) -> npt.NDArray[np.int64]:
+    def clock_pairs(self) -> I64:
         """``int64[n, 2]``: (monotonic ns, realtime ns), in order of time."""
         return np.array(sorted(self._clock), dtype=np.int64).reshape(-1, 2)
 

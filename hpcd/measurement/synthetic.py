@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.array_types import F64, I64, U32, U64
+from hpcd.array_types import F64, I64, U32, U64, Mask
 from hpcd.measurement.summary import SampleCounts, Summary
 from hpcd.measurement.synthetic_source import SHUFFLE, STRETCH, SyntheticSource, grow
 from hpcd.measurement.writer import MeasurementWriter
@@ -163,7 +162,7 @@ class _Symbols:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def reached(self, frames: U64) -> npt.NDArray[np.bool_]:
+    def reached(self, frames: U64) -> Mask:
         """``bool[n]``: whether a symbol covers one of ``frames``, or the address before it: a
         return address may be the end of its function."""
         is_reached = np.zeros(len(self), bool)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.array_types import F64, I64, U32, U64, Mask
 from hpcd.errors import FormatError
 
 NO_NODE = np.uint32(0xFFFFFFFF)
@@ -24,8 +25,8 @@ class CCT:
     ``parent`` is ``uint32[n]``, ``frame`` is ``uint64[n]`` (see :mod:`hpcd.model.frame`).
     """
 
-    parent: npt.NDArray[np.uint32]
-    frame: npt.NDArray[np.uint64]
+    parent: U32
+    frame: U64
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -38,7 +39,7 @@ class CCT:
         if n > 1 and bool((self.parent[1:] >= np.arange(1, n, dtype=np.uint32)).any()):
             raise FormatError(f"{name}: calling context tree is not in parent-first order")
 
-    def depth(self) -> npt.NDArray[np.uint32]:
+    def depth(self) -> U32:
         """Return each node's number of frames from the root (0), uint32[n]. O(n · log depth)."""
         depth = np.ones(len(self.parent), dtype=np.uint32)
         depth[0] = 0
@@ -48,7 +49,7 @@ class CCT:
             jump = jump[jump]
         return depth
 
-    def inclusive(self, exclusive: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def inclusive(self, exclusive: F64) -> F64:
         """Return the sum of ``exclusive`` (float64[n]) over each node's subtree, float64[n]; of
         float64[m, n] row by row.
 
@@ -61,11 +62,11 @@ class CCT:
             np.add.at(total, self.parent[nodes], total[nodes])
         return total
 
-    def levels(self) -> list[npt.NDArray[np.int64]]:
+    def levels(self) -> list[I64]:
         """Return the nodes int64 of each depth, ascending, the root's first. O(n log n)."""
         return nodes_by_depth(self.depth())
 
-    def preorder(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def preorder(self) -> tuple[I64, I64]:
         """Return int64[n] each: a node's place in a depth-first walk, and the end of its subtree's.
 
         Node ``a`` is an ancestor of ``b`` (or is ``b``) where ``begin[a] <= begin[b] < end[a]``.
@@ -82,7 +83,7 @@ class CCT:
             begin[nodes] = begin[above] + 1 + before - before[first]
         return begin, begin + size
 
-    def path(self, node: int) -> npt.NDArray[np.uint32]:
+    def path(self, node: int) -> U32:
         """Return the nodes uint32[depth] from the outermost frame to ``node``, without the root."""
         nodes = []
         while node:
@@ -90,29 +91,29 @@ class CCT:
             node = int(self.parent[node])
         return np.array(nodes[::-1], dtype=np.uint32)
 
-    def innermost(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+    def innermost(self, chosen: Mask) -> U32:
         """As :func:`nearest_chosen`."""
         return nearest_chosen(self.parent, chosen)
 
-    def ancestor_at(self, limit: int) -> npt.NDArray[np.uint32]:
+    def ancestor_at(self, limit: int) -> U32:
         """Return each node's ancestor at depth ``limit``, or itself if shallower, uint32[n].
         O(n · log depth)."""
         return self.innermost(self.depth() <= limit)
 
-    def below(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def below(self, chosen: Mask) -> Mask:
         """Return which nodes are ``chosen`` (bool[n]) or have an ancestor that is, bool[n].
         O(n · log depth)."""
-        inside: npt.NDArray[np.bool_] = chosen[self.innermost(chosen)]
+        inside: Mask = chosen[self.innermost(chosen)]
         return inside
 
-    def keep(self, kept: npt.NDArray[np.bool_]) -> tuple[CCT, npt.NDArray[np.uint32]]:
+    def keep(self, kept: Mask) -> tuple[CCT, U32]:
         """Return the tree of the ``kept`` nodes, bool[n], the root among them, each below the
         innermost kept one above it; and where in it each node, or that one, is, uint32[n]."""
         number = (np.cumsum(kept) - 1).astype(np.uint32)
         to = number[self.innermost(kept)]
         return CCT(to[self.parent[kept]], self.frame[kept]), to
 
-    def reached(self, nodes: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+    def reached(self, nodes: npt.NDArray[np.integer]) -> Mask:
         """Return which nodes are on the paths of ``nodes``, the root too, bool[n]."""
         reached = np.zeros(len(self), bool)
         while len(nodes):
@@ -122,7 +123,7 @@ class CCT:
         return reached
 
 
-def nodes_by_depth(depth: npt.NDArray[np.uint32]) -> list[npt.NDArray[np.int64]]:
+def nodes_by_depth(depth: U32) -> list[I64]:
     """Return the positions int64 of each depth in ``depth`` uint32[n], ascending, from 0 on."""
     if int(depth.max(initial=0)) < 1 << 16:
         depth = depth.astype(np.uint16)  # the stable sort of 16-bit keys is a radix sort
@@ -130,9 +131,7 @@ def nodes_by_depth(depth: npt.NDArray[np.uint32]) -> list[npt.NDArray[np.int64]]
     return np.split(order, np.cumsum(np.bincount(depth, minlength=1))[:-1])
 
 
-def nearest_chosen(
-    parent: npt.NDArray[np.uint32], chosen: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.uint32]:
+def nearest_chosen(parent: U32, chosen: Mask) -> U32:
     """Return the innermost of the ``chosen`` nodes, bool[n], on each node's path, uint32[n]; 0, the
     root, for a path without any. O(n · log depth).
     """

@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.array_types import U32, U64
+from hpcd.array_types import I64, U32, U64
 from hpcd.distinct import begins_run
 from hpcd.errors import FormatError
 from hpcd.model.cct import CCT, nodes_by_depth
@@ -97,7 +96,7 @@ def rank_frames(frames: U64) -> tuple[U64, U64]:
     return sorted_frames[first], rank
 
 
-def level_slices(depth: U32) -> list[npt.NDArray[np.int64]]:
+def level_slices(depth: U32) -> list[I64]:
     """Return the node ids int64 of each level, the root's first.
 
     Raises :class:`FormatError` if there are more than :data:`DEPTH_LIMIT`.
@@ -107,7 +106,7 @@ def level_slices(depth: U32) -> list[npt.NDArray[np.int64]]:
     return nodes_by_depth(depth)
 
 
-def _number(parent: npt.NDArray[np.int64], rank: U64, depth: U32, frames: U64) -> tuple[CCT, U32]:
+def _number(parent: I64, rank: U64, depth: U32, frames: U64) -> tuple[CCT, U32]:
     """Give equal paths equal ids, level by level, siblings in frame order."""
     ids = np.zeros(len(parent), np.uint32)
     parents = [np.zeros(1, np.uint32)]

@@ -21,9 +21,8 @@ All functions take and return ``uint64`` arrays (or scalars) and cost one pass e
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.array_types import U64, Mask
+from hpcd.array_types import U32, U64, Mask
 from hpcd.model.codes import UnwindStatus
 
 MODULE_SHIFT = 40
@@ -82,7 +81,7 @@ def is_kernel(frames: U64) -> Mask:
     return mask
 
 
-def module_of(frames: U64) -> npt.NDArray[np.uint32]:
+def module_of(frames: U64) -> U32:
     """Module id of each frame; 0 where it is not a module frame."""
     ids = (frames >> np.uint64(MODULE_SHIFT)).astype(np.uint32)
     return np.where(is_module(frames), ids, np.uint32(0))

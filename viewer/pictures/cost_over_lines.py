@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from hpcd.analysis.profile.filters import matching
+from hpcd.array_types import Mask
 from hpcd.viewer.pictures.picture import Drawn, Page, short
 from hpcd.viewer.selected_costs import heat, over_lines
 from hpcd.wording import harmless, percent, quantity
@@ -101,7 +101,7 @@ def _over(page: Page) -> tuple[str, str, dict[str, Any]]:
     """The metric, its unit, and a procedure's or everything's cost over lines."""
     db, name = page.db, page.view.procedure
     metric = _metric(page)
-    inside: npt.NDArray[np.bool_] = np.ones(len(db.cct), bool)
+    inside: Mask = np.ones(len(db.cct), bool)
     if name:
         inside = db.cct.below(matching(db, [name]))
     unit = db.metrics.units[db.metrics.number(metric)]

@@ -10,7 +10,6 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -18,13 +17,13 @@ from matplotlib.ticker import EngFormatter
 
 from hpcd.analysis import Database
 from hpcd.analysis.profile.row_text import shorten
-from hpcd.array_types import I64
+from hpcd.array_types import I64, U8
 from hpcd.errors import UsageError
 from hpcd.viewer import palette
 from hpcd.viewer.pictures.figure_file import write_figure
 from hpcd.wording import harmless, percent
 
-RGB = npt.NDArray[np.uint8]
+RGB = U8
 
 _DPI = 100
 _LARGEST = 32768  # pixels: more than any screen or printer shows takes minutes and GB

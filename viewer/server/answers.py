@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.named_arrays import Arrays
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.findings.findings import findings, scene
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_runs
-from hpcd.array_types import U32, Array, Mask
+from hpcd.array_types import U8, U32, Array, Mask
 from hpcd.errors import UsageError
 from hpcd.model.identity import ModuleKind
 from hpcd.viewer.palette import DISTINCT, REST, parse_patterns
@@ -363,13 +362,13 @@ def _call_marks(database: OpenDatabase, parameters: QueryParameters) -> object:
     return {**database.calls.marks(rows, *interval), **phases}
 
 
-def _flagged(rgb: npt.NDArray[np.uint8], distinct: Mask) -> U32:
+def _flagged(rgb: U8, distinct: Mask) -> U32:
     """Colours, with bit 24 where they are distinct."""
     flagged: U32 = _words(rgb) | distinct.astype(np.uint32) << np.uint32(24)
     return flagged
 
 
-def _words(rgb: npt.NDArray[np.uint8]) -> U32:
+def _words(rgb: U8) -> U32:
     words: U32 = (rgb.astype(np.uint32) @ np.array([1, 1 << 8, 1 << 16], np.uint32)).astype(
         np.uint32
     )

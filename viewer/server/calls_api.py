@@ -21,7 +21,7 @@ from hpcd.analysis.answers.messages_in_view import LazyTraffic, Traffic
 from hpcd.analysis.calls.memory import ProcessMemory, measure_memory, memory_by_time
 from hpcd.analysis.calls.totals import GROUPINGS, total_calls
 from hpcd.analysis.profile.marked_phases import MarkedPhases
-from hpcd.array_types import I64
+from hpcd.array_types import I64, U64
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction, Group, ValueKind
 from hpcd.model.mpi_records import MISSING
@@ -259,7 +259,7 @@ class CallViews:
                 "text": self._text(function, call["value"], int(call["weight"])),
             }
 
-    def _text(self, function: CalledFunction, values: npt.NDArray[np.uint64], weight: int) -> str:
+    def _text(self, function: CalledFunction, values: U64, weight: int) -> str:
         """A call in words: its function and what it was called with."""
         parts = []
         for value, raw in zip(function.values, values.tolist(), strict=False):

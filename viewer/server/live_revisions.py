@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.live.live_merge import Following
+from hpcd.array_types import I64
 from hpcd.errors import HpcdError
 from hpcd.viewer.server.open_database import GoneError, OpenDatabase
 
@@ -31,7 +31,7 @@ class LiveRevisions:
         self._following = following
         self._opened: OrderedDict[int, OpenDatabase] = OrderedDict()
         # Of each revision the measurement's own numbers of its lines, which never change.
-        self._sources: OrderedDict[int, npt.NDArray[np.int64]] = OrderedDict()
+        self._sources: OrderedDict[int, I64] = OrderedDict()
         self._failure = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import create_column, map_column, save_column
 from hpcd.analysis.trace.part_contents import MeasurementContents, load_calls
-from hpcd.array_types import I64, U16, U32, U64
+from hpcd.array_types import I64, U16, U32, U64, Array, Mask
 from hpcd.distinct import begins_run
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls
@@ -161,7 +161,7 @@ def unite_calls(
     return tables
 
 
-def _places_of(functions: Sequence[CalledFunction], kind: ValueKind) -> npt.NDArray[np.bool_]:
+def _places_of(functions: Sequence[CalledFunction], kind: ValueKind) -> Mask:
     """``bool[functions, MAX_VALUES]``: which values of each function are of this kind."""
     places = np.zeros((max(len(functions), 1), MAX_VALUES), bool)
     for function in functions:
@@ -202,7 +202,7 @@ def _function_key(function: CalledFunction) -> tuple[object, ...]:
 
 def _translated(
     source: CallSource, calls: Calls, function_map: U16,
-    places: dict[ValueKind, npt.NDArray[np.bool_]], object_ids: I64, first_id: int,
+    places: dict[ValueKind, Mask], object_ids: I64, first_id: int,
 ) -> Calls:  # fmt: skip
     """``calls`` with the database's lines, nodes, functions, objects and times (as they are)."""
     row = np.searchsorted(source.contents.lines, calls.line)
@@ -270,10 +270,10 @@ def _place(columns: dict[str, Any], following: I64, calls: Calls) -> None:
         column[at] = _column(calls, name)
 
 
-def _column(calls: Calls, name: str) -> npt.NDArray[Any]:
+def _column(calls: Calls, name: str) -> Array:
     if name.startswith("value-"):
         return calls.value[:, int(name.removeprefix("value-"))]
-    values: npt.NDArray[Any] = getattr(calls, name)
+    values: Array = getattr(calls, name)
     return values.view(np.int64) if name in ("time", "duration") else values
 
 
@@ -301,7 +301,7 @@ def _sort(columns: dict[str, Any], first: I64) -> None:
 
 
 def _totals(
-    functions: Sequence[CalledFunction], line: I64, part: dict[str, npt.NDArray[Any]]
+    functions: Sequence[CalledFunction], line: I64, part: dict[str, Array]
 ) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
     """Totals by line, function, node and object of calls sorted by line."""
     object_of = np.zeros(len(line), np.uint64)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.database import directory
 from hpcd.analysis.database.schema import by_column
@@ -48,7 +47,7 @@ class ClockOffsets:
     def of(measurements: Sequence[MeasurementContents], windows: I64) -> ClockOffsets:
         """Return the offsets that put ``measurements``, which watched in these ``windows``
         (``int64[n, 2]``), on one clock by their clock pairs."""
-        pairs: dict[str, list[npt.NDArray[np.int64]]] = {}
+        pairs: dict[str, list[I64]] = {}
         for contents in measurements:
             pairs.setdefault(_boot(contents), []).append(contents.clock_pairs)
         by_boot = offsets_by_boot(pairs)

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
+
+from hpcd.array_types import I64
 
 
 def offsets_by_boot(
-    pairs: Mapping[str, Sequence[npt.NDArray[np.int64]]],
+    pairs: Mapping[str, Sequence[I64]],
 ) -> dict[str, int]:
     """Return the offset of realtime from monotonic time (ns) by boot id.
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.trace.part_contents import MeasurementContents
-from hpcd.array_types import I64, Array
+from hpcd.array_types import I64, U32, Array
 from hpcd.measurement.identity_columns import IdentityColumns, arrays_of
 from hpcd.model.identity import MOST_RANKS, Process, Thread
 
@@ -24,9 +23,9 @@ class LineOrder:
     which line it is, ``process`` its row in the process table.
     """
 
-    measurement: npt.NDArray[np.uint32]
-    source: npt.NDArray[np.uint32]
-    process: npt.NDArray[np.uint32]
+    measurement: U32
+    source: U32
+    process: U32
 
     def rows(self, measurements: int) -> list[I64]:
         """The trace lines of each measurement, in the order its part has them."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.structure.code.control_flow import Branch, Flow
 from hpcd.analysis.structure.code.section_image import Image
+from hpcd.array_types import U32
 
-Words = npt.NDArray[np.uint32]
+Words = U32
 
 # Arm Architecture Reference Manual, C4.1.65, Branches: mask, value, kind, and the bit field of the
 # distance to the target (lowest bit, width).

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.named_arrays import Arrays
 from hpcd.analysis.structure.array_records import from_arrays, to_arrays, within
 from hpcd.analysis.structure.dwarf.line_table import depths, value_at
-from hpcd.array_types import I32, U64
+from hpcd.array_types import I32, U64, Array, Mask
 from hpcd.errors import FormatError
 
 
@@ -32,7 +30,7 @@ class LoopTable:
     loop: I32
     parent: I32
     header: U64
-    irreducible: npt.NDArray[np.bool_]
+    irreducible: Mask
     exit: U64
     exit_of: I32
 
@@ -69,7 +67,7 @@ class LoopTable:
         start = np.concatenate([np.zeros(0, np.uint64), *(part.start for part in parts)])
         order = np.argsort(start, kind="stable")
 
-        def column(name: str, kind: type) -> npt.NDArray[Any]:
+        def column(name: str, kind: type) -> Array:
             return np.concatenate([np.zeros(0, kind), *(getattr(part, name) for part in parts)])
 
         def shifted(name: str) -> I32:

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.structure.array_records import Strings
 from hpcd.analysis.structure.dwarf.address_ranges import AddressRanges
 from hpcd.analysis.structure.dwarf.line_program_header import LineProgramHeader, SectionTexts
 from hpcd.analysis.structure.dwarf.line_table import SourceLineTable
-from hpcd.array_types import I64, U64
+from hpcd.array_types import I64, U64, Mask
 from hpcd.elf.elf_file import ElfFile
 
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
@@ -146,10 +145,10 @@ class _Operations(NamedTuple):
     """Bytes by which the address advances."""
     turned: I64
     """Lines by which the line advances."""
-    special: npt.NDArray[np.bool_]
-    setting: npt.NDArray[np.bool_]
+    special: Mask
+    setting: Mask
     """Whether it sets an address."""
-    ending: npt.NDArray[np.bool_]
+    ending: Mask
     """Whether it ends a sequence."""
 
 
@@ -287,7 +286,7 @@ def _words(code: I64, at: I64) -> I64:
     return value
 
 
-def _latest(mark: npt.NDArray[np.bool_], number: I64) -> I64:
+def _latest(mark: Mask, number: I64) -> I64:
     """The last marked one up to each."""
     latest: I64 = np.maximum.accumulate(np.where(mark, number, 0))
     return latest
