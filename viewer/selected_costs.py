@@ -13,6 +13,7 @@ from hpcd.analysis.profile.launchers import own_lines
 from hpcd.analysis.profile.phase_costs import PhaseCosts
 from hpcd.analysis.profile.state_times import times_by_state
 from hpcd.array_types import F64, I64, U32, Mask
+from hpcd.masks import positions
 
 SUMS, TIMES, SAMPLED = 0, 1, 2
 """How a profile was made: metrics added up, time of records added up, or time by sampling."""
@@ -132,8 +133,7 @@ def heat(
             total += sum_by(procedure[nodes], costs, len(names))
     columns = np.argsort(-total, kind="stable")[:width]
     columns = columns[total[columns] > 0]
-    column_of = np.full(len(names), -1, np.int64)
-    column_of[columns] = np.arange(len(columns))
+    column_of = positions(len(names), columns)
     value = np.zeros((len(selected), len(columns)), np.float32)
     for row, line in enumerate(selected.tolist()):
         if within is None:

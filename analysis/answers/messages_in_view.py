@@ -25,6 +25,7 @@ from hpcd.analysis.messages.time_index import TimeIndex
 from hpcd.analysis.messages.wait_states import WaitGroup, by_path
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
+from hpcd.masks import marked
 from hpcd.wording import percent, time_text
 
 POINT_TO_POINT, WAITING, ONE_SIDED, COLLECTIVES = "messages", "waiting", "one-sided", "collectives"
@@ -85,9 +86,7 @@ class Traffic:
         return list(caveats(self._db, self.exchange))
 
     def _lines_seen(self, lines: I64) -> Mask:
-        seen = np.zeros(len(self._rank_of_line), bool)
-        seen[lines] = True
-        return seen
+        return marked(len(self._rank_of_line), lines)
 
     def _ranks_seen(self, lines: I64) -> Mask:
         seen = np.zeros(self.exchange.size, bool)

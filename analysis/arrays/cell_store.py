@@ -27,6 +27,7 @@ from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.distinct import begins_run
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels, structure
+from hpcd.masks import positions
 
 CHUNK_CELLS = 1 << 20
 """Approximate number of sums in a chunk, the unit of decoding."""
@@ -80,8 +81,7 @@ def _pack_by_table(cells: Cells) -> PackedCells | None:
     n, slots, nodes = len(cells), len(codes), int(cells.node.max(initial=0)) + 1
     if not 0 < slots * nodes <= max(_WORTH_ENTRIES * n, _FEW_ENTRIES):
         return None
-    slot_of = np.zeros(int(codes[-1]) + 1, np.int64)
-    slot_of[codes] = np.arange(slots)
+    slot_of = positions(int(codes[-1]) + 1, codes, 0)
     line, records, value = np.empty(n, np.uint32), *np.empty((2, n), np.uint64)
     node, count = np.empty((2, n), np.uint32)
     sums, contexts = np.empty((2, slots + 1), np.int64)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import U32, Array
+from hpcd.masks import marked
 
 
 def narrow(values: Array) -> npt.NDArray[np.unsignedinteger]:
@@ -23,8 +24,7 @@ def ranked(values: U32) -> tuple[U32, U32]:
         unique, place = np.unique(values, return_inverse=True)
         return unique, place.astype(np.uint32)
     # Marking the values that occur takes a tenth of the time of sorting.
-    seen = np.zeros(top, bool)
-    seen[values] = True
+    seen = marked(top, values)
     unique = np.flatnonzero(seen).astype(np.uint32)
     table = np.zeros(top, np.uint32)
     table[unique] = np.arange(len(unique), dtype=np.uint32)

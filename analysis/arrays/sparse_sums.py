@@ -159,6 +159,13 @@ def sum_by(index: npt.NDArray[np.integer], weights: F64, count: int) -> F64:
     return sums
 
 
+def sum_whole(index: npt.NDArray[np.integer], values: I64, count: int) -> I64:
+    """``int64[count]``: the whole ``values`` of each index added up, exactly."""
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, index, values)
+    return sums
+
+
 def _order(line: U32, node: U32, event: U16) -> I64:
     """The order of cells by line, node, event."""
     bits = [int(column.max(initial=0)).bit_length() for column in (line, node, event)]

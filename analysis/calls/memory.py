@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.heap_blocks import NEVER, held_over_time
+from hpcd.analysis.arrays.sparse_sums import sum_whole
 from hpcd.analysis.calls.totals import calls_by_process, path_groups, time_stretches
 from hpcd.analysis.database.database import Database
 from hpcd.array_types import I64, Mask
@@ -155,12 +156,8 @@ def memory_by_time(
     peak = np.array([held[low:high].max(initial=0) for low, high in pairwise(cuts.tolist())])
     stretch = np.searchsorted(edges, time, side="right") - 1
 
-    def total(values: I64) -> I64:
-        sums = np.zeros(len(names), np.int64)
-        np.add.at(sums, stretch, values)
-        return sums
-
-    return MemoryStretches(names, at_edge[1:], np.maximum(at_edge[:-1], peak), *map(total, amounts))
+    totals = (sum_whole(stretch, values, len(names)) for values in amounts)
+    return MemoryStretches(names, at_edge[1:], np.maximum(at_edge[:-1], peak), *totals)
 
 
 def _pages(
@@ -299,9 +296,7 @@ def _measured(
     count = len(names)
 
     def by_path(values: I64, which: I64) -> I64:
-        total = np.zeros(count, np.int64)
-        np.add.at(total, group[which], values)
-        return total
+        return sum_whole(group[which], values, count)
 
     within = np.flatnonzero(events.time >= t0)
     at_peak = by_path(size[living], touches[living])

@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.arrays.sparse_sums import sum_whole
 from hpcd.analysis.database.database import Database
 from hpcd.analysis.database.recorded_calls import CALL, ObjectRow
 from hpcd.analysis.profile.groups import PHASES
@@ -214,12 +215,10 @@ def _summed(by: str, flows: _Flows, group: I64, names: Sequence[str], node: I64)
     size = len(names)
     weight = flows.call["weight"].astype(np.int64)
     seconds = flows.call["duration"] / 1e9
-    calls, errors, read, written, declared = (np.zeros(size, np.int64) for _ in range(5))
-    np.add.at(calls, group, weight)
-    np.add.at(errors, group, weight * (flows.error > 0))
-    np.add.at(read, group, weight * flows.read)
-    np.add.at(written, group, weight * flows.written)
-    np.add.at(declared, group, weight * flows.size)
+    calls, errors, read, written, declared = (
+        sum_whole(group, weight * amount, size)
+        for amount in (1, flows.error > 0, flows.read, flows.written, flows.size)
+    )
     shortest, longest = np.full(size, np.inf), np.zeros(size)
     np.minimum.at(shortest, group, seconds)
     np.maximum.at(longest, group, seconds)
@@ -301,9 +300,8 @@ def _by_function(db: Database, flows: _Flows) -> _Grouping:
     return _grouped(names, flows.call["function"].astype(np.int64))
 
 
-def _by_object(
-    db: Database, flows: _Flows, name_of: Callable[[ObjectRow], str | None], unknown: str | None
-) -> _Grouping:
+def _by_object(by: str, db: Database, flows: _Flows) -> _Grouping:
+    name_of, unknown = _OF_OBJECTS[by], None if by == "peer" else UNKNOWN
     ids = np.unique(flows.object)
     names: list[str] = []
     known: Mask = np.ones(len(ids), bool)
@@ -316,30 +314,24 @@ def _by_object(
     return _grouped(names, np.where(known[place], place, -1) if len(ids) else place)
 
 
-def _by_file(db: Database, flows: _Flows) -> _Grouping:
-    return _by_object(db, flows, lambda row: row.name, UNKNOWN)
+def _file_system(row: ObjectRow) -> str:
+    return row.file_system or row.kind
 
 
-def _by_file_system(db: Database, flows: _Flows) -> _Grouping:
-    return _by_object(db, flows, lambda row: row.file_system or row.kind, UNKNOWN)
+def _mount(row: ObjectRow) -> str:
+    if not row.mount:
+        return _file_system(row)
+    return f"{row.mount} ({row.file_system}, {row.details.get('source', '')})"
 
 
-def _by_mount(db: Database, flows: _Flows) -> _Grouping:
-    def name(row: ObjectRow) -> str:
-        if not row.mount:
-            return row.file_system or row.kind
-        return f"{row.mount} ({row.file_system}, {row.details.get('source', '')})"
-
-    return _by_object(db, flows, name, UNKNOWN)
+def _peer(row: ObjectRow) -> str | None:
+    return (row.peer or row.name) if row.kind == "socket" else None
 
 
-def _by_peer(db: Database, flows: _Flows) -> _Grouping:
-    def name(row: ObjectRow) -> str | None:
-        if row.kind != "socket":
-            return None
-        return row.peer or row.name
-
-    return _by_object(db, flows, name, None)
+_OF_OBJECTS: dict[str, Callable[[ObjectRow], str | None]] = {
+    "file": lambda row: row.name, "filesystem": _file_system, "mount": _mount, "peer": _peer,
+}  # fmt: skip
+"""Groupings by what calls were made with: its name in each, None where it is in no group."""
 
 
 def path_name(db: Database, node: int) -> str:
@@ -408,16 +400,12 @@ def _phases_of(phases: MarkedPhases, calls: npt.NDArray[np.void]) -> I64:
 
 GROUPINGS: dict[str, Callable[[Database, _Flows], _Grouping]] = {
     "function": _by_function,
-    "file": _by_file,
-    "filesystem": _by_file_system,
-    "mount": _by_mount,
-    "peer": _by_peer,
+    **{by: partial(_by_object, by) for by in _OF_OBJECTS},
     "path": _by_path,
     "thread": _by_thread,
     "rank": _by_rank,
     TIME: _by_time,
 }
 """The groupings of calls, besides phases."""
-_OF_OBJECTS = ("file", "filesystem", "mount", "peer")
 
 assert CALL.names is not None

@@ -24,6 +24,7 @@ import numpy as np
 from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import U32, Mask
+from hpcd.masks import marked
 from hpcd.model.cct import CCT
 from hpcd.model.identity import KERNEL_KINDS, ModuleKind
 
@@ -124,8 +125,7 @@ def _fold(cct: CCT, folds: Mask, starts: Mask, shows: Mask) -> FoldedTree:
     shown = np.arange(count, dtype=np.uint32)
     parent = cct.parent.copy()
     inside = np.zeros(count, bool)
-    at_start = np.zeros(count, bool)
-    at_start[0] = True
+    at_start = marked(count, 0)
     for level in cct.levels()[1:]:
         above = cct.parent[level]
         hidden = inside[above] & folds[level]

@@ -19,6 +19,7 @@ from hpcd.analysis.database.column_bounds import LEAST_COST, MOST_COST
 from hpcd.array_types import F64, I64, U32, U64, Mask
 from hpcd.distinct import begins_run
 from hpcd.errors import FormatError, UsageError
+from hpcd.masks import marked, positions
 from hpcd.model.cct import CCT
 
 RECORDS = "records"
@@ -183,8 +184,7 @@ class Metrics:
             return self.exclusive(metric)
         number = self.number(metric)
         total = np.zeros(len(self._cct))
-        selected = np.zeros(self._lines, bool)
-        selected[self._place[lines]] = True
+        selected = marked(self._lines, self._place[lines])
         wanted = np.flatnonzero(np.add.reduceat(
             np.append(selected, False), self._store.line_start[:-1]
         )) if len(lines) else np.zeros(0, np.int64)  # fmt: skip
@@ -247,8 +247,7 @@ class Metrics:
     @cached_property
     def _place(self) -> I64:
         """The position of each trace line in the sequence."""
-        place = np.full(self._lines, -1, np.int64)
-        place[self._line] = np.arange(self._lines)
+        place = positions(self._lines, self._line)
         if int(place.min(initial=0)) < 0:
             raise FormatError("metrics: the sequence of trace lines has not every line")
         return place

@@ -16,6 +16,7 @@ from hpcd.analysis.arrays.heap_blocks import HeapBlocks, heap_blocks
 from hpcd.analysis.database.column_bounds import require_times
 from hpcd.array_types import I64, U16, U32, U64, Array, Mask
 from hpcd.errors import FormatError, UsageError
+from hpcd.masks import marked
 from hpcd.model.calls import MAX_VALUES, CalledFunction, CallValue, Group, ValueKind
 
 CALL = np.dtype(
@@ -213,9 +214,7 @@ class RecordedCalls:
 
     def are(self, functions: Sequence[CalledFunction]) -> Mask:
         """``bool[functions]``: which of all are among ``functions``."""
-        wanted = np.zeros(max(len(self.functions), 1), bool)
-        wanted[[function.id for function in functions]] = True
-        return wanted
+        return marked(max(len(self.functions), 1), [function.id for function in functions])
 
     def spans(
         self, lines: Iterable[int] | None = None, t0: int | None = None, t1: int | None = None

@@ -21,6 +21,7 @@ from hpcd.analysis.trace.blocks import damaged_block
 from hpcd.analysis.trace.part import Part
 from hpcd.array_types import I64, U16, Mask
 from hpcd.kernels.library import kernels
+from hpcd.masks import marked
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.processors import processor_count
 
@@ -89,8 +90,7 @@ def check_trace(
 def _runs(part: Part, rows: npt.NDArray[np.integer]) -> list[tuple[slice, bool]]:
     """All blocks of ``part`` in stretches: of ``rows``, which are trace lines, and of others, which
     a measurement has in another part."""
-    live = np.zeros(len(part), bool)
-    live[rows] = True
+    live = marked(len(part), rows)
     changes = np.flatnonzero(np.diff(live)) + 1
     bounds = part.lines.block[np.concatenate(([0], changes, [len(part)]))].tolist()
     firsts = [0, *changes.tolist()]
@@ -135,8 +135,7 @@ def _check_batch(
     bad_event = np.zeros(count, bool)
     if not kernels.check_places(places, least, nodes, length, bad_node):
         raise damaged_block()
-    interval = np.zeros(events, bool)
-    interval[intervals] = True
+    interval = marked(events, intervals)
     codes = part.stored_codes(selected).as_structure()
     ends = kernels.check_codes(codes, interval, events, bad_event)
     if ends < 0:

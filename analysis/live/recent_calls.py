@@ -17,6 +17,7 @@ from hpcd.analysis.live.recent_messages import Sent, SentMessages, recent_arrays
 from hpcd.analysis.messages.grouping import groups_of
 from hpcd.analysis.messages.operations import Operations, operations
 from hpcd.array_types import F64, I64, Mask
+from hpcd.masks import marked
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement
 from hpcd.model.calls import CalledFunction, Group, ValueKind
@@ -196,8 +197,7 @@ class CallWindow:
         ]  # fmt: skip
         part = np.isin(calls.function, parts)
         group, count = groups_of(calls.line.astype(np.int64), calls.time.astype(np.int64))
-        returned = np.zeros(count, bool)
-        returned[group[~part]] = True
+        returned = marked(count, group[~part])
         mask: Mask = returned[group]
         return mask
 

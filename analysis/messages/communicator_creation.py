@@ -25,6 +25,7 @@ from hpcd.analysis.messages.operations import Operations
 from hpcd.analysis.messages.predefined_communicators import PredefinedCommunicators
 from hpcd.analysis.messages.rank_answers import RankAnswers
 from hpcd.array_types import I64, Mask
+from hpcd.masks import positions
 from hpcd.model.mpi_functions import CREATIONS, Role
 from hpcd.model.mpi_records import MISSING
 
@@ -277,8 +278,7 @@ class _Creation:
         if role == Role.MERGED_GROUPS:
             self._merge(at, parent)
             return
-        place = np.zeros(int(in_parent.max()) + 1, np.int64)
-        place[in_parent] = np.arange(len(in_parent))
+        place = positions(int(in_parent.max()) + 1, in_parent, 0)
         color, key = self._colours(at, role, place[rank], parent)
         order = np.lexsort((place[rank], key, color))
         order = order[~self._are_null(at)[order]]

@@ -20,6 +20,7 @@ from hpcd.analysis.messages.operations import Operations
 from hpcd.analysis.messages.wait_states import WaitStates
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.array_types import Mask
+from hpcd.masks import marked
 
 
 class PhaseCommunication(Communication):
@@ -72,8 +73,7 @@ class PhaseCommunication(Communication):
     def collectives(self) -> Collectives:
         """Collective operations that a rank entered in the phases, with the calls of all ranks."""
         whole = self._whole.collectives
-        entered = np.zeros(len(whole), bool)
-        entered[whole.instance[self._inside[whole.operation]]] = True
+        entered = marked(len(whole), whole.instance[self._inside[whole.operation]])
         kept = entered[whole.instance]
         count = np.diff(whole.first)[entered]
         return Collectives(

@@ -7,6 +7,7 @@ import numpy as np
 from hpcd.analysis.messages.operations import Operations
 from hpcd.array_types import I64
 from hpcd.distinct import begins_run
+from hpcd.masks import marked
 from hpcd.model.mpi_functions import CREATIONS
 from hpcd.model.mpi_records import MISSING
 
@@ -44,21 +45,18 @@ class PredefinedCommunicators:
             np.concatenate([pairs, new]), axis=0, return_inverse=True, return_counts=True
         )
         inverse = inverse.reshape(-1)
-        is_made = np.zeros(len(unmade), bool)
-        is_made[inverse[len(used) :]] = True
+        is_made = marked(len(unmade), inverse[len(used) :])
         # A communicator of its own has size 1 where that was requested, and is no other's peer.
         size = operations.named("size")[used]
         peer = operations.named("peer")[used]
         alone = np.ones(len(unmade), bool)
         alone[inverse[: len(used)][(size > 1) | (peer > 0)]] = False
-        single = np.zeros(len(unmade), bool)
-        single[inverse[: len(used)][size == 1]] = True
+        single = marked(len(unmade), inverse[: len(used)][size == 1])
         left = np.flatnonzero(~is_made)
         own = left[single[left] & alone[left] & (len(ranks) > 1)]
         candidates = np.setdiff1d(left, own)
         # Of several that are left, one whose size MPI returned as the world's, else that used most.
-        has_world_size = np.zeros(len(unmade), bool)
-        has_world_size[inverse[: len(used)][size == len(ranks)]] = True
+        has_world_size = marked(len(unmade), inverse[: len(used)][size == len(ranks)])
         order = candidates[
             np.lexsort((-count[candidates], ~has_world_size[candidates], unmade[candidates, 0]))
         ]

@@ -12,6 +12,7 @@ import numpy as np
 
 from hpcd.analysis.messages.operations import Operations
 from hpcd.array_types import I64, Mask
+from hpcd.masks import marked
 from hpcd.model.mpi_functions import Role
 from hpcd.model.mpi_records import MAX_POSITIONS, MAX_REQUESTS, MISSING
 
@@ -99,8 +100,7 @@ def _end_by_next(operations: Operations, begins: I64, ended_by: I64) -> None:
     waited = operations.are(Role.COMPLETE_MANY, Role.COMPLETE_SOME)
     many = np.flatnonzero(waited & (flag != 0) & (index == MISSING))
     # Those of which each request was recorded end no others.
-    recorded = np.zeros(len(operations), bool)
-    recorded[operations.call[operations.are(Role.LISTED)]] = True
+    recorded = marked(len(operations), operations.call[operations.are(Role.LISTED)])
     asked = operations.named("requests")[many]
     some = operations.role[many] == Role.COMPLETE_SOME
     partly = (asked > MAX_REQUESTS) | (some & (operations.named("ended")[many] > MAX_POSITIONS))

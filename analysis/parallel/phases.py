@@ -37,6 +37,7 @@ from hpcd.analysis.parallel.waiting import Stretches, StretchReader, waiting_nod
 from hpcd.analysis.profile.costs import event_weights
 from hpcd.array_types import I64, Mask
 from hpcd.errors import UsageError
+from hpcd.masks import marked
 from hpcd.model.cct import CCT
 
 _LEAST_COST = 0.005
@@ -318,7 +319,6 @@ def _without(line: Stretches, lost: Mask) -> Stretches:
 
 
 def _below(tree: CCT, node: int) -> Mask:
-    selected = np.zeros(len(tree), bool)
-    selected[node] = True
+    selected = marked(len(tree), node)
     below: Mask = innermost(tree, selected) == node
     return below

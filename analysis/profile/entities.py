@@ -19,6 +19,7 @@ from hpcd.analysis.arrays.scope_rows import scope_rows
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.nameless import module_rows, without_chains
 from hpcd.array_types import U8, U32, Mask
+from hpcd.masks import marked
 from hpcd.model.cct import CCT
 from hpcd.model.scope import ScopeKind
 
@@ -118,8 +119,7 @@ def entities(db: Database, *, merged: bool = False, nameless: bool = True) -> En
             files.append(file)
             lines.append(line)
         of_scope[scope] = number[key]
-    shared = np.zeros(len(names), bool)
-    shared[list(modules_named)] = True
+    shared = marked(len(names), list(modules_named))
     return Entities(
         np.array(kinds, np.uint8),
         names,

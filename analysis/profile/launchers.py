@@ -12,6 +12,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.process_tree import StartedProcess, parents, processes_by_start
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, Mask
+from hpcd.masks import marked
 
 # The descendants of a launcher, of other programs, use at least this multiple of its CPU time; of
 # one whose name is known at least as much.
@@ -43,8 +44,7 @@ def launcher_lines(db: Database) -> Mask:
         return np.zeros(len(lines), bool)
     process = lines.process.astype(np.int64)
     used = np.bincount(process, db.line_totals("cpu_time"))
-    ranked = np.zeros(len(used), bool)
-    ranked[process[lines.rank >= 0]] = True
+    ranked = marked(len(used), process[lines.rank >= 0])
     launches = select_launchers(processes_by_start(db), used.astype(np.float64))
     launches &= ~ranked
     launching: Mask = launches[process]

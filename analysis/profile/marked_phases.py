@@ -22,6 +22,7 @@ from hpcd.analysis.profile.phase_specs import PhaseSpec, parse_phase_specs
 from hpcd.analysis.profile.time_segments import TimeSegments, ranges
 from hpcd.array_types import I64, U64, Mask
 from hpcd.errors import UsageError, did_you_mean
+from hpcd.masks import marked
 from hpcd.model.calls import CalledFunction, CallValue, ValueKind
 
 NO_PHASE = "[in no phase]"
@@ -104,9 +105,7 @@ class MarkedPhases:
         the function itself, or where a static tracepoint stands."""
         family_of = np.array(self.family)
         node = self._marks.node[family_of[self._marks.group] == family]
-        procedures = np.zeros(len(self._db.procedures), bool)
-        procedures[self._db.procedure_of_node[node[node > 0]]] = True
-        return procedures
+        return marked(len(self._db.procedures), self._db.procedure_of_node[node[node > 0]])
 
     def _of_spec(self, spec: PhaseSpec, claimed: Mask) -> Iterator[PhaseCalls]:
         """The calls of ``spec`` by function. None marks two phases: ``claimed`` is filled in."""

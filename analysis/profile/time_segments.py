@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpcd.analysis.arrays.sparse_sums import sum_whole
 from hpcd.array_types import I64
 from hpcd.distinct import distinct
 
@@ -88,9 +89,7 @@ class TimeSegments:
 
     def lengths(self, groups: int) -> I64:
         """``int64[groups]``: how long each group has, ns."""
-        total = np.zeros(groups, np.int64)
-        np.add.at(total, self.group, self.end - self.begin)
-        return total
+        return sum_whole(self.group, self.end - self.begin, groups)
 
 
 def ranges(low: I64, high: I64) -> tuple[I64, I64]:

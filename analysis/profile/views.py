@@ -27,6 +27,7 @@ from hpcd.analysis.profile.split_contexts import split_contexts
 from hpcd.array_types import F64, I64, U32, U64, Mask
 from hpcd.distinct import begins_run
 from hpcd.errors import UsageError
+from hpcd.masks import marked
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import collapse
 from hpcd.model.scope import ScopeKind
@@ -189,8 +190,7 @@ def contexts(db: Database, kind: str, *, nameless: bool = True) -> ViewTree:
     tree, node_of = collapse(whole, whole.frame)
     listed = np.ones(len(all_entities), bool)
     if kind == "lines":
-        placed = np.zeros(len(all_entities), bool)
-        placed[db.procedure_of_node[db.scope_of_node > 0]] = True
+        placed = marked(len(all_entities), db.procedure_of_node[db.scope_of_node > 0])
         listed = (all_entities.kind == ScopeKind.STATEMENT) | all_entities.is_procedure & ~placed
     elif kind == "loops":
         listed = all_entities.kind == ScopeKind.LOOP

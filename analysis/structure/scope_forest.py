@@ -169,36 +169,48 @@ def lines_forest(lines: SourceLineTable) -> tuple[ScopeForest, I32]:
     file = np.where(at >= 0, lines.file[at], -1) if len(lines.file) else at
     line = np.where(at >= 0, lines.line[at], 0) if len(lines.file) else at
 
-    used = np.unique(lines.at[lines.at >= 0])
-    # Symbols without lines are in the table too; others know more of these.
-    used = used[(lines.file[used] >= 0) | (lines.caller[used] >= 0)]
-    where = (lines.file[used].astype(np.int64) + 1) << 32 | lines.line[used]
-    wheres, where_of = np.unique(where, return_inverse=True)
-    key = instance_of[used] * max(len(wheres), 1) + where_of
-    statements, statement_of = np.unique(key, return_inverse=True)
-    spot = wheres[statements % max(len(wheres), 1)] if len(wheres) else wheres
-    statement = np.full(len(lines.caller), -1, np.int32)
-    statement[used] = statement_of + len(instances)
-    nothing = np.full(len(statements), -1, np.int64)
     forest = ScopeForest(
-        parent=np.concatenate([parent, statements // max(len(wheres), 1)]).astype(np.int32),
-        kind=np.concatenate(
-            [
-                np.where(inlined, ScopeKind.INLINED, ScopeKind.PROCEDURE),
-                nothing * 0 + ScopeKind.STATEMENT,
-            ]
-        ).astype(np.uint8),
-        name=np.concatenate([function, nothing]).astype(np.int32),
-        file=np.concatenate([file, (spot >> 32) - 1]).astype(np.int32),
-        line=np.concatenate([line, spot & 0xFFFFFFFF]).astype(np.uint32),
-        address=np.concatenate(
-            [np.where(inlined, np.uint64(0), lines.entry[function]), nothing.astype(np.uint64) * 0]
-        ).astype(np.uint64),
+        parent=parent.astype(np.int32),
+        kind=np.where(inlined, ScopeKind.INLINED, ScopeKind.PROCEDURE).astype(np.uint8),
+        name=function,
+        file=file.astype(np.int32),
+        line=line.astype(np.uint32),
+        address=np.where(inlined, np.uint64(0), lines.entry[function]),
         names=lines.names,
         linkage=lines.linkage,
         files=lines.files,
     )
+    used = np.unique(lines.at[lines.at >= 0])
+    # Symbols without lines are in the table too; others know more of these.
+    used = used[(lines.file[used] >= 0) | (lines.caller[used] >= 0)]
+    statement = np.full(len(lines.caller), -1, np.int32)
+    forest, statement[used] = with_statements(
+        forest, instance_of[used], lines.file[used], lines.line[used]
+    )
     return forest, statement
+
+
+def with_statements(
+    forest: ScopeForest, scope: I64, file: I32, line: U32
+) -> tuple[ScopeForest, I64]:
+    """``forest`` with a statement in each of ``scope`` ``[k]`` for its ``file`` and ``line``, equal
+    ones once, behind all other scopes; and ``int64[k]``: the numbers of the statements."""
+    where = (file.astype(np.int64) + 1) << 32 | line
+    wheres, number = np.unique(where, return_inverse=True)
+    size = max(len(wheres), 1)
+    keys, which = np.unique(scope * size + number, return_inverse=True)
+    spot = wheres[keys % size] if len(wheres) else wheres
+    nothing = np.zeros(len(keys), np.int64)
+    larger = replace(
+        forest,
+        parent=np.concatenate([forest.parent, keys // size]).astype(np.int32),
+        kind=np.concatenate([forest.kind, nothing + ScopeKind.STATEMENT]).astype(np.uint8),
+        name=np.concatenate([forest.name, nothing - 1]).astype(np.int32),
+        file=np.concatenate([forest.file, (spot >> 32) - 1]).astype(np.int32),
+        line=np.concatenate([forest.line, spot & 0xFFFFFFFF]).astype(np.uint32),
+        address=np.concatenate([forest.address, nothing.astype(np.uint64)]),
+    )
+    return larger, len(forest) + which
 
 
 def _outermost(lines: SourceLineTable, places: I32) -> I32:

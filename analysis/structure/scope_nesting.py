@@ -14,7 +14,7 @@ import numpy as np
 from hpcd.analysis.structure.code.loop_table import LoopTable
 from hpcd.analysis.structure.dwarf.debug_scopes import ModuleLines
 from hpcd.analysis.structure.dwarf.line_table import depths
-from hpcd.analysis.structure.scope_forest import ScopeForest
+from hpcd.analysis.structure.scope_forest import ScopeForest, with_statements
 from hpcd.array_types import I32, I64, U64
 from hpcd.model.scope import ScopeKind
 
@@ -45,33 +45,12 @@ def with_loops(
     placed = np.array([builder.place(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()])
     result = scope.copy()
     result[inside] = placed[which]
-    return _with_statements(builder.forest(), result, before[stated], inside[stated])
-
-
-def _with_statements(
-    forest: ScopeForest, scope: I32, statement: I32, at: I64
-) -> tuple[ScopeForest, I32]:
-    """``forest`` with copies of statements in the scopes ``scope[at]``, which become these."""
-    where = (forest.file[statement].astype(np.int64) + 1) << 32 | forest.line[statement]
-    wheres, number = np.unique(where, return_inverse=True)
-    keys, which = np.unique(
-        scope[at].astype(np.int64) * max(len(wheres), 1) + number, return_inverse=True
+    # Statements become copies of theirs in the scopes that their addresses are in now.
+    old, at = before[stated], inside[stated]
+    larger, result[at] = with_statements(
+        builder.forest(), result[at].astype(np.int64), forest.file[old], forest.line[old]
     )
-    scope[at] = len(forest) + which
-    parent, spot = keys // max(len(wheres), 1), wheres[keys % max(len(wheres), 1)]
-    nothing = np.zeros(len(keys), np.int64)
-    return (
-        replace(
-            forest,
-            parent=np.concatenate([forest.parent, parent]).astype(np.int32),
-            kind=np.concatenate([forest.kind, nothing + _STATEMENT]).astype(np.uint8),
-            name=np.concatenate([forest.name, nothing - 1]).astype(np.int32),
-            file=np.concatenate([forest.file, (spot >> 32) - 1]).astype(np.int32),
-            line=np.concatenate([forest.line, spot & 0xFFFFFFFF]).astype(np.uint32),
-            address=np.concatenate([forest.address, nothing.astype(np.uint64)]),
-        ),
-        scope,
-    )
+    return larger, result
 
 
 class _Tree:

@@ -15,6 +15,7 @@ from hpcd.analysis.arrays.column_files import open_bounds, open_column, save_col
 from hpcd.analysis.trace.line_names import LineNames, QueryRows
 from hpcd.array_types import I32, I64, U32, Array
 from hpcd.errors import UsageError
+from hpcd.masks import positions
 
 NO_RANK = -1
 # Number of lines whose names are read together when iterating over all lines.
@@ -169,8 +170,7 @@ class Lines:
             raise UsageError(f"lines are grouped by rank, job or host, not by {by}")
         column = self._names.column("host" if by == "host" else "job")
         order = sorted(range(len(column.word)), key=column.word.__getitem__)
-        place = np.zeros(len(order), np.int64)
-        place[order] = np.arange(len(order))
+        place = positions(len(order), order, 0)
         key = place[column.code][self.process]
         words = [column.word[code] for code in order]
         if by != "rank":

@@ -15,6 +15,7 @@ import numpy as np
 from hpcd.array_types import I64, U16, U32, U64, Mask
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
+from hpcd.masks import marked
 from hpcd.measurement.columns import ColumnCursor, encode_column
 from hpcd.measurement.record_columns import Columns, as_structure, scratch
 
@@ -64,9 +65,7 @@ def new_columns(records: int) -> tuple[U64, U32, U16, U64]:
 @lru_cache(8)
 def _lasts(events: frozenset[int]) -> Mask:
     """``bool[65536]``: whether an event is in ``events``."""
-    lasts = np.zeros(1 << 16, bool)
-    lasts[list(events)] = True
-    return lasts
+    return marked(1 << 16, list(events))
 
 
 def encode_records(columns: Columns, lasting: Collection[int] = ()) -> bytes:

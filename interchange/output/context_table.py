@@ -18,6 +18,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.entities import entities
 from hpcd.array_types import F64, I64, U32, U64, Mask
 from hpcd.distinct import begins_run
+from hpcd.masks import positions
 from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import collapse
@@ -184,8 +185,7 @@ def _frames_by_procedure(db: Database, rows: _Unfolded, *, by_name: bool) -> tup
     # The root is row 0; its frame is the first.
     used, first, label = np.unique(number, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = positions(len(order), order)
     used, label = used[order], place[label]
     names = [known.name[n] for n in used.tolist()]
     if by_name:

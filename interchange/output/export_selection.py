@@ -19,6 +19,7 @@ from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.errors import FormatError, UsageError
 from hpcd.interchange.output.context_table import ContextTable, Detail, build_context_table
 from hpcd.interchange.output.trace_blocks import Events, TraceBlock, TraceReader
+from hpcd.masks import marked
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, the amount done, and the total."""
@@ -113,8 +114,7 @@ class ExportSelection:
     def select_calls(self, line: I64, begin: I64, end: I64, node: I64) -> Mask:
         """Return bool[n]: calls of the selected lines and call paths that are entirely within a
         window."""
-        is_selected = np.zeros(len(self.db.lines), bool)
-        is_selected[self.lines] = True
+        is_selected = marked(len(self.db.lines), self.lines)
         selected: Mask = is_selected[line]
         if self._windows:
             windows = [(begin >= low) & (end <= high) for low, high in self._windows]

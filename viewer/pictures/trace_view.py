@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from hpcd.analysis import Database
 from hpcd.analysis.profile.shared_rows import lines_that_share
 from hpcd.array_types import I64
+from hpcd.masks import positions
 from hpcd.model.cct import NO_NODE
 from hpcd.viewer.depth_slice import NO_PROCEDURE, entities_shown, shares
 from hpcd.viewer.picture_tree import ASLEEP, RUNNABLE, RUNNING, WAITING
@@ -141,12 +142,10 @@ def summary(page: Page) -> Drawn:
     order = np.array([number for number, _ in ranked], np.int64)
     # The most frequent lies at the bottom, where its amount can be read: of those that run, then of
     # those that could, then of those that wait.
-    rank = np.full(len(states.picture.names), -1, np.int64)
-    rank[order] = np.arange(len(order))
+    rank = positions(len(states.picture.names), order)
     shown = entity != NO_PROCEDURE
     column = np.broadcast_to(np.arange(width), entity.shape)[shown]
-    place = np.zeros(len(_FROM_BELOW), np.int64)
-    place[list(_FROM_BELOW)] = np.arange(len(_FROM_BELOW))
+    place = positions(len(_FROM_BELOW), list(_FROM_BELOW), 0)
     band = place[state[shown]] * len(order) + rank[entity[shown]]
     bands = len(_FROM_BELOW) * len(order)
     count = np.bincount(band * width + column, minlength=bands * width)

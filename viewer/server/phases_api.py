@@ -15,6 +15,7 @@ from hpcd.analysis.profile.phase_costs import PhaseCosts, phase_costs, total_pha
 from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
+from hpcd.masks import marked
 from hpcd.viewer.palette import colours
 
 # Records read for one answer: some ten seconds.
@@ -69,8 +70,7 @@ class PhaseViews:
         names = self._db.metrics.names
         costs = self.costs(text, lines, t0, t1)
         cost, seconds, threads = total_phases(costs, len(names), count)
-        selected = np.zeros(len(self._db.lines), bool)
-        selected[lines] = True
+        selected = marked(len(self._db.lines), lines)
         calls = phases.count(selected, TimeSegments.of_windows([(t0, t1)]))
         used = np.flatnonzero(threads)
         first = used[np.argsort(-seconds[used], kind="stable")][:_MOST_ROWS]

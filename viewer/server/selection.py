@@ -25,6 +25,7 @@ from hpcd.analysis.profile.shared_rows import lines_that_share
 from hpcd.analysis.trace.trace_lines import NO_RANK
 from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.errors import FormatError, UsageError
+from hpcd.masks import marked
 from hpcd.viewer import patterns
 
 FIELDS = ("label", "process", "thread", "job", "host")
@@ -95,8 +96,7 @@ class LineSelection:
         row_of = self._order(choice).row_of
         if row_of is None:
             return lines
-        shown = np.zeros(len(row_of) + 1, bool)
-        shown[lines] = True
+        shown = marked(len(row_of) + 1, lines)
         represented = shown[row_of]
         represented[lines] = True  # rows of their own, where lines are named
         return np.flatnonzero(represented)

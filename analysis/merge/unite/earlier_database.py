@@ -24,6 +24,7 @@ from hpcd.analysis.merge.unite.canonical_modules import unite_modules
 from hpcd.analysis.trace.part_contents import PartContents
 from hpcd.array_types import I64, U16, U32
 from hpcd.errors import FormatError
+from hpcd.masks import marked
 from hpcd.model.cct import CCT
 
 
@@ -161,8 +162,7 @@ class EarlierDatabase:
         if len(parts) == count:
             return tree, np.arange(nodes, dtype=np.uint32)
         maps = NodeMaps(self.root / "trace", count, nodes)
-        used = np.zeros(nodes, bool)
-        used[0] = True
+        used = marked(nodes, 0)
         for part in parts:
             # A part numbers all nodes of its tree, so that a node's callers are among them.
             used[maps[part]] = True

@@ -11,6 +11,7 @@ import numpy as np
 from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.trace.part_contents import MeasurementContents
 from hpcd.array_types import I64, U32, Array
+from hpcd.masks import positions
 from hpcd.measurement.identity_columns import IdentityColumns, arrays_of
 from hpcd.model.identity import MOST_RANKS, Process, Thread
 
@@ -145,8 +146,7 @@ def order_lines(
     processes_of = np.repeat(np.arange(len(measurements)), processes)
     process, thread, texts = _columns(of_processes, of_threads, processes_of, owner)
     order = _process_order(measurements, process, texts)
-    row = np.empty(len(order), np.int64)
-    row[order] = np.arange(len(order))
+    row = positions(len(order), order)
     measurement = np.repeat(np.arange(len(measurements)), threads)
     source = np.concatenate([contents.lines for contents in measurements])
     other = thread["tid"] != process["pid"][owner]
@@ -195,8 +195,7 @@ def _process_order(
 ) -> I64:
     """Return the processes in database order ``int64[n]``, which depends on their contents only."""
     ranked = np.argsort(np.array([contents.id for contents in measurements], object))
-    by_id = np.empty(len(measurements), np.int64)
-    by_id[ranked] = np.arange(len(measurements))
+    by_id = positions(len(measurements), ranked)
     hosts = _places([contents.host.hostname for contents in measurements])
     owners, ranks = process["measurement"], process["rank"]
     return _order(

@@ -24,6 +24,7 @@ from hpcd.analysis.merge.unite.scratch import Scratch
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
+from hpcd.masks import positions
 from hpcd.model.identity import SECONDS, Event
 
 
@@ -156,8 +157,7 @@ def _of_rows(cells: Cells, rows: I64) -> Cells:
     top = int(cells.line.max(initial=0))
     if top < len(rows) == int(rows[-1]) + 1:
         return cells
-    place = np.full(1 + max(top, int(rows.max(initial=0))), -1)
-    place[rows] = np.arange(len(rows))
+    place = positions(1 + max(top, int(rows.max(initial=0))), rows)
     line = place[cells.line]
     mine = np.flatnonzero(line >= 0)
     return Cells(
@@ -177,8 +177,7 @@ def _of_lines(cells: Cells, chosen: slice) -> Cells:
 def _totals(place: U32, count: int, cells: Cells, scale: F64) -> F64:
     """``float64[metrics, count]``: the sums of ``cells`` added up at their ``place``."""
     events = np.flatnonzero(np.bincount(cells.event))
-    slot_of = np.zeros(int(events.max(initial=-1)) + 1, np.int64)
-    slot_of[events] = np.arange(len(events))
+    slot_of = positions(int(events.max(initial=-1)) + 1, events, 0)
     added = np.zeros((1 + len(events), count))
     if not kernels.total_sums(
         np.ascontiguousarray(place, np.uint32), cells.event, cells.records, cells.value, len(place),

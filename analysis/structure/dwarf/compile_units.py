@@ -24,6 +24,7 @@ from hpcd.analysis.structure.dwarf.subprograms import procedures_of
 from hpcd.array_types import I64, U64, Mask
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
+from hpcd.masks import marked
 
 # Below this all of it takes less time than to choose.
 _WORTH = 1 << 20
@@ -167,8 +168,7 @@ def _choose(
     which = np.cumsum(first) - 1
     start, end = start[first], np.maximum.reduceat(end, np.flatnonzero(first))
     inside = np.searchsorted(wanted, end) > np.searchsorted(wanted, start)
-    blank = np.zeros(len(units.begin), bool)
-    blank[unit] = True
+    blank = marked(len(units.begin), unit)
     blank[unit[inside[which]]] = False
     length = units.end - units.begin
     # Units beyond the bound are left for a later call: decoding takes three times the memory.
