@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from hpcd.descriptors import closing_fd
+from hpcd.closing import closing_fd
 
 # Who has just made one may not have locked it yet.
 _YOUNG_SECONDS = 60.0

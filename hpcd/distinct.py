@@ -24,8 +24,8 @@ def distinct(values: npt.NDArray[T]) -> npt.NDArray[T]:
 
 
 def begins_run(*columns: Array) -> Mask:
-    """Return which entries of ``columns``, [n] each, differ from the one before in any of them,
-    bool[n]; the first does."""
+    """Return where runs of equal entries begin in ``columns``, [n] each: bool[n], true for the
+    first entry and for each that differs in any column from the entry before."""
     begins = np.ones(len(columns[0]), bool)
     if len(begins):
         begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])

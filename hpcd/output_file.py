@@ -7,7 +7,7 @@ import os
 from io import BufferedWriter
 from pathlib import Path
 
-from hpcd.descriptors import closing_fd
+from hpcd.closing import closing_fd
 from hpcd.errors import StorageError
 
 # As the kernel follows.

@@ -15,7 +15,7 @@ import stat
 from pathlib import Path
 from types import TracebackType
 
-from hpcd.descriptors import closing_fd
+from hpcd.closing import closing_fd
 from hpcd.errors import HpcdError, StorageError
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

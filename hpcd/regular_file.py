@@ -12,7 +12,7 @@ import stat
 from io import FileIO
 from pathlib import Path
 
-from hpcd.descriptors import closing_fd
+from hpcd.closing import closing_fd
 from hpcd.errors import FormatError
 
 

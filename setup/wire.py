@@ -282,7 +282,7 @@ def module() -> str:
     lines = [*_HEAD.splitlines(), ""]
     for name in macros():
         if name not in python_words() or not all(name in vs for _, vs in objects.values()):
-            continue  # of the programs alone, or of one processor
+            continue  # only the programs use it, or one processor lacks it
         value = {machine: values[name] for machine, (_, values) in objects.items()}
         lines.append(f"{name} = {by_machine(value)}")
     sized = [name for name in structures() if name not in UNSHARED]

@@ -1,4 +1,4 @@
-"""Names of calling contexts, with what was inlined at their addresses."""
+"""Names of calling contexts, with functions inlined at their addresses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CALLS_AND_LOOPS = (ScopeKind.INLINED, ScopeKind.LOOP)
 
 
 class ContextNames:
-    """Names of contexts: what was inlined at the address of each, as ``force [inlined]``, or else
-    its procedure's display name.
+    """Names of contexts: the function inlined at a context's address, as ``force [inlined]``, or
+    else its procedure's display name.
 
     ``label`` ``int64[nodes]`` is the index of each context's name in ``labels``, of which equal
     ones are one. O(n).

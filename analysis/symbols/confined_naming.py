@@ -15,7 +15,7 @@ import numpy as np
 
 from hpcd.analysis.symbols.symbolization import Namer, names_by_region
 from hpcd.array_types import U64
-from hpcd.descriptors import closing_fd
+from hpcd.closing import closing_fd
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
 from hpcd.regular_file import open_linked

@@ -23,9 +23,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from hpcd.closing import closing_fd
 from hpcd.daemon.access.file_status import OVERLAY, FileStatus, file_system_type, status_of
 from hpcd.daemon.access.processes import executable_regions
-from hpcd.descriptors import closing_fd
 from hpcd.model.region import Region
 
 _PIN = os.O_PATH | os.O_CLOEXEC

@@ -18,11 +18,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from hpcd.closing import closing_fd
 from hpcd.daemon.access import patience
 from hpcd.daemon.access.file_status import status_of
 from hpcd.daemon.access.patience import Patience, WithheldError
 from hpcd.daemon.access.target_reader_worker import LENGTH, MISSING, PART, PIECE
-from hpcd.descriptors import closing_fd
 from hpcd.errors import FormatError
 from hpcd.sandbox.worker_process import LateError, WorkerProcess
 

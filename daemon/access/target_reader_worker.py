@@ -19,7 +19,7 @@ import struct
 import sys
 from collections.abc import Callable
 
-from hpcd.descriptors import closing_fd
+from hpcd.closing import closing_fd
 from hpcd.sandbox.worker_process import serve
 
 LENGTH = struct.Struct("<I")

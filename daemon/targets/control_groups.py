@@ -12,7 +12,7 @@ import ctypes
 import os
 from pathlib import Path, PurePosixPath
 
-from hpcd.descriptors import closing_fd
+from hpcd.closing import closing_fd
 from hpcd.errors import UsageError
 
 # include/uapi/linux/magic.h: CGROUP2_SUPER_MAGIC, CGROUP_SUPER_MAGIC.

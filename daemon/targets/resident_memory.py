@@ -8,9 +8,9 @@ import re
 import numpy as np
 
 from hpcd.array_types import I64, U64
+from hpcd.closing import closing_fd
 from hpcd.daemon.access import processes, target_reader
 from hpcd.daemon.access.patience import WithheldError
-from hpcd.descriptors import closing_fd
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MOST_TEXT = 64 << 20  # 65,530 mappings (vm.max_map_count), 1 KB of text each

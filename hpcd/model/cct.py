@@ -92,7 +92,7 @@ class CCT:
         return np.array(nodes[::-1], dtype=np.uint32)
 
     def innermost(self, chosen: Mask) -> U32:
-        """As :func:`nearest_chosen`."""
+        """Return :func:`nearest_chosen` of this tree."""
         return nearest_chosen(self.parent, chosen)
 
     def ancestor_at(self, limit: int) -> U32:
@@ -133,8 +133,7 @@ def nodes_by_depth(depth: U32) -> list[I64]:
 
 def nearest_chosen(parent: U32, chosen: Mask) -> U32:
     """Return the innermost of the ``chosen`` nodes, bool[n], on each node's path, uint32[n]; 0, the
-    root, for a path without any. O(n · log depth).
-    """
+    root, for a path without any. O(n · log depth)."""
     jump = np.where(chosen, np.arange(len(parent), dtype=np.uint32), parent)
     while bool((jump[jump] != jump).any()):
         jump = jump[jump]

@@ -16,7 +16,7 @@ from pathlib import Path
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.tasks.executors import WorkerDiedError
-from hpcd.descriptors import closing_fd
+from hpcd.closing import closing_fd
 from hpcd.errors import StorageError
 from hpcd.output_folder import OutputFolder
 

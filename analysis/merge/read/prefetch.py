@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcd.descriptors import closing_fd
+from hpcd.closing import closing_fd
 from hpcd.measurement.chunk import MAX_SEGMENT
 
 # Bytes requested ahead of the current read: some seconds of work for a worker, little enough to be

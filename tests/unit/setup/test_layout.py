@@ -19,22 +19,26 @@ FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 
 # Part → the parts it may import; import-linter keeps the finer contracts in `make lint`.
 BASE = {
-    "hpcd.errors", "hpcd.array_types", "hpcd.distinct", "hpcd.processors", "hpcd.signals",
-    "hpcd.startup", "hpcd.wording", "hpcd.kernels", "hpcd.option_schema", "hpcd.output_file",
-    "hpcd.output_folder", "hpcd.regular_file",
+    "hpcd.errors", "hpcd.array_types", "hpcd.closing", "hpcd.distinct", "hpcd.masks",
+    "hpcd.process_status", "hpcd.processors", "hpcd.signals", "hpcd.startup", "hpcd.wording",
+    "hpcd.kernels", "hpcd.option_schema", "hpcd.output_file", "hpcd.output_folder",
+    "hpcd.regular_file",
 }  # fmt: skip
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
     "hpcd.array_types": set(),
-    "hpcd.distinct": set(),
+    "hpcd.closing": set(),
+    "hpcd.process_status": set(),
+    "hpcd.distinct": {"hpcd.array_types"},
+    "hpcd.masks": {"hpcd.array_types"},
     "hpcd.startup": set(),
     "hpcd.processors": set(),
     "hpcd.signals": set(),
     "hpcd.wording": set(),
     "hpcd.option_schema": {"hpcd.errors"},
-    "hpcd.regular_file": {"hpcd.errors"},
-    "hpcd.output_file": {"hpcd.errors"},
-    "hpcd.output_folder": {"hpcd.errors"},
+    "hpcd.regular_file": {"hpcd.closing", "hpcd.errors"},
+    "hpcd.output_file": {"hpcd.closing", "hpcd.errors"},
+    "hpcd.output_folder": {"hpcd.closing", "hpcd.errors"},
     "hpcd.kernels": {"hpcd.errors"},
     "hpcd.model": BASE,
     "hpcd.elf": BASE,
