@@ -174,11 +174,6 @@ class SamplerPrograms:
             self.walker_error = error
 
     @property
-    def hash_factors(self) -> tuple[int, int]:
-        """The factors of ``hash_mix()``, by which the programs hash."""
-        return self.constants["HASH_FIRST"], self.constants["HASH_SECOND"]
-
-    @property
     def fds(self) -> dict[str, int]:
         """Descriptors of the programs that are loaded by now, by their names."""
         return self._programs.fds | (self._walkers.fds if self._walkers else {})

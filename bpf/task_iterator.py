@@ -14,6 +14,7 @@ from hpcd.bpf.kernel.libbpf import KernelRefusedError, checked, library
 from hpcd.bpf.kernel.maps import HASH, NO_PREALLOC, Map, ring_map
 from hpcd.bpf.loading.captured_stderr import first_error_line
 from hpcd.bpf.loading.object_loader import SOURCES, compiled_path, messages, open_object
+from hpcd.bpf.wire import WANTED_PROCESS_BYTES
 from hpcd.errors import PlatformError
 
 # Two hundred of the largest copies; what does not fit is read when this has been emptied.
@@ -25,7 +26,14 @@ _PROGRAM = b"read_task_stack"
 @cache
 def iterator_path() -> Path:
     """Return the path of the object made from the present sources, if it was made."""
-    sources = [*(SOURCES / "iterators").glob("*.[ch]"), SOURCES / "kernel.h"]
+    shared = (
+        "helpers.h",
+        "object.h",
+        "kernel.h",
+        "runtimes/python_chain.h",
+        "runtimes/python_values.h",
+    )
+    sources = [*(SOURCES / "iterators").glob("*.[ch]"), *(SOURCES / name for name in shared)]
     return compiled_path("task_stacks", sources)
 
 
@@ -43,8 +51,10 @@ class TaskIterator:
             raise PlatformError(f"no BPF object that reads threads' stacks ({path}); make objects")
         self._library = library()
         with ExitStack() as resources, messages(background=background) as stderr:
-            self.wanted = Map("wanted", HASH, 4, 4, _MAX_PROCESSES, flags=NO_PREALLOC)
-            """The parts of a process that are wanted (u32, ``enum wanted``), by its pid."""
+            self.wanted = Map(
+                "wanted", HASH, 4, WANTED_PROCESS_BYTES, _MAX_PROCESSES, flags=NO_PREALLOC
+            )
+            """What of a process is wanted (``struct wanted_process``), by its pid."""
             resources.callback(self.wanted.close)
             self.ring = ring_map("stacks", RING_BYTES)
             resources.callback(self.ring.close)

@@ -2,7 +2,7 @@
 
 An iterator of the kernel's (``programs/iterators/task_stacks.bpf.c``) goes over all threads and
 sends, of those of the processes requested, who they are, what they do, their kernel call path, the
-registers they entered the kernel with and a copy of their stack.
+registers they entered the kernel with, a copy of their stack, and their Python frames.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from hpcd.array_types import U64
 from hpcd.bpf import wire
 from hpcd.bpf.rings.ring import Ring
 from hpcd.bpf.task_iterator import RING_BYTES, TaskIterator
-from hpcd.bpf.wire import Wanted
+from hpcd.bpf.wire import Python, Wanted, WantedProcess
+
+_NO_PYTHON = bytes(Python.BYTES)
+_NO_PYTHONS: Mapping[int, bytes] = {}
 
 
 class TaskStack(wire.TaskStack):
@@ -45,10 +48,15 @@ class TaskStack(wire.TaskStack):
         """The stack from address :attr:`stack_start` on."""
         return self.record[_STACK_AT : _STACK_AT + self.size]
 
+    @property
+    def chain(self) -> bytes:
+        """The thread's Python frames (:func:`hpcd.bpf.saved_walk.without_chain`)."""
+        return self.record[_STACK_AT + self.size :][: 8 * self.python_words]
+
     def without_stack(self) -> TaskStack:
-        """Return this without the copy of its stack, which is most of it."""
+        """Return this without the copy of its stack, which is most of it, and Python frames."""
         kept = copy.copy(self)
-        kept.record, kept.size = self.record[:_STACK_AT], 0
+        kept.record, kept.size, kept.python_words = self.record[:_STACK_AT], 0, 0
         return kept
 
     @property
@@ -80,8 +88,14 @@ class TaskStacks:
             self._resources = resources.pop_all()
         self._asked: set[int] = set()
 
-    def read(self, wanted: Mapping[int, Wanted], run: Callable[[int], bool]) -> Iterable[TaskStack]:
-        """The threads of the processes ``wanted``, in order of their ids.
+    def read(
+        self,
+        wanted: Mapping[int, Wanted],
+        run: Callable[[int], bool],
+        pythons: Mapping[int, bytes] = _NO_PYTHONS,
+    ) -> Iterable[TaskStack]:
+        """The threads of the processes ``wanted``, in order of their ids. ``pythons`` are the
+        ``struct python`` of those that run CPython.
 
         ``run`` reads a descriptor, which runs the iterator, and returns whether to do so again. It
         may wait for ever: for a process that holds its address space locked, or for pages of a
@@ -90,7 +104,8 @@ class TaskStacks:
         for pid in self._asked - wanted.keys():
             self._wanted.delete(struct.pack("<I", pid))
         for pid, what in wanted.items():
-            self._wanted.update(struct.pack("<I", pid), struct.pack("<I", what))
+            process = WantedProcess(wanted=what).pack() + pythons.get(pid, _NO_PYTHON)
+            self._wanted.update(struct.pack("<I", pid), process)
         self._asked = set(wanted)
         descriptor = self._iterator.open()
         try:

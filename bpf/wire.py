@@ -57,15 +57,14 @@ FRAME_RAW_MASK = 0x1FFFFFFFFFFFFFF
 MAX_USER_FRAMES = 1024
 OUTERMOST_FRAMES = 256
 MAX_FRAMES = 1151
-PYTHON_OWNED_BY_C = 3
 FRAME_PYTHON = 0x8000000000000000
 FRAME_PYTHON_POSITION = 0x2000000000000000
 PYTHON_POSITION_BITS = 24
 PYTHON_ADDRESS_MASK = 0x1FFFFFFFFFFFFFF
+PYTHON_IDENTITY_WORDS = 4
+PYTHON_HASH_FACTOR = 0x9E3779B97F4A7C15
 PYTHON_WORDS = 2048
 PYTHON_FRAME_WORDS = 16
-PYTHON_STATE_BYTES = 1024
-MOST_PYTHON_STATES = 4096
 TASK_KERNEL_FRAMES = 127
 OBJECT_EVENT_BYTES = 4320
 CACHE_SET_BYTES = 16
@@ -91,6 +90,7 @@ REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
 KNOWN_RULES_BYTES = 32768
 WALK_BYTES = {"x86_64": 10744, "aarch64": 10864}
 PYTHON_CHAIN_BYTES = 16632
+WANTED_PROCESS_BYTES = 120
 
 
 class ReportFlag(IntFlag):
@@ -554,6 +554,11 @@ class Python(
     gil: int = 0
 
 
+class WantedProcess(WireStructure, kinds="u4 u4"):
+    wanted: int = 0
+    unused: int = 0
+
+
 class TaskStack(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 S16"):
     time: int = 0
     start: int = 0
@@ -562,7 +567,7 @@ class TaskStack(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 
     reader_arrival: int = 0
     switches: int = 0
     stack_start: int = 0
-    thread_pointer: int = 0
+    python_words: int = 0
     tgid: int = 0
     tid: int = 0
     parent: int = 0

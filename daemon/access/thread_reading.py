@@ -23,6 +23,7 @@ _STALL_SECONDS = 2.0
 _LOOK_SECONDS = 0.2
 # Each leaves an iterator and a process behind.
 _MOST_STUCK = 4
+_NO_PYTHONS: Mapping[int, bytes] = {}
 
 
 def _whole(record: TaskStack) -> TaskStack:
@@ -39,10 +40,14 @@ class ThreadReading:
         """Processes that do not let their memory be read: of these the kernel's part is."""
 
     def read(
-        self, wanted: Mapping[int, Wanted], take: Callable[[TaskStack], TaskStack] = _whole
+        self,
+        wanted: Mapping[int, Wanted],
+        take: Callable[[TaskStack], TaskStack] = _whole,
+        pythons: Mapping[int, bytes] = _NO_PYTHONS,
     ) -> list[TaskStack]:
         """The threads of the processes ``wanted``, in order of their ids; as far as they could be
-        read when too many processes do not let themselves be.
+        read when too many processes do not let themselves be. ``pythons`` are the ``struct python``
+        of those that run CPython.
 
         ``take`` is called with each at once, in a thread that the caller waits for, and says what
         is kept of it; of one that has to be read once more again.
@@ -53,7 +58,7 @@ class ThreadReading:
                 for pid, what in wanted.items()
             }
             target_reader.OWN.start()
-            attempt = _Attempt(self._stacks, asked, take)
+            attempt = _Attempt(self._stacks, asked, take, pythons)
             if attempt.wait():
                 return attempt.records
             attempt.abandoned = True
@@ -76,18 +81,20 @@ class _Attempt:
         stacks: TaskStacks,
         wanted: Mapping[int, Wanted],
         take: Callable[[TaskStack], TaskStack],
+        pythons: Mapping[int, bytes],
     ) -> None:
         self.records: list[TaskStack] = []
         self.abandoned = False
         """Whether the result is no longer waited for."""
         self._take = take
         self._error: Exception | None = None
-        self._stacks, self._wanted = stacks, wanted
+        self._stacks, self._wanted, self._pythons = stacks, wanted, pythons
         self._thread = threading.Thread(target=self._run, name="stack reader", daemon=True)
 
     def _run(self) -> None:
         try:
-            for record in self._stacks.read(self._wanted, target_reader.OWN.run_iterator):
+            run = target_reader.OWN.run_iterator
+            for record in self._stacks.read(self._wanted, run, self._pythons):
                 if self.abandoned:
                     return
                 self.records.append(self._take(record))

@@ -30,7 +30,6 @@ from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
 from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
 from hpcd.daemon.stacks.function_names import FunctionNames
-from hpcd.daemon.stacks.python_threads import PythonThreads
 from hpcd.daemon.stacks.reading_rights import ReadingRights
 from hpcd.daemon.stacks.running_threads import FREQUENCY, RunningThreads
 from hpcd.daemon.stacks.thread_activity import activity_of, notes_on
@@ -79,13 +78,10 @@ class StackReader:
             self._spaces = AddressSpaces(
                 self._modules, mappings, self._tables, self._sampler, pythons
             )
-            naming = PythonNaming(
-                pythons, self._modules, self._names, self._spaces.user_of, programs.hash_factors
-            )
-            self._pythons = PythonThreads(naming)
+            naming = PythonNaming(pythons, self._modules, self._names, self._spaces.user_of)
             running = RunningThreads(self._sampler)
             self._threads = ThreadWalks(
-                self._reading, self._spaces, self._walker, running, self._pythons.chain
+                self._reading, self._spaces, self._walker, running, pythons.entries
             )
             kernel = KernelNaming(symbols.result, self._modules, self._names)
             self._resolver = StackResolver(
@@ -119,7 +115,6 @@ class StackReader:
         self, images: dict[int, int], clock: int, rights: ReadingRights | None
     ) -> StackSnapshot:
         self._spaces.keep(images)
-        self._pythons.begin_snapshot()
         self._spaces.read(images)
         reading = time.monotonic_ns()
         records, stacks = self._threads.read(images)

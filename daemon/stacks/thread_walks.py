@@ -44,8 +44,8 @@ class _Walked(NamedTuple):
 
 
 class ThreadWalks:
-    """Reads threads and walks their stacks. ``chain_of`` reads the Python frames of a thread that
-    stands still (:func:`hpcd.bpf.saved_walk.without_chain`)."""
+    """Reads threads and walks their stacks. ``pythons_of`` gives the ``struct python`` of those
+    pids that run CPython."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class ThreadWalks:
         spaces: AddressSpaces,
         walker: SavedWalker,
         running: RunningThreads,
-        chain_of: Callable[[TaskStack], bytes],
+        pythons_of: Callable[[Iterable[int]], dict[int, bytes]],
     ) -> None:
         self._reading = reading
         self._spaces = spaces
         self._walker = walker
         self._running = running
-        self._chain_of = chain_of
+        self._pythons_of = pythons_of
 
     def identify(self, pids: Sequence[int]) -> tuple[dict[int, int], int]:
         """The program each process runs, and by how many ns the scheduler's clock is behind."""
@@ -178,7 +178,7 @@ class ThreadWalks:
                 walked[record.tid] = self._walk(record, far)
             return record.without_stack()
 
-        threads = self._reading.read(wanted, take)
+        threads = self._reading.read(wanted, take, self._pythons_of(pids))
         return {record.tid: record for record in threads}, walked
 
     def _trusted(
@@ -207,14 +207,11 @@ class ThreadWalks:
             if mapped is None or mapped.space is None:
                 ending = UnwindStatus.NO_PROCESS
             elif record.size:
-                number, depth, frames = self._walker.walk(record.copy, mapped.space)
-                ending, last = UnwindStatus(number), depth
-                if chain := self._chain_of(record):
-                    walked = self._walker.walk(record.copy, mapped.space, chain)
-                    longer, last = stack_event(record, *walked), walked[1]
+                walked = self._walker.walk(record.copy, mapped.space, record.chain)
+                ending, (_, depth, frames) = UnwindStatus(walked[0]), walked
                 if ending is UnwindStatus.READ_FAULT:
-                    more = far.finish(record, last)
-                    longer = stack_event(record, *more) if more else longer
+                    more = far.finish(record, depth)
+                    longer = stack_event(record, *more) if more else b""
         return _Walked(ending, stack_event(record, ending, depth, frames), longer)
 
 

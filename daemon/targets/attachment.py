@@ -52,9 +52,6 @@ class Attachment:
         attached = True
         while attached:
             pids = self._selected()
-            fresh = [pid for pid in pids if pid not in self._targets and self._allowed(pid)]
-            if self._sleeping and fresh:
-                self._sleeping.read(fresh)
             begun = len(self._attached)
             attached = any([self._attach_process(pid) for pid in pids])
             if self._sleeping and attached:
@@ -65,16 +62,13 @@ class Attachment:
     def _with_stacks(self, threads: list[AttachedThread]) -> list[AttachedThread]:
         """``threads`` with the stacks of those that sleep since before they were registered."""
         assert self._sleeping
-        unmoved = self._sleeping.unmoved()
+        asleep = self._sleeping.read({thread.pid for thread in threads})
         stacked = []
         for thread in threads:
-            stack = unmoved.get(thread.state.tid)
-            if stack and not thread.state.running:
+            stack = asleep.get(thread.state.tid)
+            if stack and not thread.state.running and stack.since <= thread.time_ns:
                 thread = replace(
-                    thread,
-                    stack=stack.event,
-                    copy=stack.copy,
-                    asleep_since_ns=min(stack.since, thread.time_ns) if stack.since else None,
+                    thread, stack=stack.event, copy=stack.copy, asleep_since_ns=stack.since
                 )
             stacked.append(thread)
         return stacked

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,19 +117,39 @@ def states(pid: int) -> str:
     return "".join(sorted(task.read_text().rpartition(")")[2].split()[0] for task in tasks))
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_present_stacks_have_the_line_each_thread_stands_at(python: str) -> None:
-    text = STANDING.read_text().splitlines()
+@contextlib.contextmanager
+def standing(python: str) -> Iterator[int]:
+    """The pid of a Python program whose threads stand where its lines say."""
     with subprocess.Popen([python, STANDING], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout
             process.stdout.readline()
             while states(process.pid) != "RSSS":
                 time.sleep(0.002)
-            threads = stacks("--pid", process.pid)["threads"]
-            native = stacks("--pid", process.pid, "--native")["threads"]
+            yield process.pid
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_waits_from_before_the_recording_have_python_functions(python: str, tmp_path: Path) -> None:
+    with standing(python) as pid:
+        hpcd("attach", "--pid", pid, "-d", 0.5, "-o", tmp_path / "m")
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    with hpcd_analysis.open(tmp_path / "db") as db:
+        waits = seconds_by_path(db, "blocked_time")
+    # 3.10 does not keep the names of the classes.
+    begins = {tuple(name.split(".")[-1] for name in path[:3]) for path in waits}
+    for path in (("run", "take"), ("through_c",), ("<module>", "main", "wait")):
+        assert any(path == begin[: len(path)] for begin in begins), (path, begins)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_present_stacks_have_the_line_each_thread_stands_at(python: str) -> None:
+    text = STANDING.read_text().splitlines()
+    with standing(python) as pid:
+        threads = stacks("--pid", pid)["threads"]
+        native = stacks("--pid", pid, "--native")["threads"]
     paths = [[frame for frame in thread["path"] if not frame["kernel"]] for thread in threads]
     innermost = {}
     for path in paths:

@@ -10,15 +10,8 @@
  * Compiled ahead only, with the kernel's types by CO-RE: bcc knows no sleepable iterators.
  * bpf_copy_from_user_task() came with Linux 5.18.
  */
+#include "helpers.h"
 #include "iterators/task_stacks.h"
-#include "kernel.h"
-
-#define SECTION(name) __attribute__((section(name), used))
-
-/* include/uapi/linux/bpf.h */
-#define HASH 1
-#define ARRAY 2
-#define RINGBUF 27
 
 /* include/linux/sched.h; PF_USER_WORKER came with 6.4 and was unused before. */
 #define PF_EXITING 4
@@ -34,37 +27,22 @@ struct bpf_iter__task {
 	struct task_struct *task;
 };
 
-static void *(*map_lookup)(void *map, const void *key) = (void *)1;
-static u64 (*ktime_get_ns)(void) = (void *)5;
-static long (*read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
-static long (*ring_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
 static long (*get_task_stack)(struct task_struct *task, void *buffer, u32 size, u64 flags) = (void *)141;
 static struct task_struct *(*current_task)(void) = (void *)158;
-static const void *(*task_registers)(struct task_struct *task) = (void *)175;
 static long (*copy_from_user_task)(void *dst, u32 size, u64 src, struct task_struct *task,
 				   u64 flags) = (void *)191;
 
-/* Maps by user space: which processes, and how (enum wanted); where threads are sent. */
-struct {
-	int(*type)[HASH];
-	int(*key_size)[4];
-	int(*value_size)[4];
-	int(*max_entries)[1];
-} map_WANTED SECTION(".maps");
-struct {
-	int(*type)[RINGBUF];
-	int(*max_entries)[4096];
-} map_STACKS SECTION(".maps");
-struct {
-	int(*type)[ARRAY];
-	u32 *key;
-	struct task_stack_buffer *value;
-	int(*max_entries)[1];
-} map_BUFFER SECTION(".maps");
+#define READ_TARGET(taking, dst, size, src) copy_from_user_task(dst, size, src, (taking)->task, 0)
+#include "runtimes/python_chain.h"
+
+/* Maps by user space: which processes, and how; where threads are sent. */
+DEFINE_MAP(WANTED, HASH, u32, struct wanted_process);
+DEFINE_RING(STACKS);
+DEFINE_MAP(BUFFER, ARRAY, u32, struct task_stack_buffer);
 
 /* By how much the scheduler's clock for tasks, which leaves interrupts and what a hypervisor took
  * away out, is behind its clock where this one ran last. Not known without CONFIG_FAIR_GROUP_SCHED. */
-static __attribute__((always_inline)) inline u64 clock_lag(struct task_struct *task)
+static __always_inline u64 clock_lag(struct task_struct *task)
 {
 	struct rq *queue = 0;
 
@@ -74,8 +52,7 @@ static __attribute__((always_inline)) inline u64 clock_lag(struct task_struct *t
 }
 
 /* The stack from below its pointer up to where memory ends, but at most COPY_BYTES of it. */
-static __attribute__((always_inline)) inline u32 copy_stack(struct task_stack_buffer *buffer,
-							    struct task_struct *task)
+static __always_inline u32 copy_stack(struct task_stack_buffer *buffer, struct task_struct *task)
 {
 	u64 start = buffer->head.stack_start;
 	u32 size = 0;
@@ -93,6 +70,38 @@ static __attribute__((always_inline)) inline u32 copy_stack(struct task_stack_bu
 	return size < MOST_STACK_BYTES ? size : MOST_STACK_BYTES;
 }
 
+/* States looked at for the threads of one process: some threads have none, and all are looked at for each of these. */
+#define STATES_OF_PROCESS 65536
+
+/* Reads the Python frames of a thread that stands still; returns the words of the chain. New states are put first, and
+ * threads come in the order in which they began: the next thread's state is likely the previous one of the list. */
+static __always_inline u64 take_python(struct task_stack_buffer *buffer, struct python *python,
+				       struct task_struct *task)
+{
+	struct python_chain *chain = &buffer->python;
+	u64 known = 0, first = 0;
+
+	if (buffer->python_tgid != buffer->head.tgid) {
+		buffer->python_tgid = buffer->head.tgid;
+		buffer->python_state = 0;
+		buffer->python_states = STATES_OF_PROCESS;
+	}
+	struct python_taking taking = {python, chain, 0, buffer->python_states, task};
+#ifndef HPCD_AARCH64
+	chain->pointer = task->thread.fsbase;
+#endif
+	if (buffer->python_state)
+		READ_TARGET(&taking, &known, 8, buffer->python_state + python->next_thread - 8);
+	taking.state = python_state(&taking, &known, &first);
+	buffer->python_states = taking.states;
+	if (!taking.state)
+		return 0;
+	buffer->python_state = taking.state;
+	if (!read_python_chain(&taking, buffer->registers[STACK_POINTER], buffer->registers[INSTRUCTION]))
+		return 0;
+	return chain->words;
+}
+
 SECTION("iter.s/task")
 int read_task_stack(struct bpf_iter__task *ctx)
 {
@@ -103,13 +112,13 @@ int read_task_stack(struct bpf_iter__task *ctx)
 	if (!task)
 		return 0;
 	tgid = task->tgid;
-	u32 *wanted = map_lookup(&map_WANTED, &tgid);
-	struct task_stack_buffer *buffer = map_lookup(&map_BUFFER, &zero);
-	if (!wanted || !buffer)
+	struct wanted_process *process = map_lookup(MAP(WANTED), &tgid);
+	struct task_stack_buffer *buffer = map_lookup(MAP(BUFFER), &zero);
+	if (!process || !buffer)
 		return 0;
 	struct task_stack *head = &buffer->head;
 	reader = current_task();
-	head->time = ktime_get_ns();
+	head->time = bpf_ktime_get_ns();
 	head->reader_arrival = reader ? reader->sched_info.last_arrival : 0;
 	head->start = task->start_time;
 	head->arrival = task->sched_info.last_arrival;
@@ -119,28 +128,28 @@ int read_task_stack(struct bpf_iter__task *ctx)
 	head->parent = task->real_parent ? task->real_parent->tgid : 0;
 	head->flags = task->flags;
 	head->image = task->self_exec_id + 1 ? task->self_exec_id + 1 : 1;
-	read_kernel(head->comm, sizeof head->comm, task->comm);
+	read_kernel(head->comm, sizeof head->comm, (u64)task->comm);
 	head->parts = 0;
 	head->kernel_frames = 0;
 	head->size = 0;
 	head->stack_start = 0;
-	head->thread_pointer = 0;
-#ifndef HPCD_AARCH64
-	head->thread_pointer = task->thread.fsbase;
-#endif
+	head->python_words = 0;
 	head->switches = *(volatile unsigned long *)&task->nvcsw + *(volatile unsigned long *)&task->nivcsw;
 	head->on_cpu = *(volatile int *)&task->on_cpu;
 	head->state = *(volatile unsigned int *)&task->__state | (u32)task->exit_state;
-	if (!head->on_cpu && *wanted >= WANT_KERNEL) {
+	if (!head->on_cpu && process->wanted >= WANT_KERNEL) {
 		long bytes = get_task_stack(task, buffer->kernel, sizeof buffer->kernel, 0);
 		head->kernel_frames = bytes > 0 ? (u32)bytes / 8 : 0;
 		if (task->mm && !(head->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER | PF_EXITING)) &&
-		    !read_kernel(buffer->registers, sizeof buffer->registers, task_registers(task)) &&
+		    !read_kernel(buffer->registers, sizeof buffer->registers, task_registers((u64)task)) &&
 		    WAS_IN_USER_MODE(buffer->registers)) {
 			head->parts |= HAS_REGISTERS;
 			head->stack_start = buffer->registers[STACK_POINTER] - STACK_COPY_BELOW;
-			if (*wanted >= WANT_USER)
+			if (process->wanted >= WANT_USER) {
 				head->size = copy_stack(buffer, task);
+				if (process->python.interpreters)
+					head->python_words = take_python(buffer, &process->python, task);
+			}
 		}
 	}
 	/* Whoever ran meanwhile has left the CPU once more, or is on one. */
@@ -152,9 +161,12 @@ int read_task_stack(struct bpf_iter__task *ctx)
 	size = head->size;
 	if (size > MOST_STACK_BYTES)
 		size = MOST_STACK_BYTES;
-	size += sizeof(struct task_stack) + sizeof buffer->registers + sizeof buffer->kernel;
+	u64 words = head->python_words;
+	if (words > PYTHON_WORDS)
+		words = 0;
+	if (words)
+		read_kernel(buffer->bytes + size, 8 * words, (u64)buffer->python.word);
+	size += 8 * words + sizeof(struct task_stack) + sizeof buffer->registers + sizeof buffer->kernel;
 	/* When the ring is full user space empties it, and this thread is read again. */
-	return ring_output(&map_STACKS, buffer, size, 0) ? 1 : 0;
+	return ring_output(MAP(STACKS), buffer, size, 0) ? 1 : 0;
 }
-
-char LICENSE[] SECTION("license") = "GPL";

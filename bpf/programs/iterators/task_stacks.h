@@ -2,15 +2,19 @@
 #ifndef HPCD_TASK_STACKS_H
 #define HPCD_TASK_STACKS_H
 
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long long u64;
+#include "runtimes/python_values.h"
 
 /* What of a process' threads is read. */
 enum wanted {
 	WANT_IDENTITY = 1, /* who they are and whether they run */
 	WANT_KERNEL = 2,   /* and their kernel stacks: their memory is not touched */
-	WANT_USER = 3,     /* and their stacks */
+	WANT_USER = 3,     /* and their stacks and Python frames */
+};
+
+struct wanted_process {
+	u32 wanted; /* enum wanted */
+	u32 unused; /* 0 */
+	struct python python; /* with no address of interpreters it runs no CPython that is known */
 };
 
 enum task_parts {
@@ -29,10 +33,12 @@ enum task_parts {
 #ifdef HPCD_AARCH64
 #define REGISTER_WORDS 36
 #define STACK_POINTER 31
+#define INSTRUCTION 32
 #define WAS_IN_USER_MODE(words) (((words)[33] & 15) == 0)
 #else
 #define REGISTER_WORDS 21
 #define STACK_POINTER 19
+#define INSTRUCTION 16
 #define WAS_IN_USER_MODE(words) (((words)[17] & 3) == 3)
 #endif
 
@@ -44,7 +50,7 @@ struct task_stack {
 	u64 reader_arrival; /* when the reader's own thread came to its CPU */
 	u64 switches;       /* times it has left a CPU */
 	u64 stack_start;    /* address of bytes[] */
-	u64 thread_pointer; /* of a thread that is on no CPU; 0 on aarch64 */
+	u64 python_words;   /* its Python frames, as in struct python_chain: sent behind bytes[] */
 	u32 tgid, tid;      /* the process; the thread */
 	u32 parent;         /* the parent's tgid */
 	u32 state;          /* include/linux/sched.h: TASK_*, EXIT_* */
@@ -61,7 +67,11 @@ struct task_stack_buffer {
 	struct task_stack head; /* what is always sent */
 	u64 registers[REGISTER_WORDS]; /* struct pt_regs */
 	u64 kernel[TASK_KERNEL_FRAMES]; /* return addresses, innermost first */
-	u8 bytes[MOST_STACK_BYTES + 4096]; /* memory of the stack */
+	u8 bytes[MOST_STACK_BYTES + 8 * PYTHON_WORDS]; /* memory of the stack */
+	struct python_chain python; /* of the thread */
+	u64 python_state; /* of the last thread of the process that had one; 0: none had */
+	u32 python_tgid;  /* the process */
+	u32 python_states; /* that may still be looked at for threads of the process */
 };
 
 #endif

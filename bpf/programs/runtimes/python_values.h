@@ -45,6 +45,8 @@ struct python {
 #define FRAME_PYTHON_POSITION (1ULL << 61)
 #define PYTHON_POSITION_BITS 24
 #define PYTHON_ADDRESS_MASK ((1ULL << 57) - 1)
+#define PYTHON_IDENTITY_WORDS 4
+#define PYTHON_HASH_FACTOR 0x9e3779b97f4a7c15ULL /* 2^64 by the golden ratio */
 
 /* The Python frames of a thread: for each activation of the loop, the innermost first, the address of its object on
  * the C stack, the number of words that follow, and these: its frames, the innermost first. */
@@ -68,7 +70,7 @@ struct python_chain {
 	u64 woken;   /* when user space was last woken for a new path with such frames */
 	u64 last;    /* the object of the last activation: those outside of it have higher addresses */
 	u64 bytes[PYTHON_FRAME_WORDS]; /* of the frame that is read */
-	u64 identity[4]; /* of its code object */
+	u64 identity[PYTHON_IDENTITY_WORDS]; /* of its code object */
 	u64 head;    /* of the activation whose frames are read: its place in word[] */
 	u64 words;   /* used of word[] */
 	u64 word[PYTHON_WORDS]; /* as above */

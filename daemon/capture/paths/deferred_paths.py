@@ -169,11 +169,12 @@ class DeferredPaths:
     def add_one(self, event: bytes, copy: bytes) -> int:
         """Take a stack that comes with its copy, by no ring; its stand-in."""
         index = self.stand_ins.add(1)[0]
-        if not self._defer(index, event, copy):
+        event, chain = without_chain(event)
+        if not self._defer(index, event, copy, chain):
             self._finish([index], [event])
         return index | STAND_IN
 
-    def _defer(self, index: int, event: bytes, copy: bytes | None, chain: bytes = b"") -> bool:
+    def _defer(self, index: int, event: bytes, copy: bytes | None, chain: bytes) -> bool:
         """Return whether the path waits; else there is no room, or no copy."""
         time, tgid = _OF_PROCESS(copy) if copy else (0, 0)
         user = self._user_of(tgid) if self._user_of else 0

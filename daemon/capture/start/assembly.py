@@ -115,8 +115,7 @@ class Assembly:
         kernel = self._kernel_naming(sampler)
         lack = python_frames_lack(self._options.loader)
         pythons = PythonProcesses(mappings, sampler.targets, lack, self._accounts, targets.user_of)
-        factors = sampler.programs.hash_factors
-        python = PythonNaming(pythons, self._modules, writer, targets.user_of, factors)
+        python = PythonNaming(pythons, self._modules, writer, targets.user_of)
         stacks = StackResolver(
             mappings,
             kernel,
@@ -152,7 +151,7 @@ class Assembly:
         collector = Collector(
             sampler, threads, stacks, jit, writer, self._periods(), deferred, thread_times, calls
         )
-        attachment = self._attachment(sampler, targets)
+        attachment = self._attachment(sampler, targets, pythons)
         self._install_tables(tables, sampler)
         return Parts(
             sampler=sampler,
@@ -242,9 +241,11 @@ class Assembly:
             for event in self._events
         ]
 
-    def _attachment(self, sampler: Sampler, targets: Targets) -> Attachment:
+    def _attachment(
+        self, sampler: Sampler, targets: Targets, pythons: PythonProcesses
+    ) -> Attachment:
         iterator = self._loading.iterator()
-        sleeping = SleepingThreads(iterator) if iterator else None
+        sleeping = SleepingThreads(iterator, pythons.entries) if iterator else None
         if sleeping:
             self._stack.callback(sleeping.close)
         options = self._options

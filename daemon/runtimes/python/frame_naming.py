@@ -16,7 +16,14 @@ from zlib import crc32
 import numpy as np
 
 from hpcd.array_types import U64
-from hpcd.bpf.wire import FRAME_PYTHON, PYTHON_ADDRESS_MASK, PYTHON_POSITION_BITS, StackEvent
+from hpcd.bpf.wire import (
+    FRAME_PYTHON,
+    PYTHON_ADDRESS_MASK,
+    PYTHON_HASH_FACTOR,
+    PYTHON_IDENTITY_WORDS,
+    PYTHON_POSITION_BITS,
+    StackEvent,
+)
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.runtimes.python.code_objects import PythonCode
 from hpcd.daemon.runtimes.python.line_tables import LineTable
@@ -47,8 +54,7 @@ class SymbolSink(Protocol):
 class PythonNaming:
     """Owns the load modules of Python's source files and the symbols of their functions.
 
-    ``symbols`` is told the functions. ``user_of`` gives the user of a pid, ``factors``
-    are those of ``hash_mix()`` in the programs.
+    ``symbols`` is told the functions. ``user_of`` gives the user of a pid.
     """
 
     def __init__(
@@ -57,13 +63,11 @@ class PythonNaming:
         modules: Modules,
         symbols: SymbolSink,
         user_of: Callable[[int], int],
-        factors: tuple[int, int],
     ) -> None:
         self.processes = processes
         self._modules = modules
         self._sink = symbols
         self._user_of = user_of
-        self._factors = factors
         self._functions: dict[tuple[int, int, int], tuple[PythonCode, int] | None] = {}
         """By pid, address and identity: the function and its module; None: not to be shown."""
         self._forgotten = 0
@@ -127,14 +131,14 @@ class PythonNaming:
                 address
                 for _, address, identity in keys
                 if address not in process.codes
-                or self.hash_identity(process.codes[address][1]) != identity
+                or hash_identity(process.codes[address][1]) != identity
             }
             self.processes.read(pid, sorted(stale))
 
     def _function(self, pid: int, address: int, identity: int) -> tuple[PythonCode, int] | None:
         process = self.processes.get(pid)
         known = process.codes.get(address) if process else None
-        if known and self.hash_identity(known[1]) == identity:
+        if known and hash_identity(known[1]) == identity:
             code = known[0]
             if (code.file, code.name) in _SHIMS:
                 return None
@@ -143,19 +147,6 @@ class PythonNaming:
                 return code, module
         module = self._modules.python(_NO_FILE, 0)
         return (_GONE, module) if module else None
-
-    def hash_identity(self, identity: tuple[int, ...]) -> int:
-        """Return the hash that the programs have for what identifies a code object: its lowest 32
-        bits."""
-        first, second, third, fourth = (*identity, 0)[:4]
-        value = self._mix(self._mix(self._mix(first, second), third), fourth)
-        return value & _IDENTITY_MASK
-
-    def _mix(self, value: int, other: int) -> int:
-        for factor in self._factors:
-            product = (value ^ other) * factor & _MASK
-            value, other = int.from_bytes(product.to_bytes(8, "little"), "big"), 0
-        return value
 
     def _frame(self, row: tuple[int, ...]) -> int:
         pid, address, identity, unit = row
@@ -172,6 +163,16 @@ class PythonNaming:
             start = offset & ~(FUNCTION_BYTES - 1)
             self._sink.add_symbols(module, [(start, FUNCTION_BYTES, code.name)])
         return frame
+
+
+def hash_identity(identity: tuple[int, ...]) -> int:
+    """Return the hash that the programs have for what identifies a code object
+    (``bpf/programs/runtimes/python_chain.h:python_identity``)."""
+    value = 0
+    for word in (*identity, 0)[:PYTHON_IDENTITY_WORDS]:
+        product = (value ^ word) * PYTHON_HASH_FACTOR & _MASK
+        value = int.from_bytes(product.to_bytes(8, "little"), "big")
+    return value & _IDENTITY_MASK
 
 
 def distinct_functions(rows: Iterable[tuple[int, ...]]) -> set[tuple[int, int, int]]:

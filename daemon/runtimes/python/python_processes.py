@@ -88,6 +88,10 @@ class PythonProcesses:
         """Return the process that last had this pid, if it runs CPython."""
         return self._processes.get(pid)
 
+    def entries(self, pids: Iterable[int]) -> dict[int, bytes]:
+        """Return the ``struct python`` of each of ``pids`` that runs CPython."""
+        return {pid: process.entry for pid in pids if (process := self._processes.get(pid))}
+
     # --- what targets map ---
 
     def on_mapped(self, pid: int, regions: Iterable[Region], began: int, *, ended: bool) -> None:
