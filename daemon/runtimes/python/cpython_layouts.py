@@ -8,7 +8,7 @@ version to version. A version that is not listed has no layout: nothing is guess
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpcd.bpf import wire
 from hpcd.bpf.wire import PythonAnchor
@@ -101,51 +101,40 @@ class Layout:
         ).pack()  # fmt: skip
 
 
+_3_10 = Layout(
+    (3, 10),
+    PythonAnchor.EACH_FRAME,
+    interpreters=32,
+    threads=8,
+    thread_id=176,
+    thread_frame=24,
+    thread_cframe=48,
+    cframe_previous=8,
+    previous=24,
+    code=32,
+    instruction=96,
+    owner=108,
+    frame_bytes=120,
+    file=104,
+    qualified_name=112,
+    line_table=120,
+    first_line=40,
+    instructions=0,
+    gil=352,
+    ascii=48,
+    compact=72,
+)
 _TABLES = {
-    (3, 9): Layout(
-        (3, 9),
-        PythonAnchor.COUNTED,
-        interpreters=32,
-        threads=8,
-        thread_id=176,
-        thread_frame=24,
-        previous=24,
-        code=32,
+    (3, 9): replace(
+        _3_10,
+        version=(3, 9),
+        anchor=PythonAnchor.COUNTED,
+        thread_cframe=0,
+        cframe_previous=0,
         instruction=104,
         owner=116,
-        frame_bytes=120,
-        file=104,
-        qualified_name=112,
-        line_table=120,
-        first_line=40,
-        instructions=0,
-        gil=352,
-        ascii=48,
-        compact=72,
     ),
-    (3, 10): Layout(
-        (3, 10),
-        PythonAnchor.EACH_FRAME,
-        interpreters=32,
-        threads=8,
-        thread_id=176,
-        thread_frame=24,
-        thread_cframe=48,
-        cframe_previous=8,
-        previous=24,
-        code=32,
-        instruction=96,
-        owner=108,
-        frame_bytes=120,
-        file=104,
-        qualified_name=112,
-        line_table=120,
-        first_line=40,
-        instructions=0,
-        gil=352,
-        ascii=48,
-        compact=72,
-    ),
+    (3, 10): _3_10,
     (3, 11): Layout(
         (3, 11),
         PythonAnchor.ENTRY_FLAG,
