@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import PurePath
 
 import numpy as np
@@ -10,8 +12,10 @@ import numpy as np
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import ContextUse
+from hpcd.analysis.parallel.program_code import program_modules
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.profile.nameless import named_path
+from hpcd.analysis.profile.python_modules import python_module
 from hpcd.analysis.profile.row_text import path_text
 from hpcd.analysis.roles.role import NameRole
 from hpcd.analysis.roles.role_table import role_table
@@ -88,21 +92,23 @@ class Places:
         ]
 
     def library(self, seconds: F64) -> tuple[str, float]:
-        """Return the file name of the load module, the C library apart, in which most of
-        ``seconds`` ``float64[nodes]`` was spent, and how much; empty if nothing was."""
+        """Return the file name of the load module, or Python's package, the C library apart, in
+        which most of ``seconds`` ``float64[nodes]`` was spent, and how much; empty if nothing
+        was."""
         db = self._db
         user = ~db.procedures.kernel[db.procedure_of_node] & (np.arange(len(db.cct)) > 0)
         module = db.procedures.module[db.procedure_of_node[innermost(db.cct, user)]]
         cost = sum_by(module, seconds, len(db.modules) + 1)
-        table = role_table()
+        table, own, by_name = role_table(), program_modules(db), defaultdict[str, float](float)
         for number, row in enumerate(db.modules, 1):
-            # Neither the kernel's code in a process, as [vdso], nor a file of Python is a library.
-            other = row.path.startswith("[") or row.kind == ModuleKind.PYTHON
-            other = other or bool(table.of_module(row.path) & NameRole.C_LIBRARY)
-            cost[number] *= not other
-        cost[0] = 0
-        top = int(cost.argmax())
-        return (PurePath(db.modules[top - 1].path).name if top else ""), float(cost[top])
+            name = PurePath(row.path).name
+            if row.kind == ModuleKind.PYTHON:
+                name = "" if own[number] else python_module(row.path).partition(".")[0]
+            # Nor is the kernel's code in a process a library, as [vdso].
+            elif row.path.startswith("[") or table.of_module(row.path) & NameRole.C_LIBRARY:
+                name = ""
+            by_name[name] += float(cost[number]) if name else 0.0
+        return max(by_name.items(), key=itemgetter(1), default=("", 0.0))
 
     @property
     def outside(self) -> Mask:

@@ -19,7 +19,7 @@ from hpcd.analysis.profile.nameless import without_address
 from hpcd.analysis.profile.row_text import shorten
 from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import Mask
-from hpcd.wording import time_text
+from hpcd.wording import percent, time_text
 
 _MOST = 0.5
 _NAME = 60
@@ -90,7 +90,11 @@ def _work(facts: Facts) -> Iterator[Finding]:
         library, spent = use.places.library(np.where(use.places.outside, seconds, 0.0))
         if spent > max(top.seconds if top else 0.0, LEAST_SHARE * total):
             subject = _subject(kind, shorten(library, _NAME), spent / total)
-            yield Finding(kind, subject, spent, "s", spent / total, "the CPU time")
+            more = ""
+            if kind == "hot" and top and top.seconds >= LEAST_SHARE * total:
+                own, share = shorten(short_names([top.words])[0], _NAME), top.seconds / total
+                more = f"; of the program's own most in {own}, {percent(share, 0)}"
+            yield Finding(kind, subject, spent, "s", spent / total, "the CPU time", more=more)
             continue
         if top is None or top.seconds < LEAST_SHARE * total:
             continue

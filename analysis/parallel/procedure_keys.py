@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.parallel.program_code import is_program_code
+from hpcd.analysis.parallel.program_code import program_modules
 from hpcd.analysis.symbols.bare_names import bare_name
 from hpcd.model.identity import KERNEL_KINDS, ModuleKind
 
@@ -38,13 +38,12 @@ def list_candidates(db: Database, program: str) -> list[ProcedureCandidate]:
     """Return the procedures of a database, by number; ``program`` is the ranks' executable, empty
     if there are several."""
     modules = [("", "", "", False, False)]
-    for row in db.modules:
+    for row, own in zip(db.modules, program_modules(db)[1:].tolist(), strict=True):
         kernel = row.kind in KERNEL_KINDS
         name = row.kind if row.kind in (ModuleKind.KERNEL, ModuleKind.VDSO, ModuleKind.JIT) else ""
         name = name or PurePath(row.path.removesuffix(" (deleted)")).name
         key = PROGRAM if program and row.path == program else name
-        own = key == PROGRAM or is_program_code(row.path, row.kind)
-        modules.append((key, name, row.build_id, kernel, own))
+        modules.append((key, name, row.build_id, kernel, own or key == PROGRAM))
     table = db.procedures
     return [
         ProcedureCandidate(

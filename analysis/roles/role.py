@@ -67,6 +67,8 @@ class NameRole(IntFlag):
     """A load module of the C library, or one that compilers link to every program."""
     SUPPORT = auto()
     """A load module that serves programs, such as MPI, and is not their own code."""
+    PACKAGE = auto()
+    """A load module that serves programs in Python."""
     PROGRAM = auto()
     """A load module of the program's own, whatever other roles it has."""
 

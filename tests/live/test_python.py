@@ -17,6 +17,7 @@ import pytest
 import hpcd.analysis as hpcd_analysis
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.check import check_database
+from hpcd.analysis.findings.findings import findings
 from tests.support.paths import ROOT
 from tests.support.recorded import HPCD, hpcd, record
 from tests.support.standing import stacks
@@ -109,6 +110,25 @@ def test_lines_are_the_interpreters_own(tmp_path: Path) -> None:
     }
     hot = [text[line - 1].strip() for line in sorted(lines, key=lines.__getitem__)[-2:]]
     assert set(hot) <= {"for _ in range(200):", "pass", "while time.thread_time() < end:"}
+
+
+def test_the_standard_library_works_for_the_programs_own_function(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        """
+import json, time
+def encode(rows):
+    return json.dumps(rows, indent=1)
+def main():
+    while time.thread_time() < 1:
+        encode([{"a": row} for row in range(1000)])
+main()
+"""
+    )
+    recorded(tmp_path, PYTHON, app)
+    with hpcd_analysis.open(tmp_path / "db") as db:
+        work = [finding.text for finding in findings(db) if finding.kind == "hot"]
+    assert [text.partition(":")[0] for text in work] == ["Most work is done in json for encode"]
 
 
 def states(pid: int) -> str:

@@ -394,6 +394,28 @@ def test_a_library_that_does_the_work_is_named(tmp_path: Path) -> None:
         )
 
 
+def test_packages_work_for_the_function_of_the_program_that_calls_them(tmp_path: Path) -> None:
+    blas = "/opt/lib/python3.12/site-packages/numpy.libs/libscipy_openblas64_-32.so"
+    array = "/opt/lib/python3.12/site-packages/numpy/_core/_multiarray_umath.cpython-312.so"
+    with sampled(
+        tmp_path,
+        (50, f"701 dgemm ({blas}); 702 dot ({array}); 601 solve (/home/ada/app)"),
+        (10, "601 solve (/home/ada/app)"),
+        (40, f"703 server ({blas})"),
+    ) as db:
+        first = findings(db)[0].text
+    assert first.startswith(f"Most work is done in {Path(blas).name} for solve: 600.0 ms, 60 %")
+
+
+def test_beside_a_package_the_programs_own_function_is_named(tmp_path: Path) -> None:
+    package = "/opt/lib/python3.12/site-packages/torch/lib/libtorch_cpu.so"
+    with sampled(tmp_path, (70, f"703 worker ({package})"), (30, "601 step (/home/ada/app)")) as db:
+        assert findings(db)[0].text == (
+            "Most work is done in libtorch_cpu.so: 700.0 ms, 70 % of the CPU time; of the program's"
+            " own most in step, 30 %."
+        )
+
+
 POOL: Step = ("serve/take/pthread_cond_wait/k_futex_wait", "blocked by 0", 0.9)
 
 

@@ -46,6 +46,32 @@ def test_libraries_are_told_by_their_names(path: str, own: bool) -> None:
     assert is_program_code(path, ModuleKind.ELF) is own
 
 
+@pytest.mark.parametrize(
+    ("path", "kind", "own", "installed"),
+    [
+        ("/home/ada/app.py", ModuleKind.PYTHON, True, True),
+        ("<string>", ModuleKind.PYTHON, True, True),
+        ("/opt/venv/bin/pytest", ModuleKind.PYTHON, False, True),
+        ("/opt/venv/lib/python3.12/site-packages/dask/core.py", ModuleKind.PYTHON, False, True),
+        ("/usr/lib/python3/dist-packages/apt/cache.py", ModuleKind.PYTHON, False, True),
+        ("/usr/lib/python3.11/json/encoder.py", ModuleKind.PYTHON, False, False),
+        ("<frozen runpy>", ModuleKind.PYTHON, False, False),
+        ("[python]", ModuleKind.PYTHON, False, False),
+        ("/usr/bin/python3.11", ModuleKind.ELF, False, True),
+        ("/usr/lib/python3.11/lib-dynload/_json.cpython-311-x86_64-linux-gnu.so", ModuleKind.ELF,
+         False, True),
+        ("/opt/venv/lib/python3.12/site-packages/numpy.libs/libscipy_openblas64_-32.so",
+         ModuleKind.ELF, False, True),
+        ("/home/ada/fast.cpython-312-x86_64-linux-gnu.so", ModuleKind.ELF, False, True),
+    ],
+)  # fmt: skip
+def test_what_is_installed_for_python_is_the_program_where_it_has_nothing_else(
+    path: str, kind: ModuleKind, own: bool, installed: bool
+) -> None:
+    assert is_program_code(path, kind) is own
+    assert is_program_code(path, kind, installed=True) is installed
+
+
 def test_kernel_code_is_not_the_programs_and_jit_code_is() -> None:
     assert not is_program_code("[kernel]", ModuleKind.KERNEL)
     assert not is_program_code("[vdso]", ModuleKind.VDSO)
