@@ -54,19 +54,21 @@ class Attachment:
             pids = self._selected()
             begun = len(self._attached)
             attached = any([self._attach_process(pid) for pid in pids])
-            if self._sleeping and attached:
-                self._attached[begun:] = self._with_stacks(self._attached[begun:])
+            self._attached[begun:] = self._with_stacks(self._attached[begun:])
         if self._sleeping:
             self._sleeping.close()
 
     def _with_stacks(self, threads: list[AttachedThread]) -> list[AttachedThread]:
         """``threads`` with the stacks of those that sleep since before they were registered."""
-        assert self._sleeping
-        asleep = self._sleeping.read({thread.pid for thread in threads})
+        pids = {thread.pid for thread in threads}
+        asleep = self._sleeping.read(pids) if self._sleeping and pids else {}
         stacked = []
         for thread in threads:
             stack = asleep.get(thread.state.tid)
-            if stack and not thread.state.running and stack.since <= thread.time_ns:
+            if stack is None and not thread.state.running:
+                places = processes.kernel_stack(thread.pid, thread.state.tid)
+                thread = replace(thread, kernel_stack=places)
+            elif stack and not thread.state.running and stack.since <= thread.time_ns:
                 thread = replace(
                     thread, stack=stack.event, copy=stack.copy, asleep_since_ns=stack.since
                 )

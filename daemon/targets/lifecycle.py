@@ -18,7 +18,8 @@ class AttachedThread:
     ``number`` is what the BPF programs know it by, ``state`` what it was doing at that time,
     ``cpu_ns`` the CPU time it had used. ``stack`` and ``copy`` are its stack, as the programs send
     those that are walked later, when it slept at that time; else empty. It has slept since
-    ``asleep_since_ns``, None where that is not known.
+    ``asleep_since_ns``, None where that is not known. ``kernel_stack`` are places in the kernel,
+    the innermost first, of one that sleeps and whose stack was not read.
     """
 
     number: int
@@ -29,6 +30,7 @@ class AttachedThread:
     stack: bytes = b""
     copy: bytes = b""
     asleep_since_ns: int | None = None
+    kernel_stack: tuple[str, ...] = ()
 
 
 def attach_thread(

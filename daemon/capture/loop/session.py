@@ -7,7 +7,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from hpcd.daemon.access import processes
 from hpcd.daemon.access.token_bucket import TokenBucket
@@ -142,8 +141,6 @@ class Session:
             sampler.targets.exclude_process(os.getpid())
             sampler.programs.attach()
             thread = attach_held(sampler.targets, pid)
-        # It waits for hpcd; where in the kernel, only the kernel's symbols would tell.
-        thread = replace(thread, state=replace(thread.state, kernel_stack=()))
         self._parts.attachment.adopt(thread)
         self._register_attached()
 

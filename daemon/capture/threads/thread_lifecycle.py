@@ -165,7 +165,7 @@ class ThreadLifecycle:
             elif state.running:
                 node = self._stacks.never_sampled
             else:
-                node = self._stacks.node_before_attach(state.kernel_stack)
+                node = self._stacks.node_before_attach(thread.kernel_stack)
             process = self._targets.target(thread.pid).process
             self._thread_times.begin(
                 line, thread.time_ns, _switch_of(state), node, process.job, process.uid
