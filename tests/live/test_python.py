@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -186,6 +187,36 @@ def test_present_stacks_have_the_line_each_thread_stands_at(python: str) -> None
         if frame["module"] == str(STANDING):
             assert text[frame["line"] - 1].endswith(f"# stands here: {name}")
     assert any("_PyEval_EvalFrameDefault" in frame["name"] for t in native for frame in t["path"])
+
+
+def test_present_stacks_of_many_threads_and_of_those_without_a_state() -> None:
+    """Threads begin in the order of their numbers and end in none, so that the list of states has
+    gaps; those of OpenBLAS have no state."""
+    code = """
+import threading
+import numpy
+gates = [threading.Event() for _ in range(150)]
+threads = [threading.Thread(target=gate.wait) for gate in gates]
+for thread in threads:
+    thread.start()
+numpy.ones((500, 500)) @ numpy.ones((500, 500))
+for gate, thread in list(zip(gates, threads))[::3]:
+    gate.set()
+    thread.join()
+print("started", flush=True)
+gates[1].wait()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            while "R" in states(process.pid):
+                time.sleep(0.002)
+            threads = stacks("--pid", process.pid)["threads"]
+        finally:
+            process.kill()
+    named = [thread for thread in threads if any("line" in frame for frame in thread["path"])]
+    assert len(named) == 101
 
 
 def test_top_folds_what_it_shows(tmp_path: Path) -> None:
