@@ -41,7 +41,7 @@ class SamplerMaps(maps.MapSet):
         self.settings = self.create("settings", maps.ARRAY, wire.Settings.BYTES, 1)
         self.paces = self.create("paces", maps.PERCPU_ARRAY, wire.EventPace.BYTES, wire.MAX_EVENTS)
         self.create("walk_budgets", maps.ARRAY, wire.BUDGET_BYTES, wire.USER_SLOTS * cpus)
-        self.create("ring_budgets", maps.ARRAY, wire.BUDGET_BYTES, 3 * wire.USER_SLOTS)
+        self.create("ring_budgets", maps.ARRAY, wire.BUDGET_BYTES, wire.RING_USES * wire.USER_SLOTS)
         self.create("waking", maps.PERCPU_ARRAY, wire.WAKING_BYTES, 1)
         self.create("long_walk", maps.PERCPU_ARRAY, wire.LONG_WALK_BYTES, 1)
         self.programs = self.create("programs", maps.PROG_ARRAY, 4, 2)

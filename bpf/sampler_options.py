@@ -70,14 +70,15 @@ class SamplerOptions:
         return (self.everything or self.selecting) and self.only_user is None
 
     def _budgets(self) -> dict[str, int]:
-        """Frames walked on each CPU, and bytes of paths, switches and copied stacks that one user's
-        programs may take in 17 ms, of the rings once they fill; 0: without bounds."""
+        """Frames walked on each CPU, and bytes of paths, switches, copied stacks and calls that one
+        user's programs may take in 17 ms, of the rings once they fill; 0: without bounds."""
         samples, events, copies = (size >> _RING_SHARE for size in self.ring_bytes(1))
         budgets = {
             "WALK_BUDGET": self.walk_budget,
             "PATH_BUDGET": events,
             "SWITCH_BUDGET": samples,
             "COPY_BUDGET": copies,
+            "CALL_BUDGET": self.calls.ring_bytes >> _RING_SHARE if self.calls else 0,
         }
         return budgets if self.several_users else dict.fromkeys(budgets, 0)
 

@@ -16,6 +16,7 @@ SLOT_BITS = 14
 THREAD_CPU_BITS = 10
 THREADS_PER_CPU = 0x3FFFFF
 USER_SLOTS = 1024
+RING_USES = 4
 SYSTEM_CALLS_32 = 1024
 MAX_FUNCTIONS = 4096
 NO_ARGUMENT = 255
@@ -133,6 +134,13 @@ class Drop(IntEnum):
     THREAD_TABLE = 2
     EXITING = 3
     USER_SHARE = 4
+
+
+class RingUse(IntEnum):
+    PATHS = 0
+    SWITCHES = 1
+    COPIES = 2
+    CALLS = 3
 
 
 class PreemptCountBase(IntEnum):
@@ -328,7 +336,7 @@ class ObjectEvent(
     address: bytes = b""
 
 
-class Counters(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 8u8"):
+class Counters(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 8u8"):
     taken: int = 0
     recorded: int = 0
     kernel_mode: int = 0
@@ -344,6 +352,7 @@ class Counters(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u8 u
     calls: int = 0
     calls_passed_over: int = 0
     calls_lost: int = 0
+    calls_beyond_share: int = 0
     objects_lost: int = 0
     dropped: bytes = b""
 

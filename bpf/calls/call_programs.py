@@ -70,6 +70,11 @@ class CallOptions:
     asynchronous: npt.NDArray[np.void] | None = None
     probes: bool = False
 
+    @property
+    def ring_bytes(self) -> int:
+        """Bytes of the ring of calls, a power of two."""
+        return _CALL_RING_BYTES
+
     def tracepoints(self) -> dict[str, str]:
         """The raw tracepoint of each program that runs at one."""
         tracepoints: dict[str, str] = {}
@@ -114,7 +119,7 @@ class CallPrograms(maps.MapSet):
     def __init__(self, options: CallOptions, loader: str) -> None:
         super().__init__()
         require_calls(loader)
-        self.ring = Ring("calls", _CALL_RING_BYTES)
+        self.ring = Ring("calls", options.ring_bytes)
         self.resources.callback(self.ring.close)
         calls = self.create("system_calls", maps.ARRAY, SystemCall.BYTES, FIRST_AIO + AIO_KINDS)
         self._rates = self.create("call_rates", maps.ARRAY, 4, MAX_FUNCTIONS)

@@ -57,8 +57,8 @@ OPTION(ONLY_USER);
 OPTION(ON_DEMAND);
 OPTION(LONG_WAIT);
 OPTION(KEEPING_KERNEL_PARTS);
-/* Of each user in a stretch of time (threads/budgets.h): frames walked on a CPU; bytes of paths, of switches and of
- * copied stacks in rings that fill. 0: there are no budgets. */
+/* Of each user in a stretch of time (threads/budgets.h): frames walked on a CPU; bytes of paths, of switches, of
+ * copied stacks and of calls in rings that fill. 0: there are no budgets. */
 OPTION(WALK_BUDGET);
 OPTION(PATH_BUDGET);
 OPTION(SWITCH_BUDGET);
@@ -73,6 +73,7 @@ KEY(HASH_SECOND);
 KEY(PREEMPT_COUNT_OFFSET);
 #ifdef HPCD_CALLS
 OPTION(CALL_CPUS);
+OPTION(CALL_BUDGET);
 OPTION(PROBING);
 OPTION(TOUCHED_FUNCTION);
 OPTION(COMPLETION_IS_ENTRY);

@@ -167,6 +167,7 @@ struct counters {
 	u64 calls;    /* recorded */
 	u64 calls_passed_over; /* to keep the cost down; others represent them */
 	u64 calls_lost; /* their ring was full, or no memory of the CPU's was free for their walk */
+	u64 calls_beyond_share; /* not sent: their user had taken more than a share of their ring, which filled */
 	u64 objects_lost; /* not announced: calls have 0 in their place */
 	u64 dropped[DROPS]; /* reports not sent, by enum drop */
 };

@@ -66,6 +66,16 @@ struct budget {
 	u64 used; /* in it, in the budget's unit */
 };
 
+/* Uses of rings, each with a budget by user in bytes, which counts while the ring is half full, or that of events an
+ * eighth. A second passes until one user has filled the rest. */
+enum ring_use {
+	USE_PATHS = 0, /* and files, both in the ring of events */
+	USE_SWITCHES = 1,
+	USE_COPIES = 2,
+	USE_CALLS = 3,
+};
+#define RING_USES 4
+
 /* Where a CPU's preempt count is: so far from its run queue, or from its present task. */
 enum preempt_count_base {
 	COUNT_NOT_KNOWN = 0,

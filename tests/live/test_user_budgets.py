@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +13,12 @@ import numpy as np
 import pytest
 
 from hpcd.array_types import U64
+from hpcd.bpf import sampler_options
+from hpcd.daemon.capture.loop.session import Session
 from hpcd.daemon.capture.paths.cct_builder import MOST_CONTEXTS
+from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.capture.start.recording import Recording
+from hpcd.daemon.targets.selector import Selector
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model.codes import UnwindStatus
@@ -21,6 +27,10 @@ from tests.support.waiting import Recorder
 
 pytestmark = pytest.mark.root
 _FLOODER, _HONEST = 61_001, 61_002
+_CALLING = """import os, sys
+zero = os.open("/dev/zero", os.O_RDONLY)
+sys.stdin.readline()
+for _ in range(int(sys.argv[1])): os.read(zero, 1)"""
 OVER_BUDGET, NO_TABLE, NO_PROCESS = map(
     marker_frame, (UnwindStatus.OVER_BUDGET, UnwindStatus.NO_TABLE, UnwindStatus.NO_PROCESS)
 )
@@ -132,3 +142,40 @@ def test_paths_of_calls_are_within_their_users_budget(tmp_path: Path, flood: Pat
     with open_measurement(tmp_path / "m") as measurement:
         later = call_frames(measurement, _HONEST, begun)
         assert len(later) and OVER_BUDGET not in later
+
+
+def test_recorded_calls_of_one_user_leave_room_for_anothers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ring of calls is not emptied before one user has made more than it has room for."""
+    # Twenty calls in 17 ms once the ring is half full: the rest takes half a minute to fill.
+    monkeypatch.setattr(sampler_options, "_RING_SHARE", 12)
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", _CALLING, str(count)], stdin=subprocess.PIPE, user=user,
+            group=user, extra_groups=[], cwd="/",
+        )
+        for user, count in ((_FLOODER, 120_000), (_HONEST, 10))
+    ]  # fmt: skip
+    record, begun = Session.run, []
+
+    def run_one_after_another(session: Session, progress: None) -> None:
+        for process in running:
+            begun.append(time.monotonic_ns())
+            process.communicate(b"\n")
+        recording.request_stop()
+        record(session, progress)
+
+    monkeypatch.setattr(Session, "run", run_one_after_another)
+    selector = Selector(users=(_FLOODER, _HONEST))
+    recording = Recording(Options(selector, tmp_path / "m", io=True))
+    try:
+        summary = recording.run()
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    assert summary.calls and summary.calls.dropped["beyond its user's share"] > 10_000
+    assert "ring full" not in summary.calls.dropped
+    with open_measurement(tmp_path / "m") as measurement:
+        assert len(call_frames(measurement, _HONEST, begun[1])) >= 10

@@ -132,9 +132,23 @@ static __always_inline void call_path(struct call *call, u32 slot, u64 function)
 	call->cache = CALL_CPUS * (FIRST_CALL_CONTEXT + slot) + bpf_get_smp_processor_id();
 }
 
+/* Whether the current thread's user has put a share of calls into their ring, which fills; it is charged for one. */
+NOT_INLINED int has_called_enough(void)
+{
+	struct budget *budget = ring_budget(current_user_slot(), USE_CALLS);
+	u64 time = bpf_ktime_get_ns();
+
+	if (is_used_up(budget, time, CALL_BUDGET))
+		return 1;
+	charge_ring(MAP(CALLS), 2, budget, time, sizeof(struct call));
+	return 0;
+}
+
 static __always_inline void send_call(struct call *call, struct counters *count)
 {
-	if (ring_output(MAP(CALLS), call, sizeof *call, NO_WAKEUP))
+	if (WALK_BUDGET && has_called_enough())
+		count->calls_beyond_share++;
+	else if (ring_output(MAP(CALLS), call, sizeof *call, NO_WAKEUP))
 		count->calls_lost++;
 	else
 		count->calls++;

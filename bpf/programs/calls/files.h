@@ -196,9 +196,8 @@ static __attribute__((noinline)) u32 announce_file(struct file *file, struct ino
 	if (used > NAME_BYTES)
 		used = NAME_BYTES;
 	u64 size = sizeof *event - NAME_BYTES + (u64)used;
-	struct budget *budget = ring_budget(current_user_slot(), PATHS);
-	if (urgency_of(MAP(EVENTS), 8) == FORCE_WAKEUP)
-		charge(budget, event->time, size);
+	struct budget *budget = ring_budget(current_user_slot(), USE_PATHS);
+	charge_ring(MAP(EVENTS), 8, budget, event->time, size);
 	if (is_used_up(budget, event->time, PATH_BUDGET) || ring_output(MAP(EVENTS), event, size, NO_WAKEUP))
 		object = 0;
 	give_slot(slot);

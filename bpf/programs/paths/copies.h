@@ -83,14 +83,13 @@ static __always_inline u32 copy_piece(struct copier *copier)
 
 NOT_INLINED int has_copied_enough(struct walk *w)
 {
-	return is_used_up(ring_budget(w->owner & OWNER_SLOT, COPIED_STACKS), w->time, COPY_BUDGET);
+	return is_used_up(ring_budget(w->owner & OWNER_SLOT, USE_COPIES), w->time, COPY_BUDGET);
 }
 
 NOT_INLINED int charge_copy(struct walk *w, u64 size)
 {
 	charge_walk(w, COPY_COST + (size >> COPY_BYTES_SHIFT));
-	if (urgency_of(MAP(COPIES), 2) == FORCE_WAKEUP)
-		charge(ring_budget(w->owner & OWNER_SLOT, COPIED_STACKS), w->time, size);
+	charge_ring(MAP(COPIES), 2, ring_budget(w->owner & OWNER_SLOT, USE_COPIES), w->time, size);
 	return 0;
 }
 

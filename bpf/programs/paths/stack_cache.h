@@ -66,7 +66,7 @@ static __always_inline u32 intern_stack(struct walk *w, struct counters *count)
 	}
 	charge(walk_budget(w->owner & OWNER_SLOT), w->time, size);
 	if (urgency == FORCE_WAKEUP)
-		charge(ring_budget(w->owner & OWNER_SLOT, PATHS), w->time, size);
+		charge(ring_budget(w->owner & OWNER_SLOT, USE_PATHS), w->time, size);
 	if (way)
 		cache->way[1] = tag | generation;
 	else

@@ -26,13 +26,7 @@
 
 /* In frames walked, and bytes announced: a new path costs user space as much as the walk of eight. */
 DEFINE_MAP(WALK_BUDGETS, ARRAY, u32, struct budget); /* USER_SLOTS of each CPU */
-/* In bytes: USER_SLOTS for paths and files, counted while the ring of events is an eighth full, for switches, counted
- * while that of samples is half full, and for copied stacks, counted while theirs is half full. A second passes until
- * one user has filled the rest. */
-DEFINE_MAP(RING_BUDGETS, ARRAY, u32, struct budget);
-#define PATHS 0
-#define SWITCHES 1
-#define COPIED_STACKS 2
+DEFINE_MAP(RING_BUDGETS, ARRAY, u32, struct budget); /* In bytes: USER_SLOTS of each enum ring_use. */
 
 /* The slot of the user that a task runs as; 0: there are no budgets. It is kept until the thread's next exec, by which
  * a process that root has begun for a user is that user's. */
@@ -78,10 +72,17 @@ static __always_inline void charge(struct budget *budget, u64 time, u64 amount)
 	__sync_fetch_and_add(&budget->used, amount); /* that of the rings is all CPUs' */
 }
 
+/* Charges a user for `size` bytes of a ring, if more than one in `share` of the ring's bytes wait to be read. */
+static __always_inline void charge_ring(unsigned long ring, u32 share, struct budget *budget, u64 time, u64 size)
+{
+	if (budget && urgency_of(ring, share) == FORCE_WAKEUP)
+		charge(budget, time, size);
+}
+
 static __always_inline int is_over_budget(u32 slot, u64 time)
 {
 	return is_used_up(walk_budget(slot), time, WALK_BUDGET) ||
-	       is_used_up(ring_budget(slot, PATHS), time, PATH_BUDGET);
+	       is_used_up(ring_budget(slot, USE_PATHS), time, PATH_BUDGET);
 }
 
 /* Charges the walk of a path, and what its copy cost, in frames. */
@@ -93,18 +94,17 @@ static __always_inline void charge_walk(struct walk *w, u64 copy)
 /* Sends a sample or a switch of a thread of this user. Not 0: it is lost, which is counted. */
 static __always_inline long send_report(struct sample *sample, u32 slot, struct counters *count)
 {
+	struct budget *budget = ring_budget(slot, USE_SWITCHES);
 	u64 urgency = NO_WAKEUP;
 
 	/* Samples are as many as the clock takes: they fill no ring. */
-	if (sample->event >= SWITCHED_IN &&
-	    is_used_up(ring_budget(slot, SWITCHES), sample->time, SWITCH_BUDGET)) {
+	if (sample->event >= SWITCHED_IN && is_used_up(budget, sample->time, SWITCH_BUDGET)) {
 		count->dropped[DROP_USER_SHARE]++;
 		return 1;
 	}
 	if (!(count->recorded & (REPORTS_AT_ONCE - 1))) {
 		urgency = urgency_of(MAP(SAMPLES), 8);
-		if (WALK_BUDGET && urgency_of(MAP(SAMPLES), 2) == FORCE_WAKEUP)
-			charge(ring_budget(slot, SWITCHES), sample->time, REPORTS_AT_ONCE * sizeof *sample);
+		charge_ring(MAP(SAMPLES), 2, budget, sample->time, REPORTS_AT_ONCE * sizeof *sample);
 	}
 	if (ring_output(MAP(SAMPLES), sample, sizeof *sample, urgency)) {
 		count->dropped[DROP_SAMPLE_RING]++;

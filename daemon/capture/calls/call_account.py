@@ -60,6 +60,7 @@ class CallAccount:
         dropped = dict(self._calls.dropped)
         for reason, number in (
             ("ring full", int(counters["calls_lost"])),
+            ("beyond its user's share", int(counters["calls_beyond_share"])),
             ("storage", self._writer.calls_dropped),
         ):
             if number:
