@@ -399,6 +399,27 @@ def test_files_that_are_cut_short_end_no_reader(database: Path, tmp_path: Path) 
             assert np.array_equal(db.records(line).time, whole.records(line).time)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(
+    "command",
+    ["export --format speedscope -o", "render -o", "report --html"],
+)
+def test_links_of_others_are_not_followed(database: Path, tmp_path: Path, command: str) -> None:
+    """Also those whose target the command itself would replace."""
+    verb, *options = command.split()
+    kept, link = tmp_path / "kept.svg", tmp_path / "out.svg"
+    assert ask(verb, database, *options, kept).returncode == 0
+    kept.write_bytes(kept.read_bytes() + b" ")
+    content = kept.read_bytes()
+    link.symlink_to(kept)
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    done = ask(verb, database, *options, link)
+    assert done.returncode != 0 and "internal error" not in done.stderr
+    if verb == "export":
+        ask(verb, database, *options, link, "--force")
+    assert kept.read_bytes() == content
+
+
 def test_offsets_of_loops_are_numbers(database: Path, tmp_path: Path) -> None:
     copy = copy_of(database, tmp_path / "db")
     change_tables(
