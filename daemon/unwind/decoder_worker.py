@@ -34,8 +34,8 @@ Points = Callable[[int, bytes], bytes]
 
 # A whole libLLVM takes 160 MB.
 _MEMORY = 1 << 30
-# The worker starts with the priority of the recorder, which copies stacks until the table is there
-# and must be scheduled for that.
+# Added to the nice value of the recorder, which copies stacks until the table is there and must be
+# scheduled for that; the usual priority at most.
 _NICER = 5
 
 
@@ -91,7 +91,8 @@ def main(work: Callable[[int, int], bytes] = answer) -> None:
     of CPU time, in seconds, and ``probes``."""
     *words, channel_fd = sys.argv[1:]
     with contextlib.suppress(OSError):
-        os.nice(_NICER)
+        priority = os.getpriority(os.PRIO_PROCESS, 0) + _NICER
+        os.setpriority(os.PRIO_PROCESS, 0, max(priority, 0))
     cpu_seconds = next((int(word) for word in words if word.isdigit()), CPU_SECONDS)
     points = probing() if "probes" in words else None
     answers: dict[str, Callable[[int, bytes], bytes]] = {

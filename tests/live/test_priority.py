@@ -30,7 +30,7 @@ sys.exit(main(sys.argv[1:]))
 def test_only_the_recording_has_the_recorders_priority(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "600"]) as process:
         recorder = Recorder(tmp_path / "m", "-p", process.pid)
-        assert os.getpriority(os.PRIO_PROCESS, recorder.pid) == -5
+        assert os.getpriority(os.PRIO_PROCESS, recorder.pid) == -20
         recorder.stop()
         process.kill()
     done = subprocess.run(

@@ -34,7 +34,9 @@ from hpcd.startup.garbage import fewer_collections
 
 __all__ = ["Options", "Progress", "Recording"]
 
-_NICE = -5
+# The highest: beside 100 threads that block for microseconds a recorder at -5 had 3 % of a CPU, and
+# 1.7 million reports were lost in 20 s; at -20 none.
+_NICE = -20
 
 
 class Recording:

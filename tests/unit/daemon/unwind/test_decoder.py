@@ -67,6 +67,19 @@ def decoder(tmp_path: Path) -> Iterator[Decoder]:
     running.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(("recorders", "decoders"), [(-20, 0), (3, 8)])
+def test_it_has_the_usual_priority_at_most(decoder: Decoder, recorders: int, decoders: int) -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, recorders)
+    try:
+        ask(decoder, SMALL)
+        process = decoder._worker.process
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
+    assert process and os.getpriority(os.PRIO_PROCESS, process.pid) == decoders
+
+
 def ask(decoder: Decoder, path: Path) -> PackedTable:
     fd = os.open(path, os.O_RDONLY)
     try:
