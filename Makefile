@@ -1,7 +1,7 @@
 # make demo    record a real parallel program and look at it (needs root)
 # make test    everything that must hold (needs root for the part that loads BPF)
 # make bench   speed and size, as ratios against other tools; first all at their smallest size
-# make soak    what takes hours: the long tests, killed recorders, failing disks, 10^4 hostile files of each kind, 10^5 messages, random programs and mappings, programs with planted causes
+# make soak    what takes hours: the long tests, killed recorders, failing disks, 10^4 hostile files of each kind, 10^5 messages, random programs and mappings, programs with planted causes, a hundred threads at ever new paths
 # make lint    style, types, import arrows
 # make setup   what all of the above need: Debian packages and .venv
 # make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,10 +22,19 @@ from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model.codes import UnwindStatus
 from hpcd.model.frame import marker_frame
+from tests.support.flood import (
+    FLAGS,
+    FLOODER,
+    HONEST,
+    PROGRAM,
+    as_user,
+    lines_of,
+    open_to_all,
+    seconds_by_event,
+)
 from tests.support.waiting import Recorder
 
 pytestmark = pytest.mark.root
-_FLOODER, _HONEST = 61_001, 61_002
 _CALLING = """import os, sys
 zero = os.open("/dev/zero", os.O_RDONLY)
 sys.stdin.readline()
@@ -36,29 +44,12 @@ OVER_BUDGET, NO_TABLE, NO_PROCESS = map(
 )
 
 
-def as_user(uid: int, *command: object) -> subprocess.Popen[bytes]:
-    user = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-    return subprocess.Popen([*user, *map(str, command)], stdout=subprocess.DEVNULL)
-
-
 @pytest.fixture
 def flood(build: Callable[..., Path]) -> Path:
     """The program of ever new paths, where any user may run it."""
-    program = build("new_paths.c", "-fno-optimize-sibling-calls")
+    program = build(PROGRAM, FLAGS)
     open_to_all(program)
     return program
-
-
-def open_to_all(program: Path) -> None:
-    for path in (program, *program.parents):
-        if path.stat().st_uid == 0 and path not in (Path("/"), Path("/tmp")):
-            path.chmod(path.stat().st_mode | 0o055)
-
-
-def lines_of(measurement: Measurement, uid: int) -> list[int]:
-    """The trace lines of a user's threads."""
-    users = {process.id: process.uid for process in measurement.processes.values()}
-    return [t.line for t in measurement.threads.values() if users[t.process] == uid]
 
 
 def call_frames(measurement: Measurement, uid: int, begun: int = 0) -> U64:
@@ -79,28 +70,16 @@ def sampled_frames(measurement: Measurement, uid: int) -> set[int]:
     return result
 
 
-def records_by_event(measurement: Measurement, uid: int) -> Counter[str]:
-    """Records of each event of the threads of a user, from the first sample of them on."""
-    lines = lines_of(measurement, uid)
-    events, times = [np.zeros(0, np.uint16)], [np.zeros(0, np.uint64)]
-    for chunk in measurement.record_chunks():
-        theirs = np.isin(np.repeat(chunk.line, np.diff(chunk.start)), lines)
-        events.append(chunk.event[theirs])
-        times.append(chunk.time_ns[theirs])
-    event, time = np.concatenate(events), np.concatenate(times)
-    samples = time[event == 0]
-    counted = event[time >= samples.min()] if len(samples) else event[:0]
-    return Counter(measurement.events[number].name for number in counted.tolist())
-
-
 def test_a_flood_of_paths_is_its_users_own(tmp_path: Path, flood: Path) -> None:
-    recorder = Recorder(tmp_path / "m", "--user", _FLOODER, "--user", _HONEST)
-    flooder = as_user(_FLOODER, flood, 8, 900, 60_000)
-    honest = as_user(_HONEST, "sh", "-c", "while :; do :; done")
+    recorder = Recorder(tmp_path / "m", "--user", FLOODER, "--user", HONEST)
+    flooder = as_user(FLOODER, flood, 8, 900, 60_000)
+    honest = as_user(HONEST, "sh", "-c", "while :; do :; done")
 
     def is_under_way(measurement: Measurement) -> bool:
-        sampled = records_by_event(measurement, _HONEST)["cpu-clock"]
-        return sampled > 1000 and OVER_BUDGET in measurement.cct.frame
+        return (
+            seconds_by_event(measurement, HONEST)["cpu-clock"] > 1
+            and OVER_BUDGET in measurement.cct.frame
+        )
 
     try:
         recorder.wait_until(is_under_way)
@@ -110,28 +89,28 @@ def test_a_flood_of_paths_is_its_users_own(tmp_path: Path, flood: Path) -> None:
             process.kill()
             process.wait()
     with open_measurement(tmp_path / "m") as measurement:
-        assert records_by_event(measurement, _HONEST)["blocked"] == 0
-        assert records_by_event(measurement, _FLOODER)["cpu-clock"] > 0
+        assert seconds_by_event(measurement, HONEST)["blocked"] == 0
+        assert seconds_by_event(measurement, FLOODER)["cpu-clock"] > 0
         # The honest user's contexts, and those of processes whose user is not known, count apart.
         assert measurement.nodes < 2 * MOST_CONTEXTS
 
 
 def test_paths_of_calls_are_within_their_users_budget(tmp_path: Path, flood: Path) -> None:
-    recorder = Recorder(tmp_path / "m", "--user", _FLOODER, "--user", _HONEST, "--io")
+    recorder = Recorder(tmp_path / "m", "--user", FLOODER, "--user", HONEST, "--io")
 
     def is_ready(measurement: Measurement) -> bool:
-        calls = call_frames(measurement, _HONEST)
+        calls = call_frames(measurement, HONEST)
         return len(calls) - int(np.isin(calls, [OVER_BUDGET, NO_TABLE, NO_PROCESS]).sum()) > 1000
 
     def is_over_budget(measurement: Measurement) -> bool:
-        return int((call_frames(measurement, _FLOODER) == OVER_BUDGET).sum()) > 1000
+        return int((call_frames(measurement, FLOODER) == OVER_BUDGET).sum()) > 1000
 
-    running = [as_user(_HONEST, "dd", "if=/dev/zero", "of=/dev/null", "bs=1M")]
+    running = [as_user(HONEST, "dd", "if=/dev/zero", "of=/dev/null", "bs=1M")]
     try:
         recorder.wait_until(is_ready)
         # Until its tables were there its stacks were copied, which may count for 17 ms more.
         begun = time.monotonic_ns() + 2**24
-        running.append(as_user(_FLOODER, flood, 8, 900, 0))
+        running.append(as_user(FLOODER, flood, 8, 900, 0))
         recorder.wait_until(is_over_budget)
         summary = recorder.stop()
     finally:
@@ -140,7 +119,7 @@ def test_paths_of_calls_are_within_their_users_budget(tmp_path: Path, flood: Pat
             process.wait()
     assert not summary["samples"]["dropped"] and not summary["calls"]["dropped"]
     with open_measurement(tmp_path / "m") as measurement:
-        later = call_frames(measurement, _HONEST, begun)
+        later = call_frames(measurement, HONEST, begun)
         assert len(later) and OVER_BUDGET not in later
 
 
@@ -155,7 +134,7 @@ def test_recorded_calls_of_one_user_leave_room_for_anothers(
             [sys.executable, "-c", _CALLING, str(count)], stdin=subprocess.PIPE, user=user,
             group=user, extra_groups=[], cwd="/",
         )
-        for user, count in ((_FLOODER, 120_000), (_HONEST, 10))
+        for user, count in ((FLOODER, 120_000), (HONEST, 10))
     ]  # fmt: skip
     record, begun = Session.run, []
 
@@ -167,7 +146,7 @@ def test_recorded_calls_of_one_user_leave_room_for_anothers(
         record(session, progress)
 
     monkeypatch.setattr(Session, "run", run_one_after_another)
-    selector = Selector(users=(_FLOODER, _HONEST))
+    selector = Selector(users=(FLOODER, HONEST))
     recording = Recording(Options(selector, tmp_path / "m", io=True))
     try:
         summary = recording.run()
@@ -178,4 +157,4 @@ def test_recorded_calls_of_one_user_leave_room_for_anothers(
     assert summary.calls and summary.calls.dropped["beyond its user's share"] > 10_000
     assert "ring full" not in summary.calls.dropped
     with open_measurement(tmp_path / "m") as measurement:
-        assert len(call_frames(measurement, _HONEST, begun[1])) >= 10
+        assert len(call_frames(measurement, HONEST, begun[1])) >= 10

@@ -22,6 +22,7 @@ NAMES = (
     "rules",
     "mappings",
     "findings",
+    "floods",
     "hour",
     "hostile",
 )
