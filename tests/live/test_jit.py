@@ -34,7 +34,7 @@ function innermost(n) {
 function middle(n) { return innermost(n) + innermost(n + 1); }
 function outermost(n) { let t = 0; for (let i = 0; i < 50; i++) t += middle(n + i); return t; }
 let sum = 0;
-while (process.cpuUsage().user < 3e6) sum += outermost(sum % 7);
+while (process.cpuUsage().user < 1.5e6) sum += outermost(sum % 7);
 """
 
 _JAVA = """
@@ -83,7 +83,7 @@ program hot
   integer :: i
   x = 1
   call cpu_time(now)
-  stop = now + 2
+  stop = now + 1
   do while (now < stop)
     do i = 1, 100
       call descend(5, x)
@@ -99,7 +99,7 @@ import time
 import numpy
 a = numpy.random.rand(200, 200)
 def outermost():
-    while time.thread_time() < 3:
+    while time.thread_time() < 1.5:
         numpy.linalg.svd(a @ a)
         sorted(range(20000), key=lambda x: -x)
 outermost()
@@ -163,7 +163,7 @@ def test_jitdump_names_and_frames(tmp_path: Path, build: Callable[..., Path]) ->
     paths = named_paths(tmp_path / "first")
     assert chained(paths, "made_outer", "made_inner") > 0.9 * sum(paths.values()) > 0
     # Without waits: how often it waits for a CPU, and where, is not its own doing.
-    summary = record(tmp_path / "m", [executable, 3, tmp_path], "--no-blocked")
+    summary = record(tmp_path / "m", [executable, 1.5, tmp_path], "--no-blocked")
     paths = named_paths(tmp_path / "m")
     samples = sum(paths.values())
     assert chained(paths, "made_outer", "made_inner") > 0.9 * samples
@@ -190,11 +190,11 @@ def test_code_at_one_address_has_the_name_it_had_then(
     tmp_path: Path, build: Callable[..., Path], form: str, memory: str
 ) -> None:
     executable = build("reused_code.c")
-    record(tmp_path / "m", [executable, form, 1, tmp_path, memory], "--no-blocked")
+    record(tmp_path / "m", [executable, form, 0.5, tmp_path, memory], "--no-blocked")
     older, newer = inclusive(tmp_path, "older__", "newer__")
-    # 3,000 samples: three standard errors. A map says when it was written, in ticks of 4 ms.
-    assert abs(older / (older + newer) - 1 / 3) < 0.03
-    assert abs(older + newer - 3) < 0.3
+    # 1,500 samples: four standard errors. A map says when it was written, in ticks of 4 ms.
+    assert abs(older / (older + newer) - 1 / 3) < 0.05
+    assert abs(older + newer - 1.5) < 0.16
 
 
 @pytest.mark.parametrize(
@@ -213,10 +213,11 @@ def test_text_that_was_copied_to_memory(
     tmp_path: Path, build: Callable[..., Path], memory: str, options: list[str]
 ) -> None:
     executable = build("moved_text.c", *options)
-    summary = record(tmp_path / "m", [executable, memory, 2], "--no-blocked")
+    summary = record(tmp_path / "m", [executable, memory, 1], "--no-blocked")
     step, assemble, solve = inclusive(tmp_path, "step", "assemble", "solve")
-    assert abs(step - 2) < 0.2 and abs(assemble + solve - step) < 0.05
-    assert abs(solve / step - 1 / 4) < 0.03
+    # 1,000 samples: four standard errors.
+    assert abs(step - 1) < 0.13 and abs(assemble + solve - step) < 0.05
+    assert abs(solve / step - 1 / 4) < 0.055
     assert whole(call_paths(tmp_path / "m", executable)) > 0.95 * summary["unwind"]["paths"]
 
 
@@ -292,6 +293,6 @@ def test_python_with_numpy(tmp_path: Path) -> None:
     # which takes a busy machine a second, there are more stacks than may be copied.
     early = sum(number for path, number in paths.items() if path[0] == f"!{UnwindStatus.NO_TABLE}")
     samples = sum(paths.values()) - early
-    assert samples > 1000 and whole(paths) > 0.95 * samples, summary["unwind"]
+    assert samples > 500 and whole(paths) > 0.95 * samples, summary["unwind"]
     python = [name for path in paths for name in path if name.startswith("[python3")]
     assert python and any("blas" in name for path in paths for name in path)

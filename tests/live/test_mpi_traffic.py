@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +45,8 @@ PLANTED = {
     "late_group": WaitKind.LATE_BROADCAST,
 }
 
+Traced = Callable[[str, int], Truth]
+
 
 @pytest.fixture(scope="module", params=LAUNCH)
 def flavour(request: pytest.FixtureRequest) -> str:
@@ -54,6 +58,19 @@ def built(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     return build(tmp_path_factory.mktemp(flavour), flavour)
 
 
+@pytest.fixture(scope="module")
+def traced(
+    built: tuple[Path, Path], flavour: str, tmp_path_factory: pytest.TempPathFactory
+) -> Traced:
+    """Runs a case of the program by so many ranks, once for all tests."""
+
+    @cache
+    def once(name: str, ranks: int) -> Truth:
+        return run(built, tmp_path_factory.mktemp(name), flavour, name, ranks)
+
+    return once
+
+
 def communication(truth: Truth) -> Communication:
     ranks = truth.ranks
     return Communication(truth.calls, np.arange(ranks), np.zeros(ranks, np.int64))
@@ -61,10 +78,8 @@ def communication(truth: Truth) -> Communication:
 
 @pytest.mark.parametrize("ranks", (2, 5))
 @pytest.mark.parametrize("name", TRAFFIC)
-def test_traffic_is_the_truth(
-    built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str, ranks: int
-) -> None:
-    truth = run(built, tmp_path, flavour, name, ranks)
+def test_traffic_is_the_truth(traced: Traced, tmp_path: Path, name: str, ranks: int) -> None:
+    truth = traced(name, ranks)
     traffic = communication(truth)
     messages, volume = traffic.point_to_point.dense(ranks)
     np.testing.assert_array_equal(messages, truth.sent[:, :, 0])
@@ -143,8 +158,8 @@ def waits_of(traffic: Communication) -> Counter[tuple[int, ...]]:
     return Counter(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def test_a_count_for_each_rank(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
-    traffic = communication(run(built, tmp_path, flavour, "vectors", 5))
+def test_a_count_for_each_rank(traced: Traced) -> None:
+    traffic = communication(traced("vectors", 5))
     flow = traffic.collective_flow
     pairs = zip(flow.source.tolist(), flow.target.tolist(), strict=True)
     assert dict(zip(pairs, flow.bytes.tolist(), strict=True)) == vector_truth(5)
@@ -154,8 +169,8 @@ def test_a_count_for_each_rank(built: tuple[Path, Path], tmp_path: Path, flavour
     assert passed["MPI_Reduce_scatter", 0] == 5 * 4 * 15
 
 
-def test_one_sided_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
-    truth = run(built, tmp_path, flavour, "one_sided", 3)
+def test_one_sided_traffic(traced: Traced, tmp_path: Path) -> None:
+    truth = traced("one_sided", 3)
     traffic = communication(truth).one_sided
     # Each puts 100 bytes and its rank to the next, and gets seven integers of it.
     columns = (traffic.source, traffic.target, traffic.bytes)
@@ -172,8 +187,8 @@ def test_one_sided_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: st
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted_waits(built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str) -> None:
-    truth = run(built, tmp_path, flavour, name, 2)
+def test_planted_waits(traced: Traced, name: str) -> None:
+    truth = traced(name, 2)
     traffic = communication(truth)
     operations, waits = traffic.operations, traffic.waits
     assert truth.claims
@@ -220,12 +235,10 @@ def meetings_of(traffic: Communication) -> set[tuple[tuple[int, int], ...]]:
 
 
 @pytest.mark.parametrize("name", ("ring", "all_to_all", "wildcards", "late_sender", "wait_at_nxn"))
-def test_what_a_late_attach_matches_is_true(
-    built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str
-) -> None:
+def test_what_a_late_attach_matches_is_true(traced: Traced, name: str) -> None:
     """Record each rank from another moment on, with and without the end: no message is matched
     wrongly, and most are matched where receivers keep up with senders."""
-    truth = run(built, tmp_path, flavour, name, 2)
+    truth = traced(name, 2)
     calls, whole = truth.calls, communication(truth)
     pairs = pairs_of(whole)
     moments = np.sort(whole.recorded.begin)

@@ -65,9 +65,17 @@ def total(paths: Counter[Path_], fits: Callable[[Path_], bool]) -> float:
     return sum(seconds for path, seconds in paths.items() if fits(path))
 
 
-def test_time_of_functions_and_the_place_of_waits(tmp_path: Path) -> None:
-    recorded(tmp_path, PYTHON, DIVISION, 2)
-    with hpcd_analysis.open(tmp_path / "db") as db:
+@pytest.fixture(scope="module")
+def division(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a recording of the program whose functions have known shares, and its
+    database."""
+    folder = tmp_path_factory.mktemp("division")
+    recorded(folder, PYTHON, DIVISION, 2)
+    return folder
+
+
+def test_time_of_functions_and_the_place_of_waits(division: Path) -> None:
+    with hpcd_analysis.open(division / "db") as db:
         paths = seconds_by_path(db, "cpu_time")
         spent = total(paths, begins_with("<module>", "main"))
         f, g = (total(paths, begins_with("<module>", "main", name, "spin")) for name in "fg")
@@ -94,15 +102,14 @@ def test_time_of_functions_and_the_place_of_waits(tmp_path: Path) -> None:
         deepest = max((path for path in waits if "nap" in path), key=len)
         assert "qsort" in " ".join(deepest), deepest
         assert deepest[-1].endswith("[k]")
-    with hpcd_analysis.open(tmp_path / "db", native=True) as db:
+    with hpcd_analysis.open(division / "db", native=True) as db:
         paths = seconds_by_path(db, "cpu_time")
         assert any("_PyEval_EvalFrameDefault" in path for path in paths)
 
 
-def test_lines_are_the_interpreters_own(tmp_path: Path) -> None:
-    recorded(tmp_path, PYTHON, DIVISION, 1)
+def test_lines_are_the_interpreters_own(division: Path) -> None:
     text = DIVISION.read_text().splitlines()
-    done = hpcd("report", "--json", "--view", "source-lines", tmp_path / "db")
+    done = hpcd("report", "--json", "--view", "source-lines", division / "db")
     report = json.loads(done.stdout)
     lines = {
         row["line"]: row["exclusive"]["cpu_time"]
@@ -219,10 +226,9 @@ gates[1].wait()
     assert len(named) == 101
 
 
-def test_top_folds_what_it_shows(tmp_path: Path) -> None:
-    recorded(tmp_path, PYTHON, DIVISION, 1)
+def test_top_folds_what_it_shows(division: Path) -> None:
     shown, native = (
-        json.loads(hpcd("top", "--json", *option, "--window", 60, tmp_path / "m").stdout)
+        json.loads(hpcd("top", "--json", *option, "--window", 60, division / "m").stdout)
         for option in ((), ("--native",))
     )
     hottest = [tuple(path["path"]) for path in shown["hottest"]]

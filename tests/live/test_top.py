@@ -28,13 +28,13 @@ def test_a_window_of_a_running_program(tmp_path: Path, build: Callable[..., Path
     try:
         assert process.stdin
         process.stdin.close()
-        now = json.loads(hpcd("top", "--json", "-w", 4, "-p", process.pid).stdout)
-        text = hpcd("top", "-w", 2, "-p", process.pid).stdout
+        now = json.loads(hpcd("top", "--json", "-w", 2, "-p", process.pid).stdout)
+        text = hpcd("top", "-w", 1, "-p", process.pid).stdout
     finally:
         process.kill()
         process.wait()
     # The window ends with what has been written by then, which is less where the recorder waits.
-    assert 0 < now["seconds"] <= 4
+    assert 0 < now["seconds"] <= 2
     hottest, waits = (
         {name for path in now[kind][:8] for name in path["path"]} for kind in ("hottest", "waits")
     )

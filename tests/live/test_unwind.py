@@ -150,7 +150,7 @@ def test_every_kind_of_frame_was_seen(known) -> None:  # type: ignore[no-untyped
 
 def test_deep_recursion_is_whole(tmp_path: Path, build: Callable[..., Path]) -> None:
     executable = build("deep.c")
-    record(tmp_path / "m", [executable, 2])
+    record(tmp_path / "m", [executable, 1])
     paths = call_paths(tmp_path / "m", executable)
     deepest = max(path.count("down") for path in paths)
     assert deepest == 891
@@ -169,8 +169,8 @@ def deep(folder: Path, depth: int) -> Path:
 def test_deeper_recursion_keeps_both_ends(tmp_path: Path) -> None:
     """The outermost and the innermost frames are there, and what is between is counted."""
     executable = deep(tmp_path, 10_000)
-    record(tmp_path / "first", [executable, 1])
-    summary = record(tmp_path / "m", [executable, 2])
+    record(tmp_path / "first", [executable, 0.1])
+    summary = record(tmp_path / "m", [executable, 1])
     assert truncated_late(summary) == 0
     # Such a walk takes half a millisecond, in which other firings are due: that is said.
     samples = summary["samples"]
@@ -189,7 +189,7 @@ def test_deeper_recursion_keeps_both_ends(tmp_path: Path) -> None:
 def test_frame_limit_is_said(tmp_path: Path) -> None:
     """Deeper than 16,384 frames: marked, never passed off as whole."""
     executable = deep(tmp_path, 20_000)
-    summary = record(tmp_path / "m", [executable, 2])
+    summary = record(tmp_path / "m", [executable, 1])
     assert summary["unwind"]["truncated"]["deeper than the frame limit"] > 20
     paths = call_paths(tmp_path / "m", executable)
     limited = [path for path in paths if path[0] == "!7"]

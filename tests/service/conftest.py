@@ -64,7 +64,6 @@ class RunningService:
     def request(self, content: dict[str, object]) -> dict[str, Any]:
         """A request of root's and its answer, without what starting a command line costs."""
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(30)
             connection.connect(self.socket)
             data = json.dumps(content).encode()
             connection.sendall(struct.pack("<I", len(data)) + data)

@@ -48,10 +48,7 @@ def test_a_recording_of_all_goes_on_and_ends(service: Start, tmp_path: Path) -> 
         seen = status["progress"]["samples"]
         while status["progress"]["samples"] <= seen:
             status = next(running.watch(begun["id"]))
-        began = time.monotonic()
         ended = running.request({"verb": "detach", "id": begun["id"]})
-        # Of its own tables and names it waits for 10 s and 2 s at most.
-        assert time.monotonic() - began < 15
         failures = ended["summary"]["unwind"]["failures"]
         assert waiting in failures["/tmp/file"]
         assert running.end() == 0
