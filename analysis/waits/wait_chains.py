@@ -28,8 +28,8 @@ _LEAST_PLACES = 1 << 12
 
 
 class Cause(IntEnum):
-    """Causes of waiting. Up to ``UNKNOWN`` the numbers are those of
-    :class:`~hpcd.model.codes.Waker`, and the cause's line is that of the thread that waited."""
+    """Causes of waiting: the wakers of :class:`~hpcd.model.codes.Waker`, whose line is that of the
+    thread that waited, and what recorded threads did (``enum cause`` of ``kernels.h``)."""
 
     NOT_SEEN = Waker.NOT_SEEN
     OUTSIDE = Waker.THREAD
@@ -39,12 +39,9 @@ class Cause(IntEnum):
     SOFTIRQ = Waker.SOFTIRQ
     INTERRUPT = Waker.INTERRUPT
     UNKNOWN = Waker.UNKNOWN
-    THREAD = 7
-    """A recorded thread: it woke; along chains, it ran."""
-    RUNNABLE = 8
-    """A recorded thread waited for a CPU."""
-    UNBORN = 9
-    """A recorded thread had not begun yet."""
+    THREAD = kernels.CAUSE_THREAD
+    RUNNABLE = kernels.CAUSE_RUNNABLE
+    UNBORN = kernels.CAUSE_UNBORN
 
     @property
     def label(self) -> str:

@@ -1,9 +1,6 @@
 /* The critical path through waits: analysis/waits/path_steps.py. */
 #include "common.h"
 
-/* analysis/waits/wait_chains.py:Cause. */
-enum { NOT_SEEN = 0, THREAD = 1 };
-
 /* Threads that are followed at one moment. A waker runs, so that the next wait is an earlier one; a damaged or made-up
  * database may have threads that wake each other at one moment. */
 #define MOST_HOPS 64
@@ -48,7 +45,7 @@ static bool step_over_pieces(struct walk *walk, int64_t begin)
 		at--;
 	for (; at >= first && walk->end > begin; at--) {
 		int64_t piece_begin = at_least(graph->piece_begin[at], begin);
-		if (!step(walk, at_least(graph->piece_end[at], begin), 0, NOT_SEEN) ||
+		if (!step(walk, at_least(graph->piece_end[at], begin), 0, WAKER_NOT_SEEN) ||
 		    !step(walk, piece_begin, graph->piece_node[at], graph->piece_kind[at]))
 			return false;
 	}
@@ -61,12 +58,12 @@ static bool step_over_wait(struct walk *walk, int64_t wait, int hops)
 	const struct wait_graph *graph = walk->graph;
 	int64_t waker = graph->waker[wait];
 	uint8_t kind = graph->kind[wait];
-	if (kind == THREAD && waker >= 0) {
+	if (kind == WAKER_THREAD && waker >= 0) {
 		if (waker != walk->line && hops < MOST_HOPS) {
 			walk->line = waker;
 			return true;
 		}
-		kind = NOT_SEEN;
+		kind = WAKER_NOT_SEEN;
 	}
 	return step(walk, at_least(graph->begin[wait], walk->begin), graph->node[wait], kind);
 }
@@ -89,12 +86,12 @@ int64_t find_critical_path(const struct wait_graph *graph, const int64_t *creato
 		} else {
 			fits = step_over_pieces(&walk, wait > first ? at_least(graph->end[wait - 1], begin) : begin);
 			if (fits && walk.end == before && wait > first)
-				fits = step(&walk, at_least(graph->end[wait - 1], begin), 0, NOT_SEEN);
+				fits = step(&walk, at_least(graph->end[wait - 1], begin), 0, WAKER_NOT_SEEN);
 			else if (fits && walk.end > begin && wait == first) {
 				/* Before its first piece. */
 				int64_t by = creator[walk.line];
 				if (by < 0 || by == walk.line || hops >= MOST_HOPS)
-					fits = step(&walk, begin, 0, NOT_SEEN);
+					fits = step(&walk, begin, 0, WAKER_NOT_SEEN);
 				else
 					walk.line = by;
 			}

@@ -526,6 +526,13 @@ int64_t sum_short(const struct record_columns *from, uint8_t *memory, const stru
 
 /* --- who waits for whom: wait_chains.c --- */
 
+/* Causes of waiting besides enum waker, of which WAKER_THREAD is a thread that is not recorded. */
+enum cause {
+	CAUSE_THREAD = WAKER_UNKNOWN + 1, /* a recorded thread: it woke; along chains, it ran */
+	CAUSE_RUNNABLE,			  /* a recorded thread waited for a CPU */
+	CAUSE_UNBORN,			  /* a recorded thread had not begun yet */
+};
+
 /* Waits of each trace line, and what it did between them; both in order of time, without overlaps. */
 struct wait_graph {
 	const int64_t *wait_first;  /* first wait of each line, and the number of waits */
@@ -533,7 +540,7 @@ struct wait_graph {
 	const int64_t *end;         /* ns at which it ended */
 	const int64_t *waker;       /* line that ended it, or -1 */
 	const uint32_t *node;       /* context that waited */
-	const uint8_t *kind;        /* hpcd/model/waits.py:Waker */
+	const uint8_t *kind;        /* enum waker */
 	const uint32_t *path;       /* context that it was ended in, 0: not known */
 	const int64_t *ender;       /* wait whose end was this one's, too: that of the wait itself was in vain */
 	const int64_t *lock;        /* number of the lock that it waited for, or -1 */
@@ -543,7 +550,7 @@ struct wait_graph {
 	const int64_t *piece_begin; /* ns at which each piece began */
 	const int64_t *piece_end;   /* ns at which it ended */
 	const uint32_t *piece_node; /* context that the line was in */
-	const uint8_t *piece_kind;  /* analysis/waits/wait_chains.py:Cause */
+	const uint8_t *piece_kind;  /* enum cause, or WAKER_NOT_SEEN */
 	int64_t lines;              /* number of lines */
 };
 
@@ -565,7 +572,7 @@ struct path_steps {
 	int64_t *end;   /* ns at which it ended: the begin of the step before in these columns */
 	uint32_t *line; /* line that it is on */
 	uint32_t *node; /* context that the line was in; 0: not known */
-	uint8_t *kind;  /* analysis/waits/wait_chains.py:Cause */
+	uint8_t *kind;  /* enum waker or cause */
 	int64_t room;   /* number of steps that the columns take */
 };
 

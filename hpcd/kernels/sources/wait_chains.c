@@ -1,9 +1,6 @@
 /* Who made whom wait, directly and along chains: analysis/waits/wait_chains.py. */
 #include "common.h"
 
-/* analysis/waits/wait_chains.py:Cause, whose others are enum waker. */
-enum { KNOWN_THREAD = 7, UNBORN = 9 };
-
 /* A chain of threads that wait for one another is followed this far. Each hop's window lies within the one before, so
  * it ends by itself where times are sound; a damaged or made-up database may have threads that wake each other at one
  * moment. */
@@ -49,7 +46,7 @@ static bool add_pieces(struct chains *chains, uint32_t line, int64_t begin, int6
 		int64_t next = at < last ? inside ? graph->piece_end[at] : graph->piece_begin[at] : end;
 		next = at_most(next, end);
 		if (!add(chains->sums, chains->group, line, inside ? graph->piece_node[at] : 0,
-			 inside ? graph->piece_kind[at] : unborn ? UNBORN : WAKER_NOT_SEEN, next - begin))
+			 inside ? graph->piece_kind[at] : unborn ? CAUSE_UNBORN : WAKER_NOT_SEEN, next - begin))
 			return false;
 		begin = next;
 		at += inside;
@@ -102,7 +99,7 @@ static bool add_part(struct chains *chains, uint32_t line, int64_t wait, int64_t
 			   end - begin);
 	if (chains->direct) {
 		uint32_t node = graph->path[cause] ? graph->path[cause] : node_at(graph, waker, graph->end[cause]);
-		return add(chains->sums, chains->group, waker, node, KNOWN_THREAD, end - begin);
+		return add(chains->sums, chains->group, waker, node, CAUSE_THREAD, end - begin);
 	}
 	if (waker != line && hops < MOST_HOPS)
 		return add_line(chains, waker, begin, end, hops + 1);
