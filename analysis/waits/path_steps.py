@@ -9,40 +9,24 @@ not recorded. Steps follow one another without gaps, so that they add up to the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.process_tree import parents, processes_by_start
-from hpcd.analysis.waits.wait_chains import read_pieces, read_waits, user_nodes, wait_graph
-from hpcd.array_types import I64, U8, U32
+from hpcd.analysis.waits.wait_chains import Steps, list_steps, read_graph
+from hpcd.array_types import I64
 from hpcd.errors import UsageError
-from hpcd.kernels.library import CStructure, kernels, structure
+from hpcd.kernels.library import CStructure, kernels
 
-_LEAST_ROOM = 1 << 12
 NO_LINE = -1
-
-
-@dataclass(frozen=True, slots=True)
-class CriticalPath:
-    """Steps in order of time: from ``begin`` to ``end`` ``int64[n]``, ns since the origin, the path
-    was on ``line`` ``uint32[n]`` in the context ``node`` ``uint32[n]`` (0: not known), where the
-    line did ``kind`` ``uint8[n]``, a :class:`~hpcd.analysis.waits.wait_chains.Cause`. Contexts are
-    those of the user's code."""
-
-    begin: I64
-    end: I64
-    line: U32
-    node: U32
-    kind: U8
 
 
 def find_critical_path(
     db: Database, begin: int | None = None, end: int | None = None, line: int | None = None
-) -> CriticalPath:
+) -> Steps:
     """Return the path from ``begin`` to ``end`` (ns since the origin; None: of the recordings) that
-    ends on ``line`` (None: the line that ended last). Its steps add up to the window.
+    ends on ``line`` (None: the line that ended last), in order of time. Its steps add up to the
+    window.
 
     O(n log n) in waits and records. Raises :class:`UsageError` if the window is empty,
     :class:`FormatError`.
@@ -54,29 +38,19 @@ def find_critical_path(
         raise UsageError(f"{db.path}: a critical path needs a begin before its end")
     if line is None:
         line = int(np.argmax(lines.end))
-    user = user_nodes(db)
-    pieces = read_pieces(db, np.arange(len(lines)), user)
-    graph = wait_graph(read_waits(db, user[db.waits.node], user), pieces)
+    _, graph = read_graph(db, np.arange(len(lines)))
     return follow(graph, creators(db), line, begin, end)
 
 
-def follow(graph: CStructure, creator: I64, line: int, begin: int, end: int) -> CriticalPath:
+def follow(graph: CStructure, creator: I64, line: int, begin: int, end: int) -> Steps:
     """:func:`find_critical_path` in a graph of waits; ``creator`` ``int64[lines]`` are the lines
     that created each line, :data:`NO_LINE` if not known."""
-    room = _LEAST_ROOM
-    while True:
-        bounds = np.zeros((2, room), np.int64)
-        line_and_node = np.zeros((2, room), np.uint32)
-        kind = np.zeros(room, np.uint8)
-        steps = structure(
-            "path_steps", begin=bounds[0], end=bounds[1], line=line_and_node[0],
-            node=line_and_node[1], kind=kind, room=room,
-        )  # fmt: skip
-        count = kernels.find_critical_path(graph, creator, line, begin, end, steps)
-        if count <= room:
-            columns = (*bounds, *line_and_node, kind)
-            return CriticalPath(*(column[:count][::-1] for column in columns))
-        room *= 4
+    steps = list_steps(
+        lambda steps: kernels.find_critical_path(graph, creator, line, begin, end, steps)
+    )
+    return Steps(
+        steps.begin[::-1], steps.end[::-1], steps.line[::-1], steps.node[::-1], steps.kind[::-1]
+    )
 
 
 def creators(db: Database) -> I64:

@@ -11,6 +11,7 @@ wait: it goes on until the thread was woken for good.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -25,6 +26,7 @@ from hpcd.kernels.library import CStructure, kernels, structure
 from hpcd.model.codes import Waker
 
 _LEAST_PLACES = 1 << 12
+_LEAST_STEPS = 1 << 12
 
 
 class Cause(IntEnum):
@@ -101,16 +103,38 @@ class Causes:
     count: I64
 
 
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Holds what lines did, step by step: from ``begin`` to ``end`` ``int64[n]``, ns since the
+    origin, ``line`` ``uint32[n]`` did ``kind`` ``uint8[n]``, a :class:`Cause`, in the context
+    ``node`` ``uint32[n]`` (0: not known). Contexts are those of the user's code."""
+
+    begin: I64
+    end: I64
+    line: U32
+    node: U32
+    kind: U8
+
+
 def wait_causes(db: Database) -> tuple[Waits, Causes, Causes]:
     """Return ``db``'s waits, their sums by who ended them, and those by the causes at ends of
     chains. Each adds up to the waits. Raises :class:`FormatError`.
 
     O(n log n) in waits, times the number of pieces that a wait is divided into.
     """
+    waits, graph = read_graph(db)
+    return waits, *sum_causes(graph, waits.node)
+
+
+def read_graph(db: Database, lines: I64 | None = None) -> tuple[Waits, CStructure]:
+    """Return ``db``'s waits, and their graph with what ``lines`` (ascending; None: those that ended
+    waits) did between theirs. Contexts are those of the user's code. Raises :class:`FormatError`.
+    """
     user = user_nodes(db)
     waits = read_waits(db, user[db.waits.node], user)
-    pieces = read_pieces(db, np.unique(waits.waker[waits.waker >= 0]), user)
-    return waits, *sum_causes(wait_graph(waits, pieces), waits.node)
+    if lines is None:
+        lines = np.unique(waits.waker[waits.waker >= 0])
+    return waits, wait_graph(waits, read_pieces(db, lines, user))
 
 
 def user_nodes(db: Database) -> U32:
@@ -209,6 +233,24 @@ def sum_causes(graph: CStructure, group: U32) -> tuple[Causes, Causes]:
         if kernels.sum_wait_causes(graph, group, tables[0].structure, tables[1].structure):
             return tables[0].causes(), tables[1].causes()
         places *= 4
+
+
+def list_steps(kernel: Callable[[CStructure], int]) -> Steps:
+    """Return the steps that ``kernel`` lists, which returns their number, or one more than there is
+    room for: then it is called again."""
+    room = _LEAST_STEPS
+    while True:
+        bounds = np.zeros((2, room), np.int64)
+        line_and_node = np.zeros((2, room), np.uint32)
+        kind = np.zeros(room, np.uint8)
+        steps = structure(
+            "path_steps", begin=bounds[0], end=bounds[1], line=line_and_node[0],
+            node=line_and_node[1], kind=kind, room=room,
+        )  # fmt: skip
+        count = kernel(steps)
+        if count <= room:
+            return Steps(*(column[:count] for column in (*bounds, *line_and_node, kind)))
+        room *= 4
 
 
 class _Sums:

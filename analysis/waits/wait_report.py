@@ -117,8 +117,8 @@ class ActivityNames:
         sums: dict[tuple[int, int, tuple[str, ...]], int] = {}
         for at in which:
             kind = int(causes.kind[at])
-            line = int(causes.line[at]) if kind in _OF_THREADS else -1
-            path = self.path(int(causes.cause_node[at])) if kind in _OF_THREADS else ()
+            line = int(causes.line[at]) if kind in OF_THREADS else -1
+            path = self.path(int(causes.cause_node[at])) if kind in OF_THREADS else ()
             sums[kind, line, path] = sums.get((kind, line, path), 0) + int(causes.ns[at])
         return [
             WaitCause(Cause(kind), line, self.thread(line), path, ns / 1e9)
@@ -134,7 +134,9 @@ class ActivityNames:
         return self._threads[line]
 
 
-_OF_THREADS = (Cause.THREAD, Cause.RUNNABLE, Cause.UNBORN)
+OF_THREADS = (Cause.THREAD, Cause.RUNNABLE, Cause.UNBORN)
+"""Causes that are recorded threads."""
+
 _OTHERS = {
     Cause.NOT_SEEN: "nobody was seen",
     Cause.OUTSIDE: "a thread that is not recorded",
@@ -146,15 +148,11 @@ _OTHERS = {
 }
 
 
-def cause_text(cause: WaitCause) -> str:
-    """Return who or what caused waiting, in words, without its call path."""
-    if cause.kind == Cause.RUNNABLE:
-        return f"{cause.thread}, waiting for a CPU"
-    if cause.kind == Cause.UNBORN:
-        return f"{cause.thread}, before it began"
-    return _OTHERS.get(cause.kind, cause.thread)
-
-
-def cause_name(kind: Cause) -> str:
-    """Return a kind of cause in words."""
-    return _OTHERS.get(kind, kind.label)
+def cause_text(kind: Cause, thread: str = "") -> str:
+    """Return a cause of waiting in words, without its call path; ``thread`` is the label of the
+    recorded thread, if it is one."""
+    if kind == Cause.RUNNABLE and thread:
+        return f"{thread}, waiting for a CPU"
+    if kind == Cause.UNBORN and thread:
+        return f"{thread}, before it began"
+    return _OTHERS.get(kind, thread or kind.label)

@@ -6,15 +6,13 @@ import argparse
 import json
 from collections.abc import Iterator
 
-import numpy as np
-
 from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.row_text import path_text
 from hpcd.analysis.waits.path_report import PathPart, PathReport, path_report
 from hpcd.analysis.waits.wait_chains import Cause
-from hpcd.analysis.waits.wait_report import cause_name
+from hpcd.analysis.waits.wait_report import cause_text
 from hpcd.cli.command import Command
 from hpcd.cli.options import (
     add_database_argument,
@@ -23,11 +21,8 @@ from hpcd.cli.options import (
     check_ranges,
 )
 from hpcd.cli.output.tree_tables import MIN_NAME, Row, TextOutput
-from hpcd.errors import UsageError
+from hpcd.cli.trace_places import lines_of_thread, require_waits, trace_time
 from hpcd.wording import counted, percent, time_text
-
-# Of a time given in seconds; a window of more is refused before it becomes a number of ns.
-_MOST_SECONDS = 1e9
 
 # Kinds below this share are left out of the heading.
 _LEAST_SHARE = 0.0005
@@ -70,9 +65,13 @@ class CriticalPathCommand(Command):
     def run(self, args: argparse.Namespace) -> int:
         check_ranges(args, "percent")
         with open_database(args.database, native=args.native) as db:
-            if not len(db.waits):
-                raise UsageError(f"{db.path}: no waits with their wakers were recorded")
-            report = path_report(db, _ns(args.start), _ns(args.end), _line(db, args.tid))
+            require_waits(db)
+            start, end = (
+                None if seconds is None else trace_time(seconds)
+                for seconds in (args.start, args.end)
+            )
+            line = None if args.tid is None else lines_of_thread(db, args.tid)[0]
+            report = path_report(db, start, end, line)
             if args.json:
                 print(json.dumps(json_form(report)))
                 return 0
@@ -80,23 +79,6 @@ class CriticalPathCommand(Command):
             output.sentences(_heading(db, report))
             output.table(_rows(report, args.percent / 100, output.width))
         return 0
-
-
-def _ns(seconds: float | None) -> int | None:
-    if seconds is None:
-        return None
-    if not abs(seconds) < _MOST_SECONDS:
-        raise UsageError(f"no time of a recording: {seconds:g} s")
-    return round(seconds * 1e9)
-
-
-def _line(db: Database, tid: int | None) -> int | None:
-    if tid is None:
-        return None
-    fitting = np.flatnonzero(np.asarray(db.lines.tid) == tid)
-    if not len(fitting):
-        raise UsageError(f"{db.path}: has no such tid")
-    return int(fitting[0])
 
 
 def _heading(db: Database, report: PathReport) -> Iterator[str]:
@@ -121,7 +103,7 @@ def _heading(db: Database, report: PathReport) -> Iterator[str]:
 
 
 def _doing(kind: Cause) -> str:
-    return _KINDS.get(kind) or f"waiting for {cause_name(kind)}"
+    return _KINDS.get(kind) or f"waiting for {cause_text(kind)}"
 
 
 def _rows(report: PathReport, least: float, width: int) -> Iterator[Row]:

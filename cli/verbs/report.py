@@ -22,14 +22,16 @@ from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.report import Outline, csv_rows, json_parts, text_lines
 from hpcd.analysis.profile.report_header import HeaderFacts, gather_facts
 from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
+from hpcd.analysis.waits.single_wait import WaitFinder
 from hpcd.analysis.waits.wait_report import wait_report
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_native_option, add_repeatable, check_ranges
 from hpcd.cli.output.terminal_text import harmless, spreadsheet_cell
 from hpcd.cli.output.tree_tables import Row, TextOutput
 from hpcd.cli.output.viewer_hint import costliest, hint
-from hpcd.cli.output.wait_tables import heading, wait_rows
+from hpcd.cli.output.wait_tables import heading, single_wait_rows, wait_heading, wait_rows
 from hpcd.cli.result_store import latest_result
+from hpcd.cli.trace_places import lines_of_thread, require_waits, trace_time
 from hpcd.errors import UsageError
 from hpcd.wording import counted
 
@@ -91,6 +93,10 @@ class Report(Command):
             " waited for, down to what all waited for",
         )  # fmt: skip
         parser.add_argument(
+            "--wait-at", type=_moment, metavar="TID@S",
+            help="with --waits-for: only the wait of this thread at this second",
+        )  # fmt: skip
+        parser.add_argument(
             "--why", action="store_true",
             help="instead of costs, what stands out with the rule of each sentence: when it speaks,"
             " what usually helps; and the facts that rules look at",
@@ -107,7 +113,7 @@ class Report(Command):
                 print("\n".join(map(harmless, why(db))))
                 return 0
             if args.waits_for:
-                return _print_waits(db, args)
+                return _print_wait(db, args) if args.wait_at else _print_waits(db, args)
             if args.by:
                 return _print_groups(db, args)
             metrics, derived = chosen_metrics(db, args.metric)
@@ -210,6 +216,11 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _moment(text: str) -> tuple[int, float]:
+    tid, _, seconds = text.partition("@")
+    return int(tid), float(seconds)
+
+
 def _check(args: argparse.Namespace) -> None:
     """Raise :class:`UsageError` for options that do not go together."""
     check_ranges(args, "percent")
@@ -219,6 +230,8 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--by makes a table: no --hot-path, --addresses, --depth, --csv or --html")
     if args.why and (args.waits_for or args.json):
         raise UsageError("--why makes a report of its own, in text")
+    if args.wait_at and not args.waits_for:
+        raise UsageError("--wait-at requires --waits-for")
     if (args.waits_for or args.why) and (
         args.by or args.split or args.filter or args.metric or args.hot_path or args.addresses
         or args.depth or args.csv or args.html or args.brief
@@ -279,9 +292,23 @@ def _print_groups(db: Database, args: argparse.Namespace) -> int:
     return 0
 
 
+def _print_wait(db: Database, args: argparse.Namespace) -> int:
+    require_waits(db)
+    tid, seconds = args.wait_at
+    wait = WaitFinder(db).find(lines_of_thread(db, tid), trace_time(seconds))
+    if wait is None:
+        raise UsageError(f"{db.path}: no wait of this thread at {seconds:g} s was recorded")
+    if args.json:
+        print(json.dumps(json_form(wait)))
+        return 0
+    output = TextOutput(args.width)
+    output.sentences(wait_heading(wait))
+    output.table(single_wait_rows(wait, output.width))
+    return 0
+
+
 def _print_waits(db: Database, args: argparse.Namespace) -> int:
-    if not len(db.waits):
-        raise UsageError(f"{db.path}: no waits with their wakers were recorded")
+    require_waits(db)
     report = wait_report(db)
     if args.json:
         print(json.dumps(json_form(report)))

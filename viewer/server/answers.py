@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.arrays.named_arrays import Arrays
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.findings.findings import findings, scene
@@ -70,6 +71,7 @@ def describe(database: OpenDatabase) -> dict[str, object]:
         "rest": int(_words(np.array(REST, np.uint8))),
         "rule": picture.rule,
         "causes": causes(),
+        "waits": len(db.waits) > 0,
         "python": any(module.kind == ModuleKind.PYTHON for module in db.modules),
     }
 
@@ -197,6 +199,29 @@ def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
             shown, arrays["ends"] = first, end
     nodes = database.picture.of_pixels(shown).ravel()
     return {**arrays, "nodes": nodes.astype(kind, copy=False)}
+
+
+def _wait(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """The wait at a moment of a row, who ended it and what it came down to, each with the place of
+    its row; null where none is recorded there."""
+    db, choice = database.db, parameters.choice()
+    line = parameters.whole("line", 0, len(db.lines) - 1)
+    time, within = (parameters.whole(name, 0, 1 << 62) for name in ("time", "within"))
+    lines = database.selection.with_shared(np.array([line], np.int64), choice).tolist()
+    wait = json_form(database.waits.find(lines, time, within))
+    if wait is None:
+        return None
+    parts = [wait, *wait["ended_by"], *wait["roots"]]
+    nodes = database.nodes_of([part["node"] for part in parts])
+    for part, node in zip(parts, nodes, strict=True):
+        part["node"] = node if part.pop("path") else -1
+    placed = [part for part in parts if part["line"] >= 0]
+    own = np.array([part["line"] for part in placed], np.int64)
+    rows = database.selection.drawn_in(own, choice).tolist()
+    places = database.selection.places(own, choice).tolist()
+    for part, row, place in zip(placed, rows, places, strict=True):
+        part["row"], part["place"] = (row, place) if place >= 0 else (part["line"], None)
+    return wait
 
 
 # --- costs ---
@@ -390,6 +415,7 @@ JSON_ANSWERS: dict[str, JsonAnswer] = {
     "phases": _phases,
     "memory": _memory,
     "call-marks": _call_marks,
+    "wait": _wait,
 }
 BINARY_ANSWERS: dict[str, BinaryAnswer] = {
     "cct": _cct,

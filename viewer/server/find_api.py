@@ -16,7 +16,6 @@ from hpcd.analysis.profile.filters import inside_of
 from hpcd.analysis.profile.state_times import RecordStates
 from hpcd.analysis.trace.states import nodes_of
 from hpcd.array_types import F64, I64, Mask
-from hpcd.masks import positions
 from hpcd.viewer.server.selection import Choice, LineSelection
 
 # Records and lines read for one answer: about half a second.
@@ -62,12 +61,11 @@ def stretches(db: Database, selection: LineSelection, choice: Choice, text: str)
     at = np.lexsort((spans[0], spans[1]))[:_MOST_STRETCHES]
     line, begin, end = spans[:, at]
     drawn_in = selection.drawn_in(line, choice)
-    place_of = positions(len(db.lines) + 1, order)
     return {
         "count": spans.shape[1],
         "exact": exact,
         "line": np.where(drawn_in < 0, line, drawn_in).tolist(),
-        "place": place_of[drawn_in].tolist(),
+        "place": selection.places(line, choice).tolist(),
         "begin": begin.tolist(),
         "end": end.tolist(),
     }

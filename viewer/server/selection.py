@@ -25,7 +25,7 @@ from hpcd.analysis.profile.shared_rows import lines_that_share
 from hpcd.analysis.trace.trace_lines import NO_RANK
 from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.errors import FormatError, UsageError
-from hpcd.masks import marked
+from hpcd.masks import marked, positions
 from hpcd.viewer import patterns
 
 FIELDS = ("label", "process", "thread", "job", "host")
@@ -116,6 +116,11 @@ class LineSelection:
         for head, members in order.shared.items():
             row[members] = head
         return row[lines]
+
+    def places(self, lines: I64, choice: Choice) -> I64:
+        """``int64[n]``: the places of the rows in which each of ``lines`` is drawn; -1: in none."""
+        place = positions(len(self._db.lines) + 1, self.order(choice))
+        return place[self.drawn_in(lines, choice)]
 
     def folded(self, lines: Sequence[int], choice: Choice) -> list[int]:
         """Return the number of lines in each row of ``lines`` that are not the program's own; 1

@@ -526,7 +526,7 @@ int64_t sum_short(const struct record_columns *from, uint8_t *memory, const stru
 
 /* --- who waits for whom: wait_chains.c --- */
 
-/* Causes of waiting besides enum waker, of which WAKER_THREAD is a thread that is not recorded. */
+/* Causes of waiting; further causes are enum waker, where WAKER_THREAD is a thread that is not recorded. */
 enum cause {
 	CAUSE_THREAD = WAKER_UNKNOWN + 1, /* a recorded thread: it woke; along chains, it ran */
 	CAUSE_RUNNABLE,			  /* a recorded thread waited for a CPU */
@@ -566,16 +566,18 @@ struct wait_sums {
 bool sum_wait_causes(const struct wait_graph *graph, const uint32_t *group, const struct wait_sums *direct,
 		     const struct wait_sums *roots);
 
-/* Steps of a critical path, the last in time first. */
+/* What lines did, step by step. */
 struct path_steps {
 	int64_t *begin; /* ns at which each step began */
-	int64_t *end;   /* ns at which it ended: the begin of the step before in these columns */
+	int64_t *end;   /* ns at which it ended */
 	uint32_t *line; /* line that it is on */
 	uint32_t *node; /* context that the line was in; 0: not known */
 	uint8_t *kind;  /* enum waker or cause */
 	int64_t room;   /* number of steps that the columns take */
 };
 
+int64_t list_wait_parts(const struct wait_graph *graph, uint32_t line, int64_t wait, bool direct,
+			const struct path_steps *parts);
 int64_t find_critical_path(const struct wait_graph *graph, const int64_t *creator, uint32_t line, int64_t begin,
 			   int64_t end, const struct path_steps *steps);
 

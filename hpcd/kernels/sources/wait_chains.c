@@ -8,14 +8,40 @@
 
 struct chains {
 	const struct wait_graph *graph;
-	struct wait_sums *sums;
+	struct wait_sums *sums;		/* NULL: parts are listed */
+	const struct path_steps *parts; /* one after another */
+	int64_t count;			/* parts that are listed */
 	uint32_t group;
-	bool direct; /* who ended the wait is summed, not what that one waited for */
+	bool direct; /* who ended the wait is meant, not what that one waited for */
 };
 
-/* False if the table is half full. */
-static bool add(struct wait_sums *sums, uint32_t group, uint32_t line, uint32_t node, uint32_t kind, int64_t ns)
+/* Lists a part of a wait, as one with the part before it if they are alike. False if the columns are full. */
+static bool list_part(struct chains *chains, uint32_t line, uint32_t node, uint32_t kind, int64_t begin, int64_t end)
 {
+	const struct path_steps *parts = chains->parts;
+	int64_t last = chains->count - 1;
+	if (begin >= end)
+		return true;
+	if (last < 0 || parts->line[last] != line || parts->node[last] != node || parts->kind[last] != kind) {
+		if (++last == parts->room)
+			return false;
+		chains->count++;
+		parts->begin[last] = begin;
+		parts->line[last] = line;
+		parts->node[last] = node;
+		parts->kind[last] = kind;
+	}
+	parts->end[last] = end;
+	return true;
+}
+
+/* False if the table is half full. */
+static bool add(struct chains *chains, uint32_t line, uint32_t node, uint32_t kind, int64_t begin, int64_t end)
+{
+	struct wait_sums *sums = chains->sums;
+	uint32_t group = chains->group;
+	if (!sums)
+		return list_part(chains, line, node, kind, begin, end);
 	uint64_t hash = ((uint64_t)group << 32 | node) * 0x9E3779B97F4A7C15ull;
 	hash = (hash ^ ((uint64_t)line << 8 | kind)) * 0xC2B2AE3D27D4EB4Full;
 	for (uint64_t at = hash >> 20 & (sums->places - 1);; at = (at + 1) & (sums->places - 1)) {
@@ -27,7 +53,7 @@ static bool add(struct wait_sums *sums, uint32_t group, uint32_t line, uint32_t 
 		} else if (key[0] != group || key[1] != line || key[2] != node || key[3] != kind) {
 			continue;
 		}
-		sums->ns[at] += ns;
+		sums->ns[at] += end - begin;
 		sums->count[at]++;
 		return true;
 	}
@@ -45,8 +71,8 @@ static bool add_pieces(struct chains *chains, uint32_t line, int64_t begin, int6
 		bool inside = at < last && graph->piece_begin[at] <= begin;
 		int64_t next = at < last ? inside ? graph->piece_end[at] : graph->piece_begin[at] : end;
 		next = at_most(next, end);
-		if (!add(chains->sums, chains->group, line, inside ? graph->piece_node[at] : 0,
-			 inside ? graph->piece_kind[at] : unborn ? CAUSE_UNBORN : WAKER_NOT_SEEN, next - begin))
+		if (!add(chains, line, inside ? graph->piece_node[at] : 0,
+			 inside ? graph->piece_kind[at] : unborn ? CAUSE_UNBORN : WAKER_NOT_SEEN, begin, next))
 			return false;
 		begin = next;
 		at += inside;
@@ -95,15 +121,14 @@ static bool add_part(struct chains *chains, uint32_t line, int64_t wait, int64_t
 	int64_t waker = graph->waker[cause];
 	uint32_t kind = graph->kind[cause];
 	if (kind != WAKER_THREAD || waker < 0)
-		return add(chains->sums, chains->group, line, chains->direct ? 0 : graph->node[wait], kind,
-			   end - begin);
+		return add(chains, line, chains->direct ? 0 : graph->node[wait], kind, begin, end);
 	if (chains->direct) {
 		uint32_t node = graph->path[cause] ? graph->path[cause] : node_at(graph, waker, graph->end[cause]);
-		return add(chains->sums, chains->group, waker, node, CAUSE_THREAD, end - begin);
+		return add(chains, waker, node, CAUSE_THREAD, begin, end);
 	}
 	if (waker != line && hops < MOST_HOPS)
 		return add_line(chains, waker, begin, end, hops + 1);
-	return add(chains->sums, chains->group, line, graph->node[wait], WAKER_NOT_SEEN, end - begin);
+	return add(chains, line, graph->node[wait], WAKER_NOT_SEEN, begin, end);
 }
 
 /* The first hand-over of a wait's lock later than a time; the last place where there is none. */
@@ -172,12 +197,22 @@ bool sum_wait_causes(const struct wait_graph *graph, const uint32_t *group, cons
 	struct wait_sums first = *direct, all = *roots;
 	for (int64_t line = 0; line < graph->lines; line++) {
 		for (int64_t wait = graph->wait_first[line]; wait < graph->wait_first[line + 1]; wait++) {
-			struct chains ended = {graph, &first, group[wait], true};
-			struct chains chains = {graph, &all, group[wait], false};
+			struct chains ended = {graph, .sums = &first, .group = group[wait], .direct = true};
+			struct chains chains = {graph, .sums = &all, .group = group[wait]};
 			int64_t begin = graph->begin[wait], end = graph->end[wait];
 			if (!add_wait(&ended, line, wait, begin, end, 0) || !add_wait(&chains, line, wait, begin, end, 0))
 				return false;
 		}
 	}
 	return true;
+}
+
+/* Lists the parts of one wait of a line in order of time: who ended it (direct), or what it came down to. Returns the
+ * number of parts; one more than there is room for if the columns are full. */
+int64_t list_wait_parts(const struct wait_graph *graph, uint32_t line, int64_t wait, bool direct,
+			const struct path_steps *parts)
+{
+	struct chains chains = {graph, .parts = parts, .direct = direct};
+	bool fits = add_wait(&chains, line, wait, graph->begin[wait], graph->end[wait], 0);
+	return fits ? chains.count : parts->room + 1;
 }

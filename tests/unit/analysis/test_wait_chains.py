@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from hypothesis import given
 
-from hpcd.analysis.waits.wait_chains import Cause, Causes, sum_causes
+from hpcd.analysis.waits.wait_chains import Cause, Causes, list_steps, sum_causes
+from hpcd.kernels.library import kernels
 from hpcd.model import waits
 from hpcd.model.codes import Waker
 from tests.support.wait_graphs import Piece, Wait, graph_of, random_waits
@@ -154,6 +156,28 @@ def test_a_wake_up_in_vain_is_no_cause() -> None:
     )  # fmt: skip
     for causes in (direct, roots):
         assert rows(causes) == {(100, C, 1, Cause.THREAD): 29}
+
+
+@given(random_waits())
+def test_parts_of_a_wait_follow_one_another_and_add_up_to_its_sums(
+    graph: tuple[int, list[Wait], list[Piece]],
+) -> None:
+    lines, of_waits, of_pieces = graph
+    of_waits.sort()
+    waits_graph = graph_of(
+        lines, of_waits, of_pieces, futex=lambda wait: 4 * (wait[1] & 1) | waits.LOCK
+    )
+    sums = sum_causes(waits_graph, np.arange(len(of_waits), dtype=np.uint32))
+    for number, (line, begin, end, _, _) in enumerate(of_waits):
+        for direct, causes in zip((True, False), sums, strict=True):
+            parts = list_steps(partial(kernels.list_wait_parts, waits_graph, line, number, direct))
+            assert [begin, *parts.end.tolist()] == [*parts.begin.tolist(), end]
+            summed_parts: Counter[tuple[int, int, int, int]] = Counter()
+            for at in range(len(parts.begin)):
+                key = (number, parts.line[at], parts.node[at], parts.kind[at])
+                summed_parts[key] += parts.end[at] - parts.begin[at]
+            mine = {key: ns for key, ns in rows(causes).items() if key[0] == number and ns}
+            assert summed_parts == mine
 
 
 @given(random_waits())

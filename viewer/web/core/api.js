@@ -158,6 +158,10 @@ export class Api extends Connection {
   /** @type {(db: string, window: Window) => Promise<import("./api_types.js").CallMarksAnswer>} */
   callMarks = (db, window) => this.json(this.path(db, "call-marks", windowQuery(window)));
 
+  // The wait of a row at a time, or the nearest that is no further than within, ns.
+  /** @type {(db: string, choice: LineChoice, line: number, time: number, within: number) => Promise<import("./api_types.js").WaitAnswer | null>} */
+  wait = (db, choice, line, time, within) => this.json(this.path(db, "wait", choiceQuery(choice, { line, time, within: Math.round(within) })));
+
   /**
    * Several runs, or parts of one, as one tree.
    * @param {URLSearchParams | string} query as compare.js makes it

@@ -31,6 +31,7 @@
  * @property {ArrayLike<number>} palette the distinct colours
  * @property {number} rest the colour of what has none of these
  * @property {string} rule which procedures own colours, in words
+ * @property {boolean} waits whether waits were recorded one by one, with who ended them
  * @property {boolean} python whether it has Python functions
  * @property {string[]} causes why a thread does not run, in words, by their numbers; empty: it does
  * @property {LiveState | null} live of a recording that is followed
@@ -75,6 +76,13 @@
  * What a depth shows: variety in bits, and the largest of its procedures with their shares.
  * @typedef {{ variety: number, procedures: number, shown: [string, number][] }} DepthContent
  * @typedef {{ best: number, depths: DepthContent[] }} DepthsAnswer depths from 1 on; best tells most
+ *
+ * A cause of a wait. line: of the thread, -1: none; row: the line in whose row it is drawn, at place; null: in none.
+ * begin, end: of the longest stretch of it.
+ * @typedef {{ kind: string, text: string, seconds: number, line: number, row: number, place: number | null, thread: string, node: number, begin: number, end: number }} WaitCause
+ *
+ * in_vain: its thread waited on, until a later time.
+ * @typedef {{ line: number, row: number, place: number | null, thread: string, node: number, begin: number, end: number, in_vain: boolean, until: number, ended_by: WaitCause[], ended_by_of: number, roots: WaitCause[], roots_of: number }} WaitAnswer
  *
  * at: where it is to be seen, and a window around it; null where nowhere. row: the line that has the row in which
  * line is drawn, unless every line has one.

@@ -217,6 +217,25 @@ export class PageContext {
     if (next.t1 - next.t0 >= SHORTEST_NS) this.store.set(next, gesture);
   }
 
+  /**
+   * What of the window changes for a moment of a row to be in it: its length stays.
+   * @param {number} time
+   * @param {number} place
+   */
+  windowWith(time, place) {
+    const { t0, t1, l0, l1 } = this.store.state;
+    const patch = {};
+    if (time < t0 || time >= t1) {
+      const from = Math.round(Math.min(Math.max(0, time - (t1 - t0) / 2), this.reach() - (t1 - t0)));
+      Object.assign(patch, { t0: from, t1: from + t1 - t0 });
+    }
+    if (place < l0 || place >= l1) {
+      const first = Math.min(Math.max(0, place - ((l1 - l0) >> 1)), this.count() - (l1 - l0));
+      Object.assign(patch, { l0: first, l1: first + l1 - l0 });
+    }
+    return patch;
+  }
+
   /** @param {{ x0: number, x1: number, y0: number | null, y1: number | null }} rectangle shares of the window */
   zoomToRectangle({ x0, x1, y0, y1 }) {
     const { t0, t1, l0, l1 } = this.store.state;

@@ -172,28 +172,8 @@ export class FindBox {
       return;
     }
     this.current = number;
-    this.store.set({ line: match.line, time: Math.round((match.begin + match.end) / 2), ...this.windowWith(match, match.place) }, "match");
+    this.store.set({ line: match.line, time: Math.round((match.begin + match.end) / 2), ...this.context.windowWith((match.begin + match.end) / 2, match.place) }, "match");
     this.sayWhere();
     this.page.pane()?.matched?.();
-  }
-
-  /**
-   * What of the window changes for a match to be in it: its length stays.
-   * @param {Match} match
-   * @param {number} place
-   */
-  windowWith({ begin, end }, place) {
-    const { t0, t1, l0, l1 } = this.store.state;
-    const patch = {};
-    const middle = (begin + end) / 2;
-    if (middle < t0 || middle >= t1) {
-      const from = Math.round(Math.min(Math.max(0, middle - (t1 - t0) / 2), this.context.reach() - (t1 - t0)));
-      Object.assign(patch, { t0: from, t1: from + t1 - t0 });
-    }
-    if (place < l0 || place >= l1) {
-      const first = Math.min(Math.max(0, place - ((l1 - l0) >> 1)), this.context.count() - (l1 - l0));
-      Object.assign(patch, { l0: first, l1: first + l1 - l0 });
-    }
-    return patch;
   }
 }

@@ -201,18 +201,28 @@ function onBand({ x, y }, places, { line, begin, end }) {
 function drawMessage(pen, places, { from, to, sent, received }, ratio) {
   const [sender, receiver] = [places.row(from), places.row(to)];
   if (!sender || !receiver) return;
-  const [x0, y0, x1, y1] = [places.x(sent), sender.middle, places.x(received), receiver.middle];
+  drawArrow(pen, { x: places.x(sent), y: sender.middle }, { x: places.x(received), y: receiver.middle }, "--text", ratio);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Position} from in canvas pixels
+ * @param {Position} to
+ * @param {string} colour variable of the style sheet
+ * @param {number} ratio
+ */
+export function drawArrow(pen, { x: x0, y: y0 }, { x: x1, y: y1 }, colour, ratio) {
   // Behind it the ground's colour: it is seen on any procedure's.
-  for (const [width, colour] of /** @type {[number, string][]} */ ([[3.5, "--ground"], [1.5, "--text"]])) {
+  for (const [width, drawn] of /** @type {[number, string][]} */ ([[3.5, "--ground"], [1.5, colour]])) {
     pen.lineWidth = width * ratio;
-    pen.strokeStyle = cssVariable(colour);
+    pen.strokeStyle = cssVariable(drawn);
     pen.beginPath();
     pen.moveTo(x0, y0);
     pen.lineTo(x1, y1);
     pen.stroke();
   }
   const angle = Math.atan2(y1 - y0, x1 - x0);
-  pen.fillStyle = cssVariable("--text");
+  pen.fillStyle = cssVariable(colour);
   pen.strokeStyle = cssVariable("--ground");
   pen.lineWidth = ratio;
   pen.beginPath();

@@ -19,6 +19,7 @@ import { CHOICE, WINDOW } from "../core/store.js";
 import { summaryView } from "./summary_view.js";
 import { part, textElement } from "../widgets/elements.js";
 import { formatTime } from "../core/format.js";
+import { WAIT_HTML, WaitCard } from "./wait_card.js";
 
 /**
  * @typedef {import("../core/pane_types.js").PageParts} PageParts
@@ -38,7 +39,7 @@ const HTML = `
   <section class="summary" aria-label="Summary view"><div id="summary-split"></div><div class="fill" id="summary-canvas"></div></section>
   <section class="depthview" aria-label="Depth view"><div id="depth-split"></div><div class="fill" id="depth-canvas"></div></section>
   <div class="bands" id="bands"></div>
-  <aside><div id="side-split"></div>${STATISTICS_HTML}
+  <aside><div id="side-split"></div>${STATISTICS_HTML}${WAIT_HTML}
     <section class="path" aria-label="Call path"><h2>Call path <label id="loops-label" title="Loops are frames of call paths, as inlined calls are"><input type="checkbox" id="loops"> loops</label> <button id="code" title="Source lines or instructions of the procedure that is shown, with their costs">Source</button></h2><p id="path-at"></p><ol id="path"></ol></section></aside>`;
 
 /**
@@ -82,8 +83,9 @@ class TracePane {
       source: () => context.database && { db: store.db, window: store.state, database: context.database },
       on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, pin: (line) => context.pin(line), move: (line, above) => context.moveRow(line, above), select: (from, to) => context.selectRows(from, to), ...context.mouse,
         drag: (rectangle) => context.select(rectangle), open: (position) => this.zoomToSelected(position) },
-      marks: () => this.marks,
+      marks: () => this.overlay,
     });
+    this.wait = new WaitCard(element, shared, () => this.trace.canvas.width, () => { this.trace.draw(); this.pinned.draw(); });
     this.marks = new CallMarks({ store, api, context }, this.lines, () => { this.trace.draw(); this.pinned.draw(); });
     const curves = textElement("div", "", "curves");
     const pinned = textElement("div", "", "traceview pinned");
@@ -91,7 +93,7 @@ class TracePane {
     this.curves = new Curves(curves, shared);
     /** @type {PinnedRows} */
     this.pinned = new PinnedRows(pinned, shared, {
-      cross: () => crosshair(store, this.pinned.picture.grid), marks: () => this.marks, open: (position) => this.zoomToSelected(position, this.pinned.picture),
+      cross: () => crosshair(store, this.pinned.picture.grid), marks: () => this.overlay, open: (position) => this.zoomToSelected(position, this.pinned.picture),
     });
     this.mini = new MiniMap(at("mini-canvas"), shared, () => find?.matches ?? []);
     this.summary = summaryView(at("summary-canvas"), shared);
@@ -113,14 +115,26 @@ class TracePane {
 
   /** Draws again what changes of the store concern; returns what ends that and the views. */
   follow() {
-    const { store, trace, pinned, mini, summary, depth, statistics, marks, curves, band } = this;
+    const { store, trace, pinned, mini, summary, depth, statistics, marks, wait, curves, band } = this;
     return [
       store.subscribe(WINDOW, trace.load),
       store.subscribe(["db", "revision", ...CHOICE], mini.load),
       store.subscribe(["depth", "loops", "search", "theme"], () => this.draw()),
       store.subscribe(["time", "line"], () => { this.draw(); depth.load(); }),
-      ...[trace, pinned, mini, summary, depth, statistics, marks, curves, band].map((view) => () => view.dispose()),
+      ...[trace, pinned, mini, summary, depth, statistics, marks, wait, curves, band].map((view) => () => view.dispose()),
     ];
+  }
+
+  // What is drawn over the rows.
+  get overlay() {
+    const { marks, wait } = this;
+    return {
+      waits: marks.waits,
+      /** @type {CallMarks["draw"]} */
+      draw: (pen, places) => { marks.draw(pen, places); wait.draw(pen, places); },
+      /** @type {CallMarks["describe"]} */
+      describe: (spot, places) => marks.describe(spot, places),
+    };
   }
 
   /** @param {{ l0: number, l1: number }} rows by their places */
@@ -145,6 +159,7 @@ class TracePane {
     this.statistics.load();
     this.depth.load();
     this.marks.load();
+    this.wait.load();
   }
 
   async labelled() {

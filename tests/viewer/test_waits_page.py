@@ -1,0 +1,141 @@
+"""Tests the answer about a single wait and its card on the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.page import at, unnamed, watched
+from tests.support.recorded import hpcd
+from tests.support.viewer import ask, served
+from tests.support.waiting_threads import threads_that_wait
+
+
+@pytest.fixture(scope="module")
+def waits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of threads that wait for one another."""
+    return threads_that_wait(tmp_path_factory.mktemp("waits"))
+
+
+@pytest.fixture(scope="module")
+def waits_url(waits: Path) -> Iterator[str]:
+    """The URL of a viewer of it."""
+    with served(waits) as (url, _):
+        yield url
+
+
+def opened(browser: Browser, url: str, view: str = "") -> Iterator[Page]:
+    """The page once its first picture is drawn."""
+    with watched(browser, url + view) as page:
+        page.wait_for_selector("main[data-drawn]")
+        yield page
+
+
+@pytest.fixture
+def waits_page(browser: Browser, waits_url: str) -> Iterator[Page]:
+    """The page of these threads."""
+    yield from opened(browser, waits_url)
+
+
+@pytest.fixture
+def filtered_page(browser: Browser, waits_url: str) -> Iterator[Page]:
+    """The page of these threads with the row of the solver alone."""
+    yield from opened(browser, waits_url, "&db=waits.db&filter=label%3A100%24")
+
+
+def click(page: Page, row: int, time: float, rows: int = 3) -> None:
+    """Click into a row at a share of the time."""
+    box = page.locator("#trace-canvas canvas").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + time * box["width"], box["y"] + (row + 0.5) / rows * box["height"])
+
+
+def test_the_server_answers_as_the_command_line_does(waits: Path, waits_url: str) -> None:
+    report = hpcd("report", "--waits-for", "--wait-at", "100@0.05", "--json", waits)
+    expected = json.loads(report.stdout)
+    path = "api/v1/db/waits.db/wait?line=0&time=50000000&within=0&fold=1"
+    answer = json.loads(ask(waits_url, path)[1])
+    assert (answer["row"], answer["place"]) == (0, 0)
+    for row, same in zip(
+        [answer, *answer["ended_by"], *answer["roots"]],
+        [expected, *expected["ended_by"], *expected["roots"]],
+        strict=True,
+    ):
+        shared = row.keys() & same.keys() - {"node", "ended_by", "roots"}
+        assert shared >= {"line", "thread", "begin", "end"}
+        assert {key: row[key] for key in shared} == {key: same[key] for key in shared}
+    assert [cause["place"] for cause in answer["roots"]] == [1, 1]
+    assert all(cause["node"] > 0 for cause in answer["roots"])
+
+
+@pytest.mark.parametrize(
+    ("line", "time", "within", "begin"),
+    [(0, 10, 0, None), (0, 19, 1, 20), (0, 80, 0, 20), (0, 81, 0, None), (2, 54, 9, 10)],
+)
+def test_the_nearest_wait_is_meant(
+    waits_url: str, line: int, time: int, within: int, begin: int | None
+) -> None:
+    path = f"api/v1/db/waits.db/wait?line={line}&time={time * 10**6}&within={within * 10**6}"
+    answer = json.loads(ask(waits_url, path)[1])
+    assert (answer and answer["begin"]) == (begin and begin * 10**6)
+
+
+def test_requests_for_what_is_not_there_are_refused(waits_url: str) -> None:
+    for query in ("line=3&time=0&within=0", "line=0&time=-1&within=0", "line=0&time=0"):
+        assert ask(waits_url, f"api/v1/db/waits.db/wait?{query}")[0] == 400
+
+
+def test_a_wait_leads_to_who_ended_it_and_back(waits_page: Page) -> None:
+    page = waits_page
+    card = page.locator("#wait")
+    expect(card).to_be_hidden()
+    click(page, 0, 0.5)
+    expect(page.locator("#wait-of")).to_have_text("app 100 waits 60.00 ms")
+    expect(page.locator("#wait-when")).to_have_text("from 20.00 ms on, in lock \u2039 main")
+    expect(page.locator("#wait-ended li")).to_have_text(
+        ["app 100 · holder 101: unlock \u2039 main60.00 ms 100.0 %"]
+    )
+    expect(page.locator("#wait-roots li")).to_have_text([
+        "app 100 · holder 101: flush \u2039 main40.00 ms 66.7 %",
+        "app 100 · holder 101, waiting: an interrupt:"
+        " fsync \u2039 flush \u2039 main20.00 ms 33.3 %",
+    ])  # fmt: skip
+    assert unnamed(page) == []
+    page.locator("#wait-ended button").click()
+    at(page, "time=80000000&line=1")
+    page.get_by_role("button", name="Back to app 100").click()
+    at(page, "line=0")
+    expect(page.locator("#wait-of")).to_have_text("app 100 waits 60.00 ms")
+    page.locator("#wait-roots button").nth(1).click()
+    at(page, "time=50000000&line=1")
+    # The holder waits there itself.
+    expect(page.locator("#wait-of")).to_have_text("app 100 · holder 101 waits 20.00 ms")
+    expect(page.locator("#wait-ended li")).to_have_text(["an interrupt20.00 ms 100.0 %"])
+    page.go_back()
+    at(page, "line=0")
+    expect(page.locator("#wait-back")).to_be_hidden()
+    click(page, 0, 0.9)
+    expect(card).to_be_hidden()
+
+
+def test_who_is_no_recorded_thread_leads_nowhere(waits_page: Page) -> None:
+    page = waits_page
+    click(page, 2, 0.3)
+    expect(page.locator("#wait-ended li")).to_contain_text(["a thread that is not recorded"])
+    click(page, 2, 0.75)
+    expect(page.locator("#wait-ended li")).to_contain_text(["a timer: it asked to sleep"])
+    expect(page.locator("#wait li button")).to_have_count(0)
+
+
+def test_a_culprit_without_a_row_is_pinned(filtered_page: Page) -> None:
+    page = filtered_page
+    click(page, 0, 0.5, rows=1)
+    page.locator("#wait-ended button").click()
+    at(page, "pinned=1")
+    at(page, "line=1")
+    page.get_by_role("button", name="Back to app 100").click()
+    at(page, "line=0")
