@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # with numpy, which is imported while the programs load
 
 MAX_PROCESSES = 16384
 MAX_THREADS = 131072
+# Processes that are not recorded and wake threads that are, in a round: of others in vain.
+MAX_OUTSIDERS = 4096
 
 
 class SamplerMaps(maps.MapSet):
@@ -43,6 +45,7 @@ class SamplerMaps(maps.MapSet):
         self.create("walk_budgets", maps.ARRAY, wire.BUDGET_BYTES, wire.USER_SLOTS * cpus)
         self.create("ring_budgets", maps.ARRAY, wire.BUDGET_BYTES, wire.RING_USES * wire.USER_SLOTS)
         self.create("waking", maps.PERCPU_ARRAY, wire.WAKING_BYTES, 1)
+        self.outsiders = self.create("outsiders", maps.LRU_HASH, wire.Outsider.BYTES, MAX_OUTSIDERS)
         self.create("long_walk", maps.PERCPU_ARRAY, wire.LONG_WALK_BYTES, 1)
         self.programs = self.create("programs", maps.PROG_ARRAY, 4, 2)
         self.switch_programs = self.create("switch_programs", maps.PROG_ARRAY, 4, 2)

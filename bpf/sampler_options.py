@@ -121,6 +121,9 @@ class SamplerOptions:
                 "on_hrtimer_end": "hrtimer_expire_exit",
                 "on_timer": "timer_expire_entry",
                 "on_timer_end": "timer_expire_exit",
+                "on_softirq": "softirq_entry",
+                "on_interrupt": "irq_handler_entry",
+                "on_interrupt_end": "irq_handler_exit",
             }
         if self.control_groups:
             tracepoints["on_cgroup"] = "cgroup_attach_task"

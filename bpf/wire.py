@@ -10,6 +10,7 @@ from enum import IntEnum, IntFlag
 from hpcd.bpf.wire_structure import WireStructure
 
 MAX_EVENTS = 8
+OTHER_WAKER = 64
 CALL_VALUES = 6
 CACHE_SET_BITS = 13
 SLOT_BITS = 14
@@ -78,7 +79,7 @@ COPIER_BYTES = {"x86_64": 0x100E8, "aarch64": 0x10160}
 KERNEL_PART_BYTES = 208
 SAVED_BYTES = {"x86_64": 0x16FC0, "aarch64": 0x170B0}
 LONG_WALK_BYTES = 16
-WAKING_BYTES = 16
+WAKING_BYTES = 24
 VALUE_PROGRAM_BYTES = 40
 HEAP_BLOCK_BYTES = 24
 PROBED_FUNCTION_BYTES = 280
@@ -271,6 +272,12 @@ class Sample(WireStructure, kinds="u8 u8 u4 u4 u2 u2 u4"):
     cache: int = 0
     event: int = 0
     flags: int = 0
+
+
+class Outsider(WireStructure, kinds="S16 u4 u4"):
+    comm: bytes = b""
+    user: int = 0
+    process: int = 0
 
 
 class ThreadEvent(WireStructure, kinds="u8 u4 u4 u4 u4 u8 u8 u4 u4 S16"):

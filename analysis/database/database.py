@@ -215,7 +215,8 @@ class Database:
             waits = int(self.manifest.get("waits", 0))
         except (TypeError, ValueError):
             raise FormatError(f"{self.path / directory.MANIFEST}: damaged (waits)") from None
-        return RecordedWaits(self.path / directory.WAITS, len(self.lines), len(self.cct), waits)
+        folder = self.path / directory.WAITS
+        return RecordedWaits(folder, len(self.lines), len(self.cct), waits, self.rows)
 
     def _call_rows(self, query: str, *, recorded: bool) -> Iterator[tuple[Any, ...]]:
         """Rows about calls: older databases have no such tables."""

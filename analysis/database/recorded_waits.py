@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +14,9 @@ from hpcd.analysis.database.column_bounds import require_times
 from hpcd.array_types import I64, U8, U32, U64, Mask
 from hpcd.errors import FormatError
 from hpcd.model.codes import Waker
-from hpcd.model.waits import AGAIN, WAIT
+from hpcd.model.waits import AGAIN, WAIT, OtherWaker
+
+Rows = Callable[[str], Iterable[tuple[Any, ...]]]
 
 
 class RecordedWaits:
@@ -22,12 +27,15 @@ class RecordedWaits:
     was woken; ``node`` ``uint32[n]``, the context that it left in; ``kind`` ``uint8[n]``, a
     :class:`~hpcd.model.codes.Waker`; ``waker`` ``int64[n]``, the trace line that woke it, or -1;
     ``path`` ``uint32[n]``, the context that this one woke it in, 0 where not known; ``futex``
-    ``uint64[n]``, what it waited for, in its process (:data:`~hpcd.model.waits.WAIT`); ``again``
+    ``uint64[n]``, what it waited for, in its process (:data:`~hpcd.model.waits.WAIT`); ``other``
+    ``uint32[n]``, who woke it and is no recorded thread, an index of ``others``, names; ``again``
     ``bool[n]``: it came straight from the line's wait before, in the same context and for the same.
     """
 
-    def __init__(self, folder: Path, lines: int, nodes: int, waits: int) -> None:
-        """Open the columns. Raises :class:`FormatError` unless their numbers are in range."""
+    def __init__(self, folder: Path, lines: int, nodes: int, waits: int, rows: Rows) -> None:
+        """Open the columns; ``rows`` returns those of a query of the database. Raises
+        :class:`FormatError` unless their numbers are in range."""
+        self.others: tuple[str, ...] = ("",)
         if not waits:
             self.first: I64 = np.zeros(lines + 1, np.int64)
             self.begin: I64 = np.zeros(0, np.int64)
@@ -37,15 +45,17 @@ class RecordedWaits:
             self.waker: I64 = self.begin
             self.path: U32 = self.node
             self.futex: U64 = np.zeros(0, np.uint64)
+            self.other: U32 = self.node
             self.again: Mask = np.zeros(0, bool)
             return
         self.first = open_bounds(folder / "first.npy", lines, waits)
         self.begin = open_column(folder / "time.npy", np.int64, waits)
         duration = open_column(folder / "duration.npy", np.int64, waits)
         self.node = open_column(folder / "node.npy", np.uint32, waits)
-        waker, kind, path, futex = (
-            open_narrow(folder / f"value-{number}.npy", waits) for number in range(len(WAIT.values))
-        )
+        files = [folder / f"value-{number}.npy" for number in range(len(WAIT.values))]
+        waker, kind, path, futex = (open_narrow(file, waits) for file in files[:-1])
+        # Databases of earlier versions know no names.
+        other = open_narrow(files[-1], waits) if files[-1].exists() else np.zeros(waits, np.uint8)
         require_times(self.begin, folder)
         require_times(duration, folder)
         wrong = int(duration.min()) < 0 or max(int(self.node.max()), int(path.max())) >= nodes
@@ -66,6 +76,29 @@ class RecordedWaits:
         self.again = kind >= AGAIN
         self.path = path.astype(np.uint32)
         self.futex = futex.astype(np.uint64)
+        self.other = other.astype(np.uint32)
+        if int(other.max()):
+            self.others, index = _names(rows)
+            if int(other.max()) >= len(index):
+                raise FormatError(f"{folder}: waits are damaged")
+            self.other = index[other]
 
     def __len__(self) -> int:
         return len(self.begin)
+
+
+def _names(rows: Rows) -> tuple[tuple[str, ...], U32]:
+    """The distinct names of objects that are wakers, the first empty; and ``uint32[objects + 1]``,
+    the index of each object's. Raises :class:`FormatError`."""
+    objects = list(rows("SELECT id, kind, name, details FROM called_object"))
+    names = {"": 0}
+    index = np.zeros(len(objects) + 1, np.uint32)
+    try:
+        for number, kind, name, details in objects:
+            if kind in list(OtherWaker):
+                pid = json.loads(details).get("pid") if kind == OtherWaker.PROCESS else None
+                text = f"{name} {pid}" if isinstance(pid, int) else str(name)
+                index[number] = names.setdefault(text, len(names))
+    except (ValueError, TypeError, AttributeError, IndexError, OverflowError, RecursionError):
+        raise FormatError("the table of objects is damaged") from None
+    return tuple(names), index

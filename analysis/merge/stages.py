@@ -191,8 +191,10 @@ class _Merge:
             self._progress("tables", 0, 1)
             inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
             statistics = self._statistics(union.path, inclusives, cells)
+            referred = calls or waits  # objects are numbered alike in both
             tables.add(database.contexts(
-                tree, named, node_totals, inclusives, statistics, calls
+                tree, named, node_totals, inclusives, statistics, calls,
+                referred.objects if referred else (),
             ))  # fmt: skip
             tables.finish()
         self._progress("tables", 1, 1)

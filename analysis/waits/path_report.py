@@ -18,9 +18,11 @@ from hpcd.array_types import I64
 class PathPart:
     """Holds the part of a call path ``path`` (procedures, the outermost first) on a critical path:
     ``seconds`` in ``steps`` steps, in which its threads did ``kind``, on ``threads`` trace lines,
-    the most of it on that called ``thread``."""
+    the most of it on that called ``thread``; ``name`` is who ended its waits and is no recorded
+    thread, where that is known."""
 
     kind: Cause
+    name: str
     path: tuple[str, ...]
     seconds: float
     steps: int
@@ -55,25 +57,31 @@ def path_report(
     critical = find_critical_path(db, begin, end, line)
     names = ActivityNames(db)
     length = critical.end - critical.begin
-    steps = np.stack([critical.node, critical.kind, critical.line]).astype(np.int64)
+    steps = np.stack([critical.node, critical.kind, critical.other, critical.line]).astype(np.int64)
     keys, place = np.unique(steps, axis=1, return_inverse=True)
     ns = np.zeros(keys.shape[1], np.int64)
     np.add.at(ns, place.ravel(), length)
     count = np.bincount(place.ravel(), minlength=len(ns))
-    groups: dict[tuple[tuple[str, ...], int], dict[int, int]] = {}
-    taken: dict[tuple[tuple[str, ...], int], int] = {}
-    for at, (node, kind, of) in enumerate(keys.T.tolist()):
-        group = (names.path(node) if node else (), kind)
+    groups: dict[tuple[tuple[str, ...], int, int], dict[int, int]] = {}
+    taken: dict[tuple[tuple[str, ...], int, int], int] = {}
+    for at, (node, kind, other, of) in enumerate(keys.T.tolist()):
+        group = (names.path(node) if node else (), kind, other)
         by_line = groups.setdefault(group, {})
         by_line[of] = by_line.get(of, 0) + int(ns[at])
         taken[group] = taken.get(group, 0) + int(count[at])
     parts = []
-    for (path, kind), by_line in groups.items():
+    for (path, kind, other), by_line in groups.items():
         most = max(by_line, key=lambda of: (by_line[of], -of))
         seconds = sum(by_line.values()) / 1e9
         parts.append(
             PathPart(
-                Cause(kind), path, seconds, taken[path, kind], len(by_line), names.thread(most)
+                Cause(kind),
+                names.other(other),
+                path,
+                seconds,
+                taken[path, kind, other],
+                len(by_line),
+                names.thread(most),
             )
         )
     sums = np.bincount(critical.kind, length, len(Cause))

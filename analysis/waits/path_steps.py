@@ -49,7 +49,12 @@ def follow(graph: CStructure, creator: I64, line: int, begin: int, end: int) -> 
         lambda steps: kernels.find_critical_path(graph, creator, line, begin, end, steps)
     )
     return Steps(
-        steps.begin[::-1], steps.end[::-1], steps.line[::-1], steps.node[::-1], steps.kind[::-1]
+        steps.begin[::-1],
+        steps.end[::-1],
+        steps.line[::-1],
+        steps.node[::-1],
+        steps.kind[::-1],
+        steps.other[::-1],
     )
 
 

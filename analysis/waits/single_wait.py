@@ -95,7 +95,7 @@ class WaitFinder:
 
     def _causes(self, waiter: int, parts: Steps) -> tuple[list[PartCause], int]:
         """The causes of parts, those alike as one, the greatest first; and how many there are."""
-        keys = np.stack([parts.line, parts.node, parts.kind]).astype(np.int64)
+        keys = np.stack([parts.line, parts.node, parts.kind, parts.other]).astype(np.int64)
         alike, place = np.unique(keys, axis=1, return_inverse=True)
         place = place.ravel()
         length = parts.end - parts.begin
@@ -106,18 +106,17 @@ class WaitFinder:
         longest[place[by_length]] = by_length  # the last one stays
         causes = []
         for at in np.argsort(-ns, kind="stable")[:_MOST_CAUSES].tolist():
-            line, node, kind = alike[:, at].tolist()
             begin, end = int(parts.begin[longest[at]]), int(parts.end[longest[at]])
-            causes.append(self._cause(waiter, line, node, Cause(kind), int(ns[at]), begin, end))
+            causes.append(self._cause(waiter, alike[:, at].tolist(), int(ns[at]), begin, end))
         return causes, len(ns)
 
-    def _cause(
-        self, waiter: int, line: int, node: int, kind: Cause, ns: int, begin: int, end: int
-    ) -> PartCause:
-        thread, text = self._names.thread(line), cause_text(kind, self._names.thread(line))
+    def _cause(self, waiter: int, key: list[int], ns: int, begin: int, end: int) -> PartCause:
+        line, node, kind = key[0], key[1], Cause(key[2])
+        thread, name = self._names.thread(line), self._names.other(key[3])
+        text = cause_text(kind, thread, name)
         if kind not in OF_THREADS and line == waiter:
             line, node, thread = -1, 0, ""
         elif kind not in OF_THREADS:
             text = f"{thread}, waiting: {text}"
         path = self._names.path(node) if node else ()
-        return PartCause(kind, line, thread, path, ns / 1e9, text, node, begin, end)
+        return PartCause(kind, line, thread, name, path, ns / 1e9, text, node, begin, end)

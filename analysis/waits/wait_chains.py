@@ -27,6 +27,8 @@ from hpcd.model.codes import Waker
 
 _LEAST_PLACES = 1 << 12
 _LEAST_STEPS = 1 << 12
+# A kind of kernels is a Cause in this number of bits, and above it an index of names.
+_KIND_BITS = np.uint32(8)
 
 
 class Cause(IntEnum):
@@ -70,7 +72,7 @@ class Pieces:
 class Waits:
     """Holds waits by trace line, in order of time.
 
-    ``first`` to ``kind`` and ``path`` are as in
+    ``first`` to ``path`` and ``other`` are as in
     :class:`~hpcd.analysis.database.recorded_waits.RecordedWaits`. ``ender`` ``int64[n]`` is the
     wait whose end ended each: if the thread was woken in vain, a later wait of its line. ``locks``
     are those that they waited for.
@@ -83,6 +85,7 @@ class Waits:
     node: U32
     kind: U8
     path: U32
+    other: U32
     ender: I64
     locks: Locks
 
@@ -91,14 +94,16 @@ class Waits:
 class Causes:
     """Waiting, summed: ``ns`` ``int64[n]`` of the waits at ``node`` ``uint32[n]`` were caused by
     ``line`` ``uint32[n]`` in ``cause_node`` ``uint32[n]`` (0: not known), for the reason ``kind``
-    ``uint32[n]``, a :class:`Cause`; ``count`` ``int64[n]`` are the parts that were summed. Contexts
-    are those of the user's code: what the kernel does there is theirs.
+    ``uint32[n]``, a :class:`Cause`; ``other`` ``uint32[n]`` says who that was, as of waits;
+    ``count`` ``int64[n]`` are the parts that were summed. Contexts are those of the user's code:
+    what the kernel does there is theirs.
     """
 
     node: U32
     line: U32
     cause_node: U32
     kind: U32
+    other: U32
     ns: I64
     count: I64
 
@@ -107,13 +112,15 @@ class Causes:
 class Steps:
     """Holds what lines did, step by step: from ``begin`` to ``end`` ``int64[n]``, ns since the
     origin, ``line`` ``uint32[n]`` did ``kind`` ``uint8[n]``, a :class:`Cause`, in the context
-    ``node`` ``uint32[n]`` (0: not known). Contexts are those of the user's code."""
+    ``node`` ``uint32[n]`` (0: not known). ``other`` ``uint32[n]`` says who ended a wait, as of
+    waits. Contexts are those of the user's code."""
 
     begin: I64
     end: I64
     line: U32
     node: U32
     kind: U8
+    other: U32
 
 
 def wait_causes(db: Database) -> tuple[Waits, Causes, Causes]:
@@ -151,7 +158,7 @@ def read_waits(db: Database, node: U32, user: U32) -> Waits:
     vain = woken_in_vain(db, line, locks)
     return Waits(
         waits.first, waits.begin, waits.end, waits.waker, node, waits.kind, user[waits.path],
-        enders(vain), locks,
+        waits.other, enders(vain), locks,
     )  # fmt: skip
 
 
@@ -216,7 +223,7 @@ def wait_graph(waits: Waits, pieces: Pieces) -> CStructure:
         "wait_graph", wait_first=np.ascontiguousarray(waits.first),
         begin=np.ascontiguousarray(waits.begin), end=np.ascontiguousarray(waits.end),
         waker=np.ascontiguousarray(waits.waker), node=np.ascontiguousarray(waits.node),
-        kind=np.ascontiguousarray(waits.kind), path=np.ascontiguousarray(waits.path),
+        kind=waits.kind | waits.other << _KIND_BITS, path=np.ascontiguousarray(waits.path),
         ender=waits.ender, lock=locks.lock, lock_first=locks.first, handover=locks.handover,
         piece_first=pieces.first, piece_begin=pieces.begin, piece_end=pieces.end,
         piece_node=pieces.node, piece_kind=pieces.kind, lines=len(waits.first) - 1,
@@ -241,15 +248,16 @@ def list_steps(kernel: Callable[[CStructure], int]) -> Steps:
     room = _LEAST_STEPS
     while True:
         bounds = np.zeros((2, room), np.int64)
-        line_and_node = np.zeros((2, room), np.uint32)
-        kind = np.zeros(room, np.uint8)
+        numbers = np.zeros((3, room), np.uint32)
         steps = structure(
-            "path_steps", begin=bounds[0], end=bounds[1], line=line_and_node[0],
-            node=line_and_node[1], kind=kind, room=room,
+            "path_steps", begin=bounds[0], end=bounds[1], line=numbers[0], node=numbers[1],
+            kind=numbers[2], room=room,
         )  # fmt: skip
         count = kernel(steps)
         if count <= room:
-            return Steps(*(column[:count] for column in (*bounds, *line_and_node, kind)))
+            (begin, end), (line, node, kinds) = bounds[:, :count], numbers[:, :count]
+            kind, other = _split(kinds)
+            return Steps(begin, end, line, node, kind.astype(np.uint8), other)
         room *= 4
 
 
@@ -268,5 +276,11 @@ class _Sums:
         taken = np.flatnonzero(self._count)
         key = self._key[taken].view(np.uint64)  # two columns are compared at once
         taken = taken[np.lexsort((key[:, 0], key[:, 1], -self._ns[taken]))]
-        node, line, context, kind = self._key[taken].T
-        return Causes(node, line, context, kind, self._ns[taken], self._count[taken])
+        node, line, context, kinds = self._key[taken].T
+        return Causes(node, line, context, *_split(kinds), self._ns[taken], self._count[taken])
+
+
+def _split(kinds: U32) -> tuple[U32, U32]:
+    """The kinds of causes, and who else than a recorded thread they are, of a graph's numbers."""
+    other = kinds >> _KIND_BITS
+    return kinds ^ other << _KIND_BITS, other

@@ -17,11 +17,13 @@ _UNKNOWN = "[unknown]"
 class WaitCause:
     """A cause of waiting: ``seconds`` of it are due to ``kind``. ``line`` is the trace line of the
     thread that caused it (-1: it is no recorded thread, or the one that waited itself), ``thread``
-    its label, ``path`` the procedures that it was in, the outermost first."""
+    its label, ``name`` that of who else it was, where it is known; ``path`` the procedures that it
+    was in, the outermost first."""
 
     kind: Cause
     line: int
     thread: str
+    name: str
     path: tuple[str, ...]
     seconds: float
 
@@ -114,16 +116,23 @@ class ActivityNames:
 
     def causes(self, causes: Causes, which: Sequence[int]) -> list[WaitCause]:
         """Some of ``causes``, those alike as one, the greatest first."""
-        sums: dict[tuple[int, int, tuple[str, ...]], int] = {}
+        sums: dict[tuple[int, int, int, tuple[str, ...]], int] = {}
         for at in which:
             kind = int(causes.kind[at])
             line = int(causes.line[at]) if kind in OF_THREADS else -1
             path = self.path(int(causes.cause_node[at])) if kind in OF_THREADS else ()
-            sums[kind, line, path] = sums.get((kind, line, path), 0) + int(causes.ns[at])
+            key = kind, line, int(causes.other[at]), path
+            sums[key] = sums.get(key, 0) + int(causes.ns[at])
         return [
-            WaitCause(Cause(kind), line, self.thread(line), path, ns / 1e9)
-            for (kind, line, path), ns in sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+            WaitCause(Cause(kind), line, self.thread(line), self.other(other), path, ns / 1e9)
+            for (kind, line, other, path), ns in sorted(
+                sums.items(), key=lambda item: (-item[1], item[0])
+            )
         ]
+
+    def other(self, number: int) -> str:
+        """The name of who ended a wait and is no recorded thread; empty where it is not known."""
+        return self._db.waits.others[number]
 
     def thread(self, line: int) -> str:
         """The label of a line; empty for none."""
@@ -148,9 +157,20 @@ _OTHERS = {
 }
 
 
-def cause_text(kind: Cause, thread: str = "") -> str:
+# Formats alone: the names are others'.
+_NAMED = {
+    Cause.OUTSIDE: "{}, which is not recorded",
+    Cause.KERNEL_THREAD: "the kernel thread {}",
+    Cause.SOFTIRQ: "the kernel, after an interrupt ({})",
+    Cause.INTERRUPT: "an interrupt of {}",
+}
+
+
+def cause_text(kind: Cause, thread: str = "", name: str = "") -> str:
     """Return a cause of waiting in words, without its call path; ``thread`` is the label of the
-    recorded thread, if it is one."""
+    recorded thread, if it is one, ``name`` that of who else it was."""
+    if name and kind in _NAMED:
+        return _NAMED[kind].format(name)
     if kind == Cause.RUNNABLE and thread:
         return f"{thread}, waiting for a CPU"
     if kind == Cause.UNBORN and thread:

@@ -128,6 +128,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;
+	struct task_struct *group_leader;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	unsigned long long start_time;

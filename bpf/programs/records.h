@@ -14,8 +14,10 @@ struct sample {
 	u64 time;   /* CLOCK_MONOTONIC ns */
 	u64 value;  /* of an event: its weight; of SWITCHED_IN: when woken, or 0; of OUT_SLEEPING: its futex */
 	u32 thread; /* number given to the thread when first seen, never reused */
-	u32 stack;  /* slot of the stack cache and its generation; of SWITCHED_IN: the thread that woke it, or 0 */
-	u16 cache;  /* which stack cache: CPU << 1 | 1 for the scheduler's tracepoints; of SWITCHED_IN: enum waker */
+	u32 stack;  /* slot of the stack cache and its generation; of SWITCHED_IN: the thread that woke it, or 0, or
+		     * who else, see OTHER_WAKER */
+	u16 cache;  /* which stack cache: CPU << 1 | 1 for the scheduler's tracepoints; of SWITCHED_IN: enum waker, and
+		     * perhaps OTHER_WAKER */
 	u16 event;  /* number of a perf event, or enum switch_event */
 	u32 flags;  /* enum report_flag */
 };
@@ -50,6 +52,18 @@ enum waker {
 	WAKER_SOFTIRQ = 4,
 	WAKER_INTERRUPT = 5, /* of a device, or of another CPU */
 	WAKER_UNKNOWN = 6,   /* a thread or an interrupt: this kernel does not say */
+};
+
+/* Added to enum waker of a report that says who else woke the thread than one that is recorded: of threads the key of
+ * struct outsider, of WAKER_SOFTIRQ the number of the softirq, of WAKER_INTERRUPT that of the device's interrupt. */
+#define OTHER_WAKER 64
+
+/* A process that is not recorded and woke threads that are, or a kernel thread. Its key is a hash of name and
+ * process. */
+struct outsider {
+	char comm[16]; /* of its main thread */
+	u32 user;      /* effective, as of its first wake-up */
+	u32 process;   /* tgid */
 };
 
 enum event_kind {

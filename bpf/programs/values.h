@@ -36,8 +36,8 @@ struct thread {
 	u32 hidden; /* 1: not recorded before its exec: what runs until then is hpcd's */
 	u64 woken;  /* when it was last woken, until it is on a CPU; 0: it was not. Of a hidden one
 		     * the time at which it had used no CPU time, had it run since without a pause */
-	u32 waker;  /* who woke it then: the number of a recorded thread, or 0 */
-	u32 waker_kind; /* enum waker */
+	u32 waker;  /* who woke it then, and */
+	u32 waker_kind; /* of which kind: as in struct sample */
 	u64 left;   /* once it is exiting: when it was last seen on a CPU */
 	u64 since;  /* when it last left its CPU */
 	u64 entered; /* when the recorded system call it is in began; 0: it is in none */
@@ -269,6 +269,8 @@ struct long_walk {
 struct waking {
 	u64 due;     /* ns from which on the next may be taken */
 	u32 serving; /* the kinds of timers that it serves: one may interrupt another */
+	u32 softirq; /* number of the softirq that it has served last */
+	u32 interrupt; /* number of the device's interrupt that it serves, plus 1; 0: of none */
 	u32 unused; /* 0 */
 };
 

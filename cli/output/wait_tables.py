@@ -38,7 +38,10 @@ def wait_rows(report: WaitReport, least: float, width: int) -> Iterator[Row]:
         name = f"{path.waits:,}{vain} at {path_text(path.path, room - 12 - len(vain))}"
         yield Row(f"{time_text(path.seconds):>12}  ", "", name, "bold")
         for title, causes in (("ended by", path.ended_by), ("due to", path.roots)):
-            named = [(cause_text(cause.kind, cause.thread), cause) for cause in causes[:_CAUSES]]
+            named = [
+                (cause_text(cause.kind, cause.thread, cause.name), cause)
+                for cause in causes[:_CAUSES]
+            ]
             yield from _cause_rows(title, named, room)
             rest = causes[_CAUSES:]
             if rest:

@@ -102,8 +102,8 @@ def _heading(db: Database, report: PathReport) -> Iterator[str]:
         )
 
 
-def _doing(kind: Cause) -> str:
-    return _KINDS.get(kind) or f"waiting for {cause_text(kind)}"
+def _doing(kind: Cause, name: str = "") -> str:
+    return _KINDS.get(kind) or f"waiting for {cause_text(kind, name=name)}"
 
 
 def _rows(report: PathReport, least: float, width: int) -> Iterator[Row]:
@@ -115,7 +115,7 @@ def _rows(report: PathReport, least: float, width: int) -> Iterator[Row]:
             left_out.append(part)
             continue
         others = f" and {part.threads - 1:,} more" if part.threads > 1 else ""
-        head = f"{_doing(part.kind)}: {part.thread}{others}"
+        head = f"{_doing(part.kind, part.name)}: {part.thread}{others}"
         figures = f"{percent(share):>7} {time_text(part.seconds, report.seconds):>11}  "
         if part.path:
             head += ", in " + path_text(part.path, max(width - 22 - len(head), MIN_NAME))

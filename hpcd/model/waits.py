@@ -6,6 +6,8 @@ its CPU, in the call path that it leaves in, and lasts until the thread is woken
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from hpcd.model.calls import CalledFunction, CallValue, Group, ValueKind
 
 WAIT = CalledFunction(
@@ -19,12 +21,28 @@ WAIT = CalledFunction(
         CallValue("kind", ValueKind.NUMBER),
         CallValue("path", ValueKind.NODE),
         CallValue("futex", ValueKind.HANDLE),
+        CallValue("other", ValueKind.OBJECT),
     ),
 )
 """The function whose calls are waits: ``waker`` is the trace line of the thread that woke, 0 if
 there is none; ``kind`` a :class:`hpcd.model.codes.Waker`, perhaps plus :data:`AGAIN`; ``path`` is
 the call path that the thread woke in, where it was taken; ``futex`` the address that the wait was
-for, a multiple of four, plus :data:`LOCK` and :data:`GIL`, 0 if it was for something else."""
+for, a multiple of four, plus :data:`LOCK` and :data:`GIL`, 0 if it was for something else;
+``other`` is who woke the thread, by name, if that is no recorded thread: a process, a kernel
+thread, a device's interrupt, a softirq."""
+
+
+class OtherWaker(StrEnum):
+    """Kinds of objects that are wakers and no recorded threads."""
+
+    PROCESS = "process"
+    KERNEL_THREAD = "kernel thread"
+    SOFTIRQ = "softirq"
+    INTERRUPT = "interrupt"
+
+
+OTHERS_PROCESS = OtherWaker.PROCESS, "another user's process", 0
+"""The object that stands for processes that the user may not know: kind, name and no pid."""
 
 AGAIN = 16
 """The bit of a wait's ``kind`` that says that its thread came straight from a wait in the same call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -111,3 +112,14 @@ def test_the_planted_cause_is_named(
         there = [end for end in ended if _ENDED_IN[kind] in "".join(end["path"])]
         assert sum(end["seconds"] for end in there) >= 0.5 * sum(end["seconds"] for end in ended)
     assert float(seconds) * 0.5 <= waited <= float(seconds) * 1.001
+
+
+def test_a_waker_that_is_not_recorded_has_a_name(
+    planted: tuple[dict[str, Any], dict[str, list[str]]],
+) -> None:
+    """This process, which lets the program go on."""
+    report, printed = planted
+    victim = printed["outside"][0]
+    paths = [path for path in report["paths"] if victim in path["path"]]
+    own = Path("/proc/self/comm").read_text().strip()
+    assert [end["name"] for path in paths for end in path["ended_by"]] == [f"{own} {os.getpid()}"]

@@ -25,6 +25,7 @@ from hpcd.bpf.wire import (
     ThreadEvent,
 )
 from hpcd.daemon.access.user_accounts import UserAccounts
+from hpcd.daemon.capture.calls.wait_recorder import WaitRecorder
 from hpcd.daemon.capture.loop.collector import Collector
 from hpcd.daemon.capture.paths.cct_builder import CCTBuilder
 from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
@@ -37,6 +38,7 @@ from hpcd.daemon.capture.threads.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.threads.thread_times import ThreadTimes, wait_events
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
+from hpcd.daemon.naming.other_wakers import OtherWakers
 from hpcd.daemon.targets.shared_spaces import SharedSpaces
 from hpcd.kernels.library import structure
 from hpcd.measurement.codec import TIME_UNIT_NS
@@ -267,7 +269,11 @@ def record(stream: Stream, size: int, rounds: int, path: Path) -> tuple[float, i
     modules: Any = SimpleNamespace(jit_modules=[])
     jit = JitNaming(modules, lambda number: None, writer)
     deferred = DeferredPaths(nothing, nothing, nothing, nothing, nothing, stacks.insert)
-    collector = Collector(flood, threads, stacks, jit, writer, [PERIOD], deferred, thread_times)
+    others = OtherWakers(nothing, writer.add_object, None)
+    waits = WaitRecorder(stacks.caches, threads.numbered, deferred.stand_ins, writer, others)
+    collector = Collector(
+        flood, threads, stacks, jit, writer, [PERIOD], deferred, thread_times, waits
+    )
     collector.drain()  # announces all stacks
     writer.flush()
     spent = 0.0

@@ -39,7 +39,7 @@ def graph_of(
         Waits(
             np.searchsorted(wait[0], bounds).astype(np.int64), wait[1], end, wait[3],
             (wait[0] + 100).astype(np.uint32), kind,
-            np.array([path(one) for one in waits], np.uint32),
+            np.array([path(one) for one in waits], np.uint32), np.zeros(len(end), np.uint32),
             enders(np.array([one in goes_on for one in waits], bool)),
             locks_of(np.zeros(len(end), np.uint32), futexes, end, kind),
         ),

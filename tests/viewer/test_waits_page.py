@@ -74,7 +74,7 @@ def test_the_server_answers_as_the_command_line_does(waits: Path, waits_url: str
 
 @pytest.mark.parametrize(
     ("line", "time", "within", "begin"),
-    [(0, 10, 0, None), (0, 19, 1, 20), (0, 80, 0, 20), (0, 81, 0, None), (2, 54, 9, 10)],
+    [(0, 10, 0, None), (0, 19, 1, 20), (0, 80, 0, 20), (0, 81, 0, None), (2, 54, 9, 35)],
 )
 def test_the_nearest_wait_is_meant(
     waits_url: str, line: int, time: int, within: int, begin: int | None
@@ -101,7 +101,7 @@ def test_a_wait_leads_to_who_ended_it_and_back(waits_page: Page) -> None:
     )
     expect(page.locator("#wait-roots li")).to_have_text([
         "app 100 · holder 101: flush \u2039 main40.00 ms 66.7 %",
-        "app 100 · holder 101, waiting: an interrupt:"
+        "app 100 · holder 101, waiting: an interrupt of nvme0q1:"
         " fsync \u2039 flush \u2039 main20.00 ms 33.3 %",
     ])  # fmt: skip
     assert unnamed(page) == []
@@ -114,7 +114,7 @@ def test_a_wait_leads_to_who_ended_it_and_back(waits_page: Page) -> None:
     at(page, "time=50000000&line=1")
     # The holder waits there itself.
     expect(page.locator("#wait-of")).to_have_text("app 100 · holder 101 waits 20.00 ms")
-    expect(page.locator("#wait-ended li")).to_have_text(["an interrupt20.00 ms 100.0 %"])
+    expect(page.locator("#wait-ended li")).to_have_text(["an interrupt of nvme0q120.00 ms 100.0 %"])
     page.go_back()
     at(page, "line=0")
     expect(page.locator("#wait-back")).to_be_hidden()
@@ -124,8 +124,10 @@ def test_a_wait_leads_to_who_ended_it_and_back(waits_page: Page) -> None:
 
 def test_who_is_no_recorded_thread_leads_nowhere(waits_page: Page) -> None:
     page = waits_page
-    click(page, 2, 0.3)
+    click(page, 2, 0.2)
     expect(page.locator("#wait-ended li")).to_contain_text(["a thread that is not recorded"])
+    click(page, 2, 0.45)
+    expect(page.locator("#wait-ended li")).to_contain_text(["sshd 70, which is not recorded"])
     click(page, 2, 0.75)
     expect(page.locator("#wait-ended li")).to_contain_text(["a timer: it asked to sleep"])
     expect(page.locator("#wait li button")).to_have_count(0)

@@ -27,6 +27,7 @@ from hpcd.analysis.merge.unite.metric_cells import metric_table
 from hpcd.analysis.trace.part_contents import MeasurementContents
 from hpcd.analysis.trace.trace_lines import LineColumns
 from hpcd.array_types import F64, I64
+from hpcd.model.calls import CalledObject
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event
 from hpcd.model.scope import ScopeKind
@@ -114,9 +115,11 @@ class DatabaseContents:
         inclusives: Sequence[F64],
         statistics: Sequence[ContextStatistics],
         calls: CallTables | None,
+        objects: Sequence[tuple[int, CalledObject]],
     ) -> dict[str, Iterator[tuple[Any, ...]]]:
         """Rows of all other tables. Of each metric are given its sums by node, inclusive ones too,
-        and its statistics.
+        and its statistics; ``objects`` are those that calls and waits refer to, each with the
+        measurement it is of.
         """
         metrics = metric_table(self.events)
         return {
@@ -135,6 +138,7 @@ class DatabaseContents:
             "node_metric": self._node_metrics(node_totals, inclusives),
             "node_statistic": self._statistics(statistics),
             **(call_rows(calls) if calls else {}),
+            "called_object": _object_rows(objects),
         }  # fmt: skip
 
     def _measurements(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
@@ -280,20 +284,21 @@ def call_rows(calls: CallTables) -> dict[str, Iterator[tuple[Any, ...]]]:
             for f in calls.functions
             for number, value in enumerate(f.values)
         ),
-        "called_object": (
-            (
-                called.id,
-                measurement,
-                text(called.kind),
-                text(called.name),
-                *(_detail(called.details.get(key)) for key in ("file_system", "mount", "peer")),
-                dumps(called.details),
-            )
-            for measurement, called in calls.objects
-        ),
         "call_total": (row for row, _ in calls.totals()),
         "call_value_total": (value for _, values in calls.totals() for value in values),
     }
+
+
+def _object_rows(objects: Sequence[tuple[int, CalledObject]]) -> Iterator[tuple[Any, ...]]:
+    for measurement, called in objects:
+        yield (
+            called.id,
+            measurement,
+            text(called.kind),
+            text(called.name),
+            *(_detail(called.details.get(key)) for key in ("file_system", "mount", "peer")),
+            dumps(called.details),
+        )
 
 
 def _detail(value: object) -> str | None:

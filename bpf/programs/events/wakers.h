@@ -18,6 +18,7 @@
 #define SERVING_HRTIMER 1
 #define SERVING_WHEEL 2
 DEFINE_MAP(WAKING, PERCPU_ARRAY, u32, struct waking);
+DEFINE_MAP(OUTSIDERS, LRU_HASH, u32, struct outsider);
 
 /* The paths of a CPU's wakers are taken so many ns apart, in the long run: walks of 1 to 2 us take at most 1.5 % of the
  * CPU then, and a seventh of what 50,000 switches a second cost it. Threads that wake one another in a chain do so at
@@ -37,6 +38,24 @@ static __always_inline int read_preempt_count(u32 *count)
 	return !read_kernel(count, sizeof *count, base + PREEMPT_COUNT_OFFSET);
 }
 
+/* Notes a waker that is not recorded, whose name is announced in a map, once. */
+static __always_inline void note_outsider(struct thread *woken)
+{
+	struct task_struct *leader = FIELD(this_task()->group_leader);
+	u32 process = bpf_get_current_pid_tgid() >> 32;
+	u64 name[2] = {0};
+
+	READ_FIELD(name, leader->comm);
+	u32 key = hash_mix(hash_mix(hash_mix(HASH_START, process), name[0]), name[1]);
+	if (!map_lookup(MAP(OUTSIDERS), &key)) {
+		struct outsider outsider = {.user = FIELD(FIELD(this_task()->cred)->euid.val), .process = process};
+		__builtin_memcpy(outsider.comm, name, sizeof name);
+		map_update(MAP(OUTSIDERS), &key, &outsider, 0);
+	}
+	woken->waker = key;
+	woken->waker_kind |= OTHER_WAKER;
+}
+
 /* Returns the waker if it is a recorded thread. */
 static __always_inline struct thread *note_waker(struct thread *woken, struct waking *waking)
 {
@@ -47,8 +66,15 @@ static __always_inline struct thread *note_waker(struct thread *woken, struct wa
 		woken->waker_kind = WAKER_UNKNOWN;
 	} else if (count & HARDIRQ_OR_NMI) {
 		woken->waker_kind = waking->serving & SERVING_HRTIMER ? WAKER_TIMER : WAKER_INTERRUPT;
+		if (woken->waker_kind == WAKER_INTERRUPT && waking->interrupt) {
+			woken->waker = waking->interrupt - 1;
+			woken->waker_kind |= OTHER_WAKER;
+		}
+	} else if (count & SOFTIRQ_SERVED && waking->serving) {
+		woken->waker_kind = WAKER_TIMER;
 	} else if (count & SOFTIRQ_SERVED) {
-		woken->waker_kind = waking->serving ? WAKER_TIMER : WAKER_SOFTIRQ;
+		woken->waker = waking->softirq;
+		woken->waker_kind = WAKER_SOFTIRQ | OTHER_WAKER;
 	} else {
 		struct thread *waker = map_lookup(MAP(THREADS), &tid);
 		woken->waker_kind = WAKER_THREAD;
@@ -58,6 +84,8 @@ static __always_inline struct thread *note_waker(struct thread *woken, struct wa
 		}
 		if (!tid || FIELD(this_task()->flags) & PF_KTHREAD)
 			woken->waker_kind = WAKER_KERNEL_THREAD;
+		if (tid)
+			note_outsider(woken);
 	}
 	return 0;
 }
@@ -92,6 +120,40 @@ int on_waking(struct bpf_raw_tracepoint_args *ctx)
 	u64 id = bpf_get_current_pid_tgid();
 	take_path(ctx, w, waker, id >> 32, FIELD(this_task()->flags), 0, 0, 0, MAP(SWITCH_PROGRAMS));
 	return 0;
+}
+
+SECTION("raw_tp/")
+int on_softirq(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 zero = 0;
+	struct waking *waking = map_lookup(MAP(WAKING), &zero);
+
+	if (waking)
+		waking->softirq = ctx->args[0];
+	return 0;
+}
+
+/* Other interrupts than devices' have no tracepoint of this name: those of other CPUs, local timers. */
+static __always_inline int serve_interrupt(u32 interrupt)
+{
+	u32 zero = 0;
+	struct waking *waking = map_lookup(MAP(WAKING), &zero);
+
+	if (waking)
+		waking->interrupt = interrupt;
+	return 0;
+}
+
+SECTION("raw_tp/")
+int on_interrupt(struct bpf_raw_tracepoint_args *ctx)
+{
+	return serve_interrupt(ctx->args[0] + 1);
+}
+
+SECTION("raw_tp/")
+int on_interrupt_end(struct bpf_raw_tracepoint_args *ctx)
+{
+	return serve_interrupt(0);
 }
 
 static __always_inline void serve_timers(u32 begun, u32 ended)

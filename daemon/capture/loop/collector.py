@@ -53,7 +53,7 @@ class Collector:
 
     ``periods[event]`` is what the event counts in one period; a sample represents what the BPF
     programs counted, in periods. With ``thread_times`` what threads do between samples is recorded
-    too.
+    too, and by ``waits`` who ended their waits.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Collector:
         periods: Sequence[int],
         deferred: DeferredPaths,
         thread_times: ThreadTimes | None = None,
+        waits: WaitRecorder | None = None,
         calls: CallRecorder | None = None,
     ) -> None:
         self._sampler = sampler
@@ -76,11 +77,7 @@ class Collector:
         self._periods = _PeriodCounter(periods)
         self._deferred = deferred
         self._thread_times = thread_times
-        self._waits = (
-            WaitRecorder(stacks.caches, threads.numbered, deferred.stand_ins, writer)
-            if thread_times
-            else None
-        )
+        self._waits = waits
         self._calls = calls
         self._round_began = 0
         # Announced since the last round.

@@ -15,6 +15,7 @@ from hpcd.bpf.table_memory import UnwindTables
 from hpcd.daemon.access import processes
 from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.access.user_accounts import UserAccounts
+from hpcd.daemon.capture.calls.wait_recorder import WaitRecorder
 from hpcd.daemon.capture.loop.collector import Collector
 from hpcd.daemon.capture.loop.session_parts import Parts
 from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
@@ -29,6 +30,7 @@ from hpcd.daemon.naming.kernel_symbols import KernelSymbols, KernelSymbolStore
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.naming.mapping_rows import KnownModule
 from hpcd.daemon.naming.module_mappings import ModuleMappings
+from hpcd.daemon.naming.other_wakers import OtherWakers
 from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
 from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
 from hpcd.daemon.targets.attachment import Attachment
@@ -148,9 +150,18 @@ class Assembly:
         if probes:
             self._stack.callback(probes.close)
         jit = JitNaming(self._modules, targets.owner_of, writer)
+        waits = None
+        if thread_times:
+            owner = self._options.owner
+            look_up, user = sampler.programs.maps.outsiders.lookup, owner[0] if owner else None
+            waits = WaitRecorder(
+                stacks.caches, threads.numbered, deferred.stand_ins, writer,
+                OtherWakers(look_up, writer.add_object, user),
+            )  # fmt: skip
         collector = Collector(
-            sampler, threads, stacks, jit, writer, self._periods(), deferred, thread_times, calls
-        )
+            sampler, threads, stacks, jit, writer, self._periods(), deferred, thread_times, waits,
+            calls,
+        )  # fmt: skip
         attachment = self._attachment(sampler, targets, pythons)
         self._install_tables(tables, sampler)
         return Parts(

@@ -15,7 +15,7 @@ struct walk {
 };
 
 /* Goes back to a time, in which the line was in a context. False if the columns are full. */
-static bool step(struct walk *walk, int64_t begin, uint32_t node, uint8_t kind)
+static bool step(struct walk *walk, int64_t begin, uint32_t node, uint32_t kind)
 {
 	const struct path_steps *steps = walk->steps;
 	int64_t last = walk->count - 1;
@@ -57,7 +57,7 @@ static bool step_over_wait(struct walk *walk, int64_t wait, int hops)
 {
 	const struct wait_graph *graph = walk->graph;
 	int64_t waker = graph->waker[wait];
-	uint8_t kind = graph->kind[wait];
+	uint32_t kind = graph->kind[wait];
 	if (kind == WAKER_THREAD && waker >= 0) {
 		if (waker != walk->line && hops < MOST_HOPS) {
 			walk->line = waker;

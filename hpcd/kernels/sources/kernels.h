@@ -540,7 +540,7 @@ struct wait_graph {
 	const int64_t *end;         /* ns at which it ended */
 	const int64_t *waker;       /* line that ended it, or -1 */
 	const uint32_t *node;       /* context that waited */
-	const uint8_t *kind;        /* enum waker */
+	const uint32_t *kind;       /* enum waker; bits above 8 tell further what kind it is, and are passed on */
 	const uint32_t *path;       /* context that it was ended in, 0: not known */
 	const int64_t *ender;       /* wait whose end was this one's, too: that of the wait itself was in vain */
 	const int64_t *lock;        /* number of the lock that it waited for, or -1 */
@@ -556,7 +556,7 @@ struct wait_graph {
 
 /* Sums by four numbers each, in a hash table. */
 struct wait_sums {
-	uint32_t *key;  /* group, line, node and kind of each place */
+	uint32_t *key;  /* group, line, node and kind (as in struct wait_graph) of each place */
 	int64_t *ns;    /* sum of each place */
 	int64_t *count; /* what was summed there; 0: the place is free */
 	int64_t places; /* number of places, a power of two */
@@ -572,7 +572,7 @@ struct path_steps {
 	int64_t *end;   /* ns at which it ended */
 	uint32_t *line; /* line that it is on */
 	uint32_t *node; /* context that the line was in; 0: not known */
-	uint8_t *kind;  /* enum waker or cause */
+	uint32_t *kind; /* enum waker or cause; of wakers as in struct wait_graph */
 	int64_t room;   /* number of steps that the columns take */
 };
 
