@@ -12,6 +12,7 @@ import numpy as np
 from hpcd.analysis import Database
 from hpcd.analysis.profile.entities import Entities
 from hpcd.analysis.profile.views import SCOPE_VIEWS, ViewTree, contexts
+from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import Mask
 from hpcd.errors import UsageError
 from hpcd.model.cct_union import collapse
@@ -74,10 +75,11 @@ class Trees:
 
     def summary(self, view: str) -> dict[str, object]:
         """Return a view's entities."""
-        contexts_of_view = self.of(view)
+        contexts_of_view, labels = self._get(view)
         entities = contexts_of_view.entities
         return {
-            "name": self.labels(view),
+            "name": labels,
+            "short": short_names(labels),
             "kind": entities.kind.tolist(),
             "procedure": entities.procedure.tolist(),
             "files": ["", *self.files],

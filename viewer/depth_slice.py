@@ -139,7 +139,7 @@ def depth_choice(db: Database, picture: PictureTree) -> dict[str, object]:
         nodes = db.sample_grid(selected, 0, db.duration_ns, len(selected), _COLUMNS)
         nodes = picture.of_pixels(nodes)
         contents = depth_contents(db, picture, nodes, selected, _DEEPEST_CHOICE)
-    names = picture.names
+    names = picture.short_names
     return {
         "best": most_telling([content.variety for content in contents]),
         "depths": [

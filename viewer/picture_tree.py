@@ -24,6 +24,7 @@ from hpcd.analysis.profile.nameless import is_address
 from hpcd.analysis.profile.views import ViewTree, contexts
 from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
+from hpcd.analysis.symbols.short_names import short_names
 from hpcd.analysis.trace.states import (
     BLOCKED_TIME,
     NOT_SAMPLED,
@@ -122,6 +123,8 @@ class PictureTree:
         self.names = with_places(db, plain)
         self.bare_names = [name.removesuffix(_INLINED) for name in self.names]
         """Names of entities without what says that they are inlined."""
+        self.short_names = short_names(self.names)
+        """:attr:`names` as people read them; a legend of them has no two alike."""
         self.plain_names = [name.removesuffix(_INLINED) for name in plain]
         """These without the place of a Python function: an edit above it moves that."""
         self.marks: U8 = marks(plain)

@@ -3,21 +3,22 @@ types, and namespaces that tell nothing apart.
 
 ``std::vector<int, std::allocator<int> >::push_back(int const&)`` is ``vector::push_back`` unless
 another name shown beside it would be that, too: then both have more of their names, in the steps of
-:class:`_Detail`. Whole names are in JSON, exports and tooltips.
+:data:`_STEPS`. Whole names are in JSON, exports and tooltips.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from hpcd.analysis.symbols.bare_names import bare_name
 
-# What display names have in addition.
-_ADDED = re.compile(r"( \[k\]| \[inlined\]| x\d+)+$")
+# What display names have in addition: places of loops and lines before, of Python functions after.
+_BEFORE = re.compile(r"(?:loop at )?(?:\S*[^:\s]:\d+|unknown line) in ")
+_ADDED = re.compile(r"(?:  \S[^\n]*:\d+)?(?: \[k\]| \[inlined\]| x\d+)*$")
 # The names of operators have brackets of their own; a conversion's name is its type.
 _OPERATOR = re.compile(
     r"\boperator(?: ?(?:\(\)|\[\]|<=>|<<=?|>>=?|->\*?|<=|>=|<|>)| (?:new|delete)(?:\[\])?)"
@@ -31,46 +32,100 @@ _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 _PLACE = re.compile(r"loop at |\S*[^:]:\d+( |$)")
 # Python's names, which have brackets of their own.
 _PYTHON = re.compile(r"<(module|lambda|locals|listcomp|dictcomp|setcomp|genexpr)>")
+# What names are made of, and the most words that tell one from others.
+_WORD = re.compile(r"[\w~]+(?:#\d+)?")
+_TELLING = 3
 # Brackets within brackets: whoever made a name that has more did not mean it to be read.
 _DEEPEST = 40
 _NO_NAMESPACE = ("(anonymous namespace)", "{anonymous}", "{{closure}}")
+# Types whose names are several words.
+_NUMBER = re.compile(r"(?:(?:unsigned|signed|long|short|int|char|double) ?){2,}")
+# Arguments that hardly anyone gives, but compilers write out.
+_DEFAULTS = {"allocator", "char_traits", "default_delete", "equal_to", "hash", "less"}
 
 
-class _Detail(IntEnum):
-    """How much of a name is kept."""
+class _Detail(NamedTuple):
+    """How much of a name is kept beside the function and the class or namespace that it is in."""
 
-    OWNER = 0
-    """The function and the class or namespace that it is in."""
-    QUALIFIED = 1
-    """All namespaces."""
-    ARGUMENTS = 2
-    """The last parts of template arguments and parameters, too."""
-    WHOLE = 3
+    inner: bool = False
+    """Closures and namespaces without names."""
+    namespaces: bool = False
+    """All of them."""
+    templates: int = 0
+    """Template arguments: so many levels of them within each other, the last part of each name."""
+    parameters: int = 0
+    """As many levels of parameters and their template arguments."""
+    telling: bool = False
+    """Words that not all names have which are alike at the first step, as template arguments."""
+    most: int = 2
+    """Arguments of a list."""
+    exact: bool = False
+    """Pointers, and arguments that compilers add."""
+
+
+_STEPS = (
+    _Detail(),
+    _Detail(inner=True),
+    _Detail(inner=True, namespaces=True),
+    _Detail(inner=True, templates=1),
+    _Detail(inner=True, parameters=1),
+    _Detail(inner=True, telling=True),
+    _Detail(inner=True, templates=3, parameters=3, most=99),
+    _Detail(inner=True, namespaces=True, templates=99, parameters=99, most=99, exact=True),
+)
+"""What is kept, the least first; after the last of them the whole name is."""
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return ``names`` shortened; those that differ still do. O(their letters)."""
-    detail = dict.fromkeys(names, _Detail.OWNER)
-    while True:
-        alike: dict[str, list[str]] = {}
-        for name in detail:
-            alike.setdefault(_shortened(name, detail[name]), []).append(name)
-        crowded = [name for group in alike.values() if len(group) > 1 for name in group]
-        crowded = [name for name in crowded if detail[name] < _Detail.WHOLE]
-        if not crowded:
-            return [_shortened(name, detail[name]) for name in names]
+    """Return ``names`` shortened; those that differ still do, also without what display names
+    have in addition (``[inlined]``). O(their letters)."""
+    split = [_split(name) for name in names]
+    short = {plain: _shortened(plain, 0) for _, plain, _ in split}
+    common: dict[str, frozenset[str]] = {}
+    for group in _alike(short):
+        common |= dict.fromkeys(group, frozenset.intersection(*map(_words, group)))
+    step = dict.fromkeys(short, 0)
+    while crowded := [
+        name for group in _alike(short) for name in group if step[name] < len(_STEPS)
+    ]:
         for name in crowded:
-            detail[name] = _Detail(detail[name] + 1)
+            step[name] += 1
+            short[name] = _shortened(name, step[name], common.get(name, frozenset()))
+    return [before + short[plain] + added for before, plain, added in split]
+
+
+def _alike(short: dict[str, str]) -> list[list[str]]:
+    """The names that have one short name with others."""
+    names: dict[str, list[str]] = {}
+    for name, text in short.items():
+        names.setdefault(text, []).append(name)
+    return [group for group in names.values() if len(group) > 1]
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    """A display name's procedure, and what stands before and after it."""
+    added = _ADDED.search(name)
+    end = added.start() if added else len(name)
+    before = _BEFORE.match(name, 0, end)
+    begin = before.end() if before else 0
+    return name[:begin], name[begin:end], name[end:]
 
 
 @lru_cache(1 << 16)
-def _shortened(name: str, detail: _Detail) -> str:
-    if detail is _Detail.WHOLE or name.startswith("["):
+def _shortened(name: str, step: int, common: frozenset[str] = frozenset()) -> str:
+    if step == len(_STEPS) or name.startswith("["):
         return name
-    added = _ADDED.search(name)
-    plain = name[: added.start()] if added else name
-    short = _without_details(bare_name(plain), detail) or plain
-    return short + (added[0] if added else "")
+    short = _without_details(bare_name(name), _STEPS[step]) or name
+    if not _STEPS[step].telling:
+        return short
+    words = dict.fromkeys(word for word in _WORD.findall(name) if word not in common)
+    telling = [word for word in words if word not in _DEFAULTS][:_TELLING]
+    return f"{short}<{', '.join(telling)}>" if telling else short
+
+
+@lru_cache(1 << 16)
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(name))
 
 
 def _without_details(name: str, detail: _Detail) -> str:
@@ -87,10 +142,11 @@ def _without_details(name: str, detail: _Detail) -> str:
         part
         for before, part in pairwise(["", *parts])
         # What calls a lambda is the lambda.
-        if part not in _NO_NAMESPACE
+        if (detail.inner or part not in _NO_NAMESPACE)
+        and part != "__cxx11"
         and not (before.startswith("{") and part.startswith("operator()"))
     ]
-    if detail is _Detail.OWNER:
+    if not detail.namespaces:
         # A lambda is known by the function that it is in.
         inner = 2
         while inner < len(kept) and kept[-inner].startswith("{"):
@@ -145,18 +201,32 @@ def _bracketed(opened: str, inside: str, word: str, detail: _Detail) -> str:
         return "{" + (kind[0] if kind else inside) + (number[0] if number else "") + "}"
     if opened == "[":
         return f"[{inside}]" if "abi:" not in inside and "clone" not in inside else ""
+    levels = detail.parameters if opened == "(" else detail.templates
+    inner = detail._replace(namespaces=False, templates=max(levels - 1, 0), parameters=0)
     if opened == "<" and not word:
         # Rust: <Type as Trait>::method, <impl Trait for Type>::method.
-        return _last(re.split(r" as | for ", inside)[-1 if inside.startswith("impl ") else 0])
-    if detail < _Detail.ARGUMENTS:
+        own, *other = re.split(r" as | for ", inside.removeprefix("impl "))
+        if inside.startswith("impl ") and other:
+            own, other = other[0], [own]
+        if not levels:
+            return _last(own, inner)
+        return f"<{' as '.join(_last(one, inner) for one in (own, *other))}>"
+    if not levels:
         return ""
-    arguments = ", ".join(_last(one) for one in _arguments(inside))
-    return f"{opened}{arguments}{_OPENED[opened]}"
+    names = [_last(one, inner) for one in _arguments(inside)]
+    if not detail.exact:
+        names = [name for name in names if name.partition("<")[0] not in _DEFAULTS] or names
+    if len(names) > detail.most:
+        names[detail.most :] = ["…"]
+    return f"{opened}{', '.join(names)}{_OPENED[opened]}" if names or opened == "(" else ""
 
 
-def _last(name: str) -> str:
+def _last(name: str, detail: _Detail) -> str:
     """The last part of a type's qualified name."""
-    return (_qualified(name.strip().rstrip("&*").strip(), _Detail.OWNER) or [name])[-1]
+    name = name.strip()
+    plain = name.rstrip("&*").strip()
+    last = plain if _NUMBER.fullmatch(plain) else (_qualified(plain, detail) or [name])[-1]
+    return last + (name[len(plain) :].strip() if detail.exact else "")
 
 
 def _arguments(inside: str) -> list[str]:

@@ -68,7 +68,7 @@ test("loops are frames on request, and inlined procedures are one with those of 
   const scoped = new CallingContextTree(nodes, { procedures: names, colours: names.map(() => 0), marks: names.map(() => 0) }, [0, 0, 0, 0, 1, LOOP]);
   assert.deepEqual([...scoped.depth], [0, 1, 1, 2, 2, 3]);
   assert.deepEqual([...scoped.at(2)], [0, 1, 1, 2, 2, 2]);
-  assert.deepEqual(scoped.path(5).map((node) => scoped.nameOf(node)), ["main", "force [inlined]", "exp"]);
+  assert.deepEqual(scoped.path(5).map((node) => scoped.shortOf(node)), ["main", "force [inlined]", "exp"]);
   scoped.showLoops(true);
   assert.deepEqual([...scoped.depth], [0, 1, 2, 2, 3, 4]);
   assert.deepEqual([...scoped.at(2)], [0, 1, 5, 2, 5, 5]);

@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { formatBytes } from "../../viewer/web/core/format.js";
 import { describeCell, ranksInside } from "../../viewer/web/messages/matrix_view.js";
-import { communicatorRows, shortName, sizeRows, waitRows } from "../../viewer/web/messages/message_rows.js";
+import { communicatorRows, sizeRows, waitRows } from "../../viewer/web/messages/message_rows.js";
 import { memoryRows, phaseRows, totalRows } from "../../viewer/web/recorded/call_rows.js";
 import { describeMarks } from "../../viewer/web/trace/call_marks.js";
 
@@ -42,11 +42,6 @@ test("wait states have their longest waits below them", () => {
   const [row] = waitRows({ waits: [{ kind: "late sender", node: 7, delaying_rank: 3, delaying_node: 8, count: 9, seconds: 2, worst: [call] }] }, (node) => `path ${node}`);
   assert.deepEqual([row.name, row.other, row.worst], ["late sender: path 7", "3: path 8", call]);
   assert.deepEqual(row.children().map(({ name, other }) => [name, other]), [["rank 2 at 1.000000 s", "rank 3 at 1.500000 s"]]);
-});
-
-test("names of C++ are shortened to class and function", () => {
-  const names = ["main", "LAMMPS_NS::CommBrick::reverse_comm()", "ns::Pair::compute(int, std::string)", "std::vector<a::b>::at", "[lib::x+0x10]"];
-  assert.deepEqual(names.map(shortName), ["main", "CommBrick::reverse_comm", "Pair::compute", "std::vector<a::b>::at", "[lib::x+0x10]"]);
 });
 
 test("sizes and communicators", () => {

@@ -64,6 +64,7 @@ def describe(database: OpenDatabase) -> dict[str, object]:
             for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
         ],
         "procedures": picture.names,
+        "short": picture.short_names,
         "kinds": picture.entities.kind.tolist(),
         "marks": picture.marks.tolist(),
         "colours": _flagged(*entity_colours(picture)).tolist(),
@@ -154,7 +155,9 @@ def _with_row(database: OpenDatabase, place: dict[str, int] | None) -> dict[str,
 def _find(database: OpenDatabase, parameters: QueryParameters) -> object:
     """Stretches of the lines of a choice in procedures whose names contain a text."""
     choice = parameters.choice()
-    return stretches(database.db, database.selection, choice, parameters.text("text"))
+    return stretches(
+        database.db, database.picture, database.selection, choice, parameters.text("text")
+    )
 
 
 def _curves(database: OpenDatabase, parameters: QueryParameters) -> object:

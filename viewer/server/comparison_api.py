@@ -25,6 +25,7 @@ from hpcd.analysis.parallel.comparison_sides import Side, choose_sides, whole_ru
 from hpcd.analysis.parallel.run_times import run_time_sentence
 from hpcd.analysis.parallel.tree_matching import owners
 from hpcd.analysis.profile.costs import WORK
+from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import Mask
 from hpcd.errors import NotFoundError, UsageError
 from hpcd.viewer.marks import marks
@@ -126,6 +127,7 @@ class Comparisons:
             "heading": "; ".join(filter(None, [run_time_sentence(comparison), *seen])),
             "sides": json_form(sides),
             "procedures": names,
+            "short": short_names(names),
             "modules": [place.module for place in selected],
             "marks": marks(names).tolist(),
             "colours": (rgb[:, 0] | rgb[:, 1] << 8 | rgb[:, 2] << 16).tolist(),

@@ -16,6 +16,8 @@ from hpcd.analysis.profile.filters import inside_of
 from hpcd.analysis.profile.state_times import RecordStates
 from hpcd.analysis.trace.states import nodes_of
 from hpcd.array_types import F64, I64, Mask
+from hpcd.model.scope import ScopeKind
+from hpcd.viewer.picture_tree import PictureTree
 from hpcd.viewer.server.selection import Choice, LineSelection
 
 # Records and lines read for one answer: about half a second.
@@ -32,26 +34,30 @@ _METRICS = {
 }  # fmt: skip
 
 
-def contexts_named(db: Database, text: str) -> Mask:
-    """``bool[nodes]``: contexts in procedures, inlined ones too, whose names contain ``text``, and
-    all they call. Small letters fit any case."""
+def contexts_named(picture: PictureTree, text: str) -> Mask:
+    """``bool[contexts]``: the database's contexts in procedures, inlined ones too, whose names,
+    whole or short, contain ``text``, and all they call. Small letters fit any case."""
     any_case = text == text.lower()
 
     def fits(name: str) -> bool:
         return text in (name.lower() if any_case else name)
 
-    named = np.array([fits(name) for name in db.procedure_labels], bool)
-    inlined = [bool(name) and fits(name) for name in db.scopes.name]
-    return db.cct.below(inside_of(db, named, inlined))
+    names = zip(picture.names, picture.short_names, strict=True)
+    named = np.array([fits(name) or fits(short) for name, short in names], bool)
+    named &= picture.entities.kind < ScopeKind.LOOP
+    named[0] = False
+    return picture.tree.below(named[picture.entity])[picture.place]
 
 
-def stretches(db: Database, selection: LineSelection, choice: Choice, text: str) -> dict[str, Any]:
+def stretches(
+    db: Database, picture: PictureTree, selection: LineSelection, choice: Choice, text: str
+) -> dict[str, Any]:
     """Return the stretches of the lines of ``choice`` in procedures whose names contain ``text``,
     in order of time, at most 20,000 of ``count``.
 
     Raises :class:`UsageError`.
     """
-    inside = contexts_named(db, text)
+    inside = contexts_named(picture, text)
     order = selection.order(choice)
     lines = selection.with_folded(order, choice)
     exact = len(lines) <= _MOST_LINES and int(db.lines.records[lines].sum()) <= _MOST_RECORDS

@@ -10,6 +10,7 @@ from hpcd.analysis.answers.stack_rows import RowKind, stack_rows
 from hpcd.analysis.stacks.reading import Reading, reading_of
 from hpcd.analysis.stacks.recorded_stacks import recorded_stacks
 from hpcd.analysis.stacks.stack_sentences import findings, headline
+from hpcd.analysis.symbols.short_names import short_names
 from hpcd.errors import TargetError
 from hpcd.model.stack_snapshot import ThreadStack
 
@@ -51,6 +52,9 @@ def _answer(
 ) -> dict[str, Any]:
     snapshot = reading.snapshot
     rows = stack_rows(reading, snapshot.threads, kernel=kernel, most=_MOST_THREADS)
+    names = [[frame.text for frame in row.frames] or [row.text] for row in rows]
+    frames = [*dict.fromkeys(frame.text for row in rows for frame in row.frames)]
+    short = dict(zip(frames, short_names(frames), strict=True))
     seconds = [[one.seconds for one in row.members if one.seconds is not None] for row in rows]
     return {
         "headline": headline(snapshot, None if at is None else at / 1e9),
@@ -59,7 +63,8 @@ def _answer(
         "threads": len(snapshot.threads),
         "parent": [row.above for row in rows],
         "kind": [int(row.kind) for row in rows],
-        "names": [[frame.text for frame in row.frames] or [row.text] for row in rows],
+        "names": names,
+        "short": [[short.get(name, name) for name in run] for run in names],
         "threads_of": [len(row.members) for row in rows],
         "processes": [row.processes for row in rows],
         "since": [row.since for row in rows],

@@ -105,11 +105,12 @@ export class AlignedTree {
   /**
    * Names on the way to a region: the program's own.
    * @param {number} node
+   * @param {string[]} names of procedures
    */
-  pathOf(node) {
+  pathOf(node, names) {
     const path = this.database.tree.path(node);
     const own = path.filter((context) => this.owner[context] === context);
-    return (own.length ? own : path).map((context) => this.name(context)).join(" > ") || "outside the program";
+    return (own.length ? own : path).map((context) => names[this.place[context]]).join(" > ") || "outside the program";
   }
 
   /**
@@ -118,11 +119,11 @@ export class AlignedTree {
    */
   tag({ procedure }) {
     const { database } = this;
-    const name = database.tree.names[procedure];
-    const box = colouredName(database.css(procedure), name);
+    const { names, short } = database.tree;
+    const box = colouredName(database.css(procedure), short[procedure]);
     const hits = database.searchHits();
     box.className = hits ? (hits[procedure] ? "found" : "faded") : "";
-    box.title = `${name}\n${this.modules[procedure]}`;
+    box.title = `${names[procedure]}\n${this.modules[procedure]}`;
     return box;
   }
 

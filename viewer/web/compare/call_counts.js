@@ -29,9 +29,10 @@ export async function mountCallCounts(element, { store, api, aligned, query, lim
     visits[step], visits[step + 1], calls.ranks[step], calls.ranks[step + 1], limits().sensitivity);
 
   /** @param {CallPoint} row */
-  function nameOf({ name, caller, callee }) {
-    const number = database.tree.numbers.get(callee);
-    const box = colouredName(number === undefined ? "" : database.css(number), name);
+  function nameOf({ caller, callee }) {
+    const { tree } = database;
+    const number = tree.numbers.get(callee);
+    const box = colouredName(number === undefined ? "" : database.css(number), `${tree.shortened(caller)} → ${tree.shortened(callee)}`);
     const fits = store.state.search ? nameMatcher(store.state.search) : null;
     box.className = fits ? (fits(caller) || fits(callee) ? "found" : "faded") : "";
     box.title = `${caller} called ${callee}`;

@@ -167,9 +167,10 @@ class CallGraph {
   // The program's own contexts that differ, beside the tree.
   list() {
     const { comparison } = this;
+    const { names, short } = comparison.database.tree;
     const regions = comparison.differing(this.view.limits());
     this.regions.replaceChildren(...regions.slice(0, MOST_LISTED).map(({ node, values, changes }) => listEntry(
-      comparison.pathOf(node), comparison.sides.map((_, side) => formatQuantity(values[side], comparison.unit)).join(" → "),
+      comparison.pathOf(node, short), comparison.pathOf(node, names), comparison.sides.map((_, side) => formatQuantity(values[side], comparison.unit)).join(" → "),
       changes.map((change) => [CHANGE_CLASSES[change], CHANGE_LABELS[change]]), () => this.reveal(node),
     )));
     if (!regions.length) this.regions.replaceChildren(textElement("li", "None above the thresholds."));

@@ -200,9 +200,9 @@ class CoupledTraces {
     if (!grid || x === null || y === null || x < 0 || x >= 1) return;
     const node = grid.nodeAt(rowAt(grid, y), Math.floor(x * grid.w));
     const { tree } = side.database;
-    const path = tree.has(node) ? tree.path(node).map((frame) => tree.names[tree.procedure[frame]]).join(" > ") : "not there";
-    const item = Object.assign(textElement("span", "", "at ending"), { title: path });
-    item.append(endOfText(path));
+    const path = (/** @type {string[]} */ names) => (tree.has(node) ? tree.path(node).map((frame) => names[tree.procedure[frame]]).join(" > ") : "not there");
+    const item = Object.assign(textElement("span", "", "at ending"), { title: path(tree.names) });
+    item.append(endOfText(path(tree.short)));
     head.append(item);
   }
 

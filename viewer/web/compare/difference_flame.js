@@ -59,7 +59,7 @@ class DifferenceFlame {
     this.ends.forEach((end) => end());
   }
 
-  get names() { return this.comparison.database.tree.names; }
+  get contexts() { return this.comparison.database.tree; }
 
   // The earlier of the two sides.
   get step() { return Math.min(Math.max(this.view.store.state.step ?? 0, 0), this.comparison.sides.length - 2); }
@@ -69,7 +69,7 @@ class DifferenceFlame {
     const icicle = new Icicle(this.canvas, {
       fill: (row) => `rgb(${this.colour(row).join(" ")})`,
       dark: (row) => { const [red, green, blue] = this.colour(row); return isDark(red, green, blue); },
-      text: (row) => `${this.names[row.procedure]}  ${this.note(row)}`,
+      text: (row) => `${this.contexts.short[row.procedure]}  ${this.note(row)}`,
       faded: ({ procedure }) => this.hits !== null && !this.hits[procedure],
       marked: ({ procedure }) => this.hits?.[procedure] === 1,
     });
@@ -154,14 +154,14 @@ class DifferenceFlame {
     const root = icicle.root ?? this.whole;
     const { before, after } = this.costs(root);
     const { unit, metric } = comparison;
-    this.view.say(`${this.names[root.procedure]}: ${formatQuantity(before, unit)} → ${formatQuantity(after, unit)} of ${metric.replaceAll("_", " ")}, ${this.changeText(root)}`);
+    this.view.say(`${this.contexts.short[root.procedure]}: ${formatQuantity(before, unit)} → ${formatQuantity(after, unit)} of ${metric.replaceAll("_", " ")}, ${this.changeText(root)}`);
     this.view.done(`flame ${icicle.boxes.length} ${icicle.boxes.filter(({ row }) => !this.isUnchanged(row)).length}`);
   }
 
   /** @param {Row} row */
   describe(row) {
     const { unit } = this.comparison;
-    return [this.names[row.procedure],
+    return [this.contexts.both(row.procedure),
       ...[this.step, this.step + 1].map((side) => `${sideLetter(side)}  ${formatQuantity(row.inclusive[side], unit)}  (self ${formatQuantity(row.exclusive[side], unit)})`),
       `${this.changeText(row)}  ${CHANGE_CLASSES[this.change(row)]}`].join("\n");
   }
@@ -173,6 +173,6 @@ class DifferenceFlame {
   csv() {
     const { sides, unit } = this.comparison;
     return [["procedure", ...sides.map(({ label }) => `${label} (${unit})`), "change"],
-      ...this.icicle.boxes.map(({ row }) => [this.names[row.procedure], ...sides.map((_, side) => row.inclusive[side]), CHANGE_CLASSES[this.change(row)]])];
+      ...this.icicle.boxes.map(({ row }) => [this.contexts.names[row.procedure], ...sides.map((_, side) => row.inclusive[side]), CHANGE_CLASSES[this.change(row)]])];
   }
 }

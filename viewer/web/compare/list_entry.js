@@ -4,14 +4,15 @@
 import { endOfText } from "../core/format.js";
 
 /**
- * @param {string} path
+ * @param {string} path in short names
+ * @param {string} title
  * @param {string} note
  * @param {string[][]} pills [class, text] each
  * @param {() => void} act what a click does
  */
-export function listEntry(path, note, pills, act) {
+export function listEntry(path, title, note, pills, act) {
   const item = document.createElement("li");
-  const button = Object.assign(document.createElement("button"), { className: "ending", title: path });
+  const button = Object.assign(document.createElement("button"), { className: "ending", title });
   button.append(endOfText(path));
   button.addEventListener("click", act);
   item.append(button, Object.assign(document.createElement("small"), { textContent: note }),

@@ -148,11 +148,12 @@ class ScalingLoss {
   // What the program's contexts lose on most ranks, the most first.
   list() {
     const { comparison } = this;
+    const { names, short } = comparison.database.tree;
     const side = this.runs[this.runs.length - 1];
     const regions = comparison.regions.map(({ node, values }) => ({ node, ...this.loss(values, side) }))
       .filter(({ loss }) => Math.abs(loss) >= LEAST).sort((one, two) => two.loss - one.loss);
     this.losses.replaceChildren(...regions.slice(0, MOST_LISTED).map(({ node, loss, excess }) => listEntry(
-      comparison.pathOf(node), formatQuantity(excess, comparison.unit), [[loss < 0 ? "less" : "gone", formatPercent(loss)]],
+      comparison.pathOf(node, short), comparison.pathOf(node, names), formatQuantity(excess, comparison.unit), [[loss < 0 ? "less" : "gone", formatPercent(loss)]],
       () => this.view.store.set({ search: comparison.name(node) }),
     )));
   }

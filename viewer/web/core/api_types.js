@@ -13,7 +13,8 @@
  * @typedef {LiveState & { lines: (number | null)[] }} LiveAnswer lines: what the lines asked about are in the newest revision
  *
  * What a tree's nodes are. kinds: where not all are procedures; palette and rest: colours of pictures.
- * @typedef {{ procedures: string[], marks: ArrayLike<number>, colours: ArrayLike<number>, kinds?: ArrayLike<number>, palette?: ArrayLike<number>, rest?: number }} Procedures
+ * short: the names as people read them.
+ * @typedef {{ procedures: string[], short?: string[], marks: ArrayLike<number>, colours: ArrayLike<number>, kinds?: ArrayLike<number>, palette?: ArrayLike<number>, rest?: number }} Procedures
  *
  * @typedef {object} Summary a database
  * @property {string} name
@@ -25,6 +26,7 @@
  * @property {string} seen which part of its processes was seen, empty where that was all
  * @property {[number, number, number, number][]} losses measurement, from, to, how many samples were dropped
  * @property {string[]} procedures names of what the tree's nodes are
+ * @property {string[]} short the same without what tells none of them apart
  * @property {ArrayLike<number>} kinds of these: 0 procedure, 1 inlined call, LOOP
  * @property {ArrayLike<number>} marks of procedures: BLOCKED, INTERRUPT, others or 0
  * @property {ArrayLike<number>} colours of these: red, green << 8, blue << 16, and 1 << 24 where it is one that is told apart
@@ -47,6 +49,7 @@
  *
  * @typedef {object} Entities what the nodes of a view's tree are
  * @property {string[]} name
+ * @property {string[]} short names as people read them
  * @property {number[]} kind 0 procedure, 1 inlined call, LOOP, STATEMENT
  * @property {number[]} procedure the procedure each is in
  * @property {string[]} files
@@ -138,6 +141,7 @@
  * @property {number[]} parent its number + 1; 0: none
  * @property {number[]} kind 0 frames, 1 what those that stand there do, 2 a thread, 3 how many more
  * @property {string[][]} names of frames with no branch between them; of others one text
+ * @property {string[][]} short the same as people read them
  * @property {number[]} threads_of how many stand there or below
  * @property {string[]} processes
  * @property {string[]} since in words

@@ -1,6 +1,8 @@
 // @ts-check
 // The calling context tree in the browser: what needs no request.
 
+import { nameMatcher } from "./format.js";
+
 export const BLOCKED = 1;
 export const INTERRUPT = 4; // of a procedure: what is BLOCKED below it was preempted where the interrupt came
 
@@ -29,17 +31,17 @@ const INLINED = / \[inlined\]$/;
  */
 export function bareName(name) { return name.replace(INLINED, ""); }
 
-/** @typedef {import("./api_types.js").Summary} Summary */
-
 export class CallingContextTree {
   /**
    * @param {import("./api_types.js").TreeColumns} columns
-   * @param {Pick<Summary, "procedures" | "colours" | "marks">} summary of what the nodes are
+   * @param {Pick<import("./api_types.js").Procedures, "procedures" | "short" | "colours" | "marks">} summary of what the nodes are
    * @param {ArrayLike<number> | null} kinds of what the nodes are; null: procedures
    */
   constructor({ parent, procedure, paths = parent.length, owner, state, cost }, summary, kinds = null) {
     this.parent = parent;
     this.names = summary.procedures;
+    // The same as people read them: texts of the page have these, links and searches the whole names.
+    this.short = summary.short ?? this.names;
     this.kinds = kinds;
     // What each node is, by its own name. Procedures of one name are one: code made at run time is a module
     // of each process; in a database's tree, whose colours have owners, inlined ones too.
@@ -147,10 +149,31 @@ export class CallingContextTree {
   }
 
   /**
-   * What a node is called: an inlined call says so.
+   * What a node is called on the page: an inlined call says so.
    * @param {number} node
    */
-  nameOf(node) { return this.names[this.entity[node]]; }
+  shortOf(node) { return this.short[this.entity[node]]; }
+
+  /**
+   * Of a procedure the short name, and below it the whole one where that says more.
+   * @param {number} procedure
+   */
+  both(procedure) { return [...new Set([this.short[procedure], this.names[procedure]])].join("\n"); }
+
+  /**
+   * The short name of a procedure.
+   * @param {string} name the whole one, which is returned where no procedure has it
+   */
+  shortened(name) { return this.short[this.numbers.get(name) ?? -1] ?? name; }
+
+  /**
+   * Of each of what the nodes are 1 where its name, whole or short, contains a text.
+   * @param {string} text in small letters for any case
+   */
+  matching(text) {
+    const fits = nameMatcher(text);
+    return Uint8Array.from(this.names, (name, i) => (fits(name) || fits(this.short[i]) ? 1 : 0));
+  }
 
   /**
    * Of each node the sum over its subtree.

@@ -3,7 +3,6 @@
 // show. What needs no request.
 
 import { cssOfPixel, isDarkPixel } from "./colour.js";
-import { nameMatcher } from "./format.js";
 import { bareName, CallingContextTree, LOOP } from "./cct.js";
 import { pictureColours } from "./picture_colours.js";
 
@@ -78,7 +77,7 @@ export class OpenDatabase {
     const { colours } = this.store.state;
     const [columns, entities, painted] = await Promise.all([api.tree(db, view), api.entities(db, view), api.colours(db, colours, view)]);
     const marks = entities.name.map((_, i) => this.summary.marks[i] ?? 0);
-    const tree = new CallingContextTree(columns, { procedures: entities.name, colours: painted, marks }, entities.kind);
+    const tree = new CallingContextTree(columns, { procedures: entities.name, short: entities.short, colours: painted, marks }, entities.kind);
     tree.showLoops(true);
     return Object.assign(tree, { place: columns.place, view, entities });
   }
@@ -114,9 +113,7 @@ export class OpenDatabase {
 
   // Of each procedure 1 where the search finds it; null without a search.
   searchHits(tree = this.tree) {
-    if (!this.store.state.search) return null;
-    const matches = nameMatcher(this.store.state.search);
-    return Uint8Array.from(tree.names.map((name) => (matches(name) ? 1 : 0)));
+    return this.store.state.search ? tree.matching(this.store.state.search) : null;
   }
 
   // Of each node 1 where the search finds something on its path: its pixels stay lit then; null without a search.

@@ -31,34 +31,26 @@ import { formatBytes, formatCount, formatFixed, formatTime } from "../core/forma
 const NOBODY = () => [];
 
 /**
- * A call path, innermost procedure first, names as short as they can be told apart by.
+ * A call path in short names, innermost procedure first.
  * @param {import("../core/cct.js").CallingContextTree} tree
  * @param {number} node
  */
-export function pathText(tree, node) { return pathNames(tree, node).map(shortName).join(" ‹ "); }
+export function pathText(tree, node) { return pathNames(tree, node, tree.short).join(" ‹ "); }
 
 /**
  * A call path with whole names, a line each.
  * @param {import("../core/cct.js").CallingContextTree} tree
  * @param {number} node
  */
-export function wholePath(tree, node) { return pathNames(tree, node).join("\n"); }
+export function wholePath(tree, node) { return pathNames(tree, node, tree.names).join("\n"); }
 
 /**
  * @param {import("../core/cct.js").CallingContextTree} tree
  * @param {number} node
+ * @param {string[]} names of procedures
  */
-function pathNames(tree, node) {
-  return tree.has(node) ? tree.path(node).map((frame) => tree.names[tree.procedure[frame]]).reverse() : ["unknown"];
-}
-
-/**
- * Of a C++ name class and function, without namespaces and parameters; others as they are.
- * @param {string} name
- */
-export function shortName(name) {
-  if (!name.includes("::") || /[<\[]/.test(name)) return name;
-  return name.replace(/\(.*$/, "").split("::").slice(-2).join("::");
+function pathNames(tree, node, names) {
+  return tree.has(node) ? tree.path(node).map((frame) => names[tree.procedure[frame]]).reverse() : ["unknown"];
 }
 
 /**

@@ -86,7 +86,7 @@ export class CostOverLines extends AnswerPane {
     offerMetrics(this.select, context.summary.metrics, name);
     const about = store.state.context ?? "n0";
     // A row of the profile tells what it is; a context alone, of a link, what can be known of it.
-    part(this.element, "of", HTMLElement).textContent = about === "n0" ? "of the whole program" : `of ${store.state.about ?? "the selected context"}`;
+    part(this.element, "of", HTMLElement).textContent = about === "n0" ? "of the whole program" : `of ${store.state.about === undefined ? "the selected context" : context.tree.shortened(store.state.about)}`;
     this.whole.hidden = about === "n0";
     const answers = await this.newestAnswer(() => Promise.all([
       api.over(store.db, store.state, name, about),
@@ -157,8 +157,8 @@ export class CostOverLines extends AnswerPane {
   listProcedures(heat, hits) {
     if (!heat.h || !heat.w) return;
     part(this.element, "columns", HTMLElement).replaceChildren(...Array.from(heat.procedures, (procedure) => {
-      const name = this.page.context.tree.names[procedure];
-      const item = Object.assign(textElement("li", name), { title: name });
+      const { names, short } = this.page.context.tree;
+      const item = Object.assign(textElement("li", short[procedure]), { title: names[procedure] });
       item.style.flex = "1 1 0";
       item.classList.toggle("found", hits?.[procedure] === 1);
       return item;
@@ -183,7 +183,7 @@ export class CostOverLines extends AnswerPane {
     this.explain(this.map.canvas, ({ heat }, spot) => {
       if (!heat.w) return "";
       const { row, column } = heatCell(heat, spot);
-      return `${this.labelOf(heat.lines[row])}\n${this.page.context.tree.names[heat.procedures[column]]}\n${this.text(heat.values[row * heat.w + column])}`;
+      return `${this.labelOf(heat.lines[row])}\n${this.page.context.tree.both(heat.procedures[column])}\n${this.text(heat.values[row * heat.w + column])}`;
     });
     this.curve.canvas.addEventListener("click", (event) => {
       const over = this.answers?.over;

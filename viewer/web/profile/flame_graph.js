@@ -84,7 +84,7 @@ export class FlameGraph extends AnswerPane {
     const icicle = new Icicle(this.canvas, {
       fill: ({ procedure }) => context.opened.css(procedure, this.viewTree),
       dark: ({ procedure }) => context.opened.dark(procedure, this.viewTree),
-      text: ({ procedure }) => this.viewTree.names[procedure],
+      text: ({ procedure }) => this.viewTree.short[procedure],
       faded: ({ procedure }) => this.hits !== null && !this.hits[procedure],
       marked: ({ procedure }) => this.hits?.[procedure] === 1,
     });
@@ -173,7 +173,7 @@ export class FlameGraph extends AnswerPane {
     const { unit } = selected.metrics[number];
     const total = this.graph.profile.total[number] || 1;
     const [all, self] = [row.inclusive[number], row.exclusive[number]];
-    return `${this.viewTree.names[row.procedure]}\n${formatQuantity(all, unit)}  ${formatPercent(all / total)}\nself ${formatQuantity(self, unit)}  ${formatPercent(self / total)}`;
+    return `${this.viewTree.both(row.procedure)}\n${formatQuantity(all, unit)}  ${formatPercent(all / total)}\nself ${formatQuantity(self, unit)}  ${formatPercent(self / total)}`;
   }
 
   canvases() { return [this.canvas]; }

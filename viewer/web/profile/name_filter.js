@@ -1,8 +1,6 @@
 // @ts-check
 // Which rows of a profile are shown where only some names are requested.
 
-import { nameMatcher } from "../core/format.js";
-
 /** @typedef {import("./profile.js").Row} Row */
 
 const MOST = 1000; // rows that are gone through
@@ -13,10 +11,9 @@ export class NameFilter {
    * @param {string} text that names contain
    */
   constructor(tree, text) {
-    const fits = nameMatcher(text);
     this.tree = tree;
     // Of each procedure 1 where its name fits.
-    this.named = Uint8Array.from(tree.names, (name) => (fits(name) ? 1 : 0));
+    this.named = tree.matching(text);
     // Of each node 1 where it fits, or one below it.
     this.below = tree.procedure.map((procedure) => this.named[procedure]);
     for (let node = this.below.length - 1; node > 0; node--) if (this.below[node]) this.below[tree.parent[node]] = 1;

@@ -147,7 +147,7 @@ export class ProfileTable extends AnswerPane {
     const { procedure } = row;
     const { context } = this.page;
     const { kind, files, file, line } = tree.entities;
-    const box = colouredName(context.opened.css(procedure, tree), tree.names[procedure]);
+    const box = colouredName(context.opened.css(procedure, tree), tree.short[procedure]);
     const hits = context.opened.searchHits(tree);
     box.className = hits ? (hits[procedure] ? "found" : "faded") : "";
     box.classList.toggle("scope", kind[procedure] > 0);

@@ -85,7 +85,8 @@ export class Source extends AnswerPane {
       this.table.fill([]);
       return;
     }
-    part(this.element, "of", HTMLElement).textContent = this.page.context.opened.procedureOf(profile.tree, procedure);
+    const name = this.page.context.opened.procedureOf(profile.tree, procedure);
+    Object.assign(part(this.element, "of", HTMLElement), { textContent: this.page.context.tree.shortened(name), title: name });
     this.show(selected, profile, code);
   }
 
@@ -177,7 +178,7 @@ export class Source extends AnswerPane {
       const costs = costsByPlace(listing.instructions, selected);
       const all = text.length ? text : [...costs.keys()].map((at) => /** @type {[number, string]} */ ([at, ""]));
       return [
-        { place: "", text: "", heading: `${procedure} of ${module || "no file"}${note ? ` (${note})` : ""}` },
+        { place: "", text: "", heading: `${this.page.context.tree.shortened(procedure)} of ${module || "no file"}${note ? ` (${note})` : ""}` },
         ...all.map(([at, words]) => ({ place: at.toString(16), text: words, spot: ADDRESS + at.toString(16), costs: costs.get(at) })),
       ];
     }), this.page.store.state.spot);

@@ -140,12 +140,13 @@ export class Stacks extends AnswerPane {
    * @param {StacksAnswer} answer
    * @param {Row} row
    */
-  nameOf({ kind, names }, { number }) {
+  nameOf({ kind, names, short }, { number }) {
     const { context } = this.page;
     if (kind[number] !== FRAMES) return Object.assign(textElement("span", names[number][0], kind[number] === WAIT ? "wait" : "thread"), { title: names[number][0] });
     const run = fromMain(names[number]);
+    const read = short[number].slice(-run.length);
     const last = context.tree.numbers.get(run[run.length - 1]);
-    const box = colouredName(last === undefined ? "var(--same)" : context.opened.css(last), shortened(run));
+    const box = colouredName(last === undefined ? "var(--same)" : context.opened.css(last), shortened(read));
     const hits = context.opened.searchHits();
     const hit = hits && run.some((name) => hits[context.tree.numbers.get(name) ?? -1]);
     box.className = hits ? (hit ? "found" : "faded") : "";

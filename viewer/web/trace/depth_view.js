@@ -136,7 +136,7 @@ function boxPainter(pen, context, frame, column) {
     const [x, y, wide] = [from * column, (tree.depth[node] - 1) * frame, (to - from) * column];
     pen.fillStyle = cssOfPixel(fill);
     pen.fillRect(x, y, Math.max(1, wide - (wide > 3 ? gap : 0)), frame - gap);
-    const text = frame >= TEXT * ratio ? fitter.fitted(bareName(tree.nameOf(node)), wide) : "";
+    const text = frame >= TEXT * ratio ? fitter.fitted(bareName(tree.shortOf(node)), wide) : "";
     if (!text) return;
     pen.fillStyle = isDarkPixel(fill) ? "#fff" : "#000";
     pen.fillText(text, x + MARGIN * ratio, y + frame / 2);

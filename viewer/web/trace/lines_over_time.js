@@ -315,7 +315,7 @@ export class LinesOverTime {
     const dropped = summary.losses.reduce((sum, [measurement, from, to, samples]) => (
       measurement === line?.measurement && from <= time && time <= to ? sum + samples : sum), 0);
     const losses = dropped ? `  (${formatCount(dropped)} samples of its recording dropped about here)` : "";
-    const path = tree.has(node) ? tree.path(node).map((frame) => tree.nameOf(frame)) : ["not there"];
+    const path = tree.has(node) ? tree.path(node).map((frame) => tree.shortOf(frame)) : ["not there"];
     return [`${formatTime(time, t1 - t0)}  ${line?.label ?? `line ${grid.lines[row]}`}${state && `  (${state})`}${losses}`, ...path].join("\n");
   }
 

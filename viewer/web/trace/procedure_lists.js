@@ -23,7 +23,7 @@ export function callPathList(list, { store, context }) {
       const depth = store.state.depth ?? 0;
       const { procedure } = context.tree;
       const current = depth ? context.tree.depth[node] === depth : procedure[node] === shown[path.at(-1) ?? 0];
-      const item = procedureItem(context, store, procedure[node], "", context.tree.nameOf(node));
+      const item = procedureItem(context, store, context.tree.entity[node], "");
       item.querySelector("i")?.style.setProperty("background", cssOfPixel(colours[procedure[node]]));
       item.classList.toggle("current", current);
       // Goes to the depth instead of searching.
@@ -47,15 +47,16 @@ export function callPathList(list, { store, context }) {
 /**
  * @param {import("../core/context.js").PageContext} context
  * @param {import("../core/store.js").Store} store
- * @param {number} procedure
+ * @param {number} procedure or inlined call of one
  * @param {string} note
- * @param {string} [name] other than the procedure's
  */
-export function procedureItem(context, store, procedure, note, name = context.tree.names[procedure]) {
+export function procedureItem(context, store, procedure, note) {
+  const { names, short } = context.tree;
   const item = document.createElement("li");
   const button = document.createElement("button");
-  button.append(...colouredName(cssOfPixel(context.opened.picture().colours[procedure]), name).childNodes);
-  button.addEventListener("click", () => store.set({ search: bareName(name) }));
+  button.append(...colouredName(cssOfPixel(context.opened.picture().colours[procedure]), short[procedure]).childNodes);
+  button.addEventListener("click", () => store.set({ search: bareName(names[procedure]) }));
+  item.title = names[procedure];
   item.append(button);
   if (note) item.append(textElement("small", note));
   return item;

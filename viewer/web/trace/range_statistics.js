@@ -198,7 +198,7 @@ export class RangeStatistics {
   shareItem({ procedure, ofPixels, exact }, pixels) {
     const error = 2 * Math.sqrt((ofPixels * (1 - ofPixels)) / pixels);
     const item = procedureItem(this.context, this.store, procedure, exact === null ? `${formatPercent(ofPixels)} ± ${formatPercent(error)}` : formatPercent(exact));
-    item.title = `${formatPercent(ofPixels)} of the pixels in view, ± ${formatPercent(error)} (twice the standard error)`
+    item.title += `\n${formatPercent(ofPixels)} of the pixels in view, ± ${formatPercent(error)} (twice the standard error)`
       + (exact === null ? "" : `\n${formatPercent(exact)} of the time of all lines in view, exactly`);
     return item;
   }

@@ -141,7 +141,7 @@ function textLook({ tree, summary: { causes = [] }, picture }) {
     if (kind !== RUNNING && kind !== RUNNABLE) return { name: stateWords(tree.state[node], causes), colour: soft, cause: true };
     const own = colours[shown[node]];
     const dark = isDarkPixel(kind === RUNNABLE ? paler(own, blank) : own);
-    return { name: bareName(tree.names[shown[node]]), colour: dark ? "#fff" : "#000", cause: false };
+    return { name: bareName(tree.short[shown[node]]), colour: dark ? "#fff" : "#000", cause: false };
   };
 }
 

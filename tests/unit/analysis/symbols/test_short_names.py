@@ -38,8 +38,12 @@ from hpcd.analysis.symbols.short_names import short_names
         ("<module>", "<module>"),
         ("do_work", "do_work"),
         ("[truncated: no unwind information]", "[truncated: no unwind information]"),
-        ("loop at a.cpp:12 in f<int>(int)", "loop at a.cpp:12 in f<int>(int)"),
-        ("a.cpp:12 in f<int>(int)", "a.cpp:12 in f<int>(int)"),
+        ("loop at a.cpp:12", "loop at a.cpp:12"),
+        ("loop at a.cpp:12 in ns::g::f<int>(int)", "loop at a.cpp:12 in g::f"),
+        ("a.cpp:12 in f<int>(int)", "a.cpp:12 in f"),
+        ("Worker.run  tasks.py:12", "Worker.run  tasks.py:12"),
+        ("A.<locals>.f  b (2).py:12", "A.<locals>.f  b (2).py:12"),
+        ("main  b (2).py:12", "main  b (2).py:12"),
         ("std::f<int>(int) [inlined]", "std::f [inlined]"),
         ("schedule.part.0 [k]", "schedule.part [k]"),
     ],
@@ -50,7 +54,35 @@ def test_of_a_name_the_function_and_its_owner_are_left(name: str, short: str) ->
 
 def test_names_that_would_be_alike_have_more() -> None:
     names = ["void f<int>(int)", "void f<double>(double)", "a::c::g()", "b::c::g()", "c::h(int)"]
-    assert short_names(names) == ["f<int>(int)", "f<double>(double)", "a::c::g", "b::c::g", "c::h"]
+    assert short_names(names) == ["f<int>", "f<double>", "a::c::g", "b::c::g", "c::h"]
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["std::engine<unsigned long, 32ul, 624ul>::gen()",
+          "std::engine<unsigned long, 64ul>::gen()"],
+         ["engine<unsigned long, 32ul, …>::gen", "engine<unsigned long, 64ul>::gen"]),
+        (["f(int)", "f(std::vector<int, std::allocator<int> > const&)"], ["f(int)", "f(vector)"]),
+        (["std::traits<std::allocator<int> >::f", "std::traits<std::allocator<A> >::f"],
+         ["traits::f<int>", "traits::f<A>"]),
+        (["<my::Vec<T> as my::A<T>>::next", "<my::Vec<T> as my::B<T>>::next"],
+         ["<Vec as A>::next", "<Vec as B>::next"]),
+        (["my_app::main", "my_app::main::{{closure}}"],
+         ["my_app::main", "main::{{closure}}"]),
+        (["void std::sort<std::It<float*, std::vector<float>>>(std::It<float*>)",
+          "void std::sort<std::It<double*, std::vector<double>>>(std::It<double*>)",
+          "void std::sort<std::It<float*, std::vector<float>>, Less>(std::It<float*>, Less)",
+          "void std::sort<std::It<double*, std::vector<double>>, Less>(std::It<double*>, Less)"],
+         ["std::sort<float>", "std::sort<double>",
+          "std::sort<float, Less>", "std::sort<double, Less>"]),
+        (["f(int*)", "f(int)"], ["f(int*)", "f(int)"]),
+        (["f(int)", "f(double) [inlined]"], ["f(int)", "f(double) [inlined]"]),
+        (["f(int)", "f(int) [inlined]"], ["f", "f [inlined]"]),
+    ],
+)  # fmt: skip
+def test_they_have_no_more_than_tells_them_apart(names: list[str], short: list[str]) -> None:
+    assert short_names(names) == short
 
 
 _LETTERS = st.sampled_from("ab:<>()[]{} ,.~/#&*@0")
@@ -63,6 +95,6 @@ def test_names_that_differ_stay_so(names: list[str]) -> None:
     assert all(bool(one) == bool(name) for one, name in zip(short, names, strict=True))
 
 
-@pytest.mark.parametrize("letter", ["<", "(", "{", "<(", "a<", "::", "operator"])
+@pytest.mark.parametrize("letter", ["<", "(", "{", "<(", "a<", "::", "operator", "  a:1"])
 def test_hostile_names_end_no_reader(letter: str) -> None:
     assert len(short_names([letter * 5000, letter * 5001])) == 2
