@@ -30,8 +30,8 @@ _THUNK = re.compile(r"^(?:non-)?virtual thunk to |^covariant return thunk to ")
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 # Places in sources, and loops there.
 _PLACE = re.compile(r"loop at |\S*[^:]:\d+( |$)")
-# Python's names, which have brackets of their own.
-_PYTHON = re.compile(r"<(module|lambda|locals|listcomp|dictcomp|setcomp|genexpr)>")
+# Python's names, which have brackets of their own, and others that brackets enclose.
+_PYTHON = re.compile(r"<(module|lambda|locals|listcomp|dictcomp|setcomp|genexpr)>|^<[^<>]*>$")
 # What names are made of, and the most words that tell one from others.
 _WORD = re.compile(r"[\w~]+(?:#\d+)?")
 _TELLING = 3
@@ -45,14 +45,14 @@ _DEFAULTS = {"allocator", "char_traits", "default_delete", "equal_to", "hash", "
 
 
 class _Detail(NamedTuple):
-    """How much of a name is kept beside the function and the class or namespace that it is in."""
+    """The parts of a name that are kept in addition to the function and its class or namespace."""
 
     inner: bool = False
     """Closures and namespaces without names."""
     namespaces: bool = False
     """All of them."""
     templates: int = 0
-    """Template arguments: so many levels of them within each other, the last part of each name."""
+    """Levels of template arguments within each other, of each the last part of its name."""
     parameters: int = 0
     """As many levels of parameters and their template arguments."""
     telling: bool = False
@@ -73,12 +73,12 @@ _STEPS = (
     _Detail(inner=True, templates=3, parameters=3, most=99),
     _Detail(inner=True, namespaces=True, templates=99, parameters=99, most=99, exact=True),
 )
-"""What is kept, the least first; after the last of them the whole name is."""
+"""The steps, the shortest name first; the whole name follows the last one."""
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return ``names`` shortened; those that differ still do, also without what display names
-    have in addition (``[inlined]``). O(their letters)."""
+    """Return ``names`` shortened. Names that differ still do, also without the additions of
+    display names (``[inlined]``). O(their letters)."""
     split = [_split(name) for name in names]
     short = {plain: _shortened(plain, 0) for _, plain, _ in split}
     common: dict[str, frozenset[str]] = {}

@@ -25,9 +25,10 @@ def opened(page: Page, pane: str, done: str) -> None:
 
 
 def shown(page: Page) -> list[tuple[str, str]]:
-    """(name, inclusive records) of the rows."""
+    """(whole name, inclusive records) of the rows."""
     records = page.locator(".table .row .cell:nth-child(4)").all_text_contents()
-    names = [text.lstrip("▾▸") for text in page.locator(".table .row .name").all_text_contents()]
+    titles = page.locator(".table .row .name > [title]").all()
+    names = [(title.get_attribute("title") or "").partition("\n")[0] for title in titles]
     return [(name, count.split()[0]) for name, count in zip(names, records, strict=True)]
 
 
@@ -50,7 +51,7 @@ def test_every_view_is_that_of_the_report(page: Page, program: Path) -> None:
     page.get_by_role("treegrid").press("ArrowDown")
     page.get_by_role("button", name="Hot path").click()
     labels = rows(page)
-    assert any(name.endswith("Field::relax(double) [inlined]") for name in labels)
+    assert any(name.endswith("Field::relax [inlined]") for name in labels)
     assert any("loop at hot.cpp:" in name for name in labels)
 
 

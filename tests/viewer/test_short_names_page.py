@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -45,7 +44,7 @@ def test_lists_beside_the_picture_have_short_names_that_differ(browser: Browser,
             assert title and title.split("\n")[0] == whole
         *_, inner = page.locator("#path li button").all_text_contents()
         assert inner.strip() == "mersenne_twister_engine::operator()"
-        # What is searched for is the whole name; a person may type the short one.
+        # The whole name is searched for; a person may type the short one.
         page.locator("#path li").last.hover()
         entries.filter(has_text="Ledger::book").locator("button").click()
         expect(page.locator("#find input")).to_have_value(

@@ -155,7 +155,7 @@ export class CallingContextTree {
   shortOf(node) { return this.short[this.entity[node]]; }
 
   /**
-   * Of a procedure the short name, and below it the whole one where that says more.
+   * The short name of a procedure, and below it the whole one if that says more.
    * @param {number} procedure
    */
   both(procedure) { return [...new Set([this.short[procedure], this.names[procedure]])].join("\n"); }
@@ -167,7 +167,7 @@ export class CallingContextTree {
   shortened(name) { return this.short[this.numbers.get(name) ?? -1] ?? name; }
 
   /**
-   * Of each of what the nodes are 1 where its name, whole or short, contains a text.
+   * Whether the name of each procedure, whole or short, contains a text: 1 or 0.
    * @param {string} text in small letters for any case
    */
   matching(text) {
