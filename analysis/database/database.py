@@ -12,6 +12,7 @@ for. Arrays handed out may be read-only views of the files.
 from __future__ import annotations
 
 import importlib
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -32,6 +33,7 @@ from hpcd.analysis.database.recorded_waits import RecordedWaits
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.database.sqlite_reader import BoundedConnection, connect, each_row
 from hpcd.analysis.database.statistics import Statistics
+from hpcd.analysis.database.thread_functions import ThreadFunctions
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.symbols.frame_names import python_name
 from hpcd.analysis.trace import pixel_samples
@@ -78,6 +80,12 @@ class ProcedureTable:
 
     def __len__(self) -> int:
         return len(self.name)
+
+
+def _functions_of(database: weakref.ref[Database], lines: Sequence[int]) -> dict[int, str]:
+    """Return names for nameless threads of ``lines``, none once their database is closed."""
+    opened = database()
+    return opened.thread_functions.of(lines) if opened else {}
 
 
 class Database:
@@ -145,7 +153,8 @@ class Database:
             raise FormatError(f"{trace}: damaged (events that do not exist)")
         rows = partial(each_row, self._connection, self._sqlite)
         column_bounds.require_lines(self._columns, rows, self.path)
-        self.lines = Lines(self._columns, rows)
+        # Its files are closed with the last reference to it: its lines have none.
+        self.lines = Lines(self._columns, rows, partial(_functions_of, weakref.ref(self)))
         if not native:
             self._fold()
 
@@ -258,6 +267,20 @@ class Database:
             procedures.name,
             procedures.kernel.tolist(),
             [paths[number] for number in procedures.module.tolist()],
+        )
+
+    @cached_property
+    def thread_functions(self) -> ThreadFunctions:
+        """Names for threads that have none of their own."""
+        named = [not name.startswith("[") for name in self.procedures.name]
+        return ThreadFunctions(
+            self.cct,
+            self.procedure_of_node,
+            self.procedure_names,
+            self.roles,
+            np.array(named, bool) & ~self.procedures.kernel,
+            self.metrics,
+            self._columns,
         )
 
     @cached_property

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,6 +16,7 @@ from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.profile.nameless import without_address
 from hpcd.analysis.profile.row_text import shorten
 from hpcd.analysis.symbols.short_names import short_names
+from hpcd.analysis.trace.process_titles import command_words, source_file
 from hpcd.array_types import Mask
 from hpcd.wording import percent, time_text
 
@@ -28,8 +27,6 @@ _NAME = 60
 _STANDS_OUT, _ALONE = 1.3, 0.2
 # A program with so much of the CPU time in fewer processes is what was recorded: no news.
 _THE_PROGRAM, _FEW = 0.6, 4
-# Source files on the command line of a compiler.
-_SOURCE = re.compile(r"\.(c|cc|cpp|cxx|C|cu|m|mm|f|F|f90|F90|rs|go|java|hs|ml|swift)$")
 
 
 def _processes(facts: Facts) -> Iterator[Finding]:
@@ -53,7 +50,7 @@ def _processes(facts: Facts) -> Iterator[Finding]:
         more = f", of which process {row.pid}{row.works_on} {time_text(used)}"
     yield Finding(
         "processes", f"{shorten(words[top], _NAME)}{many} used", float(cost[top]), "s",
-        float(cost[top]) / total, "the CPU time", more=more, line=line if more else None,
+        float(cost[top]) / total, "the CPU time", more=more, line=line,
     )  # fmt: skip
 
 
@@ -69,12 +66,8 @@ def _costliest(db: Database, chosen: Mask) -> tuple[_Costliest, int, float]:
     used = np.bincount(rows[chosen], db.line_totals("cpu_time")[chosen])
     top = int(used.argmax())
     ((pid, command),) = db.rows("SELECT pid, command FROM process WHERE id = ?", top)
-    try:
-        words = [str(word) for word in json.loads(command or "[]")]
-    except (ValueError, TypeError):
-        words = []
-    source = next((word for word in words[1:] if _SOURCE.search(word)), "")
-    works_on = f" ({shorten(source.rpartition('/')[2], _NAME)})" if source else ""
+    source = source_file(command_words(command))
+    works_on = f" ({shorten(source, _NAME)})" if source else ""
     line = int(np.flatnonzero(chosen & (db.lines.process == top))[0])
     return _Costliest(int(pid), works_on), line, float(used[top])
 

@@ -7,8 +7,6 @@ Groups of trace lines (:data:`LINE_GROUPS`) add up what threads cost, groups of 
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -23,6 +21,7 @@ from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.phase_costs import phase_costs, total_phases
 from hpcd.analysis.profile.python_modules import python_module
 from hpcd.analysis.profile.time_segments import TimeSegments
+from hpcd.analysis.trace.process_titles import command_words, program_words
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
 from hpcd.model.identity import ModuleKind
@@ -189,9 +188,7 @@ def _process_details(db: Database) -> list[dict[str, Any]]:
     details = []
     rows = db.rows("SELECT pid, parent_pid, name, exe, command, rank FROM process ORDER BY id")
     for pid, parent, name, executable, command, rank in rows:
-        words: list[str] = []
-        with contextlib.suppress(ValueError, TypeError):
-            words = [str(word) for word in json.loads(command)]
+        words = command_words(command)
         details.append(
             {"pid": pid, "parent_pid": parent, "comm": name, "executable": executable,
              "command": words, "rank": rank}
@@ -212,15 +209,5 @@ def _command_lines(details: list[dict[str, Any]]) -> list[str]:
             common = set()
         rest = ["…" if word in common else word for word in words[1:]]
         kept = [word for at, word in enumerate(rest) if word != "…" or rest[at - 1 : at] != ["…"]]
-        texts.append(" ".join([_program(words[0], place["executable"] or ""), *kept]))
+        texts.append(" ".join([program_words(words[0], place["executable"] or ""), *kept]))
     return texts
-
-
-def _program(word: str, executable: str) -> str:
-    """The first word of a command line without the folder. Where it has blanks it is a title that
-    the process gave itself (setproctitle(3)), unless it is the path of the executable."""
-    name = PurePath(word).name or word
-    if " " not in word or name == PurePath(executable).name:
-        return name
-    first, _, rest = word.partition(" ")
-    return f"{PurePath(first).name or first} {rest}"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpcd.analysis.trace.process_titles import command_words, process_title
 from hpcd.array_types import U32
 from hpcd.errors import FormatError
 
@@ -41,11 +42,17 @@ class Words:
 
 
 class ProcessName(NamedTuple):
-    """The name of a process, its job ("" if none), its host."""
+    """The name of a process, its job ("" if none), its host, its title in rows."""
 
     process: str
     job: str
     host: str
+    title: str
+
+
+def _title(name: object, executable: object, command: object) -> str:
+    text = command_words(command if isinstance(command, str) else None)
+    return process_title(str(name or ""), str(executable or ""), text)
 
 
 class LineNames:
@@ -62,13 +69,16 @@ class LineNames:
 
     def processes(self, chosen: Sequence[int]) -> list[ProcessName]:
         """The names of processes ``chosen``."""
-        if self._all.keys() >= {"process", "job", "host"} or len(chosen) > _FEW:
-            columns = [self.column(name) for name in ("process", "job", "host")]
+        if self._all.keys() >= {*ProcessName._fields} or len(chosen) > _FEW:
+            columns = [self.column(name) for name in ProcessName._fields]
             return [ProcessName(*(column[row] for column in columns)) for row in chosen]
-        query = f"SELECT process.id, name, job, hostname FROM {_HOSTS} WHERE process.id {_AMONG}"
+        query = (
+            f"SELECT process.id, job, hostname, name, exe, command FROM {_HOSTS}"
+            f" WHERE process.id {_AMONG}"
+        )
         names = {
-            row[0]: ProcessName(*(str(text or "") for text in row[1:]))
-            for row in self._rows(query, json.dumps(sorted(set(chosen))))
+            row: ProcessName(str(name or ""), str(job or ""), str(host or ""), _title(name, *rest))
+            for row, job, host, name, *rest in self._rows(query, json.dumps(sorted(set(chosen))))
         }
         try:
             return [names[row] for row in chosen]
@@ -88,7 +98,8 @@ class LineNames:
             raise FormatError("threads and trace lines do not agree") from None
 
     def column(self, name: str) -> Words:
-        """The ``process``, ``job`` or ``host`` of all processes, the ``thread`` of all lines."""
+        """The ``process``, ``job``, ``host`` or ``title`` of all processes, the ``thread`` of all
+        lines."""
         if name not in self._all:
             processes, lines = self._counts
             if name == "thread":
@@ -96,8 +107,12 @@ class LineNames:
                 if len(words) != lines:
                     raise FormatError("threads and trace lines do not agree")
             else:
-                field = {"process": "name", "job": "job", "host": "hostname"}[name]
-                words = Words(self._rows(f"SELECT {field} FROM {_HOSTS} ORDER BY process.id"))
+                fields = {
+                    "process": "name", "job": "job", "host": "hostname",
+                    "title": "name, exe, command",
+                }  # fmt: skip
+                rows = self._rows(f"SELECT {fields[name]} FROM {_HOSTS} ORDER BY process.id")
+                words = Words(((_title(*row),) for row in rows) if name == "title" else rows)
                 if len(words) < processes:
                     raise FormatError("a trace line's process does not exist")
             self._all[name] = words

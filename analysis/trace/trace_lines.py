@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -88,8 +88,13 @@ class Lines:
     needs none. Indexing and iterating give :class:`Line` rows.
     """
 
-    def __init__(self, columns: LineColumns, rows: QueryRows) -> None:
-        """``rows`` answers SQL queries to the database's tables."""
+    def __init__(
+        self, columns: LineColumns, rows: QueryRows,
+        functions: Callable[[Sequence[int]], dict[int, str]] = lambda lines: {},
+    ) -> None:  # fmt: skip
+        """``rows`` answers SQL queries to the database's tables; ``functions`` says what threads
+        do, where that is known."""
+        self._functions = functions
         processes = int(columns.process.max()) + 1 if len(columns.process) else 0
         self._names = LineNames(rows, processes, len(columns.process))
         self.start, self.end, self.rank = columns.start, columns.end, columns.rank
@@ -196,8 +201,8 @@ class Lines:
         return self.labels(range(len(self)))
 
     def labels(self, lines: Sequence[int]) -> list[str]:
-        """Return the labels of ``lines`` on an axis: the rank, or process and pid; then the thread,
-        unless the first.
+        """Return the labels of ``lines`` on an axis: the rank, or process (what
+        :mod:`.process_titles` calls it) and pid; then the thread, unless the first.
 
         Job and host are in it only where there are several of them.
         """
@@ -205,8 +210,12 @@ class Lines:
         names = self._names.processes(self.process[selected].tolist())
         further = selected[self.tid[selected] != self.pid[selected]].tolist()
         threads = dict(zip(further, self._names.threads(further), strict=True))
+        programs = dict(zip(selected.tolist(), (name.process for name in names), strict=True))
+        # A thread that is called as its process has no name of its own.
+        nameless = [line for line, thread in threads.items() if thread == programs[line]]
+        functions = self._functions(nameless)
         labels = []
-        for line, rank, pid, tid, (process, job, host) in zip(
+        for line, rank, pid, tid, (process, job, host, title) in zip(
             selected.tolist(),
             self.rank[selected].tolist(),
             self.pid[selected].tolist(),
@@ -214,14 +223,14 @@ class Lines:
             names,
             strict=True,
         ):
-            label = f"{process} {pid}" if rank == NO_RANK else f"rank {rank}"
+            label = f"{title} {pid}" if rank == NO_RANK else f"rank {rank}"
             if rank == NO_RANK and self._names.several_hosts:
                 label = f"{host} {label}"
             if job and self._names.several_jobs:
                 label = f"{job} {label}"
             if line in threads:
-                # A thread that is called as its process is distinguished by its number.
                 named = rank != NO_RANK or threads[line] != process
-                label += f" · {threads[line]} {tid}" if named else f" · {tid}"
+                thread = f"{threads[line]} {tid}" if named else str(tid)
+                label += f" · {functions.get(line, thread)}"
             labels.append(label)
         return labels

@@ -36,8 +36,8 @@ TWO_RANKS = {
 
 
 def module_of(name: str) -> int:
-    """Names in capitals are the MPI library's, those in lower case with ``k_`` the kernel's,
-    as ``kernel:do_nanosleep`` if the name is to be the kernel's own."""
+    """Names that begin with a capital are the library's, those with ``k_`` the kernel's, as
+    ``kernel:do_nanosleep`` if the name is to be the kernel's own."""
     if name.startswith(("k_", "kernel:")):
         return KERNEL
     return LIBRARY if name[0].isupper() else PROGRAM
@@ -48,6 +48,7 @@ def make(
     ranks: Mapping[int, Sequence[Step]],
     *,
     program: str = "/opt/app/solver",
+    library: str = "/usr/lib/libmpi.so",
     name: str = "solver",
     seed: int = 0,
     size: int | None = None,
@@ -73,7 +74,7 @@ def make(
     if any(kind == "runnable" for steps in ranks.values() for _, kind, _ in steps):
         writer.add_event(Event(2, "runnable", "ns", 1.0, "runnable_time", interval=True))
     writer.add_module(Module(PROGRAM, ModuleKind.JIT, program, process=0))
-    writer.add_module(Module(LIBRARY, ModuleKind.JIT, "/usr/lib/libmpi.so", process=1))
+    writer.add_module(Module(LIBRARY, ModuleKind.JIT, library, process=1))
     writer.add_module(Module(KERNEL, ModuleKind.KERNEL, "[kernel]"))
     names = sorted({n for steps in ranks.values() for p, _, _ in steps for n in p.split("/")})
     names += ["k_sleep"]
