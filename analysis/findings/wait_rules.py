@@ -71,6 +71,7 @@ def _runnable(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "runnable" if use.demand.own else "outside", subject, total, "s",
         total / use.lived, facts.whose_time, place, f": {why}" if why else "",
+        use.places.name(own[0]) if own else "",
     )  # fmt: skip
 
 

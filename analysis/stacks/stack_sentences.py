@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from hpcd.analysis.stacks.outliers import Outliers
 from hpcd.analysis.stacks.reading import Reading
@@ -29,6 +30,13 @@ _ALIKE = {
 _MOST_CHAIN = 8
 
 
+class Sentence(NamedTuple):
+    """A line of a finding, and the thread it is about, or the first of these."""
+
+    text: str
+    thread: ThreadStack
+
+
 def headline(snapshot: StackSnapshot, at: float | None = None) -> str:
     """Describe the reading in a line; ``at`` is the second of a recording."""
     threads = snapshot.threads
@@ -48,35 +56,39 @@ def headline(snapshot: StackSnapshot, at: float | None = None) -> str:
     return f"{what}, {counted(len(threads), 'thread')}: {parts}; {how}"
 
 
-def findings(reading: Reading) -> Iterator[str]:
-    """Yield the findings: outliers, deadlocks, chains of waiters."""
+def findings(reading: Reading) -> Iterator[Sentence]:
+    """Yield the findings: outliers, deadlocks, chains of waiters. Lines that begin with spaces
+    belong to the one before."""
     threads = reading.by_tid
     for outliers in reading.outliers:
         yield from _outlier_lines(outliers, threads)
     for ring in reading.chains.deadlocks:
-        yield f"deadlock: {len(ring)} threads wait for each other"
+        yield Sentence(f"deadlock: {len(ring)} threads wait for each other", ring[0])
         for thread in ring:
-            yield f"  {_waiter(thread)} {waiting(thread, threads)}"
+            yield Sentence(f"  {_waiter(thread)} {waiting(thread, threads)}", thread)
     in_ring = {thread.tid for ring in reading.chains.deadlocks for thread in ring}
     for chain, waiters in zip(reading.chains.chains, reading.chains.waiters, strict=True):
         last = chain[-1]
         count = counted(waiters, "thread waits", "threads wait")
-        yield f"{count} for {thread_words(last.tid, threads)}, directly or through others"
+        who = thread_words(last.tid, threads)
+        yield Sentence(f"{count} for {who}, directly or through others", last)
         for thread in chain[:-1][-_MOST_CHAIN:]:
-            yield f"  {_waiter(thread)} {waiting(thread, threads)}"
+            yield Sentence(f"  {_waiter(thread)} {waiting(thread, threads)}", thread)
         end = "is in the deadlock" if last.tid in in_ring else waiting(last, threads)
-        yield f"  {_waiter(last)} {end}{_place(reading, last)}"
+        yield Sentence(f"  {_waiter(last)} {end}{_place(reading, last)}", last)
 
 
-def _outlier_lines(outliers: Outliers, threads: dict[int, ThreadStack]) -> Iterator[str]:
+def _outlier_lines(outliers: Outliers, threads: dict[int, ThreadStack]) -> Iterator[Sentence]:
     members = outliers.members
     verb = "is" if len(members) == 1 else "are"
-    yield f"{len(members)} of {outliers.size} {outliers.group} {verb} not in {outliers.procedure}:"
+    who = f"{len(members)} of {outliers.size} {outliers.group}"
+    yield Sentence(f"{who} {verb} not in {outliers.procedure}:", members[0][1])
     for (label, thread), where in zip(members[:_MOST_MEMBERS], outliers.where, strict=False):
         place = f" in {where}," if where else ""
-        yield f"  {label}{place} {waiting(thread, threads)}"
+        yield Sentence(f"  {label}{place} {waiting(thread, threads)}", thread)
     if len(members) > _MOST_MEMBERS:
-        yield f"  and {len(members) - _MOST_MEMBERS} more"
+        rest = members[_MOST_MEMBERS:]
+        yield Sentence(f"  and {len(rest)} more", rest[0][1])
 
 
 def _waiter(thread: ThreadStack) -> str:

@@ -142,7 +142,7 @@ def _print_first(reading: Reading, args: argparse.Namespace) -> None:
         _print_json(as_json(reading))
         return
     _print([headline(reading.snapshot, args.at), ""])
-    sentences = list(findings(reading))
+    sentences = [sentence.text for sentence in findings(reading)]
     if sentences:
         _print([*sentences, ""])
     threads = reading.snapshot.threads

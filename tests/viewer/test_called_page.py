@@ -22,7 +22,10 @@ def called_page(browser: Browser, called_url: str) -> Iterator[Page]:
 def test_a_wait_state_leads_to_its_message(called_page: Page) -> None:
     page = called_page
     page.keyboard.press("8")
-    expect(page.locator("#stands-out li").first).to_contain_text("100 % of it for rank 3")
+    headline = page.locator("#stands-out li").first
+    expect(headline).to_contain_text("100 % of it for rank 3")
+    headline.get_by_role("button").click()
+    expect(page.locator(".table .row.current .words")).to_contain_text("3: ")
     expect(page.locator("#waits .row").first).to_contain_text("wait at NxN: MPI_Allreduce")
     assert unnamed(page) == []
     late = page.locator("#waits .row", has_text="late sender")

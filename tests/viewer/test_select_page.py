@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.page import at, drag, watched, window
+from tests.support.page import at, drag, load, watched, window
 
 WIDTHS = (700, 1280, 1440, 1920, 2560)
 
@@ -259,6 +259,17 @@ def test_first_screen_is_filled_and_findings_lead_to_what_they_tell(page: Page) 
     assert int(shown["t0"]) <= int(shown["time"]) < int(shown["t1"])
     assert int(shown["t1"]) - int(shown["t0"]) < 500_000_000
     expect(page.locator("#path li").last).to_contain_text("kernel")
+
+
+@pytest.mark.parametrize("rows", ["l0=0&l1=2", "filter=rank%203"])
+def test_a_finding_brings_its_row_into_view(page: Page, url: str, rows: str) -> None:
+    load(page, f"{url}&{rows}")
+    page.wait_for_selector("main[data-drawn]")
+    expect(page.locator("#trace-labels span", has_text="rank 7")).to_have_count(0)
+    page.get_by_role("button", name="Most work is done in kernel").click()
+    expect(page.locator("#trace-labels span", has_text="rank 7")).to_have_count(1)
+    expect(page.locator("#path-at")).to_contain_text("rank 7")
+    assert int(state(page)["l1"]) == 8
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -24,6 +24,10 @@ def test_who_is_not_where_the_others_are(page: Page) -> None:
     expect(page.locator("#stands-out li").first).to_have_text("1 of 8 ranks is not in exchange:")
     expect(page.locator("#stands-out li").nth(1)).to_contain_text("rank 7 in ")
     expect(page.locator("#what")).to_contain_text("8 processes (8 ranks), 8 threads: 7 asleep")
+    # Its sentence leads to its row, and the row to its trace line.
+    page.locator("#stands-out button").nth(1).click()
+    expect(page.locator(".table .row.current")).to_contain_text("app (107)")
+    at(page, "line=7")
     names = rows(page)
     assert names[0].endswith("main")
     assert any("exchange" in name for name in names)

@@ -14,8 +14,9 @@ from hpcd.analysis import Database
 from hpcd.analysis.findings.finding import Finding
 from hpcd.analysis.profile.filters import inside_of
 from hpcd.analysis.profile.state_times import RecordStates
-from hpcd.analysis.trace.states import nodes_of
+from hpcd.analysis.trace.states import nodes_of, states_of
 from hpcd.array_types import F64, I64, Mask
+from hpcd.model.codes import State
 from hpcd.model.scope import ScopeKind
 from hpcd.viewer.picture_tree import PictureTree
 from hpcd.viewer.server.selection import Choice, LineSelection
@@ -32,6 +33,7 @@ _METRICS = {
     "blocked": "blocked_time", "messages": "blocked_time", "runnable": "runnable_time",
     "outside": "runnable_time",
 }  # fmt: skip
+_STATES = {"blocked_time": State.BLOCKED, "runnable_time": State.READY}
 
 
 def contexts_named(picture: PictureTree, text: str) -> Mask:
@@ -99,10 +101,13 @@ def _pictured(db: Database, lines: I64, inside: Mask) -> I64:
     return np.stack([rows[row], (first * step).astype(np.int64), (last * step).astype(np.int64)])
 
 
-def _hits(db: Database, lines: I64, inside: Mask) -> Mask:
-    nodes = nodes_of(db.sample_grid(lines, 0, db.duration_ns, len(lines), _COLUMNS))
-    there: Mask = np.append(inside, False)[np.minimum(nodes, len(inside))]
-    return there
+def _hits(db: Database, lines: I64, inside: Mask, state: State | None = None) -> Mask:
+    """``bool[lines, columns]``: where a picture of all time shows one of the contexts ``inside``,
+    in ``state`` (None: in any) where it shows one there."""
+    pixels = db.sample_grid(lines, 0, db.duration_ns, len(lines), _COLUMNS)
+    there: Mask = np.append(inside, False)[np.minimum(nodes_of(pixels), len(inside))]
+    in_state = there & (states_of(pixels) == state)
+    return in_state if bool(in_state.any()) else there
 
 
 def _runs(hits: Mask) -> tuple[I64, I64, I64]:
@@ -132,7 +137,7 @@ def telling_place(db: Database, finding: Finding) -> dict[str, int] | None:
     if not bool(cost.any()) or db.duration_ns <= 0:
         return None
     line = int(cost.argmax()) if finding.line is None else finding.line
-    _, first, last = _runs(_hits(db, np.array([line]), inside))
+    _, first, last = _runs(_hits(db, np.array([line]), inside, _STATES.get(metric)))
     if not len(first):
         return None
     longest = int((last - first).argmax())

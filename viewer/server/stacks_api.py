@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hpcd.analysis import Database
-from hpcd.analysis.answers.stack_rows import RowKind, stack_rows
+from hpcd.analysis.answers.stack_rows import RowKind, StackRow, stack_rows
 from hpcd.analysis.stacks.reading import Reading, reading_of
 from hpcd.analysis.stacks.recorded_stacks import recorded_stacks
 from hpcd.analysis.stacks.stack_sentences import findings, headline
@@ -58,7 +58,10 @@ def _answer(
     seconds = [[one.seconds for one in row.members if one.seconds is not None] for row in rows]
     return {
         "headline": headline(snapshot, None if at is None else at / 1e9),
-        "findings": list(findings(reading)),
+        "findings": [
+            {"text": sentence.text, "row": _row_of(rows, sentence.thread)}
+            for sentence in findings(reading)
+        ],
         "notes": snapshot.notes,
         "threads": len(snapshot.threads),
         "parent": [row.above for row in rows],
@@ -71,3 +74,8 @@ def _answer(
         "longest": [max(known, default=None) for known in seconds],
         "line": [line_of(row.members[0]) if row.kind == RowKind.THREAD else None for row in rows],
     }
+
+
+def _row_of(rows: list[StackRow], thread: ThreadStack) -> int:
+    """The number of the innermost row that has ``thread``."""
+    return max(at for at, row in enumerate(rows) if any(one is thread for one in row.members))

@@ -135,7 +135,7 @@
  *
  * @typedef {object} StacksAnswer where threads stand; of each row of the merged tree, parents first:
  * @property {string} headline
- * @property {string[]} findings lines; those that begin with spaces belong to the one before
+ * @property {{ text: string, row: number }[]} findings lines, and the rows they are about; those that begin with spaces belong to the one before
  * @property {string[]} notes
  * @property {number} threads how many there are
  * @property {number[]} parent its number + 1; 0: none

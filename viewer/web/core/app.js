@@ -35,6 +35,7 @@ let mounted = null;
 
 const context = new PageContext(store, {
   size: () => choice.size(),
+  showAllLines: () => choice.change({ filter: "" }),
   toggleFold: () => choice.toggleFold(),
   reach: () => mounted?.reach?.(),
   fail(error) {

@@ -11,6 +11,7 @@
  *
  * @typedef {object} Page what the context needs of the page around the panes
  * @property {() => Pick<import("./api_types.js").SelectionAnswer, "count" | "lines">} size rows and lines that the chosen filter leaves
+ * @property {() => void} showAllLines leaves out the filter
  * @property {() => void} toggleFold folds or unfolds launchers and helper threads
  * @property {() => number | undefined} reach where the mounted pane's time ends, ns; undefined: where the recording does
  * @property {(error: unknown) => void} fail reports an error
@@ -80,6 +81,8 @@ export class PageContext {
 
   // Until when there is something to look at, ns.
   reach() { return this.page.reach() ?? this.summary.duration_ns; }
+
+  showAllLines() { this.page.showAllLines(); }
 
   // Passed on as it is.
   toggleFold = () => this.page.toggleFold();

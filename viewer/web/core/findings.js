@@ -61,7 +61,9 @@ export function mountFindings(element, { store, context }) {
     const { pane, search } = store.state;
     if (pane !== "trace" && procedure) { store.set({ search: search === procedure ? "" : procedure }); return; }
     if (!at) { store.set(ELSEWHERE[kind] ? { pane: ELSEWHERE[kind] } : { search: procedure, line: line ?? undefined }); return; }
-    store.set({ pane: "trace", search: procedure, ...context.placeOf(at), t0: at.t0, t1: at.t1 });
+    // Its row may be out of view.
+    store.set({ pane: "trace", search: procedure, ...context.placeOf(at), t0: at.t0, t1: at.t1, l0: 0, l1: context.count() });
+    if (store.state.filter) context.showAllLines();
   }
 
   store.subscribe(["pane"], show);

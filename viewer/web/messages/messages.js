@@ -5,7 +5,7 @@ import { AnswerPane } from "../core/answer_pane.js";
 import { isAbort } from "../core/failure.js";
 import { formatBytes, formatCount, formatPercent, formatTime } from "../core/format.js";
 import { EXTENT } from "../core/store.js";
-import { part, textElement } from "../widgets/elements.js";
+import { linkItem, part, textElement } from "../widgets/elements.js";
 import { buttonGroup } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
 import { MatrixView } from "./matrix_view.js";
@@ -155,7 +155,11 @@ class MessagesPane extends AnswerPane {
     this.what.textContent = `${formatCount(answer.ranks)} ranks, ${answer.implementation}; in view ${formatCount(answer.messages)} messages, ${formatBytes(answer.bytes)}`
       + (answer.unknown ? `, the size of ${formatCount(answer.unknown)} is not known` : "");
     this.what.title = this.what.textContent;
-    part(this.element, "stands-out", HTMLElement).replaceChildren(...[answer.headline, ...answer.notes].map((text) => textElement("li", text)));
+    part(this.element, "stands-out", HTMLElement).replaceChildren(
+      // The first sentence is about the waits for one rank, where there are any.
+      answer.waits.length ? linkItem(answer.headline, () => this.showWorstWait()) : textElement("li", answer.headline),
+      ...answer.notes.map((text) => textElement("li", text)),
+    );
     this.disposeTables();
     this.inTrace.disabled = true;
     this.showWaits(answer);
@@ -205,6 +209,14 @@ class MessagesPane extends AnswerPane {
     const { tree } = this.page.context;
     this.inTrace.disabled = false;
     return { ...crosshair(worst), ...(node === null ? {} : { about: tree.names[tree.procedure[node]] }) };
+  }
+
+  // The costliest wait for the rank that most waits are for.
+  showWorstWait() {
+    const rows = this.waits?.top ?? [];
+    const caused = (/** @type {number} */ rank) => rows.reduce((sum, row) => sum + (row.rank === rank ? row.seconds : 0), 0);
+    const [worst] = [...rows].sort((one, two) => caused(two.rank) - caused(one.rank) || two.seconds - one.seconds);
+    if (worst) this.waits?.select(worst);
   }
 
   // The trace view around the chosen wait.

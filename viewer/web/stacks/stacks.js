@@ -3,7 +3,7 @@
 
 import { AnswerPane } from "../core/answer_pane.js";
 import { formatCount, formatTime } from "../core/format.js";
-import { colouredName, part, textElement } from "../widgets/elements.js";
+import { colouredName, linkItem, part, textElement } from "../widgets/elements.js";
 import { segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
 
@@ -55,7 +55,7 @@ export class Stacks extends AnswerPane {
     this.kernel = part(element, "kernel", HTMLInputElement);
     this.again = part(element, "again", HTMLButtonElement);
     this.box = part(element, "table", HTMLElement);
-    /** @type {{ answer: StacksAnswer, table: TreeTable<Row> } | null} */
+    /** @type {{ answer: StacksAnswer, rows: Row[], table: TreeTable<Row> } | null} rows by their numbers */
     this.shown = null;
     this.timer = 0;
     const moments = part(element, "moments", HTMLElement);
@@ -122,17 +122,18 @@ export class Stacks extends AnswerPane {
     this.shown?.table.dispose();
     this.what.textContent = [answer.headline, ...answer.notes].join("; ");
     this.what.title = this.what.textContent;
-    part(this.element, "stands-out", HTMLElement).replaceChildren(...answer.findings.map((text) => textElement("li", text)));
+    part(this.element, "stands-out", HTMLElement).replaceChildren(...answer.findings.map(({ text, row }) => linkItem(text, () => this.reveal(row))));
     const rows = rowsOf(answer);
+    const top = rows.filter((_, number) => !answer.parent[number]);
     /** @type {TreeTable<Row>} */
     const table = new TreeTable(this.box, this.page.store, "Where threads stand", columns(answer), (row) => this.nameOf(answer, row), {
-      choose: (row) => this.choose(answer, row), begin: () => openPlaces(table, rows, answer),
+      choose: (row) => this.choose(answer, row), begin: () => openPlaces(table, top, answer),
     });
-    this.shown = { answer, table };
+    this.shown = { answer, rows, table };
     if (!answer.threads) {
       table.dispose();
       this.box.replaceChildren(textElement("p", NO_THREADS, "empty"));
-    } else table.show(rows);
+    } else table.show(top);
     this.element.dataset.stacks = `${this.now ? "now" : formatTime(this.time, context.summary.duration_ns)} ${answer.threads}`;
   }
 
@@ -152,6 +153,18 @@ export class Stacks extends AnswerPane {
     box.className = hits ? (hit ? "found" : "faded") : "";
     box.title = run.join("\n");
     return box;
+  }
+
+  /**
+   * Opens the table to a row, and selects it.
+   * @param {number} number
+   */
+  reveal(number) {
+    if (!this.shown) return;
+    const { table, rows, answer: { parent } } = this.shown;
+    for (let above = parent[number]; above; above = parent[above - 1]) table.open.add(rows[above - 1]);
+    table.lay();
+    table.select(rows[number]);
   }
 
   /**
@@ -204,16 +217,14 @@ function shortened(run) {
 function rowsOf({ parent, names }) {
   /** @type {Row[]} */
   const rows = [];
-  /** @type {Row[]} */
-  const top = [];
   parent.forEach((above, number) => {
     /** @type {Row[]} */
     const below = [];
     const row = { name: names[number].join("\n"), number, below, children: () => below };
     rows.push(row);
-    (above ? rows[above - 1].below : top).push(row);
+    if (above) rows[above - 1].below.push(row);
   });
-  return top;
+  return rows;
 }
 
 /**

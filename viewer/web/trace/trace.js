@@ -165,6 +165,7 @@ class TracePane {
   async labelled() {
     const { drawn: window } = this.lines.dataset;
     await this.drawingParts;
+    this.showPath(); // has the label of its row
     this.element.dataset.drawn = window;
   }
 

@@ -34,6 +34,19 @@ export function textElement(tag, textContent, className = "") {
 }
 
 /**
+ * An entry of a list of sentences that leads to what its sentence says.
+ * @param {string} text
+ * @param {() => void} go
+ */
+export function linkItem(text, go) {
+  const item = document.createElement("li");
+  const button = textElement("button", text, "finding");
+  button.addEventListener("click", go);
+  item.append(button);
+  return item;
+}
+
+/**
  * The chip of a procedure's colour and its name.
  * @param {string} colour CSS
  * @param {string} name

@@ -301,7 +301,7 @@ def test_text_says_what_stands_out_first() -> None:
     reading = Reading(
         shot, paths, outliers(shot, paths), waiting_chains({t.tid: t for t in threads})
     )
-    lines = list(findings(reading))
+    lines = [sentence.text for sentence in findings(reading)]
     assert lines[0] == "deadlock: 2 threads wait for each other"
     assert "thread 1 (t1) of process 9 waits for mutex 0x10 held by thread 2 (t2)" in lines[1]
     tree = list(tree_lines(reading, threads))
