@@ -118,14 +118,15 @@ def _shortened(name: str, step: int, common: frozenset[str] = frozenset()) -> st
     short = _without_details(bare_name(name), _STEPS[step]) or name
     if not _STEPS[step].telling:
         return short
-    words = dict.fromkeys(word for word in _WORD.findall(name) if word not in common)
+    every = _WORD.findall(bare_name(name))
+    words = dict.fromkeys(word for word in every if word not in common)
     telling = [word for word in words if word not in _DEFAULTS][:_TELLING]
     return f"{short}<{', '.join(telling)}>" if telling else short
 
 
 @lru_cache(1 << 16)
 def _words(name: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(name))
+    return frozenset(_WORD.findall(bare_name(name)))
 
 
 def _without_details(name: str, detail: _Detail) -> str:

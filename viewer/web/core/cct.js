@@ -164,7 +164,11 @@ export class CallingContextTree {
    * The short name of a procedure.
    * @param {string} name the whole one, which is returned where no procedure has it
    */
-  shortened(name) { return this.short[this.numbers.get(name) ?? -1] ?? name; }
+  shortened(name) {
+    const short = this.short[this.numbers.get(name) ?? -1] ?? name;
+    // The first of this name may be an inlined call.
+    return name === bareName(name) ? bareName(short) : short;
+  }
 
   /**
    * Whether the name of each procedure, whole or short, contains a text: 1 or 0.
