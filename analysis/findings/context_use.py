@@ -88,8 +88,13 @@ class ContextUse:
         self._named = np.array([not name.startswith(("[", "0x")) for name in db.procedures.name])
         self._roles = db.roles if db.metrics.knows_waits else without_sleep(db.roles)
         of_node, kernel = db.procedure_of_node, db.procedures.kernel
-        joins, locks = self._below(NameRole.JOIN), self._below(NameRole.LOCK)
-        waits = self._inside(wait_for_others(self._roles))
+        joins = self._below(NameRole.JOIN)
+        # Of a lock made of a condition, and of the lock that a condition takes again, the outer one
+        # is what is waited for.
+        for_others = wait_for_others(self._roles)[of_node]
+        for_lock = self._calls(NameRole.LOCK) & ~self._inside(for_others)
+        locks = self._inside(for_lock)
+        waits = self._inside(for_others & ~locks)
         self.names = ContextNames(db)
         """Names of contexts, what was inlined there among them."""
         self.region = have(role_table().of_labels(self.names.labels), NameRole.REGION)
@@ -109,7 +114,6 @@ class ContextUse:
         for use, role in reversed(_KERNEL_WAITS):
             wait[self._below(role)] = use
         wait[innermost(db.cct, ~kernel[of_node] & (np.arange(len(own)) > 0)) == 0] = Use.EVENTS
-        # A condition takes its lock again.
         if own.any():
             wait[(self.own == 0) & (wait == Use.DEVICES)] = Use.EVENTS
         wait[openmp], wait[locks], wait[waits] = Use.OPENMP, Use.LOCKS, Use.OTHERS
@@ -150,12 +154,15 @@ class ContextUse:
 
     def _below(self, role: NameRole) -> Mask:
         """``bool[nodes]``: contexts of procedures that have ``role``, and all below them."""
-        return self._inside(have(self._roles, role))
+        return self._inside(self._calls(role))
 
-    def _inside(self, of_procedure: Mask) -> Mask:
-        inside = of_procedure[self._db.procedure_of_node]
-        inside[0] = False
-        below: Mask = innermost(self._db.cct, inside) > 0
+    def _calls(self, role: NameRole) -> Mask:
+        """``bool[nodes]``: contexts of procedures that have ``role``."""
+        return have(self._roles, role)[self._db.procedure_of_node]
+
+    def _inside(self, calls: Mask) -> Mask:
+        """``bool[nodes]``: contexts that are ``calls`` ``bool[nodes]``, and all below them."""
+        below: Mask = innermost(self._db.cct, calls & (np.arange(len(calls)) > 0)) > 0
         return below
 
 

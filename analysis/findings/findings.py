@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.facts import Facts
-from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
+from hpcd.analysis.findings.finding import Finding
 from hpcd.analysis.findings.overheads import BRIEF_PROCESSES, RECORDING
 from hpcd.analysis.findings.recorded_findings import FILES, MEMORY, MESSAGES
 from hpcd.analysis.findings.rule import FindingRule
@@ -85,8 +85,7 @@ def findings(db: Database, facts: Facts | None = None) -> list[Finding]:
     scale = facts.use.lived / facts.use.own if facts.use.own > 0 else 1.0
 
     def share(finding: Finding) -> float:
-        ours = finding.whole == facts.whose_time and finding.share >= LEAST_SHARE
-        return finding.share * (scale if ours else 1.0)
+        return finding.share * (scale if finding.whole == facts.whose_time else 1.0)
 
     large = [finding for finding in lost if share(finding) >= _LARGE]
     rest = [*(finding for finding in lost if share(finding) < _LARGE), *work]

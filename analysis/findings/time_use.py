@@ -37,7 +37,8 @@ class TimeUse:
     ``lines`` ``int64[k]``: the trace lines counted. Where there are ranks these are ranks' alone.
     A thread that hardly runs beside its process's busiest one, nor wants to, counts only for locks
     it waits for; a process that hardly runs beside the busiest one, or has its descendants do more
-    than it does itself, may sleep or wait for others. A process's only thread works where it takes
+    than it does itself, may sleep or wait for others, and a process's first thread may sleep if
+    others do more than it does. A process's only thread works where it takes
     a lock. ``by_thread`` ``float64[lines, uses]`` are the seconds of every thread, counted or not.
     """
 
@@ -69,6 +70,8 @@ class TimeUse:
         idle = of_process < _SERVES * of_process.max()
         idle |= of_process < sum_of_descendants(parent, of_process)
         self._idle: Mask = self._counts & idle[process] & (db.lines.rank < 0)
+        first = db.lines.start == _least_by(process, db.lines.start)[process]
+        self._paces: Mask = first & (2 * cpu < of_process[process])
         self._alone: Mask = (np.bincount(process) == 1)[process]
         self.by_thread = np.zeros((len(cpu), len(Use)))
         self._seconds = np.zeros((len(Use), len(db.cct)))
@@ -90,6 +93,11 @@ class TimeUse:
     def lifetime(self) -> float:
         """Seconds of the counted threads, whatever they did."""
         return float(self.by_thread[self.lines].sum())
+
+    @property
+    def own_lifetime(self) -> float:
+        """Seconds of :attr:`lifetime` but for those without a CPU that other programs had."""
+        return self.lifetime - self.lived + self.own
 
     def culprits(self, use: Use) -> tuple[F64, I64, I64]:
         """Return those for whom counted threads waited, as :meth:`WaitRoots.culprits` does."""
@@ -130,6 +138,7 @@ class TimeUse:
                 self._serves[line] & (use == Use.LOCKS) & (contexts.own[node] > 0)
             )
             no_loss = self._idle[line] & ((use == Use.SLEEP) | (use == Use.OTHERS))
+            no_loss |= self._paces[line] & (use == Use.SLEEP)
             use[no_loss & ~contexts.full[node]] = Use.EVENTS
             if event not in short and self.roots.known:
                 parts = self.roots.divide(line, node, use, cost)
@@ -153,3 +162,10 @@ class TimeUse:
     def _add(self, line: U32, node: U32, use: I64, cost: F64, counts: Mask) -> None:
         np.add.at(self.by_thread, (line, use), cost)
         np.add.at(self._seconds, (use[counts], node[counts]), cost[counts])
+
+
+def _least_by(group: I64, values: I64) -> I64:
+    """``int64[groups]``: the least of the ``values`` of each group."""
+    least = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, group, values)
+    return least

@@ -78,9 +78,10 @@ class WaitRoots:
     def _culprit(self) -> Mask:
         """``bool[k]``: whether a cause is a thread, at work or asleep, and where is known."""
         _, _, causes = self._causes
-        asleep = self._contexts.of_wait[causes.cause_node] == Use.SLEEP
-        known: Mask = (self._busy_or_starved[0] | asleep) & (causes.cause_node > 0)
-        return known
+        of_wait = self._contexts.of_wait[causes.cause_node]
+        # Who waits for a lock with a time limit has not got it.
+        known: Mask = self._busy_or_starved[0] & (of_wait != Use.LOCKS) | (of_wait == Use.SLEEP)
+        return known & (causes.cause_node > 0)
 
     @cached_property
     def _busy_or_starved(self) -> tuple[Mask, Mask]:

@@ -18,8 +18,8 @@ _WAITS = {
     Use.DEVICES: ("blocked", "Threads are blocked by the kernel"),
     Use.STOPPED: ("blocked", "Threads are stopped by a signal or a debugger"),
 }
-# Of all the threads' time, that in which they had nothing to do and that which other programs had
-# the CPUs for among it: nobody would notice if less were saved.
+# Of all the threads' time, that in which they had nothing to do among it: nobody would notice if
+# less were saved.
 _LEAST = 0.01
 _BLAMED = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 
@@ -33,7 +33,7 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
     for kind, (name, subject) in _WAITS.items():
         seconds = use.seconds(kind)
         total = float(seconds.sum())
-        if total < max(LEAST_SHARE * use.own, _LEAST * use.lifetime):
+        if total < LEAST_SHARE * max(use.own, use.own_lifetime):
             continue
         if kind == Use.LOCKS and 2 * float(seconds[use.contexts.gil].sum()) > total:
             subject = "Threads wait for Python's lock (GIL)"
@@ -77,7 +77,8 @@ def _runnable(facts: Facts) -> Iterator[Finding]:
 
 WAITING = FindingRule(
     "waiting", _waiting,
-    "threads that work otherwise wait for 5 % of their time, and 1 % of their lives, or more",
+    "threads that work otherwise wait for 5 % of their time and of their lives, or more: without"
+    " what other programs had the CPUs for",
     "hold a lock for less time or split it; give all the same to do; do other work meanwhile",
     "who is waited for sleeps, has nothing to do or no CPU itself; threads that hardly run",
 )  # fmt: skip

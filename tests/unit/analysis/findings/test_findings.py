@@ -548,3 +548,47 @@ def test_a_shorter_path_leaves_the_words_before_it() -> None:
         assert len(one.text) <= 120 and f", {words.partition('procedure')[0]}(+" in one.text
     plain = Finding("children", "Processes live for", 1.0, "s", 0.5, "the time", "x" * 100)
     assert plain.text.endswith("x" * 100 + ".")
+
+
+def test_who_hands_out_requests_may_sleep_between_them(tmp_path: Path) -> None:
+    """Not so a thread that does most of the work itself."""
+    pause: Step = ("main/usleep/kernel:do_nanosleep", "blocked by TIMER", 0.9)
+    answers: list[Step] = [POOL, ("serve/answer", "cpu", 0.1)] * 3
+    for share, accused in ((0.05, False), (0.5, True)):
+        steps: dict[int, list[Step]] = {
+            0: [pause, ("main/submit", "cpu", share)] * 3, 1: answers, 2: answers,
+        }  # fmt: skip
+        with hpcd.analysis.open(make(tmp_path / f"{share}", steps, size=0, threads=True)) as db:
+            assert ("sleep" in [finding.kind for finding in findings(db)]) == accused
+
+
+def test_a_lock_made_of_a_condition_is_a_lock(tmp_path: Path) -> None:
+    """And a condition that takes its lock again is none."""
+    lock: Step = ("serve/take_gil/pthread_cond_timedwait/k_futex_wait", "blocked by 1", 1.0)
+    condition: Step = ("serve/pthread_cond_wait/pthread_mutex_lock/k_futex", "blocked by 1", 1.0)
+    for number, (wait, use) in enumerate(((lock, Use.LOCKS), (condition, Use.OTHERS))):
+        steps: dict[int, list[Step]] = {
+            0: [wait, ("serve/answer", "cpu", 1.0)], 1: [("serve/answer", "cpu", 2.0)],
+        }  # fmt: skip
+        with hpcd.analysis.open(make(tmp_path / str(number), steps, size=0, threads=True)) as db:
+            assert TimeUse(db).by_thread[0, use] == pytest.approx(1.0)
+
+
+def test_beside_other_programs_a_loss_is_large_that_is_large_of_the_rest(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("main/work", "cpu", 0.2), ("main/work", "runnable", 2.7),
+            ("main/save/Fsync/k_io", "blocked", 0.1)],
+    }  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        assert [finding.kind for finding in findings(db)] == ["blocked", "hot", "outside"]
+
+
+def test_who_waits_for_a_lock_itself_does_not_hold_it(tmp_path: Path) -> None:
+    wait = "main/take_gil/pthread_cond_timedwait/k_futex"
+    steps: dict[int, list[Step]] = {
+        0: [(wait, "blocked by TIMER", 1.8), ("main", "cpu", 0.2)],
+        1: [(wait, "blocked by 0", 2.0)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
+        (first, *_) = findings(db)
+    assert first.kind == "locks" and "held" not in first.text and "holds" not in first.text
