@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.findings.phrase import Phrase
 from hpcd.array_types import I64
 from hpcd.wording import counted, rounded
 
@@ -43,28 +44,30 @@ class CpuDemand:
         return self.outside < 0.5 * self.waited
 
     @property
-    def text(self) -> str:
-        """The reason in words; empty where it is not known."""
+    def reason(self) -> tuple[Phrase, ...]:
+        """The reason in words, with the signs before them; none where it is not known."""
         if not self.cpus:
-            return ""
+            return ()
         cpus = counted(self.cpus, "CPU")
-        wanted, got = ((self.ran + self.waited) / self.span, self.ran / self.span)
+        wanted, got = rounded((self.ran + self.waited) / self.span), rounded(self.ran / self.span)
         if not self.own:
             if self.taken is None:
-                return f"other programs had the CPUs, these got {rounded(got)} of {cpus}"
-            return f"{self._others()} of {cpus}"
-        text = f"{rounded(wanted)} at a time want to run on {cpus}"
-        if wanted <= self.cpus:
-            text += f" and get {rounded(got)}: they are bound to few of these, limited in CPU time,"
-            text += " or want to run at the same moments"
-            if self.taken is None:
-                text += ", or other programs use them"
-        if self.taken and self.taken > _MENTIONED * self.cpus * self.span:
-            text += f"; {self._others()}"
-        return text
+                return (Phrase(f": other programs had the CPUs, these got {got} of {cpus}"),)
+            return (*self._others(":"), Phrase(f" of {cpus}"))
+        words = f": {wanted} at a time want to run"
+        few = (self.ran + self.waited) / self.span <= self.cpus
+        words += f" and get {got} of {cpus}" if few else f" on {cpus}"
+        if (self.taken or 0.0) <= _MENTIONED * self.cpus * self.span:
+            return (Phrase(words),)
+        return (Phrase(words), *self._others(";", rank=2))
 
-    def _others(self) -> str:
-        return f"other programs, hpcd among them, used {rounded((self.taken or 0.0) / self.span)}"
+    def _others(self, sign: str, rank: int = 0) -> tuple[Phrase, ...]:
+        used = rounded((self.taken or 0.0) / self.span)
+        return (
+            Phrase(f"{sign} other programs", rank=rank),
+            Phrase(", hpcd among them,", rank=max(rank, 1)),
+            Phrase(f" used {used}", rank=rank),
+        )
 
 
 def measure_demand(db: Database, lines: I64, waited: float) -> CpuDemand:

@@ -10,6 +10,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
+from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase
 from hpcd.analysis.findings.rule import FindingRule
 from hpcd.wording import time_text
 
@@ -39,7 +40,7 @@ def _recording(facts: Facts) -> Iterator[Finding]:
             less = advice
     yield Finding(
         "recording", "Recording itself took", taken, "s", taken / total, "the CPU time",
-        more=f": {less} costs less",
+        more=(Phrase(f": {less} costs less"),),
     )  # fmt: skip
 
 
@@ -63,12 +64,12 @@ def _brief_processes(facts: Facts) -> Iterator[Finding]:
     if total < LEAST_SHARE * span:
         return
     mean = float((end - start).mean()) / 1e9
-    places = use.places.ranked(use.seconds(Use.CHILDREN))
+    places = use.places.ranked(use.seconds(Use.CHILDREN), calls=False)
     yield Finding(
         "children",
-        f"{len(brief):,} processes live {time_text(mean)} each, one or more at a time for",
+        f"{len(brief):,} processes live {time_text(mean)} each, at least one for",
         total, "s", total / span, "the time recorded",
-        f"started by {places[0].words}" if places else "",
+        places[0].phrase("started by ") if places and places[0].path else NO_PHRASE,
     )  # fmt: skip
 
 

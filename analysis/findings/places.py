@@ -12,29 +12,41 @@ import numpy as np
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import ContextUse
+from hpcd.analysis.findings.phrase import Phrase
 from hpcd.analysis.parallel.program_code import program_modules
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.profile.nameless import named_path
 from hpcd.analysis.profile.python_modules import python_module
-from hpcd.analysis.profile.row_text import path_text
+from hpcd.analysis.profile.row_text import name_runs
 from hpcd.analysis.roles.role import NameRole
 from hpcd.analysis.roles.role_table import role_table
+from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import F64, Mask
 from hpcd.model.identity import ModuleKind
 
 # Call paths that are put into words; the others cost less.
 _MOST_PATHS = 256
-_PATH_WIDTH = 110
 
 
 @dataclass(frozen=True)
 class Place:
-    """A call path of the program's procedures, inlined ones among them, and what it calls in a
-    library; ``seconds`` spent there; ``procedure`` the number of its innermost own one, 0: none."""
+    """A call path: ``names`` of the program's procedures, inlined ones among them, and ``callee``,
+    what it calls in a library, or empty; ``seconds`` spent there; ``procedure`` the number of its
+    innermost own one, 0: none."""
 
-    words: str
+    names: tuple[str, ...]
+    callee: str
     seconds: float
     procedure: int
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """All names, outermost first."""
+        return self.phrase("").path
+
+    def phrase(self, words: str, rank: int = 0) -> Phrase:
+        """Return it after ``words``."""
+        return Phrase(words, self.names, self.callee, rank)
 
 
 class Places:
@@ -56,18 +68,19 @@ class Places:
         key = own[spent] * len(own) + called[spent]
         pairs, group = np.unique(key, return_inverse=True)
         cost = sum_by(group, seconds[spent], len(pairs))
-        by_words: dict[str, list[float]] = {}
+        by_names: dict[tuple[tuple[str, ...], str], list[float]] = {}
         for at in np.argsort(-cost, kind="stable")[:_MOST_PATHS].tolist():
             node, library = divmod(int(pairs[at]), len(own))
-            words = self._words(node, library)
-            place = by_words.setdefault(words, [0.0, self._db.procedure_of_node[library or node]])
+            number = self._db.procedure_of_node[library or node]
+            place = by_names.setdefault(self._names(node, library), [0.0, number])
             place[0] += float(cost[at])
-        ranked = sorted(by_words.items(), key=lambda item: -item[1][0])
-        return [Place(words, cost, int(number)) for words, (cost, number) in ranked]
+        ranked = sorted(by_names.items(), key=lambda item: -item[1][0])
+        return [Place(*names, cost, int(number)) for names, (cost, number) in ranked]
 
-    def path(self, node: int) -> str:
+    def path(self, node: int) -> Place:
         """Return the call path of a context as :meth:`ranked` does; empty if none is known."""
-        return self._words(int(self._contexts.own[node]), int(self._contexts.called[node]))
+        own, called = int(self._contexts.own[node]), int(self._contexts.called[node])
+        return Place(*self._names(own, called), 0.0, int(self._db.procedure_of_node[own]))
 
     def procedures(self, seconds: F64) -> list[Place]:
         """Return the program's procedures, inlined ones apart, by what was spent in them and the
@@ -83,7 +96,8 @@ class Places:
         first[self._contexts.names.label[own[order]]] = own[order]
         return [
             Place(
-                self._contexts.names.labels[at],
+                (self._contexts.names.labels[at],),
+                "",
                 float(cost[at]),
                 int(self._db.procedure_of_node[first[at]]),
             )
@@ -128,8 +142,13 @@ class Places:
         ] == self._contexts.names.labels.index(label)
         return inside
 
-    def _words(self, node: int, called: int) -> str:
-        return path_text(self._path(node, called), _PATH_WIDTH) if node or called else ""
+    def _names(self, node: int, called: int) -> tuple[tuple[str, ...], str]:
+        """Return the names of ``node``'s path, and of the library's procedure, shortened."""
+        if not node and not called:
+            return (), ""
+        names = short_names(self._path(node, called))
+        callee = names.pop() if called else ""
+        return tuple(name_runs(names)), callee
 
     def _path(self, node: int, called: int) -> list[str]:
         db, path = self._db, list[int]()

@@ -19,17 +19,20 @@ from hpcd.analysis.findings.finding import (
     Finding,
     most_of,
 )
+from hpcd.analysis.findings.phrase import Phrase
 from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.findings.work_sharing import meanwhile
 from hpcd.analysis.messages.database_calls import communication
 from hpcd.analysis.messages.wait_states import WaitKind, by_path
+from hpcd.analysis.profile.row_text import shorten
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.model.calls import Group, ValueKind
 from hpcd.wording import bytes_text, percent
 
 _MOST_CALLS = 1_000_000
+_NAME = 24
 _NO_FILES = ("socket", "pipe", "epoll", "eventfd", "timerfd", "tty")
 # Of memory that a process held most, what is still held of the second half of its time.
 _LEAK = 0.3
@@ -61,10 +64,11 @@ def _file_calls(facts: Facts) -> Iterator[Finding]:
     count = int(calls["weight"][calls["function"] == top].sum())
     by_node = sum_by(calls["node"], seconds, len(db.cct))
     place, more = most_of(use.places.ranked(by_node), total)
+    share = percent(float(by_function[top]) / total, 0)
+    words = f"{share} of it {count:,} calls of {name}" + f", {place.words}" * bool(place.path)
     yield Finding(
         "io", "Calls on files take", total, "s", total / use.lived, facts.whose_time,
-        f"{percent(float(by_function[top]) / total, 0)} of it {count:,} calls of {name}, {place}",
-        more,
+        place._replace(words=words), more,
     )  # fmt: skip
 
 
@@ -88,11 +92,13 @@ def _message_waits(facts: Facts) -> Iterator[Finding]:
         return
     ((kind, node), seconds), *_ = by_call.most_common(1)
     place = use.places.path(node)
-    outside, words = meanwhile(facts, Use.OTHERS, total, place)
+    outside, words = meanwhile(facts, Use.OTHERS, total, place.path)
+    share = percent(seconds / total, 0)
     yield Finding(
         "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",
         total / use.lived, "the ranks' time",
-        f"{percent(seconds / total, 0)} in {place or 'MPI'} ({kind.label})", words,
+        place.phrase(f"{share} in " + "MPI" * (not place.path)),
+        (Phrase(f" ({kind.label})", rank=1), *words),
     )  # fmt: skip
 
 
@@ -124,21 +130,20 @@ def _held_memory(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "memory", f"{whole.name} {held_so} ever more memory, at its end", held, "B",
             held / whole.peak, "its peak",
-            f"{bytes_text(most)} of it {_place(use, int(later.node[top]), later.path[top])}",
+            _place(use, most, int(later.node[top]), later.path[top]),
         )  # fmt: skip
         return
     top = int(whole.at_peak.argmax())
     yield Finding(
         "memory", f"{whole.name} {held_so} at most", whole.peak, "B", 0.0, "",
-        f"{bytes_text(int(whole.at_peak[top]))} of it"
-        f" {_place(use, int(whole.node[top]), whole.path[top])}",
+        _place(use, int(whole.at_peak[top]), int(whole.node[top]), whole.path[top]),
     )  # fmt: skip
 
 
 def _too_many(kind: str, verb: str) -> Finding:
     """Return that there are more recorded calls than are added up for a sentence."""
-    more = f" of {kind} were recorded: {verb} adds them up"
-    return Finding(kind, "More than", _MOST_CALLS, "calls", 0.0, "", more=more)
+    more = Phrase(f" of {kind} were recorded: {verb} adds them up")
+    return Finding(kind, "More than", _MOST_CALLS, "calls", 0.0, "", more=(more,))
 
 
 class _Held(NamedTuple):
@@ -160,8 +165,8 @@ def _of_pages(db: Database, process: int | None, since: int | None) -> _Held | N
         return None
     one, paths = measured[0], measured[0].paths
     return _Held(
-        one.process, f"{one.name} ({one.pid})", one.peak, paths.name, paths.node, paths.touched,
-        paths.at_peak, paths.at_end,
+        one.process, f"{shorten(one.name, _NAME)} ({one.pid})", one.peak, paths.name, paths.node,
+        paths.touched, paths.at_peak, paths.at_end,
     )  # fmt: skip
 
 
@@ -171,15 +176,16 @@ def _of_heap(db: Database, process: int | None, since: int | None) -> _Held | No
         return None
     one = measured[0]
     return _Held(
-        one.process, f"{one.name} ({one.pid})", one.at_peak.total[0], one.path, one.node,
-        one.allocated.bytes, one.at_peak.bytes, one.at_end.bytes,
+        one.process, f"{shorten(one.name, _NAME)} ({one.pid})", one.at_peak.total[0], one.path,
+        one.node, one.allocated.bytes, one.at_peak.bytes, one.at_end.bytes,
     )  # fmt: skip
 
 
-def _place(use: TimeUse, node: int, path: str) -> str:
-    """The place in words; without any procedure of the program on it as memory is listed."""
-    words = use.places.path(node)
-    return f"in {words}" if words else path.strip("[]")
+def _place(use: TimeUse, size: int, node: int, path: str) -> Phrase:
+    """Return where ``size`` bytes are; without any procedure of the program as memory is listed."""
+    place = use.places.path(node)
+    words = f"{bytes_text(size)} of it "
+    return place.phrase(f"{words}in ") if place.path else Phrase(words, (path.strip("[]"),))
 
 
 FILES = FindingRule(

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
+from hpcd.analysis.findings.phrase import Phrase
 from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.findings.work_sharing import meanwhile
+from hpcd.wording import time_text
 
 _WAITS = {
     Use.LOCKS: ("locks", "Threads wait for locks"),
     Use.OTHERS: ("communication", "Threads wait for others"),
-    Use.OPENMP: ("communication", "Threads wait for their team in OpenMP"),
+    Use.OPENMP: ("communication", "Threads wait in OpenMP"),
     Use.SLEEP: ("sleep", "Threads sleep"),
     Use.DEVICES: ("blocked", "Threads are blocked by the kernel"),
     Use.STOPPED: ("blocked", "Threads are stopped by a signal or a debugger"),
@@ -45,8 +47,9 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
         known = own if sum(place.seconds for place in own) > LEAST_SHARE * total else paths
         place, more = most_of(known, total)
         if kind in _BLAMED:
-            outside, words = meanwhile(facts, kind, total, place)
-            name, more = "outside" if outside else name, more + words
+            outside, words = meanwhile(facts, kind, total, known[0].path if known else ())
+            name, more = "outside" if outside else name, (*more, *words)
+            place = place._replace(rank=len(words[:1]))
         yield Finding(
             name, f"{subject}:", total, "s", total / use.lived, facts.whose_time, place, more,
             use.places.name(own[0]) if own else "",
@@ -63,14 +66,14 @@ def _runnable(facts: Facts) -> Iterator[Finding]:
         return
     own = [place for place in use.places.ranked(seconds) if place.procedure]
     place, _ = most_of(own, total)
-    why = use.demand.text
-    subject = "Threads wait for a CPU"
+    more = use.demand.reason
     # The report's heading has the first part alone.
     if starved.sum() > _SAID_APART * total:
-        subject += ", or for threads that do,"
+        apart = time_text(float(starved.sum()), total)
+        more = (Phrase(f", {apart} of it for threads that do", rank=3), *more)
     yield Finding(
-        "runnable" if use.demand.own else "outside", subject, total, "s",
-        total / use.lived, facts.whose_time, place, f": {why}" if why else "",
+        "runnable" if use.demand.own else "outside", "Threads wait for a CPU", total, "s",
+        total / use.lived, facts.whose_time, place._replace(rank=1), more,
         use.places.name(own[0]) if own else "",
     )  # fmt: skip
 
@@ -85,5 +88,6 @@ WAITING = FindingRule(
 RUNNABLE = FindingRule(
     "no CPU", _runnable,
     "threads that could run, or those they wait for, have no CPU for 5 % of the threads' time",
-    "as many threads as CPUs; other CPUs than other programs have; a higher limit of the cgroup",
+    "as many threads as CPUs; no binding of several to one; other CPUs than other programs have; a"
+    " higher limit of the control group",
 )  # fmt: skip

@@ -12,6 +12,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
+from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase
 from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.profile.nameless import without_address
 from hpcd.analysis.profile.row_text import shorten
@@ -21,7 +22,8 @@ from hpcd.array_types import Mask
 from hpcd.wording import percent, time_text
 
 _MOST = 0.5
-_NAME = 60
+# What is longest before and after a name leaves room for this one in a sentence.
+_NAME = 44
 # A process is mentioned that takes this multiple of the mean of its program's processes, and this
 # share of theirs.
 _STANDS_OUT, _ALONE = 1.3, 0.2
@@ -45,9 +47,12 @@ def _processes(facts: Facts) -> Iterator[Finding]:
     if cost[top] > _THE_PROGRAM * total and count < _FEW:
         return
     many = f" ({count:,} processes)" if count > 1 else ""
-    more = ""
+    more: tuple[Phrase, ...] = ()
     if count > 1 and used > max(_STANDS_OUT / count, _ALONE) * cost[top]:
-        more = f", of which process {row.pid}{row.works_on} {time_text(used)}"
+        more = (
+            Phrase(f", of which process {row.pid}", rank=1), Phrase(row.works_on, rank=2),
+            Phrase(f" {time_text(used)}", rank=1),
+        )  # fmt: skip
     yield Finding(
         "processes", f"{shorten(words[top], _NAME)}{many} used", float(cost[top]), "s",
         float(cost[top]) / total, "the CPU time", more=more, line=line,
@@ -79,19 +84,19 @@ def _work(facts: Facts) -> Iterator[Finding]:
     if not total:
         return
     for kind, seconds in (("hot", use.seconds(Use.WORK)), ("system", use.seconds(Use.SYSTEM))):
+        place, more = NO_PHRASE, tuple[Phrase, ...]()
         top = next(iter(use.places.procedures(seconds)), None)
         library, spent = use.places.library(np.where(use.places.outside, seconds, 0.0))
         if spent > max(top.seconds if top else 0.0, LEAST_SHARE * total):
             subject = _subject(kind, shorten(library, _NAME), spent / total)
-            more = ""
             if kind == "hot" and top and top.seconds >= LEAST_SHARE * total:
-                own, share = shorten(short_names([top.words])[0], _NAME), top.seconds / total
-                more = f"; of the program's own most in {own}, {percent(share, 0)}"
+                own = Phrase("; of the program's own most in ", tuple(short_names(top.names)))
+                more = (own, Phrase(f", {percent(top.seconds / total, 0)}", rank=1))
             yield Finding(kind, subject, spent, "s", spent / total, "the CPU time", more=more)
             continue
         if top is None or top.seconds < LEAST_SHARE * total:
             continue
-        place, more, name = "", "", top.words
+        name = top.names[0]
         if name.startswith("["):
             # An address says nothing: [libfoo.so+0x1234].
             module = without_address(name).strip("[]")
@@ -100,13 +105,15 @@ def _work(facts: Facts) -> Iterator[Finding]:
         else:
             inside = np.where(use.places.inside(name), seconds, 0.0)
             paths = use.places.ranked(inside)
-            place, more = most_of(paths, top.seconds)
-            place = "" if paths and paths[0].words == name else place
-            name = shorten(short_names([name])[0], _NAME)
+            short = short_names([name])[0]
+            place, more = _callers(*most_of(paths, top.seconds), short)
+            name = shorten(short, _NAME)
             # An interpreter, or a numerical library, works for a procedure that does little itself.
             library, spent = use.places.library(inside)
             if kind == "hot" and spent > 0.5 * top.seconds and library != use.places.module_of(top):
-                name = f"{shorten(library, _NAME)} for {name}"
+                left = max(_NAME - len(name), _NAME // 2)
+                name = shorten(name, max(_NAME - len(library), _NAME // 2))
+                name = f"{shorten(library, left)} for {name}"
         share = top.seconds / total
         subject = _subject(kind, name, share)
         yield Finding(
@@ -120,6 +127,22 @@ def _work(facts: Facts) -> Iterator[Finding]:
             more,
             use.places.name(top),
         )
+
+
+def _callers(
+    place: Phrase, more: tuple[Phrase, ...], name: str
+) -> tuple[Phrase, tuple[Phrase, ...]]:
+    """Return the places of the procedure called ``name``, which is said already: if there are two,
+    its callers; it alone is none."""
+    if place.path == (name,):
+        place = NO_PHRASE
+    phrases = [one._replace(said=one.names[-1:] == (name,)) for one in (place, *more)]
+    if more and all(len(one.names) > 1 and one.said and not one.callee for one in phrases):
+        phrases = [
+            Phrase(one.words.replace(" in ", " from "), one.names[:-1], rank=one.rank // 2)
+            for one in phrases
+        ]
+    return phrases[0], tuple(phrases[1:])
 
 
 def _subject(kind: str, name: str, share: float) -> str:

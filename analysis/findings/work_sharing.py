@@ -11,13 +11,15 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
+from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase
 from hpcd.analysis.findings.places import Place
 from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.parallel.imbalance import Imbalance
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.nameless import named_path, without_address
-from hpcd.analysis.profile.row_text import CALLS, path_text
+from hpcd.analysis.profile.row_text import name_runs
 from hpcd.analysis.roles.role import NameRole, have
+from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import F64, I64
 from hpcd.wording import percent, time_text
 
@@ -25,25 +27,29 @@ _UNEVEN = 0.05
 _SAME = 0.8
 # A sum of samples has the standard error of their number's square root.
 _ERRORS = 3
-_PATH = 110
+# As "rank 1234": takes no room from the call path.
+_SHORT = 9
 
 
-def meanwhile(facts: Facts, kind: Use, seconds: float, place: str) -> tuple[bool, str]:
-    """Return whether other programs caused ``seconds`` of waiting for others at ``place``, or all
-    but a small part, and words on what those others did meanwhile: where much of it was in one
-    procedure, and how much of it was without a CPU."""
+def meanwhile(
+    facts: Facts, kind: Use, seconds: float, path: tuple[str, ...]
+) -> tuple[bool, tuple[Phrase, ...]]:
+    """Return whether other programs caused ``seconds`` of waiting for others, most of it in the
+    call ``path``, or all but a small part, and words on what those others did meanwhile: where
+    much of it was in one procedure, and how much of it was without a CPU."""
     busy, by_line, where = facts.use.culprits(kind)
     if busy.sum() >= _SAME * seconds:
-        return False, _blame(facts, kind, place, busy / seconds, by_line, where)
+        return False, _blame(facts, kind, path, busy / seconds, by_line, where)
     if kind == Use.LOCKS and facts.use.roots.known:
-        return False, ""  # at work meanwhile is not who holds it
+        return False, ()  # at work meanwhile is not who holds it
     sharing, use = facts.sharing, facts.use
     whole = float(sharing.blame.sum()) + sharing.unblamed if sharing else 0.0
     # Blame is known for all waits together: it describes waits that are most of them.
     if sharing is None or not _SAME <= seconds / max(whole, 1e-9) <= 1 / _SAME:
-        return False, ""
+        return False, ()
     ready = 0.0 if use.demand.own else sharing.blame_while_ready / whole
-    words = f"; {percent(ready, 0)} of it while others had no CPU" if ready >= LEAST_SHARE else ""
+    no_cpu = Phrase(f"; {percent(ready, 0)} with others without a CPU", rank=1)
+    words = (no_cpu,) if ready >= LEAST_SHARE else ()
     # Who had a CPU too late goes on working while the others wait.
     starved = ready > 0.5 and use.demand.outside + ready * seconds > 0.5 * use.lived
     if starved or (1 - ready) * seconds < LEAST_SHARE * use.lived:
@@ -54,36 +60,47 @@ def meanwhile(facts: Facts, kind: Use, seconds: float, place: str) -> tuple[bool
         return False, words
     by_rank = sharing.blame_of_rank
     late = int(by_rank.argmax())
-    who = "others"
+    who = ""
     if by_rank[late] >= 0.6 * by_rank.sum():
         who = f"{sharing.ranks.kind} {sharing.ranks.number[late]}"
-    at_once = "; one at a time:" if label in place.split(CALLS) else ";"
-    share = percent(blamed / whole, 0)
-    return False, f"{at_once} {share} of it while {who} worked in {label}{words}"
+    (label,) = short_names([label])
+    return False, (*_beside(blamed / whole, who, () if label in path else (label,)), *words)
 
 
-def _blame(facts: Facts, kind: Use, place: str, share: F64, line: I64, node: I64) -> str:
+def _beside(share: float, who: str, names: tuple[str, ...], callee: str = "") -> tuple[Phrase, ...]:
+    """Return in words that others, ``who`` alone if that is not empty, were in the call path
+    ``names`` for a ``share`` of a wait: in none but that of who waits if it is empty."""
+    much = percent(min(share, 1.0), 0)
+    if not names and not callee:
+        return (Phrase(f"; {much} one at a time"),)
+    short = 0 < len(who) <= _SHORT
+    beside = Phrase(f"; {much} with {who if short else 'others'} in ", names, callee)
+    return (beside,) if short or not who else (beside, Phrase(f" ({who})", rank=2))
+
+
+def _blame(
+    facts: Facts, kind: Use, path: tuple[str, ...], share: F64, line: I64, node: I64
+) -> tuple[Phrase, ...]:
     """Return who was busy meanwhile and where, in words: ``share`` of the waits each."""
     db = facts.db
-    (top, *_) = facts.use.places.ranked(sum_by(node, share, len(db.cct))) or [Place("", 0.0, 0)]
-    if not top.words or top.seconds < 0.5:
-        return ""
-    here, there = place.partition("in ")[2].split(CALLS), top.words.split(CALLS)
+    (top, *_) = facts.use.places.ranked(sum_by(node, share, len(db.cct))) or [Place((), "", 0.0, 0)]
+    if not top.path or top.seconds < 0.5:
+        return ()
     common = 0
-    while common < min(len(here), len(there)) and here[common] == there[common]:
+    while common < min(len(path), len(top.path)) and path[common] == top.path[common]:
         common += 1
-    if here == there and kind == Use.OTHERS:
-        return ""  # they wait for each other there
-    # The callers that both have are said already.
-    path = CALLS.join(there[min(common, len(there) - 1) :])
-    much = percent(min(top.seconds, 1.0), 0)
+    if path == top.path and kind == Use.OTHERS:
+        return ()  # they wait for each other there
     of_line = sum_by(line, share, len(db.lines))
     alone = of_line.max() >= 0.6 * share.sum()
     who = _thread(db, int(of_line.argmax()))
-    if kind == Use.LOCKS:
-        return f"; {who} holds it, {much} in {path}" if alone else f"; held {much} of it in {path}"
-    at_once = " one at a time:" if common == len(there) else ""
-    return f";{at_once} {much} of it while {f'{who} was' if alone else 'others were'} in {path}"
+    # The callers that both have are said already.
+    callee = top.callee if common < len(top.path) else ""
+    if kind != Use.LOCKS:
+        return _beside(top.seconds, who if alone else "", top.names[common:], callee)
+    names = top.names[common:] or ((), top.names[-1:])[not callee]
+    held = Phrase(f"; held {percent(min(top.seconds, 1.0), 0)} in ", names, callee)
+    return (held, Phrase(f" ({who})", rank=2)) if alone else (held,)
 
 
 def _thread(db: Database, line: int) -> str:
@@ -128,15 +145,14 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     if rate and most - mean < _ERRORS * (most / rate) ** 0.5:
         return
     names = [name for name in named_path(path_labels(sharing.matching, node)) if name != "_start"]
-    path = path_text(names, _PATH) if node and names else ""
+    path = tuple(name_runs(short_names(names))) if node else ()
     kind = ranks.kind
     at = int(np.flatnonzero(ranks.number == number)[0])
     yield Finding(
         "imbalance",
-        f"{kind.capitalize()} {number} works {time_text(most)}, {kind}s on average"
-        f" {time_text(mean, most)}: balance would save up to",
-        most - mean, "s", loss, f"the {kind}s' time",
-        f"{time_text(float(own[node]), most)} in {path}" if path else "",
+        f"{kind.capitalize()} {number} works {time_text(most)} (mean {time_text(mean, most)}):"
+        " balance saves",
+        most - mean, "s", loss, f"the {kind}s' time", Phrase("in ", path) if path else NO_PHRASE,
         line=int(ranks.line[np.flatnonzero(ranks.of_line == at)[0]]),
     )  # fmt: skip
 

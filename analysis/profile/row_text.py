@@ -51,18 +51,20 @@ def path_text(names: Sequence[str], width: int) -> str:
     return run_name(short_names(names), width)
 
 
+def name_runs(names: Iterable[str]) -> list[str]:
+    """Return ``names``; one that follows itself once, with how often."""
+    counted = ((name, len(list(repeats))) for name, repeats in groupby(names))
+    return [name if count == 1 else f"{name} x{count}" for name, count in counted]
+
+
 def run_name(names: Sequence[str], width: int) -> str:
     """The names of a run of frames, outermost first, in at most ``width`` characters.
 
     A procedure that follows itself is named once, with how often. Where there is no room for all,
     the innermost ones are named and the others counted; loops around a loop are left out.
     """
-    words: list[str] = []
-    counts: list[int] = []
-    for name, repeats in groupby(names):
-        count = len(list(repeats))
-        words.append(name if count == 1 else f"{name} x{count}")
-        counts.append(count)
+    words = name_runs(names)
+    counts = [len(list(repeats)) for _, repeats in groupby(names)]
     whole = CALLS.join(words)
     if len(whole) <= width:
         return whole

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import hpcd.analysis
 from hpcd.__main__ import main
@@ -14,6 +16,7 @@ from hpcd.analysis.findings.cpu_demand import CpuDemand
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import Finding
 from hpcd.analysis.findings.findings import RULES, findings, scene
+from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.parallel.imbalance import measure
@@ -41,15 +44,15 @@ def test_who_works_most_and_what_the_others_wait_in(tmp_path: Path) -> None:
         )
         assert reported["hot"].procedure == "kernel"
         assert reported["imbalance"].text == (
-            "Rank 0 works 3.000 s, ranks on average 1.667 s: balance would save up to 1.333 s, 44 %"
-            " of the ranks' time, 1.333 s in (+1) solve > kernel."
+            "Rank 0 works 3.000 s (mean 1.667 s): balance saves 1.333 s, 44 % of the ranks' time,"
+            " in main > solve > kernel."
         )
         assert reported["imbalance"].line is not None
         assert int(db.lines.rank[reported["imbalance"].line]) == 0
         # Helper threads sleep all the time and do not count: 4 of 9 seconds.
         assert reported["communication"].text == (
             "Ranks wait for others: 4.000 s, 44 % of the ranks' time, 50 % in main > MPI_Recv;"
-            " 100 % of it while rank 0 worked in kernel."
+            " 100 % with rank 0 in kernel."
         )
         sentence = "3 ranks with 6 threads over 3 s, on average 2.3 CPUs busy"
         assert scene(db) == sentence + "; 3 of the threads hardly ran."
@@ -125,8 +128,8 @@ def test_a_team_is_one_context_whichever_of_its_threads_came_from_the_program(
         reported = findings(db)
         assert [finding.kind for finding in reported] == ["imbalance", "communication", "hot"]
         assert reported[0].text == (
-            "Thread 101 works 2.000 s, threads on average 1.500 s: balance would save up to"
-            " 500.0 ms, 25 % of the threads' time, 0.500 s in solve._omp_fn.0 > kernel."
+            "Thread 101 works 2.000 s (mean 1.500 s): balance saves 500.0 ms, 25 % of the threads'"
+            " time, in solve._omp_fn.0 > kernel."
         )
         assert reported[2].text == (
             "Most work is done in kernel: 3.000 s, 100 % of the CPU time, in solve._omp_fn.0 >"
@@ -159,8 +162,8 @@ def test_a_small_loss_does_not_come_before_the_work(tmp_path: Path) -> None:
     [
         (0.93, 0.06, None, False, "other programs had the CPUs, these got 0.93 of 2 CPUs"),
         (1.3, 0.6, 0.6, False, "other programs, hpcd among them, used 0.6 of 2 CPUs"),
-        (1.0, 1.0, 0.1, True, "2 at a time want to run on 2 CPUs and get 1: they are bound to"),
-        (1.0, 1.0, None, True, "or other programs use them"),
+        (1.0, 1.0, 0.1, True, "2 at a time want to run and get 1 of 2 CPUs"),
+        (1.0, 1.0, None, True, "2 at a time want to run and get 1 of 2 CPUs"),
         (1.9, 2.1, None, True, "4 at a time want to run on 2 CPUs"),
         (1.9, 478.1, None, True, "480 at a time want to run on 2 CPUs"),
         (1.4, 2.6, 0.6, True, "4 at a time want to run on 2 CPUs; other programs, hpcd among"),
@@ -171,12 +174,12 @@ def test_who_had_the_cpus_that_threads_wanted(
 ) -> None:
     """One thread waits for none of its own; several may be bound to one CPU, or be too many."""
     demand = CpuDemand(10 * ran, 10 * waited, 10.0, 2, None if taken is None else 10 * taken)
-    assert demand.own is own and words in demand.text
+    assert demand.own is own and words in "".join(phrase.words for phrase in demand.reason)
 
 
 def test_where_the_number_of_cpus_is_not_known_none_is_stated() -> None:
     """Recordings of other tools do not have it."""
-    assert CpuDemand(0.7, 0.3, 1.0, 0, None).text == ""
+    assert CpuDemand(0.7, 0.3, 1.0, 0, None).reason == ()
 
 
 def test_threads_that_wait_for_each_other_are_not_said_to_lack_a_cpu(tmp_path: Path) -> None:
@@ -226,7 +229,7 @@ def test_at_most_two_places_are_named(tmp_path: Path) -> None:
     }
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
         (hot,) = findings(db)
-    assert hot.text.count(" % in ") == 2
+    assert hot.text.count(" % from ") == 2
 
 
 def test_a_lock_that_nobody_else_takes_is_work(tmp_path: Path) -> None:
@@ -247,7 +250,7 @@ def test_what_has_no_names_is_called_by_its_module(tmp_path: Path) -> None:
         assert by_kind["hot"].text == (
             "Most work is done in libmpi.so: 2.000 s, 95 % of the CPU time."
         )
-        assert by_kind["blocked"].place == "in [app] > Fsync"
+        assert by_kind["blocked"].place.path == ("[app]", "Fsync")
 
 
 def test_uneven_work_of_a_stripped_program_is_told_by_its_module(tmp_path: Path) -> None:
@@ -258,9 +261,9 @@ def test_uneven_work_of_a_stripped_program_is_told_by_its_module(tmp_path: Path)
     }
     with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
         by_kind = {finding.kind: finding for finding in findings(db)}
-        assert by_kind["imbalance"].place == "1.000 s in [app]"
-        assert by_kind["communication"].place == "in [app] > MPI_Recv"
-        assert by_kind["communication"].more == "; 100 % of it while rank 0 worked in [app]"
+        assert by_kind["imbalance"].place.path == ("[app]",)
+        assert by_kind["communication"].place.path == ("[app]", "MPI_Recv")
+        assert by_kind["communication"].text.endswith("; 100 % one at a time.")
 
 
 def test_threads_that_run_briefly_all_their_lives_do_the_work(tmp_path: Path) -> None:
@@ -280,8 +283,8 @@ def test_brief_processes_that_run_beside_one_another_take_the_time_once(tmp_path
     steps |= {number: [("main/solve", "cpu", 0.01)] for number in range(1, 31)}
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
         assert [finding.text for finding in findings(db) if finding.kind == "children"] == [
-            "30 processes live 10.00 ms each, one or more at a time for 10.00 ms, 10 % of the time"
-            " recorded, started by main > waitpid."
+            "30 processes live 10.00 ms each, at least one for 10.00 ms, 10 % of the time recorded,"
+            " started by main."
         ]
 
 
@@ -507,7 +510,7 @@ def test_who_holds_a_lock_is_told_from_who_waits_for_it(tmp_path: Path) -> None:
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
         assert findings(db)[0].text == (
             "Threads wait for locks: 4.000 s, 67 % of the threads' time, in main > book;"
-            " the main thread holds it, 90 % in flush > Usleep."
+            " held 90 % in flush > Usleep."
         )
 
 
@@ -520,7 +523,9 @@ def test_others_that_work_meanwhile_are_named_by_their_own_procedures(tmp_path: 
     }
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
         (wait,) = (one for one in findings(db) if one.kind == "communication")
-        assert wait.more == "; 100 % of it while the main thread was in assemble > hash"
+        beside, who = wait.more
+        assert beside.text(9) == "; 100 % with others in assemble > hash"
+        assert who.words == " (the main thread)"
 
 
 def test_a_long_sentence_has_shorter_paths(tmp_path: Path) -> None:
@@ -542,12 +547,29 @@ def test_the_code_of_the_kernel_in_a_process_is_no_library(tmp_path: Path) -> No
 
 
 def test_a_shorter_path_leaves_the_words_before_it() -> None:
-    path = " > ".join(f"procedure_{number}" for number in range(12))
-    for words in (f"started by {path}", f"in {path}", f"52 % in {path}"):
-        one = Finding("children", "Processes live for", 1.0, "s", 0.5, "the time recorded", words)
-        assert len(one.text) <= 120 and f", {words.partition('procedure')[0]}(+" in one.text
-    plain = Finding("children", "Processes live for", 1.0, "s", 0.5, "the time", "x" * 100)
-    assert plain.text.endswith("x" * 100 + ".")
+    """Whatever the words are, and whatever names contain."""
+    names = tuple(f"procedure in {number}" for number in range(12))
+    for words in ("started by ", "in ", "52 % in "):
+        place = Phrase(words, names)
+        one = Finding("children", "Processes live for", 1.0, "s", 0.5, "the time recorded", place)
+        assert len(one.text) <= 120 and f", {words}(+" in one.text
+        assert one.as_json()["path"] == names and f", {one.as_json()['place']}." in one.text
+
+
+@given(
+    st.text(max_size=60),
+    st.lists(
+        st.builds(
+            Phrase, st.text(max_size=40), st.lists(st.text(min_size=1, max_size=90)).map(tuple),
+            st.text(max_size=90), st.integers(0, 4), st.booleans(),
+        ),
+        max_size=4,
+    ),
+)  # fmt: skip
+def test_no_sentence_is_longer_than_120_characters(subject: str, phrases: list[Phrase]) -> None:
+    place, *more = phrases or [NO_PHRASE]
+    one = Finding("hot", subject, 1.0, "s", 0.5, "the CPU time", place, tuple(more))
+    assert len(one.text) <= 120
 
 
 def test_who_hands_out_requests_may_sleep_between_them(tmp_path: Path) -> None:
