@@ -97,26 +97,6 @@ def has_facts(db: Database) -> bool:
     return bool(len(db.lines)) and "cpu_time" in db.metrics.names
 
 
-def why(db: Database) -> list[str]:
-    """Return the findings in lines, each with its rule: when it speaks, when it is silent, what
-    usually helps; and the facts that rules look at."""
-    if not has_facts(db):
-        return []
-    facts = Facts(db)
-    lines = []
-    for finding in findings(db, facts):
-        rule = RULES[finding.rule]
-        lines += [f"stands out: {finding.text}", f"  rule: {rule.name}; speaks where {rule.speaks}"]
-        lines += [f"  silent: {rule.silent}"] * bool(rule.silent) + [f"  helps: {rule.helps}"]
-    lived = facts.use.lived
-    lines.append(f"facts, in seconds of {facts.whose_time}, of which {rounded(lived, 4)} count:")
-    lines += [
-        f"{one.seconds:13,.3f}  {one.name} ({one.every:,.3f} of all threads)"
-        for one in facts.named()
-    ]
-    return lines
-
-
 def _found(rule: FindingRule, facts: Facts) -> list[Finding]:
     return [replace(finding, rule=rule.name) for finding in rule.find(facts)]
 

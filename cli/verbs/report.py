@@ -12,7 +12,8 @@ from pathlib import Path
 from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.findings.findings import findings, why
+from hpcd.analysis.findings.evidence import gather_evidence
+from hpcd.analysis.findings.findings import findings
 from hpcd.analysis.profile.advice import advice
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.formula import Formula, is_formula, parse_formula
@@ -110,7 +111,11 @@ class Report(Command):
         _check(args)
         with open_database(args.database or latest_result(), native=args.native) as db:
             if args.why:
-                print("\n".join(map(harmless, why(db))))
+                evidence = gather_evidence(db)
+                if args.json:
+                    print(json.dumps(json_form(evidence.as_json())))
+                else:
+                    print("\n".join(map(harmless, evidence.as_text())))
                 return 0
             if args.waits_for:
                 return _print_wait(db, args) if args.wait_at else _print_waits(db, args)
@@ -228,8 +233,8 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--addresses requires --view top-down")
     if args.by and (args.hot_path or args.addresses or args.depth or args.csv or args.html):
         raise UsageError("--by makes a table: no --hot-path, --addresses, --depth, --csv or --html")
-    if args.why and (args.waits_for or args.json):
-        raise UsageError("--why makes a report of its own, in text")
+    if args.why and args.waits_for:
+        raise UsageError("--why and --waits-for make a report each")
     if args.wait_at and not args.waits_for:
         raise UsageError("--wait-at requires --waits-for")
     if (args.waits_for or args.why) and (
@@ -238,7 +243,7 @@ def _check(args: argparse.Namespace) -> None:
     ):  # fmt: skip
         raise UsageError(
             f"--{'why' if args.why else 'waits-for'} makes a report of its own: only"
-            f" {'--width' if args.why else '--percent, --width and --json'}"
+            f" {'--width' if args.why else '--percent, --width'} and --json"
         )
     if args.split and (args.by or args.addresses or args.html):
         raise UsageError("--split splits contexts: no --by, --addresses or --html")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -497,6 +498,14 @@ def test_why_has_the_rule_of_each_sentence_and_the_facts(
     # Helper threads sleep all the time and do not count.
     assert sum(fact.seconds for fact in facts.named()) == pytest.approx(9.0)
     assert sum(fact.every for fact in facts.named()) == pytest.approx(18.0)
+    assert main(["report", str(path), "--why", "--json"]) == 0
+    evidence = json.loads(capsys.readouterr().out)
+    for one, shown in zip(reported, evidence["findings"], strict=True):
+        assert (shown["text"], shown["value"]) == (one.text, one.value)
+        assert shown["rule"]["name"] == one.rule and shown["path"] == [*one.place.path]
+    assert sum(fact["of_all_threads"] for fact in evidence["facts"]) == pytest.approx(18.0)
+    assert sum(fact["seconds"] for fact in evidence["facts"]) == pytest.approx(evidence["counted"])
+    assert evidence["demand"]["cpus"] == 2 and evidence["demand"]["taken"] is None
 
 
 def test_who_holds_a_lock_is_told_from_who_waits_for_it(tmp_path: Path) -> None:
