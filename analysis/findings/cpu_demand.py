@@ -11,7 +11,8 @@ from hpcd.analysis.findings.phrase import Phrase
 from hpcd.array_types import I64
 from hpcd.wording import counted, rounded
 
-# Other use of the CPUs that is mentioned beside the threads' own, of all CPUs.
+# Other use of the CPUs that is mentioned beside the threads' own, of all CPUs; and what limits
+# withheld, of the time waited.
 _MENTIONED = 0.1
 
 
@@ -20,7 +21,8 @@ class CpuDemand:
     """CPU seconds of threads during ``span`` seconds on ``cpus`` CPUs.
 
     ``ran``: they had a CPU; ``waited``: they waited for one; ``taken``: others had the CPUs, other
-    programs, hpcd or the hypervisor (None: not known). ``cpus`` is 0 where it is not known.
+    programs, hpcd or the hypervisor (None: not known); ``withheld``: limits of their control groups
+    kept CPUs from them. ``cpus`` is 0 where it is not known.
     """
 
     ran: float
@@ -28,15 +30,20 @@ class CpuDemand:
     span: float
     cpus: int
     taken: float | None
+    withheld: float = 0.0
 
     @property
     def outside(self) -> float:
-        """Seconds of waiting that others caused: they had the CPUs, and no more threads wanted to
-        run at a time than there are CPUs."""
-        beyond = max(self.ran + self.waited - self.cpus * self.span, 0.0)
+        """Seconds of waiting that others caused: they had the CPUs, no limit kept these from the
+        threads, and no more threads wanted to run at a time than there are CPUs."""
         alone = self.ran + self.waited <= self.span
         taken = self.taken if self.taken is not None else self.waited if alone else 0.0
-        return max(min(self.waited - beyond, taken), 0.0)
+        return max(min(self._unexplained - self.withheld, taken), 0.0)
+
+    @property
+    def _unexplained(self) -> float:
+        """Seconds of waiting of no more threads at a time than there are CPUs."""
+        return self.waited - max(self.ran + self.waited - self.cpus * self.span, 0.0)
 
     @property
     def own(self) -> bool:
@@ -49,17 +56,22 @@ class CpuDemand:
         if not self.cpus:
             return ()
         cpus = counted(self.cpus, "CPU")
+        limit = f" their control group's limit withheld {rounded(self.withheld / self.span)}"
+        least = _MENTIONED * self.cpus * self.span
+        if self._unexplained > least and self.withheld > 0.5 * self._unexplained:
+            return (Phrase(f":{limit} of {cpus}"),)
+        limits = (Phrase(f";{limit}", rank=2),) * (self.withheld > _MENTIONED * self.waited)
         wanted, got = rounded((self.ran + self.waited) / self.span), rounded(self.ran / self.span)
         if not self.own:
             if self.taken is None:
                 return (Phrase(f": other programs had the CPUs, these got {got} of {cpus}"),)
-            return (*self._others(":"), Phrase(f" of {cpus}"))
+            return (*self._others(":"), Phrase(f" of {cpus}"), *limits)
         words = f": {wanted} at a time want to run"
         few = (self.ran + self.waited) / self.span <= self.cpus
         words += f" and get {got} of {cpus}" if few else f" on {cpus}"
-        if (self.taken or 0.0) <= _MENTIONED * self.cpus * self.span:
-            return (Phrase(words),)
-        return (Phrase(words), *self._others(";", rank=2))
+        if (self.taken or 0.0) <= least:
+            return (Phrase(words), *limits)
+        return (Phrase(words), *limits, *self._others(";", rank=2))
 
     def _others(self, sign: str, rank: int = 0) -> tuple[Phrase, ...]:
         used = rounded((self.taken or 0.0) / self.span)
@@ -76,7 +88,9 @@ def measure_demand(db: Database, lines: I64, waited: float) -> CpuDemand:
     span = float(end.max() - start.min()) / 1e9 if len(lines) else 0.0
     ran = float(db.line_totals("cpu_time")[lines].sum())
     ((cpus,),) = db.rows("SELECT sum(cpus) FROM host")
-    return CpuDemand(ran, waited, span or 1.0, int(cpus or 0), _taken(db, span))
+    return CpuDemand(
+        ran, waited, span or 1.0, int(cpus or 0), _taken(db, span), _withheld(db, span)
+    )
 
 
 def _taken(db: Database, span: float) -> float | None:
@@ -94,3 +108,15 @@ def _taken(db: Database, span: float) -> float | None:
     )
     longest = float(np.max([summary.duration_s for summary in summaries]))
     return taken * min(span / longest, 1.0) if longest > 0 else None
+
+
+def _withheld(db: Database, span: float) -> float:
+    """CPU seconds that limits withheld in ``span`` seconds: recordings of one machine may count the
+    same, of which the most is taken."""
+    by_host: dict[str, float] = {}
+    for measurement in db.measurements:
+        summary = measurement.summary
+        if summary.duration_s > 0:
+            part = summary.cpu.withheld_s * min(span / summary.duration_s, 1.0)
+            by_host[measurement.host] = max(by_host.get(measurement.host, 0.0), part)
+    return sum(by_host.values())

@@ -54,6 +54,10 @@ class Evidence:
             f"{one.seconds:13,.3f}  {one.name} ({one.every:,.3f} of all threads)"
             for one in self.facts
         ]
+        if self.demand.withheld:
+            lines.append(
+                f"{self.demand.withheld:13,.3f}  CPU time withheld by limits of control groups"
+            )
         return lines
 
 

@@ -166,6 +166,14 @@ def control_group_of(pid: int, number: int = 0) -> str:
     return path
 
 
+def control_groups(pid: int) -> dict[str, str]:
+    """Paths of the control groups ``pid`` is in, by the controllers of their hierarchies; by "" of
+    the unified one. None when it is gone."""
+    lines = _read(f"/proc/{pid}/cgroup").decode(errors="replace").splitlines()
+    rows = [line.split(":", 2)[1:] for line in lines if line.count(":") >= 2]
+    return {controller: path for names, path in rows for controller in names.split(",")}
+
+
 _group_paths: dict[int, str] = {}
 """Of control groups where there is only the unified hierarchy, by number."""
 

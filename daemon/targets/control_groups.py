@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from hpcd.closing import closing_fd
 from hpcd.errors import UsageError
@@ -48,6 +49,47 @@ def control_group(text: str) -> str:
             if _has(root, below):
                 return below
     raise UsageError(f"no control group {text}")
+
+
+class CpuHierarchy(NamedTuple):
+    """The hierarchy that has limits of CPU time: its directory, and its controller's name in
+    /proc/PID/cgroup, empty for version 2."""
+
+    root: Path
+    controller: str
+
+
+def cpu_hierarchy() -> CpuHierarchy | None:
+    """Return the hierarchy that has limits of CPU time; None if none is mounted."""
+    top = Path("/sys/fs/cgroup")
+    if _has(top, "/"):
+        return CpuHierarchy(top, "")
+    return next(
+        (
+            CpuHierarchy(root, "cpu")
+            for root in (top / "cpu", top / "cpu,cpuacct")
+            if _has(root, "/")
+        ),
+        None,
+    )
+
+
+def read_beneath(hierarchy: Path, path: str, file: str) -> bytes:
+    """Read a ``file`` of the control group ``path``, 4,096 bytes at most. Raises
+    :class:`OSError` or :class:`ValueError`."""
+    root = os.open(hierarchy, _OPEN_FLAGS)
+    try:
+        group = _open_beneath(root, path)
+    finally:
+        os.close(root)
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=group)
+    finally:
+        os.close(group)
+    try:
+        return os.read(fd, 4096)
+    finally:
+        os.close(fd)
 
 
 def _hierarchies() -> list[Path]:

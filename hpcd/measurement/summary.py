@@ -47,6 +47,8 @@ class CpuTime(NamedTuple):
 
     counted_s: float = 0.0
     sampled_s: float = 0.0
+    withheld_s: float = 0.0
+    """CPU seconds that limits of the targets' control groups withheld from all that is in these."""
 
 
 class MachineTime(NamedTuple):

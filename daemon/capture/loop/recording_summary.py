@@ -128,7 +128,9 @@ class RecordingAccount:
         overhead = parts.sampler.overhead()
         return Summary(
             samples=_count_samples(parts, counters, expected, uncounted),
-            cpu=CpuTime(round(used, 6), round(sampled, 6)),
+            cpu=CpuTime(
+                round(used, 6), round(sampled, 6), round(parts.threads.limits.withheld(), 3)
+            ),
             machine=self._used or machine_time(self._machine),
             seen=parts.threads.cpu.seen if final else SeenPart(),
             switches=SwitchCounts(int(counters["switches"]), parts.collector.switches),

@@ -15,6 +15,7 @@ from hpcd.daemon.capture.paths.stack_resolver import StackResolver
 from hpcd.daemon.capture.records.thread_lines import ThreadLines
 from hpcd.daemon.capture.threads.cpu_account import CpuAccount
 from hpcd.daemon.capture.threads.thread_times import BORN, ThreadTimes
+from hpcd.daemon.targets.cpu_limits import CpuLimits
 from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.reported_program import ReportedProgram
@@ -98,6 +99,8 @@ class ThreadLifecycle:
         self._programs: dict[int, ReportedProgram] = {}
         self.cpu = CpuAccount()
         """The CPU time of the threads, as the scheduler counts it."""
+        self.limits = CpuLimits()
+        """The limits of CPU time of their control groups."""
         # Threads that have begun to end.
         self._exiting: dict[int, _Exit] = {}
 
@@ -138,6 +141,7 @@ class ThreadLifecycle:
                     self.cpu.take_over(event.other, event.runtime)
                 program = self._programs.pop(pid, None)
                 self._targets.on_exec(pid, event.image, _text(event.comm), event.time, program)
+                self.limits.watch(pid)  # as systemd-run it may have moved itself before
                 if not (self._on_demand and self._targets.is_known(pid)):
                     self._out_of_date.add(pid)
             case EventKind.EXEC | EventKind.MOVED:
@@ -261,6 +265,8 @@ class ThreadLifecycle:
         line = self._lines
         self._lines += 1
         self.cpu.begin(number, process, tid, used_ns, time_ns)
+        if tid == pid:
+            self.limits.watch(pid)
         thread = Thread(line, process.id, tid, name, start_ns, cpu_before_ns=used_ns)
         if attached and attached.asleep_since_ns is not None:
             thread = replace(

@@ -178,6 +178,30 @@ def test_who_had_the_cpus_that_threads_wanted(
     assert demand.own is own and words in "".join(phrase.words for phrase in demand.reason)
 
 
+@pytest.mark.parametrize(
+    ("ran", "waited", "taken", "withheld", "own", "words"),
+    [
+        (0.5, 0.5, 0.6, 0.5, True, ": their control group's limit withheld 0.5 of 2 CPUs"),
+        (0.5, 3.5, 0.0, 1.5, True, ": their control group's limit withheld 1.5 of 2 CPUs"),
+        (0.5, 0.5, 1.5, 0.1, False, "used 1.5 of 2 CPUs; their control group's limit withheld 0.1"),
+        (
+            1.9,
+            2.1,
+            0.1,
+            0.3,
+            True,
+            "want to run on 2 CPUs; their control group's limit withheld 0.3",
+        ),
+    ],
+)
+def test_what_a_limit_withheld_no_other_programs_had(
+    ran: float, waited: float, taken: float, withheld: float, own: bool, words: str
+) -> None:
+    demand = CpuDemand(10 * ran, 10 * waited, 10.0, 2, 10 * taken, 10 * withheld)
+    assert demand.own is own
+    assert words in "".join(phrase.words for phrase in demand.reason)
+
+
 def test_where_the_number_of_cpus_is_not_known_none_is_stated() -> None:
     """Recordings of other tools do not have it."""
     assert CpuDemand(0.7, 0.3, 1.0, 0, None).reason == ()
