@@ -33,15 +33,20 @@ class WaitRoots:
         ``use``, in waits that are recorded one by one, what was of another use.
 
         Idle is who waits for a thread that has nothing to do itself: one that sleeps as it asked
-        to, or waits for what comes from outside, or for nobody.
+        to, or waits for what comes from outside, or for nobody. Who reads a pipe has nothing to do,
+        unless the thread that writes to it reads another that this one writes to.
         """
         key = line.astype(np.int64) * len(self._db.cct) + node
         at = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
-        busy, starved = np.where(self._keys[at] == key, self._of_others[:, at], 0.0)
-        starved = np.where(np.isin(use, _FOR_OTHERS), np.minimum(starved, seconds), 0.0)
+        known = self._keys[at] == key
+        busy, starved = np.where(known, self._of_others[:, at], 0.0)
+        asked = np.where(known & self._contexts.pipe[node], self._asked[at], 0.0)
+        for_others = np.where(np.isin(use, _FOR_OTHERS), seconds, np.minimum(asked, seconds))
+        starved = np.minimum(starved, for_others)
+        answered = np.where(asked > 0, np.minimum(busy, for_others - starved), 0.0)
         arrives = self._contexts.arrivals[node] & (use == Use.OTHERS)
         idle = np.where(arrives, np.maximum(seconds - starved - busy, 0.0), 0.0)
-        return {Use.STARVED: starved, Use.EVENTS: idle}
+        return {Use.STARVED: starved, Use.EVENTS: idle, Use.OTHERS: answered}
 
     def culprits(self, use: Use, counts: Mask) -> tuple[F64, I64, I64]:
         """Return (seconds, trace lines, contexts) of those who were busy while threads that
@@ -73,6 +78,19 @@ class WaitRoots:
         line, _, causes = self._causes
         parts = self._busy_or_starved
         return np.stack([sum_by(causes.node, causes.ns / 1e9 * part, len(line)) for part in parts])
+
+    @cached_property
+    def _asked(self) -> F64:
+        """``float64[g]``: seconds in which a thread waited in a context for one that waits in a
+        pipe for this one at other times."""
+        waits, lines = self._db.waits, len(self._db.lines)
+        line = np.repeat(np.arange(lines), np.diff(waits.first))
+        asks = self._contexts.pipe[waits.node] & (waits.waker >= 0)
+        line, node, waker = line[asks], waits.node[asks], waits.waker[asks]
+        both = np.isin(line * lines + waker, waker * lines + line) & (line != waker)
+        at = np.searchsorted(self._keys, line[both] * len(self._db.cct) + node[both])
+        seconds = (waits.end - waits.begin)[asks][both] / 1e9
+        return sum_by(np.minimum(at, len(self._keys) - 1), seconds, len(self._keys))
 
     @cached_property
     def _culprit(self) -> Mask:

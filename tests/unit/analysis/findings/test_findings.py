@@ -504,6 +504,19 @@ def test_who_writes_to_a_full_pipe_waits_for_its_reader(tmp_path: Path) -> None:
         assert wait.value == pytest.approx(2.9) and "main > produce > write" in wait.text
 
 
+def test_who_asks_by_a_pipe_waits_for_the_answer(tmp_path: Path) -> None:
+    """However long that takes; who reads what nobody asked for has nothing to do."""
+    read = "main/read/kernel:pipe_read"
+    asks: list[Step] = [("main/ask", "cpu", 0.1), (f"{read}", "blocked by 1", 0.9)]
+    answers: list[Step] = [(f"{read}", "blocked by 0", 0.1), ("main/answer", "cpu", 0.9)]
+    with hpcd.analysis.open(make(tmp_path / "db", {0: asks * 3, 1: answers * 3}, size=0)) as db:
+        first = findings(db)[0]
+        assert first.kind == "communication" and first.value == pytest.approx(3.0)
+    writes: list[Step] = [("main/ask", "cpu", 0.1), ("main", "unseen", 0.9)]
+    with hpcd.analysis.open(make(tmp_path / "one", {0: writes * 3, 1: answers * 3}, size=0)) as db:
+        assert [finding.kind for finding in findings(db)] == ["hot"]
+
+
 def test_why_has_the_rule_of_each_sentence_and_the_facts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
