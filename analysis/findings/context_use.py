@@ -117,7 +117,9 @@ class ContextUse:
         if own.any():
             wait[(self.own == 0) & (wait == Use.DEVICES)] = Use.EVENTS
         wait[openmp], wait[locks], wait[waits] = Use.OPENMP, Use.LOCKS, Use.OTHERS
-        wait[(wait == Use.OTHERS) & _mostly_for(db, LOCK)] = Use.LOCKS
+        # The lock that a condition takes again is part of it, but a condition may be Python's lock.
+        locked = _mostly_for(db, GIL) | (_mostly_for(db, LOCK) & ~waits)
+        wait[(wait == Use.OTHERS) & locked] = Use.LOCKS
         wait[joins] = Use.CHILDREN
         together = NameRole.BARRIER | NameRole.COMMUNICATION | NameRole.FULL
         self.arrivals = (wait == Use.OTHERS) & ~self._below(together)

@@ -86,8 +86,12 @@ class TimeUse:
     def own(self) -> float:
         """Seconds of :attr:`lived` but for those without a CPU that other programs had: of these a
         loss is large or not."""
-        without = float(self.seconds(Use.RUNNABLE).sum() + self.seconds(Use.STARVED).sum())
-        return self.lived if self.demand.own else self.lived - without
+        return self.lived if self.demand.own else self.lived - self.without_cpu
+
+    @property
+    def without_cpu(self) -> float:
+        """Seconds in which counted threads, or those they waited for, had no CPU."""
+        return float(self.seconds(Use.RUNNABLE).sum() + self.seconds(Use.STARVED).sum())
 
     @cached_property
     def lifetime(self) -> float:

@@ -23,6 +23,8 @@ _WAITS = {
 # Of all the threads' time, that in which they had nothing to do among it: nobody would notice if
 # less were saved.
 _LEAST = 0.01
+# Who had no CPU for a time is late by a part of it, which those who wait for it wait longer.
+_LATE = 0.02
 _BLAMED = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 
 # Of the time without a CPU: what others waited for it meanwhile is said from this share on.
@@ -35,7 +37,8 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
     for kind, (name, subject) in _WAITS.items():
         seconds = use.seconds(kind)
         total = float(seconds.sum())
-        if total < LEAST_SHARE * max(use.own, use.own_lifetime):
+        least = LEAST_SHARE * max(use.own, use.own_lifetime)
+        if total < max(least, _LATE * use.without_cpu * (kind in _BLAMED)):
             continue
         if kind == Use.LOCKS and 2 * float(seconds[use.contexts.gil].sum()) > total:
             subject = "Threads wait for Python's lock (GIL)"
@@ -83,7 +86,8 @@ WAITING = FindingRule(
     "threads that work otherwise wait for 5 % of their time and of their lives, or more: without"
     " what other programs had the CPUs for",
     "hold a lock for less time or split it; give all the same to do; do other work meanwhile",
-    "who is waited for sleeps, has nothing to do or no CPU itself; threads that hardly run",
+    "who is waited for sleeps, has nothing to do or no CPU itself; threads that hardly run; waits"
+    " for others of less than 2 % of the time without a CPU",
 )  # fmt: skip
 RUNNABLE = FindingRule(
     "no CPU", _runnable,

@@ -504,6 +504,18 @@ def test_who_writes_to_a_full_pipe_waits_for_its_reader(tmp_path: Path) -> None:
         assert wait.value == pytest.approx(2.9) and "main > produce > write" in wait.text
 
 
+def test_to_wait_for_who_is_late_for_want_of_a_cpu_is_no_loss(tmp_path: Path) -> None:
+    meet = "main/pthread_barrier_wait/k_futex_wait"
+    for wait, lost in ((0.06, False), (0.2, True)):
+        steps: dict[int, list[Step]] = {
+            0: [("main/work", "runnable", 4.0), ("main/work", "cpu", 0.25),
+                (meet, "blocked by 1", wait), ("main", "unseen", 5.0)],
+            1: [("main", "unseen", 4.25), ("main/work", "cpu", wait), ("main", "unseen", 5.0)],
+        }  # fmt: skip
+        with hpcd.analysis.open(make(tmp_path / f"{wait}", steps, size=0, threads=True)) as db:
+            assert ("communication" in [finding.kind for finding in findings(db)]) == lost
+
+
 def test_who_asks_by_a_pipe_waits_for_the_answer(tmp_path: Path) -> None:
     """However long that takes; who reads what nobody asked for has nothing to do."""
     read = "main/read/kernel:pipe_read"
