@@ -23,7 +23,17 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks.workloads import scratch, sized
-from tests.soak.findings import CAUSES, HEALTHY, Case, accused, judged, recorded
+from tests.soak.findings import (
+    CAUSES,
+    EVEN_RANKS,
+    HEALTHY,
+    LATE_RANK,
+    Case,
+    accused,
+    judged,
+    rank_commands,
+    recorded,
+)
 from tests.support.programs import PROGRAMS
 
 _HERE = Path(__file__).with_name("programs")
@@ -45,6 +55,7 @@ HEALTHY_SCRIPTS = ("healthy_thread_pool.py", "healthy_pipeline.sh", "healthy_bui
 GROUPS = {
     "locks": "chain_of_locks critical_section lock_over_fsync lock_over_sleep global_lock",
     "teams of OpenMP": "tiny_regions imbalance inlined_imbalance serial_part swap_of_roles",
+    "ranks of MPI": "late_rank",
     "other threads": "false_wakeups sleep_polling spinning polls_with_sleep",
     "processes": "short_children short_commands pipe_ping_pong slow_reader slow_server",
     "files": "metadata_storm fdatasync_per_step reading_a_big_file sync_each_record",
@@ -90,11 +101,13 @@ def results(folder: Path, chosen: Collection[str] = ()) -> Iterator[Result]:
     """Record the programs that are ``chosen`` by name, or all, one after another into ``folder``;
     yield each result as soon as it is there."""
     program = _compiled(PROGRAMS / "causes.c", folder)
-    cases = [*CAUSES.values(), *SCRIPTS]
-    healthy = [Case(case, "", "") for case in (*HEALTHY, *HEALTHY_SCRIPTS)]
+    ranks = dict(zip(("late_rank", "even_ranks"), rank_commands(folder), strict=True))
+    cases = [*CAUSES.values(), LATE_RANK, *SCRIPTS]
+    healthy = [Case(case, "", "") for case in (*HEALTHY, *HEALTHY_SCRIPTS)] + [EVEN_RANKS]
     for case in (*sized(cases, cases[-1:]), *sized(healthy, healthy[-1:])):
         if not chosen or Path(case.name).stem in chosen:
-            yield _result(folder, case, _command(program, case.name, folder))
+            command = ranks.get(case.name) or _command(program, case.name, folder)
+            yield _result(folder, case, command)
 
 
 def _result(folder: Path, case: Case, command: list[str]) -> Result:

@@ -68,6 +68,7 @@ CAUSES = {case.name: case for case in (
     Case("stops_itself", "blocked", "stopped by a signal.*in main > stops_itself > raise"),
 )}  # fmt: skip
 LATE_RANK = Case("late_rank", f"{_TEAM} messages", "computes_late", ("--mpi",))
+EVEN_RANKS = Case("even_ranks", "", "", ("--mpi",))
 HEALTHY = tuple(
     f"healthy_{name}"
     for name in ("serial", "threads", "openmp", "processes", "with_helper", "with_idle_pool",
@@ -104,13 +105,16 @@ def try_cases(folder: Path, causes: dict[str, Case], healthy: tuple[str, ...]) -
 
 
 def _try_ranks(folder: Path) -> list[str]:
+    late, even = rank_commands(folder)
+    wrong = judged(LATE_RANK, *recorded(folder, LATE_RANK, late))
+    return wrong + accused(EVEN_RANKS.name, recorded(folder, EVEN_RANKS, even)[0])
+
+
+def rank_commands(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the commands of :data:`LATE_RANK` and :data:`EVEN_RANKS`, compiled."""
     program, source = folder / "late", PROGRAMS / "late_rank.c"
     subprocess.run(["mpicc", "-g", "-O1", "-w", "-o", program, source], check=True)
-    reported, planted = recorded(folder, LATE_RANK, [*_MPIRUN, "3", str(program)])
-    wrong = judged(LATE_RANK, reported, planted)
-    even = Case("even_ranks", "", "", ("--mpi",))
-    reported, _ = recorded(folder, even, [*_MPIRUN, "2", str(program), "even"])
-    return wrong + accused(even.name, reported)
+    return [*_MPIRUN, "3", str(program)], [*_MPIRUN, "2", str(program), "even"]
 
 
 def recorded(folder: Path, case: Case, program: list[str]) -> tuple[list[Finding], float]:
