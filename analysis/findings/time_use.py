@@ -98,6 +98,12 @@ class TimeUse:
         """Seconds of the counted threads, whatever they did."""
         return float(self.by_thread[self.lines].sum())
 
+    def longest(self, lines: I64) -> float:
+        """Return the seconds that the longest of ``lines`` lived, but for those without a CPU."""
+        alive = self.by_thread[lines]
+        without = alive[:, [Use.RUNNABLE, Use.STARVED]].sum(1)
+        return float((alive.sum(1) - without).max(initial=0.0))
+
     @property
     def own_lifetime(self) -> float:
         """Seconds of :attr:`lifetime` but for those without a CPU that other programs had."""

@@ -140,6 +140,9 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     team = several >= 2 or bool(have(db.roles, NameRole.TEAM).any())
     if loss < LEAST_SHARE * use.own / use.lived or not (team or facts.ranked):
         return
+    at = int(np.flatnonzero(ranks.number == number)[0])
+    if most - mean < LEAST_SHARE * use.longest(np.flatnonzero(ranks.of_line == at)):
+        return
     # Of sampled time a difference within the error says nothing.
     ((rate,),) = db.rows("SELECT max(frequency) FROM event WHERE metric = 'cpu_time'")
     if rate and most - mean < _ERRORS * (most / rate) ** 0.5:
@@ -147,7 +150,6 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     names = [name for name in named_path(path_labels(sharing.matching, node)) if name != "_start"]
     path = tuple(name_runs(short_names(names))) if node else ()
     kind = ranks.kind
-    at = int(np.flatnonzero(ranks.number == number)[0])
     yield Finding(
         "imbalance",
         f"{kind.capitalize()} {number} works {time_text(most)} (mean {time_text(mean, most)}):"
@@ -160,7 +162,8 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
 UNEVEN_WORK = FindingRule(
     "uneven work",
     _uneven_work,
-    "ranks, or threads of a team, would take 5 % less time if all worked for as long",
+    "ranks, or threads of a team, would take 5 % less time if all worked for as long, and the one"
+    " that works most would live 5 % less",
     "divide the work evenly, or in more parts than there are threads",
     "threads that live one after another, or share no procedure",
 )

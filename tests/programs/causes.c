@@ -322,7 +322,7 @@ static void spinning(void)
 	pthread_t thread;
 	pthread_create(&thread, 0, spins_until_done, 0);
 	poll(0, 0, unit * 400);
-	COMPUTE(unit * 0.2);
+	COMPUTE(unit * 0.05);
 	done = 1;
 	pthread_join(thread, 0);
 }

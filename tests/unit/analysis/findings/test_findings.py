@@ -504,6 +504,19 @@ def test_who_writes_to_a_full_pipe_waits_for_its_reader(tmp_path: Path) -> None:
         assert wait.value == pytest.approx(2.9) and "main > produce > write" in wait.text
 
 
+def test_threads_that_serve_requests_need_not_share_them_evenly(tmp_path: Path) -> None:
+    """Less of the busiest one's time would pass no sooner."""
+    pause: Step = ("main/usleep/kernel:do_nanosleep", "blocked by TIMER", 3.0)
+    for rest, uneven in ((28.0, False), (1.0, True)):
+        take: Step = ("serve/take/pthread_cond_wait/k_futex_wait", "blocked by 0", rest)
+        steps: dict[int, list[Step]] = {
+            0: [pause] * (10 if rest > 3 else 1),
+            1: [take, ("serve/answer", "cpu", 2.0)], 2: [take, ("serve/answer", "cpu", 0.5)],
+        }  # fmt: skip
+        with hpcd.analysis.open(make(tmp_path / f"{rest}", steps, size=0, threads=True)) as db:
+            assert ("imbalance" in [finding.kind for finding in findings(db)]) == uneven
+
+
 def test_to_wait_for_who_is_late_for_want_of_a_cpu_is_no_loss(tmp_path: Path) -> None:
     meet = "main/pthread_barrier_wait/k_futex_wait"
     for wait, lost in ((0.06, False), (0.2, True)):
