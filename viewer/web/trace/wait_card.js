@@ -84,7 +84,7 @@ export class WaitCard {
   }
 
   /** @param {number} node */
-  pathText(node) { return this.context.tree.path(node).slice(-FRAMES).reverse().map((one) => this.context.tree.nameOf(one)).join(" ‹ "); }
+  pathText(node) { return this.context.tree.path(node).slice(-FRAMES).reverse().map((one) => this.context.tree.shortOf(one)).join(" ‹ "); }
 
   /**
    * @param {string} id
@@ -103,7 +103,7 @@ export class WaitCard {
         const chip = document.createElement("i");
         chip.style.background = cssOfPixel(this.context.opened.picture().colours[tree.procedure[cause.node]]);
         entry.prepend(chip);
-        entry.title = tree.path(cause.node).map((node) => tree.nameOf(node)).join("\n");
+        entry.title = tree.path(cause.node).map((node) => tree.names[tree.entity[node]]).join("\n");
       }
       if (cause.line >= 0) entry.addEventListener("click", () => this.follow(cause, moment(cause)));
       item.append(entry, textElement("small", `${formatTime(cause.seconds * 1e9)} ${formatPercent((cause.seconds * 1e9) / length)}`));
