@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.process_tree import parents, processes_by_start
-from hpcd.analysis.waits.wait_chains import Steps, list_steps, read_graph
+from hpcd.analysis.waits.wait_chains import WaitSteps, list_steps, read_graph
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.kernels.library import CStructure, kernels
@@ -23,7 +23,7 @@ NO_LINE = -1
 
 def find_critical_path(
     db: Database, begin: int | None = None, end: int | None = None, line: int | None = None
-) -> Steps:
+) -> WaitSteps:
     """Return the path from ``begin`` to ``end`` (ns since the origin; None: of the recordings) that
     ends on ``line`` (None: the line that ended last), in order of time. Its steps add up to the
     window.
@@ -42,13 +42,13 @@ def find_critical_path(
     return follow(graph, creators(db), line, begin, end)
 
 
-def follow(graph: CStructure, creator: I64, line: int, begin: int, end: int) -> Steps:
+def follow(graph: CStructure, creator: I64, line: int, begin: int, end: int) -> WaitSteps:
     """:func:`find_critical_path` in a graph of waits; ``creator`` ``int64[lines]`` are the lines
     that created each line, :data:`NO_LINE` if not known."""
     steps = list_steps(
         lambda steps: kernels.find_critical_path(graph, creator, line, begin, end, steps)
     )
-    return Steps(
+    return WaitSteps(
         steps.begin[::-1],
         steps.end[::-1],
         steps.line[::-1],

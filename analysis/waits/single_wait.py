@@ -10,7 +10,7 @@ from threading import Lock
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.waits.wait_chains import Cause, Steps, Waits, list_steps, read_graph
+from hpcd.analysis.waits.wait_chains import Cause, Waits, WaitSteps, list_steps, read_graph
 from hpcd.analysis.waits.wait_report import OF_THREADS, ActivityNames, WaitCause, cause_text
 from hpcd.kernels.library import CStructure, kernels
 
@@ -93,7 +93,7 @@ class WaitFinder:
                 *self._causes(line, ended_by), *self._causes(line, roots),
             )  # fmt: skip
 
-    def _causes(self, waiter: int, parts: Steps) -> tuple[list[PartCause], int]:
+    def _causes(self, waiter: int, parts: WaitSteps) -> tuple[list[PartCause], int]:
         """The causes of parts, those alike as one, the greatest first; and how many there are."""
         keys = np.stack([parts.line, parts.node, parts.kind, parts.other]).astype(np.int64)
         alike, place = np.unique(keys, axis=1, return_inverse=True)

@@ -109,7 +109,7 @@ class Causes:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class WaitSteps:
     """Holds what lines did, step by step: from ``begin`` to ``end`` ``int64[n]``, ns since the
     origin, ``line`` ``uint32[n]`` did ``kind`` ``uint8[n]``, a :class:`Cause`, in the context
     ``node`` ``uint32[n]`` (0: not known). ``other`` ``uint32[n]`` says who ended a wait, as of
@@ -242,7 +242,7 @@ def sum_causes(graph: CStructure, group: U32) -> tuple[Causes, Causes]:
         places *= 4
 
 
-def list_steps(kernel: Callable[[CStructure], int]) -> Steps:
+def list_steps(kernel: Callable[[CStructure], int]) -> WaitSteps:
     """Return the steps that ``kernel`` lists, which returns their number, or one more than there is
     room for: then it is called again."""
     room = _LEAST_STEPS
@@ -257,7 +257,7 @@ def list_steps(kernel: Callable[[CStructure], int]) -> Steps:
         if count <= room:
             (begin, end), (line, node, kinds) = bounds[:, :count], numbers[:, :count]
             kind, other = _split(kinds)
-            return Steps(begin, end, line, node, kind.astype(np.uint8), other)
+            return WaitSteps(begin, end, line, node, kind.astype(np.uint8), other)
         room *= 4
 
 
