@@ -52,10 +52,9 @@ class RecordedWaits:
         self.begin = open_column(folder / "time.npy", np.int64, waits)
         duration = open_column(folder / "duration.npy", np.int64, waits)
         self.node = open_column(folder / "node.npy", np.uint32, waits)
-        files = [folder / f"value-{number}.npy" for number in range(len(WAIT.values))]
-        waker, kind, path, futex = (open_narrow(file, waits) for file in files[:-1])
-        # Databases of earlier versions know no names.
-        other = open_narrow(files[-1], waits) if files[-1].exists() else np.zeros(waits, np.uint8)
+        waker, kind, path, futex, other = (
+            open_narrow(folder / f"value-{number}.npy", waits) for number in range(len(WAIT.values))
+        )
         require_times(self.begin, folder)
         require_times(duration, folder)
         wrong = int(duration.min()) < 0 or max(int(self.node.max()), int(path.max())) >= nodes

@@ -50,13 +50,6 @@ def test_names_are_on_the_critical_path_and_in_the_report(waits: Path) -> None:
     assert "ended by sshd 70, which is not recorded" in hpcd("report", "--waits-for", waits).stdout
 
 
-def test_a_database_without_names_says_the_kind(waits: Path, tmp_path: Path) -> None:
-    earlier = shutil.copytree(waits, tmp_path / "earlier.db")
-    (earlier / "waits" / "value-4.npy").unlink()
-    text = hpcd("report", "--waits-for", "--wait-at", "101@0.05", earlier).stdout
-    assert "ended by an interrupt\n" in text
-
-
 @pytest.mark.parametrize(
     "damage",
     ["id = id + 1000", "id = -3 WHERE id = 1", "details = '['", "details = zeroblob(3)"],
