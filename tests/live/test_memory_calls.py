@@ -116,7 +116,7 @@ def test_what_was_there_before_counts_from_the_attach_on(
     assert process["at_end"] == before["at_end"] + second["at_end"]
     with open_database(tmp_path / "db") as db:
         (held,) = (finding for finding in findings(db) if finding.kind == "memory")
-        assert held.place.endswith(" of it resident before the recording")
+        assert held.as_json()["place"].endswith(" of it resident before the recording")
         # Of more calls than are added up for a sentence, that is said.
         monkeypatch.setattr(recorded_findings, "_MOST_CALLS", 1)
         (told,) = (finding.text for finding in findings(db) if finding.kind == "memory")

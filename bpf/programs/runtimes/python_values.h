@@ -34,7 +34,7 @@ struct python {
 	u64 gil;          /* address of the GIL; 0: each interpreter has its own's */
 };
 
-/* struct _gil_runtime_state, 3.9 to 3.15: pthread_cond_t cond, of which a thread that waits for the GIL sleeps on some word
+/* struct _gil_runtime_state, 3.9 to 3.15: its pthread_cond_t cond. A thread that waits for the GIL sleeps on one of its words
  * with a timeout. Behind it are a mutex, held for moments, and the condition on which the last holder waits for the next. */
 #define GIL_CONDITION 32
 #define GIL_CONDITION_BYTES 48
