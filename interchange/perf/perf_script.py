@@ -82,7 +82,8 @@ _STEPS_BACK = 0.25
 def looks_like_perf_script(head: bytes) -> bool:
     """Whether one of the first lines is a sample's header, a frame, or another event that perf
     recorded."""
-    lines = [line for line in head.split(b"\n")[:200] if not line.startswith(b"#")]
+    # The heading names every program that the kernel had loaded.
+    lines = [line for line in head.split(b"\n") if not line.startswith(b"#")][:200]
     headers = filter(None, map(_HEADER.match, lines))
     return (
         any((match[8] and match[2]) or _ends_in_frame(match) for match in headers)

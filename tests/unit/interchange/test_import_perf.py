@@ -184,6 +184,12 @@ def test_what_perf_script_prints_besides_changes_no_call_path(
         assert abs(spans[0] - spans[1]) <= 1000 * result.samples * (2 if "delta" in options else 1)
 
 
+def test_a_long_heading_hides_no_samples(recording: Path, tmp_path: Path) -> None:
+    """It has a line for each program that the kernel had loaded."""
+    (tmp_path / "long").write_bytes(b"# bpf_prog_info of id 1\n" * 1000 + script(recording))
+    assert imported(tmp_path / "long", tmp_path / "m").format == "perf-script"
+
+
 @pytest.mark.parametrize("options", ["-F -period", "-F -event", "-F time,event,ip,sym,dso",
                                      "-F time,ip,sym", "-F tid,time,ip,sym,dso"])  # fmt: skip
 def test_samples_are_counted_where_their_period_or_event_is_missing(
