@@ -69,9 +69,10 @@ class ThreadFunctions:
         """``uint32[nodes]``: the outermost own procedure on each node's path, 0 where none is."""
         own = self._own[self._procedure]
         own[0] = False
-        above = self._tree.innermost(own)[self._tree.parent]
+        innermost = self._tree.innermost(own)
+        above = innermost[self._tree.parent]
         outermost = self._procedure[self._tree.innermost(own & (above == 0))].copy()
-        outermost[self._tree.innermost(own) == 0] = 0
+        outermost[innermost == 0] = 0
         return outermost
 
     @cached_property

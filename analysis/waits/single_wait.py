@@ -9,6 +9,7 @@ from threading import Lock
 
 import numpy as np
 
+from hpcd.analysis.arrays.sparse_sums import sum_whole
 from hpcd.analysis.database import Database
 from hpcd.analysis.waits.wait_chains import Cause, Waits, WaitSteps, list_steps, read_graph
 from hpcd.analysis.waits.wait_report import OF_THREADS, ActivityNames, WaitCause, cause_text
@@ -99,8 +100,7 @@ class WaitFinder:
         alike, place = np.unique(keys, axis=1, return_inverse=True)
         place = place.ravel()
         length = parts.end - parts.begin
-        ns = np.zeros(alike.shape[1], np.int64)
-        np.add.at(ns, place, length)
+        ns = sum_whole(place, length, alike.shape[1])
         longest = np.zeros(len(ns), np.int64)
         by_length = np.argsort(length, kind="stable")
         longest[place[by_length]] = by_length  # the last one stays

@@ -77,19 +77,13 @@ def cpu_hierarchy() -> CpuHierarchy | None:
 def read_beneath(hierarchy: Path, path: str, file: str) -> bytes:
     """Read a ``file`` of the control group ``path``, 4,096 bytes at most. Raises
     :class:`OSError` or :class:`ValueError`."""
-    root = os.open(hierarchy, _OPEN_FLAGS)
-    try:
-        group = _open_beneath(root, path)
-    finally:
-        os.close(root)
-    try:
-        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=group)
-    finally:
-        os.close(group)
-    try:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    with (
+        closing_fd(os.open(hierarchy, _OPEN_FLAGS)) as root,
+        closing_fd(_open_beneath(root, path)) as group,
+        closing_fd(os.open(file, flags, dir_fd=group)) as fd,
+    ):
         return os.read(fd, 4096)
-    finally:
-        os.close(fd)
 
 
 def _hierarchies() -> list[Path]:
