@@ -89,8 +89,8 @@ class ContextUse:
         self._roles = db.roles if db.metrics.knows_waits else without_sleep(db.roles)
         of_node, kernel = db.procedure_of_node, db.procedures.kernel
         joins = self._below(NameRole.JOIN)
-        # Of a lock made of a condition, and of the lock that a condition takes again, the outer one
-        # is what is waited for.
+        # A lock may be made of a condition, and a condition takes its lock again: a thread waits
+        # for the outer one.
         for_others = wait_for_others(self._roles)[of_node]
         for_lock = self._calls(NameRole.LOCK) & ~self._inside(for_others)
         locks = self._inside(for_lock)

@@ -1,4 +1,4 @@
-"""Why findings are said: the rule of each, and the facts that rules look at."""
+"""Evidence of findings: the rule of each finding, and the facts that rules look at."""
 
 from __future__ import annotations
 

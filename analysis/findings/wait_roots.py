@@ -97,7 +97,7 @@ class WaitRoots:
         """``bool[k]``: whether a cause is a thread, at work or asleep, and where is known."""
         _, _, causes = self._causes
         of_wait = self._contexts.of_wait[causes.cause_node]
-        # Who waits for a lock with a time limit has not got it.
+        # A thread that waits for a lock with a time limit does not hold it.
         known: Mask = self._busy_or_starved[0] & (of_wait != Use.LOCKS) | (of_wait == Use.SLEEP)
         return known & (causes.cause_node > 0)
 

@@ -23,7 +23,7 @@ _WAITS = {
 # Of all the threads' time, that in which they had nothing to do among it: nobody would notice if
 # less were saved.
 _LEAST = 0.01
-# Who had no CPU for a time is late by a part of it, which those who wait for it wait longer.
+# A thread that had no CPU for a time is late by a part of that time, and its waiters wait longer.
 _LATE = 0.02
 _BLAMED = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 

@@ -22,7 +22,7 @@ from hpcd.array_types import Mask
 from hpcd.wording import percent, time_text
 
 _MOST = 0.5
-# What is longest before and after a name leaves room for this one in a sentence.
+# The longest words before and after a name leave this room for the name in a sentence.
 _NAME = 44
 # A process is mentioned that takes this multiple of the mean of its program's processes, and this
 # share of theirs.

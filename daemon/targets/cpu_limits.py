@@ -9,7 +9,7 @@ from pathlib import Path
 from hpcd.daemon.access.processes import control_groups
 from hpcd.daemon.targets.control_groups import cpu_hierarchy, read_beneath
 
-# Of more groups, as on a node of containers, no limit is looked at: each reading takes 20 µs.
+# The limits of further groups, as on a node of containers, are not read: a reading takes 20 µs.
 _MOST_GROUPS = 64
 # By name in cpu.stat, version 2 (Documentation/admin-guide/cgroup-v2.rst) and version 1
 # (Documentation/scheduler/sched-bwc.rst): the length of its unit (s).
