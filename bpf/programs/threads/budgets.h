@@ -94,17 +94,18 @@ static __always_inline void charge_walk(struct walk *w, u64 copy)
 /* Sends a sample or a switch of a thread of this user. Not 0: it is lost, which is counted. */
 static __always_inline long send_report(struct sample *sample, u32 slot, struct counters *count)
 {
-	struct budget *budget = ring_budget(slot, USE_SWITCHES);
 	u64 urgency = NO_WAKEUP;
 
 	/* Samples are as many as the clock takes: they fill no ring. */
-	if (sample->event >= SWITCHED_IN && is_used_up(budget, sample->time, SWITCH_BUDGET)) {
+	if (sample->event >= SWITCHED_IN &&
+	    is_used_up(ring_budget(slot, USE_SWITCHES), sample->time, SWITCH_BUDGET)) {
 		count->dropped[DROP_USER_SHARE]++;
 		return 1;
 	}
 	if (!(count->recorded & (REPORTS_AT_ONCE - 1))) {
 		urgency = urgency_of(MAP(SAMPLES), 8);
-		charge_ring(MAP(SAMPLES), 2, budget, sample->time, REPORTS_AT_ONCE * sizeof *sample);
+		charge_ring(MAP(SAMPLES), 2, ring_budget(slot, USE_SWITCHES), sample->time,
+			    REPORTS_AT_ONCE * sizeof *sample);
 	}
 	if (ring_output(MAP(SAMPLES), sample, sizeof *sample, urgency)) {
 		count->dropped[DROP_SAMPLE_RING]++;
