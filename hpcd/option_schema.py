@@ -35,7 +35,7 @@ class Kind:
     json: str
     """Values of a request, in words."""
     is_json: Callable[[Any], bool]
-    """Whether a value of a request is one of these."""
+    """Whether a value of a request has this type."""
     given: Callable[[Any], Any] = _same
     """From an argument of the command line."""
     received: Callable[[Any], Any] = _same
@@ -45,7 +45,7 @@ class Kind:
     shown: Callable[[Any], Any] | None = None
     """To JSON that shows how something was recorded; by default as ``sent``."""
     bounds: Callable[[Any], str] = lambda value: ""
-    """In words where values must lie; "" for one that does."""
+    """The bounds in words; "" if the value lies within them."""
 
 
 def flag(value: bool = True) -> Kind:

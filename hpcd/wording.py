@@ -13,7 +13,7 @@ from math import isfinite
 # What four digits cannot tell from the next larger unit is in that unit: 999.97 ms is 1.000 s.
 _TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _PREFIXES = ("", "k", "M", "G", "T")
-# The largest that is still below ten when rounded to so many digits.
+# By digits: the largest number that is still below ten when rounded to them.
 _BELOW_TEN = {3: 9.995, 4: 9.9995}
 
 
@@ -28,7 +28,7 @@ def rounded(value: float, digits: int = 2) -> str:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """``value`` with so many decimals, its digits in groups of three: "1,234.50"."""
+    """``value`` with ``decimals`` decimals, its digits in groups of three: "1,234.50"."""
     if not isfinite(value):
         return "-"
     numerator, denominator = abs(float(value)).as_integer_ratio()

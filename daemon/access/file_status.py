@@ -1,4 +1,4 @@
-"""Status of files without asking who serves them: what the kernel has of it already."""
+"""Status of files as far as the kernel has it, without a request to a file server."""
 
 from __future__ import annotations
 

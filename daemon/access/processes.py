@@ -187,7 +187,7 @@ def _number_of_group(path: str) -> int:
 
 
 def is_kernel_thread(pid: int) -> bool:
-    """Whether ``pid`` is one of the kernel's own threads."""
+    """Whether ``pid`` is a kernel thread."""
     fields = stat_fields(pid)
     return len(fields) > 6 and bool(int(fields[6]) & _PF_KTHREAD)
 

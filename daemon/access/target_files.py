@@ -64,7 +64,7 @@ class Pin:
 
 
 class ServedError(OSError):
-    """The file is of a file system that a user serves: whoever reads it may wait for ever."""
+    """The file is of a file system that a user serves: a reader may wait for ever."""
 
 
 class LayeredError(ServedError):
@@ -138,7 +138,7 @@ def _require_regular(pin: int) -> None:
         raise OSError(errno.EINVAL, "not a regular file")
 
 
-# --- who serves it ---
+# --- file systems that users serve ---
 
 
 class _Mount(NamedTuple):
@@ -215,7 +215,7 @@ def _own_mounts() -> frozenset[int]:
 
 @cache
 def _memory_device() -> int:
-    """The device of what is in memory and has no mount: memfd_create, System V shared memory."""
+    """The device of files in memory without a mount: memfd_create, System V shared memory."""
     with closing_fd(os.memfd_create("device", os.MFD_CLOEXEC)) as fd:
         return os.fstat(fd).st_dev
 
@@ -339,7 +339,7 @@ def mapped_file(pid: int, region: Region, is_known: Callable[[FileStatus], bool]
         return mapped
     path = f"/proc/{pid}/map_files/{region.start:x}-{region.end:x}"
     try:
-        # What is looked at is what is opened: the path leads to whatever is mapped at the moment.
+        # The checked file is opened, by its descriptor: the path may lead to another by now.
         with _pinned(path, None, 0) as pin:
             status = status_of(pin)
             if stat.S_ISREG(status.st_mode) and _is_mapped(region, pin, status):

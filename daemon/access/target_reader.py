@@ -64,7 +64,7 @@ class TargetReader:
         self._ready = False
         self._lock = threading.Lock()
         self.given_up: dict[str, str] = {}
-        """What was not read, and why."""
+        """Processes that were not read, and why."""
 
     # --- processes ---
 

@@ -28,7 +28,7 @@ PART = struct.Struct("<QQ")  # of a file: offset, size
 MISSING = 0xFFFFFFFF
 """Length of a piece that cannot be read."""
 _BLOCK = 1 << 20
-# What is copied keeps its length: a file cut short under a mapping ends who reads it (SIGBUS).
+# A copy keeps its length: a file cut short under a mapping ends its reader (SIGBUS).
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _PIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,4 +1,4 @@
-"""Reading threads' stacks of processes that may keep whoever reads them waiting.
+"""Reading the stacks of processes that may keep their reader waiting.
 
 A process can hold its own address space locked for as long as it likes (see
 :mod:`hpcd.daemon.access.patience`), and its stack may lie in pages that are never brought; what
@@ -102,7 +102,7 @@ class _Attempt:
             self._error = error
 
     def wait(self) -> bool:
-        """Whether it came to its end. Raises what it raised."""
+        """Whether the reading has ended. Raises its exception."""
         self._thread.start()
         seen, moved = 0, time.monotonic()
         self._thread.join(_LOOK_SECONDS)
@@ -119,7 +119,7 @@ class _Attempt:
 
 
 def _stuck_at(wanted: Mapping[int, Wanted], records: list[TaskStack]) -> set[int]:
-    """The process whose thread comes next after those that were read; all, when none does."""
+    """The process of the next thread to read; all, if there is none."""
     read = {record.tid for record in records}
     left = [
         (tid, pid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-# Users whose work is counted; those that have done none lately are forgotten first.
+# Users whose work is counted; users without recent work are forgotten first.
 _COUNTED_USERS = 1_000
 
 

@@ -22,7 +22,7 @@ _READING_BURST = 5.0
 
 
 class UserAccounts:
-    """Limits by user (uid) of what is taken for their processes. Root has none."""
+    """Limits by user (uid) of the work for their processes. Root has none."""
 
     def __init__(
         self, table_bytes: int = TABLE_BYTES, clock: Callable[[], float] = time.monotonic
@@ -34,7 +34,7 @@ class UserAccounts:
         self._rules: Counter[int] = Counter()
         self._reading: defaultdict[int, TokenBucket] = defaultdict(self._bucket)
         self.refused: dict[str, str] = {}
-        """What was refused, to which user, and why."""
+        """Refused work: of which user, and why."""
 
     def take_blocks(self, user: int, count: int, what: str) -> bool:
         """Count ``count`` blocks of table memory for ``what`` as taken; False: there is no room."""

@@ -271,7 +271,7 @@ class _WriteTimes:
 
 
 class _PerfMap:
-    """A map that a runtime writes. None of it is kept: it is read backwards, as what is latest
+    """A map that a runtime writes. None of it is kept: it is read backwards, as the latest line
     holds, and again when there is more of it or other addresses are requested."""
 
     def __init__(self, file: _Source, allowance: _Allowance) -> None:

@@ -56,14 +56,14 @@ class KernelNaming:
 
     @property
     def symbols(self) -> KernelSymbols:
-        """Those of the kernel itself at least. Waits for them the first time: sampling need not."""
+        """At least the kernel's own. The first call waits for them: sampling need not."""
         if self._symbols is None and not self.load():
             self._symbols = self._read_symbols()
         assert self._symbols is not None
         return self._symbols
 
     def load(self) -> bool:
-        """Whether no symbols need be read for now, as those of the kernel itself are kept."""
+        """Whether no symbols need be read for now, as the kernel's own are kept."""
         self._symbols = self._symbols or self._load_core()
         return self._symbols is not None
 

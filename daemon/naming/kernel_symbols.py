@@ -200,7 +200,7 @@ class KernelSymbols:
         return start, end
 
     def addresses(self, places: Sequence[str]) -> U64:
-        """Addresses of places such as ``futex_wait+0x68``; those of unknown functions are left out.
+        """Addresses of places such as ``futex_wait+0x68``; places in unknown ones are left out.
 
         Of functions with one name (static ones) the first is taken.
         """

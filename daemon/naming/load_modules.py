@@ -1,4 +1,4 @@
-"""Load modules: what is mapped executable, identified once and shared by all processes.
+"""Load modules: files mapped executable, identified once and shared by all processes.
 
 A module's unwind table is made outside this process (:mod:`hpcd.daemon.unwind.decoder_process`)
 and put into the kernel's table memory once, however many processes map it.
@@ -28,7 +28,7 @@ from hpcd.model.identity import Module, ModuleKind
 
 # Files kept open for their names; of more than that the path must do.
 _MAX_IMAGES = 1024
-# Bytes of files in memory, of those that only a reader may open.
+# Bytes of files in memory that only a reader process may open.
 _MAX_COPIED = 512 << 20
 _STOP_SECONDS = 0.5
 
@@ -141,7 +141,7 @@ class Modules:
         return self._by_key.get("vdso") or self.decode("vdso", 0, _vdso_file(), "[vdso]")
 
     def want(self, entry: KnownModule) -> None:
-        """Request the table of a module before those of the rest."""
+        """Request the table of a module before the tables of others."""
         if entry.future and not entry.wanted:
             entry.wanted = True
             self._queue.want(entry.future)
@@ -236,13 +236,13 @@ class ModuleImages:
         self._descriptors: dict[int, int] = {}
         self._copies: set[int] = set()
         self._copied = 0
-        """Bytes of those that are copies in memory."""
+        """Bytes of the modules that are copies in memory."""
 
     def __contains__(self, number: int) -> bool:
         return number in self._descriptors
 
     def keep(self, number: int, fd: int) -> None:
-        """Keep open what is open at ``fd``, unless there are too many."""
+        """Keep the file at ``fd`` open, unless too many are."""
         if len(self._descriptors) < _MAX_IMAGES:
             with contextlib.suppress(OSError):
                 self._descriptors[number] = os.dup(fd)

@@ -273,7 +273,7 @@ class ModuleMappings:
         return entry_of[region]
 
     def _is_unchanged(self, entry: KnownModule) -> bool:
-        """Whether the file that is kept open for a module is what it was."""
+        """Whether the file that is kept open for a module is unchanged."""
         images, number = self._modules.images, entry.module.id
         try:
             return number in images and (
@@ -295,6 +295,6 @@ def _mount_namespace(pid: int) -> int:
 
 
 def _user(pid: int) -> int:
-    """Return the user whose files those of ``pid`` count as; nobody if it is gone."""
+    """Return the user whom files of ``pid`` count for; nobody's uid if it has ended."""
     user = real_user(pid)
     return _NOBODY if user < 0 else user

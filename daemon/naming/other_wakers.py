@@ -1,4 +1,4 @@
-"""Names of who ended waits and is no recorded thread: processes, kernel threads, interrupts."""
+"""Names of wakers that are no recorded threads: processes, kernel threads, interrupts."""
 
 from __future__ import annotations
 

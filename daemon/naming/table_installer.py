@@ -71,7 +71,7 @@ class TableInstaller:
 
     @property
     def slow(self) -> int:
-        """Number of those whose tables are not kept from an earlier recording."""
+        """Number of modules whose tables are not kept from an earlier recording."""
         return self._queue.slow
 
     def install_within(self, seconds: float) -> None:

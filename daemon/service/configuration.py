@@ -211,7 +211,7 @@ _PARSERS = {"size": size_of, "time": seconds_of, "share": share_of}
 
 def as_toml(configuration: Configuration) -> str:
     """The file that says what ``configuration`` says, with the meaning of every key."""
-    lines = ["# The hpcd service. What is left out has the value shown here."]
+    lines = ["# The hpcd service. Options that are left out have the values shown here."]
     for table in fields(configuration):
         part = getattr(configuration, table.name)
         lines += ["", f"# {(part.__doc__ or '').splitlines()[0]}", f"[{table.name}]"]

@@ -25,7 +25,7 @@ from hpcd.daemon.service import journal
 from hpcd.daemon.service.control_socket import ControlSocket
 from hpcd.daemon.service.metrics_socket import MetricsSocket
 
-# A thread gives up the interpreter to one that waits for it after this time, not after 5 ms.
+# A thread gives up the interpreter to a waiting thread after this time, not after 5 ms.
 _SWITCH_SECONDS = 0.0005
 
 

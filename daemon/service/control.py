@@ -192,7 +192,7 @@ class Control:
         uid, most = permission.peer.uid, self._configuration.control.recordings
         most = sys.maxsize if permission.root else most
         if not self._begin(uid, most):
-            # A recorder lives for a moment after it has reported its end. One that stays, since it
+            # A recorder lives for a moment after it has reported its end. If it stays, since it
             # waits for a file system of its user, takes one of that user's places.
             self._recordings.wait_for_ended(uid, _END_SECONDS)
             if not self._begin(uid, most):

@@ -41,11 +41,11 @@ _REQUESTS_A_SECOND = 10.0
 _REQUESTS_AT_ONCE = 50
 # A connection is closed at once where its request would have to wait for longer.
 _LONGEST_DELAY_SECONDS = 5.0
-# How often the journal gets the numbers of what was refused.
+# Seconds between the journal's counts of refused requests.
 _JOURNAL_SECONDS = 1.0
 # When there are no descriptors, the next connection is tried after this time.
 _EXHAUSTED_SECONDS = 0.1
-# As long as the kernel lets it be: a user who connects faster than is accepted fills it for all.
+# As long as the kernel allows: a user who connects faster than hpcd accepts fills it for all.
 _BACKLOG = 4096
 
 

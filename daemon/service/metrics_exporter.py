@@ -1,4 +1,4 @@
-"""Figures for Prometheus: what is recorded, lost and spent, of all recordings."""
+"""Metrics for Prometheus: samples recorded and lost, and costs, of all recordings."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _sum_by_label(
 
 
 def listen(address: str) -> socket.socket:
-    """A listening socket at ``address``, one of this machine's own such as 127.0.0.1:9923."""
+    """A listening socket at ``address``, a local one such as 127.0.0.1:9923."""
     host, _, port = address.rpartition(":")
     try:
         ip = ipaddress.ip_address(host.strip("[]"))

@@ -80,7 +80,7 @@ class Pushes:
         journal.log("pushing", measurement=str(measurement), to=wanted.url, format=wanted.format)
 
     def stop_all(self, seconds: float) -> None:
-        """End all; each sends what is left first, within ``seconds``."""
+        """End all; each sends its remaining measurements first, within ``seconds``."""
         deadline = time.monotonic() + seconds
         for process in self._processes.values():
             process.terminate()

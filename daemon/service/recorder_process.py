@@ -1,4 +1,4 @@
-"""One recording in a process of its own: what it costs or breaks ends with it.
+"""One recording in a process of its own: its memory and failures end with it.
 
 Started by :class:`hpcd.daemon.service.recordings.Recordings` before anybody asks for it, so that
 nothing is to be imported then. Its standard input is a socket, on which it waits for a

@@ -76,7 +76,7 @@ class RecordingProcess:
         return {**self.describe(), "summary": self.summary.to_json() if self.summary else {}}
 
     def describe(self) -> dict[str, Any]:
-        """Return the recording as a user who may see it sees it."""
+        """Return the recording as a user with access to it sees it."""
         return {
             "id": self.id,
             "uid": self.uid,
@@ -91,7 +91,7 @@ class RecordingProcess:
 
 
 class ReadyRecorder:
-    """A recorder process that imports what it needs, then waits for its specification."""
+    """A recorder process that imports its modules, then waits for its specification."""
 
     def __init__(self) -> None:
         self._channel, theirs = socket.socketpair()
@@ -136,7 +136,7 @@ class Recordings:
         self._stopped = False
 
     def prepare(self) -> None:
-        """Start a recorder for whoever asks next, if there is none."""
+        """Start a recorder for the next request, if there is none."""
         with self._lock:
             if not (self._ready or self._stopped):
                 self._ready = ReadyRecorder()

@@ -57,7 +57,7 @@ class RequestServer:
             self._channel.shutdown(socket.SHUT_WR)
 
     def end(self) -> None:
-        """End the process when its users have their answers. One that does not end is left."""
+        """End the process when all requests are answered. A process that does not end is left."""
         try:
             self._process.wait(_LAST_SECONDS)
         except subprocess.TimeoutExpired:

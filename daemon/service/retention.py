@@ -35,7 +35,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A measurement in the store: who it is of, and when the service noted that it had ended (s
+    """A measurement in the store: its user, and when the service noted that it had ended (s
     since the epoch)."""
 
     path: Path
@@ -284,6 +284,6 @@ class Trash:
 
 
 def free_bytes(store: Path) -> int:
-    """Room on the store's disk for who is not root."""
+    """Free space of the store's disk for users other than root."""
     status = os.statvfs(store)
     return status.f_bavail * status.f_frsize

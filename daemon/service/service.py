@@ -42,7 +42,7 @@ _ROUND_SECONDS = 1.0
 # which waits for it after each system call (CPython: 5 ms).
 _SWITCH_SECONDS = 0.0005
 _STOP_SECONDS = 20.0
-# What is left of a recording is pushed at its end.
+# The rest of a recording is pushed at its end.
 _PUSH_SECONDS = 5.0
 # How often the store is looked at.
 _STORE_SECONDS = 2.0

@@ -1,4 +1,4 @@
-"""A snapshot of stacks as a message: what the service sends to who asked, who names its frames.
+"""A snapshot of stacks as a message from the service to its client, which names the frames.
 
 ``paths`` are the nodes of one tree, each a pair of its parent's number (below its own; 0: none) and
 a frame (:mod:`hpcd.model.frame`); ``ends`` is the node that each path of the snapshot ends at. The

@@ -19,7 +19,7 @@ from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError
 from hpcd.startup.isolation import python_command, python_environment
 
-# A reading that takes longer is ended; who asked waits for 30 s.
+# A reading that takes longer is ended; the client waits for 30 s.
 _MOST_SECONDS = 25.0
 # CPU time a user's readings may take at once; then they have the share that a recorder has.
 _BURST_SECONDS = 10.0
@@ -40,7 +40,7 @@ class StackReadings:
     def read(
         self, selector: Selector, permission: Permission, limits: Limits, children: bool
     ) -> EncodedAnswer:
-        """The snapshot of what is selected, as a message (``stack_message``), or an error.
+        """The snapshot of the selected processes, as a message (``stack_message``), or an error.
 
         Raises :class:`RefusedError` for who asks while a reading is under way, or too often.
         """

@@ -44,7 +44,7 @@ class StoreKeeper:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more; one that is under way may go on for a moment."""
+        """Look no more; a look that has begun may last for a moment."""
         self._closed.set()
         if self._process:
             self._process.terminate()

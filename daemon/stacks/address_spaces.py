@@ -32,7 +32,7 @@ class Mapped:
     rows: npt.NDArray[np.void]
     space: Space | None = None
     withheld: bool = False
-    """It keeps whoever reads its address space waiting: its memory is not to be read either."""
+    """It keeps readers of its address space waiting: its memory is not to be read either."""
 
 
 class AddressSpaces:

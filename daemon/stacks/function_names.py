@@ -1,4 +1,4 @@
-"""Names of functions that only the process that reads stacks can tell: the kernel's, and those of
+"""Names of functions that only the process that reads stacks knows: the kernel's, and those of
 code made at run time, which its runtime lists in files of its own."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Descriptors of processes: which file, pipe or socket, and who has its other end."""
+"""Descriptors of processes: which file, pipe or socket, and which processes have its other end."""
 
 from __future__ import annotations
 

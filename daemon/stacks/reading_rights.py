@@ -29,7 +29,7 @@ class ReadingRights:
         return {pid for pid, when in admitted.items() if self._open(pid) and _began(pid) == when}
 
     def sees(self, pid: int) -> bool:
-        """Whether process ``pid`` may be named. What is once answered is not looked up again."""
+        """Whether process ``pid`` may be named; looked up once."""
         if pid not in self._seen:
             self._seen[pid] = self._open(pid)
         return self._seen[pid]

@@ -1,5 +1,5 @@
-"""The call paths of threads that are on a CPU: what they entered the kernel with last is no place
-they are at, so each is sampled once, by the recorder's own programs and clock."""
+"""The call paths of threads that are on a CPU. The registers of their last entry to the kernel say
+nothing of where they are, so each is sampled once, by the recorder's own programs and clock."""
 
 from __future__ import annotations
 

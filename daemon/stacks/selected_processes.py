@@ -1,4 +1,4 @@
-"""Selection of the processes to read: those a selector selects now, and what they started."""
+"""Selection of the processes to read: those that a selector selects now, and their descendants."""
 
 from __future__ import annotations
 

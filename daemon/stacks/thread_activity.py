@@ -33,12 +33,12 @@ def is_kernel_thread(record: TaskStack) -> bool:
 
 
 def stands_somewhere(record: TaskStack) -> bool:
-    """Whether what was read of it is of one moment: it was off its CPU all the while."""
+    """Whether all readings are of one moment: the thread was off its CPU all the while."""
     return not record.on_cpu and not record.parts & (TaskParts.RUN | TaskParts.CHANGED)
 
 
 def notes_on(record: TaskStack, standing: bool) -> list[str]:
-    """Return what is amiss with the reading of a thread; ``standing``: its path is known."""
+    """Return the fault of a thread's reading; ``standing``: its path is known."""
     notes = []
     if record.parts & TaskParts.CHANGED:
         notes.append("it began to exit, or executed another program, while it was read")

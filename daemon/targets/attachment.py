@@ -43,7 +43,7 @@ class Attachment:
 
     def adopt(self, thread: AttachedThread) -> None:
         """Register a process that is about to exec, or has, whose ``thread`` the programs know."""
-        # None of what it has used is its program's.
+        # None of the CPU time it has used is its program's.
         self._targets.adopt(thread.pid, thread.state.name)
         self._attached.append(thread)
 

@@ -21,7 +21,7 @@ class CpuLimits:
 
     def __init__(self) -> None:
         self._hierarchy = cpu_hierarchy()
-        # By path: what was withheld until it was met, and by the last reading (s).
+        # By path: time withheld (s) until the group was first read, and by the last reading.
         self._withheld: dict[str, tuple[float, float]] = {}
 
     def watch(self, pid: int) -> None:

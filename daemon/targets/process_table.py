@@ -55,7 +55,7 @@ class Target:
     before_ns: int | None = None
     """When it began the program before that; None when it has begun none since it is known."""
     read_ns: int = 0
-    """When it was found out what it has mapped."""
+    """When its mappings were read."""
     unchanged: int = 0
     """How many readings in a row have found them as they were."""
 

@@ -37,7 +37,7 @@ def container(text: str) -> str:
 
 
 def _number(text: str) -> int:
-    """A uid. Not a name: who asks for it has looked it up."""
+    """A uid. Not a name: the client has looked it up."""
     if not (text.isascii() and text.isdigit()):
         raise UsageError("users must be numbers")
     return int(text)

@@ -81,8 +81,8 @@ class TableCache:
 
 
 def file_version(fd: int) -> FileVersion:
-    """Return who may have written the file open at ``fd``, and a text that identifies its present
-    state ("" if it cannot be identified)."""
+    """Return the user who may have written the file open at ``fd``, and a text that identifies
+    its present state ("" if it cannot be identified)."""
     status = os.fstat(fd)
     writers = writers_of(fd)
     if not status.st_nlink:

@@ -1,4 +1,4 @@
-"""Addresses that held code of several functions, one after another.
+"""Addresses that held code of several functions over time.
 
 A runtime frees generated code and uses the memory again. A recorded tree node is an address, so it
 may represent several call paths. They are separated here by the times of records: node ``n``

@@ -23,7 +23,7 @@ class Group(StrEnum):
     HEAP = "heap"
     PROBE = "probe"
     WAIT = "wait"
-    """Waits: :mod:`hpcd.model.waits`. They are no calls for who asks for those."""
+    """Waits: :mod:`hpcd.model.waits`. They are not listed as calls."""
 
 
 class ValueKind(StrEnum):

@@ -1,4 +1,4 @@
-"""Waits and who ended them, as measurements and databases hold them.
+"""Waits and their wakers, as measurements and databases hold them.
 
 A wait is held as a call (:mod:`hpcd.model.calls`) of :data:`WAIT`: it begins when its thread leaves
 its CPU, in the call path that it leaves in, and lasts until the thread is woken.
@@ -42,7 +42,7 @@ class OtherWaker(StrEnum):
 
 
 OTHERS_PROCESS = OtherWaker.PROCESS, "another user's process", 0
-"""The object that stands for processes that the user may not know: kind, name and no pid."""
+"""The object of all processes that the user may not know: kind, name and no pid."""
 
 AGAIN = 16
 """The bit of a wait's ``kind`` that says that its thread came straight from a wait in the same call

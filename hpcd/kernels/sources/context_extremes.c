@@ -1,7 +1,7 @@
 /* Inclusive values of contexts over lines (analysis/merge/publish/context_statistics.py). */
 #include "common.h"
 
-/* What is known of a node while lines are gone through, in one line of the processor's cache. */
+/* A node's extremes so far, while lines are gone through, in one line of the processor's cache. */
 struct context {
 	double mean, total, squares, least, most;
 	int32_t count, least_line, most_line, whole;

@@ -40,7 +40,7 @@ static bool step_over_pieces(struct walk *walk, int64_t begin)
 	const struct wait_graph *graph = walk->graph;
 	int64_t first = graph->piece_first[walk->line], last = graph->piece_first[walk->line + 1];
 	int64_t at = first_later(graph->piece_end, first, last, walk->end - 1);
-	/* The piece that lasts at the end, or the last one before it. */
+	/* The piece that lasts at the end, or the last piece before it. */
 	if (at == last || graph->piece_begin[at] >= walk->end)
 		at--;
 	for (; at >= first && walk->end > begin; at--) {
@@ -52,7 +52,7 @@ static bool step_over_pieces(struct walk *walk, int64_t begin)
 	return true;
 }
 
-/* Goes back over a wait until its begin, or to who ended it, without a step. */
+/* Goes back over a wait until its begin, or to its waker, without a step. */
 static bool step_over_wait(struct walk *walk, int64_t wait, int hops)
 {
 	const struct wait_graph *graph = walk->graph;

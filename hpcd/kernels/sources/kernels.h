@@ -110,7 +110,7 @@ struct numbering {
 	uint64_t *table;          /* records and value of each node and slot; 0 before and after */
 };
 
-/* What is known of lines before the records that come now. */
+/* The state of lines before the records that come now. */
 struct lines_so_far {
 	int64_t *counts;   /* entries of each line */
 	int64_t *earliest; /* ticks of the first entry of each line */
@@ -328,7 +328,7 @@ struct row {
 	int64_t end;   /* column behind the last */
 };
 
-/* What is shown of a row. */
+/* The source that a row is drawn from. */
 enum kind {
 	RECORDS, /* its records */
 	STORED,  /* entries of its overview, as they are stored */
@@ -458,7 +458,7 @@ struct times {
 	int64_t *left;                 /* ns at which each slot's line left its CPU, if it has */
 	uint16_t *kind;                /* enum switch_event, or BORN, of each slot's last report */
 	uint32_t *node;                /* call path of each slot's wait */
-	uint32_t *woken_by;            /* call path of who woke each slot's line, 0: not known */
+	uint32_t *woken_by;            /* call path of the waker of each slot's line, 0: not known */
 	int64_t *waited;               /* ns at which each slot's line came to a CPU after a wait that is not short */
 	uint32_t *waited_at;           /* call path of that wait */
 	uint8_t *again;                /* whether the present one began in the same place, straight after */
@@ -524,7 +524,7 @@ void cut_lines(const uint32_t *line, const int64_t *until, const uint8_t *lost, 
 int64_t sum_bytes(int64_t n);
 int64_t sum_short(const struct record_columns *from, uint8_t *memory, const struct record_columns *to);
 
-/* --- who waits for whom: wait_chains.c --- */
+/* --- chains of waits: wait_chains.c --- */
 
 /* Causes of waiting; further causes are enum waker, where WAKER_THREAD is a thread that is not recorded. */
 enum cause {

@@ -8,10 +8,10 @@
 #define NO_LINE 0xFFFFFFFF
 
 /* A thread may be woken after it has decided to sleep and before it leaves its CPU, microseconds later. What was
- * noted longer ago woke it while it ran: who ended this wait was not seen. */
+ * noted longer ago woke it while it ran: the waker of this wait was not seen. */
 #define WOKEN_BEFORE 1000000 /* ns */
 
-/* Who waits again in the same place within this time of coming to a CPU may have been woken in vain. */
+/* A thread that waits again in the same place within this time of coming to a CPU may have been woken in vain. */
 #define STRAIGHT_BACK 50000 /* ns */
 
 /* hpcd/model/waits.py:AGAIN */
@@ -194,7 +194,7 @@ static inline void put_lost(struct output *output, uint32_t line, int64_t *sum, 
 		put_in_order(output, line, start * TIME_UNIT, times->lost_node, times->lost, stop - start);
 }
 
-/* Writes a wait that is not short, and ends by this report, with who ended it. */
+/* Writes a wait that is not short, and ends by this report, with its waker. */
 static inline void put_waker(const struct wait_columns *to, struct outcome *outcome, const struct times *times,
 			     uint32_t line, int64_t slot, int64_t now, int64_t woken, const struct sample *report)
 {

@@ -1,4 +1,4 @@
-/* Who made whom wait, directly and along chains: analysis/waits/wait_chains.py. */
+/* Causes of waits, direct and along chains: analysis/waits/wait_chains.py. */
 #include "common.h"
 
 /* A chain of threads that wait for one another is followed this far. Each hop's window lies within the one before, so
@@ -12,7 +12,7 @@ struct chains {
 	const struct path_steps *parts; /* one after another */
 	int64_t count;			/* parts that are listed */
 	uint32_t group;
-	bool direct; /* who ended the wait is meant, not what that one waited for */
+	bool direct; /* the direct cause alone, not the chain behind it */
 };
 
 /* Lists a part of a wait, as one with the part before it if they are alike. False if the columns are full. */
@@ -113,7 +113,7 @@ static uint32_t node_at(const struct wait_graph *graph, int64_t line, int64_t ti
 	return at < last ? graph->piece_node[at] : 0;
 }
 
-/* Passes the part [begin, end) of a wait on to who ended the wait cause. */
+/* Passes the part [begin, end) of a wait on to the waker of the wait cause. */
 static bool add_part(struct chains *chains, uint32_t line, int64_t wait, int64_t cause, int64_t begin, int64_t end,
 		     int hops)
 {
