@@ -17,7 +17,7 @@ _USER_NUMBERS = (1 << THREAD_CPU_BITS) - 1
 
 # How often the stack is copied for an address in no mapping, until the mappings are read again:
 # when they had changed, and at least when they had not, so that there is likely nothing to find.
-# Between these it halves with each reading: who loads many libraries is read in the midst of it.
+# Between these it halves with each reading: a process is read while it loads libraries.
 _CREDIT, _LEAST_CREDIT = 4000, 256
 
 

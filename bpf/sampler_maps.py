@@ -58,7 +58,7 @@ class SamplerMaps(maps.MapSet):
 
 
 class KernelMemory:
-    """Table memory in the kernel (:mod:`hpcd.bpf.table_memory` says what is stored there).
+    """Table memory in the kernel (its contents: :mod:`hpcd.bpf.table_memory`).
 
     An array of maps; inner ones are made as they are needed. Each is entered at once, but the
     kernel then waits until no program sees what was there before (maybe_wait_bpf_programs() of

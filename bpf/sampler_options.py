@@ -25,7 +25,7 @@ _RING_SHARE = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerOptions:
-    """Options of a :class:`~hpcd.bpf.sampler.Sampler`: what it records besides its events.
+    """Options of a :class:`~hpcd.bpf.sampler.Sampler` besides its events.
 
     - ``follow_children``: child processes of targets are targets too.
     - ``waiting``: threads that leave their CPU and come back are reported

@@ -259,7 +259,7 @@ class SamplerPrograms:
                 syscalls.perf_disable(fd)
 
     def stop(self) -> None:
-        """Detach from every CPU. What is in the rings can still be taken."""
+        """Detach from every CPU. Records in the rings can still be taken."""
         self.stop_events()
         for fd in self._tracepoints:
             os.close(fd)

@@ -128,7 +128,7 @@ class SavedWalker:
         return self._walked().sp
 
     def go_on(self, start: int, stack: bytes) -> tuple[int, int, U64]:
-        """Go on from the frame at which the last walk ended because it could not read. Returns what
+        """Continue at the frame at which the last walk could not read its memory. Returns what
         :meth:`walk` does. ``stack`` is the memory from ``start`` on, at most
         :data:`COPY_BYTES` of it."""
         memory, walk = self._memory, self._walked()

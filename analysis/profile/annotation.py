@@ -1,4 +1,4 @@
-"""The code of procedures with what it cost: by source line, or by instruction.
+"""The code of procedures with its costs, by source line or by instruction.
 
 A line costs what was spent in it and, inclusively, in the calls made from it; code inlined from
 elsewhere is under its own file and line. Costs are those of all contexts the procedure ran in,
@@ -46,7 +46,7 @@ class Annotated:
 
 @dataclass(frozen=True)
 class InstructionListing:
-    """A procedure's instructions: those with costs, and the text of all.
+    """A procedure's instructions: the costs of some, and the text of all.
 
     ``text`` (address, instruction), empty when the code cannot be shown: ``note`` says why.
     """

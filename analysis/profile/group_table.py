@@ -32,7 +32,7 @@ class GroupTable:
     ) -> None:
         names = db.metrics.names
         times = [names.index(name) for name in _TIMES if name in names]
-        # Beside a single metric, or none, the times of threads are shown.
+        # With a single metric, or none, the times of threads are shown, too.
         beside = metrics[1:] or [number for number in times if number != metrics[0]]
         self._columns = [metrics[0], *beside]
         self._db = db
@@ -56,7 +56,7 @@ class GroupTable:
         of_lines = self._groups.by in LINE_GROUPS or calls is not None
         after = ("threads " if of_lines else "") + ("      calls " if calls is not None else "")
         after += "          time " if seconds is not None else ""
-        # Who it is matters more than the metrics beside the first.
+        # The name matters more than all metrics but the first.
         fit = (width - _MIN_NAME - len("   share " + after)) // len(f"{'':14} ")
         columns = self._columns[: max(fit, 1)]
         heading = "   share " + "".join(f"{names[number]:>14} " for number in columns) + after

@@ -1,4 +1,4 @@
-"""Costs by who caused them: process, command name, user, rank, thread, job, host, module, file.
+"""Costs by process, command name, user, rank, thread, job, host, module or file.
 
 Groups of trace lines (:data:`LINE_GROUPS`) add up what threads cost, groups of code
 (:data:`CODE_GROUPS`) what contexts cost themselves. Groups of phases (``phase=solve``,

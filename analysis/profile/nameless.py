@@ -1,4 +1,4 @@
-"""Procedures without a name, of which an address in a load module is all that is known."""
+"""Procedures without a name: only their address in a load module is known."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class PhaseCalls:
 
     @staticmethod
     def joined(several: Sequence[PhaseCalls]) -> PhaseCalls:
-        """Return the calls of all of ``several``, one after the other."""
+        """Return the concatenated calls of all of ``several``."""
         return PhaseCalls(*map(np.concatenate, zip(*(one.columns for one in several), strict=True)))
 
     def shared(self, process: U32) -> PhaseCalls:

@@ -1,4 +1,4 @@
-"""Threads of one process that lived one after another, as rows that several of them share.
+"""Rows of the trace view that several threads of a process share, as they lived one after another.
 
 A server that starts a thread a request has thousands of threads, each of a few milliseconds: with a
 row each, their picture is a thin diagonal. As rows that are reused it is that of a thread pool.

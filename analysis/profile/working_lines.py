@@ -63,7 +63,7 @@ def select_working(cpu: F64, life: F64, process: I64, rank: I64) -> Mask:
     busiest[order[np.append(of_line[order][1:] != of_line[order][:-1], True)]] = True
     helper = (cpu < _IDLE_SHARE * life) & ~busiest
     together = np.bincount(of_line[helper], cpu[helper], len(of_process))
-    # A process of which nothing ran is idle as a whole.
+    # A process without CPU time is idle as a whole.
     helper &= ((together < _HELPERS_SHARE * of_process) | (of_process == 0))[of_line]
     least = np.argsort(of_process, kind="stable")
     idle = np.zeros(len(of_process), bool)

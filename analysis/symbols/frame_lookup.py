@@ -1,4 +1,4 @@
-"""Names for frames of a recording that goes on or a snapshot, each looked up once."""
+"""Names for frames of a present recording or a snapshot, each looked up once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _UNKNOWN = Module(0, ModuleKind.JIT, "unknown module")
 
 
 class FrameLookup:
-    """Names of frames: ``frame_of`` has those that were looked up."""
+    """Names of frames: ``frame_of`` has the frames looked up so far."""
 
     def __init__(self, make_namer: MakeNamer = Namer) -> None:
         self.frame_of: dict[int, Frame] = {}

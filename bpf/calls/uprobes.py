@@ -302,7 +302,7 @@ def has_ended(child: int) -> bool:
     """Whether a child of this process has ended; it is reaped then."""
     try:
         return os.waitpid(child, os.WNOHANG)[0] == child
-    except ChildProcessError:  # reaped by the kernel: whoever started hpcd ignores SIGCHLD
+    except ChildProcessError:  # reaped by the kernel: the process that started hpcd ignores SIGCHLD
         return True
 
 

@@ -47,7 +47,7 @@ class EventSpec:
 
     @property
     def clock(self) -> bool:
-        """Whether the event is one of the kernel's two clocks, which count nanoseconds."""
+        """Whether the event is a clock of the kernel (there are two), which counts nanoseconds."""
         return self.type == syscalls.PERF_TYPE_SOFTWARE and self.config in syscalls.SW_CLOCKS
 
     def perf_event(self) -> syscalls.PerfEvent:

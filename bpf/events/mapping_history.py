@@ -30,9 +30,9 @@ from hpcd.model.region import Region
 # What is remembered: of all processes together, and of each. A program that loads and unloads
 # libraries maps a handful each time; what is older than its last reading is let go of.
 _MAX_ENTRIES, _MAX_OF_ONE = 65_536, 2048
-# Of one process, reports that were never read.
+# Reports of one process that were never read.
 _MAX_UNREAD_OF_ONE = 256
-# Forks of forks, none of which was ever read, that are followed back.
+# Generations of forks that are followed back where no mappings of theirs were ever read.
 _MAX_GENERATIONS = 16
 # Mappings one after another that are summed up when they have been looked through once.
 _LONG = 16

@@ -81,7 +81,7 @@ class PerfEvent:
 
     @property
     def clock_period_ns(self) -> int:
-        """Time between two firings of one of the kernel's clocks; 0 of any other event."""
+        """Time between two firings of a clock of the kernel; 0 for any other event."""
         if self.type != PERF_TYPE_SOFTWARE or self.config not in SW_CLOCKS:
             return 0
         return self.period or 1_000_000_000 // self.frequency

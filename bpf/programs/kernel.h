@@ -5,7 +5,7 @@
  * writes the same structures with padding, as kernel_layouts.h: it reads this file, so a structure
  * begins and ends at the beginning of a line and has one member a line.
  *
- * Of a type that changed there is one structure for each form, NAME___FORM: libbpf takes no notice
+ * A type that changed has one structure for each form, NAME___FORM: libbpf takes no notice
  * of what follows the three underscores, and finds a member only where its kind is the same, number
  * or structure.
  */

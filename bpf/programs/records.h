@@ -15,7 +15,7 @@ struct sample {
 	u64 value;  /* of an event: its weight; of SWITCHED_IN: when woken, or 0; of OUT_SLEEPING: its futex */
 	u32 thread; /* number given to the thread when first seen, never reused */
 	u32 stack;  /* slot of the stack cache and its generation; of SWITCHED_IN: the thread that woke it, or 0, or
-		     * who else, see OTHER_WAKER */
+		     * another waker, see OTHER_WAKER */
 	u16 cache;  /* which stack cache: CPU << 1 | 1 for the scheduler's tracepoints; of SWITCHED_IN: enum waker, and
 		     * perhaps OTHER_WAKER */
 	u16 event;  /* number of a perf event, or enum switch_event */
@@ -97,7 +97,7 @@ struct thread_event {
 	char comm[16]; /* the thread's name, ending in 0 */
 };
 
-/* Who has begun a program, and with what, as of its exec. */
+/* A process that has begun a program, and its arguments, as of its exec. */
 #define PROGRAM_TEXT 32768
 
 struct program_event {

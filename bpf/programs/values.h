@@ -36,8 +36,8 @@ struct thread {
 	u32 hidden; /* 1: not recorded before its exec: what runs until then is hpcd's */
 	u64 woken;  /* when it was last woken, until it is on a CPU; 0: it was not. Of a hidden one
 		     * the time at which it had used no CPU time, had it run since without a pause */
-	u32 waker;  /* who woke it then, and */
-	u32 waker_kind; /* of which kind: as in struct sample */
+	u32 waker;  /* its last waker, and */
+	u32 waker_kind; /* the kind of it: as in struct sample */
 	u64 left;   /* once it is exiting: when it was last seen on a CPU */
 	u64 since;  /* when it last left its CPU */
 	u64 entered; /* when the recorded system call it is in began; 0: it is in none */
@@ -139,7 +139,7 @@ enum request_length {
 struct request {
 	u64 time; /* when it was submitted, CLOCK_MONOTONIC ns */
 	u64 asked, position; /* bytes requested; position in the file, bytes */
-	u32 thread, stack; /* who submitted it, as in struct call */
+	u32 thread, stack; /* the thread that submitted it, as in struct call */
 	u32 weight; /* as in struct call */
 	u16 cache; /* as in struct sample */
 	u16 opcode; /* IORING_OP_*; of io_submit() IOCB_CMD_* */

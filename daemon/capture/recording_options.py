@@ -86,7 +86,7 @@ class Options:
         served=False,
     )  # fmt: skip
     before_exec: bool = False
-    """The target is about to exec what is to be recorded: its current mappings are ignored."""
+    """The target is about to exec the program to record: its current mappings are ignored."""
     command: tuple[str, ...] = ()
     """The command line that the target will exec: its files are analysed before it starts."""
     release: Callable[[], None] | None = None
@@ -112,7 +112,7 @@ class Options:
     existing: bool = False
     """The output directory is there already, and empty."""
     extra: dict[str, object] = field(default_factory=dict)
-    """Shown beside the options in the measurement."""
+    """Shown with the options in the measurement."""
 
     def __post_init__(self) -> None:
         """Raises :class:`UsageError` for what cannot be recorded, before anything is started."""

@@ -60,7 +60,7 @@ def debug_prototypes(image: bytes | memoryview, addresses: set[int]) -> dict[int
 
 
 def _may_hold(unit: Any, addresses: set[int]) -> bool:
-    """Whether a unit in one piece contains one of ``addresses``; True for a unit in pieces."""
+    """Whether a unit in one piece contains any of ``addresses``; True for a unit in pieces."""
     top = unit.get_top_DIE()
     low, high = _bounds(top)
     return high <= low or any(low <= address < high for address in addresses)

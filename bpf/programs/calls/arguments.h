@@ -1,4 +1,4 @@
-/* Arguments of system calls, also those of 32-bit programs. */
+/* Arguments of system calls, also of 32-bit programs. */
 #ifndef HPCD_CALLS_ARGUMENTS_H
 #define HPCD_CALLS_ARGUMENTS_H
 

@@ -23,7 +23,7 @@ DEFINE_MAP(SUBMITTED, LRU_HASH, struct shot_key, struct request);
 #define IOCB_WRITE 1
 #define EVENT_BYTES 32
 #define EVENT_IOCB 8
-/* Of one system call, as many are looked at. */
+/* The most requests that are looked at for one system call. */
 #define MOST_AT_ONCE 1024
 
 /* Keeps request `number` of those in the list at call->value[0], of call->value[1]. */

@@ -42,7 +42,7 @@ NOT_INLINED void release_block(struct heap_key *key, u32 thread, u32 function, s
 	call.value[HEAP_FREED] = block->bytes;
 	call.value[HEAP_ADDRESS] = key->address;
 	call.value[HEAP_SERIAL] = block->serial;
-	/* Of two threads that free it, one does. */
+	/* If two threads free it, one does. */
 	if (map_delete(MAP(HEAP), key))
 		return;
 	send_call(&call, counted);

@@ -86,7 +86,7 @@ static __always_inline struct open_calls *calls_of(u32 tid)
 	return map_lookup(MAP(OPEN_THREADS), &tid);
 }
 
-/* The thread's calls, those that are over found; 0: there is no room for them. */
+/* The thread's calls, after a search for calls that are over; 0: there is no room for them. */
 NOT_INLINED struct open_calls *calls_around(struct call_key *key, struct counters *counted)
 {
 	struct leaving leaving = {.top = calls_of(key->tid), .counted = counted, .tid = key->tid};

@@ -156,7 +156,7 @@ int on_request(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* One of several completions of a request, of which the kernel says only the program's number. */
+/* One of several completions of a request: the kernel says only the program's number of it. */
 static __always_inline void on_shot(u64 ring, u64 number, s32 result)
 {
 	struct shot_key shot = {ring, number};

@@ -1,6 +1,6 @@
 /* System calls as recorded functions, by the kernel's raw tracepoints at their entry and exit.
  *
- * Values of a call are those of calls.h.
+ * Values of a call are as in calls.h.
  */
 #ifndef HPCD_CALLS_SYSTEM_CALLS_H
 #define HPCD_CALLS_SYSTEM_CALLS_H

@@ -78,7 +78,7 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 	if (flags & PF_EXITING) {
 		thread->left = bpf_ktime_get_ns(); /* the last time is its end */
 		if (state & TASK_DEAD) {
-			/* A process goes on without its main thread: another one may take over its tid. */
+			/* A process lives on without its main thread: another thread may take over its tid. */
 			if (process_has_ended(previous) || tid != id >> 32)
 				end_thread(previous, tid);
 			return 0;

@@ -152,7 +152,7 @@ int read_task_stack(struct bpf_iter__task *ctx)
 			}
 		}
 	}
-	/* Whoever ran meanwhile has left the CPU once more, or is on one. */
+	/* A thread that ran meanwhile has left the CPU once more, or is on one. */
 	u64 switches = *(volatile unsigned long *)&task->nvcsw + *(volatile unsigned long *)&task->nivcsw;
 	if (switches != head->switches || (!head->on_cpu && *(volatile int *)&task->on_cpu))
 		head->parts |= HAS_RUN;

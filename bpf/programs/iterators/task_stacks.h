@@ -6,7 +6,7 @@
 
 /* What of a process' threads is read. */
 enum wanted {
-	WANT_IDENTITY = 1, /* who they are and whether they run */
+	WANT_IDENTITY = 1, /* their ids, and whether they run */
 	WANT_KERNEL = 2,   /* and their kernel stacks: their memory is not touched */
 	WANT_USER = 3,     /* and their stacks and Python frames */
 };
@@ -24,7 +24,7 @@ enum task_parts {
 };
 
 #define MOST_STACK_BYTES 65536
-/* What may lie below the stack pointer (the red zone of x86-64). */
+/* Bytes that a function may use below the stack pointer (the red zone of x86-64). */
 #define STACK_COPY_BELOW 128
 /* kernel.perf_event_max_stack's default, the limit of bpf_get_task_stack */
 #define TASK_KERNEL_FRAMES 127

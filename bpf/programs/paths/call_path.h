@@ -1,4 +1,4 @@
-/* A call path, from its beginning to where the walk of the user's stack goes on. */
+/* A call path, from its beginning to where the walk of the user stack starts. */
 #ifndef HPCD_PATHS_CALL_PATH_H
 #define HPCD_PATHS_CALL_PATH_H
 

@@ -9,7 +9,7 @@
 #endif
 
 DEFINE_MAP(KNOWN, ARRAY, u32, struct known_rules);
-/* Of each kind of program: [0] goes on with the walk, [1] defers it. */
+/* By kind of program: [0] continues the walk, [1] defers it. */
 DEFINE_MAP(PROGRAMS, PROG_ARRAY, u32, u32);
 DEFINE_MAP(SWITCH_PROGRAMS, PROG_ARRAY, u32, u32);
 DEFINE_MAP(HIT_PROGRAMS, PROG_ARRAY, u32, u32);

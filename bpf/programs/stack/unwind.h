@@ -155,7 +155,7 @@ struct walk {
 	u64 chained;     /* 1: there is a chain */
 	u64 trampoline;  /* the address that replaced return addresses are; 0: none is */
 	u64 replaced;    /* the kernel's list of those not met yet */
-	u64 value;       /* what the sample will say besides the path */
+	u64 value;       /* the sample's contents besides the path */
 	u32 event; /* of the sample: number of a perf event, or enum switch_event */
 	u32 context;     /* which of the CPU's scratch areas and stack caches this walk uses */
 	/* From here on the walk is also the event sent to user space: StackEvent of bpf/wire.py. */
@@ -519,7 +519,7 @@ static __always_inline u64 place_of_frame(struct walk *w)
 	return n;
 }
 
-/* The parts of a step return 0 where the walk goes on, or 1 with w->ending set. */
+/* The parts of a step return 0 if the walk continues, or 1 with w->ending set. */
 
 /* Records the frame of an address and finds its rule. */
 static __always_inline u32 enter_frame(struct walk *w, struct known_rule *known, u64 address)

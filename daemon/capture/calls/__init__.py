@@ -1,1 +1,1 @@
-"""Recorded calls: from the programs' ring to the measurement, within what they may cost."""
+"""Recorded calls: from the programs' ring to the measurement, within their budget."""

@@ -1,4 +1,4 @@
-"""The calls of one recording: kept to what they may cost, and what became of them."""
+"""The calls of one recording: their budget, and the counts of recorded and lost ones."""
 
 from __future__ import annotations
 

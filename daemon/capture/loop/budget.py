@@ -15,7 +15,7 @@ _ABOVE = 1.1
 
 @dataclass(frozen=True, slots=True)
 class SamplingRate:
-    """Limits of what is recorded: samples a second of CPU time, and of the threads that leave
+    """Limits of a recording: samples a second of CPU time, and of the threads that leave
     their CPU one in ``walk_one_in`` with its call path (all of them with how long they waited)."""
 
     frequency: int

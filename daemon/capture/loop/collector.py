@@ -221,7 +221,7 @@ class Collector:
             self._calls.add_resident(thread, line)
 
     def settle_waits(self) -> None:
-        """Write what is known of waits that go on, and the sums of short ones.
+        """Write open waits as far as they have lasted, and the sums of short waits.
 
         Once a flush: what is in the measurement is then at most a second behind.
         """
@@ -278,7 +278,7 @@ class _PeriodCounter:
         """The periods as kernels take them."""
 
     def count(self, records: RecordBatch) -> None:
-        """Replace the values of samples among ``records``, what they counted, by the number of
+        """Replace the values of samples among ``records``, their counts, by the number of
         periods of their event that each represents."""
         samples = np.flatnonzero(records.event < len(self._periods))
         event, value = records.event[samples], records.value[samples]

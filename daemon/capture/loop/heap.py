@@ -1,4 +1,4 @@
-"""The memory of this process: what is freed is returned to the system.
+"""The heap of this process: freed memory is returned to the system.
 
 Tables pass through a recorder by the hundred megabytes on their way into the kernel's memory.
 """

@@ -48,7 +48,7 @@ class RecordWriter:
         self._write_finished(records)
 
     def write_held(self) -> None:
-        """Write what is held of each line up to the first path that is still not finished."""
+        """Write the held records of each line up to the first path that is still not finished."""
         if not self._held:
             return
         records = joined(self._held).in_order()

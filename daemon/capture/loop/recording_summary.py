@@ -1,4 +1,4 @@
-"""The account of a recording: what was sampled, lost and spent, for its summary and progress."""
+"""The account of a recording: samples taken and lost, and costs, for its summary and progress."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class RecordingAccount:
         return self._parts.threads.cpu.total()
 
     def summarize(self, *, until: float, limit: str, final: bool = False) -> Summary:
-        """Return the summary of what was recorded ``until`` (monotonic s).
+        """Return the summary of the recording ``until`` a time (monotonic s).
 
         ``limit`` is why the recording was ended before its time, or empty.
         """

@@ -57,13 +57,13 @@ _INSTALL_SECONDS = 0.3
 _LAST_TABLES_SECONDS = 10.0
 _LAST_TABLE_SECONDS = MOST_SECONDS + 5.0
 _LOOK_SECONDS = 0.2
-# A wait as long is explained to who waits.
+# A wait as long is explained to the user.
 _NOTICEABLE_SECONDS = 2.0
-# The first seconds cost what it takes to begin: nothing to slow down for.
+# The first seconds have the cost of the start: nothing to slow down for.
 _SETTLE_SECONDS = 3.0
 # CPU time the recorder may have saved up where it is limited: what it takes to begin, and a rush.
 _OWN_BURST_SECONDS = 2.0
-# What is freed in a minute is a tenth of a recorder's memory; to trim the heap takes 1 ms.
+# A tenth of a recorder's memory is freed in a minute; to trim the heap takes 1 ms.
 _TRIM_SECONDS = 30.0
 # Selected processes whose end is known at once; of thousands one more drain makes no difference.
 _MAX_ENDS = 64
@@ -84,7 +84,7 @@ class Session:
         self._parts = parts
         self._stop = stop
         self.summary: Summary | None = None
-        """The summary of what was recorded so far, some seconds old."""
+        """The summary of the recording so far, some seconds old."""
         self._attach()
         self._ends = ProcessEnds(options.selector.pids)
         self._account = RecordingAccount(sampling, parts)
@@ -159,7 +159,7 @@ class Session:
             self._keep_to_limits()
 
     def finish(self, analysing: Callable[[int], None] | None = None) -> Summary:
-        """Stop sampling and write what is left; returns the summary.
+        """Stop sampling and write the remaining records; returns the summary.
 
         Where the last paths need tables that take a while, ``analysing`` is called with how many
         files are still being analysed. A request to stop ends the wait for them.
@@ -413,7 +413,7 @@ class ProcessEnds:
         return frozenset(self._open)
 
     def take(self, readable: Iterable[int]) -> bool:
-        """Whether one of the processes is among what is ``readable``: forget those."""
+        """Whether a process is among the ``readable`` ones, which are then forgotten."""
         ended = self._open.intersection(readable)
         self._open -= ended
         for descriptor in ended:

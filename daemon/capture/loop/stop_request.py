@@ -1,4 +1,4 @@
-"""The request to end a recording, which wakes whoever waits for descriptors."""
+"""The request to end a recording, which wakes the loop from its wait for descriptors."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class DeferredCounts:
     walked: int = 0
     """Those walked late."""
     gave_up: int = 0
-    """Those whose mappings or tables did not come."""
+    """Paths whose mappings or tables did not come."""
     no_room: int = 0
     """Those for which there was no room."""
 
@@ -191,7 +191,7 @@ class DeferredPaths:
         return left - self._bytes[user] - self._mapped_bytes[user] if self._user_of else left
 
     def tables_came(self) -> None:
-        """Unwind tables have arrived: walk those that wait for one again."""
+        """Unwind tables have arrived: walk the paths that wait for one again."""
         self._tables_came = True
 
     def finish_paths(self, now: int, *, last: bool = False) -> bool:
@@ -240,7 +240,7 @@ class DeferredPaths:
         return next((deferred.time for deferred in self._waiting.values()), 1 << 63)
 
     def _due(self) -> list[_Deferred]:
-        """Those that may be finished by now: not those whose table has not come."""
+        """Paths that may be finished by now: their tables have come."""
         due = list(self._fresh.values())
         if self._tables_came:
             for module, waiting in self._by_module.items():
@@ -290,7 +290,7 @@ class DeferredPaths:
             return None
         head = StackEvent.unpack(deferred.event)
         if ending == _READ_FAULT:
-            # The path leaves what was copied of the stack: the reason is why it was copied.
+            # The path leaves the copied part of the stack: the reason is why it was copied.
             ending = head.end_reason
         if ending == _NO_PROCESS:
             self.counts.gave_up += 1

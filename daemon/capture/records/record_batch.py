@@ -46,7 +46,7 @@ NO_RECORDS = RecordBatch(*empty_columns(0))
 
 
 def joined(batches: Sequence[RecordBatch]) -> RecordBatch:
-    """Return the records of all ``batches``, one after another."""
+    """Return the concatenated records of all ``batches``."""
     batches = [batch for batch in batches if len(batch)]
     if not batches:
         return NO_RECORDS

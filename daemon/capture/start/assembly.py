@@ -287,7 +287,7 @@ class Assembly:
             installer.install_within(_COMMAND_WAIT_SECONDS)
 
     def _prepare_modules(self) -> None:
-        """Start the analysis of the targets' modules, or of those that the command will run."""
+        """Start the analysis of modules that targets have mapped, or the command will map."""
         if self._options.before_exec:
             self._command_modules = self._modules.prepare(program_files(self._options.command))
             return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # imported where they are needed: most recordings record no c
 
 
 class CallSetup:
-    """Reads ``options`` for what records calls; what they do not request is None.
+    """The parts of a recording of calls that ``options`` request; None: not requested.
 
     Raises :class:`hpcd.errors.UsageError` for probes that make no sense.
     """

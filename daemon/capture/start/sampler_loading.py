@@ -83,7 +83,7 @@ class SamplerLoading:
 
     def __init__(self, options: Options, calls: CallSetup | None = None) -> None:
         self.events = recorded_events(options)
-        """Events to sample, the one that samples CPU time first."""
+        """Events to sample, that of CPU time first."""
         self.calls = calls or CallSetup(options)
         self.begun: BegunCommand | None = None
         """The command that began before the recorder was there; known after :meth:`sampler`."""
@@ -217,7 +217,7 @@ def _has_room(folder: Path) -> bool:
 
 
 def recorded_events(options: Options) -> list[EventSpec]:
-    """Return the events to sample, the one that samples CPU time first."""
+    """Return the events to sample, that of CPU time first."""
     text = ",".join(options.events) if options.events else "cpu-clock"
     events = parse_events(text, options.frequency)
     return sorted(events, key=lambda event: not is_cpu_time(event))

@@ -36,7 +36,7 @@ _SWITCHES = {
     "t": SwitchEvent.OUT_STOPPED,
 }
 _WALKED = StackEvent.reader("time", "tgid", "end_reason")
-# Endings of a walk by the rules of another file than the one that is mapped.
+# Endings of a walk by the rules of another file than the mapped one.
 _STRAYED = frozenset(
     {
         UnwindStatus.NO_ROWS, UnwindStatus.READ_FAULT, UnwindStatus.BAD_ADDRESS,
@@ -150,7 +150,7 @@ class ThreadLifecycle:
                 self._out_of_date.add(pid)
 
     def on_program(self, event: bytes) -> None:
-        """Keep what was reported of a process that begins a program; its exec follows."""
+        """Keep the report of a process that begins a program; its exec follows."""
         if len(self._programs) >= _MAX_PROGRAMS:  # of those the ring of events had no room
             self._programs.clear()
         pid, program = ReportedProgram.of(event)
@@ -190,7 +190,7 @@ class ThreadLifecycle:
             )
 
     def _begin_command(self, event: ThreadEvent) -> None:
-        """A thread that was held begins the command: what it did until then was hpcd's."""
+        """A thread that was held begins the command: its CPU time until then was hpcd's."""
         thread = self._threads.get(event.thread)
         if not thread:
             return
@@ -200,7 +200,7 @@ class ThreadLifecycle:
             self._thread_times.restart(thread.line, event.time)
 
     def _on_exit(self, event: ThreadEvent) -> None:
-        """The thread begins to end; what it does until :meth:`_on_end` is recorded."""
+        """The thread begins to end; it is recorded until :meth:`_on_end`."""
         thread = self._threads.get(event.thread)
         if thread:
             # No name is sent when it ended for hpcd alone: it belongs to another user now.
@@ -328,7 +328,7 @@ class ThreadLifecycle:
         return StackEvent.replaced(event, end_reason=UnwindStatus.NO_MAPPING)
 
     def end_round(self) -> dict[int, int]:
-        """Ends (ns) by trace line of the threads of which no sample can come any more."""
+        """Ends (ns) by trace line of the threads without any further sample."""
         ends = {self.numbered.pop(number): time for number, time in self._ended_last_round.items()}
         self._ended_last_round, self._ended = self._ended, {}
         self._end_overdue()

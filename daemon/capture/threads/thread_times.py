@@ -35,7 +35,7 @@ from hpcd.measurement.summary import JobSeconds, ThreadSeconds
 from hpcd.model.identity import Event
 
 BORN = 32
-"""Beside :class:`SwitchEvent`: a thread that has not run yet."""
+"""In addition to :class:`SwitchEvent`: a thread that has not run yet."""
 
 # An open wait is written in pieces this long, so that a recorder that dies loses no more; with
 # many sleeping threads the pieces are longer, so that they stay below a thousand records a second.
@@ -198,7 +198,7 @@ class ThreadTimes:
         return outcome
 
     def rename_nodes(self, rename: Callable[[U32], U32]) -> None:
-        """Replace the call paths of what goes on, and of short waits, by ``rename`` of them."""
+        """Replace the call paths of open waits, and of short ones, by ``rename`` of them."""
         self._node[:] = rename(self._node)
         self._woken_by[:] = rename(self._woken_by)
         self._waited_at[:] = rename(self._waited_at)
@@ -302,7 +302,7 @@ class ThreadTimes:
             self._short.append(outcome.short_waits)
 
     def _begun_lines(self, lines: Collection[int]) -> U32:
-        """``uint32[k]``: those of ``lines`` that have begun and not ended."""
+        """``uint32[k]``: the ``lines`` that have begun and not ended."""
         line = np.fromiter(lines, np.uint32, len(lines))
         line = line[line < len(self._slot_of)]
         return line[self._slot_of[line] >= 0]
