@@ -101,7 +101,9 @@ def _probes(name: str, content: dict[str, Any]) -> list[ProbeSpec]:
 
 def _defaults(content: dict[str, Any]) -> dict[str, Any]:
     return {
-        key: content[key] for key in ("group", "library", "attach", "returns") if key in content
+        key: content[key]
+        for key in ("group", "library", "attach", "returns", "optional")
+        if key in content
     }
 
 

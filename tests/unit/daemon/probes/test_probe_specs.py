@@ -136,7 +136,7 @@ def test_every_set_that_hpcd_brings_can_be_read() -> None:
 def test_a_file_of_probes_has_defaults_types_and_units(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text(
-        'library = ["liba", "libb"]\n[types]\nhandle_t = "void *"\n'
+        'library = ["liba", "libb"]\noptional = true\n[types]\nhandle_t = "void *"\n'
         '[[probe]]\nfunction = "solve(handle_t h, size_t size) -> int"\n'
         'units = { size = "bytes" }\none_in = 10\nreturns = "instructions"\n'
         '[[probe]]\nusdt = "solver:step(int number)"\nlibrary = "libc"\n'
@@ -146,6 +146,7 @@ def test_a_file_of_probes_has_defaults_types_and_units(tmp_path: Path) -> None:
     assert (first.one_in, first.returns, first.values[1].unit) == (10, "instructions", "bytes")
     assert first.values[0].type.address
     assert (tracepoint.provider, tracepoint.function) == ("solver", "step")
+    assert tracepoint.optional
 
 
 @pytest.mark.parametrize(
