@@ -50,6 +50,10 @@ def test_code_that_was_recorded(planted: PlantedDirectory, build: Callable[..., 
     planted.hpcd("run", "-o", "naps", "--", "sleep", 0.1)
     planted.hpcd("merge", "naps", "-o", "naps.db")
     planted.hpcd("critical-path", "naps.db")
+    regions = build("regions.c", "-fopenmp")
+    planted.hpcd("run", "--probes", "openmp", "-o", "regions", "--", regions, 1)
+    planted.hpcd("merge", "regions", "-o", "regions.db")
+    planted.hpcd("openmp", "regions.db")
 
 
 def test_programs_that_are_compiled_now(planted: PlantedDirectory) -> None:

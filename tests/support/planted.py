@@ -22,7 +22,9 @@ RECORDING_COMMANDS = {
 }
 """Command lines of verbs that need root; PID is that of a process that sleeps."""
 
-OTHER_RECORDING_VERBS = {"annotate", "critical-path", "daemon", "detach", "snapshot", "status"}
+OTHER_RECORDING_VERBS = {
+    "annotate", "critical-path", "daemon", "detach", "openmp", "snapshot", "status",
+}  # fmt: skip
 """Verbs that are tried beside these."""
 
 # As `pip install` writes it: it is not isolated by its first line.

@@ -1,0 +1,234 @@
+"""Parallel regions of OpenMP: how the time of their threads was used (``hpcd openmp``).
+
+All times are exact: begins and ends of recorded calls (``--probes openmp``). A region lasts as long
+as the call that begins it. Each thread executes the region's body, a procedure that the compiler
+made, and in it calls of the runtime, which wait for others, wait for locks, or hand out work; tasks
+that are run within these calls are work again. So for each execution of a region and each of its
+threads the time is divided among
+
+- work: in bodies and tasks, and what they call, the runtime's functions apart;
+- imbalance: in barriers, and after its body until the last thread's has ended;
+- locks: in calls that wait for a lock, a critical section, or a turn;
+- scheduling: handing out iterations and tasks, and before the body begins and after the last has
+  ended, while the threads are started and let go.
+
+The four add up to elapsed time times threads. Calls that were recorded one in n count n times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.arrays.sparse_sums import sum_whole
+from hpcd.analysis.calls.openmp_functions import OpenmpRole, openmp_role
+from hpcd.analysis.calls.openmp_times import OpenmpCalls, RegionTimes, divide_times
+from hpcd.analysis.database import Database
+from hpcd.analysis.symbols.short_names import short_names
+from hpcd.array_types import I64, U64
+from hpcd.errors import UsageError
+from hpcd.model.calls import CalledFunction
+from hpcd.model.scope import ScopeKind
+from hpcd.wording import counted
+
+# The value by which a body is known to be of a region: what the region hands to it.
+_DATA = "data"
+# As in "solve._omp_fn.0", "solve(int) [clone ._omp_fn.0]", "solve.omp_outlined".
+_OUTLINED = re.compile(r"(.+?)(?: \[clone )?\.(?:_omp_fn\.|omp_outlined)")
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelRegion:
+    """All ``executions`` of the region in ``procedure``, at ``line`` of ``file`` (0 and empty: not
+    known).
+
+    ``elapsed_s`` is their sum, ``thread_s`` that of elapsed time times threads, which ``work_s``,
+    ``imbalance_s``, ``lock_s`` and ``scheduling_s`` add up to. ``threads`` is their mean number;
+    0: no thread's part was recorded.
+    """
+
+    procedure: str
+    file: str
+    line: int
+    executions: int
+    elapsed_s: float
+    threads: float
+    thread_s: float
+    work_s: float
+    imbalance_s: float
+    lock_s: float
+    scheduling_s: float
+
+    @property
+    def name(self) -> str:
+        """Procedure and source line."""
+        where = f" at {PurePath(self.file).name}:{self.line}" if self.line else ""
+        return self.procedure + where
+
+
+@dataclass(frozen=True, slots=True)
+class OpenmpReport:
+    """The regions of all processes that have any, the longest first. ``lived_s`` is how long the
+    ``processes`` were recorded, ``serial_s`` the part of it that was outside of all regions."""
+
+    regions: Sequence[ParallelRegion]
+    processes: int
+    lived_s: float
+    serial_s: float
+    notes: Sequence[str]
+
+
+def openmp_report(db: Database) -> OpenmpReport:
+    """Return how the threads of parallel regions used their time.
+
+    Raises :class:`UsageError` where no region was recorded. O(n log n) in the calls of OpenMP.
+    """
+    functions = db.calls.functions
+    roles = np.array([openmp_role(function.name) for function in functions], np.int64)
+    calls = db.calls.select(
+        functions=[function for function in functions if roles[function.id] != OpenmpRole.NONE]
+    )
+    role = roles[calls["function"]]
+    if not bool((role == OpenmpRole.REGION).any()):
+        raise UsageError(
+            f"{db.path}: no parallel region was recorded; hpcd attach, run and profile do with"
+            " --probes openmp"
+        )
+    ended = calls["duration"] > 0
+    notes = _notes(role, calls["weight"], int(np.count_nonzero(~ended)))
+    calls, role = calls[ended], role[ended]
+    begin = calls["time"].astype(np.int64)
+    arrays = OpenmpCalls(
+        role,
+        np.asarray(db.lines.process).astype(np.int64)[calls["line"]],
+        calls["line"].astype(np.int64),
+        begin,
+        begin + calls["duration"].astype(np.int64),
+        calls["weight"].astype(np.int64),
+        _data(functions, calls),
+    )
+    times = divide_times(arrays)
+    if times.strays:
+        notes.append(f"{counted(times.strays, 'body', 'bodies')} ran outside of all regions")
+    bare = int(np.count_nonzero(times.threads == 0))
+    if bare:
+        notes.append(
+            f"{counted(bare, 'execution')} of regions without any body: the procedures that the"
+            " compiler makes of them have no symbols, or were not probed yet"
+        )
+    processes, lived, serial = _serial_time(db, arrays, times)
+    regions = _regions(db, calls["node"].astype(np.int64), arrays, times)
+    return OpenmpReport(regions, processes, lived, serial, notes)
+
+
+def _notes(role: I64, weight: npt.NDArray[np.integer], endless: int) -> list[str]:
+    """Return what makes the figures uncertain: calls without an end or passed over."""
+    notes = []
+    if endless:
+        notes.append(f"{counted(endless, 'call')} of OpenMP without a known end left out")
+    whole = np.isin(role, (OpenmpRole.REGION, OpenmpRole.BODY))
+    if passed_over := int((weight[whole].astype(np.int64) - 1).sum()):
+        notes.append(
+            f"{counted(passed_over, 'region or body', 'regions or bodies')} not recorded, to keep"
+            " the budget: figures are of the others"
+        )
+    return notes
+
+
+def _data(functions: Sequence[CalledFunction], calls: npt.NDArray[np.void]) -> U64:
+    """``uint64[n]``: what regions hand to their bodies; 0 for other calls."""
+    data = np.zeros(len(calls), np.uint64)
+    for function in functions:
+        number = function.value(_DATA)
+        if number is not None:
+            mine = calls["function"] == function.id
+            data[mine] = calls["value"][mine, number]
+    return data
+
+
+def _serial_time(db: Database, calls: OpenmpCalls, times: RegionTimes) -> tuple[int, float, float]:
+    """Return the number of processes that have regions, how long they were recorded, and how much
+    of it was outside of all regions (s)."""
+    process, begin, end = (column[times.call] for column in (calls.process, calls.begin, calls.end))
+    order = np.lexsort((begin, process))
+    process, begin, end = process[order], begin[order], end[order]
+    parallel = lived = 0
+    owners = np.unique(process)
+    of_line = np.asarray(db.lines.process)
+    for owner in owners.tolist():
+        mine = slice(*np.searchsorted(process, (owner, owner + 1)).tolist())
+        latest = np.maximum.accumulate(end[mine])
+        before = np.append(begin[mine][0], latest[:-1])
+        parallel += int(np.maximum(end[mine] - np.maximum(begin[mine], before), 0).sum())
+        lines = of_line == owner
+        lived += int(
+            np.asarray(db.lines.end)[lines].max() - np.asarray(db.lines.start)[lines].min()
+        )
+    return len(owners), lived / 1e9, max(lived - parallel, 0) / 1e9
+
+
+def _regions(
+    db: Database, node: I64, calls: OpenmpCalls, times: RegionTimes
+) -> list[ParallelRegion]:
+    """Return the executions by place; ``node`` ``int64[n]``: where each call was made."""
+    caller = np.asarray(db.cct.parent)[node[times.call]].astype(np.int64)
+    body = np.where(times.body >= 0, node[times.body], 0)
+    pairs, of = np.unique(np.stack([caller, body]), axis=1, return_inverse=True)
+    places: dict[tuple[str, str, int], int] = {}
+    number = np.array(
+        [places.setdefault(_place(db, *pair), len(places)) for pair in pairs.T.tolist()], np.int64
+    )[of.reshape(-1)]
+    names = short_names([procedure for procedure, _, _ in places])
+    executions = np.bincount(number, minlength=len(places)).tolist()
+    threads = sum_whole(number, times.threads, len(places)).tolist()
+    columns = (
+        calls.end[times.call] - calls.begin[times.call],
+        times.thread_time, times.work, times.barrier, times.lock, times.scheduling,
+    )  # fmt: skip
+    elapsed, whole, *used = (
+        (sum_whole(number, column, len(places)) / 1e9).tolist() for column in columns
+    )
+    regions = [
+        ParallelRegion(
+            names[at], file, line, executions[at], elapsed[at], threads[at] / executions[at],
+            whole[at], *(column[at] for column in used),
+        )
+        for (_, file, line), at in places.items()
+    ]  # fmt: skip
+    return sorted(regions, key=lambda region: -region.elapsed_s)
+
+
+def _place(db: Database, caller: int, body: int) -> tuple[str, str, int]:
+    """Return the procedure and source line of a region that is begun in the context ``caller`` and
+    whose body is ``body`` (0: not known).
+
+    The body's name tells the procedure (of LLVM before 17 it does not), its first line is that of
+    the directive. The call may have the line of an instruction before it: GCC gives it none.
+    """
+    procedures = db.procedures
+    if body:
+        number = int(db.procedure_of_node[body])
+        file, line = procedures.file[number], int(procedures.line[number])
+        name = _OUTLINED.match(db.procedure_names[number])
+        if name:
+            return name[1], file, line
+        return _calling_procedure(db, caller)[0], file, line
+    return _calling_procedure(db, caller)
+
+
+def _calling_procedure(db: Database, node: int) -> tuple[str, str, int]:
+    """Return the procedure that a context is in, an inlined one by its own name, and its source
+    file and line."""
+    scopes, at = db.scopes, int(db.scope_of_node[node])
+    file, line = "", 0
+    while at and scopes.kind[at] != ScopeKind.INLINED:
+        if scopes.kind[at] == ScopeKind.STATEMENT:
+            file, line = scopes.file[at], int(scopes.line[at])
+        at = int(scopes.parent[at])
+    procedure = scopes.name[at] if at else db.procedure_names[db.procedure_of_node[node]]
+    return procedure, file, line

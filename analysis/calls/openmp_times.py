@@ -1,0 +1,158 @@
+"""The time of the threads of parallel regions, divided by what they did, from calls alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_whole
+from hpcd.analysis.calls.nested_calls import NestedCalls
+from hpcd.analysis.calls.openmp_functions import OpenmpRole
+from hpcd.array_types import I64, U64
+
+
+@dataclass(frozen=True, slots=True)
+class OpenmpCalls:
+    """Calls of OpenMP in order of line and begin, ``int64[n]`` each: ``role``
+    (:class:`OpenmpRole`), ``process``, trace ``line``, ``begin`` and ``end`` (ns, ``end > begin``),
+    ``weight``; ``data`` ``uint64[n]``: what a region hands to its bodies, of other calls 0."""
+
+    role: I64
+    process: I64
+    line: I64
+    begin: I64
+    end: I64
+    weight: I64
+    data: U64
+
+
+@dataclass(frozen=True, slots=True)
+class RegionTimes:
+    """The time of the threads of each execution of a region by its use, ``int64[m]`` each.
+
+    ``call``: the call that begins it; ``body``: one of its body, -1 if there is none; ``threads``
+    that have run it; ``thread_time``: its elapsed time times threads, which ``work``, ``barrier``,
+    ``lock`` and ``scheduling`` (ns) add up to. ``strays`` is the number of bodies that ran within
+    no execution.
+    """
+
+    call: I64
+    body: I64
+    threads: I64
+    thread_time: I64
+    work: I64
+    barrier: I64
+    lock: I64
+    scheduling: I64
+    strays: int
+
+
+def divide_times(calls: OpenmpCalls) -> RegionTimes:
+    """Divide the time of the threads of each region of ``calls``. O(n log n)."""
+    nested = NestedCalls(calls.line, calls.begin, calls.end)
+    region = np.flatnonzero(calls.role == OpenmpRole.REGION)
+    count = len(region)
+    body, execution = _bodies(calls, nested, region)
+    strays = int(np.count_nonzero(execution < 0))
+    body, execution = body[execution >= 0], execution[execution >= 0]
+    spent = _spent_inside(calls, nested, body, execution, count)
+    begin, end = calls.begin[region], calls.end[region]
+    # Tasks that are run at a region's end begin after it.
+    earliest = np.full(count, -1)
+    latest_first = np.argsort(-calls.begin[body], kind="stable")
+    earliest[execution[latest_first]] = body[latest_first]
+    # By execution and thread: before its first body, in bodies, and after them until the last has
+    # ended. Its time in bodies in which nothing else was recorded is work.
+    ended = np.minimum(calls.end[body], end[execution])
+    pair, thread = np.unique(execution * (calls.line.max(initial=0) + 1) + calls.line[body],
+                             return_inverse=True)  # fmt: skip
+    of = np.zeros(len(pair), np.int64)
+    of[thread] = execution
+    first, last = end[of], begin.copy()
+    np.minimum.at(first, thread, calls.begin[body])
+    np.maximum.at(last, execution, ended)
+    idle = last[of] - first - sum_whole(thread, ended - calls.begin[body], len(pair))
+    threads = np.bincount(of, minlength=count).astype(np.int64)
+    thread_time = (end - begin) * threads
+    barrier = spent[OpenmpRole.BARRIER] + sum_whole(of, np.maximum(idle, 0), count)
+    scheduling = (
+        spent[OpenmpRole.SCHEDULING]
+        + sum_whole(of, first - begin[of], count)
+        + (end - last) * threads
+    )
+    lock = spent[OpenmpRole.LOCK]
+    work = thread_time - barrier - lock - scheduling
+    return RegionTimes(
+        region, earliest, threads, thread_time, work, barrier, lock, scheduling, strays
+    )
+
+
+def _bodies(calls: OpenmpCalls, nested: NestedCalls, region: I64) -> tuple[I64, I64]:
+    """Return the calls of bodies that lie in no other body of their thread but that of a region
+    around it, and which execution each is of; -1: of none.
+
+    One that is nested in a region's call is that region's. Others are of the last region of their
+    process to have begun with the same data. Tasks that are run at a region's end have data of
+    their own: they are of the region that their thread was in before. Regions without any data
+    are the last that a thread outside of regions has begun.
+    """
+    role, begin, end = calls.role, calls.begin, calls.end
+    above = np.where(nested.parent >= 0, role[nested.parent], OpenmpRole.NONE)
+    is_outer = np.isin(above, (OpenmpRole.NONE, OpenmpRole.REGION))
+    body = np.flatnonzero((role == OpenmpRole.BODY) & is_outer)
+    execution = np.searchsorted(region, nested.parent[body])
+    execution[nested.parent[body] < 0] = -1
+    _, process_and_data = np.unique(
+        np.stack([calls.process.astype(np.uint64), calls.data]), axis=1, return_inverse=True
+    )
+
+    def assign(key: I64, candidate: I64, of: I64) -> None:
+        """Assign each body that is left to the execution ``of`` the last ``candidate`` before it
+        with the same ``key``, if that has not ended."""
+        left = np.flatnonzero(execution < 0)
+        mine = body[left]
+        latest = _latest(key[candidate], begin[candidate], key[mine], begin[mine])
+        left, latest = left[latest >= 0], of[latest[latest >= 0]]
+        running = end[region[latest]] > begin[body[left]]
+        execution[left[running]] = latest[running]
+
+    assign(process_and_data.reshape(-1), region, np.arange(len(region)))
+    known = execution >= 0
+    assign(calls.line, body[known], execution[known])
+    outermost = np.flatnonzero(nested.parent[region] < 0)
+    assign(calls.process, region[outermost], outermost)
+    return body, execution
+
+
+def _latest(key: I64, begin: I64, of_key: I64, at: I64) -> I64:
+    """Return ``int64[n]``: which of ``key`` and ``begin`` ``[m]`` is the last to begin of those
+    with the key ``of_key`` ``[n]``, until ``at``; -1: none."""
+    count = len(key)
+    keys, times = np.concatenate([key, of_key]), np.concatenate([begin, at])
+    order = np.lexsort((np.arange(len(keys)) >= count, times, keys))
+    place = np.maximum.accumulate(np.where(order < count, np.arange(len(order)), -1))
+    latest = np.full(len(keys), -1)
+    latest[order] = np.where(place >= 0, order[place], -1)
+    latest = latest[count:]
+    latest[(latest >= 0) & (keys[latest] != of_key)] = -1
+    return latest
+
+
+def _spent_inside(
+    calls: OpenmpCalls, nested: NestedCalls, body: I64, execution: I64, count: int
+) -> dict[OpenmpRole, I64]:
+    """Return by role how long calls of it took within the bodies of each execution, calls in these
+    apart. What a region within a body does is that region's alone."""
+    of = np.full(len(calls.role), -1, np.int64)
+    of[body] = execution
+    for level in nested.levels[1:]:
+        parent = nested.parent[level]
+        inner = (of[level] < 0) & (calls.role[parent] != OpenmpRole.REGION)
+        of[level[inner]] = of[parent[inner]]
+    own = nested.own_time(calls.weight) * calls.weight
+    spent = {}
+    for role in (OpenmpRole.BARRIER, OpenmpRole.LOCK, OpenmpRole.SCHEDULING):
+        which = np.flatnonzero((calls.role == role) & (of >= 0))
+        spent[role] = sum_whole(of[which], own[which], count)
+    return spent
