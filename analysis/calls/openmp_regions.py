@@ -17,44 +17,38 @@ The four add up to elapsed time times threads. Calls that were recorded one in n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_whole
-from hpcd.analysis.calls.openmp_functions import OpenmpRole, openmp_role
+from hpcd.analysis.calls.openmp_constructs import OpenmpConstruct, openmp_constructs
+from hpcd.analysis.calls.openmp_functions import OpenmpRole, openmp_function
+from hpcd.analysis.calls.openmp_places import DirectivePlace, region_place, with_short_names
 from hpcd.analysis.calls.openmp_times import OpenmpCalls, RegionTimes, divide_times
 from hpcd.analysis.database import Database
-from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import I64, U64
 from hpcd.errors import UsageError
+from hpcd.masks import positions
 from hpcd.model.calls import CalledFunction
-from hpcd.model.scope import ScopeKind
 from hpcd.wording import counted
 
 # The value by which a body is known to be of a region: what the region hands to it.
 _DATA = "data"
-# As in "solve._omp_fn.0", "solve(int) [clone ._omp_fn.0]", "solve.omp_outlined".
-_OUTLINED = re.compile(r"(.+?)(?: \[clone )?\.(?:_omp_fn\.|omp_outlined)")
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelRegion:
-    """All ``executions`` of the region in ``procedure``, at ``line`` of ``file`` (0 and empty: not
-    known).
+    """All ``executions`` of the region at a place in the source.
 
     ``elapsed_s`` is their sum, ``thread_s`` that of elapsed time times threads, which ``work_s``,
     ``imbalance_s``, ``lock_s`` and ``scheduling_s`` add up to. ``threads`` is their mean number;
     0: no thread's part was recorded.
     """
 
-    procedure: str
-    file: str
-    line: int
+    place: DirectivePlace
     executions: int
     elapsed_s: float
     threads: float
@@ -64,19 +58,15 @@ class ParallelRegion:
     lock_s: float
     scheduling_s: float
 
-    @property
-    def name(self) -> str:
-        """Procedure and source line."""
-        where = f" at {PurePath(self.file).name}:{self.line}" if self.line else ""
-        return self.procedure + where
-
 
 @dataclass(frozen=True, slots=True)
 class OpenmpReport:
-    """The regions of all processes that have any, the longest first. ``lived_s`` is how long the
-    ``processes`` were recorded, ``serial_s`` the part of it that was outside of all regions."""
+    """The regions of all processes that have any, and the constructs in them, the most time first.
+    ``lived_s`` is how long the ``processes`` were recorded, ``serial_s`` the part of it that was
+    outside of all regions."""
 
     regions: Sequence[ParallelRegion]
+    constructs: Sequence[OpenmpConstruct]
     processes: int
     lived_s: float
     serial_s: float
@@ -88,10 +78,10 @@ def openmp_report(db: Database) -> OpenmpReport:
 
     Raises :class:`UsageError` where no region was recorded. O(n log n) in the calls of OpenMP.
     """
-    functions = db.calls.functions
-    roles = np.array([openmp_role(function.name) for function in functions], np.int64)
+    known = [openmp_function(function.name) for function in db.calls.functions]
+    roles = np.array([function.role for function in known], np.int64)
     calls = db.calls.select(
-        functions=[function for function in functions if roles[function.id] != OpenmpRole.NONE]
+        functions=[one for one in db.calls.functions if roles[one.id] != OpenmpRole.NONE]
     )
     role = roles[calls["function"]]
     if not bool((role == OpenmpRole.REGION).any()):
@@ -110,11 +100,13 @@ def openmp_report(db: Database) -> OpenmpReport:
         begin,
         begin + calls["duration"].astype(np.int64),
         calls["weight"].astype(np.int64),
-        _data(functions, calls),
+        _data(db.calls.functions, calls),
     )
     times = divide_times(arrays)
     if times.strays:
-        notes.append(f"{counted(times.strays, 'body', 'bodies')} ran outside of all regions")
+        notes.append(
+            f"{counted(times.strays, 'body', 'bodies')} ran outside of all recorded regions"
+        )
     bare = int(np.count_nonzero(times.threads == 0))
     if bare:
         notes.append(
@@ -122,8 +114,14 @@ def openmp_report(db: Database) -> OpenmpReport:
             " compiler makes of them have no symbols, or were not probed yet"
         )
     processes, lived, serial = _serial_time(db, arrays, times)
-    regions = _regions(db, calls["node"].astype(np.int64), arrays, times)
-    return OpenmpReport(regions, processes, lived, serial, notes)
+    node = calls["node"].astype(np.int64)
+    region, places = _places(db, node, arrays, times)
+    constructs = openmp_constructs(
+        db, arrays, times, node, calls["function"].astype(np.int64),
+        [function.construct for function in known], region, places,
+    )  # fmt: skip
+    regions = _regions(arrays, times, region, places)
+    return OpenmpReport(regions, constructs, processes, lived, serial, notes)
 
 
 def _notes(role: I64, weight: npt.NDArray[np.integer], endless: int) -> list[str]:
@@ -172,63 +170,40 @@ def _serial_time(db: Database, calls: OpenmpCalls, times: RegionTimes) -> tuple[
     return len(owners), lived / 1e9, max(lived - parallel, 0) / 1e9
 
 
-def _regions(
+def _places(
     db: Database, node: I64, calls: OpenmpCalls, times: RegionTimes
-) -> list[ParallelRegion]:
-    """Return the executions by place; ``node`` ``int64[n]``: where each call was made."""
+) -> tuple[I64, list[DirectivePlace]]:
+    """Return the region that each execution is of, ``int64[m]``, and the regions' places, the
+    longest first; ``node`` ``int64[n]`` is the context of each call."""
     caller = np.asarray(db.cct.parent)[node[times.call]].astype(np.int64)
     body = np.where(times.body >= 0, node[times.body], 0)
     pairs, of = np.unique(np.stack([caller, body]), axis=1, return_inverse=True)
-    places: dict[tuple[str, str, int], int] = {}
-    number = np.array(
-        [places.setdefault(_place(db, *pair), len(places)) for pair in pairs.T.tolist()], np.int64
-    )[of.reshape(-1)]
-    names = short_names([procedure for procedure, _, _ in places])
-    executions = np.bincount(number, minlength=len(places)).tolist()
-    threads = sum_whole(number, times.threads, len(places)).tolist()
+    known: dict[DirectivePlace, int] = {}
+    numbers = [known.setdefault(region_place(db, *pair), len(known)) for pair in pairs.T.tolist()]
+    region = np.array(numbers, np.int64)[of.reshape(-1)]
+    elapsed = sum_whole(region, calls.end[times.call] - calls.begin[times.call], len(known))
+    order = np.argsort(-elapsed, kind="stable")
+    places = [*known]
+    return positions(len(known), order)[region], [places[at] for at in order.tolist()]
+
+
+def _regions(
+    calls: OpenmpCalls, times: RegionTimes, region: I64, places: Sequence[DirectivePlace]
+) -> list[ParallelRegion]:
+    """Return the regions at ``places``, of which each execution is ``region`` ``int64[m]``."""
+    executions = np.bincount(region, minlength=len(places)).tolist()
+    threads = sum_whole(region, times.threads, len(places)).tolist()
     columns = (
         calls.end[times.call] - calls.begin[times.call],
         times.thread_time, times.work, times.barrier, times.lock, times.scheduling,
     )  # fmt: skip
     elapsed, whole, *used = (
-        (sum_whole(number, column, len(places)) / 1e9).tolist() for column in columns
+        (sum_whole(region, column, len(places)) / 1e9).tolist() for column in columns
     )
-    regions = [
+    return [
         ParallelRegion(
-            names[at], file, line, executions[at], elapsed[at], threads[at] / executions[at],
-            whole[at], *(column[at] for column in used),
+            place, executions[at], elapsed[at],
+            threads[at] / executions[at], whole[at], *(column[at] for column in used),
         )
-        for (_, file, line), at in places.items()
+        for at, place in enumerate(with_short_names(places))
     ]  # fmt: skip
-    return sorted(regions, key=lambda region: -region.elapsed_s)
-
-
-def _place(db: Database, caller: int, body: int) -> tuple[str, str, int]:
-    """Return the procedure and source line of a region that is begun in the context ``caller`` and
-    whose body is ``body`` (0: not known).
-
-    The body's name tells the procedure (of LLVM before 17 it does not), its first line is that of
-    the directive. The call may have the line of an instruction before it: GCC gives it none.
-    """
-    procedures = db.procedures
-    if body:
-        number = int(db.procedure_of_node[body])
-        file, line = procedures.file[number], int(procedures.line[number])
-        name = _OUTLINED.match(db.procedure_names[number])
-        if name:
-            return name[1], file, line
-        return _calling_procedure(db, caller)[0], file, line
-    return _calling_procedure(db, caller)
-
-
-def _calling_procedure(db: Database, node: int) -> tuple[str, str, int]:
-    """Return the procedure that a context is in, an inlined one by its own name, and its source
-    file and line."""
-    scopes, at = db.scopes, int(db.scope_of_node[node])
-    file, line = "", 0
-    while at and scopes.kind[at] != ScopeKind.INLINED:
-        if scopes.kind[at] == ScopeKind.STATEMENT:
-            file, line = scopes.file[at], int(scopes.line[at])
-        at = int(scopes.parent[at])
-    procedure = scopes.name[at] if at else db.procedure_names[db.procedure_of_node[node]]
-    return procedure, file, line

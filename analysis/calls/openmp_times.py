@@ -9,7 +9,7 @@ import numpy as np
 from hpcd.analysis.arrays.sparse_sums import sum_whole
 from hpcd.analysis.calls.nested_calls import NestedCalls
 from hpcd.analysis.calls.openmp_functions import OpenmpRole
-from hpcd.array_types import I64, U64
+from hpcd.array_types import I64, U64, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,13 @@ class RegionTimes:
 
     ``call``: the call that begins it; ``body``: one of its body, -1 if there is none; ``threads``
     that have run it; ``thread_time``: its elapsed time times threads, which ``work``, ``barrier``,
-    ``lock`` and ``scheduling`` (ns) add up to. ``strays`` is the number of bodies that ran within
-    no execution.
+    ``lock`` and ``scheduling`` (ns) add up to. ``at_end`` is the part of ``barrier`` in which
+    threads had ended their body, ``around`` the part of ``scheduling`` before the first body and
+    after the last. ``strays`` is the number of bodies that ran within no execution.
+
+    Of each call, ``int64[n]``: ``execution`` that it is a part of, -1: none; ``own`` time (ns), all
+    that it stands for, calls in it apart; ``number`` of calls that it counts as: 0 in one of its
+    own kind. ``task`` ``bool[n]``: bodies of tasks.
     """
 
     call: I64
@@ -45,7 +50,13 @@ class RegionTimes:
     barrier: I64
     lock: I64
     scheduling: I64
+    at_end: I64
+    around: I64
     strays: int
+    execution: I64
+    own: I64
+    number: I64
+    task: Mask
 
 
 def divide_times(calls: OpenmpCalls) -> RegionTimes:
@@ -53,39 +64,45 @@ def divide_times(calls: OpenmpCalls) -> RegionTimes:
     nested = NestedCalls(calls.line, calls.begin, calls.end)
     region = np.flatnonzero(calls.role == OpenmpRole.REGION)
     count = len(region)
-    body, execution = _bodies(calls, nested, region)
-    strays = int(np.count_nonzero(execution < 0))
-    body, execution = body[execution >= 0], execution[execution >= 0]
-    spent = _spent_inside(calls, nested, body, execution, count)
+    body, of_body = _bodies(calls, nested, region)
+    strays = int(np.count_nonzero(of_body < 0))
+    body, of_body = body[of_body >= 0], of_body[of_body >= 0]
+    execution = _inside(calls, nested, body, of_body)
+    own = nested.own_time(calls.weight) * calls.weight
     begin, end = calls.begin[region], calls.end[region]
-    # Tasks that are run at a region's end begin after it.
-    earliest = np.full(count, -1)
-    latest_first = np.argsort(-calls.begin[body], kind="stable")
-    earliest[execution[latest_first]] = body[latest_first]
     # By execution and thread: before its first body, in bodies, and after them until the last has
-    # ended. Its time in bodies in which nothing else was recorded is work.
-    ended = np.minimum(calls.end[body], end[execution])
-    pair, thread = np.unique(execution * (calls.line.max(initial=0) + 1) + calls.line[body],
-                             return_inverse=True)  # fmt: skip
+    # ended. Tasks that are run at a region's end are bodies, too.
+    started, ended = calls.begin[body], np.minimum(calls.end[body], end[of_body])
+    pair, thread = np.unique(
+        of_body * (calls.line.max(initial=0) + 1) + calls.line[body], return_inverse=True
+    )
     of = np.zeros(len(pair), np.int64)
-    of[thread] = execution
+    of[thread] = of_body
     first, last = end[of], begin.copy()
-    np.minimum.at(first, thread, calls.begin[body])
-    np.maximum.at(last, execution, ended)
-    idle = last[of] - first - sum_whole(thread, ended - calls.begin[body], len(pair))
+    np.minimum.at(first, thread, started)
+    np.maximum.at(last, of_body, ended)
+    idle = last[of] - first - sum_whole(thread, ended - started, len(pair))
     threads = np.bincount(of, minlength=count).astype(np.int64)
+    at_end = sum_whole(of, np.maximum(idle, 0), count)
+    around = sum_whole(of, first - begin[of], count) + (end - last) * threads
+    barrier, lock, scheduling = (
+        sum_whole(execution[which], own[which], count)
+        for role in (OpenmpRole.BARRIER, OpenmpRole.LOCK, OpenmpRole.SCHEDULING)
+        for which in [np.flatnonzero((calls.role == role) & (execution >= 0))]
+    )
+    barrier, scheduling = barrier + at_end, scheduling + around
     thread_time = (end - begin) * threads
-    barrier = spent[OpenmpRole.BARRIER] + sum_whole(of, np.maximum(idle, 0), count)
-    scheduling = (
-        spent[OpenmpRole.SCHEDULING]
-        + sum_whole(of, first - begin[of], count)
-        + (end - last) * threads
-    )
-    lock = spent[OpenmpRole.LOCK]
-    work = thread_time - barrier - lock - scheduling
+    begins = started == first[thread]
+    a_body = np.full(count, -1)
+    a_body[of_body[begins]] = body[begins]
+    task = calls.role == OpenmpRole.BODY
+    task[body[begins]] = False
+    within = np.where(nested.parent >= 0, calls.role[nested.parent], OpenmpRole.NONE)
     return RegionTimes(
-        region, earliest, threads, thread_time, work, barrier, lock, scheduling, strays
-    )
+        region, a_body, threads, thread_time, thread_time - barrier - lock - scheduling,
+        barrier, lock, scheduling, at_end, around, strays,
+        execution, own, np.where((within == calls.role) & ~task, 0, calls.weight), task,
+    )  # fmt: skip
 
 
 def _bodies(calls: OpenmpCalls, nested: NestedCalls, region: I64) -> tuple[I64, I64]:
@@ -139,20 +156,13 @@ def _latest(key: I64, begin: I64, of_key: I64, at: I64) -> I64:
     return latest
 
 
-def _spent_inside(
-    calls: OpenmpCalls, nested: NestedCalls, body: I64, execution: I64, count: int
-) -> dict[OpenmpRole, I64]:
-    """Return by role how long calls of it took within the bodies of each execution, calls in these
-    apart. What a region within a body does is that region's alone."""
+def _inside(calls: OpenmpCalls, nested: NestedCalls, body: I64, execution: I64) -> I64:
+    """Return ``int64[n]``: the execution that each call is a part of, -1 for none; ``execution``
+    are those of ``body``. What is in a region within a body is of that region alone."""
     of = np.full(len(calls.role), -1, np.int64)
     of[body] = execution
     for level in nested.levels[1:]:
         parent = nested.parent[level]
         inner = (of[level] < 0) & (calls.role[parent] != OpenmpRole.REGION)
         of[level[inner]] = of[parent[inner]]
-    own = nested.own_time(calls.weight) * calls.weight
-    spent = {}
-    for role in (OpenmpRole.BARRIER, OpenmpRole.LOCK, OpenmpRole.SCHEDULING):
-        which = np.flatnonzero((calls.role == role) & (of >= 0))
-        spent[role] = sum_whole(of[which], own[which], count)
-    return spent
+    return of

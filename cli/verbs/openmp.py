@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from hpcd.analysis.answers.json_form import json_form
+from hpcd.analysis.calls.openmp_constructs import OpenmpConstruct
 from hpcd.analysis.calls.openmp_regions import OpenmpReport, ParallelRegion, openmp_report
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
@@ -25,15 +26,16 @@ class OpenmpCommand(Command):
     scheduling are shares of its elapsed time times its threads, and add up to 100 %: the time in
     the program's code; waiting for other threads, at barriers and at the region's end; waiting for
     locks and critical sections; handing out iterations and tasks, starting and ending the threads'
-    part. Time counts where it was spent, whether the runtime spins or sleeps. Regions are recorded
-    by hpcd attach, run and profile with --probes openmp.
+    part. Time counts where it was spent, whether the runtime spins or sleeps. A second table has
+    the barriers, critical sections, tasks and so on by line: what the shares consist of. Regions
+    are recorded by hpcd attach, run and profile with --probes openmp.
     """
 
     name = "openmp"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         add_database_argument(parser)
-        add_limit_option(parser, "regions")
+        add_limit_option(parser, "rows of each table")
         parser.add_argument("--width", type=int, metavar="N",
                             help="columns (default: the terminal's)")  # fmt: skip
         parser.add_argument("--json", action="store_true", help="print JSON: all regions, seconds")
@@ -48,6 +50,7 @@ class OpenmpCommand(Command):
             output = TextOutput(args.width)
             output.sentences(_heading(db, report))
             output.table(_rows(report.regions, limit, output.width))
+            output.table(_construct_rows(report.constructs, limit, output.width))
         return 0
 
 
@@ -76,10 +79,27 @@ def _rows(regions: Sequence[ParallelRegion], limit: int | None, width: int) -> I
             for head in ("work", "imbalance", "lock", "scheduling")
         ),
     ]
-    names = [region.name for region in shown]
+    names = [str(region.place) for region in shown]
     return table_rows(
         columns, "region", lambda room: shorten_apart(names, room), width,
         left_out=len(regions) - len(shown),
+    )  # fmt: skip
+
+
+def _construct_rows(
+    constructs: Sequence[OpenmpConstruct], limit: int | None, width: int
+) -> Iterator[Row]:
+    shown = constructs[:limit]
+    longest = max((construct.seconds for construct in constructs), default=0.0)
+    columns = [
+        Column("time", [time_text(construct.seconds, longest) for construct in shown]),
+        Column("times", [compact(construct.times) for construct in shown]),
+        Column("use", [construct.use for construct in shown]),
+    ]
+    names = [construct.name for construct in shown]
+    return table_rows(
+        columns, "in regions", lambda room: shorten_apart(names, room), width,
+        left_out=len(constructs) - len(shown),
     )  # fmt: skip
 
 

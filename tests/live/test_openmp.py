@@ -48,14 +48,16 @@ def test_regions_have_the_times_that_the_program_measured(
     program = build("regions.c", "-g", "-fopenmp", compiler=compiler)
     truth = recorded(tmp_path, program, OMP_WAIT_POLICY=policy)
     report = json.loads(hpcd("openmp", tmp_path / "db", "--json").stdout)
-    regions = {region["procedure"]: region for region in report["regions"]}
+    regions = {region["place"]["procedure"]: region for region in report["regions"]}
     assert regions.keys() == truth.keys() - {"serial_s"}
     assert not report["notes"]
     source = SOURCE.read_text().splitlines()
     for name, region in regions.items():
         seen, whole = truth[name], region["thread_s"]
-        assert "#pragma omp parallel" in source[region["line"] - 1]
-        heads = [line for line in source[: region["line"]] if line.startswith("__attribute__")]
+        assert "#pragma omp parallel" in source[region["place"]["line"] - 1]
+        heads = [
+            line for line in source[: region["place"]["line"]] if line.startswith("__attribute__")
+        ]
         assert f" {name}(" in heads[-1]
         assert region["executions"] == 5 and region["threads"] == 2
         assert whole == pytest.approx(2 * region["elapsed_s"])
@@ -67,6 +69,25 @@ def test_regions_have_the_times_that_the_program_measured(
         assert region["lock_s"] == pytest.approx(seen["lock_s"], abs=_NEAR * whole)
         if name in ("region_uneven", "region_barrier", "region_critical"):
             assert region["imbalance_s"] == pytest.approx(seen["imbalance_s"], abs=_NEAR * whole)
+    constructs = report["constructs"]
+    for number, region in enumerate(report["regions"]):
+        for use in ("imbalance", "lock", "scheduling"):
+            parts = [one["seconds"] for one in constructs
+                     if (one["region"], one["use"]) == (number, use)]  # fmt: skip
+            assert sum(parts) == pytest.approx(region[f"{use}_s"])
+    for name, times, directive in (
+        ("critical section", 100, "critical"), ("barrier", 10, "barrier"), ("task", 40, "task"),
+    ):  # fmt: skip
+        (construct,) = (one for one in constructs if one["construct"] == name)
+        assert construct["times"] == times
+        assert source[construct["place"]["line"] - 1].strip() == f"#pragma omp {directive}"
+        assert (
+            construct["place"]["procedure"]
+            == report["regions"][construct["region"]]["place"]["procedure"]
+        )
+        if name == "task":
+            work = truth["region_tasks"]["work_s"]
+            assert construct["seconds"] == pytest.approx(work, rel=_NEAR)
     in_regions = sum(region["elapsed_s"] for region in regions.values())
     assert report["serial_s"] == pytest.approx(report["lived_s"] - in_regions)
     assert report["serial_s"] >= truth["serial_s"]

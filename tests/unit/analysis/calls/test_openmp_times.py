@@ -9,14 +9,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.analysis.calls.openmp_functions import OpenmpRole, openmp_role
+from hpcd.analysis.calls.openmp_functions import OpenmpRole, openmp_function
 from hpcd.analysis.calls.openmp_times import OpenmpCalls, RegionTimes, divide_times
 from hpcd.daemon.probes.probe_set import parse_probes, read_probes
 
-REGION, BODY, BARRIER, LOCK, SCHEDULING = (
-    OpenmpRole.REGION, OpenmpRole.BODY, OpenmpRole.BARRIER, OpenmpRole.LOCK,
-    OpenmpRole.SCHEDULING,
-)  # fmt: skip
+NONE, REGION, BODY, BARRIER, LOCK, SCHEDULING = OpenmpRole
 RUNTIME = (BARRIER, LOCK, SCHEDULING)
 
 
@@ -158,9 +155,9 @@ def test_bodies_outside_of_regions_are_counted() -> None:
 def test_the_role_of_every_probed_function_is_known() -> None:
     name = "openmp"
     for spec in parse_probes(name, read_probes(name)):
-        assert openmp_role(spec.function) != OpenmpRole.NONE, spec.function
-    assert openmp_role("GOMP_parallel_loop_dynamic") == OpenmpRole.REGION
-    assert openmp_role("_Z1fi._omp_fn.0") == openmp_role(".omp_outlined..1") == OpenmpRole.BODY
-    assert openmp_role("GOMP_loop_end") == OpenmpRole.BARRIER
-    assert openmp_role("GOMP_loop_dynamic_next") == OpenmpRole.SCHEDULING
-    assert openmp_role("malloc") == OpenmpRole.NONE
+        assert openmp_function(spec.function).role != NONE, spec.function
+    assert openmp_function("GOMP_parallel_loop_dynamic").role == REGION
+    assert openmp_function("_Z1fi._omp_fn.0") == openmp_function(".omp_outlined..1")
+    assert openmp_function("GOMP_loop_end") == (BARRIER, "end of loop")
+    assert openmp_function("GOMP_loop_dynamic_next") == (SCHEDULING, "handing out iterations")
+    assert openmp_function("malloc").role == NONE
