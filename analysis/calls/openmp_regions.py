@@ -73,6 +73,12 @@ class OpenmpReport:
     notes: Sequence[str]
 
 
+def records_regions(db: Database) -> bool:
+    """Return whether functions that begin parallel regions were recorded."""
+    roles = (openmp_function(function.name).role for function in db.calls.functions)
+    return OpenmpRole.REGION in roles
+
+
 def openmp_report(db: Database) -> OpenmpReport:
     """Return how the threads of parallel regions used their time.
 

@@ -14,6 +14,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import Finding
+from hpcd.analysis.findings.openmp_findings import REGIONS
 from hpcd.analysis.findings.overheads import BRIEF_PROCESSES, RECORDING
 from hpcd.analysis.findings.recorded_findings import FILES, MEMORY, MESSAGES
 from hpcd.analysis.findings.rule import FindingRule
@@ -24,7 +25,7 @@ from hpcd.analysis.parallel.ranks import has_ranks
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.wording import counted, rounded
 
-LOSSES = (RECORDING, WAITING, RUNNABLE, BRIEF_PROCESSES, FILES, MESSAGES, MEMORY)
+LOSSES = (RECORDING, WAITING, RUNNABLE, BRIEF_PROCESSES, FILES, MESSAGES, REGIONS, MEMORY)
 RULES = {rule.name: rule for rule in (*LOSSES, UNEVEN_WORK, PROCESSES, WORK)}
 """All rules, by name. Of equal amounts the first rule's comes first."""
 
@@ -32,7 +33,7 @@ RULES = {rule.name: rule for rule in (*LOSSES, UNEVEN_WORK, PROCESSES, WORK)}
 _LARGE = 0.2
 # An imbalance explains waits for others of which it is this share.
 _EXPLAINS = 0.6
-# Waits that are at most this multiple of those by recorded messages are the same.
+# Waits that are at most this multiple of those by recorded messages or regions are the same.
 _COVERED = 1.5
 
 
@@ -66,8 +67,8 @@ def findings(db: Database, facts: Facts | None = None) -> list[Finding]:
     if facts.use.lived <= 0:
         return []
     lost = [finding for rule in LOSSES for finding in _found(rule, facts)]
-    messages = [finding for finding in lost if finding.rule == MESSAGES.name]
-    lost = [one for one in lost if one.rule != WAITING.name or not _same(one, messages)]
+    recorded = [finding for finding in lost if finding.rule in (MESSAGES.name, REGIONS.name)]
+    lost = [one for one in lost if one.rule != WAITING.name or not _same(one, recorded)]
     lost.sort(key=lambda finding: -finding.share)
     for uneven in _found(UNEVEN_WORK, facts):
         # Before the waits that it explains.
@@ -101,7 +102,7 @@ def _found(rule: FindingRule, facts: Facts) -> list[Finding]:
     return [replace(finding, rule=rule.name) for finding in rule.find(facts)]
 
 
-def _same(wait: Finding, messages: list[Finding]) -> bool:
-    """Whether recorded ``messages`` explain most of a ``wait`` for others."""
+def _same(wait: Finding, recorded: list[Finding]) -> bool:
+    """Whether what was ``recorded`` explains most of a ``wait`` for others."""
     for_others = wait.kind in ("communication", "outside")
-    return for_others and any(wait.share < _COVERED * message.share for message in messages)
+    return for_others and any(wait.share < _COVERED * one.share for one in recorded)

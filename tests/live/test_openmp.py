@@ -91,6 +91,9 @@ def test_regions_have_the_times_that_the_program_measured(
     in_regions = sum(region["elapsed_s"] for region in regions.values())
     assert report["serial_s"] == pytest.approx(report["lived_s"] - in_regions)
     assert report["serial_s"] >= truth["serial_s"]
+    uneven = max(report["regions"], key=lambda region: region["imbalance_s"])["place"]
+    sentences = hpcd("report", tmp_path / "db", "--width", 300).stdout
+    assert f"{uneven['procedure']} (regions.c:{uneven['line']})" in sentences
     text = hpcd("openmp", tmp_path / "db", "--width", 80).stdout
     assert "serial time" in text and max(map(len, text.splitlines())) <= 80
 

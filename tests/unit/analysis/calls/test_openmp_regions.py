@@ -10,6 +10,7 @@ import pytest
 
 from hpcd.analysis.calls.openmp_regions import openmp_report
 from hpcd.analysis.database import open as open_database
+from hpcd.analysis.findings.findings import findings
 from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
@@ -96,6 +97,17 @@ def test_a_region_is_named_as_in_the_source_and_divided(tmp_path: Path) -> None:
     text = hpcd("openmp", path, "--width", 80).stdout
     assert "critical section in work\n" in text and "serial time" in text
     assert json.loads(hpcd("openmp", path, "--json").stdout)["regions"][0]["executions"] == 1
+
+
+def test_the_first_sentence_names_the_region_with_most_imbalance(tmp_path: Path) -> None:
+    rows = [
+        (0, REGION, 3, 0, 900, 1, 7), (0, BODY, 4, 10, 880, 1, 7), (1, BODY, 4, 10, 100, 1, 7),
+    ]  # fmt: skip
+    with open_database(database(tmp_path, rows)) as db:
+        first, *_ = findings(db)
+    assert (first.rule, first.kind, first.place.path) == ("regions", "imbalance", ("work",))
+    assert first.value == pytest.approx(0.78)
+    assert first.text.startswith("OpenMP threads wait for the last 780.0 ms")
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
