@@ -27,6 +27,9 @@ from hpcd.wording import counted
 MOST_POINTS = 4096
 _FUNCTION, _INDIRECT = 2, 10  # STT_FUNC, STT_GNU_IFUNC
 _MOST_NAME = 1024
+# A part of a function that it jumps to: on its stack is no return address where a call has it, and
+# what a probe wrote there would destroy a variable.
+_JUMPED_TO = re.compile(r"\.cold(\.\d+)?$")
 _PATTERN = re.compile(r"[*?\[]")
 # A library that exports both is an allocator.
 _ALLOCATES = ("malloc", "free")
@@ -138,6 +141,8 @@ def _symbols(elf: ElfView) -> list[FunctionSymbol]:
             if end <= start:
                 continue
             name = text[start:end].partition(b"@")[0].decode(errors="replace")
+            if _JUMPED_TO.search(name):
+                continue
             address = int(row["value"])
             indirect = int(row["info"]) & 15 == _INDIRECT
             seen.setdefault(

@@ -33,13 +33,17 @@ __attribute__((noinline)) int parts(enum colour first, struct pair both, int aft
 __attribute__((noinline)) int recursive(int n) {
 	KEPT; int r = n ? recursive(n - 1) : 0; KEPT; return r + 1; }
 __attribute__((noinline)) int jumping(int n) { KEPT; return plain(n, 0, 0, 0); }
+void unlikely(const char *) __attribute__((cold, noipa));
+void unlikely(const char *text) { KEPT; if (!*text) abort(); }
+__attribute__((noinline)) int split(int n) {
+	KEPT; if (n == 12345) { unlikely("one"); n += rand(); unlikely("two"); } KEPT; return n + 1; }
 static int chosen(int n) { return n; }
 static void *choose(void) { return chosen; }
 int indirect(int n) __attribute__((ifunc("choose")));
 int main(int count, char **words) {
 	struct pair both = {1, 2};
 	return plain(count, 1, words[0], 2) + parts(RED, both, 3) + recursive(2) + jumping(1) +
-		indirect(1);
+		indirect(1) + split(count);
 }
 """
 
@@ -72,6 +76,13 @@ def test_functions_are_found_by_name_and_by_pattern(program: Path) -> None:
         assert point["returns"]
         assert all(data[place] in (0xC3, 0xC2) for place in point["returns"])
     assert not reply["thrown"]
+
+
+def test_a_part_that_a_function_jumps_to_is_no_function(program: Path) -> None:
+    """Its probe would take a variable on the stack for the return address, and replace it."""
+    listing = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+    assert "split.cold" in listing
+    assert by_name(points_of(program, {"function": "split*"})).keys() == {"split"}
 
 
 def test_a_name_that_is_not_there_is_answered_with_the_near_ones(program: Path) -> None:
