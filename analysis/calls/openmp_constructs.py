@@ -42,7 +42,7 @@ class OpenmpConstruct:
     @property
     def name(self) -> str:
         """The construct with its place."""
-        return f"{self.construct} in {self.place}"
+        return f"{self.construct} {'in' if self.place.procedure else 'at'} {self.place}"
 
 
 def openmp_constructs(
@@ -57,11 +57,9 @@ def openmp_constructs(
     """
     runtime = np.isin(calls.role, (OpenmpRole.BARRIER, OpenmpRole.LOCK, OpenmpRole.SCHEDULING))
     chosen = np.flatnonzero((times.execution >= 0) & (runtime | times.task))
-    caller = np.asarray(db.cct.parent)[node].astype(np.int64)
-    where = np.where(times.task, node, caller)
     keys, group = np.unique(
         np.stack([
-            kind[chosen], calls.role[chosen], region[times.execution[chosen]], where[chosen],
+            kind[chosen], calls.role[chosen], region[times.execution[chosen]], node[chosen],
         ]),
         axis=1, return_inverse=True,
     )  # fmt: skip
@@ -80,7 +78,7 @@ def openmp_constructs(
     for (what, role, number, at), count, ns in zip(keys.T.tolist(), counts, spent, strict=True):
         region_at = regions[number]
         if role == OpenmpRole.BODY:
-            place = body_place(db, at, region_at.procedure)
+            place = body_place(db, at, "")
         else:
             inlined = role != OpenmpRole.SCHEDULING
             place = construct_place(db, at, region_at, inlined=inlined)

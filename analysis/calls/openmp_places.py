@@ -18,8 +18,8 @@ _OUTLINED = re.compile(r"(.*?)(?: \[clone )?\.(?:_omp_fn\.|omp_outlined|omp_task
 
 @dataclass(frozen=True, slots=True)
 class DirectivePlace:
-    """A ``procedure``, and a ``line`` of source ``file``; 0 and empty if they are not known: then
-    ``symbol`` is what the compiler added to the procedure's name, if it did."""
+    """A ``procedure``, and a ``line`` of source ``file``; 0 and empty if they are not known.
+    Without a line ``symbol`` is what the compiler added to the procedure's name, if it did."""
 
     procedure: str
     file: str
@@ -28,7 +28,8 @@ class DirectivePlace:
 
     def __str__(self) -> str:
         if self.line:
-            return f"{self.procedure} at {PurePath(self.file).name}:{self.line}"
+            line = f"{PurePath(self.file).name}:{self.line}"
+            return f"{self.procedure} at {line}" if self.procedure else line
         return f"{self.procedure} ({self.symbol})" if self.symbol else self.procedure
 
 
@@ -38,13 +39,16 @@ def with_short_names(places: Sequence[DirectivePlace]) -> list[DirectivePlace]:
     return [replace(place, procedure=name) for place, name in zip(places, names, strict=True)]
 
 
-def region_place(db: Database, caller: int, body: int) -> DirectivePlace:
-    """Return the place of a region that is begun in the context ``caller`` and whose body is
-    ``body`` (0: not known).
+def region_place(db: Database, call: int, body: int) -> DirectivePlace:
+    """Return the place of a region that is begun by a ``call`` of the runtime, and whose body is
+    ``body`` (0: not known), both contexts.
 
     The call may have the line of an instruction before it: GCC gives it none.
     """
-    outside = calling_place(db, caller)
+    caller, module = call, _module(db, call)
+    while caller and _module(db, caller) == module:
+        caller = int(db.cct.parent[caller])
+    outside = _place(db, caller)
     return body_place(db, body, outside.procedure) if body else outside
 
 
@@ -62,20 +66,30 @@ def body_place(db: Database, body: int, procedure: str) -> DirectivePlace:
 
 
 def construct_place(
-    db: Database, caller: int, region: DirectivePlace, *, inlined: bool
+    db: Database, call: int, region: DirectivePlace, *, inlined: bool
 ) -> DirectivePlace:
-    """Return the place of a construct whose runtime function is called in the context ``caller``,
-    in the region at ``region``; unless ``inlined`` that of the region for calls that seem to be in
-    code inlined into its body: GCC gives no line to calls that hand out iterations."""
-    place = calling_place(db, caller)
+    """Return the place of a construct whose runtime function is called in the context ``call``, in
+    the region at ``region``.
+
+    It is the region's where a body ends in a jump to the runtime, which leaves no frame of it; and
+    unless ``inlined`` for calls that seem to be in code inlined into a body: GCC gives no line to
+    calls that hand out iterations.
+    """
+    caller = int(db.cct.parent[call])
+    place = _place(db, caller)
     body = db.procedure_names[int(db.procedure_of_node[caller])]
-    if not inlined and _OUTLINED.match(body) and not _OUTLINED.match(place.procedure):
+    inside = not inlined and _OUTLINED.match(body) and not _OUTLINED.match(place.procedure)
+    if inside or _module(db, caller) == _module(db, call):
         return region
     return replace(place, procedure=_own_procedure(place.procedure, region.procedure))
 
 
-def calling_place(db: Database, node: int) -> DirectivePlace:
-    """Return the procedure that a context is in, an inlined one by its own name, and its line."""
+def _module(db: Database, node: int) -> int:
+    return int(db.procedures.module[db.procedure_of_node[node]])
+
+
+def _place(db: Database, node: int) -> DirectivePlace:
+    """The procedure that a context is in, an inlined one by its own name, and its line."""
     scopes, at = db.scopes, int(db.scope_of_node[node])
     file, line = "", 0
     while at and scopes.kind[at] != ScopeKind.INLINED:

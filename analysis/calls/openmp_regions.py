@@ -181,9 +181,9 @@ def _places(
 ) -> tuple[I64, list[DirectivePlace]]:
     """Return the region that each execution is of, ``int64[m]``, and the regions' places, the
     longest first; ``node`` ``int64[n]`` is the context of each call."""
-    caller = np.asarray(db.cct.parent)[node[times.call]].astype(np.int64)
+    call = node[times.call]
     body = np.where(times.body >= 0, node[times.body], 0)
-    pairs, of = np.unique(np.stack([caller, body]), axis=1, return_inverse=True)
+    pairs, of = np.unique(np.stack([call, body]), axis=1, return_inverse=True)
     known: dict[DirectivePlace, int] = {}
     numbers = [known.setdefault(region_place(db, *pair), len(known)) for pair in pairs.T.tolist()]
     region = np.array(numbers, np.int64)[of.reshape(-1)]

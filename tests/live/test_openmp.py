@@ -81,10 +81,9 @@ def test_regions_have_the_times_that_the_program_measured(
         (construct,) = (one for one in constructs if one["construct"] == name)
         assert construct["times"] == times
         assert source[construct["place"]["line"] - 1].strip() == f"#pragma omp {directive}"
-        assert (
-            construct["place"]["procedure"]
-            == report["regions"][construct["region"]]["place"]["procedure"]
-        )
+        around = report["regions"][construct["region"]]["place"]["procedure"]
+        # The name that LLVM gives to a task's body says nothing of its procedure.
+        assert construct["place"]["procedure"] in (around, "" if name == "task" else around)
         if name == "task":
             work = truth["region_tasks"]["work_s"]
             assert construct["seconds"] == pytest.approx(work, rel=_NEAR)

@@ -45,12 +45,19 @@ def database(folder: Path, rows: list[tuple[int, ...]]) -> Path:
     writer.add_process(Process(0, 7, 1, "app", "/bin/app", ("app",), 0, SECOND))
     for line in range(2):
         writer.add_thread(Thread(line, 0, 7 + line, "app", SECOND))
-    writer.add_module(Module(1, ModuleKind.NAMED, "app"))
-    writer.add_symbols(1, [(number, 1, name) for number, name in enumerate(NAMES, 1)])
+    for module, name in ((1, "app"), (2, "libgomp.so.1")):
+        writer.add_module(Module(module, ModuleKind.NAMED, name))
+        writer.add_symbols(module, [(number, 1, name) for number, name in enumerate(NAMES, 1)])
     writer.add_clock_pair(SECOND, 10**18)
     writer.add_nodes(
-        np.arange(5, dtype=np.uint32),
-        np.array([frame.module_frame(1, at) for at in range(1, 6)], np.uint64),
+        np.array([0, 1, 2, 3, 4, 3], np.uint32),
+        np.array(
+            [
+                frame.module_frame(2 if NAMES[at - 1].startswith("GOMP") else 1, at)
+                for at in (1, 2, 3, 4, 5, 5)
+            ],
+            np.uint64,
+        ),
     )
     for time in (SECOND, 2 * SECOND):
         writer.add_records(
@@ -97,6 +104,14 @@ def test_a_region_is_named_as_in_the_source_and_divided(tmp_path: Path) -> None:
     text = hpcd("openmp", path, "--width", 80).stdout
     assert "critical section in work\n" in text and "serial time" in text
     assert json.loads(hpcd("openmp", path, "--json").stdout)["regions"][0]["executions"] == 1
+
+
+def test_a_call_that_leaves_no_frame_of_the_body_is_in_the_region(tmp_path: Path) -> None:
+    rows = [*PARALLEL[:2], (0, CRITICAL, 6, 120, 10, 1, 0)]
+    with open_database(database(tmp_path, rows)) as db:
+        report = openmp_report(db)
+    (section,) = (one for one in report.constructs if one.use == "lock")
+    assert section.name == "critical section in work (._omp_fn.0)"
 
 
 def test_the_first_sentence_names_the_region_with_most_imbalance(tmp_path: Path) -> None:
