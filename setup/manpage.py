@@ -25,7 +25,7 @@ ENVIRONMENT = {
     "HPCD_UPROBES": "How probes are attached: session or multi (links for many functions), where"
     " the kernel has those, or perf (a perf event for each function).",
     "HPCD_CACHE": "Directory of cached kernel headers, unwind tables and program structure "
-    "(default: /var/cache/hpcd when recording as root, otherwise hpcd below XDG_CACHE_HOME).",
+    "(default: /var/cache/hpcd for root, otherwise hpcd below XDG_CACHE_HOME).",
     "HPCD_DEBUG": "When set, errors are printed with their tracebacks.",
     "BCC_KERNEL_SOURCE": "Kernel headers to compile the BPF programs with (default: those found).",
     "HPCD_RESULTS": "Where hpcd profile keeps results (default: hpcd/results below XDG_DATA_HOME).",

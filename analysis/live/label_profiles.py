@@ -7,7 +7,6 @@ series, not thousands.
 
 from __future__ import annotations
 
-import pwd
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +24,7 @@ from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames_of
 from hpcd.model.identity import Module, ModuleKind, Process
 from hpcd.model.python_place import lines_of
+from hpcd.user_names import user_name
 
 METRICS = ("cpu_time", "blocked_time", "runnable_time")
 _UNITS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
@@ -263,23 +263,18 @@ def _bounded(costs_ns: F64) -> I64:
     return np.rint(np.minimum(costs_ns, _LONGEST_NS)).astype(np.int64)
 
 
+_user_name = lru_cache(1000)(user_name)
+
+
 def _labels(process: Process | None, thread: str) -> Labels:
     if process is None:
         return Labels("", "", "", shortened(thread, _LONGEST_LABEL))
     return Labels(
-        _user(process.uid),
+        _user_name(process.uid),
         shortened(process.job, _LONGEST_LABEL),
         "" if process.rank is None else str(process.rank),
         shortened(process.name, _LONGEST_LABEL),
     )
-
-
-@lru_cache(1000)
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return str(uid)
 
 
 def shortened(text: str, most: int) -> str:

@@ -13,9 +13,9 @@ from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.parallel.ranks import Ranks, find_ranks, find_threads, has_ranks
 from hpcd.analysis.parallel.tree_matching import Matching, match, owners
 from hpcd.analysis.parallel.waiting import Blame, StretchReader, counted, share_blame, waiting_nodes
-from hpcd.analysis.profile.costs import WORK, metric_parts, unit_of
+from hpcd.analysis.profile.costs import WORK, costs_by_node, unit_of
 from hpcd.analysis.profile.scope_nodes import CALLS_AND_LOOPS
-from hpcd.array_types import F64, I64, U32, Mask
+from hpcd.array_types import F64, I64
 from hpcd.measurement.seen_part import SeenPart
 from hpcd.model.scope import ScopeKind
 
@@ -149,14 +149,18 @@ def measure(
     )
     node_of = matching.node_of[0]
     owner = owners(matching)
-    parts = metric_parts(db, metric)
     count = len(matching.tree)
-    ignored = ~counted(matching, metric)
+    known = counted(matching, metric)
+
+    def rank_cost(at: int) -> F64:
+        cost = costs_by_node(db, metric, ranks.line[ranks.of_line == at])
+        return sum_by(node_of, cost, count) * known
+
     spread, own_spread = _Tally(count), _Tally(count)
     begin, end = matching.tree.preorder()
     order = np.argsort(begin)
     for at in range(len(ranks)):
-        cost = _rank_cost(db, parts, ranks, at, node_of, ignored)
+        cost = rank_cost(at)
         # A subtree is a range of the depth-first order.
         running = np.concatenate(([0.0], np.cumsum(cost[order])))
         spread.add(int(ranks.number[at]), running[end] - running[begin])
@@ -164,10 +168,7 @@ def measure(
     own = own_spread.result()
     whole = float(spread.result().mean[0])
     own_nodes = np.flatnonzero(own.maximum >= max(share * whole, 1e-300))
-    kept = [
-        sum_by(owner, _rank_cost(db, parts, ranks, at, node_of, ignored), count)[own_nodes]
-        for at in range(len(ranks))
-    ]
+    kept = [sum_by(owner, rank_cost(at), count)[own_nodes] for at in range(len(ranks))]
     return Imbalance(
         database=db,
         ranks=ranks,
@@ -180,26 +181,6 @@ def measure(
         own_nodes=own_nodes,
         owner=owner,
     )
-
-
-def _rank_cost(
-    db: Database,
-    parts: list[int],
-    ranks: Ranks,
-    at: int,
-    node_of: U32,
-    ignored: Mask,
-) -> F64:
-    """``float64[n]``: what the rank at ``at`` spent in each context that is not ``ignored``."""
-    nodes, values = [], []
-    for line in ranks.line[ranks.of_line == at].tolist():
-        for part in parts:
-            node, value = db.metrics.by_line(part, line)
-            nodes.append(node)
-            values.append(value)
-    cost = sum_by(node_of[np.concatenate(nodes)], np.concatenate(values), len(ignored))
-    cost[ignored] = 0
-    return cost
 
 
 class _Tally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pwd
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import nearest_chosen
 from hpcd.model.identity import ModuleKind
+from hpcd.user_names import user_name
 
 # Whose names and numbers choose trace lines; the fields :meth:`Lines.texts` has them by.
 _NAMED = {"comm": "process", "thread": "thread", "job": "job", "host": "host"}
@@ -269,14 +269,6 @@ def users_of_lines(db: Database) -> tuple[list[int], I64]:
 def _user_names(db: Database) -> tuple[list[str], I64]:
     users, of_line = users_of_lines(db)
     return [user_name(uid) for uid in users], of_line
-
-
-def user_name(uid: int) -> str:
-    """The name of a user on this machine, or the number."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return str(uid) if uid >= 0 else "[unknown]"
 
 
 def _ranges(key: str, texts: Sequence[str]) -> tuple[tuple[int, int], ...]:

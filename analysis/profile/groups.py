@@ -16,7 +16,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.profile.filters import Filter, apart, nameless, user_name, users_of_lines
+from hpcd.analysis.profile.filters import Filter, apart, nameless, users_of_lines
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.phase_costs import phase_costs, total_phases
 from hpcd.analysis.profile.python_modules import python_module
@@ -25,6 +25,7 @@ from hpcd.analysis.trace.process_titles import command_words, program_words
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
 from hpcd.model.identity import ModuleKind
+from hpcd.user_names import user_name
 
 LINE_GROUPS = ("process", "comm", "user", "rank", "thread", "job", "host")
 CODE_GROUPS = ("module", "file")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 from hpcd.analysis.arrays.named_arrays import Arrays, NamedArrays, pack_arrays
+from hpcd.cache_directory import cache_directory
 from hpcd.errors import FormatError
 from hpcd.sandbox.file_cache import FileStore, writers_of
 
@@ -14,14 +14,6 @@ from hpcd.sandbox.file_cache import FileStore, writers_of
 _LIMIT_BYTES = 2 << 30
 # Increased with every change of the cached data.
 _VERSION = "v5"
-
-
-def cache_directory() -> Path:
-    """``hpcd`` in the user's cache directory; ``HPCD_CACHE`` overrides."""
-    override = os.environ.get("HPCD_CACHE")
-    if override:
-        return Path(override)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hpcd"
 
 
 class StructureCache:

@@ -39,6 +39,11 @@ class Frame(NamedTuple):
         return python_name(self.name, self.module, self.line)
 
     @property
+    def label(self) -> str:
+        """The text; of a kernel procedure it ends in ``[k]``."""
+        return f"{self.text} [k]" if self.kernel else self.text
+
+    @property
     def is_procedure(self) -> bool:
         """Whether the frame is code, not a word on the path."""
         return bool(self.module)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from hpcd.bpf.kernel import libbpf, maps, syscalls
 from hpcd.bpf.kernel.privileges import CAPABILITIES, missing_capabilities, privilege_remedy
-from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.bpf.loading.host_namespaces import (
     PID_REMEDY,
     TIME_REMEDY,
@@ -33,6 +32,7 @@ from hpcd.bpf.loading.object_loader import object_path
 from hpcd.bpf.loading.request_tracepoints import request_constants, submission_tracepoint
 from hpcd.bpf.rings.ring import Ring
 from hpcd.bpf.task_stacks import TaskStacks
+from hpcd.cache_directory import cache_directory
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
 from hpcd.kernels.library import open_library
 

@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from hpcd.bpf.loading.cache_directory import cache_directory
+from hpcd.cache_directory import cache_directory
 from hpcd.errors import PlatformError, StorageError
 
 _ARCHITECTURES = {"x86_64": "x86", "aarch64": "arm64"}

@@ -12,9 +12,9 @@ import struct
 from contextlib import closing
 from pathlib import Path
 
-from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.bpf.loading.kernel_types import KernelTypes
 from hpcd.bpf.wire import PreemptCountBase
+from hpcd.cache_directory import cache_directory
 from hpcd.errors import PlatformError
 from hpcd.sandbox.file_cache import FileStore
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from hpcd.analysis.answers.stack_rows import RowKind, StackRow, stack_rows
+from hpcd.analysis.answers.stack_table import RowKind, StackTable
 from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.stack_sentences import waiting
-from hpcd.analysis.symbols.frame_lookup import Frame
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import ThreadStack
@@ -16,11 +15,9 @@ from hpcd.model.stack_snapshot import ThreadStack
 _MOST_COMMAND = 120
 
 
-def tree_lines(
-    reading: Reading, threads: Iterable[ThreadStack], *, kernel: bool = False
-) -> Iterator[str]:
-    """The merged tree of ``threads``: the number in a procedure, their processes, since when."""
-    lines = list(_tree_rows(stack_rows(reading, threads, kernel=kernel)))
+def tree_lines(table: StackTable) -> Iterator[str]:
+    """The merged tree: the number of threads in a procedure, their processes, since when."""
+    lines = list(_tree_rows(table))
     heads = ("threads", "processes", "since")
     widths = [
         max(map(len, column)) for column in zip(heads, *(line[:3] for line in lines), strict=True)
@@ -31,31 +28,29 @@ def tree_lines(
         yield f"{figures}{name}".rstrip()
 
 
-def _tree_rows(rows: Sequence[StackRow]) -> Iterator[tuple[str, str, str, str]]:
+def _tree_rows(table: StackTable) -> Iterator[tuple[str, str, str, str]]:
     """Yield figures and a name behind tree lines, for each frame and each activity. Only where
     paths part a line goes further in; the activities at one place are one part."""
-    frames = Counter(row.above for row in rows if row.kind == RowKind.FRAMES)
-    waits = {row.above for row in rows if row.kind == RowKind.WAIT}
+    kinds = list(zip(table.parent, table.kind, strict=True))
+    frames = Counter(above for above, kind in kinds if kind == RowKind.FRAMES)
+    waits = {above for above, kind in kinds if kind == RowKind.WAIT}
     seen: Counter[int] = Counter()
     indents = {0: ""}
-    for number, row in enumerate(rows, 1):
-        above, parts = row.above, frames[row.above] + (row.above in waits)
+    for number, (above, kind) in enumerate(kinds):
+        parts = frames[above] + (above in waits)
         seen[above] += 1
         turn, inner = ("└ ", "  ") if seen[above] >= parts else ("├ ", "│ ")
         if parts == 1:
             turn = inner = ""
         elif seen[above] > parts:  # a further activity
             turn = inner
-        indents[number] = indents[above] + inner
-        more = "" if row.exact else " (--each shows each)"
-        figures = str(len(row.members)), row.processes, row.since
-        for name in map(_frame_words, row.frames) if row.frames else [f"» {row.text}{more}"]:
-            yield (*figures, indents[above] + turn + name)
+        indents[number + 1] = indents[above] + inner
+        figures = str(table.threads_of[number]), table.processes[number], table.since[number]
+        more = "" if table.exact[number] else " (--each shows each)"
+        before = "" if kind == RowKind.FRAMES else "» "
+        for name in table.names[number]:
+            yield (*figures, f"{indents[above]}{turn}{before}{name}{more}")
             figures, turn = ("", "", ""), inner
-
-
-def _frame_words(frame: Frame) -> str:
-    return f"{frame.text} [kernel]" if frame.kernel else frame.text
 
 
 # --- one stack after another ---

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import pwd
 import shutil
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from hpcd.cli.verbs.run import command_of, run_recorded
 from hpcd.daemon.access import processes
 from hpcd.errors import HpcdError, StorageError, UsageError
 from hpcd.output_file import open_output
+from hpcd.sandbox.user_rights import groups_of
 from hpcd.signals import ENDING, ignored, interrupt_on, say_once
 from hpcd.startup.isolation import python_command, python_environment
 
@@ -211,7 +211,7 @@ def _as_user(owner: User, command: Sequence[str], output: TextIO | int) -> None:
     rights: dict[str, object] = {}
     environment = python_environment()
     if owner.other:
-        groups = os.getgrouplist(_login(owner.uid), owner.gid)
+        groups = groups_of(owner.uid, owner.gid)
         rights = {"user": owner.uid, "group": owner.gid, "extra_groups": groups}
         for name in [name for name in environment if name.startswith(("XDG_", "HPCD_"))]:
             del environment[name]
@@ -231,7 +231,3 @@ def _as_user(owner: User, command: Sequence[str], output: TextIO | int) -> None:
         error = HpcdError(f"{' '.join(command[3:5])} ended with exit code {code}")
         error.exit_code = code
         raise error
-
-
-def _login(uid: int) -> str:
-    return pwd.getpwuid(uid).pw_name

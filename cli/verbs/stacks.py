@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import hpcd.analysis
+from hpcd.analysis.answers.stack_json import as_json
+from hpcd.analysis.answers.stack_table import stack_table
 from hpcd.analysis.stacks.named_paths import Path
 from hpcd.analysis.stacks.reading import Reading, reading_of
 from hpcd.analysis.stacks.recorded_stacks import recorded_stacks
-from hpcd.analysis.stacks.stack_sentences import findings, headline, moved_words
+from hpcd.analysis.stacks.stack_sentences import moved_words
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_native_option
-from hpcd.cli.output.stack_json import as_json
 from hpcd.cli.output.stack_text import each_lines, printable, tree_lines
 from hpcd.cli.output.terminal_text import say
 from hpcd.cli.present_stacks import OwnReading, ServiceReading, present_stacks
@@ -141,13 +142,12 @@ def _print_first(reading: Reading, args: argparse.Namespace) -> None:
     if args.json:
         _print_json(as_json(reading))
         return
-    _print([headline(reading.snapshot, args.at), ""])
-    sentences = [sentence.text for sentence in findings(reading)]
-    if sentences:
-        _print([*sentences, ""])
-    threads = reading.snapshot.threads
-    _print(each_lines(reading, threads) if args.each else _tree(reading, threads, args))
-    _print(f"note: {note}" for note in reading.snapshot.notes)
+    table = stack_table(reading, kernel=args.kernel, at=args.at)
+    _print([table.headline, ""])
+    if table.findings:
+        _print([*(str(finding["text"]) for finding in table.findings), ""])
+    _print(each_lines(reading, reading.snapshot.threads) if args.each else tree_lines(table))
+    _print(f"note: {note}" for note in table.notes)
 
 
 def _watch(
@@ -191,7 +191,8 @@ def _watch(
         _print(["", f"after {seconds:.0f} s: {moved_words(moved, len(same), len(unmoved))}"])
         threads = [t for t in now.snapshot.threads if t.tid in unmoved or t.tid in same]
         if threads:
-            _print(each_lines(now, threads) if args.each else _tree(now, threads, args))
+            table = stack_table(now, threads, kernel=args.kernel)
+            _print(each_lines(now, threads) if args.each else tree_lines(table))
         sys.stdout.flush()
 
 
@@ -202,12 +203,6 @@ def _user_part(reading: Reading, thread: ThreadStack) -> Path:
 
 def _key(thread: ThreadStack) -> tuple[int, int]:
     return thread.tid, thread.start_ns
-
-
-def _tree(
-    reading: Reading, threads: Iterable[ThreadStack], args: argparse.Namespace
-) -> Iterable[str]:
-    return tree_lines(reading, threads, kernel=args.kernel)
 
 
 def _print(lines: Iterable[str]) -> None:

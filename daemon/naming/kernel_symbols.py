@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.array_types import I64, U32, U64
-from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.bpf.loading.kernel_facilities import hides_addresses
+from hpcd.cache_directory import cache_directory
 from hpcd.elf.elf_reader import gnu_build_id
 from hpcd.sandbox.file_cache import FileStore
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import grp
 import os
-import pwd
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +14,7 @@ from hpcd.daemon.service.recordings import RecordingProcess
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, TargetError, UsageError
 from hpcd.process_status import status_field
+from hpcd.sandbox.user_rights import groups_of
 
 
 class RefusedError(HpcdError):
@@ -44,10 +44,9 @@ class Permission:
             return True
         try:
             wanted = grp.getgrnam(self.group).gr_gid
-            name = pwd.getpwuid(self.peer.uid).pw_name
         except KeyError:
             return False
-        return wanted == self.peer.gid or wanted in os.getgrouplist(name, self.peer.gid)
+        return wanted in groups_of(self.peer.uid, self.peer.gid)
 
     def sees(self, recording: RecordingProcess) -> bool:
         """Whether it may know of ``recording``."""

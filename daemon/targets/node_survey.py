@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from hpcd.daemon.access import processes
 from hpcd.daemon.targets import jobs
 from hpcd.daemon.targets.jobs import Container, JobPlace, JobRole
 from hpcd.daemon.targets.process_identity import command_of, place_of
+from hpcd.user_names import user_name
 
 # Libraries that only take part in MPI when a rank's own program does.
 _MPI_LIBRARIES = ("libmpi", "libmpich", "libpmix", "libpmi", "libpmi2")
@@ -69,7 +69,7 @@ def _look_at(pid: int) -> Running | None:
         parent=int(fields[1]),
         name=processes.name_of(pid),
         command=command_of(pid),
-        user=_user_name(user),
+        user=user_name(user),
         threads=int(fields[17]),
         cpu_s=(int(fields[11]) + int(fields[12])) / ticks,
         age_s=max(time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / ticks, 0.0),
@@ -77,13 +77,6 @@ def _look_at(pid: int) -> Running | None:
         role=place.role,
         container=jobs.container_of(processes.control_group_of(pid)),
     )
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _placed(running: list[Running]) -> list[Running]:

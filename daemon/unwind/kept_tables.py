@@ -8,7 +8,7 @@ from _blake2 import blake2b  # hashlib's, which loads OpenSSL as well: 5 ms
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hpcd.bpf.loading.cache_directory import cache_directory
+from hpcd.cache_directory import cache_directory
 from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore, writers_of
 
 # Raised whenever the decoder makes other rows of the same file: cached tables are then remade.

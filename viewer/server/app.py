@@ -24,6 +24,7 @@ from starlette.routing import Mount, Route
 from zstandard import ZstdCompressor
 
 from hpcd.analysis import Database
+from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.arrays.named_arrays import Arrays, array_parts, json_bytes
 from hpcd.analysis.parallel.ranks import main_program
 from hpcd.errors import HpcdError, NotFoundError, UsageError
@@ -271,10 +272,11 @@ class _Views:
         def make() -> object:
             db = database.db
             if not parameters.has("now"):
-                return stacks_at(db, parameters.whole("at", 0, db.duration_ns), kernel=kernel)
+                at = parameters.whole("at", 0, db.duration_ns)
+                return json_form(stacks_at(db, at, kernel=kernel))
             if self._present is None or not self._can_read(request.path_params["name"]):
                 raise UsageError("the processes of this recording are not being recorded now")
-            return stacks_now(db, self._present, kernel=kernel)
+            return json_form(stacks_now(db, self._present, kernel=kernel))
 
         return await _json(make)
 

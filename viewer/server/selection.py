@@ -8,7 +8,6 @@ that lived briefly, one after another, share rows too, in which each is drawn at
 
 from __future__ import annotations
 
-import pwd
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from hpcd.analysis.trace.trace_lines import NO_RANK
 from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.errors import FormatError, UsageError
 from hpcd.masks import marked, positions
+from hpcd.user_names import user_name
 from hpcd.viewer import patterns
 
 FIELDS = ("label", "process", "thread", "job", "host")
@@ -348,10 +348,8 @@ def _user_name(uid: int) -> str:
     """A user's name here, which may be another one's where it was recorded, and number."""
     if uid < 0:
         return "unknown user"
-    try:
-        return f"{pwd.getpwuid(uid).pw_name} ({uid})"
-    except (KeyError, OverflowError):
-        return f"user {uid}"
+    name = user_name(uid)
+    return f"user {uid}" if name == str(uid) else f"{name} ({uid})"
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hpcd.__main__ import main
+from hpcd.analysis.answers.stack_table import stack_table
 from hpcd.analysis.stacks.named_paths import Path
 from hpcd.analysis.stacks.outliers import outliers
 from hpcd.analysis.stacks.reading import Reading
@@ -200,7 +201,9 @@ def test_waits_that_differ_by_what_they_are_for_are_one_row() -> None:
     threads += [thread(n, 1, pid=9, wait=mutex(n % 2 + 1)) for n in range(6, 10)]
     shot = snapshot(threads, [Process(1, 9, 1, "app", "/bin/app", ("app",), 0, 0)])
     reading = Reading(shot, paths, [], waiting_chains({t.tid: t for t in threads}))
-    rows = [line.partition("» ")[2] for line in tree_lines(reading, threads) if "»" in line]
+    rows = [
+        line.partition("» ")[2] for line in tree_lines(stack_table(reading, threads)) if "»" in line
+    ]
     assert rows == [
         "waits for read: various descriptors (--each shows each)",
         "waits for mutex 0x10 held by thread 1 (t1)",
@@ -304,7 +307,7 @@ def test_text_says_what_stands_out_first() -> None:
     lines = [sentence.text for sentence in findings(reading)]
     assert lines[0] == "deadlock: 2 threads wait for each other"
     assert "thread 1 (t1) of process 9 waits for mutex 0x10 held by thread 2 (t2)" in lines[1]
-    tree = list(tree_lines(reading, threads))
+    tree = list(tree_lines(stack_table(reading, threads)))
     assert tree[0].split() == ["threads", "processes", "since", "call", "path"]
     assert tree[1].split() == ["2", "pid", "9", "2.0", "s", "main"]
     assert [line.split()[-1] for line in tree[1:3]] == ["main", "work"]
@@ -316,6 +319,6 @@ def test_a_very_deep_stack_is_a_tree_too() -> None:
     deep = [f"level{n}" for n in range(3000)]
     paths = [path(*deep, "read"), path(*deep, "write")]
     reading = Reading(snapshot(threads), paths, [], waiting_chains({t.tid: t for t in threads}))
-    lines = list(tree_lines(reading, threads))
+    lines = list(tree_lines(stack_table(reading, threads)))
     assert len(lines) == 1 + 3000 + 2 * 2
     assert [line.split()[-1] for line in lines[-4::2]] == ["read", "write"]
