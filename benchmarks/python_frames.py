@@ -40,10 +40,6 @@ def _py_spy(pid: int, output: Path) -> list[str]:
             "-f", "raw", "-o", str(output)]  # fmt: skip
 
 
-def _py_spy_native(pid: int, output: Path) -> list[str]:
-    return [*_py_spy(pid, output), "--native"]
-
-
 def _perf(pid: int, output: Path) -> list[str]:
     return ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(_RATE), "-g", "-p", str(pid),
             "-o", str(output), "--", "sleep", str(_SECONDS)]  # fmt: skip
@@ -83,7 +79,7 @@ _Command = Callable[[int, Path], list[str]]
 _TOOLS: dict[str, tuple[_Command, Callable[[Path], PairCounts], list[str]]] = {
     "hpcd": (_hpcd, count_pairs, []),
     "py-spy": (_py_spy, _of_py_spy, []),
-    "py-spy --native": (_py_spy_native, _of_py_spy, []),
+    "py-spy --native": (lambda *of: [*_py_spy(*of), "--native"], _of_py_spy, []),
     "perf -X perf": (_perf, _of_perf, ["-X", "perf"]),
 }
 

@@ -324,12 +324,9 @@ def _mount(row: ObjectRow) -> str:
     return f"{row.mount} ({row.file_system}, {row.details.get('source', '')})"
 
 
-def _peer(row: ObjectRow) -> str | None:
-    return (row.peer or row.name) if row.kind == "socket" else None
-
-
 _OF_OBJECTS: dict[str, Callable[[ObjectRow], str | None]] = {
-    "file": lambda row: row.name, "filesystem": _file_system, "mount": _mount, "peer": _peer,
+    "file": lambda row: row.name, "filesystem": _file_system, "mount": _mount,
+    "peer": lambda row: (row.peer or row.name) if row.kind == "socket" else None,
 }  # fmt: skip
 """Groupings by what calls were made with: its name in each, None where it is in no group."""
 

@@ -122,25 +122,17 @@ class ProfileFollower:
     def __init__(
         self, path: Path, make_namer: MakeNamer = Namer, *, from_now: bool = False
     ) -> None:
-        self._measurement = open_measurement(path)
+        self.measurement = open_measurement(path)
+        self.close = self.measurement.close
         self._frames = FrameLookup(make_namer)
-        self._chunks = self._measurement.chunks if from_now else 0
+        self._chunks = self.measurement.chunks if from_now else 0
         self._end = 0
         self._series_of: dict[int, int] = {}
         self._labels: dict[Labels, int] = {}
 
-    def close(self) -> None:
-        """Close the measurement's files."""
-        self._measurement.close()
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will come: the writer finished, or is gone."""
-        return self._measurement.closed or not self._measurement.being_written
-
     def collect(self) -> IntervalProfiles | None:
         """Return the costs since the last call, None if there are none."""
-        measurement = self._measurement
+        measurement = self.measurement
         measurement.refresh()
         chunks = list(measurement.record_chunks(self._chunks))
         self._chunks = measurement.chunks
@@ -187,7 +179,7 @@ class ProfileFollower:
         """Return for each event the place of its metric in METRICS, -1 if it has none, and the ns
         that one unit of a record's value counts; the last entry is that of events that are
         not described."""
-        events = self._measurement.events
+        events = self.measurement.events
         size = max(events, default=-1) + 2
         metric, scale = np.full(size, -1, np.int8), np.zeros(size)
         for number, event in events.items():
@@ -199,11 +191,11 @@ class ProfileFollower:
     def _number(self, line: int) -> int:
         """The series of a trace line."""
         # A damaged measurement may have records of lines that it does not describe.
-        thread = self._measurement.threads.get(line)
+        thread = self.measurement.threads.get(line)
         owner = thread.process if thread else -1
         number = self._series_of.get(owner)
         if number is None:
-            process = self._measurement.processes.get(owner)
+            process = self.measurement.processes.get(owner)
             labels = _labels(process, thread.name if thread else "")
             number = self._labels.setdefault(labels, len(self._labels))
             self._series_of[owner] = number
@@ -227,10 +219,10 @@ class ProfileFollower:
         return [*series[: _MOST_SERIES - 1], _joined(series[_MOST_SERIES - 1 :])]
 
     def _paths(self, nodes: I64) -> CallPaths:
-        cct = self._measurement.cct
+        cct = self.measurement.cct
         reached = cct.reached(nodes)
         reached[0] = False
-        modules, symbols = self._measurement.modules, self._measurement.symbols
+        modules, symbols = self.measurement.modules, self.measurement.symbols
         self._frames.look_up(np.unique(cct.frame[reached]), modules, symbols)
         parent, frame = cct.parent, cct.frame
         if any(module.kind is ModuleKind.PYTHON for module in modules.values()):
@@ -241,7 +233,7 @@ class ProfileFollower:
     def _folded(self, nodes: I64) -> tuple[U32, U64]:
         """Return parents and frames of the tree with the interpreter's frames among ``nodes``,
         which have all nodes above them, folded."""
-        parent, frame = self._measurement.cct.parent.copy(), self._measurement.cct.frame.copy()
+        parent, frame = self.measurement.cct.parent.copy(), self.measurement.cct.frame.copy()
         named = [self._frames.frame_of[value] for value in frame[nodes[1:]].tolist()]
         place = [CodePlace(one.name, one.module, one.kind) for one in named]
         above = np.searchsorted(nodes, parent[nodes]).astype(np.uint32)

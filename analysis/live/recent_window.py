@@ -102,23 +102,15 @@ class Live:
     """Follows a measurement, finished or being written, over a window of ``seconds``."""
 
     def __init__(self, path: Path, seconds: float, *, native: bool = False) -> None:
-        self._measurement = open_measurement(path)
+        self.measurement = open_measurement(path)
+        self.close = self.measurement.close
         self._seconds = seconds
         self._chunks = 0
         self._blocks: deque[_Block] = deque()
         self._summaries: deque[Summary] = deque(maxlen=64)
-        self._names = _PathNames(self._measurement, native=native)
-        self._calls = CallWindow(self._measurement, seconds)
+        self._names = _PathNames(self.measurement, native=native)
+        self._calls = CallWindow(self.measurement, seconds)
         self.refresh()
-
-    def close(self) -> None:
-        """Close the measurement's files."""
-        self._measurement.close()
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will come: the writer finished, or is gone."""
-        return self._measurement.closed or not self._measurement.being_written
 
     @property
     def begun(self) -> bool:
@@ -127,17 +119,17 @@ class Live:
 
     def refresh(self) -> None:
         """Take in what was written since."""
-        self._measurement.refresh()
-        for chunk in self._measurement.record_chunks(self._chunks):
+        self.measurement.refresh()
+        for chunk in self.measurement.record_chunks(self._chunks):
             self._take(chunk)
-        self._chunks = self._measurement.chunks
+        self._chunks = self.measurement.chunks
         self._calls.refresh()
-        summary = self._measurement.summary
+        summary = self.measurement.summary
         if summary and (not self._summaries or summary is not self._summaries[-1]):
             self._summaries.append(summary)
 
     def _take(self, chunk: RecordChunk) -> None:
-        events = self._measurement.events
+        events = self.measurement.events
         # One more for records of events that were never announced.
         size = max(events, default=-1) + 2
         metric, scale = np.full(size, -1, np.int8), np.zeros(size)
@@ -164,7 +156,7 @@ class Live:
     def snapshot(self, paths: int = 10, processes: int = 10) -> Snapshot:
         """Return the contents of the window, its hottest ``paths`` and busiest ``processes``."""
         block = self._window()
-        count = self._measurement.cct.parent.size
+        count = self.measurement.cct.parent.size
         seconds = np.zeros((len(METRICS), count))
         lines = np.zeros((len(METRICS), int(block.line.max(initial=0)) + 1))
         for number in range(len(METRICS)):
@@ -224,9 +216,9 @@ class Live:
     def _busiest(self, lines: F64, seconds: float, limit: int) -> list[Busy]:
         threads = np.flatnonzero(lines.sum(axis=0))
         # A damaged measurement may have records of lines that it does not describe.
-        described = map(self._measurement.threads.get, threads.tolist())
+        described = map(self.measurement.threads.get, threads.tolist())
         owner = np.array([thread.process if thread else -1 for thread in described], np.int64)
-        processes = self._measurement.processes
+        processes = self.measurement.processes
         # Ranks are processes here: which of a rank's processes is its program does not matter.
         rank = np.array(
             [n if n in processes and processes[n].rank is not None else -1 for n in owner.tolist()],

@@ -71,7 +71,8 @@ def probe() -> list[Feature]:
         _object(),
         _kernels(),
         _bcc(needed=compiling),
-        _attempt("kernel headers", _headers, _headers_remedy(), needed=compiling),
+        _attempt("kernel headers", lambda: str(kernel_headers()), _headers_remedy(),
+                 needed=compiling),
         _attempt("BPF maps and rings", _bpf_maps, privilege_remedy(), needed=True),
         _attempt("BPF programs", _bpf_program, privilege_remedy(), needed=True),
         _attempt("stacks of sleeping threads", _task_stacks,
@@ -213,10 +214,6 @@ def _bcc(*, needed: bool) -> Feature:
         return Feature("bcc", False, "an unrelated package of that name", remedy, needed)
     version = getattr(bcc, "__version__", "unknown")
     return Feature("bcc", True, f"version {version}", needed=needed)
-
-
-def _headers() -> str:
-    return str(kernel_headers())
 
 
 def _headers_remedy() -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcd.analysis.live.recent_calls import RecentCalls
-from hpcd.cli.output.terminal_text import harmless
+from hpcd.cli.output.terminal_text import harmless, plain_table
 from hpcd.wording import compact, fixed, time_text
 
 _Use = TypeVar("_Use")
@@ -72,9 +72,7 @@ def _table(
     columns: dict[str, Callable[[_Use], str]],
 ) -> Table:  # fmt: skip
     """A row for each of ``uses``: numbers by their headings, then what it is called."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for heading in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table(*columns)
     table.add_column(kind)
     for use in uses:
         table.add_row(*(text(use) for text in columns.values()), _name(name(use)))

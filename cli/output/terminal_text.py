@@ -16,9 +16,10 @@ from hpcd.wording import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
-__all__ = ["cell", "console", "harmless", "say", "spreadsheet_cell", "wide_console"]
+__all__ = ["cell", "console", "harmless", "plain_table", "say", "spreadsheet_cell", "wide_console"]
 
 # Where there is no terminal to fit: enough to see what a command is.
 _PIPE_WIDTH = 160
@@ -42,6 +43,16 @@ def wide_console() -> Console:
     if not out.is_terminal and "COLUMNS" not in os.environ:
         out = console(width=_PIPE_WIDTH)
     return out
+
+
+def plain_table(*numbers: str) -> Table:
+    """A table without lines, whose first columns, of these headings, are numbers."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
 
 
 def spreadsheet_cell(value: object) -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import shutil
 import sys
@@ -11,6 +13,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.parallel.tree_matching import Matching, path_labels
 from hpcd.analysis.profile.row_text import fit, joined, path_text, shorten, shorten_apart
 from hpcd.analysis.profile.tree_rows import Forest
@@ -164,3 +167,21 @@ class TextOutput:
         """Print text that comes in many parts."""
         for part in joined(parts):
             sys.stdout.write(part)
+
+
+def print_answer(
+    args: argparse.Namespace, answer: Callable[[], object], sentences: Iterable[str],
+    *tables: Callable[[int], Iterator[Row]],
+) -> int:  # fmt: skip
+    """Print an ``answer``, as JSON if ``--json`` was given, else as ``sentences`` and ``tables`` of
+    a width; return 0. JSON of an answer that comes in pieces is those."""
+    output = TextOutput(args.width, getattr(args, "color", "auto"))
+    if args.json:
+        whole = answer()
+        pieces = whole if isinstance(whole, Iterator) else [json.dumps(json_form(whole)), "\n"]
+        output.write(pieces)
+        return 0
+    output.sentences(sentences)
+    for table in tables:
+        output.table(table(output.width))
+    return 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from hpcd.analysis.answers.call_groups import call_groups
@@ -15,7 +15,7 @@ from hpcd.analysis.profile.advice import of_probes
 from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, add_repeatable, chosen_limit
-from hpcd.cli.output.tree_tables import MIN_NAME, Column, Row, TextOutput, table_rows
+from hpcd.cli.output.tree_tables import MIN_NAME, Column, Row, print_answer, table_rows
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction
 from hpcd.wording import compact, time_text
@@ -63,14 +63,10 @@ class CallsCommand(Command):
                 total_calls(db, by, functions)
                 for by in dict.fromkeys(args.by or ("function", "file"))
             ]
-            page = TextOutput(args.width)
-            if args.json:
-                page.write([json.dumps(_as_json(db, tables, limit)), "\n"])
-                return 0
-            page.sentences(_heading(db))
-            for table in tables:
-                page.table(_rows(table, limit, page.width))
-        return 0
+            return print_answer(
+                args, lambda: _as_json(db, tables, limit), _heading(db),
+                *(partial(_rows, table, limit) for table in tables),
+            )  # fmt: skip
 
 
 def _functions(db: Database, args: argparse.Namespace) -> list[CalledFunction]:

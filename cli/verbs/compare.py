@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
+from functools import partial
 
 from hpcd.analysis.answers.compared_runs import comparison_json
 from hpcd.analysis.database import Database
@@ -27,7 +28,7 @@ from hpcd.cli.options import (
 )
 from hpcd.cli.output.comparison_tables import call_rows, heading_lines, region_rows, view_rows
 from hpcd.cli.output.phase_tables import print_phases
-from hpcd.cli.output.tree_tables import TextOutput
+from hpcd.cli.output.tree_tables import print_answer
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.errors import UsageError
 
@@ -106,17 +107,15 @@ class CompareCommand(Command):
                 scopes=args.scopes,
                 partial=args.partial,
             )
-            page = TextOutput(args.width, args.color)
-            if args.json:
-                page.write(comparison_json(comparison, args.view, args.depth))
-                return 0
-            page.sentences(heading_lines(comparison))
-            page.table(region_rows(comparison, page.width))
-            if args.calls:
-                page.table(call_rows(comparison, page.width))
-            else:
-                page.table(view_rows(comparison, args.view, args.depth, page.width))
-            hint(databases, pane="compare")
+            print_answer(
+                args, lambda: comparison_json(comparison, args.view, args.depth),
+                heading_lines(comparison), partial(region_rows, comparison),
+                partial(call_rows, comparison)
+                if args.calls
+                else partial(view_rows, comparison, args.view, args.depth),
+            )  # fmt: skip
+            if not args.json:
+                hint(databases, pane="compare")
         return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -25,9 +26,9 @@ from hpcd.cli.output.terminal_text import say
 from hpcd.cli.output.tree_tables import (
     Column,
     Row,
-    TextOutput,
     forest_rows,
     omitted_row,
+    print_answer,
     program_path,
     table_rows,
 )
@@ -75,17 +76,16 @@ class ImbalanceCommand(Command):
             imbalance = measure(db, metric=args.metric, job=args.job, scopes=args.scopes)
             if imbalance.ranks.note:
                 say(f"note: {imbalance.ranks.note}")
-            page = TextOutput(args.width)
-            if args.json:
-                page.write(imbalance_json(imbalance, args.depth))
-                return 0
-            page.sentences(_heading(imbalance))
-            page.table(_context_rows(imbalance, args.percent / 100, page.width))
-            if args.by_rank:
-                page.table(_rank_rows(imbalance, args.percent / 100, page.width))
-            else:
-                page.table(_rows(imbalance, args.percent / 100, args.depth, page.width))
-            hint([db], pane="lines")
+            least = args.percent / 100
+            print_answer(
+                args, lambda: imbalance_json(imbalance, args.depth), _heading(imbalance),
+                partial(_context_rows, imbalance, least),
+                partial(_rank_rows, imbalance, least)
+                if args.by_rank
+                else partial(_rows, imbalance, least, args.depth),
+            )  # fmt: skip
+            if not args.json:
+                hint([db], pane="lines")
         return 0
 
 

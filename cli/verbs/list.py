@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcd.cli.command import Command
-from hpcd.cli.output.terminal_text import cell, harmless, wide_console
+from hpcd.cli.output.terminal_text import cell, harmless, plain_table, wide_console
 from hpcd.daemon.targets.jobs import JobRole
 from hpcd.daemon.targets.node_survey import Running, survey
 
@@ -65,7 +65,7 @@ def print_job(console: Console, job: str, members: list[Running]) -> None:
 
 def as_table(members: list[Running]) -> Table:
     """Processes as rows."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    table = plain_table()
     held = any(member.container for member in members)
     for heading, right in (
         ("  rank", True), ("role", False), ("pid", True), ("user", False), ("threads", True),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from functools import partial
 
 from hpcd.analysis.answers.call_groups import heap_json, memory_json
-from hpcd.analysis.answers.json_form import json_form
 from hpcd.analysis.calls.memory import (
     MemoryStretches,
     ProcessMemory,
@@ -21,7 +21,7 @@ from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.heap_table import HEAP_HEADING, heap_heading, heap_rows
-from hpcd.cli.output.tree_tables import Row, TextOutput, amount_rows
+from hpcd.cli.output.tree_tables import Row, TextOutput, amount_rows, print_answer
 from hpcd.model.calls import Group
 from hpcd.wording import bytes_text, fixed
 
@@ -95,14 +95,10 @@ class MemoryCommand(Command):
 
 def _print_stretches(stretches: MemoryStretches, args: argparse.Namespace) -> int:
     """Print the memory of all processes by stretches of time."""
-    page = TextOutput(args.width)
-    columns = json_form(stretches)
-    if args.json:
-        page.write([json.dumps(columns), "\n"])
-        return 0
-    figures = [(head, columns[name]) for name, head in _OVER_TIME.items()]
-    page.table(amount_rows(figures, "time", stretches.name, None, page.width))
-    return 0
+    figures = [(head, getattr(stretches, name).tolist()) for name, head in _OVER_TIME.items()]
+    return print_answer(
+        args, lambda: stretches, (), partial(amount_rows, figures, "time", stretches.name, None)
+    )
 
 
 def _heading(process: ProcessMemory) -> str:

@@ -7,6 +7,7 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from hpcd.analysis.answers.json_form import json_form
@@ -28,7 +29,7 @@ from hpcd.analysis.waits.wait_report import wait_report
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_native_option, add_repeatable, check_ranges
 from hpcd.cli.output.terminal_text import harmless, spreadsheet_cell
-from hpcd.cli.output.tree_tables import Row, TextOutput
+from hpcd.cli.output.tree_tables import Row, TextOutput, print_answer
 from hpcd.cli.output.viewer_hint import costliest, hint
 from hpcd.cli.output.wait_tables import heading, single_wait_rows, wait_heading, wait_rows
 from hpcd.cli.result_store import latest_result
@@ -303,25 +304,15 @@ def _print_wait(db: Database, args: argparse.Namespace) -> int:
     wait = WaitFinder(db).find(lines_of_thread(db, tid), trace_time(seconds))
     if wait is None:
         raise UsageError(f"{db.path}: no wait of this thread at {seconds:g} s was recorded")
-    if args.json:
-        print(json.dumps(json_form(wait)))
-        return 0
-    output = TextOutput(args.width)
-    output.sentences(wait_heading(wait))
-    output.table(single_wait_rows(wait, output.width))
-    return 0
+    return print_answer(args, lambda: wait, wait_heading(wait), partial(single_wait_rows, wait))
 
 
 def _print_waits(db: Database, args: argparse.Namespace) -> int:
     require_waits(db)
     report = wait_report(db)
-    if args.json:
-        print(json.dumps(json_form(report)))
-        return 0
-    output = TextOutput(args.width)
-    output.sentences(heading(report))
-    output.table(wait_rows(report, args.percent / 100, output.width))
-    return 0
+    return print_answer(
+        args, lambda: report, heading(report), partial(wait_rows, report, args.percent / 100)
+    )
 
 
 def _print_text(

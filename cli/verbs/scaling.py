@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 
 from hpcd.analysis.answers.scaling_losses import ScalingLosses
 from hpcd.analysis.database import open as open_database
@@ -21,7 +22,7 @@ from hpcd.cli.options import (
     check_ranges,
 )
 from hpcd.cli.output.terminal_text import say
-from hpcd.cli.output.tree_tables import Row, TextOutput, forest_rows, omitted_row, program_path
+from hpcd.cli.output.tree_tables import Row, forest_rows, omitted_row, print_answer, program_path
 from hpcd.cli.output.viewer_hint import hint
 from hpcd.errors import UsageError
 from hpcd.wording import percent, quantity
@@ -93,14 +94,12 @@ class ScalingCommand(Command):
                     say(f"note: {run.ranks.note}")
             view = scaling.view(args.view, share=args.percent / 100, depth=args.depth)
             losses = ScalingLosses(scaling, view, args.percent, args.depth)
-            page = TextOutput(args.width)
-            if args.json:
-                page.write(losses.json())
-                return 0
-            page.sentences(_heading(losses))
-            page.table(_origin_rows(losses, page.width))
-            page.table(_rows(losses, page.width))
-            hint(databases, pane="compare")
+            print_answer(
+                args, losses.json, _heading(losses),
+                partial(_origin_rows, losses), partial(_rows, losses),
+            )  # fmt: skip
+            if not args.json:
+                hint(databases, pane="compare")
         return 0
 
 

@@ -27,7 +27,7 @@ from hpcd.analysis.live.recent_window import Busy, HotPath, Live, Snapshot
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_native_option
 from hpcd.cli.output.call_rates import call_tables
-from hpcd.cli.output.terminal_text import harmless, wide_console
+from hpcd.cli.output.terminal_text import harmless, plain_table, wide_console
 from hpcd.cli.record_options import add_options, recording_options, selected, selection
 from hpcd.cli.service_client import add_socket_option, recorded_by_service
 from hpcd.cli.temporary_folder import temporary_folder
@@ -91,7 +91,7 @@ class Top(Command):
         path, selector = resolve_source(args)
         if path:
             with contextlib.closing(Live(path, args.window, native=args.native)) as live:
-                show(args, live, stop, live.ended)
+                show(args, live, stop, live.measurement.ended)
             return 0
         with recorded(args, selector) as recorder:
             begun = recorder.wait_for_data(stop, args.window, native=args.native)
@@ -183,7 +183,7 @@ def wait_window(live: Live, stop: threading.Event, seconds: float) -> None:
     then every second.
     """
     end = time.monotonic() + seconds + _REFRESH_SECONDS
-    while not live.ended and (time.monotonic() < end or not live.begun):
+    while not live.measurement.ended and (time.monotonic() < end or not live.begun):
         if stop.wait(_REFRESH_SECONDS / 2):
             break
         live.refresh()
@@ -267,7 +267,7 @@ def show(args: argparse.Namespace, live: Live, stop: threading.Event, once: bool
             snapshot = live.snapshot(rows, rows)
             tables = 3 + len(call_tables(snapshot.calls))
             screen.update(as_screen(snapshot), refresh=True)
-            if live.ended:
+            if live.measurement.ended:
                 break
             stop.wait(_REFRESH_SECONDS)
     if not stop.is_set():
@@ -307,7 +307,7 @@ def headline(now: Snapshot) -> str:
 
 def processes_table(busiest: list[Busy], span: float) -> Table:
     """Table of ranks and other processes, the busiest first."""
-    table = _table("CPU %", "wait %", "blocked", "threads", "pid")
+    table = plain_table("CPU %", "wait %", "blocked", "threads", "pid")
     jobs = any(process.job for process in busiest)
     if jobs:
         table.add_column("rank", justify="right", no_wrap=True)
@@ -329,7 +329,7 @@ def _threads(process: Busy) -> str:
 
 def paths_table(title: str, paths: list[HotPath], span: float) -> Table:
     """Call paths, innermost procedure first: what there is no room for is the outermost."""
-    table = _table("CPU %", "wait %", "blocked")
+    table = plain_table("CPU %", "wait %", "blocked")
     table.add_column(title)
     for path in paths:
         text = Text(harmless(one_line(path)), no_wrap=True, overflow="ellipsis")
@@ -354,13 +354,6 @@ def one_line(path: HotPath) -> str:
     elif kernel and not calls and not parts:
         parts.append("[kernel]")
     return " < ".join([*parts, *reversed(user)])
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
 
 
 def _shares(row: Busy | HotPath, span: float) -> tuple[str, str, str]:

@@ -17,7 +17,9 @@ class TokenBucket:
     next may start 20 ms later.
     """
 
-    def __init__(self, share: float, saved_seconds: float, max_delay: float, now: float) -> None:
+    def __init__(
+        self, share: float, saved_seconds: float, now: float, max_delay: float = math.inf
+    ) -> None:
         self._share = share
         self._saved_seconds = saved_seconds
         self._max_delay = max_delay
@@ -42,7 +44,7 @@ class UserBuckets:
 
     def bucket(self, uid: int, share: float, saved_seconds: float, now: float) -> TokenBucket:
         """Return the bucket of user ``uid``, new with this ``share`` if none is known."""
-        bucket = self._buckets.pop(uid, None) or TokenBucket(share, saved_seconds, math.inf, now)
+        bucket = self._buckets.pop(uid, None) or TokenBucket(share, saved_seconds, now)
         self._buckets[uid] = bucket  # the latest last
         if len(self._buckets) > _COUNTED_USERS:
             del self._buckets[next(iter(self._buckets))]

@@ -32,7 +32,9 @@ class UserAccounts:
         self._blocks: Counter[int] = Counter()
         self._modules: Counter[int] = Counter()
         self._rules: Counter[int] = Counter()
-        self._reading: defaultdict[int, TokenBucket] = defaultdict(self._bucket)
+        self._reading: defaultdict[int, TokenBucket] = defaultdict(
+            lambda: TokenBucket(_READING_SHARE, _READING_BURST / _READING_SHARE, clock())
+        )
         self.refused: dict[str, str] = {}
         """Refused work: of which user, and why."""
 
@@ -75,7 +77,3 @@ class UserAccounts:
         """Reading such mappings took this long."""
         if user:
             self._reading[user].spend(self._clock(), cpu_seconds)
-
-    def _bucket(self) -> TokenBucket:
-        saved = _READING_BURST / _READING_SHARE
-        return TokenBucket(_READING_SHARE, saved, float("inf"), self._clock())

@@ -45,7 +45,11 @@ class ProbeRights:
     def may_read(self, descriptor: int) -> bool:
         """Whether the user could open the file that ``descriptor`` is open for."""
         try:
-            with_rights(self.uid, self.groups, lambda: _open_again(descriptor))
+            with_rights(
+                self.uid,
+                self.groups,
+                lambda: os.close(os.open(f"/proc/self/fd/{descriptor}", _READ)),
+            )
         except OSError:
             return False
         return True
@@ -64,7 +68,3 @@ class ProbeRights:
         """Whether probes may be attached now."""
         lasted = time.monotonic() - self._since
         return self._attaching < _ATTACHING_SECONDS + _ATTACHING_SHARE * lasted
-
-
-def _open_again(descriptor: int) -> None:
-    os.close(os.open(f"/proc/self/fd/{descriptor}", _READ))

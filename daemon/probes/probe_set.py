@@ -87,24 +87,18 @@ def _probes(name: str, content: dict[str, Any]) -> list[ProbeSpec]:
     types = content.get("types", {})
     if not isinstance(types, dict) or not all(isinstance(text, str) for text in types.values()):
         raise UsageError(f"{name}: [types] are names and texts")
+    keys = ("group", "library", "attach", "returns", "optional")
+    defaults = {key: content[key] for key in keys if key in content}
     specs: list[ProbeSpec] = []
     for number, entry in enumerate(entries, 1):
         try:
-            specs += _specs_of({**_defaults(content), **entry}, types)
+            specs += _specs_of({**defaults, **entry}, types)
         except UsageError as error:
             what = entry.get("function", entry.get("usdt", ""))
             raise UsageError(f"{name}: probe {number} ({str(what)[:80]!r}): {error}") from None
     if len(specs) > MOST_PROBES:
         raise UsageError(f"{name}: more than {MOST_PROBES} probes")
     return specs
-
-
-def _defaults(content: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: content[key]
-        for key in ("group", "library", "attach", "returns", "optional")
-        if key in content
-    }
 
 
 def _specs_of(entry: dict[str, Any], types: dict[str, str]) -> list[ProbeSpec]:

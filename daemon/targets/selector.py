@@ -43,10 +43,6 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _command_name(text: str) -> str:
-    return text[:_COMM_BYTES]
-
-
 @dataclass(frozen=True, slots=True)
 class Selector:
     """Processes by pid, name, user, control group, container or Slurm job; or all of them.
@@ -57,7 +53,7 @@ class Selector:
 
     pids: tuple[int, ...] = option((), "-p --pid", numbers(), _VERBS, "process id")
     names: tuple[str, ...] = option(
-        (), "--comm", texts("NAME", _command_name), _VERBS, "process name"
+        (), "--comm", texts("NAME", lambda name: name[:_COMM_BYTES]), _VERBS, "process name"
     )
     users: tuple[int, ...] = option(
         (), "--user", texts("USER", user_id, _number), _VERBS, "owner, by name or number"

@@ -71,15 +71,13 @@ class _Request:
     future: Future[PackedTable]
 
 
-def _queues() -> tuple[deque[_Request], ...]:
-    return tuple(deque() for _ in _Stage)
-
-
 @dataclass(slots=True)
 class _User:
     bucket: TokenBucket | None
     """None: may take any time."""
-    waiting: tuple[deque[_Request], ...] = field(default_factory=_queues)
+    waiting: tuple[deque[_Request], ...] = field(
+        default_factory=lambda: tuple(deque() for _ in _Stage)
+    )
     """By stage."""
     looked_up: int = 0
     """Files that are being looked up, and may have to wait again."""
@@ -147,7 +145,9 @@ class DecodeQueue:
                 self._slow.add(request.future)
             account = self._users.get(user)
             if account is None:
-                account = self._users[user] = _User(self._bucket() if user else None)
+                account = self._users[user] = _User(
+                    TokenBucket(SHARE, BURST_SECONDS / SHARE, self._clock()) if user else None
+                )
             if user and len(account.requests()) + account.looked_up >= MOST_WAITING:
                 why = f"{label}: {MOST_WAITING:,} files of user {user} are waiting to be decoded"
                 request.future.set_exception(DecodeError(why))
@@ -209,10 +209,6 @@ class DecodeQueue:
         self.close()
         self._threads[0].join(seconds)
         return not self._threads[0].is_alive()
-
-    def _bucket(self) -> TokenBucket:
-        saved = BURST_SECONDS / SHARE
-        return TokenBucket(SHARE, saved, float("inf"), self._clock())
 
     def _add(self, account: _User, request: _Request, stage: _Stage) -> None:
         lane = next(lane for lane, stages in enumerate(_LANES) if stage in stages)

@@ -90,6 +90,11 @@ class Measurement(Description):
         return self._segments.being_written
 
     @property
+    def ended(self) -> bool:
+        """Whether nothing more will come: the writer finished, or is gone."""
+        return self.closed or not self.being_written
+
+    @property
     def size(self) -> int:
         """Bytes of the segments, as many as the last one has now."""
         return self._segments.size

@@ -86,14 +86,13 @@ def looks_like_perf_script(head: bytes) -> bool:
     lines = [line for line in head.split(b"\n") if not line.startswith(b"#")][:200]
     headers = filter(None, map(_HEADER.match, lines))
     return (
-        any((match[8] and match[2]) or _ends_in_frame(match) for match in headers)
+        any(
+            (match[8] and match[2]) or parse_last_column(match.string[match.end() :]) is not None
+            for match in headers
+        )
         or any(map(_FRAMES.match, lines))
         or any(b"PERF_RECORD_" in line and _RECORD.match(line) for line in lines)
     )
-
-
-def _ends_in_frame(header: re.Match[bytes]) -> bool:
-    return parse_last_column(header.string[header.end() :]) is not None
 
 
 class PerfScriptReader:

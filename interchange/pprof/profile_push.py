@@ -117,7 +117,7 @@ class Pusher:
         while True:
             began = time.monotonic()
             # In this order: data written between the two is still collected.
-            last = stop.is_set() or self._follower.ended
+            last = stop.is_set() or self._follower.measurement.ended
             self.push()
             if last:
                 self.lost += len(self._waiting)

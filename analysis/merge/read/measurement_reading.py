@@ -108,7 +108,10 @@ def read_measurements(
         earlier = {contents.id: contents for contents in result.earlier.measurements}
     answers = _Answers()
     inputs = []
-    for one in _distinct([_identified(number, path) for number, path in enumerate(paths)], answers):
+    for one in _distinct(
+        [_Input(number, path, *identify_measurement(path)) for number, path in enumerate(paths)],
+        answers,
+    ):
         known = earlier.get(one.id) if one.id is not None else None
         if known is not None and known.size == one.size:
             result.notes.append(f"{one.path}: already in the database")
@@ -135,10 +138,6 @@ def read_measurements(
         if isinstance(origin, dict) and origin.get("times") == "synthetic":
             result.notes.append(f"{contents.path}: imported, its times are synthetic")
     return result
-
-
-def _identified(number: int, path: Path) -> _Input:
-    return _Input(number, path, *identify_measurement(path))
 
 
 def _distinct(inputs: Sequence[_Input], answers: _Answers) -> list[_Input]:

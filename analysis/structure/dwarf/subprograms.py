@@ -114,7 +114,9 @@ class _Abbreviation:
         self.size = sum(sizes)
         # Where after its code an entry says where the next one begins, -1 where that differs.
         self.sibling = -1
-        before = [_FIXED.get(form, -1) for _, form in takewhile(_is_other, forms)]
+        before = [
+            _FIXED.get(form, -1) for _, form in takewhile(lambda form: form[0] != _SIBLING, forms)
+        ]
         if of.get(_SIBLING) == _REFERENCE and -1 not in before:
             self.sibling = sum(before)
         self.is_plain_leaf = not (children or self.is_procedure or -1 in sizes) and code < 0x80
@@ -123,10 +125,6 @@ class _Abbreviation:
             empty = [_EMPTY[form] for _, form in forms[:-1] if form in _EMPTY]
             if len(empty) == len(forms) - 1:
                 self.before_block = _leb128(code) + b"".join(empty)
-
-
-def _is_other(form: tuple[int, int]) -> bool:
-    return form[0] != _SIBLING
 
 
 def procedures_of(unit: bytes, begin: int, abbreviations: Buffer) -> Procedures:

@@ -99,9 +99,9 @@ class Session:
             share, max_delay = _WAKEUP_BUDGET_NODE, math.inf
         else:
             share, max_delay = _WAKEUP_BUDGET, _MAX_WAKEUP_DELAY_S
-        self._wakeups = TokenBucket(share, _WAKEUP_SAVED_SECONDS, max_delay, self._start)
+        self._wakeups = TokenBucket(share, _WAKEUP_SAVED_SECONDS, self._start, max_delay)
         self._idle_wakeups = TokenBucket(
-            _IDLE_WAKEUP_BUDGET, _IDLE_SAVED_SECONDS, _MAX_IDLE_DELAY_S, self._start
+            _IDLE_WAKEUP_BUDGET, _IDLE_SAVED_SECONDS, self._start, _MAX_IDLE_DELAY_S
         )
         self._mapped = self._flushed
         """When a target was last known to map code."""
@@ -111,7 +111,7 @@ class Session:
         self._own = None
         if options.max_cpu:
             saved = _OWN_BURST_SECONDS / options.max_cpu
-            self._own = TokenBucket(options.max_cpu, saved, math.inf, self._start)
+            self._own = TokenBucket(options.max_cpu, saved, self._start)
 
     def _attach(self) -> None:
         selector, sampler = self._options.selector, self._parts.sampler

@@ -80,7 +80,8 @@ class Recording:
         ``attached`` is called once when sampling has begun.
         """
         options = self._options
-        _require_privilege()
+        # Fail before anything is made if the kernel refuses BPF maps.
+        Map("probe", ARRAY, 4, 8, 1).close()
         heap.limit_arenas()
         raise_descriptor_limit()
         writer = MeasurementWriter(
@@ -183,8 +184,3 @@ def _raised_priority() -> Iterator[None]:
 def _host() -> Host:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return Host(platform.node(), boot, platform.release(), platform.machine(), os.cpu_count() or 1)
-
-
-def _require_privilege() -> None:
-    """Fail before anything is made when the kernel refuses BPF maps."""
-    Map("probe", ARRAY, 4, 8, 1).close()

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from hpcd.bpf.wire import EventKind, StackEvent, SwitchEvent, ThreadEvent
 from hpcd.daemon.access import processes
-from hpcd.daemon.access.processes import ThreadState
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
 from hpcd.daemon.capture.records.thread_lines import ThreadLines
 from hpcd.daemon.capture.threads.cpu_account import CpuAccount
@@ -172,7 +171,12 @@ class ThreadLifecycle:
                 node = self._stacks.node_before_attach(thread.kernel_stack)
             process = self._targets.target(thread.pid).process
             self._thread_times.begin(
-                line, thread.time_ns, _switch_of(state), node, process.job, process.uid
+                line,
+                thread.time_ns,
+                _SWITCHES.get(state.state, SwitchEvent.OUT_SLEEPING),
+                node,
+                process.job,
+                process.uid,
             )
         return line
 
@@ -357,11 +361,6 @@ class ThreadLifecycle:
         self._threads.clear()
         self._ended |= {number: exiting.time for number, exiting in self._exiting.items()}
         self._exiting.clear()
-
-
-def _switch_of(state: ThreadState) -> SwitchEvent:
-    """The way a thread left its CPU, if it has."""
-    return _SWITCHES.get(state.state, SwitchEvent.OUT_SLEEPING)
 
 
 def _text(value: bytes) -> str:

@@ -181,7 +181,7 @@ def test_each_push_has_what_came_since(recorder: Recorder, tmp_path: Path) -> No
         assert late.collect() is None
         recorder.writer.close()
         pusher.run(threading.Event())
-        assert follower.ended and len(receiver.requests) == 2
+        assert follower.measurement.ended and len(receiver.requests) == 2
         assert (pusher.sent, pusher.lost, reported) == (2, 0, [])
 
 
