@@ -57,36 +57,54 @@ class Feature:
 def probe() -> list[Feature]:
     """All features, the necessary ones first. Takes a tenth of a second."""
     compiling = _compiles()
+    version, flavour = platform.python_version(), platform.machine().replace("aarch64", "arm64")
+    missing = [f"{name} ({CAPABILITIES[name][1]})" for name in missing_capabilities()]
     return [
-        _privilege(),
-        _capabilities(),
-        _pid_namespace(),
-        _clock(),
+        _test("root", os.geteuid() == 0, "running as root", f"running as uid {os.geteuid()}",
+              privilege_remedy(), needed=True),
+        _test("capabilities", not missing, ", ".join(CAPABILITIES), f"lacks {', '.join(missing)}",
+              privilege_remedy(), needed=True),
+        _test("process numbers", has_hosts_pids(), "those of the kernel",
+              "those of a container, which the kernel has not", PID_REMEDY, needed=True),
+        _test("clock", has_hosts_clock(), "the kernel's",
+              "of a time namespace, which the kernel has not", TIME_REMEDY, needed=True),
         _attempt("kernel", _kernel, "Linux 5.15 or later on x86-64 or aarch64", needed=True),
         _exists("sysfs", "/sys/kernel", "mount -t sysfs sysfs /sys", needed=True),
-        _attempt("BTF", _btf, "a kernel built with CONFIG_DEBUG_INFO_BTF", needed=True),
-        _attempt("no kernel lockdown", _lockdown, "boot without lockdown=confidentiality",
-                 needed=True),
-        _python(),
+        _attempt("BTF", lambda: f"/sys/kernel/btf/vmlinux; {count_members()} members known",
+                 "a kernel built with CONFIG_DEBUG_INFO_BTF", needed=True),
+        _attempt("no kernel lockdown", require_memory_reads,
+                 "boot without lockdown=confidentiality", f"mode {lockdown_mode()}", needed=True),
+        _test("Python", sys.base_prefix == "/usr", f"{sys.executable}, Debian's {version}",
+              f"{sys.executable} {version}, built apart from Debian's bcc ({sys.base_prefix})",
+              "make setup, then .venv/bin/hpcd"),
         _object(),
-        _kernels(),
+        _attempt("kernels", open_library, "make objects", needed=True),
         _bcc(needed=compiling),
-        _attempt("kernel headers", lambda: str(kernel_headers()), _headers_remedy(),
-                 needed=compiling),
+        _attempt("kernel headers", kernel_headers,
+                 f"apt-get install linux-headers-{flavour.replace('x86_64', 'amd64')}"
+                 " (they need not match the running kernel)", needed=compiling),
         _attempt("BPF maps and rings", _bpf_maps, privilege_remedy(), needed=True),
         _attempt("BPF programs", _bpf_program, privilege_remedy(), needed=True),
-        _attempt("stacks of sleeping threads", _task_stacks,
-                 "Linux 5.18 or later and make objects; hpcd stacks needs it"),
-        _attempt("recorded calls", _calls,
+        _attempt("stacks of sleeping threads", lambda: TaskStacks().close(),
+                 "Linux 5.18 or later and make objects; hpcd stacks needs it",
+                 "an iterator over threads was loaded"),
+        _attempt("recorded calls", require_calls,
                  "Linux 5.17 or later and make objects; --io, --memory, --heap, --mpi and --probe"
-                 " need it"),
+                 " need it", "--io, --memory, --heap, --mpi and --probe can record"),
         _attempt("requests to io_uring", _requests,
                  "Linux 6.0 or later; --io records what else there is"),
-        _attempt("cpu-clock sampling", _cpu_clock, privilege_remedy(), needed=True),
-        _attempt("hardware counters", _cycles, "a machine, or VM, with a PMU exposed to it"),
+        _attempt("cpu-clock sampling",
+                 lambda: _open_event(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK),
+                 privilege_remedy(), "perf_event_open works", needed=True),
+        _attempt("hardware counters",
+                 lambda: _open_event(syscalls.PERF_TYPE_HARDWARE, _HW_CYCLES),
+                 "a machine, or VM, with a PMU exposed to it", "cycles can be counted"),
         _paranoid(),
-        _attempt("BPF run time statistics", _stats, privilege_remedy()),
-        _kernel_symbols(),
+        _attempt("BPF run time statistics", lambda: os.close(libbpf.enable_stats()),
+                 privilege_remedy(), "the cost of hpcd's programs is measured"),
+        _test("kernel symbols", not hides_addresses(), "/proc/kallsyms",
+              "addresses are hidden (kptr_restrict)",
+              "sysctl kernel.kptr_restrict=0, or run as root"),
         _attempt("cache", _cache, "set HPCD_CACHE to a directory of your own"),
         _exists("tracepoints through tracefs", "/sys/kernel/tracing/events",
                 "mount -t tracefs tracefs /sys/kernel/tracing"),
@@ -100,9 +118,21 @@ def probe() -> list[Feature]:
     ]  # fmt: skip
 
 
-def _attempt(name: str, try_it: Callable[[], str], remedy: str, *, needed: bool = False) -> Feature:
+def _test(
+    name: str, available: bool, detail: str, lack: str, remedy: str, *, needed: bool = False
+) -> Feature:
+    if available:
+        return Feature(name, True, detail, needed=needed)
+    return Feature(name, False, lack, remedy, needed)
+
+
+def _attempt(
+    name: str, try_it: Callable[[], object], remedy: str, detail: str = "", *, needed: bool = False
+) -> Feature:
+    """The feature that works if ``try_it`` does, described by ``detail`` or its result."""
     try:
-        return Feature(name, True, try_it(), needed=needed)
+        result = try_it()
+        return Feature(name, True, detail or str(result), needed=needed)
     except PrivilegeError as error:
         detail = str(error).partition(";")[0]
         return Feature(name, False, detail, privilege_remedy(), needed)
@@ -124,56 +154,11 @@ def _exists(name: str, path: str, remedy: str, *, needed: bool = False) -> Featu
     return Feature(name, False, f"{path} does not exist", remedy, needed)
 
 
-def _privilege() -> Feature:
-    if os.geteuid() == 0:
-        return Feature("root", True, "running as root", needed=True)
-    return Feature("root", False, f"running as uid {os.geteuid()}", privilege_remedy(), True)
-
-
-def _capabilities() -> Feature:
-    missing = [f"{name} ({CAPABILITIES[name][1]})" for name in missing_capabilities()]
-    if missing:
-        detail = f"lacks {', '.join(missing)}"
-        return Feature("capabilities", False, detail, privilege_remedy(), True)
-    return Feature("capabilities", True, ", ".join(CAPABILITIES), needed=True)
-
-
-def _pid_namespace() -> Feature:
-    name = "process numbers"
-    if has_hosts_pids():
-        return Feature(name, True, "those of the kernel", needed=True)
-    return Feature(name, False, "those of a container, which the kernel has not", PID_REMEDY, True)
-
-
-def _clock() -> Feature:
-    name = "clock"
-    if has_hosts_clock():
-        return Feature(name, True, "the kernel's", needed=True)
-    return Feature(name, False, "of a time namespace, which the kernel has not", TIME_REMEDY, True)
-
-
 def _kernel() -> str:
     if platform.machine() not in ("x86_64", "aarch64"):
         raise PlatformError(f"{platform.machine()} is no processor hpcd knows")
     require_user_registers()
     return f"{platform.release()} on {platform.machine()}"
-
-
-def _lockdown() -> str:
-    require_memory_reads()
-    return f"mode {lockdown_mode()}"
-
-
-def _python() -> Feature:
-    version = platform.python_version()
-    if sys.base_prefix == "/usr":
-        return Feature("Python", True, f"{sys.executable}, Debian's {version}")
-    detail = f"{sys.executable} {version}, built apart from Debian's bcc ({sys.base_prefix})"
-    return Feature("Python", False, detail, "make setup, then .venv/bin/hpcd")
-
-
-def _btf() -> str:
-    return f"/sys/kernel/btf/vmlinux; {count_members()} members known"
 
 
 def _compiles() -> bool:
@@ -196,14 +181,6 @@ def _object() -> Feature:
     return Feature(name, False, "hpcd compiles its programs with bcc", "make objects")
 
 
-def _kernels() -> Feature:
-    """Whether what works on records is compiled."""
-    try:
-        return Feature("kernels", True, str(open_library()))
-    except PlatformError as error:
-        return Feature("kernels", False, str(error), "make objects", True)
-
-
 def _bcc(*, needed: bool) -> Feature:
     remedy = "apt-get install python3-bpfcc (it serves /usr/bin/python3 only)"
     try:
@@ -214,11 +191,6 @@ def _bcc(*, needed: bool) -> Feature:
         return Feature("bcc", False, "an unrelated package of that name", remedy, needed)
     version = getattr(bcc, "__version__", "unknown")
     return Feature("bcc", True, f"version {version}", needed=needed)
-
-
-def _headers_remedy() -> str:
-    flavour = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "amd64")
-    return f"apt-get install linux-headers-{flavour} (they need not match the running kernel)"
 
 
 def _bpf_maps() -> str:
@@ -234,16 +206,6 @@ def _bpf_program() -> str:
     )
     os.close(libbpf.checked(descriptor, "loading a BPF program"))
     return "a perf event program was loaded"
-
-
-def _task_stacks() -> str:
-    TaskStacks().close()
-    return "an iterator over threads was loaded"
-
-
-def _calls() -> str:
-    require_calls()
-    return "--io, --memory, --heap, --mpi and --probe can record"
 
 
 def _requests() -> str:
@@ -272,26 +234,3 @@ def _cache() -> str:
 def _open_event(kind: int, config: int) -> None:
     event = syscalls.PerfEvent(kind, config, frequency=99, flags=syscalls.DISABLED)
     os.close(syscalls.perf_event_open(event, 0, -1))
-
-
-def _cpu_clock() -> str:
-    _open_event(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK)
-    return "perf_event_open works"
-
-
-def _cycles() -> str:
-    _open_event(syscalls.PERF_TYPE_HARDWARE, _HW_CYCLES)
-    return "cycles can be counted"
-
-
-def _stats() -> str:
-    os.close(libbpf.enable_stats())
-    return "the cost of hpcd's programs is measured"
-
-
-def _kernel_symbols() -> Feature:
-    name = "kernel symbols"
-    if hides_addresses():
-        remedy = "sysctl kernel.kptr_restrict=0, or run as root"
-        return Feature(name, False, "addresses are hidden (kptr_restrict)", remedy)
-    return Feature(name, True, "/proc/kallsyms")
