@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.25
 
 
-def _ask(socket: str, request: dict[str, Any], directory: int | None = None) -> dict[str, Any]:
+def _ask(socket: str, request: dict[str, object], directory: int | None = None) -> dict[str, Any]:
     from hpcd.daemon.service.protocol import ask  # only now: who is root records without it
 
     return ask(socket, request, directory)
@@ -37,7 +37,7 @@ def add_socket_option(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def attach_by_service(socket: str, options: Options, output: Path | None) -> dict[str, Any]:
+def attach_by_service(socket: str, options: Options, output: Path | None) -> dict[str, object]:
     """Ask the service to record ``options``. Returns its description of the recording.
 
     The directory ``output`` is created and opened here, with the rights of the user running this.
@@ -96,7 +96,7 @@ def wait_for_end(socket: str, number: int, stop: StopRequest) -> dict[str, Any]:
     A signal that sets ``stop`` again does not disturb the end.
     """
     while True:
-        recording: dict[str, Any]
+        recording: dict[str, object]
         (recording,) = _ask(socket, {"verb": "status", "id": number})["recordings"]
         if recording["state"] in ("ended", "failed"):
             return recording

@@ -258,7 +258,7 @@ def requested(
     return build(holder, lambda definition: definition.requested(request), **others)
 
 
-def request_of(holder: Any) -> dict[str, Any]:
+def request_of(holder: Any) -> dict[str, object]:
     """Return the fields of a request for the options of ``holder`` that have not their default."""
     return {
         definition.key: definition.kind.sent(value)
@@ -267,7 +267,7 @@ def request_of(holder: Any) -> dict[str, Any]:
     }
 
 
-def shown(holder: Any) -> dict[str, Any]:
+def shown(holder: Any) -> dict[str, object]:
     """Return the options of ``holder`` as JSON, for readers of the measurement."""
     return {
         definition.key: (definition.kind.shown or definition.kind.sent)(value)

@@ -107,7 +107,7 @@ class _StackTable:
         return len(kept), columns
 
 
-def _meta(selection: ExportSelection) -> dict[str, Any]:
+def _meta(selection: ExportSelection) -> dict[str, object]:
     origin = selection.db.origin_ns / 1e6
     begin, end = selection.span
     return {
@@ -277,7 +277,7 @@ def _function_table(functions: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
 
 def _write_thread(
     file: TextIO, folder: Path, selection: ExportSelection, stacks: _StackTable, line: Line,
-    pid: int, tid: int, process: str, markers: dict[str, Any],
+    pid: int, tid: int, process: str, markers: dict[str, object],
 ) -> None:  # fmt: skip
     thread = {
         "processType": "default",

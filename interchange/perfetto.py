@@ -16,7 +16,7 @@ import numpy as np
 from hpcd.analysis.database.metrics import RECORDS
 from hpcd.array_types import I64, Mask
 from hpcd.interchange.numbering import Numbering
-from hpcd.interchange.output.context_table import Detail
+from hpcd.interchange.output.context_table import Detail, path_maker
 from hpcd.interchange.output.export_selection import (
     ExportSelection,
     ProcessIds,
@@ -65,8 +65,7 @@ class _Writer:
         self._rows = [row for row, name in enumerate(names) if name != RECORDS] or [0]
         self._scale = np.array([1e9 if selection.units[row] == "s" else 1.0 for row in self._rows])
         self._known: Mask = np.zeros(len(self._table), bool)
-        self._parent = self._table.parent.tolist()
-        self._frame = self._table.frame.tolist()
+        self._path = path_maker(self._table)
         self._flags = integer(_SEQUENCE, 1) + integer(_FLAGS, _NEEDS_STATE)
 
     def write(self) -> None:
@@ -195,9 +194,5 @@ class _Writer:
         self._file.write(b"".join(written))
 
     def _callstack(self, context: int) -> bytes:
-        number = context
-        frames = []
-        while context:
-            frames.append(integer(2, self._frame[context] + 1))
-            context = self._parent[context]
-        return message(_CALLSTACKS, integer(1, number + 1), *(reversed(frames or [integer(2, 1)])))
+        frames = [integer(2, frame + 1) for frame in reversed(self._path(context))]
+        return message(_CALLSTACKS, integer(1, context + 1), *frames)

@@ -29,6 +29,7 @@ from hpcd.analysis.trace.states import (
     BLOCKED_TIME,
     NOT_SAMPLED,
     RUNNABLE_TIME,
+    STATE_TIMES,
     nodes_of,
     states_of,
 )
@@ -82,7 +83,6 @@ _COLOURS, _COLOURED = len(DISTINCT), 0.6
 _DEEPEST = 24
 _EXACT_LINES = 2000
 # Metrics of the time in each state, and how much they count in the choice of colours.
-_METRICS = ("cpu_time", BLOCKED_TIME, RUNNABLE_TIME)
 _WEIGHTS = (1.0, 0.25, 1.0)
 
 OWN, OUTSIDE_SYSTEM, ANY = (
@@ -275,7 +275,7 @@ class PictureTree:
         if len(lines) < len(db.lines) <= _EXACT_LINES:
             seconds = np.stack([
                 db.metrics.of_lines(name, lines) if name in db.metrics.names else total
-                for name, total in zip(_METRICS, seconds, strict=True)
+                for name, total in zip(STATE_TIMES, seconds, strict=True)
             ])  # fmt: skip
         return self.costs(seconds * np.array(_WEIGHTS)[:, None])
 

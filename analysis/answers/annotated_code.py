@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from hpcd.analysis.answers.json_form import json_form, rows
 from hpcd.analysis.profile.annotation import Annotated, InstructionListing
@@ -12,7 +11,7 @@ from hpcd.analysis.profile.source_files import SourceFile
 
 def source_lines(
     annotated: Annotated, source: SourceFile, metrics: Sequence[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the lines of a file that cost something, with their text, null where unknown."""
     text = dict(enumerate(source.lines, start=1))
     return {
@@ -23,7 +22,7 @@ def source_lines(
     }
 
 
-def instructions(listing: InstructionListing, metrics: Sequence[str]) -> dict[str, Any]:
+def instructions(listing: InstructionListing, metrics: Sequence[str]) -> dict[str, object]:
     """Return the instructions of a procedure that cost something."""
     return {
         "procedure": listing.costs.name,
@@ -33,7 +32,9 @@ def instructions(listing: InstructionListing, metrics: Sequence[str]) -> dict[st
     }
 
 
-def unplaced_costs(unplaced: Sequence[Annotated], metrics: Sequence[str]) -> list[dict[str, Any]]:
+def unplaced_costs(
+    unplaced: Sequence[Annotated], metrics: Sequence[str]
+) -> list[dict[str, object]]:
     """Return the costs of contexts whose line is unknown, by procedure."""
     return [{"procedure": one.name, **costs} for one in unplaced for costs in _costs(one, metrics)]
 
@@ -46,14 +47,14 @@ def own_cost(annotated: Annotated, metrics: Sequence[str]) -> dict[str, float]:
 
 def _places(
     kind: str, text: dict[int, str], annotated: Annotated, metrics: Sequence[str]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     return [
         {kind: place, "text": text.get(place), **costs}
         for place, costs in zip(annotated.place.tolist(), _costs(annotated, metrics), strict=True)
     ]
 
 
-def _costs(annotated: Annotated, metrics: Sequence[str]) -> list[dict[str, Any]]:
+def _costs(annotated: Annotated, metrics: Sequence[str]) -> list[dict[str, object]]:
     """Return the costs of each place, by metric."""
     view = annotated.costs
     return rows({

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hpcd.analysis.answers.json_form import rows
 from hpcd.analysis.calls.memory import ProcessMemory
 from hpcd.analysis.calls.process_heap import ProcessHeap
@@ -17,7 +15,7 @@ _CALL_SUMS = (
 _HEAP_SUMS = ("at_end", "at_peak", "allocated")
 
 
-def call_groups(totals: CallTotals) -> list[dict[str, Any]]:
+def call_groups(totals: CallTotals) -> list[dict[str, object]]:
     """Return the groups of ``totals`` in their order, with its units; ``node`` of call paths, or
     null; ``bandwidth`` in bytes per second, all together and of one call, null where none moved
     any."""
@@ -35,7 +33,7 @@ def call_groups(totals: CallTotals) -> list[dict[str, Any]]:
     return rows({"name": totals.name, "node": nodes, **sums, "bandwidth": speeds})
 
 
-def memory_json(memory: ProcessMemory, most: int | None) -> dict[str, Any]:
+def memory_json(memory: ProcessMemory, most: int | None) -> dict[str, object]:
     """Return the memory of a process in bytes, and of ``most`` of its ``of`` call paths."""
     paths = memory.paths
     sums = {name: getattr(paths, name) for name in MEMORY_SUMS}
@@ -59,7 +57,7 @@ def memory_json(memory: ProcessMemory, most: int | None) -> dict[str, Any]:
     }
 
 
-def heap_json(heap: ProcessHeap, most: int | None) -> dict[str, Any]:
+def heap_json(heap: ProcessHeap, most: int | None) -> dict[str, object]:
     """Return the heap of a process in bytes, estimates with their standard errors; ``held`` are
     moments (ns) and what was held from then on; and ``most`` of its call paths."""
     estimates = {name: getattr(heap, name) for name in _HEAP_SUMS}

@@ -137,7 +137,7 @@ def tree_json(
             return {name: entries(part, node) for name, part in column.items()}
         return json_form(column[..., node])
 
-    def fields(node: int) -> dict[str, Any]:
+    def fields(node: int) -> dict[str, object]:
         return {**places[int(place_of[node])].as_json(), **entries(columns, node)}
 
     return forest.json(json_form(head), fields)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hpcd.analysis.answers.json_form import json_form, rows
 from hpcd.analysis.database import Database
@@ -29,19 +28,19 @@ class JobMessages:
     messages: dict[str, int]
     guessed_worlds: list[int]
     unknown_communicators: int
-    point_to_point: list[dict[str, Any]]
-    one_sided: list[dict[str, Any]]
-    collective_flow: list[dict[str, Any]]
-    sizes: list[dict[str, Any]]
-    communicators: list[dict[str, Any]]
+    point_to_point: list[dict[str, object]]
+    one_sided: list[dict[str, object]]
+    collective_flow: list[dict[str, object]]
+    sizes: list[dict[str, object]]
+    communicators: list[dict[str, object]]
     collectives: list[CollectiveRow]
     waiting: dict[str, float]
     waiting_by_rank: list[float]
     waiting_caused_by_rank: list[float]
-    waits: list[dict[str, Any]]
-    delays: list[dict[str, Any]]
+    waits: list[dict[str, object]]
+    delays: list[dict[str, object]]
     delays_unexplained: float
-    clocks: list[dict[str, Any]]
+    clocks: list[dict[str, object]]
 
 
 def job_messages(
@@ -101,7 +100,7 @@ def job_messages(
     )
 
 
-def communicator_json(communicator: Communicator, most: int | None = None) -> dict[str, Any]:
+def communicator_json(communicator: Communicator, most: int | None = None) -> dict[str, object]:
     """A communicator, with ``most`` of its members; ``remote`` is the other group of one between
     two, null of others."""
     one = communicator
@@ -117,7 +116,7 @@ def communicator_json(communicator: Communicator, most: int | None = None) -> di
     }
 
 
-def _matrix(matrix: Matrix) -> list[dict[str, Any]]:
+def _matrix(matrix: Matrix) -> list[dict[str, object]]:
     return rows(
         {
             "from": matrix.source,

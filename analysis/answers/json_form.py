@@ -31,7 +31,7 @@ def json_form(answer: object) -> Any:
     return None if isinstance(answer, float) and not math.isfinite(answer) else answer
 
 
-def rows(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+def rows(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, object]]:
     """Return columns of one length, by name, as a list of objects."""
     lists = [json_form(one if isinstance(one, np.ndarray) else [*one]) for one in columns.values()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from hpcd.analysis.stacks.named_paths import Path
 from hpcd.analysis.stacks.reading import Reading
@@ -13,7 +12,7 @@ from hpcd.model.stack_snapshot import ThreadStack, Wait
 
 def as_json(
     reading: Reading, unmoved: Collection[int] | None = None, same: Collection[int] = ()
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """A reading as a JSON object; ``unmoved`` and ``same``: with --watch, the threads (tids) that
     have not run since the first reading, or have the same path again."""
     snapshot = reading.snapshot
@@ -53,7 +52,7 @@ def _moved(thread: ThreadStack, unmoved: Collection[int], same: Collection[int])
     return "same path" if thread.tid in same else "elsewhere"
 
 
-def _process(process: Process) -> dict[str, Any]:
+def _process(process: Process) -> dict[str, object]:
     return {
         "pid": process.pid,
         "name": process.name,
@@ -66,7 +65,7 @@ def _process(process: Process) -> dict[str, Any]:
     }
 
 
-def _thread(thread: ThreadStack, path: Path, process: Process | None) -> dict[str, Any]:
+def _thread(thread: ThreadStack, path: Path, process: Process | None) -> dict[str, object]:
     return {
         "pid": process.pid if process else thread.pid,
         "tid": thread.tid,
@@ -84,7 +83,7 @@ def _thread(thread: ThreadStack, path: Path, process: Process | None) -> dict[st
     }
 
 
-def _wait(wait: Wait | None) -> dict[str, Any] | None:
+def _wait(wait: Wait | None) -> dict[str, object] | None:
     if wait is None:
         return None
     return {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -205,31 +205,24 @@ class Database:
     @cached_property
     def calls(self) -> RecordedCalls:
         """Recorded calls; none where no measurement recorded any. Raises :class:`FormatError`."""
-        try:
-            calls = int(self.manifest.get("calls", 0))
-        except (TypeError, ValueError):
-            raise FormatError(f"{self.path / directory.MANIFEST}: damaged (calls)") from None
-        return RecordedCalls(
-            self.path / directory.CALLS,
-            len(self.lines),
-            len(self.cct),
-            calls,
-            partial(self._call_rows, recorded="calls" in self.manifest),
-        )
+        # Older databases have no tables of calls.
+        rows = self.rows if "calls" in self.manifest else lambda *_: []
+        folder = self.path / directory.CALLS
+        return RecordedCalls(folder, len(self.lines), len(self.cct), self._counted("calls"), rows)
 
     @cached_property
     def waits(self) -> RecordedWaits:
         """Waits with their wakers, if they were recorded. Raises :class:`FormatError`."""
-        try:
-            waits = int(self.manifest.get("waits", 0))
-        except (TypeError, ValueError):
-            raise FormatError(f"{self.path / directory.MANIFEST}: damaged (waits)") from None
         folder = self.path / directory.WAITS
-        return RecordedWaits(folder, len(self.lines), len(self.cct), waits, self.rows)
+        return RecordedWaits(
+            folder, len(self.lines), len(self.cct), self._counted("waits"), self.rows
+        )
 
-    def _call_rows(self, query: str, *, recorded: bool) -> Iterator[tuple[Any, ...]]:
-        """Rows about calls: older databases have no such tables."""
-        return iter(self.rows(query) if recorded else ())
+    def _counted(self, what: str) -> int:
+        try:
+            return int(self.manifest.get(what, 0))
+        except (TypeError, ValueError):
+            raise FormatError(f"{self.path / directory.MANIFEST}: damaged ({what})") from None
 
     # --- names ---
 

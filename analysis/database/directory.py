@@ -80,7 +80,7 @@ def block_checksums(path: Path, first: int = 0, blocks: int | None = None) -> Fi
     return FileEntry(size, tuple(sums))
 
 
-def write_manifest(root: Path, facts: dict[str, Any], files: dict[str, FileEntry]) -> None:
+def write_manifest(root: Path, facts: dict[str, object], files: dict[str, FileEntry]) -> None:
     """Write the manifest, last of all files. Raises :class:`StorageError`."""
     content = {
         "format": FORMAT,

@@ -21,7 +21,7 @@ class MeasurementRow(NamedTuple):
     records: int
     closed: bool
     damage: list[str]
-    options: dict[str, Any]
+    options: dict[str, object]
     summary: Summary
 
     @classmethod
@@ -37,7 +37,7 @@ class MeasurementRow(NamedTuple):
         return cls._make([*row[:7], bool(row[7]), damage, options, read])
 
     @property
-    def origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, object]:
         """The origin of another tool's recording, else empty. (docs/import.md)"""
         origin = self.options.get("imported")
         return origin if isinstance(origin, dict) else {}

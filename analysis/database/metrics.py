@@ -82,6 +82,16 @@ class Metrics:
         return "blocked_time" in self.names
 
     @property
+    def main(self) -> int:
+        """The number of the metric that is shown unless another is chosen: CPU time, else the first
+        that was measured, else records."""
+        return (
+            self.names.index("cpu_time")
+            if "cpu_time" in self.names
+            else min(1, len(self.names) - 1)
+        )
+
+    @property
     def record_count(self) -> int:
         """The number of records, an interval once."""
         return int(self.exclusive(RECORDS).sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,7 +46,7 @@ class ObjectRow(NamedTuple):
     details: dict[str, Any]
 
 
-Rows = Callable[..., Iterator[tuple[Any, ...]]]
+Rows = Callable[..., Iterable[tuple[Any, ...]]]
 
 
 class RecordedCalls:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.cpu_demand import CpuDemand
@@ -25,7 +24,7 @@ class Evidence:
     counted: float
     demand: CpuDemand | None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """All of it as an object; times in seconds."""
         return {
             "findings": [{**one.as_json(), "rule": _rule_texts(one.rule)} for one in self.findings],

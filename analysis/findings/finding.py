@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase, fit_phrases
 from hpcd.analysis.findings.places import Place
@@ -46,7 +45,7 @@ class Finding:
         before, place, *more = self._parts
         return shorten("".join((before, f", {place}" if place else "", *more)), LONGEST - 1) + "."
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Its fields, amounts in ``unit``: ``place`` and ``more`` as the sentence has them,
         ``path`` the whole call path."""
         _, place, *more = self._parts

@@ -18,6 +18,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database.folding import CodePlace, fold_places
 from hpcd.analysis.symbols.frame_lookup import FrameLookup, MakeNamer
 from hpcd.analysis.symbols.symbolization import Namer
+from hpcd.analysis.trace.states import STATE_TIMES
 from hpcd.array_types import F64, I8, I64, U32, U64
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import open_measurement
@@ -26,7 +27,6 @@ from hpcd.model.identity import Module, ModuleKind, Process
 from hpcd.model.python_place import lines_of
 from hpcd.user_names import user_name
 
-METRICS = ("cpu_time", "blocked_time", "runnable_time")
 _UNITS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 # No wait is longer; what claims to be must not overflow.
 _LONGEST_NS = 1e17
@@ -49,7 +49,7 @@ class Labels(NamedTuple):
 @dataclass(frozen=True)
 class Series:
     """Costs of the processes with ``labels``: at ``node`` ``uint32[n]``, each once, ``value``
-    ``int64[metrics, n]`` in ns, in the order of :data:`METRICS`."""
+    ``int64[metrics, n]`` in ns, in the order of :data:`STATE_TIMES`."""
 
     labels: Labels
     node: U32
@@ -171,20 +171,23 @@ class ProfileFollower:
         of_line = np.array([self._number(line) for line in chunk.line.tolist()], np.int64)
         series = np.repeat(of_line, np.diff(chunk.start))
         cost = np.stack(
-            [np.where(metric[event_of] == number, cost_ns, 0.0) for number in range(len(METRICS))]
+            [
+                np.where(metric[event_of] == number, cost_ns, 0.0)
+                for number in range(len(STATE_TIMES))
+            ]
         )
         return series * nodes + chunk.node, cost
 
     def _weights(self) -> tuple[I8, F64]:
-        """Return for each event the place of its metric in METRICS, -1 if it has none, and the ns
+        """Return for each event the index of its metric in STATE_TIMES, -1 if none, and the ns
         that one unit of a record's value counts; the last entry is that of events that are
         not described."""
         events = self.measurement.events
         size = max(events, default=-1) + 2
         metric, scale = np.full(size, -1, np.int8), np.zeros(size)
         for number, event in events.items():
-            if event.metric in METRICS and event.unit in _UNITS_NS:
-                metric[number] = METRICS.index(event.metric)
+            if event.metric in STATE_TIMES and event.unit in _UNITS_NS:
+                metric[number] = STATE_TIMES.index(event.metric)
                 scale[number] = event.scale * _UNITS_NS[event.unit]
         return metric, scale
 

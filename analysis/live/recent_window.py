@@ -18,13 +18,13 @@ from hpcd.analysis.database.folding import CodePlace, fold_places
 from hpcd.analysis.live.recent_calls import CallWindow, RecentCalls
 from hpcd.analysis.profile.working_lines import select_working
 from hpcd.analysis.symbols.frame_lookup import FrameLookup
+from hpcd.analysis.trace.states import STATE_TIMES
 from hpcd.array_types import F64, I8, I64, U32
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.measurement.summary import Summary
 from hpcd.model.identity import KERNEL_KINDS, ModuleKind
 
-METRICS = ("cpu_time", "blocked_time", "runnable_time")
 # No wait is longer; what claims to be must not overflow.
 _LONGEST_SECONDS = 1e8
 
@@ -88,7 +88,7 @@ class Snapshot:
 @dataclass(frozen=True, slots=True)
 class _Block:
     """Records of a chunk: ``begin``, ``end`` int64[n] ns, the same but for intervals, ``metric``
-    int8[n] (index in METRICS, or -1), ``seconds`` float64[n]."""
+    int8[n] (index in STATE_TIMES, or -1), ``seconds`` float64[n]."""
 
     begin: I64
     end: I64
@@ -135,8 +135,8 @@ class Live:
         metric, scale = np.full(size, -1, np.int8), np.zeros(size)
         interval = np.zeros(size, bool)
         for number, event in events.items():
-            if event.metric in METRICS:
-                metric[number], scale[number] = METRICS.index(event.metric), event.scale
+            if event.metric in STATE_TIMES:
+                metric[number], scale[number] = STATE_TIMES.index(event.metric), event.scale
                 interval[number] = event.interval
         event_of = np.minimum(chunk.event, size - 1)
         seconds = chunk.value * scale[event_of]
@@ -157,9 +157,9 @@ class Live:
         """Return the contents of the window, its hottest ``paths`` and busiest ``processes``."""
         block = self._window()
         count = self.measurement.cct.parent.size
-        seconds = np.zeros((len(METRICS), count))
-        lines = np.zeros((len(METRICS), int(block.line.max(initial=0)) + 1))
-        for number in range(len(METRICS)):
+        seconds = np.zeros((len(STATE_TIMES), count))
+        lines = np.zeros((len(STATE_TIMES), int(block.line.max(initial=0)) + 1))
+        for number in range(len(STATE_TIMES)):
             selected = block.metric == number
             weights = block.seconds[selected]
             seconds[number] = np.bincount(block.node[selected], weights, minlength=count)

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class MatchedFrame(NamedTuple):
         ending = " [k]" if self.kernel else " [inlined]" if self.inlined else ""
         return self.name + ending
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return what answers say of a frame."""
         return {"name": self.label, "module": self.module, "file": self.file, "line": self.line}
 

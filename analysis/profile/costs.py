@@ -18,7 +18,7 @@ from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.trace.records import Records
-from hpcd.analysis.trace.states import BLOCKED_TIME, RUNNABLE_TIME
+from hpcd.analysis.trace.states import STATE_TIMES
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
 from hpcd.model.heap_events import ALLOCATED, HELD
@@ -28,7 +28,6 @@ TIME = "time"
 WORK = "work"
 # Enough to know the usual value of a record.
 _SAMPLED_LINES, _SAMPLED_RECORDS = 4, 1 << 18
-_PARTS_OF_TIME = ("cpu_time", BLOCKED_TIME, RUNNABLE_TIME)
 
 
 def metric_parts(db: Database, metric: str) -> list[int]:
@@ -40,7 +39,7 @@ def metric_parts(db: Database, metric: str) -> list[int]:
     if metric == WORK and WORK not in db.metrics.names:
         metric = TIME if "cpu_time" not in db.metrics.names and has_time(db) else "cpu_time"
     if metric == TIME and TIME not in db.metrics.names:
-        parts = [db.metrics.number(name) for name in _PARTS_OF_TIME if name in db.metrics.names]
+        parts = [db.metrics.number(name) for name in STATE_TIMES if name in db.metrics.names]
         if parts:
             return parts
         raise UsageError(f"{db.path}: no times were measured; --metric names what was")
@@ -49,7 +48,7 @@ def metric_parts(db: Database, metric: str) -> list[int]:
 
 def has_time(db: Database) -> bool:
     """Whether ``time`` was measured."""
-    return TIME in db.metrics.names or any(name in db.metrics.names for name in _PARTS_OF_TIME)
+    return TIME in db.metrics.names or any(name in db.metrics.names for name in STATE_TIMES)
 
 
 def unit_of(db: Database, metric: str) -> str:

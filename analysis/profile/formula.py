@@ -61,7 +61,7 @@ class Formula:
         finite: F64 = np.where(np.isfinite(whole), whole, 0.0)
         return finite
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the formula for an evaluator elsewhere.
 
         ``tree`` is a number, a metric's number as ``["metric", n]``, or a list of what to do

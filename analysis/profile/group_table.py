@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.groups import LINE_GROUPS, Groups
 from hpcd.analysis.profile.row_text import shorten_apart
+from hpcd.analysis.trace.states import STATE_TIMES
 from hpcd.wording import counted, percent, quantity, time_text
 
-# What a thread does with its time: beside each other they tell working groups from waiting ones.
-_TIMES = ("cpu_time", "blocked_time", "runnable_time")
 _MIN_NAME = 24
 
 
@@ -31,7 +29,7 @@ class GroupTable:
         most: int | None = None,
     ) -> None:
         names = db.metrics.names
-        times = [names.index(name) for name in _TIMES if name in names]
+        times = [names.index(name) for name in STATE_TIMES if name in names]
         # With a single metric, or none, the times of threads are shown, too.
         beside = metrics[1:] or [number for number in times if number != metrics[0]]
         self._columns = [metrics[0], *beside]
@@ -81,7 +79,7 @@ class GroupTable:
             yield f"(not shown: {counted(self._omitted, 'group')} below the cut-off)"
         yield from (f"note: {note}" for note in self._groups.notes)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the table as one JSON object; costs are in their units, not rounded."""
         metrics = self._db.metrics
         calls, seconds = self._groups.calls, self._groups.seconds

@@ -145,7 +145,7 @@ def _packages(db: Database, names: list[str]) -> I64:
     return group
 
 
-def _line_groups(db: Database, by: str) -> tuple[I64, list[str], list[dict[str, Any]]]:
+def _line_groups(db: Database, by: str) -> tuple[I64, list[str], list[dict[str, object]]]:
     """The group of each line (-1: none), the groups' names, and what else identifies them."""
     lines = db.lines
     if by == "process":
@@ -178,14 +178,14 @@ def command_lines(db: Database) -> list[str]:
     return _command_lines(_process_details(db))
 
 
-def _processes(db: Database) -> tuple[I64, list[str], list[dict[str, Any]]]:
+def _processes(db: Database) -> tuple[I64, list[str], list[dict[str, object]]]:
     details = _process_details(db)
     commands = _command_lines(details)
     names = [f"{place['pid']} {text}" for place, text in zip(details, commands, strict=True)]
     return db.lines.process.astype(np.int64), names, details
 
 
-def _process_details(db: Database) -> list[dict[str, Any]]:
+def _process_details(db: Database) -> list[dict[str, object]]:
     details = []
     rows = db.rows("SELECT pid, parent_pid, name, exe, command, rank FROM process ORDER BY id")
     for pid, parent, name, executable, command, rank in rows:

@@ -43,7 +43,7 @@ class MarkedPhases:
     def __init__(self, db: Database, text: str) -> None:
         """Raises :class:`UsageError` where no call marks a phase of ``text``."""
         self.name = [NO_PHASE]
-        self.details: list[dict[str, Any]] = [{}]
+        self.details: list[dict[str, object]] = [{}]
         self.alone = [""]
         self.notes: list[str] = []
         self.family = [0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from hpcd.errors import UsageError
 
@@ -35,7 +34,7 @@ class PhaseSpec:
     end: str | None = None
     shared: bool = False
 
-    def alone(self, function: str, values: dict[str, Any]) -> str:
+    def alone(self, function: str, values: dict[str, object]) -> str:
         """Return the text that selects phases marked by calls of ``function`` with these values.
         Letters that mean something in it are ``?``, which any fits.
         """

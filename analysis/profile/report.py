@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -172,7 +172,7 @@ class NodeNames:
             name += f" {self._module(self._modules, number)}+0x{int(frame.offset_of(place)[0]):x}"
         return name
 
-    def as_json(self, node: int) -> dict[str, Any]:
+    def as_json(self, node: int) -> dict[str, object]:
         """The identifying fields of a node."""
         number = int(self._view.procedure[node])
         entities = self._view.entities
@@ -186,7 +186,7 @@ class NodeNames:
             name = entities.name[number] if called else entities.label(number)
             procedure = int(entities.procedure[number])
             file, line = entities.file[number], int(entities.line[number])
-        fields: dict[str, Any] = {
+        fields: dict[str, object] = {
             "name": name,
             "kind": "line" if kind == ScopeKind.STATEMENT else kind.name.lower(),
             "procedure": procedure,
@@ -218,7 +218,7 @@ def json_parts(db: Database, facts: HeaderFacts, outline: Outline) -> Iterator[s
     names = NodeNames(db, view)
     metrics = [column.name for column in columns]
 
-    def fields(node: int) -> dict[str, Any]:
+    def fields(node: int) -> dict[str, object]:
         fields = names.as_json(node)
         for kind, values in (("inclusive", view.inclusive), ("exclusive", view.exclusive)):
             fields[kind] = dict(zip(metrics, values[:, node].tolist(), strict=True))

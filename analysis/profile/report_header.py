@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class HeaderFacts:
     findings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The header as an object."""
         return {
             "database": self.database,

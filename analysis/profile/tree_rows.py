@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -73,7 +72,9 @@ class Forest:
             turn, on = ("└ ", "  ") if last else ("├ ", "│ ")
             stack.append((member, level + 1, below + turn, below + on, below + on))
 
-    def json(self, head: dict[str, Any], fields: Callable[[int], dict[str, Any]]) -> Iterator[str]:
+    def json(
+        self, head: dict[str, object], fields: Callable[[int], dict[str, object]]
+    ) -> Iterator[str]:
         """Yield the pieces of one JSON object: ``head``, and as ``tree`` the root, each node with
         its ``fields`` and ``children``.
 

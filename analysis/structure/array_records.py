@@ -35,7 +35,7 @@ def to_arrays(record: Any) -> Arrays:
 
 def from_arrays(kind: type[T], arrays: Arrays) -> T:
     """The dataclass :func:`to_arrays` took apart. Raises :class:`FormatError`."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     try:
         for field in fields(kind):  # type: ignore[arg-type]
             if field.type == "Strings":

@@ -50,12 +50,12 @@ class MeasurementContents:
     size: int
     id: int
     host: Host
-    options: dict[str, Any]
+    options: dict[str, object]
     processes: Mapping[int, Process]
     threads: Mapping[int, Thread]
     modules: dict[int, Module]
     clock_pairs: I64
-    summary: dict[str, Any] | None
+    summary: dict[str, object] | None
     closed: bool
     damage: tuple[str, ...]
     nodes: int
@@ -155,7 +155,7 @@ _TABLES: dict[str, type[Any]] = {"processes": Process, "threads": Thread, "modul
 def pack_measurement(contents: MeasurementContents, texts: Mapping[str, bytes]) -> bytes:
     """Return a part's metadata of a measurement, as JSON. ``texts`` has tables as JSON already, by
     name."""
-    identity: dict[str, Any] = {
+    identity: dict[str, object] = {
         "path": contents.path.name,
         "size": contents.size,
         "id": contents.id,

@@ -20,8 +20,9 @@ from hpcd.model.cct import NO_NODE
 from hpcd.model.codes import State
 from hpcd.model.identity import SECONDS
 
-BLOCKED_TIME, RUNNABLE_TIME = "blocked_time", "runnable_time"
-"""Metrics of waits."""
+CPU_TIME, BLOCKED_TIME, RUNNABLE_TIME = "cpu_time", "blocked_time", "runnable_time"
+STATE_TIMES = (CPU_TIME, BLOCKED_TIME, RUNNABLE_TIME)
+"""Metrics: seconds on a CPU, blocked, and ready without a CPU."""
 NOT_SAMPLED = "[running, not sampled]"
 """Name of the call path, the root, of a thread between two waits without a sample."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -51,7 +50,9 @@ def print_phases(
             print("  no iterations found")
 
 
-def _phases_as_json(db: Database, phases: list[Phase], patterns: list[Pattern]) -> dict[str, Any]:
+def _phases_as_json(
+    db: Database, phases: list[Phase], patterns: list[Pattern]
+) -> dict[str, object]:
     return {
         "database": str(db.path),
         "phases": [asdict(phase) for phase in phases],

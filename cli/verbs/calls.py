@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from hpcd.analysis.answers.call_groups import call_groups
 from hpcd.analysis.calls.totals import GROUPINGS, CallTotals, total_calls
@@ -115,7 +114,7 @@ def _rows(totals: CallTotals, limit: int | None, width: int) -> Iterator[Row]:
     )  # fmt: skip
 
 
-def _as_json(db: Database, tables: list[CallTotals], limit: int | None) -> dict[str, Any]:
+def _as_json(db: Database, tables: list[CallTotals], limit: int | None) -> dict[str, object]:
     return {
         "database": str(db.path),
         "calls": len(db.calls),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from itertools import groupby
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -90,7 +89,7 @@ def as_table(members: list[Running]) -> Table:
     return table
 
 
-def as_json(process: Running) -> dict[str, Any]:
+def as_json(process: Running) -> dict[str, object]:
     """A process as a JSON object: times in seconds, null where unknown."""
     container = process.container
     return {

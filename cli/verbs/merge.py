@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hpcd.analysis.merge.tasks.executors import DEFAULT_MEMORY, ENGINES, engine, workers_for
 from hpcd.analysis.merge.tasks.process_pool import start_fork_server
@@ -105,7 +105,7 @@ def summary(result: MergeResult) -> str:
     )
 
 
-def as_json(result: MergeResult) -> dict[str, Any]:
+def as_json(result: MergeResult) -> dict[str, object]:
     """The result of a merge as a JSON object."""
     return {
         "database": str(result.database),

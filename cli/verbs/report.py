@@ -126,7 +126,7 @@ class Report(Command):
             measured = len(db.metrics.names)
             formula = derived[metrics[0] - measured] if metrics[0] >= measured else None
             # Shares are of what adds up; a ratio does not.
-            cut_by = metrics[0] if formula is None or formula.additive else default_metric(db)
+            cut_by = metrics[0] if formula is None or formula.additive else db.metrics.main
             share = 0.0 if args.hot_path else args.percent / 100
             split = MarkedPhases(db, args.split) if args.split else None
             view = make_view(
@@ -274,13 +274,7 @@ def chosen_metrics(db: Database, texts: list[str]) -> tuple[list[int], list[Form
             derived.append(parse_formula(text, db.metrics.names, db.metrics.units))
         else:
             numbers.append(db.metrics.number(text))
-    return numbers or [default_metric(db)], derived
-
-
-def default_metric(db: Database) -> int:
-    """The first measured quantity; samples where there is none."""
-    names = db.metrics.names
-    return names.index("cpu_time") if "cpu_time" in names else min(1, len(names) - 1)
+    return numbers or [db.metrics.main], derived
 
 
 def _print_groups(db: Database, args: argparse.Namespace) -> int:

@@ -59,9 +59,9 @@ class ResultsCommand(Command):
         return 0
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def as_json(result: Result) -> dict[str, object]:
     """A result as a JSON object; ``damage`` says why it cannot be opened."""
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "name": result.name,
         "path": str(result.path),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(result.time)),

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import hpcd.analysis
 from hpcd.analysis.answers.stack_json import as_json
@@ -209,5 +208,5 @@ def _print(lines: Iterable[str]) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in printable(lines)))
 
 
-def _print_json(document: dict[str, Any]) -> None:
+def _print_json(document: dict[str, object]) -> None:
     print(json.dumps(document), flush=True)

@@ -6,7 +6,6 @@ import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -110,11 +109,11 @@ def as_text(path: Path, structure: Structure, procedure: str | None = None) -> I
             yield f"{indent}  {forest.files[at] if at >= 0 else '?'}: {number_ranges(lines, ', ')}"
 
 
-def as_json(path: Path, structure: Structure, procedure: str | None = None) -> dict[str, Any]:
+def as_json(path: Path, structure: Structure, procedure: str | None = None) -> dict[str, object]:
     """A file's scopes, each after its parent."""
     forest = structure.forest
     number: dict[int, int] = {}
-    scopes: list[dict[str, Any]] = []
+    scopes: list[dict[str, object]] = []
     for scope, depth in forest.walk():
         parent = int(forest.parent[scope])
         if depth == 0 and procedure is not None and procedure not in forest.label(scope):
@@ -124,7 +123,7 @@ def as_json(path: Path, structure: Structure, procedure: str | None = None) -> d
         number[scope] = len(scopes)
         file, line = forest.place(scope)
         kind = ScopeKind(int(forest.kind[scope]))
-        described: dict[str, Any] = {
+        described: dict[str, object] = {
             "parent": number.get(parent),
             "kind": kind.name.lower(),
             "file": file,

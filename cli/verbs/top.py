@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from rich.console import Group
 from rich.live import Live as Screen
@@ -134,7 +133,7 @@ class ServiceRecorder:
 
     def wait_for_data(self, stop: threading.Event, window: float, *, native: bool) -> Live | None:
         """Wait until there is data, and return its live view; None once ``stop`` is set."""
-        over: dict[str, Any] = {}
+        over: dict[str, object] = {}
         while not stop.is_set():
             with contextlib.suppress(HpcdError):
                 return Live(self._path, window, native=native)

@@ -11,7 +11,6 @@ import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from hpcd.bpf.wire import ObjectEvent, ObjectFlag
 from hpcd.model.calls import CalledObject
@@ -55,7 +54,7 @@ class FileObjects:
         names = event[head.BYTES : head.BYTES + head.names].split(b"\0")
         names = [name for name in names if name and name != b"/"][::-1]
         file_system = _text(head.file_system.rstrip(b"\0"))
-        details: dict[str, Any] = {
+        details: dict[str, object] = {
             "inode": head.inode,
             "device": _device(head.device),
             "file_system": file_system,
@@ -106,7 +105,7 @@ class FileObjects:
                 self._mounts[int(words[0])] = _unescaped(words[4]), _unescaped(source)
 
 
-def _socket(number: int, head: ObjectEvent, details: dict[str, Any]) -> CalledObject:
+def _socket(number: int, head: ObjectEvent, details: dict[str, object]) -> CalledObject:
     family, kind = head.family, head.type
     details |= {
         "family": _FAMILIES.get(family, str(family)),

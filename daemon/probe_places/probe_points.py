@@ -63,7 +63,7 @@ def probe_points(elf: ElfView, request: bytes) -> bytes:
     for symbol in symbols:
         by_name.setdefault(symbol.name, []).append(symbol)
     notes = tracepoint_notes(elf) if any(query.get("provider") for query in queries) else []
-    points: list[dict[str, Any]] = []
+    points: list[dict[str, object]] = []
     near: dict[int, str] = {}
     for number in wanted:
         query = queries[number]
@@ -89,7 +89,7 @@ def probe_points(elf: ElfView, request: bytes) -> bytes:
 
 
 def _add_prototypes(
-    elf: ElfView, points: list[dict[str, Any]], queries: list[dict[str, Any]]
+    elf: ElfView, points: list[dict[str, Any]], queries: list[dict[str, object]]
 ) -> None:
     """Add prototypes from debug information for functions that are recorded by it."""
     wanted = {p["address"] for p in points if queries[p["query"]].get("debug") and "offset" in p}
@@ -177,8 +177,8 @@ def _plain(name: str) -> str:
         return name
 
 
-def _point(elf: ElfView, symbol: FunctionSymbol, query: int) -> dict[str, Any]:
-    point: dict[str, Any] = {
+def _point(elf: ElfView, symbol: FunctionSymbol, query: int) -> dict[str, object]:
+    point: dict[str, object] = {
         "query": query, "name": symbol.name, "address": symbol.address, "size": symbol.size,
     }  # fmt: skip
     offset = _code_offset(elf, symbol.address)
@@ -208,7 +208,7 @@ def _code_offset(elf: ElfView, address: int) -> int | None:
 
 def _tracepoints(
     elf: ElfView, notes: list[Any], query: dict[str, Any], number: int
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     provider = re.compile(translate(query["provider"])).match
     name = re.compile(translate(query["function"])).match
     points = []
@@ -216,7 +216,7 @@ def _tracepoints(
         if not provider(note.provider) or not name(note.name):
             continue
         offset = _code_offset(elf, note.address)
-        point: dict[str, Any] = {
+        point: dict[str, object] = {
             "query": number, "name": f"{note.provider}:{note.name}", "address": note.address,
             "size": 0, "operands": note.operands,
             "semaphore": elf.file_offset(note.semaphore) or 0 if note.semaphore else 0,

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from hpcd.daemon.probes import SETS, set_names
 from hpcd.daemon.probes.probe_spec import (
@@ -77,7 +76,7 @@ def parse_probes(name: str, text: str) -> list[ProbeSpec]:
     return _probes(name, content)
 
 
-def _probes(name: str, content: dict[str, Any]) -> list[ProbeSpec]:
+def _probes(name: str, content: dict[str, object]) -> list[ProbeSpec]:
     _require_keys(name, content, _KEYS)
     entries = content.get("probe", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -101,7 +100,7 @@ def _probes(name: str, content: dict[str, Any]) -> list[ProbeSpec]:
     return specs
 
 
-def _specs_of(entry: dict[str, Any], types: dict[str, str]) -> list[ProbeSpec]:
+def _specs_of(entry: dict[str, object], types: dict[str, str]) -> list[ProbeSpec]:
     _require_keys("", entry, _PROBE_KEYS)
     text, tracepoint = entry.get("function"), entry.get("usdt")
     if (text is None) == (tracepoint is None) or not isinstance(text or tracepoint, str):
@@ -148,7 +147,7 @@ def _specs_of(entry: dict[str, Any], types: dict[str, str]) -> list[ProbeSpec]:
     ]  # fmt: skip
 
 
-def _require_keys(name: str, table: dict[str, Any], keys: tuple[str, ...]) -> None:
+def _require_keys(name: str, table: dict[str, object], keys: tuple[str, ...]) -> None:
     for key in table:
         if key not in keys:
             where = f"{name}: " if name else ""

@@ -32,7 +32,7 @@ _LONGEST_PATH = 4096
 # A recorder that has ended its recording is gone within this time, unless something keeps it.
 _END_SECONDS = 5.0
 
-Answer = dict[str, Any] | EncodedAnswer
+Answer = dict[str, object] | EncodedAnswer
 
 
 class Control:
@@ -69,7 +69,7 @@ class Control:
 
     def answer(
         self,
-        request: dict[str, Any],
+        request: dict[str, object],
         permission: Permission,
         hand_over: Callable[[socket.socket], None],
     ) -> tuple[Answer, RecordingProcess | None]:
@@ -96,7 +96,7 @@ class Control:
             return {"text": self._figures()}, None
         raise UsageError("unknown request")
 
-    def _detach(self, number: int, permission: Permission) -> dict[str, Any]:
+    def _detach(self, number: int, permission: Permission) -> dict[str, object]:
         recording = permission.require_owner(self._recordings.get(number), number)
         recording.stop()
         if not recording.wait_for(_START_SECONDS, end=True):
@@ -104,7 +104,7 @@ class Control:
         journal.log("detached", id=number, uid=permission.peer.uid)
         return recording.describe_fully()
 
-    def _status(self, request: dict[str, Any], permission: Permission) -> dict[str, Any]:
+    def _status(self, request: dict[str, object], permission: Permission) -> dict[str, object]:
         if "id" in request:
             asked = _field(request, "id", -1)
             recording = self._recordings.get(asked)
@@ -116,7 +116,7 @@ class Control:
 
     def _attach(
         self,
-        request: dict[str, Any],
+        request: dict[str, object],
         permission: Permission,
         hand_over: Callable[[socket.socket], None],
     ) -> RecordingProcess:
@@ -149,7 +149,7 @@ class Control:
             raise error
         return recording
 
-    def _options(self, request: dict[str, Any], permission: Permission) -> Options:
+    def _options(self, request: dict[str, object], permission: Permission) -> Options:
         """The recording requested, within the limits of its user; its output is not yet known."""
         peer, limits = permission.peer, self._configuration.control
         options = requested(
@@ -179,7 +179,7 @@ class Control:
             )
         return options
 
-    def _stacks_of(self, request: dict[str, Any], permission: Permission) -> EncodedAnswer:
+    def _stacks_of(self, request: dict[str, object], permission: Permission) -> EncodedAnswer:
         selector = permission.selected(requested(Selector, request, ("verb", "children")))
         children = _field(request, "children", default=True)
         answer = self._stacks.read(selector, permission, self._configuration.control, children)
@@ -213,7 +213,7 @@ class Control:
         return True
 
 
-def _field(request: dict[str, Any], key: str, default: Any) -> Any:
+def _field(request: dict[str, object], key: str, default: Any) -> Any:
     """Return a field of the type of its ``default``."""
     value = request.get(key, default)
     if type(value) is not type(default):

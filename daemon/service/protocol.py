@@ -43,7 +43,7 @@ class Peer:
     groups: tuple[int, ...] = ()
     """Its supplementary groups."""
 
-    def as_message(self) -> dict[str, Any]:
+    def as_message(self) -> dict[str, object]:
         """Return the peer as the message by which one process of the service tells another."""
         return asdict(self)
 
@@ -70,7 +70,7 @@ class EncodedAnswer(bytes):
 
 def send(
     connection: socket.socket,
-    message: dict[str, Any] | bytes,
+    message: dict[str, object] | bytes,
     carried: socket.socket | None = None,
 ) -> None:
     """Send ``message``, with a socket if it is to carry one."""
@@ -83,7 +83,7 @@ def send(
         connection.sendall(data)
 
 
-def encoded(message: dict[str, Any]) -> EncodedAnswer:
+def encoded(message: dict[str, object]) -> EncodedAnswer:
     """``message`` as it is sent."""
     return EncodedAnswer(json.dumps(message, separators=(",", ":")).encode())
 
@@ -182,8 +182,8 @@ def ask(path: str, request: dict[str, Any], directory: int | None = None) -> dic
 
 @contextlib.contextmanager
 def held(
-    path: str, request: dict[str, Any], directory: int | None = None
-) -> Iterator[dict[str, Any]]:
+    path: str, request: dict[str, object], directory: int | None = None
+) -> Iterator[dict[str, object]]:
     """Send a request as :func:`ask` does; the connection lasts as long as the block: a recording
     requested with ``held`` ends with it, however this process ends."""
     with socket.socket(socket.AF_UNIX) as connection:

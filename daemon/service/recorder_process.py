@@ -24,7 +24,6 @@ import sys
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from hpcd.daemon.access.file_status import IN_MEMORY, file_system_type
 from hpcd.daemon.capture.recording_options import Options
@@ -122,14 +121,14 @@ def _receive_directory(channel: socket.socket, owner: int) -> int:
     return descriptors[0]
 
 
-def options_of(specification: dict[str, Any]) -> Options:
+def options_of(specification: dict[str, object]) -> Options:
     """The :class:`Options` of a specification; tuples come as lists."""
     known = tuples(specification)
     parts = {name: part(**known[name]) for name, part in parts_of(Options).items()}
     return Options(**{**known, **parts, "output": Path(known["output"])})
 
 
-def _shown(summary: Summary | None) -> dict[str, Any]:
+def _shown(summary: Summary | None) -> dict[str, object]:
     return bounded(summary).to_json() if summary else {}
 
 
@@ -186,7 +185,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _tell(message: dict[str, Any]) -> None:
+def _tell(message: dict[str, object]) -> None:
     try:
         print(json.dumps(message, separators=(",", ":")), flush=True)
     except BrokenPipeError:

@@ -46,7 +46,7 @@ class RecordingProcess:
     state: str = _STARTING
     error: str = ""
     code: int = 0
-    progress: dict[str, Any] = field(default_factory=dict)
+    progress: dict[str, object] = field(default_factory=dict)
     summary: Summary | None = None
     journaled: set[str] = field(default_factory=set)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -71,11 +71,11 @@ class RecordingProcess:
                 lambda: self.finished or (not end and self.state != _STARTING), seconds
             )
 
-    def describe_fully(self) -> dict[str, Any]:
+    def describe_fully(self) -> dict[str, object]:
         """Add the summary to :meth:`describe`, ``{}`` before the first one."""
         return {**self.describe(), "summary": self.summary.to_json() if self.summary else {}}
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the recording as a user with access to it sees it."""
         return {
             "id": self.id,
@@ -110,7 +110,7 @@ class ReadyRecorder:
                 start_new_session=True,
             )
 
-    def specify(self, options: dict[str, Any], *, handed_over: bool) -> socket.socket:
+    def specify(self, options: dict[str, object], *, handed_over: bool) -> socket.socket:
         """Send the ``options`` of what to record. Returns the socket by which to send the
         descriptor of the directory to record into, if it is to be ``handed_over``."""
         specification = {"options": options, "handed_over": handed_over}

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import sdnotify
 
@@ -128,7 +127,7 @@ class Service:
 
     # --- the store ---
 
-    def _store_limits(self) -> dict[str, Any]:
+    def _store_limits(self) -> dict[str, object]:
         """Return what the store's process goes by."""
         store = self._configuration.store
         busy = [

@@ -22,7 +22,7 @@ from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack, Wait
 _COMMAND = 500
 
 
-def as_message(snapshot: StackSnapshot) -> dict[str, Any]:
+def as_message(snapshot: StackSnapshot) -> dict[str, object]:
     """``snapshot`` as an object that is JSON."""
     nodes, ends = _tree(snapshot.paths)
     return {

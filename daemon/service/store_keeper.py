@@ -29,7 +29,7 @@ class StoreKeeper:
     def __init__(
         self,
         store: Path,
-        limits: Callable[[], dict[str, Any]],
+        limits: Callable[[], dict[str, object]],
         end_recordings: Callable[[int], None],
         seconds: float,
     ) -> None:
@@ -74,7 +74,7 @@ class StoreKeeper:
         after_service(process.pid)
         return process
 
-    def _ask(self, limits: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, limits: dict[str, object]) -> dict[str, object]:
         if self._process is None:
             self._process = self._start()
         assert self._process.stdin
@@ -85,7 +85,7 @@ class StoreKeeper:
         line = self._process.stdout.readline()
         if not line:
             raise HpcdError(f"the store's process ended ({self._process.wait()})")
-        answer: dict[str, Any] = json.loads(line)
+        answer: dict[str, object] = json.loads(line)
         return answer
 
     def _take(self, answer: dict[str, Any]) -> None:

@@ -191,7 +191,7 @@ def _ffi() -> Any:
 
 @cache
 def _new_ffi() -> Any:
-    names: dict[str, Any] = {}
+    names: dict[str, object] = {}
     try:
         code = declarations_path().read_text()
     except OSError:

@@ -104,7 +104,7 @@ class Description:
         self.objects: dict[int, CalledObject] = {}
         self._symbols = RecordedSymbols()
         self.summary: Summary | None = None
-        self.index: dict[str, Any] | None = None
+        self.index: dict[str, object] | None = None
         self.damage: list[str] = []
         self._losses = Losses()
         self.texts: dict[int, list[bytes]] | None = {} if texts else None
@@ -240,7 +240,7 @@ class Description:
                 raise FormatError(f"function {function.id} is out of range")
             self.functions[function.id] = function
 
-    def _take_objects(self, rows: list[dict[str, Any]]) -> None:
+    def _take_objects(self, rows: list[dict[str, object]]) -> None:
         for row in rows:
             called = read_object(row)
             if not 0 < called.id < 1 << 32:
@@ -252,7 +252,7 @@ class Description:
         if self._clock:
             self._losses.take(self.summary, self._clock[0][0], self._clock[-1][0])
 
-    def _take_index(self, value: dict[str, Any]) -> None:
+    def _take_index(self, value: dict[str, object]) -> None:
         self.index = dict(value)
 
     def _take_clock(self, rows: list[Any]) -> None:

@@ -225,13 +225,13 @@ class Summary(NamedTuple):
     options: Mapping[str, Any] | None = None
     """How it was recorded; not in a measurement, whose description has it."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the JSON object.
 
         A recorder's counters are written in full; of a summary without overhead, which no recorder
         made, only values that differ from the defaults.
         """
-        document: dict[str, Any] = _plain(self, sparse=not any(self.overhead))
+        document: dict[str, object] = _plain(self, sparse=not any(self.overhead))
         return document
 
     @classmethod

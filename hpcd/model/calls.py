@@ -99,7 +99,7 @@ class CalledObject:
     id: int
     kind: str
     name: str
-    details: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, object] = field(default_factory=dict)
 
 
 def read_function(row: dict[str, Any]) -> CalledFunction:
@@ -124,7 +124,7 @@ def read_function(row: dict[str, Any]) -> CalledFunction:
     )
 
 
-def object_row(called: CalledObject) -> dict[str, Any]:
+def object_row(called: CalledObject) -> dict[str, object]:
     """``called`` as plain JSON values."""
     return {
         "id": called.id,
@@ -134,7 +134,7 @@ def object_row(called: CalledObject) -> dict[str, Any]:
     }
 
 
-def read_object(row: dict[str, Any]) -> CalledObject:
+def read_object(row: dict[str, object]) -> CalledObject:
     """The inverse of :func:`object_row`, raising as :func:`read_function`."""
     details = row.get("details", {})
     if not isinstance(details, dict):

@@ -7,6 +7,7 @@ the procedure's name (:attr:`Detail.NAME`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
@@ -84,6 +85,21 @@ class ContextTable:
     def inclusive(self, cost: F64) -> F64:
         """Return the inclusive costs float64[metrics, n] of the exclusive ones ``cost``."""
         return self.tree.inclusive(cost)
+
+
+def path_maker(table: ContextTable) -> Callable[[int], list[int]]:
+    """A function that returns the frames of a context of ``table``, innermost first; the root's has
+    its frame 0."""
+    parent, frame = table.parent.tolist(), table.frame.tolist()
+
+    def path(context: int) -> list[int]:
+        frames = []
+        while context:
+            frames.append(frame[context])
+            context = parent[context]
+        return frames or [0]
+
+    return path
 
 
 def build_context_table(db: Database, detail: Detail, depth: int | None = None) -> ContextTable:

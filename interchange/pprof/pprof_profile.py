@@ -23,7 +23,7 @@ from hpcd.interchange.input.imported_tree import NO_MODULE
 from hpcd.interchange.input.recording_builder import RecordingBuilder
 from hpcd.interchange.input.synthetic_clock import SyntheticClock
 from hpcd.interchange.numbering import Numbering
-from hpcd.interchange.output.context_table import ContextTable, Detail
+from hpcd.interchange.output.context_table import ContextTable, Detail, path_maker
 from hpcd.interchange.output.export_selection import ExportSelection, whole_numbers
 from hpcd.interchange.pprof.pprof_message import (
     DecodedProfile,
@@ -61,14 +61,18 @@ def write(selection: ExportSelection, raw: BinaryIO, _: Path) -> None:
         profile.set_default_type(selection.names[selection.main_row])
         _write_code(selection, table, profile)
         scale = np.array([1e9 if unit == "s" else 1.0 for unit in selection.units])[:, None]
-        stacks = _EncodedStacks(table)
+        path = path_maker(table)
+        # The location of a frame is its number and 1.
+        stack = lru_cache(_STACKS_KEPT)(
+            lambda context: encode_stack([frame + 1 for frame in path(context)])
+        )
         for line in selection.iterate_lines():
             costs = selection.line_costs(line.number, table)
             values = whole_numbers(costs.cost * scale).T.tolist()
             labels = profile.encode_labels(_labels_of(line))
             for context, value in zip(costs.context.tolist(), values, strict=True):
                 if any(value):
-                    profile.add_sample(stacks.encode(context), value, labels)
+                    profile.add_sample(stack(context), value, labels)
         profile.finish()
 
 
@@ -86,21 +90,6 @@ def _period(selection: ExportSelection) -> tuple[str, str, int]:
 
 def _unit(unit: str) -> str:
     return _NANOSECONDS if unit == "s" else unit or "count"
-
-
-class _EncodedStacks:
-    """Call paths of contexts; the location of a frame is its number and 1."""
-
-    def __init__(self, table: ContextTable) -> None:
-        self._parent, self._frame = table.parent.tolist(), table.frame.tolist()
-        self.encode = lru_cache(_STACKS_KEPT)(self._encode)
-
-    def _encode(self, context: int) -> bytes:
-        locations = []
-        while context:
-            locations.append(self._frame[context] + 1)
-            context = self._parent[context]
-        return encode_stack(locations or [1])
 
 
 def _labels_of(line: Line) -> list[tuple[str, str | int]]:

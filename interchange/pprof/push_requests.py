@@ -21,13 +21,14 @@ from urllib.parse import urlencode
 import numpy as np
 
 from hpcd import __version__
-from hpcd.analysis.live.label_profiles import METRICS, IntervalProfiles, Labels, Series
+from hpcd.analysis.live.label_profiles import IntervalProfiles, Labels, Series
+from hpcd.analysis.trace.states import STATE_TIMES
 from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.pprof.pprof_message import PprofWriter, encode_stack
 from hpcd.interchange.protobuf import fixed64, integer, message, packed, text
 from hpcd.model.identity import Module, ModuleKind
 
-_SAMPLE_TYPES = tuple(metric.removesuffix("_time") for metric in METRICS)
+_SAMPLE_TYPES = tuple(metric.removesuffix("_time") for metric in STATE_TIMES)
 _UNIT = "nanoseconds"
 # Of OpenTelemetry's semantic conventions.
 _FRAME_TYPE = "profile.frame.type"
@@ -125,7 +126,7 @@ def _encode_otlp(profiles: IntervalProfiles) -> list[Request]:
                 scope,
                 *(
                     _profile(profiles, series, metric, dictionary)
-                    for metric in range(len(METRICS))
+                    for metric in range(len(STATE_TIMES))
                     if series.value[metric].any()
                 ),
             ),

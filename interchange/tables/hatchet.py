@@ -110,7 +110,7 @@ def thicket(
         return module.Thicket.concat_thickets(runs, disable_tqdm=True)
 
 
-def _metadata(db: Database) -> dict[str, Any]:
+def _metadata(db: Database) -> dict[str, object]:
     rank = db.lines.rank
     return {
         "database": db.path.resolve().name,
@@ -153,7 +153,7 @@ def _graph(hatchet: Any, table: ContextTable, shown: Mask) -> tuple[Any, dict[in
     return graph, nodes
 
 
-def _rows(table: ContextTable, total: F64, shown: Mask) -> tuple[I64, dict[str, Any], F64, F64]:
+def _rows(table: ContextTable, total: F64, shown: Mask) -> tuple[I64, dict[str, object], F64, F64]:
     """Return the contexts ``shown``, no index levels, exclusive and inclusive costs."""
     context = np.flatnonzero(shown)
     return context, {}, total[:, context], table.inclusive(total)[:, context]

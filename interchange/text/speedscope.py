@@ -6,6 +6,7 @@ line and each of its metrics. Times are in ns. Weights of a context's consecutiv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import lru_cache
 from io import TextIOWrapper
@@ -17,7 +18,7 @@ import numpy as np
 from hpcd.array_types import F64, U32
 from hpcd.distinct import begins_run
 from hpcd.interchange.fitted_names import utf8
-from hpcd.interchange.output.context_table import ContextTable, Detail
+from hpcd.interchange.output.context_table import ContextTable, Detail, path_maker
 from hpcd.interchange.output.decimal_text import numbers
 from hpcd.interchange.output.export_selection import ExportSelection
 from hpcd.interchange.output.json_text import JsonColumns, as_json, json_columns
@@ -29,6 +30,8 @@ _COLUMNS = ("samples", "weights")
 _PLACES = 6
 # Samples made at once: paths have hundreds of frames.
 _AT_ONCE = 4096
+# Call paths kept as text: traces repeat them. Some MB.
+_PATHS_KEPT = 10_000
 
 
 def write(selection: ExportSelection, raw: BinaryIO, folder: Path) -> None:
@@ -47,7 +50,10 @@ def write(selection: ExportSelection, raw: BinaryIO, folder: Path) -> None:
                 entry["line"] = line
             file.write(("," if number else "") + as_json(entry))
         file.write(']},"activeProfileIndex":0,"profiles":[')
-        paths = _JsonPaths(table)
+        path = path_maker(table)
+        paths = lru_cache(_PATHS_KEPT)(
+            lambda context: f"[{','.join(map(str, reversed(path(context))))}]"
+        )
         total = selection.total_costs(table)
         for row in range(len(selection.names)):
             context = np.flatnonzero(total[row])
@@ -73,25 +79,6 @@ def write(selection: ExportSelection, raw: BinaryIO, folder: Path) -> None:
         file.write("]}\n")
 
 
-# Call paths kept as text: traces repeat them. Some MB.
-_PATHS_KEPT = 10_000
-
-
-class _JsonPaths:
-    """Call paths as JSON lists of frames, outermost first."""
-
-    def __init__(self, table: ContextTable) -> None:
-        self._parent, self._frame = table.parent.tolist(), table.frame.tolist()
-        self.text = lru_cache(_PATHS_KEPT)(self._text)
-
-    def _text(self, context: int) -> str:
-        frames = []
-        while context:
-            frames.append(self._frame[context])
-            context = self._parent[context]
-        return f"[{','.join(map(str, reversed(frames or [0])))}]"
-
-
 def _merge_runs(block: TraceBlock, row: int, table: ContextTable) -> tuple[U32, F64]:
     """Return the contexts uint32[k] of runs of consecutive records and their costs, float64[k]."""
     cost = block.cost[row]
@@ -107,7 +94,11 @@ class _SampledProfile:
     """The samples of the metric in ``row`` of the selection."""
 
     def __init__(
-        self, selection: ExportSelection, row: int, paths: _JsonPaths, columns: JsonColumns
+        self,
+        selection: ExportSelection,
+        row: int,
+        paths: Callable[[int], str],
+        columns: JsonColumns,
     ) -> None:
         self.columns = columns
         self._name, self._timed = selection.names[row], selection.units[row] == "s"
@@ -121,7 +112,7 @@ class _SampledProfile:
         self._total += float(rounded.sum())
         for at in range(0, len(context), _AT_ONCE):
             span = slice(at, at + _AT_ONCE)
-            samples = list(map(self._paths.text, context[span].tolist()))
+            samples = list(map(self._paths, context[span].tolist()))
             weights = numbers(rounded[span], 0 if self._timed else _PLACES)
             self.columns.add(",".join(samples), weights, count=len(samples))
 

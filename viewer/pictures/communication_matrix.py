@@ -12,11 +12,9 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from hpcd.analysis.messages.traffic import Matrix
 from hpcd.array_types import F64, I64
-from hpcd.errors import UsageError
-from hpcd.viewer.pictures.figure_file import write_figure
+from hpcd.viewer.pictures.figure_file import require_format, write_figure
 from hpcd.wording import bytes_text
 
-_FORMATS = (".png", ".svg")
 _SIDE, _DPI = 7.0, 150
 # A cell of the picture is a rank up to here; beyond, as many ranks as it takes.
 _MOST_CELLS = 1024
@@ -28,8 +26,7 @@ def draw_matrix(matrix: Matrix, ranks: I64, output: Path, title: str) -> None:
     Of more than 1,024 ranks neighbours share a cell. Raises :class:`UsageError` for a format that
     is none, :class:`StorageError`.
     """
-    if output.suffix.lower() not in _FORMATS:
-        raise UsageError(f"{output}: pictures are .png or .svg")
+    require_format(output)
     size = int(ranks.max(initial=0)) + 1
     step = -(-size // _MOST_CELLS)
     cells = binned(matrix, size, step)

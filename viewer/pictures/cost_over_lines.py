@@ -54,7 +54,7 @@ def curve(page: Page) -> Drawn:
 def heat_map(page: Page) -> Drawn:
     """Draw the exclusive costs of the costliest procedures on each line; darker is more."""
     db = page.db
-    metric = _metric(page)
+    metric = page.view.metric or db.metrics.names[db.metrics.main]
     axes, _, height = page.axes("legend")
     # As many as there is room to name.
     room = int(page.view.height * 0.78 / 17)
@@ -92,15 +92,10 @@ def heat_map(page: Page) -> Drawn:
     )  # fmt: skip
 
 
-def _metric(page: Page) -> str:
-    names = page.db.metrics.names
-    return page.view.metric or ("cpu_time" if "cpu_time" in names else names[0])
-
-
 def _over(page: Page) -> tuple[str, str, dict[str, Any]]:
     """The metric, its unit, and a procedure's or everything's cost over lines."""
     db, name = page.db, page.view.procedure
-    metric = _metric(page)
+    metric = page.view.metric or db.metrics.names[db.metrics.main]
     inside: Mask = np.ones(len(db.cct), bool)
     if name:
         inside = db.cct.below(matching(db, [name]))

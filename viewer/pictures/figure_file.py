@@ -9,12 +9,18 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from hpcd.errors import StorageError
+from hpcd.errors import StorageError, UsageError
 from hpcd.output_file import open_output
 from hpcd.wording import harmless
 
 # Far more than a page has room for; laying out a megabyte takes minutes.
 _LONGEST = 10_000
+
+
+def require_format(path: Path) -> None:
+    """Raise :class:`UsageError` unless ``path`` is called as a picture is."""
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise UsageError(f"{path}: pictures are .png or .svg")
 
 
 def write_figure(figure: Figure, path: Path) -> None:

@@ -50,9 +50,7 @@ def _drawn(page: Page, kind: str) -> Drawn:
     selected = profile(db, page.lines, page.start, page.end)
     exact = selected.kind == SUMS
     names = list(db.metrics.names) if exact else ["time"]
-    metric = page.view.metric or next(
-        (name for name in ("cpu_time", "time") if name in names), names[0]
-    )
+    metric = page.view.metric or names[db.metrics.main if exact else 0]
     if metric not in names:
         when = "" if exact else " in a part of the time"
         raise UsageError(f"no metric {metric}{when}; there are {', '.join(names)}")

@@ -20,7 +20,7 @@ from hpcd.analysis.profile.row_text import shorten
 from hpcd.array_types import I64, U8
 from hpcd.errors import UsageError
 from hpcd.viewer import palette
-from hpcd.viewer.pictures.figure_file import write_figure
+from hpcd.viewer.pictures.figure_file import require_format, write_figure
 from hpcd.wording import harmless, percent
 
 RGB = U8
@@ -29,7 +29,6 @@ _DPI = 100
 _LARGEST = 32768  # pixels: more than any screen or printer shows takes minutes and GB
 _LEGEND_ENTRIES = 14
 _LABEL_WIDTH = 38
-_FORMATS = (".png", ".svg")
 # Left and width as shares of the page's width; pixels below for the axis and a note, where there
 # is an axis.
 _WITH_LEGEND = (0.13, 0.62, 81)
@@ -91,8 +90,7 @@ class Page:
     """A picture being drawn. Raises :class:`UsageError` for a size or time that is none."""
 
     def __init__(self, db: Database, output: Path, view: PictureView) -> None:
-        if output.suffix.lower() not in _FORMATS:
-            raise UsageError(f"{output}: pictures are .png or .svg")
+        require_format(output)
         self.start, self.end = view.start, view.end or db.duration_ns
         if not 0 <= self.start < self.end:
             raise UsageError("the picture's time range is empty")

@@ -351,7 +351,7 @@ def _calls(database: OpenDatabase, parameters: QueryParameters) -> object:
     return {**totals, "groups": _in_tree(database, totals["groups"])}
 
 
-def _in_tree(database: OpenDatabase, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _in_tree(database: OpenDatabase, rows: list[dict[str, Any]]) -> list[dict[str, object]]:
     """``rows`` of an answer that is kept, with the page's node in place of the database's (-1 where
     there is none), which has the names of its path."""
     nodes = database.nodes_of([-1 if row["node"] is None else row["node"] for row in rows])

@@ -56,8 +56,8 @@ class CallViews:
         self._growing = growing
         self._traffic = traffic
         self._lock = Lock()
-        self._totals: Callable[..., dict[str, Any]] = lru_cache(_KEPT)(self._make_totals)
-        self._memory: Callable[..., dict[str, Any]] = lru_cache(_KEPT)(self._make_memory)
+        self._totals: Callable[..., dict[str, object]] = lru_cache(_KEPT)(self._make_totals)
+        self._memory: Callable[..., dict[str, object]] = lru_cache(_KEPT)(self._make_memory)
 
     def groups(self) -> dict[str, list[str]]:
         """Return the names of the recorded functions by their group."""
@@ -106,7 +106,7 @@ class CallViews:
     def _make_totals(
         self, key: bytes | None, t0: int | None, t1: int | None, by: str, group: str, name: str,
         phase: str,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, object]:  # fmt: skip
         if by not in GROUPINGS:
             raise UsageError(f"calls are grouped by {', '.join(GROUPINGS)}")
         db, functions = self._db, self._functions(group, name)
@@ -139,10 +139,10 @@ class CallViews:
 
     def _make_memory(
         self, key: bytes, t0: int | None, t1: int | None, by_time: bool
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         process = np.frombuffer(key, self._db.lines.process.dtype).tolist()
         if by_time:
-            answer: dict[str, Any] = json_form(memory_by_time(self._db, process, t0, t1))
+            answer: dict[str, object] = json_form(memory_by_time(self._db, process, t0, t1))
             return answer
         measured = measure_memory(self._db, process, t0, t1)
         return {
@@ -150,7 +150,7 @@ class CallViews:
             "processes": [self._process(one) for one in measured[:_MOST_PROCESSES]],
         }
 
-    def _process(self, memory: ProcessMemory) -> dict[str, Any]:
+    def _process(self, memory: ProcessMemory) -> dict[str, object]:
         lines = self._db.lines
         line = int(np.flatnonzero(lines.process == memory.process)[0])
         return {
@@ -160,7 +160,7 @@ class CallViews:
             "line": line,
         }
 
-    def marks(self, lines: I64, t0: int, t1: int) -> dict[str, Any]:
+    def marks(self, lines: I64, t0: int, t1: int) -> dict[str, object]:
         """Calls, messages and collective operations to be drawn over the trace lines ``lines``:
         of many an even choice, which is dense where they are."""
         calls = self._db.calls
@@ -218,7 +218,7 @@ class CallViews:
 
     def _call_marks(
         self, functions: list[CalledFunction], lines: I64, t0: int, t1: int
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         calls = self._db.calls
         functions = [function for function in functions if not function.is_part]
         if not functions:
@@ -236,7 +236,7 @@ class CallViews:
 
     def _evenly_chosen(
         self, groups: Sequence[str], lines: I64, t0: int, t1: int
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[dict[str, object]]:
         """An even choice of the calls of each of ``groups``; of "": of all."""
         calls = self._db.calls
         is_part = np.array([function.is_part for function in calls.functions], bool)
@@ -246,7 +246,7 @@ class CallViews:
             some = calls.select(np.sort(lines).tolist(), t0, t1, functions, most)
             yield from self._described(some[~is_part[some["function"]]])
 
-    def _described(self, selected: npt.NDArray[np.void]) -> Iterator[dict[str, Any]]:
+    def _described(self, selected: npt.NDArray[np.void]) -> Iterator[dict[str, object]]:
         functions = self._db.calls.functions
         for call in selected:
             function = functions[int(call["function"])]
@@ -283,7 +283,7 @@ class CallViews:
         return text + (f", stands for {weight:,} calls" if weight > 1 else "")
 
 
-def _message_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[str, Any]:
+def _message_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[str, object]:
     if traffic is None:
         return {"messages": None, "message": None}
     at = traffic.messages_between(lines, t0, t1)
@@ -299,7 +299,7 @@ def _message_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dic
     }
 
 
-def _entry_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[str, Any]:
+def _entry_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[str, object]:
     """Calls of collective operations, of many an even choice, those of one operation one after
     another."""
     if traffic is None:

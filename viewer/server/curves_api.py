@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ Series = dict[str, F64]
 
 def curve(
     db: Database, traffic: LazyTraffic, kind: str, lines: I64, t0: int, t1: int, count: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return a curve of ``count`` values at even distances over [t0, t1) ns of ``lines``.
 
     ``kind`` is memory (bytes that the lines' processes hold), bytes (read and written a second) or

@@ -6,8 +6,6 @@ be read at once, else from a picture of all time.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hpcd.analysis import Database
@@ -53,7 +51,7 @@ def contexts_named(picture: PictureTree, text: str) -> Mask:
 
 def stretches(
     db: Database, picture: PictureTree, selection: LineSelection, choice: Choice, text: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the stretches of the lines of ``choice`` in procedures whose names contain ``text``,
     in order of time, at most 20,000 of ``count``.
 

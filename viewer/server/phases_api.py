@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
@@ -64,7 +63,7 @@ class PhaseViews:
             total[line.line] = float(line.cost[number][inside[line.node]].sum())
         return total
 
-    def table(self, text: str, lines: I64, t0: int, t1: int) -> dict[str, Any]:
+    def table(self, text: str, lines: I64, t0: int, t1: int) -> dict[str, object]:
         """Return the count, time and cost of each phase by thread."""
         phases, count = self.marked(text), len(self.marked(text))
         names = self._db.metrics.names
@@ -85,7 +84,7 @@ class PhaseViews:
             "notes": phases.notes,
         }
 
-    def bands(self, text: str, lines: I64, t0: int, t1: int) -> dict[str, Any]:
+    def bands(self, text: str, lines: I64, t0: int, t1: int) -> dict[str, object]:
         """Return the phases of ``lines``, to be drawn over them; where there are too many, only
         how many there are."""
         phases = self.marked(text)

@@ -139,7 +139,7 @@ def with_calls(
     return contents, calls
 
 
-def _summary_with_losses(measurement: Measurement) -> dict[str, Any] | None:
+def _summary_with_losses(measurement: Measurement) -> dict[str, object] | None:
     """The last summary as JSON, and in which stretches of time samples were dropped."""
     summary = measurement.summary
     if summary is None:

@@ -8,7 +8,7 @@ that the answer does not depend on how many chunks are read together.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class ResumedPaths:
         # Twice as many places as nodes: few pairs of a stretch share one.
         places = 1 << max(2 * len(user) - 1, 1).bit_length()
         words = np.zeros((3, places), np.uint32)
-        self._seen: dict[str, Any] = {
+        self._seen: dict[str, object] = {
             "places": places, "from": words[0], "to": words[1], "node": words[2],
             "time": np.zeros(places, np.uint64), "mark": np.zeros(places, np.int64),
         }  # fmt: skip

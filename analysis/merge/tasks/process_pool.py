@@ -52,7 +52,7 @@ class WorkerEndedError(BrokenExecutor):
 @dataclass
 class _Task:
     future: Future[Any]
-    call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+    call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, object]]
 
 
 @dataclass
