@@ -22,11 +22,15 @@ NO_LINE = -1
 
 
 def find_critical_path(
-    db: Database, begin: int | None = None, end: int | None = None, line: int | None = None
+    db: Database,
+    begin: int | None = None,
+    end: int | None = None,
+    line: int | None = None,
+    graph: CStructure | None = None,
 ) -> WaitSteps:
     """Return the path from ``begin`` to ``end`` (ns since the origin; None: of the recordings) that
     ends on ``line`` (None: the line that ended last), in order of time. Its steps add up to the
-    window.
+    window. ``graph`` is that of all waits, if it has been read.
 
     O(n log n) in waits and records. Raises :class:`UsageError` if the window is empty,
     :class:`FormatError`.
@@ -38,7 +42,8 @@ def find_critical_path(
         raise UsageError(f"{db.path}: a critical path needs a begin before its end")
     if line is None:
         line = int(np.argmax(lines.end))
-    _, graph = read_graph(db, np.arange(len(lines)))
+    if graph is None:
+        _, graph = read_graph(db, np.arange(len(lines)))
     return follow(graph, creators(db), line, begin, end)
 
 

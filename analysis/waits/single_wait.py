@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from threading import Lock
 
 import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_whole
 from hpcd.analysis.database import Database
-from hpcd.analysis.waits.wait_chains import Cause, Waits, WaitSteps, list_steps, read_graph
+from hpcd.analysis.waits.lazy_graph import LazyGraph
+from hpcd.analysis.waits.wait_chains import Cause, WaitSteps, list_steps
 from hpcd.analysis.waits.wait_report import OF_THREADS, ActivityNames, WaitCause, cause_text
-from hpcd.kernels.library import CStructure, kernels
+from hpcd.kernels.library import kernels
 
 # Largest causes of a wait in the answer: a lock may have been passed on 10^5 times meanwhile.
 _MOST_CAUSES = 50
@@ -54,13 +54,12 @@ class SingleWait:
 
 
 class WaitFinder:
-    """Finds single waits of a database. What all have in common is worked out for the first."""
+    """Finds single waits of a database, whose ``graph`` is read for the first."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, graph: LazyGraph) -> None:
         self._db = db
-        self._lock = Lock()
         self._names = ActivityNames(db)
-        self._graph: tuple[Waits, CStructure] | None = None
+        self._graph = graph
 
     def find(self, lines: Sequence[int], time: int, within: int = 0) -> SingleWait | None:
         """Return the wait of one of ``lines`` that lasts at ``time`` (ns since the origin), or the
@@ -79,20 +78,17 @@ class WaitFinder:
         return nearest and self._explained(*nearest[1:])
 
     def _explained(self, line: int, wait: int) -> SingleWait:
-        with self._lock:  # a second request waits instead of doing the same
-            if self._graph is None:
-                self._graph = read_graph(self._db)
-            waits, graph = self._graph
-            ended_by, roots = (
-                list_steps(partial(kernels.list_wait_parts, graph, line, wait, direct))
-                for direct in (True, False)
-            )
-            node, ender = int(waits.node[wait]), int(waits.ender[wait])
-            return SingleWait(
-                line, self._names.thread(line), int(waits.begin[wait]), int(waits.end[wait]),
-                self._names.path(node), node, ender != wait, int(waits.end[ender]),
-                *self._causes(line, ended_by), *self._causes(line, roots),
-            )  # fmt: skip
+        waits, graph = self._graph.get()
+        ended_by, roots = (
+            list_steps(partial(kernels.list_wait_parts, graph, line, wait, direct))
+            for direct in (True, False)
+        )
+        node, ender = int(waits.node[wait]), int(waits.ender[wait])
+        return SingleWait(
+            line, self._names.thread(line), int(waits.begin[wait]), int(waits.end[wait]),
+            self._names.path(node), node, ender != wait, int(waits.end[ender]),
+            *self._causes(line, ended_by), *self._causes(line, roots),
+        )  # fmt: skip
 
     def _causes(self, waiter: int, parts: WaitSteps) -> tuple[list[PartCause], int]:
         """The causes of parts, those alike as one, the greatest first; and how many there are."""

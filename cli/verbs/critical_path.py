@@ -11,8 +11,6 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.row_text import path_text
 from hpcd.analysis.waits.path_report import PathPart, PathReport, path_report
-from hpcd.analysis.waits.wait_chains import Cause
-from hpcd.analysis.waits.wait_report import cause_text
 from hpcd.cli.command import Command
 from hpcd.cli.options import (
     add_database_argument,
@@ -28,12 +26,6 @@ from hpcd.wording import counted, percent, time_text
 _LEAST_SHARE = 0.0005
 # Threads that the heading names.
 _LINES = 5
-_KINDS = {
-    Cause.THREAD: "running",
-    Cause.RUNNABLE: "waiting for a CPU",
-    Cause.TIMER: "asleep until a timer",
-    Cause.NOT_SEEN: "waiting, not seen for whom",
-}
 
 
 class CriticalPathCommand(Command):
@@ -87,9 +79,8 @@ def _heading(db: Database, report: PathReport) -> Iterator[str]:
         f" {counted(report.threads, 'thread')}, {counted(report.changes, 'change')} of thread"
     )
     shares = sorted(report.kinds.items(), key=lambda item: -item[1])
-    kinds = {kind.label: kind for kind in Cause}
     yield ", ".join(
-        f"{_doing(kinds[label])} {time_text(seconds, report.seconds)}"
+        f"{report.words[label]} {time_text(seconds, report.seconds)}"
         f" ({percent(seconds / report.seconds)})"
         for label, seconds in shares
         if seconds >= _LEAST_SHARE * report.seconds
@@ -102,10 +93,6 @@ def _heading(db: Database, report: PathReport) -> Iterator[str]:
         )
 
 
-def _doing(kind: Cause, name: str = "") -> str:
-    return _KINDS.get(kind) or f"waiting for {cause_text(kind, name=name)}"
-
-
 def _rows(report: PathReport, least: float, width: int) -> Iterator[Row]:
     yield Row(f"{'share':>7} {'time':>11}  ", "", "on the critical path")
     left_out: list[PathPart] = []
@@ -115,7 +102,7 @@ def _rows(report: PathReport, least: float, width: int) -> Iterator[Row]:
             left_out.append(part)
             continue
         others = f" and {part.threads - 1:,} more" if part.threads > 1 else ""
-        head = f"{_doing(part.kind, part.name)}: {part.thread}{others}"
+        head = f"{part.text}: {part.thread}{others}"
         figures = f"{percent(share):>7} {time_text(part.seconds, report.seconds):>11}  "
         if part.path:
             head += ", in " + path_text(part.path, max(width - 22 - len(head), MIN_NAME))

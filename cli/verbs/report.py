@@ -24,6 +24,7 @@ from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.report import Outline, csv_rows, json_parts, text_lines
 from hpcd.analysis.profile.report_header import HeaderFacts, gather_facts
 from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
+from hpcd.analysis.waits.lazy_graph import LazyGraph
 from hpcd.analysis.waits.single_wait import WaitFinder
 from hpcd.analysis.waits.wait_report import wait_report
 from hpcd.cli.command import Command
@@ -295,7 +296,7 @@ def _print_groups(db: Database, args: argparse.Namespace) -> int:
 def _print_wait(db: Database, args: argparse.Namespace) -> int:
     require_waits(db)
     tid, seconds = args.wait_at
-    wait = WaitFinder(db).find(lines_of_thread(db, tid), trace_time(seconds))
+    wait = WaitFinder(db, LazyGraph(db)).find(lines_of_thread(db, tid), trace_time(seconds))
     if wait is None:
         raise UsageError(f"{db.path}: no wait of this thread at {seconds:g} s was recorded")
     return print_answer(args, lambda: wait, wait_heading(wait), partial(single_wait_rows, wait))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -141,3 +142,105 @@ def test_a_culprit_without_a_row_is_pinned(filtered_page: Page) -> None:
     at(page, "line=1")
     page.get_by_role("button", name="Back to app 100").click()
     at(page, "line=0")
+
+
+def critical_path(url: str, query: str) -> dict[str, Any]:
+    """The server's answer about the critical path."""
+    status, answer = ask(url, f"api/v1/db/waits.db/critical-path?{query}")
+    assert status == 200
+    path: dict[str, Any] = json.loads(answer)
+    return path
+
+
+def test_the_critical_path_is_that_of_the_command_line(waits: Path, waits_url: str) -> None:
+    window = ["--from", "0.01", "--to", "0.095"]
+    expected = json.loads(hpcd("critical-path", "--json", *window, waits).stdout)
+    answer = critical_path(waits_url, "t0=10000000&t1=95000000&w=1000")
+    steps = answer["steps"]
+    assert (steps.pop("row"), steps.pop("place")) == ([1, 1, 1, 0], [1, 1, 1, 0])
+    for part in answer["parts"]:
+        assert part.pop("row") == part.pop("place") == part["line"] and part["node"] > 0
+    for part in expected["parts"]:
+        del part["path"]
+    for one in [*answer["parts"], *expected["parts"]]:
+        del one["node"]
+    assert (answer.pop("parts_of"), answer.pop("lines_of")) == (3, 2)
+    assert answer == expected
+    assert [end - begin for begin, end in zip(steps["begin"], steps["end"], strict=True)] == [
+        30_000_000, 20_000_000, 20_000_000, 15_000_000,
+    ]  # fmt: skip
+    texts = [answer["parts"][part]["text"] for part in steps["part"]]
+    assert texts == ["running", "waiting for an interrupt of nvme0q1", "running", "running"]
+
+
+def test_steps_that_no_pixel_shows_are_left_out(waits_url: str) -> None:
+    answer = critical_path(waits_url, "t0=0&t1=99000000&w=2")
+    steps = answer["steps"]
+    # The pixels' middles are at 24.75 and 74.25 ms.
+    assert (steps["begin"], steps["end"]) == ([0, 60_000_000], [40_000_000, 80_000_000])
+    assert steps["of"] == 4
+    assert sum(answer["kinds"].values()) == pytest.approx(0.099)
+
+
+@pytest.mark.parametrize("query", ["t0=0&t1=0&w=9", "t0=0&t1=9", "t0=0&t1=9&w=99999", "t1=9&w=9"])
+def test_paths_of_what_is_no_window_are_refused(waits_url: str, query: str) -> None:
+    assert ask(waits_url, f"api/v1/db/waits.db/critical-path?{query}")[0] == 400
+
+
+def test_a_row_that_is_not_shown_has_no_place(waits_url: str) -> None:
+    answer = critical_path(waits_url, "t0=0&t1=99000000&w=9&filter=label%3A100%24")
+    assert answer["steps"]["row"] == [1, 1, 1, 0]
+    assert answer["steps"]["place"] == [None, None, None, 0]
+
+
+def test_the_critical_path_is_shown_beside_and_over_the_rows(waits_page: Page) -> None:
+    page = waits_page
+    card = page.locator("#critical-path")
+    expect(card).to_be_hidden()
+    picture = page.locator("#trace-canvas canvas")
+    before = picture.screenshot()
+    page.keyboard.press("y")
+    at(page, "critical=1")
+    expect(page.get_by_label("Critical path", exact=True).first).to_be_checked()
+    expect(page.locator("#critical-of")).to_have_text(
+        "99.00 ms, 1 change of thread among 2 threads, ends on app 100"
+    )
+    expect(page.locator("#critical-kinds tr")).to_have_text(
+        ["running79.00 ms79.8 %", "waiting for an interrupt20.00 ms20.2 %"]
+    )
+    parts = page.locator("#critical-parts li")
+    expect(parts).to_have_text([
+        "flush \u2039 main, app 100 · holder 10160.00 ms 60.6 %",
+        "waiting for an interrupt of nvme0q1: fsync \u2039 flush \u2039 main, app 100 · holder 101"
+        "20.00 ms 20.2 %",
+        "solve \u2039 main, app 10019.00 ms 19.2 %",
+    ])  # fmt: skip
+    assert picture.screenshot() != before
+    assert unnamed(page) == []
+    parts.nth(1).locator("button").click()
+    at(page, "time=50000000&line=1")
+    here = page.locator("#critical-here")
+    expect(here).to_contain_text("waiting for an interrupt of nvme0q1")
+    page.get_by_role("button", name="Next step").click()
+    at(page, "time=70000000&line=1")
+    page.get_by_role("button", name="Next step").click()
+    at(page, "time=89500000&line=0")
+    expect(here).to_have_text("running solve \u2039 main, 19.00 ms")
+    box = picture.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
+    expect(page.locator("#lines > .tip")).to_contain_text(
+        "on the critical path: waiting for an interrupt of nvme0q1, 20.00 ms"
+    )
+    page.get_by_label("Critical path", exact=True).first.uncheck()
+    expect(card).to_be_hidden()
+    assert "critical=" not in page.url
+
+
+def test_the_critical_path_is_of_the_time_in_view(browser: Browser, waits_url: str) -> None:
+    for page in opened(browser, waits_url, "&db=waits.db&critical=1&t0=85000000&t1=95000000"):
+        expect(page.locator("#critical-of")).to_have_text(
+            "10.00 ms, 0 changes of thread among 1 thread, ends on app 100"
+        )
+        page.keyboard.press("Home")
+        expect(page.locator("#critical-of")).to_contain_text("99.00 ms, 1 change")

@@ -20,6 +20,7 @@ from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.findings.findings import findings, scene
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_runs
+from hpcd.analysis.waits.path_report import path_report
 from hpcd.array_types import U8, U32, Array, Mask
 from hpcd.errors import UsageError
 from hpcd.model.identity import ModuleKind
@@ -41,6 +42,8 @@ _MOST_PIXELS = 16_000_000
 _MOST_LINES = 10_000
 _LONGEST_TEXT = 4000
 _MOST_MOMENTS = 2000  # of a curve
+_MOST_COLUMNS = 10_000  # that a critical path is drawn in
+_MOST_PARTS = 50  # of a critical path, besides those that are drawn
 # Cells of a communication matrix each way, and numbers that select its ranks.
 _MOST_CELLS, _SPANS = 512, 4
 
@@ -219,12 +222,49 @@ def _wait(database: OpenDatabase, parameters: QueryParameters) -> object:
     for part, node in zip(parts, nodes, strict=True):
         part["node"] = node if part.pop("path") else -1
     placed = [part for part in parts if part["line"] >= 0]
-    own = np.array([part["line"] for part in placed], np.int64)
+    drawn = _drawn(database, choice, [part["line"] for part in placed])
+    for part, (row, place) in zip(placed, drawn, strict=True):
+        part["row"], part["place"] = row, place
+    return wait
+
+
+def _drawn(
+    database: OpenDatabase, choice: Choice, lines: Sequence[int]
+) -> list[tuple[int, int | None]]:
+    """The line in whose row each of ``lines`` is drawn, and the place of that row; where it is
+    drawn in none, itself and None."""
+    own = np.array(lines, np.int64)
     rows = database.selection.drawn_in(own, choice).tolist()
     places = database.selection.places(own, choice).tolist()
-    for part, row, place in zip(placed, rows, places, strict=True):
-        part["row"], part["place"] = (row, place) if place >= 0 else (part["line"], None)
-    return wait
+    return [
+        (row, place) if place >= 0 else (line, None)
+        for line, row, place in zip(lines, rows, places, strict=True)
+    ]
+
+
+def _critical_path(database: OpenDatabase, parameters: QueryParameters) -> object:
+    """The critical path of a window of time, its steps as ``w`` columns show them."""
+    begin, end = parameters.interval()
+    columns = parameters.whole("w", 1, _MOST_COLUMNS)
+    _, graph = database.graph.get()
+    report = path_report(database.db, begin, end, columns=columns, graph=graph)
+    kept = np.union1d(np.arange(min(len(report.parts), _MOST_PARTS)), report.steps.part)
+    answer = json_form(report)
+    parts = [answer["parts"][number] for number in kept.tolist()]
+    lines, row_of = np.unique(report.steps.line, return_inverse=True)
+    choice, steps = parameters.choice(), answer["steps"]
+    drawn = _drawn(database, choice, lines.tolist())
+    steps["row"], steps["place"] = map(list, zip(*(drawn[at] for at in row_of), strict=True))
+    steps["part"] = np.searchsorted(kept, report.steps.part).tolist()
+    nodes = database.nodes_of([part["node"] for part in parts])
+    for part, node, (row, place) in zip(
+        parts, nodes, _drawn(database, choice, [part["line"] for part in parts]), strict=True
+    ):
+        part["node"] = node if part.pop("path") else -1
+        part["row"], part["place"] = row, place
+    lines_of = len(answer["lines"])
+    answer["lines"] = answer["lines"][:_MOST_PARTS]
+    return {**answer, "parts": parts, "parts_of": len(report.parts), "lines_of": lines_of}
 
 
 # --- costs ---
@@ -419,6 +459,7 @@ JSON_ANSWERS: dict[str, JsonAnswer] = {
     "memory": _memory,
     "call-marks": _call_marks,
     "wait": _wait,
+    "critical-path": _critical_path,
 }
 BINARY_ANSWERS: dict[str, BinaryAnswer] = {
     "cct": _cct,

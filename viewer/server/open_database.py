@@ -11,6 +11,7 @@ import numpy as np
 from hpcd.analysis import Database
 from hpcd.analysis.answers.messages_in_view import LazyTraffic
 from hpcd.analysis.trace.pixel_samples import choose_lines
+from hpcd.analysis.waits.lazy_graph import LazyGraph
 from hpcd.analysis.waits.single_wait import WaitFinder
 from hpcd.array_types import I64
 from hpcd.errors import HpcdError
@@ -42,7 +43,8 @@ class OpenDatabase:
         self.trees = Trees(db)
         self.sources = Sources(db, self.trees)
         self.traffic = LazyTraffic(db)
-        self.waits = WaitFinder(db)
+        self.graph = LazyGraph(db)
+        self.waits = WaitFinder(db, self.graph)
         self.phases = PhaseViews(db)
         self.calls = CallViews(db, self.traffic, growing=revision > 0)
         self._lock = Lock()

@@ -162,6 +162,10 @@ export class Api extends Connection {
   /** @type {(db: string, choice: LineChoice, line: number, time: number, within: number) => Promise<import("./api_types.js").WaitAnswer | null>} */
   wait = (db, choice, line, time, within) => this.json(this.path(db, "wait", choiceQuery(choice, { line, time, within: Math.round(within) })));
 
+  // Of a window's time, as columns of pixels show it.
+  /** @type {(db: string, window: Window, columns: number) => Promise<import("./api_types.js").CriticalPathAnswer>} */
+  criticalPath = (db, { t0, t1, ...choice }, columns) => this.json(this.path(db, "critical-path", choiceQuery(choice, { t0: Math.round(t0), t1: Math.round(t1), w: columns })));
+
   /**
    * Several runs, or parts of one, as one tree.
    * @param {URLSearchParams | string} query as compare.js makes it

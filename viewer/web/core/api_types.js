@@ -87,6 +87,15 @@
  * in_vain: its thread waited on, until a later time.
  * @typedef {{ line: number, row: number, place: number | null, thread: string, node: number, begin: number, end: number, in_vain: boolean, until: number, ended_by: WaitCause[], ended_by_of: number, roots: WaitCause[], roots_of: number }} WaitAnswer
  *
+ * A part of a critical path. line, begin, end: of its longest step; row: the line in whose row that is drawn, at place; null: in none.
+ * @typedef {{ kind: string, text: string, seconds: number, steps: number, threads: number, thread: string, line: number, row: number, place: number | null, node: number, begin: number, end: number }} CriticalPart
+ *
+ * Those that pixels show, lists in order of time.
+ * @typedef {{ begin: number[], end: number[], line: number[], row: number[], place: (number | null)[], part: number[], of: number }} CriticalSteps
+ *
+ * kinds: seconds of each; words: what they are called.
+ * @typedef {{ begin_s: number, end_s: number, seconds: number, thread: string, threads: number, changes: number, kinds: Record<string, number>, words: Record<string, string>, lines: [string, number][], lines_of: number, parts: CriticalPart[], parts_of: number, steps: CriticalSteps }} CriticalPathAnswer
+ *
  * at: where it is to be seen, and a window around it; null where nowhere. row: the line that has the row in which
  * line is drawn, unless every line has one.
  * @typedef {{ line: number, row: number, time: number, t0: number, t1: number }} Telling

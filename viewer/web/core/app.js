@@ -27,6 +27,7 @@ const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
 const databaseSelect = part(document, "database", HTMLSelectElement);
 const helpDialog = part(document, "help-dialog", HTMLDialogElement);
 const nativeFrames = part(document, "native", HTMLInputElement);
+const criticalPath = part(document, "critical", HTMLInputElement);
 const exportDialog = part(document, "export-dialog", HTMLDialogElement);
 const store = new Store();
 const api = new Api(store.token);
@@ -105,6 +106,8 @@ function showTabs(pane = PANES[0].name) {
   });
   at("native-label").hidden = !context.summary.python;
   nativeFrames.checked = Boolean(store.state.native);
+  at("critical-label").hidden = pane !== PANES[0].name || !context.summary.waits;
+  criticalPath.checked = Boolean(store.state.critical);
   at("depth-choice").hidden = pane !== PANES[0].name && pane !== "compare";
 }
 
@@ -282,6 +285,7 @@ const KEYS = {
   u: () => store.back(), r: () => store.forward(),
   Home: () => context.showEverything(),
   End: () => context.toEnd(),
+  y: () => { if (context.summary.waits) store.set({ critical: store.state.critical ? undefined : "1" }); },
   m: () => store.set({ marks: store.state.marks ? undefined : "0" }),
   // Nodes have other numbers then, and paths other depths.
   i: () => { if (context.summary.python) store.set({ native: store.state.native ? undefined : "1", context: undefined, depth: undefined }); },
@@ -329,6 +333,8 @@ for (const [id, key] of Object.entries({ colours: "c", theme: "t", help: "?", ex
 // Where there is no room for all of them.
 for (const bar of [at("panes"), select(document, ".bar.choice", HTMLElement)]) bar.addEventListener("wheel", ({ deltaX, deltaY }) => { bar.scrollLeft += deltaX || deltaY; }, { passive: true });
 nativeFrames.addEventListener("change", () => KEYS.i());
+criticalPath.addEventListener("change", () => KEYS.y());
+store.subscribe(["critical"], ({ critical }) => { criticalPath.checked = Boolean(critical); });
 databaseSelect.addEventListener("change", () => load(databaseSelect.value).catch(context.fail));
 store.subscribe(["pane"], ({ pane }) => show(pane));
 store.subscribe(["theme"], theme);

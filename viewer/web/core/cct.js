@@ -3,6 +3,8 @@
 
 import { nameMatcher } from "./format.js";
 
+const INNERMOST = 3; // frames of a path in a list
+
 export const BLOCKED = 1;
 export const INTERRUPT = 4; // of a procedure: what is BLOCKED below it was preempted where the interrupt came
 
@@ -147,6 +149,12 @@ export class CallingContextTree {
     for (let at = this.stands[node]; at; at = this.parent[at]) if (!this.hidden[at]) nodes.push(at);
     return nodes.reverse();
   }
+
+  /**
+   * The innermost frames of a node's path, in short.
+   * @param {number} node
+   */
+  innermost(node) { return this.path(node).slice(-INNERMOST).reverse().map((one) => this.shortOf(one)).join(" ‹ "); }
 
   /**
    * What a node is called on the page: an inlined call says so.

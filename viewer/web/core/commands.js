@@ -16,7 +16,7 @@ export const COMMANDS = [
   ["p", "Pin the crosshair's row to the top, or put it back"],
   ["<", "Move the crosshair's row up"], [">", "Move the crosshair's row down"],
   ["[", "Depth: one frame out"], ["]", "Depth: one frame in"],
-  ["/", "Find procedures, or lines (line:)"], ["n", "Next match"], ["N", "Match before"], ["h", "Hot path"], ["m", "Messages and calls over the trace lines: show or hide"], ["i", "Native frames of Python's interpreter: show or hide"],
+  ["/", "Find procedures, or lines (line:)"], ["n", "Next match"], ["N", "Match before"], ["h", "Hot path"], ["m", "Messages and calls over the trace lines: show or hide"], ["y", "Critical path over the trace lines: show or hide"], ["i", "Native frames of Python's interpreter: show or hide"],
   ["e", "Export"], ["c", "Colours of procedures"], ["t", "Dark or light"], ["k", "Command palette (also Ctrl K)"], ["?", "Help"],
 ];
 

@@ -239,6 +239,16 @@ export class PageContext {
     return patch;
   }
 
+  /**
+   * What changes for the crosshair to be at a moment of a row, in view; a row that is not drawn is pinned.
+   * @param {{ row: number, place: number | null }} at
+   * @param {number} time
+   */
+  crosshairAt({ row, place }, time) {
+    const window = this.windowWith(time, place ?? this.store.state.l0);
+    return { line: row, time, ...window, ...(place === null ? { pinned: [...new Set([...this.pinned(), row])].join(".") } : {}) };
+  }
+
   /** @param {{ x0: number, x1: number, y0: number | null, y1: number | null }} rectangle shares of the window */
   zoomToRectangle({ x0, x1, y0, y1 }) {
     const { t0, t1, l0, l1 } = this.store.state;

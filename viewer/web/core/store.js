@@ -59,6 +59,7 @@
  * @property {string} [moment] of stacks: now or recorded
  * @property {string} [native] "1" for the frames of Python's interpreter, which are folded otherwise
  * @property {string} [kernel] "1" for the kernel's frames of stacks
+ * @property {string} [critical] "1" for the critical path over the trace lines
  * @property {string} [marks] "0": no messages and calls over the trace lines
  * @property {string} [matrix] whose cells are shown: a kind of the server's, and amount or count
  * @property {string} [ranks] of the matrix, four numbers between dots
@@ -74,7 +75,7 @@
 /** @type {(keyof State)[]} */
 const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "filter", "sort", "group", "all", "unfolded", "moved", "pinned", "depth", "loops", "time", "line",
   "search", "theme", "metric", "view", "only", "tables", "nameless", "flame", "root", "about", "spot", "code", "context", "formulas", "colours",
-  "compare", "versus", "sides", "compared", "shares", "partial", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "native", "kernel", "marks", "matrix", "ranks", "by", "phase", "called", "curves", "against"];
+  "compare", "versus", "sides", "compared", "shares", "partial", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "native", "kernel", "critical", "marks", "matrix", "ranks", "by", "phase", "called", "curves", "against"];
 /** @type {Set<keyof State>} */
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
 // What is looked at: lines, time and phases; other members say how. A recording being written has revisions (live.js).

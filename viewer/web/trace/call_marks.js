@@ -15,10 +15,13 @@ import { textElement } from "../widgets/elements.js";
  * @typedef {import("../core/api_types.js").PhaseMark} PhaseMark
  * @typedef {import("../core/context.js").Position} Position
  *
+ * @typedef {{ top: number, bottom: number, middle: number }} Band
+ *
  * Where lines and moments are in a picture, in canvas pixels; null of lines without a row.
  * @typedef {object} Places
  * @property {(time: number) => number} x
- * @property {(line: number) => { top: number, bottom: number, middle: number } | null} row
+ * @property {(line: number) => Band | null} row
+ * @property {(place: number) => Band | null} near the row at a place, or closest to it, of rows that are all there is
  */
 
 /** @type {Record<string, string>} variables of the style sheet */

@@ -196,17 +196,26 @@ export class LinesOverTime {
    * @param {Window} window
    * @returns {import("./call_marks.js").Places}
    */
-  places(grid, { t0, t1 }) {
+  places(grid, { t0, t1, l0, l1, rows: only }) {
     const { width, height } = this.canvas;
     const { edges } = this.layout;
+    const band = (/** @type {number} */ row) => {
+      const [top, bottom] = [edges[row] * height, edges[row + 1] * height];
+      return { top, bottom, middle: (top + bottom) / 2 };
+    };
     const rows = new Map(Array.from(grid.lines, (line, row) => /** @type {[number, number]} */ ([line, row])));
     return {
       x: (time) => ((time - t0) / (t1 - t0)) * width,
       row: (line) => {
         const row = rows.get(line);
-        if (row === undefined) return null;
-        const [top, bottom] = [edges[row] * height, edges[row + 1] * height];
-        return { top, bottom, middle: (top + bottom) / 2 };
+        return row === undefined ? null : band(row);
+      },
+      near: (place) => {
+        if (only) return null;
+        const edge = place < l0 ? 0 : height;
+        if (place < l0 || place >= l1) return { top: edge, bottom: edge, middle: edge };
+        const after = grid.places.findIndex((one) => one > place);
+        return band(Math.max(0, (after < 0 ? grid.h : after) - 1));
       },
     };
   }

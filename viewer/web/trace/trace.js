@@ -4,6 +4,7 @@
 
 import { whenIdle } from "../widgets/canvas.js";
 import { LOOP } from "../core/cct.js";
+import { CRITICAL_PATH_HTML, CriticalPath } from "./critical_path.js";
 import { CallMarks } from "./call_marks.js";
 import { Curves } from "./curves.js";
 import { depthView } from "./depth_view.js";
@@ -39,7 +40,7 @@ const HTML = `
   <section class="summary" aria-label="Summary view"><div id="summary-split"></div><div class="fill" id="summary-canvas"></div></section>
   <section class="depthview" aria-label="Depth view"><div id="depth-split"></div><div class="fill" id="depth-canvas"></div></section>
   <div class="bands" id="bands"></div>
-  <aside><div id="side-split"></div>${STATISTICS_HTML}${WAIT_HTML}
+  <aside><div id="side-split"></div>${STATISTICS_HTML}${CRITICAL_PATH_HTML}${WAIT_HTML}
     <section class="path" aria-label="Call path"><h2>Call path <label id="loops-label" title="Loops are frames of call paths, as inlined calls are"><input type="checkbox" id="loops"> loops</label> <button id="code" title="Source lines or instructions of the procedure that is shown, with their costs">Source</button></h2><p id="path-at"></p><ol id="path"></ol></section></aside>`;
 
 /**
@@ -86,6 +87,7 @@ class TracePane {
       marks: () => this.overlay,
     });
     this.wait = new WaitCard(element, shared, () => this.trace.canvas.width, () => { this.trace.draw(); this.pinned.draw(); });
+    this.critical = new CriticalPath(element, shared, () => this.trace.canvas.width, () => { this.trace.draw(); this.pinned.draw(); });
     this.marks = new CallMarks({ store, api, context }, this.lines, () => { this.trace.draw(); this.pinned.draw(); });
     const curves = textElement("div", "", "curves");
     const pinned = textElement("div", "", "traceview pinned");
@@ -115,25 +117,25 @@ class TracePane {
 
   /** Draws again what changes of the store concern; returns what ends that and the views. */
   follow() {
-    const { store, trace, pinned, mini, summary, depth, statistics, marks, wait, curves, band } = this;
+    const { store, trace, pinned, mini, summary, depth, statistics, marks, critical, wait, curves, band } = this;
     return [
       store.subscribe(WINDOW, trace.load),
       store.subscribe(["db", "revision", ...CHOICE], mini.load),
       store.subscribe(["depth", "loops", "search", "theme"], () => this.draw()),
       store.subscribe(["time", "line"], () => { this.draw(); depth.load(); }),
-      ...[trace, pinned, mini, summary, depth, statistics, marks, wait, curves, band].map((view) => () => view.dispose()),
+      ...[trace, pinned, mini, summary, depth, statistics, marks, critical, wait, curves, band].map((view) => () => view.dispose()),
     ];
   }
 
   // What is drawn over the rows.
   get overlay() {
-    const { marks, wait } = this;
+    const { marks, critical, wait } = this;
     return {
       waits: marks.waits,
       /** @type {CallMarks["draw"]} */
-      draw: (pen, places) => { marks.draw(pen, places); wait.draw(pen, places); },
+      draw: (pen, places) => { critical.draw(pen, places); marks.draw(pen, places); wait.draw(pen, places); },
       /** @type {CallMarks["describe"]} */
-      describe: (spot, places) => marks.describe(spot, places),
+      describe: (spot, places) => [...critical.describe(spot, places), ...marks.describe(spot, places)],
     };
   }
 
@@ -159,6 +161,7 @@ class TracePane {
     this.statistics.load();
     this.depth.load();
     this.marks.load();
+    this.critical.load();
     this.wait.load();
   }
 

@@ -16,7 +16,23 @@ export const WAIT_HTML = `
     <button id="wait-back" hidden></button><h3>Ended by</h3><ol id="wait-ended"></ol><h3>Due to</h3><ol id="wait-roots"></ol></section>`;
 
 const MOST = 6; // causes of a list
-const FRAMES = 3; // the innermost of a call path
+
+/**
+ * An entry of a list of causes, with the colour and the whole names of its call path.
+ * @param {import("../core/context.js").PageContext} context
+ * @param {"span" | "button"} kind
+ * @param {string} text
+ * @param {number} node -1: not known
+ */
+export function causeEntry({ tree, opened }, kind, text, node) {
+  const entry = textElement(kind, text, "cause");
+  if (node < 0) return entry;
+  const chip = document.createElement("i");
+  chip.style.background = cssOfPixel(opened.picture().colours[tree.procedure[node]]);
+  entry.prepend(chip);
+  entry.title = tree.path(node).map((one) => tree.names[tree.entity[one]]).join("\n");
+  return entry;
+}
 
 export class WaitCard {
   /**
@@ -77,14 +93,11 @@ export class WaitCard {
     if (!wait) return;
     const length = wait.end - wait.begin;
     this.at("wait-of").textContent = `${wait.thread} waits ${formatTime(length)}`;
-    this.at("wait-when").textContent = [`from ${formatTime(wait.begin, this.context.summary.duration_ns)} on`, ...(wait.node < 0 ? [] : [`in ${this.pathText(wait.node)}`]),
+    this.at("wait-when").textContent = [`from ${formatTime(wait.begin, this.context.summary.duration_ns)} on`, ...(wait.node < 0 ? [] : [`in ${this.context.tree.innermost(wait.node)}`]),
       ...(wait.in_vain ? [`woken in vain, waits on until ${formatTime(wait.until, this.context.summary.duration_ns)}`] : [])].join(", ");
     this.list("wait-ended", wait.ended_by, wait.ended_by_of, length, ({ end }) => end);
     this.list("wait-roots", wait.roots, wait.roots_of, length, ({ begin, end }) => Math.floor((begin + end) / 2));
   }
-
-  /** @param {number} node */
-  pathText(node) { return this.context.tree.path(node).slice(-FRAMES).reverse().map((one) => this.context.tree.shortOf(one)).join(" ‹ "); }
 
   /**
    * @param {string} id
@@ -97,14 +110,8 @@ export class WaitCard {
     const { tree } = this.context;
     const items = causes.slice(0, MOST).map((cause) => {
       const item = document.createElement("li");
-      const text = cause.node < 0 ? cause.text : `${cause.text}: ${this.pathText(cause.node)}`;
-      const entry = textElement(cause.line < 0 ? "span" : "button", text, "cause");
-      if (cause.node >= 0) {
-        const chip = document.createElement("i");
-        chip.style.background = cssOfPixel(this.context.opened.picture().colours[tree.procedure[cause.node]]);
-        entry.prepend(chip);
-        entry.title = tree.path(cause.node).map((node) => tree.names[tree.entity[node]]).join("\n");
-      }
+      const text = cause.node < 0 ? cause.text : `${cause.text}: ${tree.innermost(cause.node)}`;
+      const entry = causeEntry(this.context, cause.line < 0 ? "span" : "button", text, cause.node);
       if (cause.line >= 0) entry.addEventListener("click", () => this.follow(cause, moment(cause)));
       item.append(entry, textElement("small", `${formatTime(cause.seconds * 1e9)} ${formatPercent((cause.seconds * 1e9) / length)}`));
       return item;
@@ -114,19 +121,16 @@ export class WaitCard {
   }
 
   /**
-   * Puts the crosshair where a cause is, in view; a row that is not drawn is pinned.
+   * Puts the crosshair where a cause is.
    * @param {WaitCause} cause
    * @param {number} time
    */
-  follow({ row, place }, time) {
+  follow(cause, time) {
     const { store, context, wait } = this;
     if (!wait) return;
     const { line: from, time: since, t0, t1, l0, l1, pinned } = store.state;
-    const patch = place === null
-      ? { ...context.windowWith(time, l0), pinned: [...new Set([...context.pinned(), row])].join(".") }
-      : context.windowWith(time, place);
-    this.origins.set(this.place({ line: row, time }), { thread: wait.thread, patch: { line: from, time: since, t0, t1, l0, l1, pinned } });
-    store.set({ line: row, time, ...patch });
+    this.origins.set(this.place({ line: cause.row, time }), { thread: wait.thread, patch: { line: from, time: since, t0, t1, l0, l1, pinned } });
+    store.set(context.crosshairAt(cause, time));
   }
 
   goBack() {

@@ -1,0 +1,28 @@
+"""The graph of a database's waits, for all who ask about waits and paths again and again."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.waits.wait_chains import Waits, read_graph
+from hpcd.kernels.library import CStructure
+
+
+class LazyGraph:
+    """A database's waits and what all lines did between theirs, read when it is first needed."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._lock = Lock()
+        self._graph: tuple[Waits, CStructure] | None = None
+
+    def get(self) -> tuple[Waits, CStructure]:
+        """Return :func:`~hpcd.analysis.waits.wait_chains.read_graph` of all lines. Raises
+        :class:`FormatError`."""
+        with self._lock:  # a second request waits instead of doing the same
+            if self._graph is None:
+                self._graph = read_graph(self._db, np.arange(len(self._db.lines)))
+            return self._graph
